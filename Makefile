@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # A strict editable install lists files one by one, so a new file (a touched folder) asks for a new install.
-FOLDERS := $(shell find trace schemas linker jobs analysis replaying predictor measuring reshape predict resharding answers report converters cli fixtures -type d -not -name __pycache__)
+FOLDERS := $(shell find trace schemas linker recording jobs converters timeline cli analysis report planning fixtures -type d -not -name __pycache__)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=strict
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 # Empty, which allows bytecode: tests start hundreds of processes, and without it each compiles the package anew.

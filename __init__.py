@@ -15,16 +15,16 @@ from .trace.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .converters.convert import convert
-    from .converters.job import Job, diff, load
     from .jobs.batch import link_many
+    from .jobs.job import Job, diff, load
     from .linker import link
-    from .measuring.measured import Measured
-    from .measuring.timing import measure
-    from .replaying.constants import fit_constants
-    from .replaying.graph_building import build_graph
-    from .replaying.graph_replay import replay
-    from .resharding.job import reshard
-    from .resharding.layout import Layout
+    from .planning.measure.measured import Measured
+    from .planning.measure.timing import measure
+    from .planning.reshard.job import reshard
+    from .planning.reshard.layout import Layout
+    from .timeline.constants import fit_constants
+    from .timeline.graph_building import build_graph
+    from .timeline.graph_replay import replay
     from .trace.errors import EtplusError
     from .trace.trace import Trace
 
@@ -41,16 +41,16 @@ __getattr__, __dir__ = lazy_names(
         ".trace.errors": "EtplusError",
         ".trace.trace": "Trace",
         ".converters.convert": "convert",
-        ".converters.job": "Job diff load",
+        ".jobs.job": "Job diff load",
         ".linker": "link",
         ".jobs.batch": "link_many",
-        ".measuring.measured": "Measured",
-        ".measuring.timing": "measure",
-        ".replaying.constants": "fit_constants",
-        ".replaying.graph_building": "build_graph",
-        ".replaying.graph_replay": "replay",
-        ".resharding.job": "reshard",
-        ".resharding.layout": "Layout",
+        ".planning.measure.measured": "Measured",
+        ".planning.measure.timing": "measure",
+        ".timeline.constants": "fit_constants",
+        ".timeline.graph_building": "build_graph",
+        ".timeline.graph_replay": "replay",
+        ".planning.reshard.job": "reshard",
+        ".planning.reshard.layout": "Layout",
     },
     __all__,
     {
@@ -71,8 +71,8 @@ __getattr__, __dir__ = lazy_names(
         "save": "`trace.save`",
         "TreePerfAnalyzer": "`load(…).analyze()`",
         "NcclAnalyser": "`load([…]).collectives`",
-        "record": "`etplus.linker.recording.record`",
-        "profile": "`etplus.linker.recording.record`",
+        "record": "`etplus.recording.record.record`",
+        "profile": "`etplus.recording.record.record`",
         "plot": "`trace.write_report`",
         "merge": '`load([…])`, or `convert([…], "x.perfetto.json")`',
         "report": "`trace.write_report`",

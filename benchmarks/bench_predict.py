@@ -25,13 +25,13 @@ from etplus.converters.open import load
 from etplus.linker import link
 from etplus.linker.captured_graphs import link_captured_graphs
 from etplus.linker.pipeline import read_captures
-from etplus.predict.costs.kernel_model import fit_kernels
-from etplus.predict.costs.measured_tasks import MeasuredTask
-from etplus.predict.end_to_end import Prediction, calibrated, predict
-from etplus.predict.fitting import Part, fit_parts, prepare
-from etplus.predict.model_file import FittedModel
-from etplus.predict.pricing import Price, Pricing
-from etplus.predict.rank_job import Host
+from etplus.planning.costs.end_to_end import Prediction, calibrated, predict
+from etplus.planning.costs.fitting import Part, fit_parts, prepare
+from etplus.planning.costs.kernel_model import fit_kernels
+from etplus.planning.costs.measured_tasks import MeasuredTask
+from etplus.planning.costs.model_file import FittedModel
+from etplus.planning.costs.pricing import Price, Pricing
+from etplus.planning.costs.rank_job import Host
 from etplus.trace.trace import Trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"

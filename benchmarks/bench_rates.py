@@ -21,14 +21,14 @@ from pathlib import Path
 from statistics import median
 
 from etplus.linker import link
-from etplus.replaying.answer_range import answer_range
-from etplus.replaying.constants import fit_constants
-from etplus.replaying.graph_building import build_graph
-from etplus.replaying.graph_replay import replay
-from etplus.replaying.network import on_network
-from etplus.replaying.network_description import Network
-from etplus.replaying.network_file import fit_network, read_calibration, read_network
-from etplus.replaying.rank_coupling import join_ranks
+from etplus.timeline.answer_range import answer_range
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import replay
+from etplus.timeline.network import on_network
+from etplus.timeline.network_description import Network
+from etplus.timeline.network_file import fit_network, read_calibration, read_network
+from etplus.timeline.rank_coupling import join_ranks
 
 FOLDER = Path(__file__).parents[2] / "shared" / "traces" / "network"
 

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from bench_link import peak_megabytes
 from etplus.linker import link
-from etplus.replaying.constants import fit_constants
-from etplus.replaying.critical import critical_path
-from etplus.replaying.graph_building import build_graph
-from etplus.replaying.graph_replay import replay
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.critical import critical_path
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import replay
 from etplus.trace.trace import Trace
 
 ROOT = Path(__file__).parents[1]

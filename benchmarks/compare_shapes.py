@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from etplus.reshape.reshape import Reshaped, counterparts
+from etplus.planning.reshape.reshape import Reshaped, counterparts
 from etplus.trace.tensors import Signature
 from etplus.trace.trace import Trace
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
-from etplus.findings import Case, Finding, Findings, find_findings
+from etplus.analysis.findings import Case, Finding, Findings, find_findings
 from etplus.linker import link
 from etplus.trace.errors import EtplusError
 

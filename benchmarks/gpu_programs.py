@@ -214,7 +214,7 @@ def family(name: str, machine: Machine, steps: int) -> None:
 
 def capture(machine: Machine, out: Path, steps: int) -> None:
     """Capture a graph while both observers are at work, then record its replays; a CPU runs the model without one."""
-    from etplus.linker.recording import record
+    from etplus.recording.record import record
 
     model, x = with_truth(blocks(machine)).eval(), tokens(machine)
     with torch.no_grad():

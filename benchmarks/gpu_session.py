@@ -167,7 +167,7 @@ def captured(session: Session) -> Facts:
 
 def measured(session: Session) -> Facts:
     """The operators of the training program called again on this machine."""
-    from etplus.measuring.measured import read_measured
+    from etplus.planning.measure.measured import read_measured
 
     folder = session.out / "traces" / "train"
     if not (folder / "etplus").is_dir():

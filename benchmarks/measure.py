@@ -24,14 +24,14 @@ from pathlib import Path
 import etplus
 import numpy as np
 import torch
-from etplus.measuring.measured import Measured
-from etplus.measuring.reader import recorded_calls
-from etplus.measuring.recorded_calls import RecordedCall
-from etplus.measuring.run_program import op_script
-from etplus.measuring.timing import Checkpoint, Options, measure
-from etplus.predict.end_to_end import predict
-from etplus.reshape.reshape import reshaped
-from etplus.reshape.shape_change import ShapeChange, batch_change
+from etplus.planning.costs.end_to_end import predict
+from etplus.planning.measure.measured import Measured
+from etplus.planning.measure.reader import recorded_calls
+from etplus.planning.measure.recorded_calls import RecordedCall
+from etplus.planning.measure.run_program import op_script
+from etplus.planning.measure.timing import Checkpoint, Options, measure
+from etplus.planning.reshape.reshape import reshaped
+from etplus.planning.reshape.shape_change import ShapeChange, batch_change
 from etplus.trace.trace import Trace
 from predict_programs import fitted, step
 from programs import PROGRAMS, WAIT, WARM, Sizes, recorded

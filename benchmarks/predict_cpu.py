@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from etplus.predict.costs.crossval import score
-from etplus.predict.end_to_end import calibrated, predict
-from etplus.predict.fitting import fit
-from etplus.predict.rank_job import ENGINES
+from etplus.planning.costs.crossval import score
+from etplus.planning.costs.end_to_end import calibrated, predict
+from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.rank_job import ENGINES
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 

@@ -26,19 +26,19 @@ from etplus.analysis.devices import Device, known_devices
 from etplus.cli.fit import crossval_lines
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.predict.costs import CostModel, Estimate, Task
-from etplus.predict.costs.baselines import ExtraTrees, KindMean, have_trees
-from etplus.predict.costs.bound import bound_of, device_of, times_at_peak
-from etplus.predict.costs.cost_model import FromMeasured
-from etplus.predict.costs.crossval import cross_validate
-from etplus.predict.costs.kernel_model import interval_group
-from etplus.predict.costs.measured_tasks import MeasuredTask, gpu_tasks, medians, pooled
-from etplus.predict.costs.prediction_intervals import Familiarity, fit_intervals
-from etplus.predict.costs.registry import Costs
-from etplus.predict.costs.similar import Nearest
-from etplus.predict.end_to_end import Prediction, calibrated, predict, predict_ranks
-from etplus.predict.fitting import fit
-from etplus.predict.rank_job import ENGINES, Engine
+from etplus.planning.costs import CostModel, Estimate, Task
+from etplus.planning.costs.baselines import ExtraTrees, KindMean, have_trees
+from etplus.planning.costs.bound import bound_of, device_of, times_at_peak
+from etplus.planning.costs.cost_model import FromMeasured
+from etplus.planning.costs.crossval import cross_validate
+from etplus.planning.costs.end_to_end import Prediction, calibrated, predict, predict_ranks
+from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.kernel_model import interval_group
+from etplus.planning.costs.measured_tasks import MeasuredTask, gpu_tasks, medians, pooled
+from etplus.planning.costs.prediction_intervals import Familiarity, fit_intervals
+from etplus.planning.costs.rank_job import ENGINES, Engine
+from etplus.planning.costs.registry import Costs
+from etplus.planning.costs.similar import Nearest
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 

@@ -24,11 +24,11 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 from compare_shapes import compared
-from etplus.predict.end_to_end import predict
-from etplus.predict.fitting import fit
-from etplus.predict.model_file import FittedModel
-from etplus.reshape.reshape import reshaped
-from etplus.reshape.shape_change import ShapeChange, SizeChange, batch_change
+from etplus.planning.costs.end_to_end import predict
+from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.model_file import FittedModel
+from etplus.planning.reshape.reshape import reshaped
+from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace

@@ -24,7 +24,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: pools that 
 
 import torch
 from etplus.linker import link
-from etplus.linker.recording import record
+from etplus.recording.record import record
 from etplus.trace.trace import Trace
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -4,7 +4,7 @@
 
 Every Kineto trace is linked alone, and with its ET where it has one and ran on a device. Makespans and starts: launch
 latency, gap and queue limit fitted once a trace, host work as measured; beside them the share of the makespan in which
-something waits that nothing in the trace explains. Held-out iterations: see `etplus.replaying.iterations`.
+something waits that nothing in the trace explains. Held-out iterations: see `etplus.timeline.iterations`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 
 import numpy as np
 from etplus.linker import link
-from etplus.replaying.constants import fit_constants
-from etplus.replaying.critical import resource_bounds
-from etplus.replaying.graph_building import build_graph
-from etplus.replaying.graph_replay import Replay, replay
-from etplus.replaying.iterations import HeldOut, find_iterations, predict_iteration
-from etplus.replaying.rank_coupling import join_ranks
-from etplus.replaying.replay_graph import ReplayGraph
-from etplus.replaying.replay_summary import Summary, summarize
-from etplus.replaying.whatif import apply_what_ifs, parse_what_if
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.critical import resource_bounds
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import Replay, replay
+from etplus.timeline.iterations import HeldOut, find_iterations, predict_iteration
+from etplus.timeline.rank_coupling import join_ranks
+from etplus.timeline.replay_graph import ReplayGraph
+from etplus.timeline.replay_summary import Summary, summarize
+from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import ConvertError, UsageError
 from etplus.trace.kinds import GPU
 

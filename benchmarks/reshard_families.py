@@ -25,9 +25,9 @@ from pathlib import Path
 
 import etplus
 import orjson
-from etplus.resharding.job import Resharded, reshard
-from etplus.resharding.layout import Layout
-from etplus.resharding.recorded_job import recorded_layout
+from etplus.planning.reshard.job import Resharded, reshard
+from etplus.planning.reshard.layout import Layout
+from etplus.planning.reshard.recorded_job import recorded_layout
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 

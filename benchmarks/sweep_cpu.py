@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: pools that 
 import torch
 from etplus.converters.npz import graph_arrays, write_dataset
 from etplus.linker import link
-from etplus.linker.recording import record
+from etplus.recording.record import record
 from etplus.schemas.etplus.read_etplus import read_etplus
 from torch import Tensor, nn
 

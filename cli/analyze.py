@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..analysis.findings import Case, find_findings
 from ..analysis.overheads import OverheadRows, pool, summarise
 from ..analysis.summary import Analysis, analyse, columns_of, json_of, tables_of
 from ..analysis.workbook import write_workbook
-from ..findings import Case, find_findings
 from ..report.plots import require_matplotlib, write_plots
 from ..report.report_text import overheads_text, text_of
 from ..schemas.text.files import open_output

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..answers.answer_text import text_of
-from ..answers.asked_traces import AskedTraces
-from ..answers.questions import QUESTIONS, SWITCH, TEXTS, Question, ask
-from ..answers.tokens import MOST_TOKENS
+from ..analysis.questions.answer_text import text_of
+from ..analysis.questions.asked_traces import AskedTraces
+from ..analysis.questions.questions import QUESTIONS, SWITCH, TEXTS, Question, ask
+from ..analysis.questions.tokens import MOST_TOKENS
 from ..schemas.text.files import open_output
 from ..trace.printable import escaped
 from ..trace.text_tables import terminal_width

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 
+from ..analysis.findings.trace_changes import TraceChanges, changes
 from ..analysis.job_diff import JobDifference
 from ..analysis.summary import analyse
-from ..converters.job import Job, compare_jobs
-from ..findings.trace_changes import TraceChanges, changes
+from ..jobs.job import Job, compare_jobs
 from ..report.report_html import diff_html, job_diff_html
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError

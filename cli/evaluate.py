@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..predict.learned.graph_baselines import baselines, log_times, quality, runs
+from ..planning.learned.graph_baselines import baselines, log_times, quality, runs
 from ..schemas.graph_arrays import SPLITS, read_dataset
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     predictions = baselines(train, held)
     if arguments.model:
         try:
-            from ..predict.learned.training import predict_graphs, read_trained
+            from ..planning.learned.training import predict_graphs, read_trained
         except ImportError as error:
             raise UsageError("etplus evaluate --model " + MISSING_LEARN.format(error=error)) from None
         for file in arguments.model:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..measuring.execute import Execution, execute
-from ..measuring.measured import Conditions, NotExecuted
-from ..measuring.process import MAX_BYTES, check_device
-from ..measuring.timing import Options
-from ..replaying.network import parse_network
+from ..planning.measure.execute import Execution, execute
+from ..planning.measure.measured import Conditions, NotExecuted
+from ..planning.measure.process import MAX_BYTES, check_device
+from ..planning.measure.timing import Options
+from ..timeline.network import parse_network
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.steps import chosen_steps

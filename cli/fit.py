@@ -12,18 +12,18 @@ import msgspec
 import numpy as np
 
 from ..analysis.devices import read_devices
-from ..measuring.measured import read_measured
-from ..predict.costs.crossval import CrossValidation, cross_validate
-from ..predict.costs.kernel_model import KernelModel
-from ..predict.costs.registry import explain
-from ..predict.end_to_end import calibrated
-from ..predict.fitting import fit
-from ..predict.model_file import write_model
-from ..replaying.collective_times import Library
-from ..replaying.iterations import outlier_lines
-from ..replaying.job_samples import job_samples, library_of
-from ..replaying.network_file import fit_network, read_calibration, write_networks
+from ..planning.costs.crossval import CrossValidation, cross_validate
+from ..planning.costs.end_to_end import calibrated
+from ..planning.costs.fitting import fit
+from ..planning.costs.kernel_model import KernelModel
+from ..planning.costs.model_file import write_model
+from ..planning.costs.registry import explain
+from ..planning.measure.measured import read_measured
 from ..schemas.text.transaction import check_outputs
+from ..timeline.collective_times import Library
+from ..timeline.iterations import outlier_lines
+from ..timeline.job_samples import job_samples, library_of
+from ..timeline.network_file import fit_network, read_calibration, write_networks
 from ..trace.printable import shortened
 from ..trace.selection import part_of, without_enclosing
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..analysis.job_summary import JobSummary, job_summary, rank_contribution
 from ..analysis.table import Row
-from ..converters.job import Job
+from ..jobs.job import Job
 from ..jobs.job_report import ranges
 from ..report.report_text import table_text
 from ..trace.errors import UsageError

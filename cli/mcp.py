@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..answers.asked_traces import AskedTraces
-from ..answers.mcp_server import require_mcp, serve
+from ..analysis.questions.asked_traces import AskedTraces
+from ..analysis.questions.mcp_server import require_mcp, serve
 from ..trace.errors import UsageError
 from .inputs import add_inputs, find_inputs, read_inputs
 from .terminal import say, warn_of_damage

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..measuring.measured import Measured, write_measured
-from ..measuring.timing import Checkpoint, Options, measure
-from ..reshape.reshape import reshaped
-from ..reshape.shape_change import parse_changes
+from ..planning.measure.measured import Measured, write_measured
+from ..planning.measure.timing import Checkpoint, Options, measure
+from ..planning.reshape.reshape import reshaped
+from ..planning.reshape.shape_change import parse_changes
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.text_tables import Cell, number, render, rewrap, share, shorten, terminal_width

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from ..measuring.measured import read_measured
-from ..predict.end_to_end import Prediction, predict, predict_ranks
-from ..predict.model_file import read_model
-from ..predict.rank_job import Host
-from ..replaying.iterations import outlier_lines
-from ..reshape.reshape import Reshaped
-from ..reshape.shape_change import parse_changes
+from ..planning.costs.end_to_end import Prediction, predict, predict_ranks
+from ..planning.costs.model_file import read_model
+from ..planning.costs.rank_job import Host
+from ..planning.measure.measured import read_measured
+from ..planning.reshape.reshape import Reshaped
+from ..planning.reshape.shape_change import parse_changes
+from ..timeline.iterations import outlier_lines
 from ..trace.errors import UsageError
 from ..trace.selection import without_enclosing
 from ..trace.text_tables import number, render, rewrap, share, shorten, terminal_width

@@ -14,18 +14,18 @@ from msgspec.structs import asdict
 
 from ..analysis.event_bounds import row_bounds
 from ..converters.chrome import write_chrome
-from ..replaying.constants import fit_constants
-from ..replaying.graph_building import build_graph
-from ..replaying.graph_replay import Replay, predicted_traces, relative_error, replay
-from ..replaying.iterations import HeldOut, Outlier, find_iterations, outlier_lines, predict_iteration
-from ..replaying.network import Network, parse_network
-from ..replaying.network_file import network_dict
-from ..replaying.rank_coupling import join_ranks
-from ..replaying.replay_graph import ReplayGraph
-from ..replaying.replay_ranks import replay_changed
-from ..replaying.replay_summary import BaseError, Summary, summarize
-from ..replaying.whatif import GRAMMAR, WhatIf, parse_what_if
 from ..schemas.chakra.comm_groups import read_groups, with_groups
+from ..timeline.constants import fit_constants
+from ..timeline.graph_building import build_graph
+from ..timeline.graph_replay import Replay, predicted_traces, relative_error, replay
+from ..timeline.iterations import HeldOut, Outlier, find_iterations, outlier_lines, predict_iteration
+from ..timeline.network import Network, parse_network
+from ..timeline.network_file import network_dict
+from ..timeline.rank_coupling import join_ranks
+from ..timeline.replay_graph import ReplayGraph
+from ..timeline.replay_ranks import replay_changed
+from ..timeline.replay_summary import BaseError, Summary, summarize
+from ..timeline.whatif import GRAMMAR, WhatIf, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import few, shortened
 from ..trace.selection import without_enclosing

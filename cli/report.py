@@ -100,7 +100,7 @@ def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> i
     if arguments.graph_capture or arguments.python_frames:
         many = f"a page of over {MOST_IN_FULL} ranks"
         raise UsageError(f"{many} has neither graph captures nor Python functions; choose ranks with --ranks")
-    from ..converters.job import Job
+    from ..jobs.job import Job
     from ..report.many_ranks import large_job_html
 
     engine, job = engine_for(arguments, len(inputs)), Job(inputs)

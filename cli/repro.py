@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..measuring.reader import recorded_calls
-from ..measuring.recorded_calls import RecordedCall
-from ..measuring.run_program import op_script, outermost, program_of, sequence_script
+from ..planning.measure.reader import recorded_calls
+from ..planning.measure.recorded_calls import RecordedCall
+from ..planning.measure.run_program import op_script, outermost, program_of, sequence_script
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex

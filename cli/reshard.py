@@ -10,15 +10,15 @@ from typing import Any, get_args
 import orjson
 
 from ..converters.convert import convert
-from ..measuring.measured import read_measured
-from ..predict.model_file import read_model
-from ..replaying.network import Network, parse_network
-from ..resharding.explain import explain
-from ..resharding.job import Resharded, Scaled, reshard
-from ..resharding.layout import Layout, Routing, Schedule, TensorStyle, VocabularyStyle, parse_layout
+from ..planning.costs.model_file import read_model
+from ..planning.measure.measured import read_measured
+from ..planning.reshard.explain import explain
+from ..planning.reshard.job import Resharded, Scaled, reshard
+from ..planning.reshard.layout import Layout, Routing, Schedule, TensorStyle, VocabularyStyle, parse_layout
 from ..schemas.text.files import open_output, read_struct
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder
+from ..timeline.network import Network, parse_network
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, rewrap, share, terminal_width
 from .inputs import ReadAnew, add_inputs, find_inputs, input_files

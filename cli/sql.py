@@ -14,10 +14,10 @@ from typing import Any
 
 import orjson
 
+from ..analysis.job_sql import job_tables
 from ..analysis.sql import MEMORY, QueryResult, SqlTables
 from ..converters.folder import InputPair
-from ..converters.job import Job
-from ..converters.job_sql import job_tables
+from ..jobs.job import Job
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.frames import library

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Train and write; returns the exit status."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait slow down a shared machine
     try:
-        from ..predict.learned.training import EPOCHS, train, write_trained
+        from ..planning.learned.training import EPOCHS, train, write_trained
     except ImportError as error:
         raise UsageError("etplus train " + MISSING_LEARN.format(error=error)) from None
     most = EPOCHS[arguments.kind] if arguments.epochs is None else arguments.epochs

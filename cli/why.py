@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..findings import Case, find_findings
-from ..findings.builtin import detectors
-from ..findings.find import Findings
+from ..analysis.findings import Case, find_findings
+from ..analysis.findings.builtin import detectors
+from ..analysis.findings.find import Findings
 from ..trace.errors import UsageError
 from ..trace.printable import few
 from ..trace.text_tables import terminal_width

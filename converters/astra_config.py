@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from ..replaying.network import Algorithm, Network, parse_network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.text.files import open_output
+from ..timeline.network import Algorithm, Network, parse_network
 from ..trace.errors import UNREADABLE, UsageError
 from .astra_links import AstraLinks
 

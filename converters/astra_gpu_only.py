@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..replaying.host_backends import long_pauses
 from ..schemas.comm_types import RECV
 from ..schemas.communications import backend_rows, blocking_calls, issue_times
+from ..timeline.host_backends import long_pauses
 from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.host_waits import LONG_PAUSE_NS, ROUNDING_NS
 from ..trace.kinds import GPU

@@ -24,10 +24,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from ..replaying.collective_times import SHARDS, Algorithm, LevelSpan, collective_ns
-from ..replaying.network import Network
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.comm_types import CollectiveCommType as Type
+from ..timeline.collective_times import SHARDS, Algorithm, LevelSpan, collective_ns
+from ..timeline.network import Network
 from .collectives import Agreement, Communication
 
 _LEAST_BYTES = 4

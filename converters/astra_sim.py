@@ -21,9 +21,9 @@ from ..jobs.job_ranks import ONE_RANK
 from ..jobs.job_report import ClockOffset
 from ..jobs.matching import Matched, match_collectives, match_messages
 from ..jobs.rank_communications import RankCommunications
-from ..replaying.recorded_efficiency import OWN_NS
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import WORLD, Group
+from ..timeline.recorded_efficiency import OWN_NS
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace

@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import compress
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
 
-from ..analysis.counters import Counter, counters
-from ..analysis.devices import Device
-from ..analysis.event_work import work_of_events
-from ..analysis.kernel_peaks import find_devices, from_memory
 from ..schemas.etplus.record_store import FileRecords
 from ..schemas.kineto.event_form import counter_name, with_arguments
 from ..schemas.text.files import Source, open_output
@@ -27,9 +24,14 @@ from ..schemas.text.transaction import transaction
 from ..trace.columns import IntColumn
 from ..trace.errors import UNREADABLE, TraceFormatError
 from ..trace.index import ColumnOf, GpuIndex
+from ..trace.outer import outer
 from ..trace.trace import Trace
-from .chrome import counter_events, program_of
+from .chrome import counter_events, counters_of, program_of
 from .open import parse_trace
+
+if TYPE_CHECKING:
+    from ..analysis.counters import Counter
+    from ..analysis.devices import Device
 
 ARGUMENTS = ("kernel_flop", "kernel_num_gb", "achieved_flops_percent", "achieved_bandwidth_percent")
 """What is written into the `args` of GPU events: FLOPs; 10⁹ bytes; shares of the device's peaks."""
@@ -94,7 +96,7 @@ def augment(
             _, found, _ = parse_records(blob.data, "traceEvents")
         except UNREADABLE as error:
             raise TraceFormatError(blob.name, "", f"cannot be read ({error})", "record it again") from None
-        start, end, counted = found.start, found.end, list(counters(trace if shown is None else shown))
+        start, end, counted = found.start, found.end, list(counters_of(trace if shown is None else shown))
         added = _counter_texts(trace, counted)
         body, rest = (int(start[0]), int(end[_last_recorded(found.texts, counted)])), int(end[-1])
         at = trace.kineto_event[gpu.source]
@@ -139,8 +141,9 @@ def _last_recorded(texts: list[bytes], found: list[Counter]) -> int:
 
 def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, float]]:
     """What to write into each GPU event."""
-    work, devices, gpu = work_of_events(trace), find_devices(trace, own_devices), trace.gpu
-    passed = from_memory(trace, work.bytes, devices)
+    peaks, gpu = outer("analysis.kernel_peaks"), trace.gpu
+    work, devices = outer("analysis.event_work").work_of_events(trace), peaks.find_devices(trace, own_devices)
+    passed = peaks.from_memory(trace, work.bytes, devices)
     result = []
     columns = (work.flops, work.bytes, work.dtype, gpu.dur, gpu.device, passed)
     for flops, size, dtype, dur, number, judged in zip(*(column.tolist() for column in columns), strict=True):

@@ -179,8 +179,8 @@ class AstraSim:
 
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
         """See `write_astra_sim`, and `copy_for_astra_sim` for files of other producers."""
-        from ..replaying.network import parse_network
-        from ..replaying.network_file import network_dict
+        from ..timeline.network import parse_network
+        from ..timeline.network_file import network_dict
         from .astra_config import DEFAULT, write_astra_config
         from .astra_links import astra_links, described_beyond_a_formula, sized_exactly
         from .astra_sim import JobTimes, for_simulator, simulated_ranks, write_astra_sim

@@ -19,8 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..linker.naming import number_before_suffix
-from ..replaying.network import parse_network
-from ..replaying.network_file import network_dict
 from ..schemas.chakra.attributes import attribute, values_of
 from ..schemas.chakra.chakra_reader import written_by_etplus
 from ..schemas.chakra.comm_groups import (
@@ -39,6 +37,8 @@ from ..schemas.chakra.stream import Messages, node_heads, read_messages, write_b
 from ..schemas.comm_types import RECV, SEND, WORLD
 from ..schemas.text.sniff import head_of
 from ..schemas.text.transaction import check_outputs
+from ..timeline.network import parse_network
+from ..timeline.network_file import network_dict
 from ..trace.errors import UsageError
 from .astra_config import DEFAULT, write_astra_config
 from .astra_links import astra_links

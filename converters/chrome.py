@@ -11,13 +11,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import orjson
 
-from ..analysis.counters import Counter, counters
 from ..schemas.kineto.event_form import (
     OtherEvent,
     arguments,
@@ -35,8 +34,12 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
 from ..trace.index import Row
 from ..trace.kinds import CPU, GPU, RUNTIME
+from ..trace.outer import installed, outer
 from ..trace.printable import few
 from ..trace.trace import Trace
+
+if TYPE_CHECKING:
+    from ..analysis.counters import Counter
 
 _OVERLAP_NS = 1000
 """By so much events may overlap for their times' being rounded to µs; the earlier one is shown shorter."""
@@ -220,7 +223,7 @@ class RankTimeline:
     def _counters(self) -> Iterator[dict[str, Any]]:
         """With the slices of the device, or of the program."""
         program = program_of(self.trace)
-        for counter in counters(self.trace):
+        for counter in counters_of(self.trace):
             pid = self.rank if not self.alone else program if counter.device < 0 else counter.device
             yield from counter_events(counter, pid, self.zero)
 
@@ -300,6 +303,12 @@ def timed_traces(traces: Mapping[int, Trace]) -> list[Trace]:
         names = few([trace.file for trace in traces.values()])
         raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
     return timed
+
+
+def counters_of(trace: Trace) -> Iterator[Counter]:
+    """Counters of a trace; none without `analysis/`."""
+    if installed("analysis"):
+        yield from outer("analysis.counters").counters(trace)
 
 
 def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, Any]]:

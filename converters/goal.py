@@ -28,14 +28,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..jobs.job_ranks import ranks_of
-from ..replaying.constants import Constants, fit_constants
-from ..replaying.graph_building import build_graph
-from ..replaying.graph_replay import replay
-from ..replaying.rank_coupling import join_ranks
-from ..replaying.replay_graph import COMM, DURATION, HOST, ReplayGraph
 from ..schemas.comm_types import RECV, SEND, CollectiveCommType
 from ..schemas.communications import FoundComm, comm_rows, find_communications
 from ..schemas.text.files import open_output
+from ..timeline.constants import Constants, fit_constants
+from ..timeline.graph_building import build_graph
+from ..timeline.graph_replay import replay
+from ..timeline.rank_coupling import join_ranks
+from ..timeline.replay_graph import COMM, DURATION, HOST, ReplayGraph
 from ..trace.columns import IntColumn, mask_at
 from ..trace.kinds import GPU
 from ..trace.trace import Trace

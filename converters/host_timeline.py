@@ -16,19 +16,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ..replaying.beside_transfers import plain_work, transfer_edges
-from ..replaying.collective_times import LevelSpan, collective_ns
-from ..replaying.constants import fit_constants
-from ..replaying.graph_building import build_graph
-from ..replaying.graph_replay import Replay, replay
-from ..replaying.network import Network, on_network
-from ..replaying.rank_coupling import join_ranks
-from ..replaying.recorded_efficiency import OWN_NS, as_recorded
-from ..replaying.replay_graph import COMM, HOST, ORDER, ReplayGraph
-from ..replaying.replay_summary import BaseError
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import find_communications
+from ..timeline.beside_transfers import plain_work, transfer_edges
+from ..timeline.collective_times import LevelSpan, collective_ns
+from ..timeline.constants import fit_constants
+from ..timeline.graph_building import build_graph
+from ..timeline.graph_replay import Replay, replay
+from ..timeline.network import Network, on_network
+from ..timeline.rank_coupling import join_ranks
+from ..timeline.recorded_efficiency import OWN_NS, as_recorded
+from ..timeline.replay_graph import COMM, HOST, ORDER, ReplayGraph
+from ..timeline.replay_summary import BaseError
 from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UsageError

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..analysis.event_work import work_of_events
 from ..schemas.kineto.host_calls import WAIT
 from ..trace.columns import IntColumn, mask_at, matching
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.intervals import union
 from ..trace.kinds import GPU
+from ..trace.outer import installed, outer
 from ..trace.trace import Trace
 
 _FOREVER = 2**63 - 1
@@ -160,14 +160,16 @@ def work_columns(trace: Trace) -> dict[str, IntColumn]:
     """`num_ops` (FLOPs) and `tensor_size` (bytes moved): int64, one entry a row, −1 where it is not known.
 
     They are those of `etplus analyze`: an operator's FLOPs are at its main kernel, see `work_of_events`. What is not
-    known gets no attribute, since 0 would mean a kernel that does nothing.
+    known gets no attribute, since 0 would mean a kernel that does nothing. Without `analysis/` nothing is known.
 
     Example:
         >>> bool(work_columns(trace)["num_ops"].max() > 0)
         True
     """
-    work = work_of_events(trace)
     columns = {"num_ops": np.full(len(trace), -1, np.int64), "tensor_size": np.full(len(trace), -1, np.int64)}
+    if not installed("analysis"):
+        return columns
+    work = outer("analysis.event_work").work_of_events(trace)
     columns["num_ops"][trace.gpu.source], columns["tensor_size"][trace.gpu.source] = work.flops, work.bytes
     return columns
 

@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..analysis.flops import bytes_moved, flops
 from ..schemas.graph_arrays import (
     CONFIG_FEATURES,
     NODE_FEATURES,
@@ -29,6 +28,7 @@ from ..trace.conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from ..trace.errors import ConvertError, UsageError
 from ..trace.index import Row
 from ..trace.kinds import CPU, GPU
+from ..trace.outer import outer
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
 
@@ -164,9 +164,10 @@ def _shape_features(name: str, signature: Signature | None) -> list[float]:
     if signature is None:
         return [0.0] * len(NODE_NAMES)
     inputs, outputs = signature.tensors, signature.outputs or ()
-    work = flops(name, signature)
+    operators = outer("analysis.flops")
+    work = operators.flops(name, signature)
     values = [
-        0.0, float(work is not None), 1.0, _log(work), _log(bytes_moved(name, signature)),
+        0.0, float(work is not None), 1.0, _log(work), _log(operators.bytes_moved(name, signature)),
         _log(sum(t.numel for t in inputs)), _log(sum(t.numel for t in outputs)), float(len(inputs)),
         float(len(outputs)), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,
     ]  # fmt: skip

@@ -7,12 +7,11 @@ from collections import Counter as Counts
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, compress
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ..analysis.counters import Counter, counters
 from ..schemas.execution_trace.arguments import UndecodedSide, undecoded_arguments
 from ..schemas.kineto.event_form import (
     Numbers,
@@ -33,8 +32,11 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.index import Row
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
-from .chrome import RankTimeline, timed_traces
+from .chrome import RankTimeline, counters_of, timed_traces
 from .exporter import Conversion
+
+if TYPE_CHECKING:
+    from ..analysis.counters import Counter
 
 _CLEARED, _NEEDED = 1, 2
 """TracePacket.SequenceFlags: this packet begins a sequence anew; it needs what the ones before it have interned."""
@@ -143,7 +145,7 @@ class _Writer:
             self._rows(part, ends[first:behind] - (at, 0, 0))
         last = ends[np.searchsorted(ends[:, 0], len(rows)) :]
         self._write(last[:, 1], self._end_packets(last))
-        for number, counter in enumerate(counters(self.trace)):
+        for number, counter in enumerate(counters_of(self.trace)):
             self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, counter)
 
     def _ends(self) -> IntColumn:

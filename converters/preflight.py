@@ -30,7 +30,7 @@ from .preflight_rank import UNKNOWN_RANK, CommTable, RankFile, RankScan, scan
 from .row_dependencies import Coupling, coupling
 
 if TYPE_CHECKING:
-    from ..replaying.network import Network
+    from ..timeline.network import Network
 
 _RANK = re.compile(r"(?P<prefix>.+)\.(?P<rank>0|[1-9][0-9]{0,8})\.et(\.gz)?", re.ASCII | re.DOTALL)
 
@@ -71,7 +71,7 @@ def check(
     known = read_groups(group_path) if group_path else None
     findings = PreflightFindings(profile, limit)
     if isinstance(network, str):
-        from ..replaying.network import parse_network
+        from ..timeline.network import parse_network
 
         network = parse_network(network)
     beside = None if prefix is None or alone else _check_network_files(prefix, len(files), findings)

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..replaying.network_description import Network
 from ..schemas.chakra.attributes import SIMULATED_COLLECTIVES
 from ..schemas.chakra.comm_groups import Groups
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, NodeType
 from ..schemas.comm_types import SEND
+from ..timeline.network_description import Network
 from .preflight_rank import RankScan
 
 ALL_RANKS = 0

@@ -1,4 +1,4 @@
-"""Record a training loop with `etplus.linker.recording.record`; runs in seconds on a CPU.
+"""Record a training loop with `etplus.recording.record.record`; runs in seconds on a CPU.
 
     python examples/train_and_record.py [FOLDER]
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 import torch
-from etplus.linker.recording import record
+from etplus.recording.record import record
 from torch.nn import functional
 from torch.profiler import record_function
 

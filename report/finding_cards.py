@@ -7,9 +7,9 @@ from pathlib import PurePath
 from typing import Any
 
 from ..analysis.devices import Device
+from ..analysis.findings import Case, Findings, find_findings
 from ..analysis.summary import Analysis
-from ..findings import Case, Findings, find_findings
-from ..replaying.graph_replay import Replay
+from ..timeline.graph_replay import Replay
 from ..trace.printable import shell_word
 
 MOST_RANKS = 16

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from ..analysis.devices import Device
 from ..analysis.summary import Analysis
 from ..jobs.job_ranks import check_job, job_trace
-from ..replaying.critical import critical_chain, unchanged_replay
 from ..schemas.kineto.python_frames import PythonFrames
+from ..timeline.critical import critical_chain, unchanged_replay
 from .finding_cards import MOST_RANKS, cards_of, cards_of_many
 from .report_html import rank_report, report_html
 

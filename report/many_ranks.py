@@ -10,7 +10,7 @@ from ..analysis.devices import Device
 from ..analysis.job_summary import QUANTITIES, JobSummary, ranks_to_show
 from ..analysis.summary import analyse
 from ..analysis.table import Row, Table
-from ..replaying.critical import critical_chain
+from ..timeline.critical import critical_chain
 from ..trace.trace import Trace
 from .finding_cards import cards_of_many
 from .part_report import table_of_columns

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.modules import module_class
-from ..replaying.critical import CriticalChain
+from ..timeline.critical import CriticalChain
 from ..trace.columns import IntColumn, StringTable, distinct_rows, largest, run_starts
 from ..trace.conventions import BETWEEN
 from ..trace.intervals import sums
@@ -26,7 +26,7 @@ class PathTable:
         trace: whose rows the chain's are.
 
     Example:
-        >>> from etplus.replaying.critical import critical_chain
+        >>> from etplus.timeline.critical import critical_chain
         >>> chain = critical_chain(trace)
         >>> sum(row["ns"] for row in PathTable(chain, trace).rows()) == chain.makespan_ns
         True

@@ -8,13 +8,13 @@ from typing import Any
 
 from .. import __version__
 from ..analysis.counters import counters, drawn
+from ..analysis.findings import TraceChanges
 from ..analysis.job_diff import JobDifference
 from ..analysis.source_diff import LineRow
 from ..analysis.summary import Analysis
 from ..analysis.trace_diff import Difference, json_of_difference
-from ..findings import TraceChanges
-from ..replaying.critical import CriticalChain
 from ..schemas.kineto.python_frames import PythonFrames
+from ..timeline.critical import CriticalChain
 from ..trace.kernel_kinds import GPU_KINDS
 from .finding_cards import plain_cards
 from .flame import flame_graph

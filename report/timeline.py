@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..analysis.breakdown import BreakdownRow
 from ..analysis.event_relations import event_of_rows
-from ..replaying.critical import CriticalChain
+from ..timeline.critical import CriticalChain
 from ..trace.call_tree import depths, nesting
 from ..trace.columns import IntColumn, distinct, largest, run_starts
 from ..trace.intervals import sums

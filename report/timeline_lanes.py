@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from ..analysis.event_relations import RELATIONS, relations_of
 from ..analysis.event_work import Work
-from ..replaying.critical import CriticalChain
 from ..schemas.kineto.event_args import launch_of, launch_values
+from ..timeline.critical import CriticalChain
 from ..trace.captured import CapturedOp
 from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, largest
 from ..trace.conventions import UNATTACHED_REASONS

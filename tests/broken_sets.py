@@ -9,10 +9,10 @@ from typing import Any
 
 from etplus.converters.astra_config import write_astra_config
 from etplus.converters.astra_links import astra_links
-from etplus.replaying.network import Network
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.stream import write_chakra
+from etplus.timeline.network import Network
 
 __all__ = [
     "GROUPS",

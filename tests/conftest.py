@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), *(str(folder) for folder in sorted(HERE.iterdir()) if folder.is_dir())]
+FOLDERS = sorted(folder for folder in HERE.rglob("*") if folder.is_dir() and folder.name != "__pycache__")
+sys.path[:0] = [str(HERE), *map(str, FOLDERS)]
 
 from browser import Page, chromium, open_page  # noqa: E402
 

@@ -7,11 +7,11 @@ import hashlib
 import json
 
 import etplus
-from etplus.measuring.reader import recorded_calls
-from etplus.measuring.recorded_calls import RecordedCall
-from etplus.measuring.run_program import program_of
-from etplus.reshape.reshape import reshaped
-from etplus.reshape.shape_change import batch_change
+from etplus.planning.measure.reader import recorded_calls
+from etplus.planning.measure.recorded_calls import RecordedCall
+from etplus.planning.measure.run_program import program_of
+from etplus.planning.reshape.reshape import reshaped
+from etplus.planning.reshape.shape_change import batch_change
 from support import FIXTURES, ROOT
 
 __all__ = ["CASES", "golden_lines", "made_lines"]

@@ -10,10 +10,10 @@ import gzip
 from collections.abc import Iterator, Sequence
 
 import etplus
-from etplus.reshape.reshape import reshaped
-from etplus.reshape.shape_change import parse_changes
-from etplus.reshape.shapes.followed_calls import Shapes, shapes_of
-from etplus.reshape.shapes.seeds import SizeEvidence
+from etplus.planning.reshape.reshape import reshaped
+from etplus.planning.reshape.shape_change import parse_changes
+from etplus.planning.reshape.shapes.followed_calls import Shapes, shapes_of
+from etplus.planning.reshape.shapes.seeds import SizeEvidence
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from support import FIXTURES, ROOT

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from etplus import link
-from etplus.resharding.step_calls import COMMUNICATES, VIEWS
+from etplus.planning.reshard.step_calls import COMMUNICATES, VIEWS
 from etplus.trace.conventions import PROFILER_STEP
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace

@@ -15,10 +15,10 @@ from pathlib import Path
 import etplus
 import msgspec
 import numpy as np
-from etplus.resharding.items import CommOp, CommWait, Item, RecordedOp
-from etplus.resharding.job import Resharded, reshard
-from etplus.resharding.layout import Layout
-from etplus.resharding.structure import Model
+from etplus.planning.reshard.items import CommOp, CommWait, Item, RecordedOp
+from etplus.planning.reshard.job import Resharded, reshard
+from etplus.planning.reshard.layout import Layout
+from etplus.planning.reshard.structure import Model
 from etplus.trace.trace import Trace
 from support import FIXTURES, ROOT, shared_pair
 

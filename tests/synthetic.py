@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 from etplus.linker import link
-from etplus.replaying.constants import fit_constants
-from etplus.replaying.graph_building import build_graph
-from etplus.replaying.graph_replay import Replay, replay
-from etplus.replaying.replay_graph import ReplayGraph
-from etplus.replaying.whatif import apply_what_ifs, parse_what_if
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import Replay, replay
+from etplus.timeline.replay_graph import ReplayGraph
+from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
 from support import PID, assert_valid, kineto_document
 

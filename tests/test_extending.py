@@ -75,8 +75,8 @@ def test_command(site: dict[str, str], tmp_path: Path) -> None:
 
 def test_cost_model(site: dict[str, str], tmp_path: Path) -> None:
     code = (
-        "from etplus.predict.costs import MeasuredTask, Task\n"
-        "from etplus.predict.costs.registry import cost_models\n"
+        "from etplus.planning.costs import MeasuredTask, Task\n"
+        "from etplus.planning.costs.registry import cost_models\n"
         "model = cost_models()['per-byte'].fit([MeasuredTask(Task('aten::add', bytes=100), 50.0, 1)], {})\n"
         "print(model.predict(Task('aten::mul', bytes=300)).ns, model.predict(Task('aten::mul')))\n"
     )
@@ -96,7 +96,7 @@ def test_errors_of_findings_name_the_package(code: str, problem: str, tmp_path: 
     info.mkdir(parents=True)
     (info.parent / "tiny.py").write_text(f"class Wrong:\n    def find(self, case):\n        {code}\n")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.5\n")
-    (info / "entry_points.txt").write_text("[etplus.findings]\nmine = tiny:Wrong\n")
+    (info / "entry_points.txt").write_text("[etplus.analysis.findings]\nmine = tiny:Wrong\n")
     (tmp_path / "in.json").write_bytes(plain(ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"))
     done = run("etplus", "analyze", "in.json", cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(info.parent)})
     assert done.returncode == 2

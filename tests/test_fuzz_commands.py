@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from captured import capture_events, encode, replay_events
-from etplus.answers.hottest import BY
+from etplus.analysis.questions.hottest import BY
 from etplus.cli.parser import COMMANDS as ALL_COMMANDS
 from etplus.converters.registry import exporters
 from etplus.linker import link
-from etplus.measuring.measured import VERSION, Conditions, Measured, Timing, write_measured
-from etplus.measuring.reader import recorded_calls
+from etplus.planning.measure.measured import VERSION, Conditions, Measured, Timing, write_measured
+from etplus.planning.measure.reader import recorded_calls
 from mutations import mutate
 from nsys_files import et_of, small_export
 from support import ROOT, SHARED, TooSlowError, call, fixture_pair, plain, shared_trace, time_limit

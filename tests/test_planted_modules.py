@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from etplus.measuring.process import WorkerProcess
+from etplus.planning.measure.process import WorkerProcess
 from etplus.trace.errors import UsageError
 from support import command, fixture_pair, run
 

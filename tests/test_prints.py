@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from etplus.analysis import difference
 from etplus.converters.open import load
-from etplus.measuring.measured import Conditions, Measured
-from etplus.predict.end_to_end import predict
-from etplus.predict.fitting import fit
-from etplus.replaying.iterations import find_iterations
+from etplus.planning.costs.end_to_end import predict
+from etplus.planning.costs.fitting import fit
+from etplus.planning.measure.measured import Conditions, Measured
+from etplus.timeline.iterations import find_iterations
 from etplus.trace.brief import brief
 from etplus.trace.steps import Step
 from support import fixture_pair, linked, shared_pair, shared_trace

@@ -13,14 +13,14 @@ from .frames import Frame, to_networkx
 from .suggest import Suggests, no_key
 
 if TYPE_CHECKING:
+    from ..analysis.findings.find import Findings
+    from ..analysis.questions.answer import Answer
+    from ..analysis.questions.asked_traces import AskedTraces
     from ..analysis.sql import QueryResult
     from ..analysis.summary import Analysis
-    from ..answers.answer import Answer
-    from ..answers.asked_traces import AskedTraces
-    from ..findings.find import Findings
-    from ..replaying.critical import CriticalPath
-    from ..replaying.graph_replay import Replay
     from ..report.many_ranks import RanksOfJob
+    from ..timeline.critical import CriticalPath
+    from ..timeline.graph_replay import Replay
     from .trace import Trace
 
 _ETPLUS = (".json", ".json.gz")
@@ -107,7 +107,7 @@ class Library(Suggests):
             (True, True)
         """
         from ..analysis.event_bounds import row_bounds
-        from ..replaying.replay_ranks import replay_ranks
+        from ..timeline.replay_ranks import replay_ranks
 
         trace = cast("Trace", self)
         return replay_ranks([trace], what_ifs, network, lambda: row_bounds([trace]))
@@ -120,8 +120,8 @@ class Library(Suggests):
             >>> [finding.id for finding in trace.findings() if not finding.evidence]
             []
         """
-        from ..findings.case import Case
-        from ..findings.find import find_findings
+        from ..analysis.findings.case import Case
+        from ..analysis.findings.find import find_findings
 
         return find_findings(Case([cast("Trace", self)]))
 
@@ -139,14 +139,14 @@ class Library(Suggests):
             >>> [row["operator"] for row in trace.ask("hot", by="operator", limit=2).table()]
             ['aten::mm', 'aten::addmm']
         """
-        from ..answers.questions import ask
+        from ..analysis.questions.questions import ask
 
         return ask(self._asked, question, **options)
 
     @cached_property
     def _asked(self) -> AskedTraces:
         """The trace with what answers were derived from."""
-        from ..answers.asked_traces import AskedTraces
+        from ..analysis.questions.asked_traces import AskedTraces
 
         return AskedTraces({0: cast("Trace", self)})
 
@@ -258,7 +258,7 @@ class Library(Suggests):
             >>> sum(path.by_kind.values()) == path.length_ns
             True
         """
-        from ..replaying.critical import critical_path, with_origins
+        from ..timeline.critical import critical_path, with_origins
 
         replay = self.replay(*what_ifs)
         path = critical_path(replay, None if between is None else (between, number))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from etplus.analysis.devices import Device
-from etplus.predict.costs import CostModel, Estimate, MeasuredTask, Task
+from etplus.planning.costs import CostModel, Estimate, MeasuredTask, Task
 
 
 class PerByte(CostModel):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from etplus.findings import Candidate, Case, Evidence, Intervention, where_of
+from etplus.analysis.findings import Candidate, Case, Evidence, Intervention, where_of
 
 LAUNCH_NS = 5_000
 

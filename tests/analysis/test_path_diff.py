@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from browser import chromium, open_page
+from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import Analysis, analyse
 from etplus.analysis.trace_diff import diff_text, difference, json_of_difference, path_rows
 from etplus.converters.open import load
-from etplus.findings.trace_changes import changes
 from etplus.report.report_html import diff_html
 from etplus.trace.steps import family_of
 from etplus.trace.tables import ANNOTATION

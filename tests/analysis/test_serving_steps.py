@@ -11,7 +11,7 @@ import pytest
 from etplus.analysis.summary import analyse, json_of
 from etplus.analysis.trace_diff import diff_text, difference, json_of_difference
 from etplus.converters.open import load
-from etplus.replaying.iterations import find_iterations
+from etplus.timeline.iterations import find_iterations
 from etplus.trace.errors import UsageError
 from etplus.trace.selection import part_of
 from etplus.trace.steps import chosen_steps

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from etplus.answers import QUESTIONS
+from etplus.analysis.questions import QUESTIONS
 from support import call, fixture_pair, linked, run
 
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from etplus.cli.execute import _lines, _of_steps, _row, add_execution, execution_options, missing_table, on_machine
 from etplus.cli.measure import _options, prepare_parser
-from etplus.measuring.execute import Execution, OpTime, RecordedComms
-from etplus.measuring.measured import Conditions, NotExecuted
-from etplus.measuring.timing import Options
+from etplus.planning.measure.execute import Execution, OpTime, RecordedComms
+from etplus.planning.measure.measured import Conditions, NotExecuted
+from etplus.planning.measure.timing import Options
 from etplus.trace.errors import UsageError
 from made_trace import made_trace
 

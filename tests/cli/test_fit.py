@@ -14,9 +14,9 @@ import pytest
 from command_texts import check_texts
 from etplus.cli import fit as module
 from etplus.cli.fit import crossval_lines, held_out_lines
-from etplus.predict.costs.crossval import Score
-from etplus.predict.costs.kernel_model import KernelModel
-from etplus.predict.costs.utilisation import Law, Utilisation
+from etplus.planning.costs.crossval import Score
+from etplus.planning.costs.kernel_model import KernelModel
+from etplus.planning.costs.utilisation import Law, Utilisation
 from support import FIXTURES, call
 
 NO_LAW = Utilisation(*[cast("Law", None)] * 2)

@@ -10,22 +10,22 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
+from etplus.analysis.findings.case import Case
+from etplus.analysis.findings.find import find_findings
+from etplus.analysis.findings.trace_changes import changes
+from etplus.analysis.questions.asked_traces import AskedTraces
+from etplus.analysis.questions.questions import ask
 from etplus.analysis.summary import analyse, json_of
-from etplus.answers.asked_traces import AskedTraces
-from etplus.answers.questions import ask
 from etplus.converters.augment import ARGUMENTS, augment
 from etplus.converters.convert import convert
 from etplus.converters.open import load
-from etplus.findings.case import Case
-from etplus.findings.find import find_findings
-from etplus.findings.trace_changes import changes
-from etplus.predict.end_to_end import calibrated
-from etplus.predict.fitting import fit
-from etplus.predict.model_file import write_model
-from etplus.replaying.job_samples import job_samples, library_of
-from etplus.replaying.network_file import fit_network
-from etplus.resharding.job import Resharded, reshard
-from etplus.resharding.layout import Layout
+from etplus.planning.costs.end_to_end import calibrated
+from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.model_file import write_model
+from etplus.planning.reshard.job import Resharded, reshard
+from etplus.planning.reshard.layout import Layout
+from etplus.timeline.job_samples import job_samples, library_of
+from etplus.timeline.network_file import fit_network
 from etplus.trace.selection import part_of, without_enclosing
 from etplus.trace.trace import Trace
 from support import call, fixture_pair, linked, read_json, run

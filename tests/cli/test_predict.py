@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from command_texts import check_texts
 from etplus.cli.predict import _shapes, _text
-from etplus.predict.end_to_end import OpRow, Prediction
-from etplus.replaying.replay_summary import BaseError
-from etplus.reshape.reshape import Reshaped, Underived
-from etplus.reshape.shape_change import SizeChange
+from etplus.planning.costs.end_to_end import OpRow, Prediction
+from etplus.planning.reshape.reshape import Reshaped, Underived
+from etplus.planning.reshape.shape_change import SizeChange
+from etplus.timeline.replay_summary import BaseError
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from etplus.converters.convert import convert
 from etplus.linker import link
-from etplus.replaying.network import parse_network
+from etplus.timeline.network import parse_network
 from made_jobs import JOBS
 from simulator import Network
 from support import call, fixture_pair, read_json, run

@@ -11,8 +11,8 @@ import pytest
 from command_texts import check_texts
 from etplus.cli import reshard as module
 from etplus.cli.reshard import _network, _ranks, _text
-from etplus.replaying.network import parse_network
-from etplus.resharding.layout import Layout
+from etplus.planning.reshard.layout import Layout
+from etplus.timeline.network import parse_network
 from etplus.trace.errors import UsageError
 from support import call, linked
 

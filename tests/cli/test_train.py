@@ -27,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         report(5, 0.25)
         return SimpleNamespace(epochs=2, valid=0.125)
 
-    fake = ModuleType("etplus.predict.learned.training")
+    fake = ModuleType("etplus.planning.learned.training")
     vars(fake).update(
         EPOCHS={"sage": 7, "gru": 4}, train=train, write_trained=lambda trained, path: Path(path).write_text("network")
     )
@@ -111,6 +111,6 @@ def test_the_checkpoint_is_no_input(asked: list[Any], dataset: Path, tmp_path: P
 
 
 def test_without_pytorch(monkeypatch: pytest.MonkeyPatch, dataset: Path, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "etplus.predict.learned.training", None)
+    monkeypatch.setitem(sys.modules, "etplus.planning.learned.training", None)
     done = call("train", dataset, "-o", tmp_path / "net")
     assert done.returncode == 2 and b"etplus train needs PyTorch and safetensors" in done.stderr

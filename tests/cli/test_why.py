@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from etplus.findings.builtin import detectors
+from etplus.analysis.findings.builtin import detectors
 from support import ROOT, call, plain, run, shared_trace
 
 PLUS = ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"

@@ -11,15 +11,15 @@ from astra_sim import run_astra, run_config
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
-from etplus.replaying.constants import fit_constants
-from etplus.replaying.graph_building import build_graph
-from etplus.replaying.graph_replay import replay
-from etplus.replaying.network import Network, on_network
-from etplus.replaying.network_description import NetworkLevel
-from etplus.replaying.network_file import network_dict
-from etplus.replaying.rank_coupling import join_ranks
-from etplus.resharding.job import Resharded, reshard
-from etplus.resharding.layout import Layout
+from etplus.planning.reshard.job import Resharded, reshard
+from etplus.planning.reshard.layout import Layout
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import replay
+from etplus.timeline.network import Network, on_network
+from etplus.timeline.network_description import NetworkLevel
+from etplus.timeline.network_file import network_dict
+from etplus.timeline.rank_coupling import join_ranks
 from etplus_files import DLRM, document_of
 from support import call, shared_job, shared_trace
 from test_astra_jobs import replayed_ns

@@ -12,14 +12,14 @@ import pytest
 from astra_sim import run_astra
 from etplus.converters.convert import convert
 from etplus.linker import link
-from etplus.replaying.constants import fit_constants
-from etplus.replaying.graph_building import build_graph
-from etplus.replaying.graph_replay import replay
-from etplus.replaying.network import on_network, parse_network
-from etplus.replaying.rank_coupling import join_ranks
-from etplus.replaying.replay_graph import COMM, ORDER, Edges, ReplayGraph, SharedTransfers, renumbered, topological
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.communications import find_communications
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import replay
+from etplus.timeline.network import on_network, parse_network
+from etplus.timeline.rank_coupling import join_ranks
+from etplus.timeline.replay_graph import COMM, ORDER, Edges, ReplayGraph, SharedTransfers, renumbered, topological
 from etplus.trace.trace import Trace
 from support import shared_job, shared_pair
 

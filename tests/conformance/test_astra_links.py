@@ -10,10 +10,10 @@ import pytest
 from astra_sim import RUNNER, run_config
 from etplus.converters.astra_config import write_astra_config
 from etplus.converters.astra_links import astra_links
-from etplus.replaying.network import Network
-from etplus.replaying.network_description import AlgorithmRule, NetworkLevel
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
+from etplus.timeline.network import Network
+from etplus.timeline.network_description import AlgorithmRule, NetworkLevel
 from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
 
 SIZE = 8_000_000

@@ -15,8 +15,8 @@ from etplus.converters.astra_links import astra_links
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
-from etplus.replaying.network import Network
-from etplus.replaying.network_description import GroupNetwork, NetworkLevel
+from etplus.timeline.network import Network
+from etplus.timeline.network_description import GroupNetwork, NetworkLevel
 from made_jobs import JOBS
 from support import ROOT, call
 

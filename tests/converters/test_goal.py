@@ -12,12 +12,12 @@ from astra_sim import formula_alone
 from etplus.converters.convert import convert
 from etplus.converters.goal import goal
 from etplus.linker import link
-from etplus.replaying.constants import fit_constants
-from etplus.replaying.graph_building import build_graph
-from etplus.replaying.graph_replay import replay
-from etplus.replaying.network import Network, on_network
-from etplus.replaying.rank_coupling import join_ranks
 from etplus.schemas.communications import find_communications
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import replay
+from etplus.timeline.network import Network, on_network
+from etplus.timeline.rank_coupling import join_ranks
 from etplus.trace.errors import ConvertError
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, step_by_hand

@@ -17,9 +17,9 @@ from browser import Page
 from etplus import Job
 from etplus.cli import inputs
 from etplus.jobs.job_report import read_job_report
-from etplus.predict.end_to_end import calibrated
-from etplus.predict.fitting import fit
-from etplus.predict.model_file import write_model
+from etplus.planning.costs.end_to_end import calibrated
+from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.model_file import write_model
 from etplus.report.many_ranks import large_job_html
 from etplus.trace.errors import TraceFormatError, UsageError
 from made_ranks import JobTruth, make_exchanges, make_job

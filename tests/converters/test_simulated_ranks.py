@@ -14,11 +14,11 @@ from etplus.converters.preflight import check
 from etplus.jobs.batch import link_many
 from etplus.jobs.job_ranks import ONE_RANK, groups_at_hand
 from etplus.linker import link
-from etplus.replaying.graph_building import build_graph
-from etplus.replaying.network import Network, on_network
-from etplus.replaying.rank_coupling import join_ranks
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import WORLD
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.network import Network, on_network
+from etplus.timeline.rank_coupling import join_ranks
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, etplus, gpu, linked, runtime

@@ -11,10 +11,10 @@ import pytest
 from etplus.linker import link
 from etplus.linker.comm import CommRecord
 from etplus.linker.comm_waits import _CommCall, _in_order, _numbered
-from etplus.replaying.constants import fit_constants
-from etplus.replaying.graph_building import build_graph
-from etplus.replaying.graph_replay import replay
 from etplus.schemas.communications import comm_rows
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import replay
 from etplus.trace.kinds import GPU, RUNTIME
 from etplus.trace.trace import Trace
 from gpu_documents import call, edges, gpu, inferred, linked, record

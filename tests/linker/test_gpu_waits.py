@@ -8,11 +8,11 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.replaying.graph_building import blocking_copies as blocking_edges
-from etplus.replaying.graph_building import build_graph
-from etplus.replaying.graph_events import GraphEvents
-from etplus.replaying.host_time import blocking_copies
-from etplus.replaying.replay_graph import EVENT, SYNC
+from etplus.timeline.graph_building import blocking_copies as blocking_edges
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_events import GraphEvents
+from etplus.timeline.host_time import blocking_copies
+from etplus.timeline.replay_graph import EVENT, SYNC
 from etplus.trace.trace import Trace
 from gpu_documents import call, edges, gpu, inferred, linked, record
 from support import Document, gpu_traces, kineto_document

@@ -8,8 +8,8 @@ import networkx as nx
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.replaying.graph_building import build_graph
-from etplus.replaying.replay_graph import EVENT
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.replay_graph import EVENT
 from etplus.trace.trace import Trace
 from hypothesis import assume, given
 from hypothesis import strategies as st

@@ -14,10 +14,10 @@ from etplus.analysis.event_relations import RELATIONS, backward_of
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.replaying.critical import critical_chain
 from etplus.report.timeline_lanes import timeline_of
 from etplus.schemas.kineto.event_args import LAUNCH_ARGS
 from etplus.schemas.kineto.read_kineto import read_kineto
+from etplus.timeline.critical import critical_chain
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.index import CallIndex
 from etplus.trace.selection import part_of

@@ -14,9 +14,9 @@ import pytest
 from browser import Page
 from etplus.analysis.summary import Analysis, analyse
 from etplus.converters.open import load as read_trace
-from etplus.replaying.critical import critical_chain
 from etplus.report import timeline_lanes
 from etplus.report.report_html import rank_report, report_html
+from etplus.timeline.critical import critical_chain
 from etplus.trace.views import DeviceEvent, Op
 from pages import data_of, details, press, select, shown, unpacked, unpacked_json
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from browser import Page
+from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load as read_trace
-from etplus.findings.trace_changes import changes
 from etplus.report.report_html import diff_html
 from pages import shown
 from traces import kernel, kineto_of, launch, op

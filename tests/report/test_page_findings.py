@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pytest
 from browser import Page
-from etplus.findings import Candidate, Case, Evidence, Intervention, find, where_of
+from etplus.analysis.findings import Candidate, Case, Evidence, Intervention, find, where_of
 from etplus.report.finding_cards import cards_of, cards_of_many
 from etplus.report.report_html import rank_report, report_html
 from pages import shown

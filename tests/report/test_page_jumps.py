@@ -9,10 +9,10 @@ import pytest
 from browser import Page
 from etplus.analysis.summary import analyse, json_of
 from etplus.converters.open import load as read_trace
-from etplus.replaying.critical import critical_chain
 from etplus.report import part_report
 from etplus.report.part_report import step_reports
 from etplus.report.report_html import rank_report, report_html
+from etplus.timeline.critical import critical_chain
 from etplus.trace.selection import part_of
 from pages import data_of, report_of, rows_of, shown, unpacked_json
 from test_page_tables import find, press

@@ -7,9 +7,9 @@ from pathlib import Path
 import orjson
 import pytest
 from browser import Page
+from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load
-from etplus.findings.trace_changes import changes
 from etplus.report.report_html import diff_html, rank_report, report_html
 from pages import data_of, report_of, rows_of, shown
 from served import Batch, serve

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from etplus.replaying.critical import critical_chain
 from etplus.report.path_table import PathTable
+from etplus.timeline.critical import critical_chain
 from traces import GPU_SHAPED, analysis_of
 
 

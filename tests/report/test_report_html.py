@@ -14,9 +14,9 @@ import orjson
 import pytest
 from browser import Page
 from etplus.analysis import Column, Row, Table
+from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyse, json_of
 from etplus.converters.open import load as read_trace
-from etplus.findings.trace_changes import changes
 from etplus.report import report_html as report_html_module
 from etplus.report.html_page import embedded
 from etplus.report.part_report import table_of_columns

@@ -11,9 +11,9 @@ from etplus.analysis.breakdown import iterations
 from etplus.converters.open import load
 from etplus.linker import link
 from etplus.linker.segment import find_iterations as of_linker
-from etplus.replaying.iterations import find_iterations as of_predictor
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
+from etplus.timeline.iterations import find_iterations as of_predictor
 from etplus.trace.errors import ConvertError
 from etplus.trace.steps import IterationMarks, enclosing, family_of, find_marks
 from hypothesis import given

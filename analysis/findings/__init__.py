@@ -1,0 +1,45 @@
+"""What is wrong in a trace, what it costs and what fixing it gains: detectors, priced by replaying their change.
+
+The names below are public; each is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...trace.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .case import Case
+    from .find import Findings, find_findings
+    from .finding import Candidate, Detector, Evidence, Finding, Gain, Intervention, Where
+    from .places import where_of
+    from .trace_changes import TraceChanges, changes
+
+__all__ = [
+    "Candidate",
+    "Case",
+    "Detector",
+    "Evidence",
+    "Finding",
+    "Findings",
+    "Gain",
+    "Intervention",
+    "TraceChanges",
+    "Where",
+    "changes",
+    "find_findings",
+    "where_of",
+]  # fmt: skip
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".case": "Case",
+        ".find": "Findings find_findings",
+        ".finding": "Candidate Detector Evidence Finding Gain Intervention Where",
+        ".places": "where_of",
+        ".trace_changes": "TraceChanges changes",
+    },
+    __all__,
+)

@@ -1,0 +1,47 @@
+"""The detectors: those of etplus, in order, and those that other packages register."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+
+from ...trace.errors import EtplusError
+from ...trace.plugins import Plugin, plugins
+from .case import Case
+from .communication_findings import COMMUNICATION
+from .device import DEVICE
+from .finding import Candidate, Detector
+from .host_findings import HOST
+from .recording_gaps import RECORDING
+from .serving_findings import SERVING
+from .step_outliers import STEPS
+from .stragglers import STRAGGLERS
+
+GROUP = "etplus.analysis.findings"
+"""Group of the entry points of other packages: the name is the finding's, the value a `Detector` or a class of one."""
+
+BUILT_IN: tuple[Detector, ...] = (*HOST, *DEVICE, *COMMUNICATION, *STRAGGLERS, *SERVING, *STEPS, *RECORDING)
+
+
+def detectors() -> Mapping[str, Callable[[Case], Iterator[Candidate]]]:
+    """What finds, by id."""
+    own = {detector.id: partial(_found, detector) for detector in BUILT_IN}
+    return own | {name: partial(_found_by, plugin) for name, plugin in _plugins().items()}
+
+
+def _found(detector: Detector, case: Case) -> Iterator[Candidate]:
+    yield from detector.find(case)
+
+
+@cache
+def _plugins() -> dict[str, Plugin]:
+    return plugins(GROUP, "finding", {detector.id for detector in BUILT_IN})
+
+
+def _found_by(plugin: Plugin, case: Case) -> Iterator[Candidate]:
+    with plugin.contained():
+        found = list(plugin.call("find", case))
+    for candidate in found:
+        if not isinstance(candidate, Candidate):
+            raise EtplusError(f"{plugin} returned {type(candidate).__name__}, not Candidate; report it to its authors")
+        yield candidate

@@ -1,0 +1,302 @@
+"""Findings of communication: transfers that nothing hides, and messages that cost little more than their latency."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...schemas.comm_types import CollectiveCommType
+from ...schemas.communications import UNKNOWN, issuing_calls
+from ...trace.call_tree import nearest
+from ...trace.columns import IntColumn, distinct, distinct_rows, matching
+from ...trace.kinds import ACCUMULATION, BACKWARD, CPU, GRADIENT_COMMUNICATION
+from ...trace.origin import origin_of_rows
+from .case import Case
+from .finding import LIKELY, POSSIBLE, Candidate, Detector, Intervention
+from .places import where_of
+from .proofs import time_of_rows
+from .rank_times import RankTimes, TimesOfJob, collective_label, group_label, job_times
+
+HIDDEN_AS_A_RULE = 0.4
+"""Exposed share of a transfer up to which nothing is reported. What is communicated in three pieces beside the compute
+that makes them leaves the last third exposed: that is as well as bucketing does."""
+PIECES = 4
+"""In so many pieces a transfer is taken to be cut so that compute hides all but the last one: more of them, each with
+its own latency, hide little more."""
+SMALL_BYTES = 256 << 10
+"""Messages up to this size are taken for small: at 1 GB/s and more they last less than what a collective costs to
+begin."""
+FEWEST_SMALL = 8
+"""Fewer small messages of a kind, group and step are not worth a buffer."""
+BUCKET_BYTES = 25 << 20
+"""What one message may hold: the bucket of DDP (`bucket_cap_mb=25`)."""
+_ISSUES = re.compile(r"_?c10d(?:_functional)?::(?!wait_tensor)")
+_ADVICE = {
+    "all_reduce": "let the reduction run beside the backward pass: DDP with several buckets (bucket_cap_mb below the "
+    "gradients' size), gradients reduced once after accumulation (no_sync), or half the bytes (bf16_compress_hook); in "
+    "tensor parallelism work on two halves of the batch in turn",
+    "all_gather": "gather the next layer's parameters while this one computes: FSDP's forward_prefetch and "
+    "backward_prefetch, limit_all_gathers=False, fewer and larger units; reshard_after_forward=False where memory "
+    "allows",
+    "reduce_scatter": "let the reduction run beside the backward pass of the layers before: one FSDP unit a layer, "
+    "backward_prefetch=BACKWARD_PRE",
+    "all_to_all": "compute what needs no exchanged tokens meanwhile (shared experts, the other half of the batch), and "
+    "wait for the exchange only before its result is read",
+}
+_OTHER_ADVICE = (
+    "issue it asynchronously (async_op=True) before compute that does not need its result, and wait after that"
+)
+
+
+@dataclass(frozen=True)
+class _CollectivesOfGroup:
+    """The communications of one kind and group, on the ranks that have them.
+
+    Attributes:
+        of: by rank (position among those of the case) positions in its `RankTimes`.
+    """
+
+    label: str
+    group: str
+    kind: int
+    of: dict[int, IntColumn]
+
+    def rows(self, case: Case, times: TimesOfJob) -> IntColumn:
+        """Their rows in the case's graph."""
+        first = case.graph.first_row
+        return np.concatenate([times.ranks[k].row[at] + int(first[k]) for k, at in self.of.items()])
+
+
+def _parts(times: TimesOfJob) -> list[_CollectivesOfGroup]:
+    """Collectives by kind and group, messages not: they take turns with compute by design of a pipeline's schedule."""
+    found: dict[tuple[int, str], _CollectivesOfGroup] = {}
+    for k, rank in enumerate(times.ranks):
+        comms = rank.comms
+        for kind, group in distinct_rows(comms.kind, comms.group)[0].tolist():
+            if kind >= 0 and kind not in (UNKNOWN, CollectiveCommType.BARRIER):
+                name = group_label(rank, group)
+                part = found.setdefault((kind, name), _CollectivesOfGroup(collective_label(kind), name, kind, {}))
+                part.of[k] = np.flatnonzero((comms.kind == kind) & (comms.group == group))
+    return list(found.values())
+
+
+class ExposedCommunication:
+    """Collectives that run while the rank computes nothing, though there is compute beside which they could run."""
+
+    id = "exposed-communication"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        times = job_times(case)
+        for part in _parts(times):
+            ns = _overlap(times, part)
+            if ns.exposed > HIDDEN_AS_A_RULE * ns.transfer and 0 < ns.hideable <= ns.free:
+                yield self._candidate(case, times, part, ns)
+
+    def _candidate(self, case: Case, times: TimesOfJob, part: _CollectivesOfGroup, ns: _Overlap) -> Candidate:
+        k, at = next(iter(part.of.items()))
+        rank, several = times.ranks[k], len(case.traces) > 1
+        gradient = _of_gradients(rank, at)
+        rows = part.rows(case, times)
+        rows = rows[np.concatenate([times.ranks[k].exposed[own] > 0 for k, own in part.of.items()])]
+        factor = _factor(case, rows, ns.hideable * len(part.of))
+        alone = "" if several else "; waiting for ranks that come later is part of it, which only their traces show"
+        longest = at[np.argsort(-rank.exposed[at], kind="stable")]
+        return Candidate(
+            self.id,
+            f"{part.label} of {part.group} ({len(at):,} on a rank) is exposed for {_ms(ns.exposed)} of "
+            f"{_ms(ns.transfer)}: "
+            "nothing is computed meanwhile",
+            where_of(rank.trace, rank.row[longest], rank=rank.rank if several else None),
+            (
+                time_of_rows(
+                    rank.trace, rank.row[at], f"{part.label} of {part.group}, {len(at):,} on a rank{alone}",
+                    case.shell(k),
+                ),
+            ),
+            round(ns.exposed),
+            LIKELY if gradient else POSSIBLE,
+            _ADVICE.get(part.label, _OTHER_ADVICE),
+            "exposed communication, as `etplus replay` prints it, falls",
+            (Intervention(f"comm:name={name_of(rank, at)}*{factor:.4g}", rows),),
+            low=0.6,
+            high=1.3,
+        )  # fmt: skip
+
+
+class _Overlap(NamedTuple):
+    """Of the communications of a part, ns on a rank on average.
+
+    Attributes:
+        transfer: some of them transfer. exposed: and nothing is computed meanwhile.
+        hideable: how much of that would be hidden if only the last of `PIECES` pieces were not, given compute enough.
+        free: compute beside which nothing is communicated.
+    """
+
+    transfer: float
+    exposed: float
+    hideable: float
+    free: float
+
+
+def _overlap(times: TimesOfJob, part: _CollectivesOfGroup) -> _Overlap:
+    found = np.array([
+        (rank.moving(at).length, rank.exposed_ns(at), rank.free_ns)
+        for k, at in part.of.items() for rank in [times.ranks[k]]
+    ])  # fmt: skip
+    transfer, exposed, free = found.mean(axis=0).tolist()
+    return _Overlap(transfer, exposed, max(exposed - transfer / PIECES, 0.0), free)
+
+
+def _factor(case: Case, rows: IntColumn, ns: float) -> float:
+    """What rows of the graph are to be scaled by, to take so much less time together."""
+    return max(1 - ns / max(float(case.graph.durations[rows].sum()), 1.0), 0.0)
+
+
+def _of_gradients(rank: RankTimes, at: IntColumn) -> bool:
+    """Whether they reduce gradients or belong to the backward pass, but for one in ten (of buffers, of a loss)."""
+    phase = origin_of_rows(rank.trace).phase[rank.row[at]]
+    return float(np.mean(np.isin(phase, (GRADIENT_COMMUNICATION, ACCUMULATION, BACKWARD)))) > 0.9
+
+
+class CommunicationBound:
+    """Collectives that last longer than all the compute that could run beside them."""
+
+    id = "communication-bound"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        times = job_times(case)
+        for part in _parts(times):
+            ns = _overlap(times, part)
+            if ns.exposed <= HIDDEN_AS_A_RULE * ns.transfer or ns.hideable <= ns.free:
+                continue
+            k, at = next(iter(part.of.items()))
+            rank, rows = times.ranks[k], part.rows(case, times)
+            moved = int(rank.comms.bytes[at].clip(min=0).sum())
+            yield Candidate(
+                self.id,
+                f"{part.label} of {part.group} transfers for {_ms(ns.transfer)}, of which {_ms(ns.exposed)} exposed; "
+                f"only "
+                f"{_ms(ns.free)} of compute is left that could hide it",
+                where_of(rank.trace, rank.row[at], rank=rank.rank if len(case.traces) > 1 else None),
+                (
+                    time_of_rows(
+                        rank.trace, rank.row[at], f"{len(at):,} of them on a rank, {moved / 1e6:,.3f} MB", case.shell(k)
+                    ),
+                ),
+                round(ns.exposed - ns.free),
+                LIKELY,
+                "move less: gradients in bfloat16 (bf16_compress_hook), several batches for each reduction (no_sync), "
+                "sharding within a node only (HYBRID_SHARD); or a faster link. The gain is that of half the bytes",
+                "fewer MB and ms in the table of communication of `etplus analyze`",
+                (Intervention(f"comm:name={name_of(rank, at)}*0.5", rows),),
+                low=0.8,
+                high=1.0,
+            )  # fmt: skip
+
+
+class SmallMessages:
+    """Many collectives of a kind and group, each so small that most of its time is latency."""
+
+    id = "small-messages"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        times = job_times(case)
+        steps = max(len(case.trace.steps), 1)
+        for part in _parts(times):
+            k, at = next(iter(part.of.items()))
+            rank = times.ranks[k]
+            size = rank.comms.bytes[at]
+            small = (size > 0) & (size <= SMALL_BYTES)
+            count = int(np.count_nonzero(small)) / steps
+            if count < FEWEST_SMALL:
+                continue
+            latency, told = _latency(rank.comms.bytes[at], rank.transfer[at])
+            whole = int(size[small].sum())
+            fewer = int(np.count_nonzero(small)) - steps * max(int(np.ceil(whole / steps / BUCKET_BYTES)), 1)
+            if latency * fewer > 0:
+                yield self._candidate(case, times, part, small, latency, fewer, told=told)
+
+    def _candidate(
+        self, case: Case, times: TimesOfJob, part: _CollectivesOfGroup, small: npt.NDArray[np.bool_],
+        latency: float, fewer: int, *, told: bool,
+    ) -> Candidate:  # fmt: skip
+        k, at = next(iter(part.of.items()))
+        rank, several = times.ranks[k], len(case.traces) > 1
+        saved, issuing = latency * fewer, _issuing(rank, at)
+        host = (Intervention(f"op:{issuing}*{1 - fewer / len(at):.4g}"),) if issuing else ()
+        at = at[small]
+        sizes = np.concatenate([times.ranks[k].comms.bytes[own] for k, own in part.of.items()])
+        rows = part.rows(case, times)[(sizes > 0) & (sizes <= SMALL_BYTES)]
+        factor = _factor(case, rows, saved * len(part.of))
+        size = rank.comms.bytes[at]
+        return Candidate(
+            self.id,
+            f"{len(at):,} {part.label}s of {part.group} move {size.mean() / 1024:,.1f} KiB each; "
+            f"{'about' if told else 'at most'} "
+            f"{latency / 1e3:,.1f} µs of each is latency, {_ms(saved)} that fewer, larger ones would not take",
+            where_of(rank.trace, rank.row[at], rank=rank.rank if several else None),
+            (
+                time_of_rows(
+                    rank.trace, rank.row[at],
+                    f"{len(at):,} messages of at most {SMALL_BYTES >> 10} KiB, {size.sum() / 1e6:,.3f} MB together",
+                    case.shell(k),
+                ),
+            ),
+            round(saved),
+            LIKELY if told and _of_gradients(rank, at) else POSSIBLE,
+            "put them into one buffer: DDP's buckets (bucket_cap_mb), one FSDP unit around several small modules, "
+            "torch.distributed.all_reduce_coalesced, or torch._utils._flatten_dense_tensors",
+            "fewer rows of this collective, with more MB, in the table of communication of `etplus analyze`",
+            (Intervention(f"comm:name={name_of(rank, at)}*{factor:.4g}", rows), *host),
+            low=0.5 if told else 0.0,
+            high=1.2,
+        )  # fmt: skip
+
+
+def _issuing(rank: RankTimes, at: IntColumn) -> str:
+    """The operator that issues some communications, "" where that is not known or it issues others, too."""
+    trace, row = rank.trace, rank.row
+    issues = (trace.kind == CPU) & matching(trace.name, trace.names, _ISSUES.match)
+    of_host = issuing_calls(trace, row)
+    of_row = np.array([of_host.get(r, r) for r in row.tolist()], np.int64)
+    call = nearest(of_row, trace.parent_row, issues)
+    names = np.where(call >= 0, trace.name[np.maximum(call, 0)], -1)
+    mine = distinct(names[at])
+    others = np.delete(names, at)
+    return trace.names[int(mine[0])] if len(mine) == 1 and mine[0] >= 0 and mine[0] not in others else ""
+
+
+def _latency(size: IntColumn, ns: IntColumn) -> tuple[float, bool]:
+    """ns that a message of no size takes, by a line through the least times of the smallest and of the largest size,
+    and whether there are two sizes that tell; of one size that least time itself, which it may be at most."""
+    known = size > 0
+    size, ns = size[known], ns[known]
+    low, high = int(size.min()), int(size.max())
+    least = float(ns[size == low].min())
+    if high < 2 * low:
+        return least, False
+    slope = (float(ns[size == high].min()) - least) / (high - low)
+    return max(least - max(slope, 0.0) * low, 0.0), True
+
+
+def files(case: Case, command: str) -> str:
+    """A command line about the case's files."""
+    return f"etplus {command} {case.shells}"
+
+
+def name_of(rank: RankTimes, at: IntColumn) -> str:
+    """The name that most of some communications have."""
+    codes, count = np.unique(rank.trace.name[rank.row[at]], return_counts=True)
+    return rank.trace.names[int(codes[np.argmax(count)])]
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:,.3f} ms"
+
+
+COMMUNICATION: tuple[Detector, ...] = (ExposedCommunication(), CommunicationBound(), SmallMessages())

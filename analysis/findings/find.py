@@ -1,0 +1,139 @@
+"""Finds, prices and sorts: what `etplus why`, `trace.findings()` and the page show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, overload
+
+from ...timeline.replay_summary import REFUSED, BaseError
+from ...timeline.untraced import recording_note
+from ...trace.brief import brief
+from ...trace.errors import ConvertError
+from ...trace.frames import to_pandas
+from ...trace.suggest import Suggests
+from .builtin import detectors
+from .case import Case
+from .finding import Candidate, Finding, Gain, Where
+from .pricing import priced, together
+from .recording_gaps import AMONG, INCOMPLETE
+
+NO_TIMES = "without start times, waits and idle times are not known"
+FIRST = 7
+"""So many findings at most are on the first screen: more are not read."""
+
+
+@dataclass(frozen=True)
+class Findings(Suggests, Sequence[Finding]):
+    """What was found, the largest gain first.
+
+    Attributes:
+        all: every finding. together: what the first three with a gain bring together, None if there are not
+            several. looked_for: ids of all detectors, () if the trace has no time to compare with. base: error of the
+            replay without changes, None if there is none.
+        makespan_ns: of that replay. notes: what could not be said, in sentences.
+    """
+
+    all: tuple[Finding, ...]
+    together: Gain | None
+    looked_for: tuple[str, ...]
+    base: BaseError | None
+    makespan_ns: int
+    notes: tuple[str, ...] = ()
+
+    __repr__ = brief
+
+    @property
+    def first(self) -> tuple[Finding, ...]:
+        """Those of the first screen."""
+        return self.all[:FIRST]
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @overload
+    def __getitem__(self, at: int) -> Finding: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Finding, ...]: ...
+    def __getitem__(self, at: int | slice) -> Finding | tuple[Finding, ...]:
+        return self.all[at]
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.all)
+
+    @property
+    def none_reason(self) -> str:
+        """Why there is nothing, "" if there is something."""
+        if self.all:
+            return ""
+        return (
+            f"nothing found; looked for {len(self.looked_for)} things" if self.looked_for else "nothing was looked for"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/reference/findings.md."""
+        return {
+            "found": [finding.to_dict() for finding in self.all],
+            "together": None if self.together is None else asdict(self.together),
+            "looked_for": list(self.looked_for),
+            "base_error": None if self.base is None else self.base.to_dict(),
+            "makespan_ns": self.makespan_ns,
+            "notes": list(self.notes),
+        }
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, a row each, without the evidence; needs pandas (`pip install 'etplus[frames]'`)."""
+        return to_pandas({
+            "id": [finding.id for finding in self], "title": [finding.title for finding in self],
+            "certainty": [finding.certainty for finding in self], "cost_ns": [finding.cost_ns for finding in self],
+            "gain_ns": [None if finding.gain is None else finding.gain.ns for finding in self],
+            **{field.name: [getattr(finding.where, field.name) for finding in self] for field in fields(Where)},
+            "advice": [finding.advice for finding in self],
+        })  # fmt: skip
+
+    def to_text(self, width: int = 80) -> str:
+        """Those of the first screen, in lines of at most `width` columns."""
+        from .findings_text import text_of_findings
+
+        return text_of_findings(self, width)
+
+    def to_summary(self, count: int = 3, width: int = 80) -> str:
+        """The first `count`, without their proofs and checks, in lines of at most `width` columns."""
+        from .findings_text import summary_of_findings
+
+        return summary_of_findings(self, count, width)
+
+
+def find_findings(case: Case) -> Findings:
+    """What all detectors find in a case, priced.
+
+    Raises:
+        EtplusError: a detector of another package fails, or yields something else than candidates.
+
+    Example:
+        >>> found = find_findings(Case([trace]))
+        >>> len(found.first) <= 7, all(finding.evidence for finding in found)
+        (True, True)
+    """
+    if not all(trace.times_recorded for trace in case.traces):
+        return Findings((), None, (), None, 0, (NO_TIMES,))
+    known = detectors()
+    try:
+        base, reason = case.base_error, "" if case.makespan_ns else "no event takes any time"
+    except ConvertError as error:
+        base, reason = None, str(error)
+    if base is None or reason:  # every detector compares with the makespan
+        return Findings((), None, (), None, 0, (reason,))
+    candidates: list[Candidate] = [found for find in known.values() for found in find(case)]
+    found = priced(case, candidates)
+    real = [pair for pair in found if pair[1].id != INCOMPLETE]
+    missing = [finding.title for _, finding in found if finding.id == INCOMPLETE]
+    notes: list[str] = []
+    if len(real) < AMONG:
+        found, notes = real, missing if real else []
+    if case.untraced_step is not None and case.unrecorded:
+        notes.append(recording_note(case.base, case.untraced_step))
+    if base.largest > REFUSED:
+        notes.append(f"the replay is off by {base.makespan:+.1%}; over {REFUSED:.0%} it says nothing of gains")
+    all_found = tuple(finding for _, finding in found)
+    return Findings(all_found, together(case, found), tuple(known), base, case.makespan_ns, tuple(notes))

@@ -1,0 +1,186 @@
+"""Findings of work on the host: data loading, values that are read one by one, Python between calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...timeline.untraced import event_cost_ns
+from ...trace.call_tree import nearest
+from ...trace.columns import IntColumn, distinct, grouped, matching
+from ...trace.intervals import intersection, union
+from ...trace.kinds import DATA, FORWARD, UNKNOWN
+from ...trace.printable import shortened
+from ...trace.tables import OP
+from ...trace.trace import Trace
+from .case import Case
+from .finding import LIKELY, MEASURED, POSSIBLE, Candidate
+from .proofs import quoted
+from .ranks_of_case import RankOfCase, worst_rank
+
+DATA_LOADING = 0.05
+"""Share of the makespan in which the thread of the steps waits for data: with workers it takes a percent or two."""
+FEWEST_REPEATED = 8
+"""So often at least a line reads a value in a step: less is no loop worth rewriting."""
+LOOP = 0.03
+"""Share of the makespan that a loop over values must take."""
+MOST_LOOPS = 3
+PYTHON = 0.4
+"""Share of the steps outside of any operator: Python, the interpreter's calls of operators, what is not recorded."""
+_READS = re.compile(r"aten::(?:item|is_nonzero|_local_scalar_dense)")
+_UNBIND = re.compile(r"aten::(?:unbind|split|chunk)")
+
+
+def _rows_below(trace: Trace, calls: IntColumn) -> IntColumn:
+    """Rows of calls and of all that they call on the host."""
+    inside = np.zeros(len(trace.calls), np.bool_)
+    inside[calls] = True
+    parent = trace.calls.parent
+    chosen = np.zeros(len(trace.calls), np.bool_)
+    chosen[nearest(np.arange(len(parent)), parent, inside) >= 0] = True
+    runtime = trace.runtime.source[np.append(chosen, False)[trace.runtime.call]]
+    return np.concatenate([trace.calls.source[chosen], runtime])
+
+
+class DataLoading:
+    """The steps wait for their data."""
+
+    id = "data-loading"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        trace, calls = of.trace, of.trace.calls
+        loading = trace.origin.phase == DATA
+        roots = np.flatnonzero(loading & ~np.append(loading, False)[calls.parent])
+        working = distinct(calls.thread[(calls.kind == OP) & ~loading])
+        roots = roots[np.isin(calls.thread[roots], working)]  # not on threads of its own
+        taken = union(calls.ts[roots], calls.end[roots]).length
+        makespan = of.case.makespan_ns
+        if not len(roots) or taken < DATA_LOADING * makespan:
+            return
+        rest = max(makespan - taken, 0)
+        names = sorted({trace.names[code] for code in calls.name[roots].tolist()})
+        yield Candidate(
+            self.id,
+            f"the steps wait {taken / 1e6:,.1f} ms for data, {taken / makespan:.1%} of the time, in {len(roots):,} "
+            "calls of "
+            f"{shortened(names[0], 60)}",
+            of.where(calls.source[roots]),
+            (of.evidence("data loading (in the head)", of.case.analyses[of.number].host.loading_ns, "ns"),),
+            taken,
+            MEASURED,
+            "load the next batches while this one is worked on: DataLoader(num_workers=…, prefetch_factor=…, "
+            "persistent_workers=True), or decode and augment on the device",
+            "the data loading that `etplus analyze` prints in its head falls",
+            (of.change("cpu*0", _rows_below(trace, roots)),),
+            low=min(rest / max(taken, 1), 0.9),
+            high=1.2,
+        )  # fmt: skip
+
+
+class HostLoop:
+    """A line reads the values of a tensor on the CPU one by one."""
+
+    id = "host-loop"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        trace, calls, origin = of.trace, of.trace.calls, of.trace.origin
+        if len(trace.gpu) or not len(calls):
+            return  # values on a device: `SynchronisingCalls`
+        reads = matching(calls.name, trace.names, _READS.fullmatch)
+        reads &= (trace.hierarchy.top == np.arange(len(calls))) & np.isin(origin.phase, (UNKNOWN, FORWARD))
+        chosen = np.flatnonzero(reads)
+        line = np.append(trace.source_table.of_entry, -1)[origin.entry[chosen]]
+        chosen, line = chosen[line >= 0], line[line >= 0]
+        found = []
+        for (code, _), at in grouped(line, calls.thread[chosen]):
+            count = len(at) / max(len(distinct(trace.step_of_call[chosen[at]])), 1)
+            if count >= FEWEST_REPEATED:
+                found.append(self._loop(of, chosen[at], int(code), count))
+        yield from sorted(found, key=lambda one: -(one.cost_ns or 0))[:MOST_LOOPS]
+
+    def _loop(self, of: RankOfCase, mine: IntColumn, line: int, count: float) -> Candidate:
+        """The finding of one line, with the iteration over a tensor (`unbind`) that feeds its loop."""
+        trace, calls = of.trace, of.trace.calls
+        feeding = _feeding(trace, mine)
+        every = np.concatenate([mine, feeding])
+        taken = int((calls.end[every] - calls.ts[every]).sum())
+        name, place = trace.names[calls.name[mine[0]]], trace.source_table.lines[line]
+        apart = f", with {len(feeding):,} calls of {trace.names[calls.name[feeding[0]]]}" if len(feeding) else ""
+        return Candidate(
+            self.id,
+            f"{place.file}:{place.line} reads {count:,.0f} values a step one by one with {name}: {taken / 1e6:,.1f} ms"
+            f"{apart}",
+            of.where(calls.source[every], source=f"{place.file}:{place.line}"),
+            (
+                of.evidence(
+                    f"all calls of {name}", int((calls.name == trace.name_codes[name]).sum()), "calls",
+                    f"select count(*) from calls where name = {quoted(name)} and ts_ns is not null",
+                ),
+            ),
+            taken,
+            LIKELY,
+            "read all values at once: .tolist() of one tensor; or sum and compare on tensors, and read the result",
+            f"{name} is called fewer times (`etplus analyze`, operators)",
+            (of.change(f"cpu*{max(2 / count, 0.01):.3g}", _rows_below(trace, every)),),
+            low=0.3,
+            high=1.2,
+            least_share=LOOP,
+        )  # fmt: skip
+
+
+def _feeding(trace: Trace, mine: IntColumn) -> IntColumn:
+    """Calls that take a tensor apart right before a loop over its parts: on the loop's thread in its file, and what
+    they yield is at least as many views as the loop has rounds."""
+    calls = trace.calls
+    apart = np.flatnonzero(matching(calls.name, trace.names, _UNBIND.fullmatch) & (calls.kind == OP))
+    apart = apart[trace.hierarchy.top[apart] == apart]
+    views = np.bincount(calls.parent[calls.parent >= 0], minlength=len(calls))[apart]
+    apart = apart[(views >= FEWEST_REPEATED) & np.isin(calls.thread[apart], calls.thread[mine])]
+    following = np.searchsorted(calls.ts[mine], calls.end[apart])
+    near = following < len(mine)
+    apart, following = apart[near], following[near]
+    between = calls.ts[mine[following]] - calls.end[apart]
+    near_enough: IntColumn = apart[between < calls.end[apart] - calls.ts[apart]]
+    return near_enough
+
+
+class PythonOverhead:
+    """A CPU is busy with Python between the operators."""
+
+    id = "python-overhead"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        trace, calls = of.trace, of.trace.calls
+        if len(trace.gpu) or not len(trace.steps):
+            return  # beside a device it costs only where the device waits, which `LaunchBound` finds
+        steps = trace.steps
+        within = union(steps.start, steps.end)
+        ops = np.flatnonzero((trace.hierarchy.top == np.arange(len(calls))) | (trace.origin.phase == DATA))
+        busy = intersection(union(calls.ts[ops], calls.end[ops]), within).length
+        outside = within.length - busy
+        cost = event_cost_ns(trace) * len(calls)
+        if outside < PYTHON * within.length or outside < cost:
+            return
+        yield Candidate(
+            self.id,
+            f"{outside / 1e6:,.1f} ms of the steps ({outside / within.length:.0%}) are outside of any operator",
+            of.where(calls.source[ops], operator=None),
+            (of.evidence("time of all steps", within.length, "ns", "select sum(dur_ns) from steps"),),
+            outside,
+            POSSIBLE,
+            "look at the lines between the operators (record with_stack=True; py-spy shows what is not PyTorch's): "
+            "move "
+            "work out of the step, or use torch.compile, which calls operators without Python",
+            "the operators' share of the steps rises",
+        )  # fmt: skip

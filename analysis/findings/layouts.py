@@ -1,0 +1,227 @@
+"""Time that goes into changes of layout and type, which compute nothing, and into forward work that runs again."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.columns import matching
+from ...trace.conventions import MAX_NAME
+from ...trace.kernel_names import kernel_label
+from ...trace.kinds import GRADIENT_COMMUNICATION, OPTIMIZER, RECOMPUTATION
+from ...trace.printable import shortened
+from .eager_attention import in_attention
+from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
+from .fusable import casts, fusable_chains
+from .memory_use import capacity
+from .module_paths import place_of
+from .proofs import quoted, sql, time_of_work, time_on_host
+from .ranks_of_case import RankOfCase, worst_rank
+from .work_items import COPY_WORK, WorkItems, phases_of, work_items
+
+if TYPE_CHECKING:
+    from .case import Case
+
+_LAYOUT_KERNEL = re.compile(
+    r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_|transpose_NCHW|transpose_NHWC", re.IGNORECASE
+)
+"""Kernels of cuDNN and MIOpen that bring tensors into the layout which a convolution wants, and back."""
+_LONGEST_NAME = 80
+_LEAST_LAYOUT = 0.02
+_LEAST_COPIES = 0.03
+"""Of the device's time. Some copies are in every model: cuts and joins of tensors that no operator takes as they
+are."""
+_LEAST_COPY_BYTES = 1 << 16
+"""A copy of less is the cost of calling an operator, not of copying."""
+_LEAST_COPY_NS = 5_000
+"""The same where sizes are not recorded."""
+_LEAST_RECOMPUTED = 0.05
+"""Of the device's time: recomputing only what is cheap (activations, norms) takes less, and saves most of the
+memory."""
+_COMPUTES = re.compile(r"aten::|triton_|_C::|flash_attn")
+_DISTRIBUTES = re.compile(r"Redistribute|TorchTensor(?:Backward)?$|c10d")
+_HEADROOM = 0.3
+"""Of the device's memory: with less left, recomputation is what makes the model fit."""
+
+
+class LayoutConversions:
+    """Kernels around convolutions that change between NCHW and NHWC."""
+
+    id = "layout-conversions"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
+        items = work_items(case)[rank]
+        trace, gpu = items.trace, items.trace.gpu
+        changed = np.flatnonzero(matching(gpu.name, trace.names, lambda name: _LAYOUT_KERNEL.search(name, 0, MAX_NAME)))
+        ns = int(gpu.dur[changed].sum())
+        if ns < _LEAST_LAYOUT * items.total_ns or not ns:
+            return
+        codes = Counter(gpu.name[changed].tolist())
+        names = Counter[str]()
+        for code, count in codes.items():
+            names[shortened(kernel_label(trace.names[code]), _LONGEST_NAME)] += count
+        full = sorted({trace.names[code] for code in codes})
+        wanted = f"from device where name in ({', '.join(map(quoted, full))})"
+        rows = gpu.source[changed]
+        rows = rows[rows >= 0]
+        text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(3))
+        candidate = Candidate(
+            self.id,
+            f"changes between NCHW and NHWC take {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of"
+            f" {items.what}, in"
+            f" {len(changed):,} kernels",
+            place_of(trace, rows),
+            (
+                Evidence(text, ns, "ns", sql(items.shell, f"select sum(dur_ns) {wanted}")),
+                Evidence(
+                    "kernels that only change a layout", len(changed), "events",
+                    sql(items.shell, f"select count(*) {wanted}"),
+                ),
+            ),
+            ns,
+            MEASURED,
+            "model.to(memory_format=torch.channels_last), and the same for its inputs: convolutions on tensor"
+            " cores work in"
+            " NHWC",
+            "the kernels nchwToNhwc and nhwcToNchw (batched_transpose) are gone",
+        )  # fmt: skip
+        launches = gpu.runtime[changed]
+        launching = trace.runtime.source[launches[launches >= 0]]
+        change = Intervention("remove kernel:nchwToNhwc", np.concatenate([rows, launching]))
+        yield of.candidate(candidate, (change,), 0.7, 1.1)
+
+
+class Copies:
+    """Operators that copy a tensor on its device into another layout or type."""
+
+    id = "tensor-copies"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
+        items, phase = work_items(case)[rank], phases_of(work_items(case)[rank])
+        counted = in_attention(case, rank)
+        counted[[at for chain in fusable_chains(case)[rank] for at in chain.items]] = True
+        wanted = (items.kind == COPY_WORK) & ~counted & ~np.isin(phase, (OPTIMIZER, GRADIENT_COMMUNICATION))
+        found = np.flatnonzero(wanted & (items.call >= 0) & _copies_much(items)).tolist()
+        ns = items.time(found) if found else 0
+        if ns < _LEAST_COPIES * items.total_ns or not ns:
+            return
+        cast = [at for at, yes in zip(found, casts(items)[found].tolist(), strict=True) if yes]
+        around: dict[str, list[int]] = {}
+        for at in found:
+            around.setdefault(_outer_name(items, at), []).append(at)
+        most = sorted(around.items(), key=lambda pair: (-items.time(pair[1]), pair[0]))[:3]
+        evidence = [
+            time_of_work(items, f"copies in {name}", at) for name, at in most
+        ]  # fmt: skip
+        if cast:
+            evidence.append(time_of_work(items, "of them from one type to another", cast))
+        mostly_casts = 2 * items.time(cast) > ns if cast else False
+        candidate = Candidate(
+            self.id,
+            f"copies of tensors into another {'type' if mostly_casts else 'layout or type'} take {ns / 1e6:,.2f} ms,"
+            f" {ns / max(items.total_ns, 1):.0%} of {items.what}, in {len(found):,} calls",
+            place_of(items.trace, items.rows(found)),
+            (*evidence, *time_on_host(items, found)),
+            items.stake_ns(found),
+            POSSIBLE,
+            "keep weights in the type that they are used in (model.to(torch.bfloat16)), or torch.compile, which"
+            " casts where it"
+            " reads"
+            if mostly_casts
+            else "look for permute and transpose before .contiguous(), .reshape() or matmul on that line: store"
+            " the tensor in"
+            " the order in which it is read, or use an operator that takes strides (einsum may choose another order)",
+            "fewer calls of aten::copy_ and aten::clone in the table of operators",
+        )
+        yield of.candidate(candidate, (Intervention("remove op:aten::copy_", items.all_rows(found)),), 0.3, 1.25)
+
+
+def _copies_much(items: WorkItems) -> npt.NDArray[np.bool_]:
+    """Which items have a large tensor; where sizes are not known, which take long."""
+    sizes = [[tensor.nbytes for tensor in signature.tensors] for signature in items.trace.signatures]
+    known = np.array([bool(each) and None not in each for each in sizes] + [False])[items.signature_code]
+    large = [any(size is not None and size >= _LEAST_COPY_BYTES for size in each) for each in sizes]
+    return np.where(known, np.array([*large, False])[items.signature_code], items.ns >= _LEAST_COPY_NS)
+
+
+def _outer_name(items: WorkItems, item: int) -> str:
+    """The outermost operator of ATen around an item."""
+    name, at = items.name(item), int(items.call[item])
+    while at >= 0:
+        text = items.trace.names[items.calls.name[at]]
+        name = text if text.startswith("aten::") else name
+        at = int(items.calls.parent[at])
+    return name
+
+
+class Recomputation:
+    """Forward work that runs again in backward (activation checkpointing), where memory is left.
+
+    The gain is that of not recomputing anything; what is recomputed may be chosen.
+    """
+
+    id = "recomputation"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
+        items, phase = work_items(case)[rank], phases_of(work_items(case)[rank])
+        found = [at for at in np.flatnonzero(phase == RECOMPUTATION).tolist() if _computes(items, at)]
+        ns = items.time(found) if found else 0
+        if ns < _LEAST_RECOMPUTED * items.total_ns or not ns:
+            return
+        left = _memory_left(case, rank)
+        if left is not None and left < _HEADROOM:
+            return
+        command = items.command
+        evidence = [time_of_work(items, "of the phase recomputation", found)]
+        if left is not None:
+            evidence.append(Evidence("of the device's memory is never reserved", left, "share", command))
+        candidate = Candidate(
+            self.id,
+            f"forward work that runs again in backward takes {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of"
+            f" {items.what}" + ("" if left is None else f", while {left:.0%} of the device's memory is free"),
+            place_of(items.trace, items.rows(found)),
+            (*evidence, *time_on_host(items, found)),
+            items.stake_ns(found),
+            POSSIBLE if left is None else LIKELY,
+            "checkpoint fewer layers, or choose what is recomputed: torch.utils.checkpoint with context_fn ="
+            " create_selective_checkpoint_contexts, which keeps the results of products and attention",
+            "the phase recomputation is shorter, and the peak of memory still fits",
+        )
+        rows = items.all_rows(found)
+        yield of.candidate(candidate, (Intervention("remove op:CheckpointFunctionBackward", rows),), 0.8, 1.3)
+
+
+def _computes(items: WorkItems, item: int) -> bool:
+    """Not of DTensor's own functions, which are recorded as forward work inside of backward and move data there."""
+    at = int(items.call[item])
+    if not _COMPUTES.match(items.name(item)):
+        return False
+    while at >= 0 and not _DISTRIBUTES.search(items.trace.names[items.calls.name[at]]):
+        at = int(items.calls.parent[at])
+    return at < 0
+
+
+def _memory_left(case: Case, rank: int) -> float | None:
+    """Share of a device's memory that its allocator never reserved, None where that is not recorded."""
+    for memory in case.analyses[rank].memory:
+        whole = capacity(case.traces[rank], memory)
+        if whole is not None:
+            return max(1 - max(int(memory.reserved.max()), memory.peak_bytes) / whole, 0.0)
+    return None

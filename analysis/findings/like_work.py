@@ -1,0 +1,138 @@
+"""Operators that move their bytes more slowly than the same operator does elsewhere in the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.columns import IntColumn, grouped, percentiles_of
+from .eager_attention import in_attention
+from .finding import LIKELY, Candidate, Evidence, Intervention
+from .module_paths import place_of
+from .proofs import time_of_work
+from .ranks_of_case import RankOfCase, worst_rank
+from .work_items import COPY_WORK, NORM_WORK, POINTWISE_WORK, REDUCTION_WORK, SOFTMAX_WORK, WorkItems, work_items
+
+if TYPE_CHECKING:
+    from .case import Case
+
+_BY_BYTES = (POINTWISE_WORK, COPY_WORK, NORM_WORK, REDUCTION_WORK, SOFTMAX_WORK)
+_LEAST_NS = 20_000
+"""Shorter kernels are bound by their start and their tail, so that their rate says nothing of the work."""
+_SLOWER = 0.5
+"""Rate over the best rate of like work: caches and clocks make less difference than this."""
+_LEAST_SHARE_OF_PEAK = 0.5
+"""Of the bandwidth: the better one has to be good itself, where the peak is known."""
+_CACHED_BYTES = 64 << 20
+"""Where the device's last cache is not known what moves less may come from it."""
+
+
+_BEST = 80
+"""Percentile of an operator's rates that counts as what it reaches: single events may be faster by a cache."""
+_REPLAYED = 16
+"""Shapes that are replayed, the longest: each is a pass over the replay's edges."""
+_LEAST_SLOW = 3
+"""So many slow events of one shape at least: single ones are disturbed by what the trace does not show."""
+
+
+@dataclass(frozen=True)
+class LikeWork:
+    """Slow items of one operator and signature, and the rate that the operator reaches elsewhere, bytes/ns."""
+
+    items: tuple[int, ...]
+    rate: float
+    best: float
+
+
+def slow_among_like(case: Case, rank: int) -> list[LikeWork]:
+    """Items bound by memory that move fewer bytes a second than others of their operator do, and run by themselves."""
+    items = work_items(case)[rank]
+    at = _judged(items, case, rank)
+    if not len(at):
+        return []
+    rate = items.bytes[at] / items.ns[at]
+    bound = items.bound_ns[at] / items.ns[at]
+    found = []
+    for _, mine in grouped(items.calls.name[items.call[at]]):
+        (best,) = percentiles_of(rate[mine], _BEST)
+        good = mine[rate[mine] >= best]
+        slow = mine[rate[mine] < _SLOWER * best]
+        if not len(slow) or bound[good].min() < _LEAST_SHARE_OF_PEAK:
+            continue
+        for _, members in grouped(items.calls.signature[items.call[at[slow]]]):
+            chosen = at[slow[members]]
+            if len(chosen) >= _LEAST_SLOW:
+                own = float(items.bytes[chosen].sum() / items.ns[chosen].sum())
+                found.append(LikeWork(tuple(chosen.tolist()), own, best))
+    return found
+
+
+def _judged(items: WorkItems, case: Case, rank: int) -> IntColumn:
+    """Items of one kernel each that is bound by memory, on known bytes and beside no other stream's work."""
+    if not items.on_device:
+        return np.zeros(0, np.int64)
+    devices = case.analyses[rank].devices.values()
+    cached = max((device.l2_bytes or _CACHED_BYTES for device in devices), default=_CACHED_BYTES)
+    wanted = np.isin(items.kind, _BY_BYTES) & (items.bytes > cached) & (items.ns >= _LEAST_NS) & (items.call >= 0)
+    wanted &= ~in_attention(case, rank) & (np.diff(items.first) == 1) & (items.bound_ns > 0)
+    at = np.flatnonzero(wanted)
+    return at[~_beside(items, at)]
+
+
+def _beside(items: WorkItems, at: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which of some items run beside GPU events of other streams of their device."""
+    gpu, found = items.trace.gpu, np.zeros(len(at), np.bool_)
+    event = items.event[items.first[at]]
+    for (device, stream), mine in grouped(gpu.device[event], gpu.stream[event]):
+        others = np.flatnonzero((gpu.device == device) & (gpu.stream != stream))
+        if len(others):
+            others = others[np.argsort(gpu.ts[others], kind="stable")]
+            reach = np.maximum.accumulate(gpu.end[others])
+            last = np.searchsorted(gpu.ts[others], items.end[at[mine]]) - 1
+            found[mine] = (last >= 0) & (reach[np.maximum(last, 0)] > items.ts[at[mine]])
+    return found
+
+
+class SlowerThanLike:
+    """An operator bound by memory moves bytes at half the rate, or less, that it reaches in other calls."""
+
+    id = "slower-than-like-work"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
+        items, found = work_items(case)[rank], slow_among_like(case, rank)
+        if not found:
+            return
+        found.sort(key=lambda of: -items.time(of.items))
+        ns = sum(items.time(of.items) for of in found)
+        evidence = tuple(self._evidence(items, of) for of in found[:3])
+        first = found[0]
+        candidate = Candidate(
+            self.id,
+            f"{items.label(first.items[0])} moves {first.rate:,.0f} GB/s in {len(first.items)} calls and"
+            f" {first.best:,.0f} GB/s in others, by the same operator; the slow ones take {ns / 1e6:,.2f} ms",
+            place_of(items.trace, items.rows(at for of in found for at in of.items)),
+            evidence,
+            ns,
+            LIKELY,
+            "look at the strides of the slow ones: a transposed or expanded input is read across rows; make the"
+            " producer write it in the order in which it is read",
+            "the rates of the two in the table of kernels by shape are alike",
+        )
+        changes = tuple(
+            Intervention(f"kernel*{of.rate / of.best:.6f}", items.rows(of.items)) for of in found[:_REPLAYED]
+        )  # fmt: skip
+        yield of.candidate(candidate, changes, 0.5, 1.1)
+
+    def _evidence(self, items: WorkItems, of: LikeWork) -> Evidence:
+        signature = items.signature(of.items[0])
+        shapes = signature.label if signature is not None else ""
+        text = f"{items.label(of.items[0])} {shapes}, {len(of.items)} times at {of.rate:,.0f} GB/s, best {of.best:,.0f}"
+        return time_of_work(items, text, of.items)

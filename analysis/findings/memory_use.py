@@ -1,0 +1,169 @@
+"""Memory: calls of the allocator to the driver inside of steps, memory that is nearly full, and what holds it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...trace.columns import IntColumn, matching
+from ...trace.printable import shortened
+from ...trace.trace import Trace
+from ..device_memory import DeviceMemory
+from .finding import MEASURED, POSSIBLE, Candidate, Evidence, Intervention
+from .module_paths import place_of
+from .proofs import quoted, sql
+from .ranks_of_case import RankOfCase, worst_rank
+
+if TYPE_CHECKING:
+    from .case import Case
+
+_ALLOCATES = re.compile(
+    r"(?:cuda|hip)(?:Malloc|Free)(?:Host|Managed|Pitch)?|(?:cuda|hip)Host(?:Alloc|Malloc|Free|Register|Unregister)"
+    r"|cu(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemHostAlloc)\w*"
+)
+"""Calls that reserve or release memory of the driver; all but those of streams (`cudaMallocAsync`) wait for the
+device or take the driver's lock."""
+_LEAST_HOST = 0.005
+"""Of the makespan that such calls take on the host: what the device waits for them comes on top."""
+_NEARLY_FULL = 0.9
+"""Of the device's memory reserved: allocators begin to free and to retry, fragments count."""
+_FRAGMENTED = 0.2
+"""Of what is reserved, not allocated at the peak: blocks of 2 and 20 MB that are rounded up explain up to a tenth."""
+_LEAST_OWN = 0.1
+"""Of the peak that was allocated in the trace: an engine for serving takes all memory for its cache when it starts."""
+_MB = 1e6
+
+
+class AllocatorCalls:
+    """The allocator asks the driver for memory, or gives some back, while the device has work: such calls wait for it.
+
+    The gain is that of the same recording without these calls.
+    """
+
+    id = "allocator-calls"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
+        trace = case.traces[rank]
+        runtime = trace.runtime
+        if not len(trace.gpu):
+            return
+        allocates = matching(runtime.name, trace.names, _ALLOCATES.fullmatch)
+        found = np.flatnonzero(allocates & _while_working(trace, runtime.ts))
+        ns = int((runtime.end - runtime.ts)[found].sum())
+        if not len(found) or ns < _LEAST_HOST * case.makespan_ns:
+            return
+        names = Counter(trace.names[code] for code in runtime.name[found].tolist())
+        of_names = np.isin(runtime.name, runtime.name[found])
+        query = f"select sum(dur_ns) from runtime where name in ({', '.join(map(quoted, sorted(names)))})"
+        text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
+        rows = runtime.source[found]
+        evidence = [
+            Evidence(
+                f"{text}; with those before the first kernel",
+                int((runtime.end - runtime.ts)[of_names].sum()),
+                "ns",
+                sql(case.shell(rank), query),
+            )
+        ]
+        candidate = Candidate(
+            self.id,
+            f"the allocator calls the driver {len(found):,} times while the device has work: {text},"
+            f" {ns / 1e6:,.2f} ms",
+            place_of(trace, rows),
+            tuple(evidence),
+            ns,
+            MEASURED,
+            "warm up with the largest shapes before the steps that count; in every step: sizes that change need"
+            " PYTORCH_ALLOC_CONF=expandable_segments:True or padding, and no torch.cuda.empty_cache(); pinned"
+            " buffers are to be"
+            " kept",
+            "no cudaMalloc, cudaFree or cudaHostAlloc in the steps",
+        )
+        yield of.candidate(
+            candidate, (Intervention(f"remove op:{trace.names[runtime.name[found[0]]]}", rows),), 0.7, 1.1
+        )
+
+
+def _while_working(trace: Trace, ts: IntColumn) -> Any:
+    """Which times are after the first kernel began and before the last one ended: what is before is preparation."""
+    kernels = np.flatnonzero(trace.is_kernel)
+    if not len(kernels):
+        return np.zeros(len(ts), np.bool_)
+    return (ts > trace.gpu.ts[kernels].min()) & (ts < trace.gpu.end[kernels].max())
+
+
+class MemoryNearlyFull:
+    """The allocator has reserved nearly all of the device's memory; of that, what is in fragments."""
+
+    id = "memory-nearly-full"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
+        trace = case.traces[rank]
+        for memory in case.analyses[rank].memory:
+            whole = capacity(trace, memory)
+            if whole is None or not memory.reserves:
+                continue
+            reserved = int(memory.reserved.max())
+            if reserved >= _NEARLY_FULL * whole and _held_since(memory) >= _LEAST_OWN * memory.peak_bytes:
+                yield self._candidate(case.shell(rank), trace, memory, reserved, whole)
+                return
+
+    def _candidate(self, shell: str, trace: Trace, memory: DeviceMemory, reserved: int, whole: int) -> Candidate:
+        command = f"etplus analyze {shell}"
+        held = [
+            Evidence(
+                f"at the peak: {shortened(row.operator, 80)}"
+                f"{f', {row.source}' if row.source else ''} ({row.category})", row.bytes, "bytes", command,
+            )
+            for row in memory.holders[:3]
+        ]  # fmt: skip
+        at_most = int(memory.reserved[memory.peak])
+        loose = at_most - memory.peak_bytes
+        fragmented = at_most > 0 and loose >= _FRAGMENTED * at_most
+        if fragmented:
+            held.append(Evidence("reserved and not allocated at the peak", loose, "bytes", command))
+        by = ", ".join(f"{name} {size / _MB:,.0f} MB" for name, size in list(memory.by_category.items())[:3])
+        start = trace.row_span.start
+        return Candidate(
+            self.id,
+            f"{reserved / whole:.0%} of the memory of {memory.device} is reserved; at the peak of"
+            f" {memory.peak_bytes / _MB:,.0f} MB: {by}"
+            + (f"; {loose / _MB:,.0f} MB are in fragments" if fragmented else ""),
+            place_of(trace, np.zeros(0, np.int64), start_ns=memory.peak_ns - start, end_ns=memory.peak_ns - start),
+            (Evidence("reserved at most", reserved, "bytes", command), *held),
+            None,
+            POSSIBLE,
+            "PYTORCH_ALLOC_CONF=expandable_segments:True keeps what is free together"
+            if fragmented
+            else "checkpoint the modules that hold most, or a smaller batch; optimizer state: ZeRO or FSDP",
+            "the reserved bytes in the table of memory",
+        )
+
+
+def _held_since(memory: DeviceMemory) -> int:
+    """Bytes held at the peak that were allocated in the trace."""
+    return memory.peak_bytes - min(memory.base, memory.peak_bytes)
+
+
+def capacity(trace: Trace, memory: DeviceMemory) -> int | None:
+    """Bytes of memory of a device, None where they are not recorded."""
+    if memory.device.startswith("cpu"):
+        return None
+    number = memory.device.rpartition(":")[2]
+    properties = trace.properties.get(int(number) if number.isdigit() else 0)
+    if properties is None and len(trace.properties) == 1:
+        properties = next(iter(trace.properties.values()))
+    whole = (properties or {}).get("totalGlobalMem")
+    return whole if isinstance(whole, int) and whole > 0 else None

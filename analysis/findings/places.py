@@ -1,0 +1,117 @@
+"""Where something happens: the line, module, operator and kernel that most of the time of some rows belongs to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.call_tree import nearest
+from ...trace.columns import IntColumn
+from ...trace.intervals import sums
+from ...trace.kinds import GPU, PHASES
+from ...trace.origin import origin_of_rows
+from ...trace.tables import OP
+from ...trace.trace import Trace
+from .finding import Where
+
+_MOST_ROWS = 20
+_MOSTLY = 0.5
+"""A place is named if at least half of the time is there; of less it would mislead."""
+_T = TypeVar("_T")
+
+
+def where_of(
+    trace: Trace, rows: IntColumn, *, rank: int | None = None, weights: IntColumn | None = None, **known: Any
+) -> Where:
+    """The place of some rows.
+
+    Args:
+        rows: int64, rows of the trace (`gpu.source`, `calls.source`, `runtime.source`); −1 is left out.
+        rank: of a job.
+        weights: int64, what each row counts, in place of its duration.
+        known: fields that the caller knows better, in place of those found; None leaves one out.
+
+    Example:
+        >>> where_of(trace, trace.gpu.source[:1]).phase
+        'forward'
+    """
+    kept = rows >= 0
+    rows, first = np.unique(rows[kept], return_index=True)
+    if not len(rows):
+        return Where(**({"rank": rank} | known))
+    ns = np.maximum(trace.dur[rows] if weights is None else weights[kept][first], 0)
+    order = rows[np.argsort(-ns, kind="stable")]
+    origin, on_device = origin_of_rows(trace), trace.kind[rows] == GPU
+    ops = _operators(trace, rows)
+    start = trace.row_span.start
+    found: dict[str, Any] = {
+        "source": _mostly(origin.entry[rows], ns, _line_of(trace)),
+        "module": _mostly(origin.module[rows], ns, lambda code: _path(trace, code)),
+        "operator": _mostly(ops, ns, lambda code: trace.names[code] if code >= 0 else None),
+        "kernel": _mostly(trace.name[rows[on_device]], ns[on_device], trace.names.__getitem__),
+        "phase": _mostly(origin.phase[rows], ns, lambda code: PHASES[code] or None),
+        "stream": _only(trace.stream[rows[on_device]].tolist()),
+        "step": _only(_steps(trace, rows)),
+        "rank": rank,
+        "start_ns": int(trace.ts[rows].min()) - start,
+        "end_ns": int(trace.finish[rows].max()) - start,
+        "rows": tuple(trace.id[order[:_MOST_ROWS]].tolist()),
+    }
+    return Where(**(found | known))
+
+
+def _operators(trace: Trace, rows: IntColumn) -> IntColumn:
+    """Code of the name of each row's innermost operator: its own, or that which launched it; −1 for none."""
+    calls = trace.calls
+    call = np.full(len(trace), -1, np.int64)
+    call[calls.source] = np.arange(len(calls))
+    call[trace.runtime.source] = trace.runtime.call
+    known = trace.gpu.source >= 0
+    call[trace.gpu.source[known]] = trace.origin.gpu_call[known]
+    if not len(calls):
+        return np.full(len(rows), -1, np.int64)
+    op = nearest(call[rows], calls.parent, calls.kind == OP)
+    return np.where(op >= 0, calls.name[np.maximum(op, 0)], -1)
+
+
+def _line_of(trace: Trace) -> Callable[[int], str | None]:
+    table = trace.source_table
+
+    def line(entry: int) -> str | None:
+        code = int(table.of_entry[entry]) if entry >= 0 else -1
+        return f"{table.lines[code].file}:{table.lines[code].line}" if code >= 0 else None
+
+    return line
+
+
+def _path(trace: Trace, code: int) -> str | None:
+    return " / ".join(trace.origin.modules[code]) if code >= 0 else None
+
+
+def _steps(trace: Trace, rows: IntColumn) -> list[str | None]:
+    """Name of the step in which each row starts, None outside."""
+    if not len(trace.steps):
+        return [None]
+    return [trace.steps.names[step] if step >= 0 else None for step in trace.steps.of(trace.ts[rows]).tolist()]
+
+
+def _mostly(codes: npt.NDArray[np.integer], ns: IntColumn, value_of: Callable[[int], str | None]) -> str | None:
+    """The value of most of the time, None where that is less than half, or not known."""
+    found, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    time = sums(which.reshape(-1), np.maximum(ns, 1), len(found))
+    total = Counter[str | None]()
+    for at in np.argsort(first).tolist():  # of values with as much time the first one is named
+        total[value_of(int(found[at]))] += int(time[at])
+    if not total:
+        return None
+    value, most = total.most_common(1)[0]
+    return value if most >= _MOSTLY * total.total() else None
+
+
+def _only(values: Sequence[_T | None]) -> _T | None:
+    """The value if there is only one."""
+    return values[0] if len(set(values)) == 1 else None

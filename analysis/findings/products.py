@@ -1,0 +1,406 @@
+"""Matrix products far below what the device can do, and what about them explains it: extents, type, kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...trace.columns import matching
+from ...trace.conventions import MAX_NAME
+from ...trace.dtypes import itemsize
+from ...trace.kernel_kinds import computes_products
+from ..devices import Device
+from ..flops import Product
+from ..summary import Analysis
+from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
+from .module_paths import place_of
+from .proofs import time_of_work
+from .ranks_of_case import RankOfCase, worst_rank
+from .work_items import PRODUCT_WORK, WorkItems, work_items
+
+if TYPE_CHECKING:
+    from .case import Case
+
+_SLOW = 0.4
+"""Share of its bound below which a product is slow. Libraries reach 60 to 80% with large aligned extents; what is in
+between may be the power limit, clocks or the tail of the last wave of tiles."""
+_REACHED = (0.35, 0.55, 0.8)
+"""Share of the bound that a product of good extents reaches: at least, mostly, at most."""
+_LEAST_NS = 10_000
+"""Shorter products are launches and the filling of the device more than work."""
+_LAUNCH_NS = 3_000
+"""What a kernel takes however little it does."""
+_REPLAYED = 16
+"""Sizes of products that are replayed, the longest: each is a pass over the replay's edges."""
+_LARGE_FLOPS = 10**9
+"""Of products of fewer FLOPs the rate says nothing where no peak is known: they may be bound by memory."""
+_SMALL = 16
+"""The least extent of the tiles of tensor cores (mma.m16n8k16, MFMA 16×16)."""
+_ALIGNED_BYTES = 16
+"""Kernels load 16 bytes at a time from rows that begin at a multiple of 16 bytes; cuBLAS uses slower ones for others
+(NVIDIA, Matrix Multiplication Background User's Guide, requirements to use tensor cores)."""
+_LEAST_SHARE = 0.01
+"""Of the time of a trace: less is not worth changing extents for."""
+
+
+@dataclass(frozen=True)
+class ProductGroup:
+    """Products of one operator, size and type.
+
+    Attributes:
+        items: positions. extents: of each; None where shapes are not recorded. dtype: "tf32" where the kernel says so.
+        ns, bound_ns: together; bound_ns −1 where it is not known. flops_share: of the peak, None where not known.
+        compared: no peak is known: the bound is such that the fastest product of the trace reaches `_REACHED` of it.
+    """
+
+    items: tuple[int, ...]
+    op: str
+    extents: Product | None
+    dtype: str
+    ns: int
+    bound_ns: int
+    flops_share: float | None
+    compared: bool = False
+
+    @property
+    def reached(self) -> float | None:
+        """Share of the bound."""
+        return self.bound_ns / self.ns if self.bound_ns >= 0 and self.ns else None
+
+    @property
+    def text(self) -> str:
+        """Operator and extents."""
+        if self.extents is None:
+            return self.op
+        batch, m, n, k = self.extents
+        return f"{self.op} {f'{batch:,} × ' if batch > 1 else ''}({m:,}, {k:,}) · ({k:,}, {n:,})"
+
+
+def product_groups(case: Case) -> tuple[tuple[ProductGroup, ...], ...]:
+    """Of each rank its matrix products on a device by size, the longest in total first."""
+    return case.once(lambda of: tuple(_groups(of, rank) for rank in range(len(of.traces))), "products")
+
+
+def _groups(case: Case, rank: int) -> tuple[ProductGroup, ...]:
+    items, analysis = work_items(case)[rank], case.analyses[rank]
+    if not items.on_device:
+        return ()
+    work, members = analysis.work, dict[tuple[str, Product | None, str, str], list[int]]()
+    for item in np.flatnonzero(items.kind == PRODUCT_WORK).tolist():
+        event = int(items.event[items.first[item]])
+        extents, dtype = items.product(item), work.dtypes[work.dtype[event]]
+        members.setdefault((items.label(item), extents, dtype, items.kernel(item)), []).append(item)
+    found = []
+    for (op, extents, dtype, _), at in members.items():
+        ns, bound = items.time(at), items.bound_ns[at]
+        device = analysis.devices.get(int(items.trace.gpu.device[items.event[items.first[at[0]]]]))
+        peak = None if device is None else device.peak_flops(dtype)
+        flops = items.flops[at]
+        share = float(flops.sum() / peak / ns * 1e9) if peak and ns and (flops >= 0).all() else None
+        found.append(
+            ProductGroup(tuple(at), op, extents, dtype, ns, int(bound.sum()) if (bound >= 0).all() else -1, share)
+        )
+    found.sort(key=lambda group: (-group.ns, group.text, group.dtype))
+    return tuple(_compared(items, found))
+
+
+def _compared(items: WorkItems, groups: Sequence[ProductGroup]) -> list[ProductGroup]:
+    """The groups, those whose bound is not known with one by the fastest large product of their type in the trace."""
+    flops = [items.flops[list(group.items)] for group in groups]
+    rates = {
+        at: float(done.sum() / group.ns)
+        for at, (group, done) in enumerate(zip(groups, flops, strict=True))
+        if group.bound_ns < 0 and group.ns and (done >= 0).all()
+    }
+    best: dict[str, float] = {}
+    for at, rate in rates.items():
+        if flops[at].min() >= _LARGE_FLOPS and not why_slow_extents(groups[at]):
+            best[groups[at].dtype] = max(best.get(groups[at].dtype, 0.0), rate)
+    return [
+        replace(group, bound_ns=round(group.ns * rates[at] / best[group.dtype] * _REACHED[1]), compared=True)
+        if at in rates and group.dtype in best and flops[at].min() >= _LARGE_FLOPS
+        else group
+        for at, group in enumerate(groups)
+    ]
+
+
+def _slow(group: ProductGroup) -> bool:
+    reached = group.reached
+    return reached is not None and reached < _SLOW and group.ns >= _LEAST_NS * len(group.items)
+
+
+def why_slow_extents(group: ProductGroup) -> str:
+    """What about the extents keeps kernels from being fast, "" where nothing does.
+
+    The rows of the operands and of the result begin at multiples of `n` or `k` elements (of `m` only where an operand
+    is transposed, which is not always recorded).
+
+    Example:
+        >>> why_slow_extents(ProductGroup((0,), "aten::bmm", Product(96, 3137, 3137, 64), "bfloat16", 1, 1, None))
+        'n = 3,137 is odd'
+    """
+    if group.extents is None:
+        return ""
+    batch, m, n, k = group.extents
+    size = itemsize("float32" if group.dtype == "tf32" else group.dtype)
+    small = [f"{name} = {extent:,}" for name, extent in (("m", m), ("n", n), ("k", k)) if extent < _SMALL]
+    if small and batch > 1:
+        return f"{' and '.join(small)} fill{'s' if len(small) == 1 else ''} no tile of {_SMALL}"
+    if size is None:
+        return ""
+    unaligned = {
+        name: extent for name, extent in (("n", n), ("k", k)) if extent * size % _ALIGNED_BYTES and extent >= _SMALL
+    }
+    texts = [
+        f"{name} = {extent:,} is {'odd' if extent % 2 else f'no multiple of {_ALIGNED_BYTES // size}'}"
+        for name, extent in unaligned.items()
+    ]
+    return " and ".join(texts)
+
+
+def _change(items: WorkItems, groups: Sequence[ProductGroup]) -> tuple[list[Intervention], float, float]:
+    """The products at the share of their bound that good ones reach; and the low and high shares of `Candidate`."""
+    changes, least, middle, most = [], 0.0, 0.0, 0.0
+    for group in sorted(groups, key=lambda group: -group.ns)[:_REPLAYED]:
+        slow, usual, fast = (group.bound_ns / share + _LAUNCH_NS * len(group.items) for share in _REACHED)
+        if usual >= group.ns:
+            continue
+        changes.append(Intervention(f"kernel*{usual / group.ns:.6f}", items.rows(group.items)))
+        least, middle, most = least + max(group.ns - slow, 0), middle + group.ns - usual, most + group.ns - fast
+    return changes, least / middle if middle else 0.0, most / middle if middle else 0.0
+
+
+def _share_text(group: ProductGroup) -> str:
+    if group.compared:
+        return f"{(group.reached or 0) / _REACHED[1]:.0%} of the rate of the fastest product of its type"
+    flops = "" if group.flops_share is None else f"{group.flops_share:.1%} of peak FLOP/s, "
+    return f"{flops}{group.reached or 0:.0%} of its bound"
+
+
+class ProductDimensions:
+    """Slow products whose extents are no multiples of what kernels load at a time, or less than a tile.
+
+    The gain is that of the share of the bound which products of good extents reach (`_REACHED`).
+    """
+
+    id = "product-dimensions"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
+        items = work_items(case)[rank]
+        groups = [group for group in product_groups(case)[rank] if _slow(group) and why_slow_extents(group)]
+        changes, low, high = _change(items, groups)
+        if not changes:
+            return
+        ns = sum(group.ns for group in groups)
+        groups.sort(key=lambda group: ("odd" not in why_slow_extents(group), -group.ns))
+        evidence = [
+            time_of_work(
+                items,
+                f"{group.text} in {group.dtype}, {len(group.items)} times, {group.ns / 1e6:,.3f} ms:"
+                f" {why_slow_extents(group)}; {_share_text(group)}",
+                group.items,
+            )
+            for group in groups[:4]
+        ]  # fmt: skip
+        evidence += _older_kernels(items, groups)
+        first = groups[0]
+        every = [at for group in groups for at in group.items]
+        candidate = Candidate(
+            self.id,
+            f"matrix products of unsuitable dimensions take {ns / 1e6:,.1f} ms, {ns / max(items.total_ns, 1):.0%} of"
+            f" {items.what}: in {first.text} {why_slow_extents(first)}, it reaches {_share_text(first)}",
+            place_of(items.trace, items.rows(every)),
+            tuple(evidence),
+            ns,
+            POSSIBLE if any(group.compared for group in groups) else LIKELY,
+            "pad the dimensions to multiples of 8 (16-bit types; 16 for 8-bit ones) or 64: sequence length, vocabulary,"
+            " hidden size; small products in a large batch belong into a fused kernel or one larger product",
+            "the products reach more of the peak in the table of matrix products; the kernels' names say align8",
+            least_share=_LEAST_SHARE,
+        )  # fmt: skip
+        yield of.candidate(candidate, tuple(changes), low, high)
+
+
+# Kernels of an older architecture
+
+_MADE_FOR = (
+    (re.compile(r"ISA(\d\d)[0-9a-f]_"), 1), (re.compile(r"(?:^|[^a-z0-9])sm(\d{2,3})_"), 1),
+    (re.compile(r"cutlass_(\d{2,3})_"), 1),
+)  # fmt: skip
+_NAMED = {"volta_": 70, "turing_": 75, "ampere_": 80}
+_NO_TENSOR_CORES = re.compile(r"sgemm|scudnn|dgemm|simt|gemv|f32f32_f32f32_f32|_SB_|_DB_", re.IGNORECASE)
+"""Products of full float32 use no tensor cores: their kernels are the same on every architecture."""
+
+
+def made_for(kernel: str) -> int | None:
+    """The compute capability, tens and ones, that a kernel's name says it is made for; None where it says none, or
+    where it makes no difference.
+
+    Example:
+        >>> [made_for(name) for name in ("cutlass_80_tensorop_bf16_s16816gemm_bf16", "volta_sgemm_64x64_tn")]
+        [80, None]
+    """
+    if _NO_TENSOR_CORES.search(kernel, 0, MAX_NAME):
+        return None
+    for pattern, part in _MADE_FOR:
+        found = pattern.search(kernel, 0, MAX_NAME)
+        if found is not None:
+            return int(found[part])
+    return next((arch for word, arch in _NAMED.items() if kernel.startswith(word)), None)
+
+
+def _capability(items: WorkItems, item: int) -> int | None:
+    properties = items.trace.properties.get(int(items.trace.gpu.device[items.event[items.first[item]]]), {})
+    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
+    return major * 10 + minor if isinstance(major, int) and isinstance(minor, int) else None
+
+
+def _older(items: WorkItems, group: ProductGroup) -> tuple[int, int] | None:
+    """What the kernel is made for and what the device is, where the former is an older generation."""
+    made, device = made_for(items.kernel(group.items[0])), _capability(items, group.items[0])
+    return (made, device) if made is not None and device is not None and made // 10 < device // 10 else None
+
+
+def _older_kernels(items: WorkItems, groups: Sequence[ProductGroup]) -> list[Evidence]:
+    old = [(group, found) for group in groups if (found := _older(items, group)) is not None]
+    if not old:
+        return []
+    made, device = old[0][1]
+    text = f"on kernels for compute capability {made / 10:.1f}, the device has {device / 10:.1f}"
+    return [time_of_work(items, text, [at for group, _ in old for at in group.items])]
+
+
+class OldKernels:
+    """Slow products on kernels that are made for an older generation of devices, and nothing about extents explains
+    it."""
+
+    id = "older-architecture"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
+        items = work_items(case)[rank]
+        groups = [
+            group
+            for group in product_groups(case)[rank]
+            if _slow(group) and not why_slow_extents(group) and _older(items, group) is not None
+        ]
+        changes, low, high = _change(items, groups)
+        if not changes:
+            return
+        made, device = _older(items, groups[0]) or (0, 0)
+        ns = sum(group.ns for group in groups)
+        evidence = tuple(
+            time_of_work(
+                items, f"{group.text} on {items.kernel_text(group.items[0])}; {_share_text(group)}", group.items
+            )
+            for group in groups[:4]
+        )  # fmt: skip
+        candidate = Candidate(
+            self.id,
+            f"matrix products take {ns / 1e6:,.1f} ms on kernels made for compute capability {made / 10:.1f},"
+            f" on a device of"
+            f" {device / 10:.1f}: they reach {groups[0].reached or 0:.0%} of their bound",
+            place_of(items.trace, items.rows(at for group in groups for at in group.items)),
+            evidence,
+            ns,
+            POSSIBLE,
+            "update CUDA and cuBLAS; try torch.compile with max_autotune, or larger batches: libraries choose"
+            " kernels of"
+            " older generations for small products and for extents or addresses that newer ones cannot take",
+            "the kernels' names say sm90 or nvjet, and they reach more of the peak",
+            least_share=_LEAST_SHARE,
+        )
+        yield of.candidate(candidate, tuple(changes), low, high)
+
+
+# float32 without TF32
+
+_FULL_FLOAT32 = re.compile(r"sgemm|scudnn|simt_|ffma|f32f32_f32f32_f32|cudnn.*float.*fprop|fft2d_c2r", re.IGNORECASE)
+_FACTORS = (0.6, 0.3, 0.15)
+"""Time in TF32 over that in float32, at least saved to most. The peaks are 1 : 8 (A100) and 1 : 7.4 (H100); NVIDIA's
+own measurements of networks are 2 to 5 times as fast for products and convolutions."""
+_WORTH = 2.0
+"""The peak of TF32 over that of float32 from which on it is worth while."""
+
+
+def _uses_tf32(device: Device, properties: Any) -> bool:
+    tf32, full = device.tflops.get("tf32"), device.tflops.get("float32")
+    nvidia = properties.get("warpSize") == 32 and properties.get("computeMajor", 0) >= 8
+    return bool(nvidia and tf32 and full and tf32 >= _WORTH * full)
+
+
+class NoTensorFloat:
+    """Matrix products and convolutions in full float32 on a device that has TF32."""
+
+    id = "float32-without-tf32"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
+        items, analysis = work_items(case)[rank], case.analyses[rank]
+        if not items.on_device:
+            return
+        trace = items.trace
+        found = self._full(items, analysis)
+        if not found:
+            return
+        ns = items.time(found)
+        slow, usual, fast = (factor * ns for factor in _FACTORS)
+        bound = self._memory_ns(items, analysis.devices, found)
+        slow, usual, fast = (min(max(part, bound), ns) for part in (slow, usual, fast))
+        if usual >= ns:
+            return
+        names = sorted({items.kernel_text(item) for item in found})
+        device = next(iter(analysis.devices.values()))
+        text = f"products and convolutions on kernels of full float32: {', '.join(names[:4])}"
+        ratio = device.tflops["tf32"] / device.tflops["float32"]
+        candidate = Candidate(
+            self.id,
+            f"matrix products and convolutions in full float32 take {ns / 1e6:,.1f} ms,"
+            f" {ns / max(items.total_ns, 1):.0%} of {items.what}, on a device that has TF32",
+            place_of(trace, items.rows(found)),
+            (time_of_work(items, f"{text} (the peak in TF32 is {ratio:,.1f} times that in float32)", found),),
+            ns,
+            MEASURED,
+            'torch.set_float32_matmul_precision("high"), torch.backends.cudnn.allow_tf32 = True, or autocast to'
+            " bfloat16;"
+            " not where the digits matter",
+            "the kernels' names say tf32, and the table of kernels has type tf32",
+            least_share=_LEAST_SHARE,
+        )
+        change = Intervention(f"kernel*{usual / ns:.6f}", items.rows(found))
+        yield of.candidate(candidate, (change,), (ns - slow) / (ns - usual), (ns - fast) / (ns - usual))
+
+    def _full(self, items: WorkItems, analysis: Analysis) -> list[int]:
+        """Items that compute so on such a device."""
+        trace, event = items.trace, items.event[items.first[:-1]]
+        able = [
+            number for number, device in analysis.devices.items()
+            if _uses_tf32(device, trace.properties.get(number, {}))
+        ]  # fmt: skip
+        found = np.isin(trace.gpu.device[event], able) & (items.ns >= _LEAST_NS)
+        found &= matching(analysis.work.dtype[event], analysis.work.dtypes, ("", "float32").__contains__)
+        found[found] = matching(
+            items.kernel_name[found], trace.names,
+            lambda name: computes_products(name) and _FULL_FLOAT32.search(name, 0, MAX_NAME),
+        )  # fmt: skip
+        return np.flatnonzero(found).tolist()
+
+    def _memory_ns(self, items: WorkItems, devices: Any, found: Sequence[int]) -> float:
+        moved = items.bytes[found]
+        event = int(items.event[items.first[found[0]]])
+        device = devices[int(items.trace.gpu.device[event])]
+        return float(moved[moved >= 0].sum() / device.bytes_per_second * 1e9)

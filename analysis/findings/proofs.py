@@ -1,0 +1,106 @@
+"""Evidence that SQL gives: the time of operators or kernels by name and phase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.columns import IntColumn, distinct
+from ...trace.kinds import CPU, GPU, PHASES
+from ...trace.printable import shell_word
+from ...trace.tables import OP
+from .finding import Evidence
+
+if TYPE_CHECKING:
+    from ...trace.trace import Trace
+    from .work_items import WorkItems
+
+_MOST_NAMES = 12
+"""Names that a command states at most: more are not read. Those with the most time."""
+
+
+def quoted(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def sql(shell: str, query: str) -> str:
+    """The command of a query.
+
+    Args:
+        shell: what names the trace in a shell; see `Case.shell`.
+    """
+    return f"etplus sql {shell} {shell_word(query)}"
+
+
+def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
+    """The time of some work, where names and phases tell it from other work; else that of all of these names, and the
+    text says so."""
+    trace, events = items.trace, items.events(at)
+    if not items.on_device:
+        return _time_of_calls(items, text, events)
+    gpu, origin = trace.gpu, trace.origin
+    name = np.where(gpu.call >= 0, np.append(trace.calls.name, -1)[gpu.call], -1)
+    named = name[events] >= 0
+    if named.any():  # names do not distinguish what no operator launched
+        return _claim(items, text, events[named], "op", name, origin.gpu_phase, gpu.dur, "dur_ns", "device")
+    return _claim(items, text, events, "name", gpu.name, origin.gpu_phase, gpu.dur, "dur_ns", "device")
+
+
+def time_on_host(items: WorkItems, at: Iterable[int]) -> tuple[Evidence, ...]:
+    """The time of the operators of some work on a device, on the host; () where there are none."""
+    calls = distinct(items.call[np.array(list(at), np.int64)])
+    calls = calls[(calls >= 0) & (calls < len(items.trace.calls))]
+    return (_time_of_calls(items, "their operators on the host", calls),) if items.on_device and len(calls) else ()
+
+
+def time_of_rows(trace: Trace, rows: IntColumn, text: str, shell: str) -> Evidence:
+    """The time of all rows that have the names of some, on the device or on the host, as these."""
+    kind = CPU if (trace.kind[rows] == CPU).all() else GPU
+    names = distinct(trace.name[rows])
+    chosen = (trace.kind == kind) & np.isin(trace.name, names) & trace.timed
+    table = "calls" if kind == CPU else "device"
+    named = _texts(trace.name_at(int(code)) for code in names)
+    count = np.count_nonzero(chosen)
+    others = "" if count == len(distinct(rows)) else f"; with all {count:,} of these names"
+    query = f"select sum(dur_ns) from {table} where name in ({named})"
+    return Evidence(f"{text}{others}", int(trace.dur[chosen].sum()), "ns", sql(shell, query))
+
+
+def _time_of_calls(items: WorkItems, text: str, at: IntColumn) -> Evidence:
+    calls = items.trace.calls
+    name = np.where(calls.kind == OP, calls.name, -1)
+    return _claim(items, text, at, "name", name, items.trace.origin.phase, calls.end - calls.ts, "duration_ns", "ops")
+
+
+def _claim(
+    items: WorkItems, text: str, at: IntColumn, column: str, name: npt.NDArray[np.integer],
+    phase: npt.NDArray[np.integer], ns: IntColumn, time: str, table: str,
+) -> Evidence:  # fmt: skip
+    """
+    Args:
+        at: positions in the table. column: what `name` is there, a code of the trace's names by position.
+        ns: by position, which the table calls `time`.
+    """
+    trace: Trace = items.trace
+    codes, inverse = np.unique(name[at], return_inverse=True)
+    most = np.argsort(-np.bincount(inverse, ns[at], len(codes)), kind="stable")[:_MOST_NAMES]
+    names, phases = codes[most], distinct(phase[at])
+    chosen = np.isin(name, names) & np.isin(phase, phases)
+    query = f"select sum({time}) from {table} where {column} in ({_texts(trace.name_at(int(code)) for code in names)})"
+    if np.count_nonzero(chosen) < np.count_nonzero(np.isin(name, names)):
+        query += f" and phase in ({_texts(PHASES[code] for code in phases)})"
+    exact = np.count_nonzero(chosen) == len(distinct(at)) and chosen[at].all()
+    others = "" if exact else f"; with all {np.count_nonzero(chosen):,} calls of these names in {_listed(phases)}"
+    return Evidence(f"{text}{others}", int(ns[chosen].sum()), "ns", sql(items.shell, query))
+
+
+def _listed(phases: npt.NDArray[np.integer]) -> str:
+    return ", ".join(PHASES[code] or "no phase" for code in phases.tolist())
+
+
+def _texts(texts: Iterable[str]) -> str:
+    return ", ".join(quoted(text) for text in sorted(texts))

@@ -1,0 +1,194 @@
+"""What the ranks of a case communicate, what of it their own compute hides, and who waits there for whom."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...jobs.job_ranks import ranks_of
+from ...jobs.rank_communications import RankCommunications, communications
+from ...schemas.communications import backend_rows, comm_rows, kind_name
+from ...trace.columns import IntColumn, distinct, distinct_rows, matching, positions
+from ...trace.conventions import ANNOTATION_SCOPE
+from ...trace.intervals import Intervals, intersection, union
+from ...trace.kinds import GPU
+from ...trace.steps import family_of
+from ...trace.tables import OP
+from ...trace.trace import Trace
+from .case import Case
+
+if TYPE_CHECKING:
+    from ...jobs.matching import Matched
+
+NO_WORK = re.compile(r"_?c10d(?:_functional)?::|(?:gloo|nccl|mpi|ucc):|record_param_comms")
+"""How operators begin that communicate, issue a communication, or wait for one."""
+_ENGINE = re.compile(r"autograd::engine::evaluate_function")
+"""Around an autograd function the engine also runs hooks, which may wait; what they compute are operators of their
+own."""
+
+
+@dataclass(frozen=True)
+class RankTimes:
+    """One rank's communications, in program order, beside its compute. Times are int64 ns on the trace's clock.
+
+    Attributes:
+        trace: of the rank. rank: its number. comms: as `jobs.rank_communications` finds them.
+        row: int64, rows of `trace`.
+        wait: int64 ns, how long each waits for the last rank of its group; 0 where no other rank's trace tells.
+    """
+
+    trace: Trace
+    rank: int
+    comms: RankCommunications
+    row: IntColumn
+    wait: IntColumn
+
+    @property
+    def start(self) -> IntColumn:
+        start: IntColumn = self.trace.ts[self.row]
+        return start
+
+    @property
+    def end(self) -> IntColumn:
+        end: IntColumn = self.trace.finish[self.row]
+        return end
+
+    @cached_property
+    def exposed(self) -> IntColumn:
+        """int64 ns of each, while the rank computes nothing, after the last rank has come."""
+        return uncovered(self.compute, np.minimum(self.start + self.wait, self.end), self.end)
+
+    @property
+    def transfer(self) -> IntColumn:
+        """int64 ns of each, after the last rank has come."""
+        transfer: IntColumn = np.maximum(self.end - self.start - self.wait, 0)
+        return transfer
+
+    def moving(self, at: IntColumn) -> Intervals:
+        """When at least one of some communications transfers."""
+        return union(np.minimum(self.start + self.wait, self.end)[at], self.end[at])
+
+    def exposed_ns(self, at: IntColumn) -> int:
+        """While some communications transfer and the rank computes nothing."""
+        moving = self.moving(at)
+        return int(uncovered(self.compute, moving.start, moving.end).sum())
+
+    @cached_property
+    def free_ns(self) -> int:
+        """While the rank computes and nothing transfers."""
+        return self.compute.length - intersection(self.compute, self.moving(np.arange(len(self.row)))).length
+
+    @cached_property
+    def compute(self) -> Intervals:
+        """When the rank computes: kernels that do not communicate; where collectives run on the host, also operators
+        in which nothing is communicated."""
+        trace, gpu = self.trace, self.trace.gpu
+        kernels = trace.is_kernel & ~trace.is_comm
+        start, end = gpu.ts[kernels], gpu.end[kernels]
+        if self.comms.on_host.any():
+            calls = trace.calls
+            works = (calls.kind == OP) & ~matching(calls.name, trace.names, _ENGINE.match)
+            works &= ~np.isin(calls.source, backend_rows(trace, comm_rows(trace)))
+            around = np.flatnonzero(matching(calls.name, trace.names, NO_WORK.match))
+            while len(around):  # an operator around one that waits is no work, those beside that one are
+                works[around] = False
+                around = distinct(calls.parent[around])
+                around = around[around >= 0]
+            start, end = np.concatenate([start, calls.ts[works]]), np.concatenate([end, calls.end[works]])
+        return union(start, end)
+
+
+@dataclass(frozen=True)
+class TimesOfJob:
+    """All ranks of a case.
+
+    Attributes:
+        ranks: one a trace of the case, in order.
+        joint: the collectives that the ranks have alike and that no rank leaves before all have come.
+        offsets: by rank, ns, what its clock is ahead.
+    """
+
+    ranks: tuple[RankTimes, ...]
+    joint: tuple[Matched, ...]
+    offsets: dict[int, int]
+
+
+def job_times(case: Case) -> TimesOfJob:
+    """Those of a case, made once."""
+    return case.once(_times, "job times")
+
+
+def _times(case: Case) -> TimesOfJob:
+    numbers = ranks_of(case.traces)
+    comms = {rank: communications(trace) for rank, trace in zip(numbers, case.traces, strict=True)}
+    rows = {rank: positions(trace.id, comms[rank].node) for rank, trace in zip(numbers, case.traces, strict=True)}
+    wait = {rank: np.zeros(len(of), np.int64) for rank, of in comms.items()}
+    joint: list[Matched] = []
+    offsets: dict[int, int] = {}
+    if len(numbers) > 1:
+        from ...jobs.clocks import arrivals, clock_offsets, synchronising
+        from ...jobs.matching import match_collectives, match_messages
+
+        joint = synchronising(match_collectives(comms)[0])
+        offsets = {clock.rank: clock.offset_ns for clock in clock_offsets(joint, match_messages(comms)[0])}
+        for group in joint:
+            _, waited = arrivals(group, offsets)
+            for i, rank in enumerate(group.ranks):
+                wait[rank][positions(comms[rank].node, group.node[:, i])] = waited[:, i]
+    return TimesOfJob(
+        tuple(
+            RankTimes(trace, rank, comms[rank], rows[rank], wait[rank])
+            for rank, trace in zip(numbers, case.traces, strict=True)
+        ),
+        tuple(joint),
+        offsets,
+    )
+
+
+def uncovered(busy: Intervals, start: IntColumn, end: IntColumn) -> IntColumn:
+    """int64 ns of each span that no interval covers.
+
+    Example:
+        >>> uncovered(union(np.array([2, 8]), np.array([4, 9])), np.array([0, 3]), np.array([5, 10])).tolist()
+        [3, 5]
+    """
+    return end - start - (_covered_until(busy, end) - _covered_until(busy, start))
+
+
+def _covered_until(busy: Intervals, ts: IntColumn) -> IntColumn:
+    """int64 ns of the time before each time that intervals cover."""
+    total = np.concatenate([[0], np.cumsum(busy.end - busy.start)])
+    begun = np.searchsorted(busy.start, ts, side="right")
+    over = np.append(0, busy.end)[begun] - ts
+    return total[begun] - np.where(begun > 0, np.maximum(over, 0), 0)
+
+
+def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int]) -> IntColumn:
+    """int64, of each row the number of its name and of whether it runs on the device; annotations without their running
+    numbers.
+
+    Args:
+        known: the numbers so far, to which new ones are added.
+    """
+    device, annotation = trace.kind[rows] == GPU, trace.scope[rows] == ANNOTATION_SCOPE
+    found, of = distinct_rows(trace.name[rows], device.astype(np.int8), annotation.astype(np.int8))
+    names = [
+        (family_of(trace.names[name]) if numbered else trace.names[name], bool(on_device))
+        for name, on_device, numbered in found.tolist()
+    ]
+    return np.array([known.setdefault(key, len(known)) for key in names], np.int64)[of]
+
+
+def group_label(times: RankTimes, group: int) -> str:
+    """A process group as messages name it."""
+    name = times.comms.groups[group][0]
+    return f"group {name}" if name else "all ranks"
+
+
+def collective_label(kind: int) -> str:
+    """A kind of communication as PyTorch writes it: "all_reduce"."""
+    return kind_name(kind).lower()

@@ -1,0 +1,67 @@
+"""What a recording lacks that would let more be said of what was found in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...schemas.communications import comm_rows
+from ...trace.trace import Trace
+from .case import Case
+from .finding import MEASURED, Candidate, Detector, Evidence, Where
+
+INCOMPLETE = "incomplete-recording"
+"""Id of the finding."""
+AMONG = 3
+"""With fewer other findings it is a note, with none it is left out: it is never among the first ones."""
+
+
+class IncompleteRecording:
+    """Shapes, stacks, the Execution Trace or other ranks were not recorded."""
+
+    id = INCOMPLETE
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        missing = list(_missing(case))
+        if not missing:
+            return
+        files = case.shells
+        arguments = [code for _, _, code in missing if code.endswith("=True")]
+        lines = [f"torch.profiler.profile({', '.join(arguments)}, …)"] if arguments else []
+        lines += [code for _, _, code in missing if not code.endswith("=True")]
+        yield Candidate(
+            self.id,
+            f"not recorded: {'; '.join(f'{what} ({use})' for what, use, _ in missing)}",
+            Where(),
+            tuple(
+                Evidence(f"{file} has no {what}", None, "", f"etplus analyze {case.shell()}")
+                for what, file in ((what, case.trace.file) for what, _, _ in missing)
+            ),
+            None,
+            MEASURED,
+            f"record also with {' and '.join(lines)}; stacks and shapes cost host time themselves",
+            f"`etplus why {files}` no longer says so",
+        )
+
+
+def _missing(case: Case) -> Iterator[tuple[str, str, str]]:
+    """What is missing, what it would tell, and the code that records it."""
+    trace = case.trace
+    if len(trace.calls) and not any(signature.label for signature in trace.signatures):
+        yield "shapes of operators", "FLOPs, bytes and what a kernel could reach", "record_shapes=True"
+    if len(trace.calls) and not len(trace.stacks):
+        yield "Python stacks", "the lines of code", "with_stack=True"
+    if not trace.outputs_recorded and len(trace.calls):
+        code = "execution_trace_observer=torch.profiler.ExecutionTraceObserver().register_callback(file)"
+        yield "Execution Trace", "which operator needs the result of which", code
+    absent = _other_ranks(case.traces[0], len(case.traces))
+    if absent:
+        others = f"traces of {absent:,} other rank{'s' * (absent > 1)}"
+        yield others, "who waits for whom", "a profiler on every rank, a file for each"
+
+
+def _other_ranks(trace: Trace, given: int) -> int:
+    """How many ranks' traces are not given, of a trace that communicates."""
+    return max((trace.world_size or 1) - given, 0) if len(comm_rows(trace)) else 0
+
+
+RECORDING: tuple[Detector, ...] = (IncompleteRecording(),)

@@ -1,0 +1,302 @@
+"""Findings of serving: decode that waits for prefill, padded batches, gaps between graphs, decode far from the peak."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.columns import IntColumn, distinct, matching, median
+from ...trace.intervals import union
+from ...trace.step_annotations import DECODE, MIXED, PREFILL
+from ...trace.trace import Trace
+from ..serving_steps import ServingStep
+from .case import Case
+from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Detector, Evidence, Intervention
+from .places import where_of
+
+WAITS = 0.1
+"""Share of the time of decode that it must wait for prefill: prefill has to run some time, a tenth of that is usual."""
+PADDED = 0.1
+"""Share of the tokens of padded steps that are padding; sizes are captured in steps of 8, of large batches some
+tokens."""
+GAPS = 0.1
+"""Share of the time between the first and last device event of steps that replay graphs in which the device is idle:
+engines that schedule beside the device's work come below it."""
+KNOWN = 0.8
+"""Share of the device time of decode whose least time must be known to speak of a roofline."""
+FAR = 0.4
+"""Decode that reaches this share of its roofline is usual: attention over pages and small kernels do not reach the
+peak."""
+REACHED = 0.7
+"""Share of the roofline that engines reach in decode of large batches; the replay scales kernels to it."""
+_GRAPH_LAUNCH = re.compile("GraphLaunch")
+_MOST_STEPS = 20
+"""Of so many steps of a phase, the longest, the change is replayed: what others would gain is left out."""
+
+
+class PrefillBlocksDecode:
+    """Steps that decode are kept waiting by prefill, in steps of its own between them or in the same steps."""
+
+    id = "prefill-blocks-decode"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        steps = case.analysis.serving_steps
+        decode = [step for step in steps if step.phase == DECODE]
+        if not decode:
+            return
+        usual = median([step.time_ns for step in decode])
+        between = [
+            step
+            for k, step in enumerate(steps)
+            if step.phase == PREFILL and _decodes(steps[:k][-1:]) and _decodes(steps[k + 1 :][:1], steps[k + 1 :])
+        ]
+        mixed = [step for step in steps if step.phase == MIXED and step.time_ns > usual]
+        decoding = sum(step.time_ns for step in decode) + usual * len(mixed)
+        waited = sum(step.time_ns for step in between) + sum(step.time_ns - usual for step in mixed)
+        if waited < WAITS * decoding:
+            return
+        trace, file = case.trace, case.shell()
+        tokens = len(decode) + len(mixed)
+        rows = _rows(trace, [*between, *mixed])
+        yield Candidate(
+            self.id,
+            f"prefill keeps decode waiting for {_ms(waited)} in {len(between) + len(mixed):,} steps: a request in "
+            f"decode gets a "
+            f"token every {_ms((decoding + waited) / tokens)} on average, {_ms(decoding / tokens)} without",
+            where_of(trace, rows, phase="prefill"),
+            (
+                Evidence(
+                    f"{len(between):,} steps of prefill between steps of decode take "
+                    f"{_ms(sum(step.time_ns for step in between))}; {len(mixed):,} mixed steps take "
+                    f"{_ms(sum(step.time_ns for step in mixed))}, {_ms(usual)} each would be those of decode alone",
+                    round(waited), "ns", f"etplus analyze {file}",
+                ),
+                Evidence(
+                    f"{len(decode):,} steps of decode take {_ms(usual)} in the median", round(usual), "ns",
+                    f"etplus analyze {file} --steps decode",
+                ),
+            ),
+            round(waited),
+            MEASURED,
+            "let prefill run in smaller pieces beside decode (chunked prefill: vLLM's --max-num-batched-tokens, "
+            "SGLang's "
+            "--chunked-prefill-size), or on another device (disaggregated prefill). The work stays: the gain is that "
+            "of the "
+            "requests in decode",
+            "the time for an output token in the table of serving of `etplus analyze` comes near that of decode alone",
+            (*_without(between), *_as_decode(mixed, usual)),
+            low=0.7,
+            high=1.2,
+        )  # fmt: skip
+
+
+class PaddedBatches:
+    """Steps run with a captured size that is larger than their batch."""
+
+    id = "padded-batches"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        for phase in (DECODE, MIXED, PREFILL):
+            steps = [step for step in case.analysis.serving_steps if step.phase == phase and step.size and step.tokens]
+            padded = [step for step in steps if (step.size or 0) > (step.tokens or 0)]
+            size, tokens = (sum(getattr(step, name) for step in padded) for name in ("size", "tokens"))
+            if not padded or size - tokens < PADDED * size:
+                continue
+            slope = _ns_a_token(steps)
+            device = sum(step.device_ns for step in padded)
+            lost = device * (size - tokens) / size if slope is None else slope * (size - tokens)
+            trace, file = case.trace, case.shell()
+            at = _events(trace, padded) & (trace.gpu.source >= 0)
+            rows = trace.gpu.source[at]
+            known = "" if slope is not None else " at most (all steps have one size, which does not tell)"
+            yield Candidate(
+                self.id,
+                f"{len(padded):,} steps of {phase} run {size:,} tokens for {tokens:,}: {1 - tokens / size:.0%} is "
+                f"padding, "
+                f"{_ms(lost)}{known}",
+                where_of(trace, rows, phase=phase),
+                (
+                    Evidence(
+                        f"{len(padded):,} of {len(steps):,} steps of {phase} are padded to a captured size; the "
+                        f"device works "
+                        f"{_ms(device)} for them", device, "ns", f"etplus analyze {file} --steps {phase}",
+                    ),
+                    *(
+                        [Evidence(f"a token more takes {slope / 1e3:,.3f} µs, by a line through steps of other sizes",
+                                  round(slope), "ns", f"etplus analyze {file} --json -")]
+                        if slope is not None else []
+                    ),
+                ),
+                round(lost),
+                POSSIBLE if slope is None else LIKELY,
+                "capture more sizes near those that occur (vLLM's cudagraph_capture_sizes, SGLang's --cuda-graph-bs), "
+                "or let the "
+                "scheduler fill batches up to one",
+                "fewer tokens of padding: the annotations' size is that of the batch",
+                (Intervention(f"kernel*{max(1 - lost / max(device, 1), 0):.4g}", rows),),
+                low=0.0 if slope is None else 0.7,
+                high=1.0 if slope is None else 1.3,
+            )  # fmt: skip
+
+
+class GraphGaps:
+    """The device is idle between the graphs that an engine replays."""
+
+    id = "graph-gaps"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        trace, steps = case.trace, case.analysis.serving_steps
+        gpu, runtime = trace.gpu, trace.runtime
+        graphs = matching(runtime.name, trace.names, _GRAPH_LAUNCH.search)
+        replayed = np.append(graphs, False)[gpu.runtime] & (trace.step_of_event >= 0)
+        with_graphs = [step for step in steps if np.any(replayed & _events(trace, [step]))]
+        launches = len(distinct(gpu.runtime[replayed]))
+        if launches < _FEWEST_GRAPHS or not with_graphs:
+            return
+        mine = _events(trace, with_graphs)
+        busy = union(gpu.ts, gpu.end)
+        first, last = int(gpu.ts[mine].min()), int(gpu.end[mine].max())
+        inside = (busy.start >= first) & (busy.end <= last)
+        idle = last - first - int((busy.end - busy.start)[inside].sum())
+        if idle < GAPS * (last - first):
+            return
+        gaps = busy.start[inside][1:] - busy.end[inside][:-1]
+        file = case.shell()
+        before = sum(step.host_before_ns or 0 for step in with_graphs[1:])
+        yield Candidate(
+            self.id,
+            f"the device is idle for {_ms(idle)}, {idle / (last - first):.0%} of the time, between the {launches:,} "
+            f"graphs of "
+            f"{len(with_graphs):,} steps; the longest gap is {_ms(int(gaps.max(initial=0)))}",
+            where_of(trace, gpu.source[mine & (gpu.source >= 0)], start_ns=first - trace.row_span.start,
+                     end_ns=last - trace.row_span.start, kernel=None),
+            (
+                Evidence(
+                    f"from the first to the last device event of these steps {_ms(last - first)}, idle {_ms(idle)}",
+                    idle, "ns",
+                    f"etplus analyze {file}",
+                ),
+                Evidence(f"the host takes {_ms(before)} between the steps: scheduling, sampling, answers", before, "ns",
+                         f"etplus analyze {file}"),
+            ),
+            idle,
+            MEASURED,
+            "prepare the next step while this one runs (vLLM's --async-scheduling, SGLang's overlap schedule), sample "
+            "on the "
+            "device, and capture the whole step as one graph (vLLM: cudagraph_mode=FULL)",
+            "idle time of the steps in the table of serving of `etplus analyze` falls",
+            (Intervention("cpu*0"),),
+            low=0.5,
+            high=1.0,
+        )  # fmt: skip
+
+
+_FEWEST_GRAPHS = 2
+"""Between fewer graphs there is no gap."""
+
+
+class DecodeFarFromPeak:
+    """Kernels of decode take much longer than their bytes and FLOPs at the device's peaks."""
+
+    id = "decode-roofline"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        analysis = case.analysis
+        trace, steps = analysis.trace, [step for step in analysis.serving_steps if step.phase == DECODE]
+        if not steps:
+            return
+        mine, bound = _events(trace, steps), case.bounds
+        known = mine & (bound >= 0)
+        device, told = int(trace.gpu.dur[mine].sum()), int(trace.gpu.dur[known].sum())
+        least = int(bound[known].sum())
+        if told < KNOWN * device or least >= FAR * told or not told:
+            return
+        share, rows = least / told, trace.gpu.source[known & (trace.gpu.source >= 0)]
+        time = sum(step.time_ns for step in steps)
+        tokens = sum(step.tokens or 0 for step in steps)
+        rate = tokens / time * 1e9 if tokens else 0.0
+        at_peak = tokens / max(time - told + least, 1) * 1e9
+        speed = f"{rate:,.0f} tokens/s, {at_peak:,.0f} at the roofline" if tokens else "its tokens are not recorded"
+        file = case.shell()
+        yield Candidate(
+            self.id,
+            f"decode reaches {share:.0%} of its roofline: {speed}",
+            where_of(case.trace, rows, phase=DECODE),
+            (
+                Evidence(
+                    f"kernels of {_ms(told)} ({told / max(device, 1):.0%} of the device time of decode) would take "
+                    f"{_ms(least)} at "
+                    "the device's peaks", least, "ns", f"etplus analyze {file} --steps decode",
+                ),
+            ),
+            told - least,
+            LIKELY,
+            "decode more requests at once while memory and latency allow (--max-num-seqs): weights are read once a "
+            "step; "
+            "quantised weights and cache; a faster attention backend (FlashInfer, FlashAttention 3)",
+            "tokens/s of decode and the shares of the peak of its kernels rise",
+            (Intervention(f"kernel*{min(share / REACHED, 1):.4g}", rows),),
+            low=0.3,
+            high=REACHED and (1 - share) / (1 - share / REACHED) if share < REACHED else 1.0,
+        )  # fmt: skip
+
+
+def _decodes(steps: Sequence[ServingStep], after: Sequence[ServingStep] = ()) -> bool:
+    """Whether the step next to a prefill decodes; after it other prefills may follow first."""
+    following = [step for step in after if step.phase != PREFILL][:1] or list(steps)
+    return any((step.decode_requests or 0) > 0 for step in following)
+
+
+def _ns_a_token(steps: Sequence[ServingStep]) -> float | None:
+    """How much longer the device works for a token more, by a line through steps of several sizes; None of one size."""
+    size = np.array([step.size for step in steps], np.float64)
+    if len(set(size.tolist())) < 2:
+        return None
+    slope = float(np.polyfit(size, np.array([step.device_ns for step in steps], np.float64), 1)[0])
+    return max(slope, 0.0)
+
+
+def _numbers(trace: Trace, steps: Sequence[ServingStep]) -> IntColumn:
+    names = {name: k for k, name in enumerate(trace.steps.names)}
+    return np.array([names[step.step] for step in steps], np.int64)
+
+
+def _events(trace: Trace, steps: Sequence[ServingStep]) -> npt.NDArray[np.bool_]:
+    """Which device events some steps launched."""
+    found: npt.NDArray[np.bool_] = np.isin(trace.step_of_event, _numbers(trace, steps))
+    return found
+
+
+def _rows(trace: Trace, steps: Sequence[ServingStep]) -> IntColumn:
+    """Rows of the calls, runtime calls and device events of some steps."""
+    numbers = _numbers(trace, steps)
+    runtime = trace.steps.of(trace.runtime.ts, trace.runtime.thread)
+    rows = np.concatenate([
+        trace.calls.source[np.isin(trace.step_of_call, numbers)],
+        trace.runtime.source[np.isin(runtime, numbers)],
+        trace.gpu.source[_events(trace, steps)],
+    ])  # fmt: skip
+    return rows[rows >= 0]
+
+
+def _without(steps: Sequence[ServingStep]) -> Iterator[Intervention]:
+    """The longest steps taken away, their host work as well."""
+    for step in sorted(steps, key=lambda step: -step.time_ns)[:_MOST_STEPS]:
+        yield Intervention(f"step={step.step} remove gpu")
+        yield Intervention(f"step={step.step} cpu*0")
+
+
+def _as_decode(steps: Sequence[ServingStep], usual: float) -> Iterator[Intervention]:
+    """Kernels of the longest mixed steps take as long as those of decode alone."""
+    for step in sorted(steps, key=lambda step: -step.time_ns)[:_MOST_STEPS]:
+        yield Intervention(f"step={step.step} kernel*{usual / step.time_ns:.4g}")
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:,.3f} ms"
+
+
+SERVING: tuple[Detector, ...] = (PrefillBlocksDecode(), PaddedBatches(), GraphGaps(), DecodeFarFromPeak())

@@ -1,0 +1,277 @@
+"""The same small operators again and again, on one tensor after the other: a loop that one operator could do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.call_tree import nearest
+from ...trace.columns import IntColumn, distinct, grouped, matching, median
+from ...trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
+from ..storages import Storages
+from ..summary import Analysis
+from .finding import LIKELY, Candidate, Intervention
+from .module_paths import place_of
+from .proofs import time_of_work, time_on_host
+from .ranks_of_case import RankOfCase, worst_rank
+from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
+
+if TYPE_CHECKING:
+    from .case import Case
+
+_LEAST_ROUNDS = 8
+"""So many rounds at least: fewer are as often layers of a model."""
+_STEPS = 100
+"""What is left of calls around loops is rounded to such parts: each other factor is a pass over the graph."""
+_MOST_PERIOD = 4
+"""Operators of a round at most."""
+_SMALL_NS = 100_000
+"""An operator of a CPU that takes longer does more than it costs to call it (5 to 40 µs while it is recorded)."""
+_SMALL_KERNEL_NS = 10_000
+"""The same of a kernel: starting one takes 2 to 5 µs."""
+_NUMBER_BYTES = 64
+"""Storages of single numbers come and go unrecorded, and their ids with them."""
+_LEAST_SHARE = 0.02
+"""Of the makespan that the loops take on the host."""
+_LEFT = (0.35, 0.12, 0.03)
+"""Of the time of a loop what one operator on all tensors takes, beside the work: at most, mostly, at least. 0.1 for 48
+products of 16 × 32 × 32 as one `bmm`, 0.3 for `_foreach_lerp_` in place of `mul_` and `add_` (PyTorch 2.13, CPU)."""
+
+
+@dataclass(frozen=True)
+class OperatorLoop:
+    """Rounds of the same operators.
+
+    Attributes:
+        items: in order. period: operators of a round. begin, end: ns, of the calls on the host.
+    """
+
+    items: tuple[int, ...]
+    period: int
+    begin: int
+    end: int
+
+    @property
+    def rounds(self) -> int:
+        """How often they run."""
+        return len(self.items) // self.period
+
+
+def operator_loops(case: Case) -> tuple[tuple[OperatorLoop, ...], ...]:
+    """Of each rank the loops of small operators whose rounds do not depend on each other."""
+    return case.once(lambda of: tuple(map(_loops, work_items(of), of.analyses)), "operator loops")
+
+
+def _loops(items: WorkItems, analysis: Analysis) -> tuple[OperatorLoop, ...]:
+    """Loops of small operators whose rounds do not depend on each other, as the ET's storages or the source line
+    say."""
+    at = _eligible(items)
+    found: list[OperatorLoop] = []
+    if not len(at):
+        return ()
+    name = items.calls.name[items.call[at]]
+    thread, ts, end = (getattr(items.calls, column)[items.call[at]] for column in ("thread", "ts", "end"))
+    order = np.lexsort((ts, thread))
+    at, name, thread, ts, end = at[order], name[order], thread[order], ts[order], end[order]
+    large = _medians(items, at) > (_SMALL_KERNEL_NS if items.on_device else _SMALL_NS)
+    key = np.where(large, -1 - np.arange(len(at)), name)
+    independent = _Independence(items, analysis)
+    lengths = np.stack([_runs(key, thread, period) for period in range(1, _MOST_PERIOD + 1)])
+    periods, lengths = np.argmax(lengths, axis=0) + 1, lengths.max(axis=0)
+    after = 0
+    for place in np.flatnonzero(lengths // periods >= _LEAST_ROUNDS).tolist():
+        if place < after:
+            continue
+        period, length = int(periods[place]), int(lengths[place])
+        after = place + length - length % period
+        members = tuple(at[place:after].tolist())
+        if independent.holds(members, period):
+            found.append(OperatorLoop(members, period, int(ts[place]), int(end[after - 1])))
+    return tuple(found)
+
+
+def _medians(items: WorkItems, at: IntColumn) -> npt.NDArray[np.float64]:
+    """Of some items the median time of those with the same operator and shapes: single ones are disturbed."""
+    call, found = items.call[at], np.zeros(len(at))
+    for _, mine in grouped(items.calls.name[call], items.calls.signature[call]):
+        found[mine] = median(items.ns[at[mine]])
+    return found
+
+
+def _eligible(items: WorkItems) -> IntColumn:
+    """Items with an operator of the trace, not of phases that have findings of their own; without what is on
+    scalars."""
+    phase = phases_of(items)
+    known = (items.call >= 0) & (items.call < len(items.trace.calls))
+    known &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION, OPTIMIZER, BACKWARD))
+    at = np.flatnonzero(known & ~items.on_numbers)
+    names = items.calls.name[items.call[at]]
+    reads = matching(names, items.trace.names, lambda name: name.startswith("aten::_local_scalar"))
+    kept: IntColumn = at[~(reads & (items.kind[at] == OTHER_WORK))]
+    return kept
+
+
+def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
+    """From each place on how many operators of its thread repeat those of the period before them, the first period
+    included; 0 where fewer than a period do. Threads are sorted."""
+    count = len(key)
+    ends = np.full(count, count)  # where an operator differs, or is of another thread, than the one a period before
+    same = (key[period:] == key[:-period]) & (thread[period:] == thread[:-period])
+    ends[: len(same)] = np.where(same, count, np.arange(period, period + len(same)))
+    length = np.minimum.accumulate(ends[::-1])[::-1] - np.arange(count)
+    return np.where(length >= 2 * period, length, 0)
+
+
+class _Independence:
+    """Whether rounds need nothing of each other."""
+
+    def __init__(self, items: WorkItems, analysis: Analysis) -> None:
+        self._items, self._analysis = items, analysis
+
+    @property
+    def _held(self) -> Storages:
+        return self._analysis.storages
+
+    @cached_property
+    def _by_use(self) -> tuple[IntColumn, IntColumn]:
+        """Uses of storages in order of the calls, int64: the call, and the storage."""
+        storage = np.repeat(np.arange(len(self._held)), np.diff(self._held.first))
+        order = np.argsort(self._held.uses, kind="stable")
+        return self._held.uses[order], storage[order]
+
+    def holds(self, members: Sequence[int], period: int) -> bool:
+        """By the storages of an ET: what one round makes or changes no other one is given. False without them."""
+        if not len(self._held):
+            return False
+        uses, of_storage = self._by_use
+        calls = self._items.call[list(members)]
+        begin, end = np.searchsorted(uses, calls), np.searchsorted(uses, calls + 1)
+        made: dict[int, int] = {}
+        for number, (call, first, last) in enumerate(zip(calls.tolist(), begin.tolist(), end.tolist(), strict=True)):
+            in_place = self._items.name(members[number]).endswith("_")
+            turn, used = number // period, of_storage[first:last]
+            used = used[self._held.bytes[used] > _NUMBER_BYTES]
+            for storage, times in Counter(used.tolist()).items():
+                writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # given, and given back
+                if storage in made and made[storage] != turn:
+                    return False
+                if writes:
+                    made[storage] = turn
+        return bool(made)
+
+
+class SmallOperators:
+    """A loop in Python over tensors, with small operators on each, where one operator could do all at once.
+
+    The gain is that of the loop's time on the host, and on the device, but for what one operator takes (`_LEFT`).
+    """
+
+    id = "small-operators"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
+        items, loops = work_items(case)[rank], operator_loops(case)[rank]
+        ns = sum(end - begin for _, begin, end in (_with_ends(items, loop) for loop in loops))
+        if not loops or ns < _LEAST_SHARE * case.makespan_ns:
+            return
+        every = [at for loop in loops for at in loop.items]
+        longest = max(loops, key=lambda loop: loop.end - loop.begin)
+        names = ", ".join(items.label(at) for at in longest.items[: longest.period])
+        product = any(name in names for name in ("mm", "matmul"))
+        candidate = Candidate(
+            self.id,
+            f"{names} run {longest.rounds} times in a row, on tensors that do not depend on each other; such loops take"
+            f" {ns / 1e6:,.2f} ms",
+            place_of(items.trace, items.rows(every)),
+            (
+                time_of_work(items, f"{len(every):,} operators in loops", every),
+                *time_on_host(items, every),
+            ),
+            ns,
+            LIKELY,
+            "stack the tensors and call torch.bmm, or one operator with a batch dimension (torch.vmap)"
+            if product
+            else "call the torch._foreach_ operator on the list of tensors, or torch.compile the loop",
+            "one operator in place of the loop in the table of operators",
+        )
+        slow, usual, fast = ((1 - left) / (1 - _LEFT[1]) for left in _LEFT)
+        yield of.candidate(candidate, self._changes(items, loops), slow / usual, fast / usual)
+
+    def _changes(self, items: WorkItems, loops: Sequence[OperatorLoop]) -> tuple[Intervention, ...]:
+        """The loops' operators, and the host's own time between them, at what is left."""
+        trace = items.trace
+        every = [at for loop in loops for at in loop.items]
+        left = _LEFT[1]
+        inside = np.zeros(len(trace), np.bool_)
+        for loop in loops:
+            inside[trace.calls.source[_with_ends(items, loop)[0]]] = True
+        inside |= nearest(trace.parent_row, trace.parent_row, inside) >= 0
+        changes = [Intervention(f"cpu*{left}", np.flatnonzero(inside & (trace.kind != GPU)))]
+        if items.on_device:
+            changes.append(Intervention(f"kernel*{left}", items.rows(every)))
+        around = _time_around(items, loops)
+        alike: dict[float, list[int]] = {}
+        for call, between in around.items():
+            own = int(trace.self_ns[call])
+            factor = 1 - (1 - left) * min(between, own) / max(own, 1)
+            alike.setdefault(round(factor * _STEPS) / _STEPS, []).append(call)
+        changes += [Intervention(f"cpu*{factor}", trace.calls.source[calls]) for factor, calls in sorted(alike.items())]
+        return tuple(changes)
+
+
+def _time_around(items: WorkItems, loops: Sequence[OperatorLoop]) -> dict[int, int]:
+    """Of the calls directly around loops (an annotation, a module) the time that is in the loops and in no operator."""
+    calls, found = items.trace.calls, dict[int, int]()
+    for loop in loops:
+        tops, begin, end = _with_ends(items, loop)
+        inside = int((calls.end[tops] - calls.ts[tops]).sum())
+        parents = set(calls.parent[tops].tolist())
+        if len(parents) == 1 and -1 not in parents:
+            parent = parents.pop()
+            found[parent] = found.get(parent, 0) + max(end - begin - inside, 0)
+    return found
+
+
+_OPENS = frozenset(("aten::unbind", "aten::split", "aten::chunk", "aten::tensor_split", "aten::split_with_sizes"))
+_CLOSES = frozenset(("aten::stack", "aten::cat"))
+"""What takes tensors apart for a loop, and joins what it makes."""
+
+
+def _with_ends(items: WorkItems, loop: OperatorLoop) -> tuple[IntColumn, int, int]:
+    """The outermost operators of a loop with those directly before and after it that take apart and join; and when the
+    first begins and the last ends, ns."""
+    calls, names = items.trace.calls, items.trace.names
+    tops = _tops(items, loop.items)
+    order, place = items.siblings
+    alike = tops[(calls.parent[tops] == calls.parent[tops[0]]) & (calls.thread[tops] == calls.thread[tops[0]])]
+    first, last = int(place[alike[0]]), int(place[alike[-1]])
+
+    def beside(at: int, others: Container[str]) -> bool:
+        """Whether the operator at a place has the caller and thread of the loop's first one, and one of these names."""
+        if not 0 <= at < len(order):
+            return False
+        call = order[at]
+        same = calls.parent[call] == calls.parent[tops[0]] and calls.thread[call] == calls.thread[tops[0]]
+        return bool(same) and names[calls.name[call]] in others
+
+    while beside(first - 1, _OPENS):
+        first -= 1
+    while beside(last + 1, _CLOSES):
+        last += 1
+    every = distinct(np.concatenate([tops, order[first : last + 1]]))
+    return every, int(calls.ts[every[0]]), int(calls.end[every[-1]])
+
+
+def _tops(items: WorkItems, members: Sequence[int]) -> IntColumn:
+    """The outermost operators around items."""
+    top = items.trace.hierarchy.top[items.call[list(members)]]
+    return distinct(top[top >= 0])

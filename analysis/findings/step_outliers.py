@@ -1,0 +1,275 @@
+"""Findings across steps: steps that take longer than the others, and what in them does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...timeline.iterations import MarkedIterations, Outlier, find_iterations, find_outliers
+from ...trace.columns import IntColumn, distinct, median, scatter
+from ...trace.errors import ConvertError
+from ...trace.intervals import sums
+from ...trace.kinds import CPU, GPU
+from ...trace.printable import shortened
+from ...trace.trace import Trace
+from ..breakdown import shape_labels
+from .case import Case
+from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention
+from .places import where_of
+from .proofs import quoted, sql
+from .rank_times import work_keys
+
+EXPLAINS = 0.5
+"""What takes longer in a step explains it if it makes up this share of what the step takes longer."""
+_FEWEST = 3
+"""Of fewer steps of a phase none is unlike the others."""
+_MOST_LOOKED_AT = 100
+"""So many names at most are looked at for causes."""
+_MOST_NAMED = 3
+"""So many causes of a step are given, and changed in the replay."""
+_MOST_STEPS = 3
+"""Of so many steps, those that take longest, the causes are looked for."""
+_NAME = 60
+Flags = npt.NDArray[np.bool_]
+
+
+class _LongerInStep(NamedTuple):
+    """What takes longer in a step than in the others: its rows of one name.
+
+    Attributes:
+        key: the name, and whether it runs on the device. rows: int64, in the trace.
+        own_ns, usual_ns: what they take, waiting left out, in it and in the median of the others. times, usual_times:
+            how many there are. shapes: whether operators of this name have shapes in it that no other step has.
+    """
+
+    key: tuple[str, bool]
+    rows: IntColumn
+    own_ns: float
+    usual_ns: float
+    times: int
+    usual_times: float
+    shapes: bool
+    several: bool = False
+
+    @property
+    def ns(self) -> float:
+        return self.own_ns - self.usual_ns
+
+
+class OutlierStep:
+    """A step takes longer than the others of its phase."""
+
+    id = "outlier-step"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        for k, trace in enumerate(case.traces):
+            try:
+                steps = find_iterations(trace)
+            except ConvertError:
+                continue
+            durations = case.graph.durations[int(case.graph.first_row[k]) : int(case.graph.first_row[k + 1])]
+            rows = _RowsOfSteps.of(trace, steps, durations)
+            found = [outlier for outlier in _longer(steps) if outlier[1] > 0]
+            for outlier, longer, like in sorted(found, key=lambda of: -of[1])[:_MOST_STEPS]:
+                yield self._candidate(case, k, rows, outlier, longer, like)
+
+    def _candidate(
+        self, case: Case, k: int, rows: _RowsOfSteps, outlier: Outlier, longer: float, like: IntColumn
+    ) -> Candidate:
+        trace = rows.trace
+        causes = _causes(rows.extras(outlier.iteration, like), longer)
+        mark = rows.steps.mark[outlier.iteration : outlier.iteration + 1]
+        own = np.concatenate([cause.rows for cause in causes]) if causes else mark
+        usual = outlier.measured_ns - longer
+        first = " (the first one recorded: warming up may be part of it)" if outlier.iteration == 0 else ""
+        file = case.shell(k)
+        evidence = [
+            Evidence(
+                f"{outlier.label}; it {outlier.reason}; {len(like):,} others take {_ms(usual)} in the median",
+                outlier.measured_ns, "ns", f"etplus replay {file} --steps {outlier.iteration}",
+            ),
+            *(_proof(trace, cause, outlier.iteration, file) for cause in causes),
+        ]  # fmt: skip
+        why = f": {_why(causes)}" if causes else "; no operator or kernel in it explains that"
+        rank = case.graph.ranks[k] if len(case.traces) > 1 else None
+        within = f"{'' if rank is None else f'rank={rank} '}step={outlier.iteration}"
+        return Candidate(
+            self.id,
+            f"{outlier.label} takes {_ms(longer)} longer than the others{first}{why}",
+            where_of(trace, own, rank=rank, step=outlier.label),
+            tuple(evidence),
+            round(longer),
+            MEASURED if causes else LIKELY,
+            _advice(causes, outlier.iteration),
+            f"`etplus replay {file} --steps {outlier.iteration}` no longer sets the step apart",
+            tuple(_interventions(causes, within, int(case.graph.first_row[k]))),
+            low=0.7,
+            high=1.3,
+        )
+
+
+def _proof(trace: Trace, cause: _LongerInStep, step: int, shell: str) -> Evidence:
+    """The whole time of what a step has more of, waiting included, by name."""
+    table, name = ("device" if cause.key[1] else "calls"), trace.name_at(int(trace.name[cause.rows[0]]))
+    text = (
+        f"{_what(cause)} in it, {cause.times:,} times, {_ms(cause.own_ns)} without waiting; in the others "
+        f"{_ms(cause.usual_ns)}, {cause.usual_times:,.0f} times{_SHAPES if cause.shapes else ''}"
+    )
+    query = f"select sum(dur_ns) from {table} where name = {quoted(name)} and step = {step}"
+    return Evidence(text, int(trace.dur[cause.rows].sum()), "ns", sql(shell, query))
+
+
+def _longer(steps: MarkedIterations) -> Iterator[tuple[Outlier, float, IntColumn]]:
+    """The steps that are not like the others of their phase, by how much they take longer, ns, and those others."""
+    trace, count = steps.trace, len(steps)
+    times = steps.times(trace.ts, trace.finish)
+    phases = np.array(steps.phases) if steps.phases else np.zeros(count, np.int8)
+    for phase in distinct(phases).tolist():
+        members = np.flatnonzero(phases == phase)
+        if len(members) < _FEWEST:
+            continue
+        place = scatter(count + 1, members, np.arange(len(members)))
+        labels = [steps.label(k) for k in members.tolist()]
+        apart = find_outliers(trace, place[steps.of_row], times[members], labels)
+        like = np.delete(members, [outlier.iteration for outlier in apart])
+        usual = median(times[like])
+        for outlier in apart:
+            step = int(members[outlier.iteration])
+            yield Outlier(step, outlier.label, outlier.measured_ns, outlier.reason), times[step] - usual, like
+
+
+@dataclass(frozen=True)
+class _RowsOfSteps:
+    """The rows of a trace by step and name.
+
+    Attributes:
+        row: int64, rows that are in a step. step, key: int64, of each. names: by key the name, and whether on the
+        device.
+        ns: int64 by row of the trace, what it takes, waiting left out. shapes: int64 by row of the trace, a code.
+    """
+
+    trace: Trace
+    steps: MarkedIterations
+    row: IntColumn
+    step: IntColumn
+    key: IntColumn
+    names: list[tuple[str, bool]]
+    ns: IntColumn
+    shapes: IntColumn
+
+    @staticmethod
+    def of(trace: Trace, steps: MarkedIterations, ns: IntColumn) -> _RowsOfSteps:
+        row = np.flatnonzero((steps.of_row >= 0) & np.isin(trace.kind, (CPU, GPU)))
+        known: dict[tuple[str, bool], int] = {}
+        key = work_keys(trace, row, known)
+        shapes = scatter(len(trace), trace.calls.source, shape_labels(trace)[1][trace.calls.signature])
+        return _RowsOfSteps(trace, steps, row, steps.of_row[row], key, list(known), ns, shapes)
+
+    def extras(self, step: int, like: IntColumn) -> list[_LongerInStep]:
+        """What takes longer in a step than in others, the most first."""
+        wide = len(self.names)
+        mine = self.step == step
+        own = sums(self.key[mine], self.ns[self.row[mine]], wide)
+        times = np.bincount(self.key[mine], minlength=wide)
+        place = np.full(len(self.steps), -1, np.int64)
+        place[like] = np.arange(len(like))
+        other = place[self.step] >= 0
+        cell = self.key[other] * len(like) + place[self.step[other]]
+        usual = np.median(sums(cell, self.ns[self.row[other]], wide * len(like)).reshape(wide, -1), axis=1)
+        usual_times = np.median(np.bincount(cell, minlength=wide * len(like)).reshape(wide, -1), axis=1)
+        order = np.argsort(usual - own, kind="stable")
+        return [
+            _LongerInStep(
+                self.names[key], self.row[mine & (self.key == key)], float(own[key]), float(usual[key]),
+                int(times[key]), float(usual_times[key]), self._other_shapes(key, mine, other),
+            )
+            for key in order[own[order] > usual[order]][:_MOST_LOOKED_AT].tolist()
+        ]  # fmt: skip
+
+    def _other_shapes(self, key: int, mine: Flags, other: Flags) -> bool:
+        """Whether operators of a name have shapes in a step that they have in no other."""
+        shapes = [set(self.shapes[self.row[which & (self.key == key)]].tolist()) for which in (mine, other)]
+        return not self.names[key][1] and bool(shapes[0] - shapes[1])
+
+
+_SHAPES = "; with shapes that it has in no other step"
+
+
+def _causes(extras: list[_LongerInStep], longer: float) -> list[_LongerInStep]:
+    """The fewest that explain a longer step, on the device or else on the host; else all there is on either; none where
+    that does not explain it."""
+    for most in (_MOST_NAMED, _MOST_LOOKED_AT):
+        for device in (True, False):
+            found, ns = list[_LongerInStep](), 0.0
+            for extra in extras:
+                if extra.key[1] == device and len(found) < most and ns < (1 - EXPLAINS / 2) * longer:
+                    found.append(extra)
+                    ns += extra.ns
+            if ns >= EXPLAINS * longer:
+                return found if most == _MOST_NAMED else [_together(found)]
+    return []
+
+
+def _together(extras: list[_LongerInStep]) -> _LongerInStep:
+    """Many small ones as one."""
+    device = extras[0].key[1]
+    sizes = (sum(getattr(extra, name) for extra in extras) for name in ("own_ns", "usual_ns", "times", "usual_times"))
+    own_ns, usual_ns, times, usual_times = sizes
+    key = (f"all that {len(extras)} {'kernels' if device else 'operators'} do", device)
+    rows = np.concatenate([extra.rows for extra in extras])
+    return _LongerInStep(
+        key, rows, own_ns, usual_ns, times, usual_times, any(extra.shapes for extra in extras), several=True
+    )
+
+
+def _interventions(causes: list[_LongerInStep], within: str, first_row: int) -> Iterator[Intervention]:
+    """Each cause as long as in the other steps."""
+    for cause in causes:
+        target = "kernel" if cause.key[1] else "cpu"
+        if not cause.several:
+            name = cause.key[0].replace("#", "").rstrip()
+            exact = "=" if name == cause.key[0] else "~"
+            target = f"kernel:name{exact}{name}" if cause.key[1] else f"op:{exact if exact == '~' else ''}{name}"
+        yield Intervention(f"{within} {target}*{cause.usual_ns / cause.own_ns:.4g}", cause.rows + first_row)
+
+
+def _why(causes: list[_LongerInStep]) -> str:
+    cause = causes[0]
+    if cause.times > cause.usual_times:
+        how = f"is called {cause.times:,} times, not {cause.usual_times:,.0f}"
+    elif cause.shapes:
+        how = "has shapes that it has in no other step"
+    else:
+        how = f"takes {cause.own_ns / max(cause.usual_ns, 1):,.1f} times as long"
+    others = f" and {len(causes) - 1} more" if len(causes) > 1 else ""
+    return f"{_what(cause)}{others} {how}, {_ms(sum(of.ns for of in causes))} more"
+
+
+def _what(cause: _LongerInStep) -> str:
+    return f"{'kernel ' if cause.key[1] and not cause.several else ''}{shortened(cause.key[0], _NAME)}"
+
+
+def _advice(causes: list[_LongerInStep], step: int) -> str:
+    if causes and any(cause.shapes for cause in causes):
+        return (
+            "pad or bucket the inputs to few sizes: each new one may compile, tune or allocate anew "
+            "(torch.compile(dynamic=True), cudnn.benchmark=False)"
+        )
+    if step and causes and causes[0].times > causes[0].usual_times:
+        return "find what that line does in this step only: evaluation, logging, a checkpoint, a longer batch"
+    if step == 0:
+        return "record after some steps of warming up: torch.profiler.schedule(wait=1, warmup=2, active=3)"
+    if causes and not causes[0].key[1]:
+        return "look at what that line does in this step alone: logging, a checkpoint, garbage collection, a new file"
+    return "compare the device's clocks at that time, and what else ran on it"
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:,.3f} ms"
+
+
+STEPS: tuple[Detector, ...] = (OutlierStep(),)

@@ -1,0 +1,327 @@
+"""Findings of ranks that others wait for: which rank, since when, and what it does longer than the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...trace.columns import IntColumn, matching
+from ...trace.intervals import sums
+from ...trace.kinds import CPU, GPU
+from ...trace.printable import shell_word, shortened
+from .case import Case
+from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention, Where
+from .places import where_of
+from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
+
+OF_ALL_WAITING = 0.6
+"""Share of all waiting that one rank must have caused to be called late: ranks that are late by chance share it about
+equally, of two ranks each causes half."""
+FEWEST = 3
+"""Collectives to which it must have come last: fewer may be chance."""
+EXPLAINS = 0.5
+"""What a rank does longer than the others explains its lateness if it makes up this share of it."""
+LATE_FROM = 0.5
+"""A rank is late from the first collective on at which the others wait this share of what they wait for it in the
+median."""
+UNLIKE = 0.1
+"""Calls and GPU events, counted by name, that a rank has more or less than the others before its work is called
+another."""
+UNEXPLAINED = 0.05
+"""Share of the recording that others must wait for a rank to be told of it though nothing that it does takes longer."""
+_MOST_NAMED = 3
+"""So many causes are changed one by one in the replay."""
+_NAME = 60
+
+
+@dataclass(frozen=True)
+class _Late:
+    """A rank that the others wait for.
+
+    Attributes:
+        k: position among the traces. last, of: to how many collectives it came last, and in how many it was.
+        wait_ns: how long another rank waited for it, on average. share: of all waiting, what it caused.
+        since_ns: on its clock, when it was first late. since: the ordinal of that collective among its own.
+    """
+
+    k: int
+    rank: int
+    last: int
+    of: int
+    wait_ns: float
+    share: float
+    since_ns: int
+    since: int
+
+
+class _LongerOnRank(NamedTuple):
+    """What a rank does longer than the others: rows of one name on it.
+
+    Attributes:
+        rows: int64, in the case's graph. own_ns, usual_ns: what they take on it, and on the other ranks in the median.
+        times, usual_times: how often.
+    """
+
+    name: str
+    on_device: bool
+    rows: IntColumn
+    own_ns: float
+    usual_ns: float
+    times: int
+    usual_times: float
+
+    @property
+    def ns(self) -> float:
+        return self.own_ns - self.usual_ns
+
+    @property
+    def factor(self) -> float:
+        return self.usual_ns / self.own_ns
+
+
+class Straggler:
+    """A rank comes last to the collectives, with the same work as the others."""
+
+    id = "straggler"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        for late in _late_ranks(case):
+            extras, unlike = _extras(case, late)
+            if unlike <= UNLIKE:
+                yield from _candidates(self.id, case, late, extras, unlike)
+
+
+class UnlikeWork:
+    """A rank comes last to the collectives, and has other or more work than the others."""
+
+    id = "unlike-work"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        for late in _late_ranks(case):
+            extras, unlike = _extras(case, late)
+            if unlike > UNLIKE:
+                yield from _candidates(self.id, case, late, extras, unlike)
+
+
+def _late_ranks(case: Case) -> Iterator[_Late]:
+    """The rank that causes most of the waiting, if one does.
+
+    The first collective of all does not count: ranks begin to record at different times.
+    """
+    times = job_times(case)
+    if not times.joint:
+        return
+    causes = [_caused(times, k) for k in range(len(times.ranks))]
+    total = sum(float(cause.wait.sum()) for cause in causes)
+    for k, cause in enumerate(causes):
+        caused = float(cause.wait.sum())
+        last = int(np.count_nonzero(cause.wait))
+        if last < FEWEST or caused <= OF_ALL_WAITING * total:
+            continue
+        late = cause.wait[cause.wait > 0]
+        since = int(np.argmax(cause.wait >= LATE_FROM * float(np.median(late))))
+        others = float((cause.wait / np.maximum(cause.others, 1)).sum())
+        yield _Late(
+            k, times.ranks[k].rank, last, len(cause.wait), others, caused / total, int(cause.start[since]), since
+        )  # fmt: skip
+
+
+class _Cause(NamedTuple):
+    """Of a rank's collectives in order: how long all others waited for it, ns, how many others, its start on its
+    clock."""
+
+    wait: IntColumn
+    others: IntColumn
+    start: IntColumn
+
+
+def _caused(times: TimesOfJob, k: int) -> _Cause:
+    from ...jobs.clocks import arrivals  # of several ranks only
+
+    rank, base = times.ranks[k].rank, times.ranks[k].trace.base_time_ns
+    first = min((int(group.start[:, 0].min()) for group in times.joint if len(group.start)), default=0)
+    parts = []
+    for group in times.joint:
+        if rank not in group.ranks:
+            continue
+        come, wait = arrivals(group, times.offsets)
+        mine = group.ranks.index(rank)
+        own = np.where(come.argmax(axis=1) == mine, wait.sum(axis=1), 0)
+        kept = group.start[:, 0] > first
+        parts.append(
+            np.stack([own, np.full(len(own), len(group.ranks) - 1), group.start[:, mine] - base], axis=1)[kept]
+        )
+    found = np.concatenate(parts) if parts else np.zeros((0, 3), np.int64)
+    return _Cause(*found[np.argsort(found[:, 2], kind="stable")].T)
+
+
+def _extras(case: Case, late: _Late) -> tuple[list[_LongerOnRank], float]:
+    """What the late rank does longer than the others since then, the most first; and how unlike its work is: calls and
+    GPU events of the whole recording that it has more or fewer of, by name, over theirs. Calls that communicate are
+    left out: they may wait."""
+    graph, times = case.graph, job_times(case)
+    durations = graph.durations
+    known: dict[tuple[str, bool], int] = {}
+    keys, parts, whole = [], [], []
+    for k, (begin, end) in enumerate(_compared_time(times, late)):
+        trace, first = graph.traces[k], int(graph.first_row[k])
+        rows = np.flatnonzero(np.isin(trace.kind, (CPU, GPU)) & trace.timed)
+        rows = rows[~matching(trace.name[rows], trace.names, NO_WORK.match) & ~np.isin(rows, times.ranks[k].row)]
+        key, inside = work_keys(trace, rows, known), (trace.ts[rows] >= begin) & (trace.ts[rows] < end)
+        keys.append(key[inside])
+        parts.append(rows[inside] + first)
+        whole.append(key)
+    ns = np.stack([sums(key, durations[rows], len(known)) for key, rows in zip(keys, parts, strict=True)])
+    count = np.stack([np.bincount(key, minlength=len(known)) for key in keys])
+    rest = np.array([k for k, rows in enumerate(parts) if k != late.k and len(rows)], np.int64)
+    if not len(rest):
+        return [], 0.0
+    usual, usual_count = np.median(ns[rest], axis=0), np.median(count[rest], axis=0)
+    order = np.argsort(usual - ns[late.k], kind="stable")
+    names = list(known)
+    found = [
+        _LongerOnRank(
+            names[code][0], names[code][1], parts[late.k][keys[late.k] == code],
+            float(ns[late.k, code]), float(usual[code]), int(count[late.k, code]), float(usual_count[code]),
+        )
+        for code in order[ns[late.k, order] > usual[order]].tolist()
+    ]  # fmt: skip
+    every = np.stack([np.bincount(key, minlength=len(known)) for key in whole])
+    usual_every = np.median(every[rest], axis=0)
+    return found, float(np.abs(every[late.k] - usual_every).sum() / max(usual_every.sum(), 1))
+
+
+def _compared_time(times: TimesOfJob, late: _Late) -> list[tuple[int, int]]:
+    """Of each rank the time, on its trace's clock, in which ranks are compared: from the collective before the first to
+    which the late rank came late until their last one, so that all have been through the same part of the program."""
+    largest = max((group.ranks for group in times.joint if late.rank in group.ranks), key=len)
+    group = next(group for group in times.joint if group.ranks == largest)
+    mine = group.start[:, group.ranks.index(late.rank)] - times.ranks[late.k].trace.base_time_ns
+    at = max(int(np.searchsorted(mine, late.since_ns)) - 1, 0)
+    found = []
+    for rank in times.ranks:
+        if rank.rank in group.ranks:
+            i, base = group.ranks.index(rank.rank), rank.trace.base_time_ns
+            found.append((int(group.end[at, i]) - base, int(group.start[-1, i]) - base))
+        else:
+            found.append((0, 0))  # nothing of it is compared
+    return found
+
+
+def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank], unlike: float) -> Iterator[Candidate]:
+    trace = case.traces[late.k]
+    wait = late.wait_ns
+    causes = _causes(extras, wait)
+    if not causes and wait < UNEXPLAINED * case.makespan_ns:
+        return
+    rows = np.concatenate([extra.rows for extra in causes]) if causes else np.zeros(0, np.int64)
+    own = rows - int(case.graph.first_row[late.k])
+    files = shell_word(f"import etplus; print(etplus.load({[of.file for of in case.traces]!r}).stragglers.to_pandas())")
+    command = f"python -c {files}"
+    since = late.since_ns - trace.row_span.start
+    begun = "" if late.since == 0 else f" since {since / 1e6:,.1f} ms"
+    more = f"; it has {unlike:.0%} other or more calls and kernels" if unlike > UNLIKE else ""
+    evidence = [
+        Evidence(
+            f"rank {late.rank} comes last to {late.last:,} of {late.of:,} collectives, and causes {late.share:.0%} of "
+            f"all waiting; each other rank waits {_ms(wait)} for it", round(wait), "ns", command,
+        )
+    ]  # fmt: skip
+    evidence += [
+        Evidence(
+            f"{_what(extra)} takes {_ms(extra.own_ns)} on rank {late.rank} ({extra.times:,} times), "
+            f"{_ms(extra.usual_ns)} on the others ({extra.usual_times:,.0f} times)", round(extra.ns), "ns",
+            f"etplus analyze {case.shell(late.k)}",
+        )
+        for extra in causes[:_MOST_NAMED]
+    ]  # fmt: skip
+    cause = f": {_cause(causes, wait)}" if causes else "; nothing that the traces show takes longer on it"
+    yield Candidate(
+        name,
+        f"the others wait {_ms(wait)} for rank {late.rank}{begun}{more}{cause}",
+        where_of(trace, own, rank=late.rank) if len(own) else Where(rank=late.rank, start_ns=since),
+        tuple(evidence),
+        round(wait),
+        MEASURED if causes else LIKELY,
+        _advice(name, causes),
+        f"rank {late.rank} no longer comes last to most collectives: `etplus.load([…]).stragglers`",
+        tuple(_interventions(late.rank, causes, extras)) if causes else (),
+        low=0.8,
+        high=1.2,
+    )
+
+
+def _causes(extras: list[_LongerOnRank], wait: float) -> list[_LongerOnRank]:
+    """The fewest that explain the lateness, on the device or else on the host; none where they do not."""
+    for device in (True, False):
+        found, ns = list[_LongerOnRank](), 0.0
+        for extra in extras:
+            if extra.on_device == device and ns < (1 - EXPLAINS / 2) * wait:
+                found.append(extra)
+                ns += extra.ns
+        if ns >= EXPLAINS * wait:
+            return found
+    return []
+
+
+def _interventions(rank: int, causes: list[_LongerOnRank], extras: list[_LongerOnRank]) -> Iterator[Intervention]:
+    """Each cause as long as on the others; of many all that the rank does on the device, or on the host."""
+    if len(causes) <= _MOST_NAMED:
+        for extra in causes:
+            target = "kernel:name=" if extra.on_device else "op:"
+            yield Intervention(f"rank={rank} {target}{extra.name}*{extra.factor:.4g}", extra.rows)
+        return
+    alike = [extra for extra in extras if extra.on_device == causes[0].on_device]
+    factor = sum(extra.usual_ns for extra in alike) / sum(extra.own_ns for extra in alike)
+    rows = np.concatenate([extra.rows for extra in alike])
+    yield Intervention(f"rank={rank} {'kernel' if causes[0].on_device else 'cpu'}*{factor:.4g}", rows)
+
+
+def _cause(causes: list[_LongerOnRank], wait: float) -> str:
+    """What takes longer, in words."""
+    first = causes[0]
+    if first.ns >= EXPLAINS * wait:
+        slower = (
+            f"{first.own_ns / first.usual_ns:.2f} times as long as on the others"
+            if first.usual_ns
+            else "which others lack"
+        )
+        return f"{_what(first)} takes {_ms(first.ns)} longer, {slower}"
+    ratio = sum(of.own_ns for of in causes) / max(sum(of.usual_ns for of in causes), 1.0)
+    where = "kernels" if first.on_device else "operators"
+    longer = _ms(sum(of.ns for of in causes))
+    return f"{len(causes):,} {where} take {longer} longer, {ratio:.2f} times as long as on the others"
+
+
+def _what(extra: _LongerOnRank) -> str:
+    return f"{'kernel ' if extra.on_device else ''}{shortened(extra.name, _NAME)}"
+
+
+def _advice(name: str, causes: list[_LongerOnRank]) -> str:
+    if name == UnlikeWork.id:
+        return (
+            "give the ranks equal work: batches of equal tokens (sort or pack by length), an even split of experts, "
+            "tables or "
+            "layers; move logging, evaluation and checkpoints off that rank's step"
+        )
+    if causes and causes[0].on_device:
+        return (
+            "compare the clocks, temperature and power limit of that rank's device with the others' (nvidia-smi -q -d "
+            "CLOCK), "
+            "and what else runs on it"
+        )
+    return (
+        "look at that line on that rank alone: data loading, logging, a processor that it shares (affinity, NUMA "
+        "node), "
+        "garbage collection"
+    )
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:,.3f} ms"
+
+
+STRAGGLERS: tuple[Detector, ...] = (Straggler(), UnlikeWork())

@@ -1,0 +1,403 @@
+"""Findings of a comparison: what became slower from one trace to another, and what of that the traces explain."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...trace.brief import brief
+from ...trace.columns import IntColumn, distinct
+from ...trace.intervals import union
+from ...trace.printable import shell_word, shortened
+from ...trace.trace import Trace
+from ..breakdown import launched_in
+from ..summary import Analysis
+from ..trace_diff import Difference, DiffRow, diff_text, difference, json_of_difference
+from .find import NO_TIMES, Findings
+from .finding import LIKELY, MEASURED, POSSIBLE, Evidence, Finding, Where
+from .places import where_of
+
+LEAST = 0.01
+"""Share of the time of an iteration in A that a change must take: repetitions of one program differ by about as
+much."""
+SAME_COUNT = 0.05
+"""Numbers of launches that differ by less are the same: a step more or less at the ends of a recording."""
+UNIFORM, OF_TIME, KERNELS = 0.1, 0.8, 4
+"""Kernels are slower alike if those of `OF_TIME` of their time, and at least so many, are slower by one factor within
+`UNIFORM`: another clock does that, another program or library does not."""
+LOOKED_FOR = (
+    "other-device", "other-software", "other-settings", "slower-clock", "slower-kernel", "other-kernels",
+    "more-launches", "less-overlap", "more-idle", "other-line", "more-calls", "slower-operator",
+)  # fmt: skip
+"""Ids of the findings of a comparison."""
+_TOP = 3
+_NAME = 60
+
+
+@dataclass(frozen=True)
+class TraceChanges(Difference):
+    """Two traces side by side, and what became slower from the first to the second.
+
+    Attributes:
+        findings: those of differing devices, software and settings first, then the greatest change first; none of them
+            has a gain, since what they cost is measured.
+    """
+
+    findings: Findings = field(default_factory=lambda: Findings((), None, LOOKED_FOR, None, 0))
+
+    __repr__ = brief
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: the tables, and the findings under "findings"."""
+        return json_of_difference(self) | {"findings": self.findings.to_dict()}
+
+    def to_text(self, width: int = 80, top: int = 15) -> str:
+        """The findings and the tables, of `top` rows each, in lines of at most `width` columns."""
+        head, _, tables = diff_text(self, width, top).partition("\n\n")
+        return "\n\n".join([head, self.findings.to_text(width), tables])
+
+
+def changes(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> TraceChanges:
+    """Two traces side by side, and what became slower; an iteration of each on average, if both have iterations.
+
+    Args:
+        by_shape: match operators by name and shapes. total: compare the whole traces.
+    """
+    found = difference(a, b, by_shape=by_shape, total=total)
+    case = _Compared(found, a, b)
+    slower = sorted(case.slower(), key=lambda finding: (-(finding.cost_ns or 0), finding.id, finding.title))
+    notes = () if found.latency_a else ("no event of A takes any time: there is nothing to compare durations with",)
+    if not (a.trace.times_recorded and b.trace.times_recorded):
+        notes = (NO_TIMES,)
+    columns = {column.name: getattr(found, column.name) for column in fields(Difference)}
+    findings = Findings((*case.setting(), *slower), None, LOOKED_FOR, None, round(found.latency_a), notes)
+    return TraceChanges(**columns, findings=findings)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Two traces, A and B. Times are of an iteration on average where iterations are compared."""
+
+    found: Difference
+    a: Analysis
+    b: Analysis
+
+    @property
+    def command(self) -> str:
+        names = " ".join(shell_word(file) for file in (self.found.a, self.found.b))
+        return f"etplus diff {names}" + ("" if self.found.per_iteration else " --total")
+
+    @property
+    def least_ns(self) -> float:
+        return LEAST * self.found.latency_a
+
+    @property
+    def what(self) -> str:
+        return "an iteration" if self.found.per_iteration else "the whole trace"
+
+    def finding(
+        self, name: str, title: str, evidence: Sequence[tuple[str, float | None, str]], advice: str, *,
+        ns: float | None = None, where: Where | None = None, certainty: str = MEASURED,
+    ) -> Finding:  # fmt: skip
+        found = self.found
+        change = found.latency_b - found.latency_a
+        whole = (f"{self.what} takes {_ms(found.latency_a)} in A, {_ms(found.latency_b)} in B", change, "ns")
+        listed = [*evidence, whole] if ns is not None else evidence
+        proof = tuple(Evidence(text, value, unit, self.command) for text, value, unit in listed)
+        check = f"`{self.command}` no longer shows it"
+        cost = None if ns is None else round(ns)
+        return Finding(name, title, where or Where(), proof, cost, None, (), certainty, advice, check)
+
+    def slower(self) -> Iterator[Finding]:
+        """Findings of what takes longer; none without start times, or if A takes no time: every threshold is a share of
+        it."""
+        if not self.found.latency_a or not self.b.trace.times_recorded:
+            return
+        yield from self.kernels_slower()
+        yield from self.other_kernels()
+        yield from self.more_launches()
+        yield from self.overlap_and_idle()
+        yield from self.lines()
+        if not len(self.a.trace.gpu) and not len(self.b.trace.gpu):
+            yield from self.operators()
+
+    def setting(self) -> Iterator[Finding]:
+        """Devices, software and settings that differ: times compare them as well."""
+        found = self.found
+        if found.device_a != found.device_b:
+            yield self.finding(
+                "other-device", f"A ran on {found.device_a}, B on {found.device_b}: times compare the devices, too",
+                [(f"A: {found.device_a}; B: {found.device_b}", None, "")],
+                "compare recordings of one device to see what a change of the program did",
+            )  # fmt: skip
+        for name, one, other in self._settings():
+            yield self.finding(
+                "other-software" if name in _SOFTWARE else "other-settings", f"{name}: {one} in A, {other} in B",
+                [(f"{name}: {one} in A, {other} in B", None, "")],
+                "record both alike; stacks, shapes and memory cost host time themselves" if name in _RECORDED
+                else "compare recordings that differ in one thing",
+            )  # fmt: skip
+
+    def _settings(self) -> Iterator[tuple[str, str, str]]:
+        sides = [_settings_of(analysis) for analysis in (self.a, self.b)]
+        for name in sides[0]:
+            if sides[0][name] != sides[1][name]:
+                yield name, sides[0][name], sides[1][name]
+
+    @cached_property
+    def both(self) -> list[DiffRow]:
+        """Kernels that both have, about as often."""
+        return [
+            row for row in self.found.kernels
+            if row.a and row.b and row.a.total_ns and abs(row.b.count - row.a.count) <= SAME_COUNT * row.a.count
+        ]  # fmt: skip
+
+    def kernels_slower(self) -> Iterator[Finding]:
+        """The same kernels, as often, take longer: all of them alike, or some."""
+        longer = sum(row.change_ns for row in self.both)
+        if longer >= self.least_ns and (ratio := self._common_ratio()) is not None:
+            yield self.finding(
+                "slower-clock",
+                f"the same kernels, as often, take {ratio:.2f} times as long, all alike: {_ms(longer)} more",
+                [
+                    (f"{len(self.both):,} kernels that both have, as often, take {_ms(longer)} more", longer, "ns"),
+                    (f"{OF_TIME:.0%} of their time takes {ratio:.2f} times as long within {UNIFORM:.0%}", ratio, ""),
+                ],
+                "compare clocks, temperature and power limit (nvidia-smi -q -d CLOCK,POWER), and what else ran on the "
+                "device; lock the clocks to compare programs",
+                ns=longer, certainty=LIKELY,
+            )  # fmt: skip
+            return
+        for row in sorted(self.both, key=lambda row: -row.change_ns)[:_TOP]:
+            if row.a is None or row.b is None or row.change_ns < self.least_ns:
+                return
+            shapes = self._other_shapes(row.name)
+            why = "; its operators have other shapes" if shapes else ""
+            yield self.finding(
+                "slower-kernel",
+                f"kernel {_short(row.name)} takes {row.ratio:.2f} times as long{why}: {_ms(row.change_ns)} more",
+                [(f"{row.a.count:,.0f} × {_us(row.a.mean_ns)} in A, {row.b.count:,.0f} × {_us(row.b.mean_ns)} in B",
+                  row.change_ns, "ns"), *([(shapes, None, "")] if shapes else [])],
+                "make the shapes equal to compare" if shapes else
+                "not all kernels are slower: compare this one's inputs (values, layout, alignment) and what runs "
+                "beside it",
+                ns=row.change_ns, where=self._where(self.b, row.name),
+            )  # fmt: skip
+
+    def _common_ratio(self) -> float | None:
+        """By what factor kernels are slower, if nearly all are by the same."""
+        ratio = np.array([row.b.mean_ns / row.a.mean_ns for row in self.both if row.a and row.b])
+        time = np.array([row.a.total_ns for row in self.both if row.a and row.b])
+        if len(ratio) < KERNELS:
+            return None
+        order = np.argsort(ratio)
+        middle = float(ratio[order][np.searchsorted(np.cumsum(time[order]), time.sum() / 2)])
+        alike = np.abs(ratio / middle - 1) <= UNIFORM
+        fits = middle > 1 + LEAST and alike.sum() >= KERNELS and time[alike].sum() >= OF_TIME * time.sum()
+        return middle if fits else None
+
+    def other_kernels(self) -> Iterator[Finding]:
+        """Operators that both have run other kernels."""
+        sides = [_kernels_of_operators(analysis, self.found.per_iteration) for analysis in (self.a, self.b)]
+        rows = []
+        for op in sides[0].keys() & sides[1].keys():
+            gone, come = ({k: v for k, v in x[op].items() if k not in y[op]} for x, y in (sides, sides[::-1]))
+            change = sum(come.values()) - sum(gone.values())
+            if gone and come and change >= self.least_ns:
+                rows.append((change, op, gone, come))
+        for change, op, gone, come in sorted(rows, key=lambda row: (-row[0], row[1]))[:_TOP]:
+            old, new = (max(part, key=lambda name: (part[name], name)) for part in (gone, come))
+            shapes = self._other_shapes(new, old)
+            yield self.finding(
+                "other-kernels",
+                f"{op or 'work of no operator'} runs {_short(new)} in place of {_short(old)}: {_ms(change)} more",
+                [(f"kernels that only A has there take {_ms(sum(gone.values()))}, those that only B has "
+                  f"{_ms(sum(come.values()))}", change, "ns"), *([(shapes, None, "")] if shapes else [])],
+                "the shapes differ, and with them what the library chooses" if shapes else
+                "compare versions of the libraries and settings that choose kernels (TF32, cudnn.benchmark, "
+                "deterministic "
+                "algorithms, attention backend, compiled or not)",
+                ns=change, where=self._where(self.b, new),
+            )  # fmt: skip
+
+    def more_launches(self) -> Iterator[Finding]:
+        """Kernels of both, or of B alone, run more often."""
+        more = [
+            (row, (row.b.count - row.a.count) * row.b.mean_ns)
+            for row in self.found.kernels if row.a and row.b and row.b.count > (1 + SAME_COUNT) * row.a.count
+        ]  # fmt: skip
+        ns = sum(change for _, change in more)
+        if ns < self.least_ns:
+            return
+        more.sort(key=lambda pair: (-pair[1], pair[0].name))
+        row = more[0][0]
+        counts = [(f"{_short(row.name)}: {row.a.count:,.1f} times in A, {row.b.count:,.1f} times in B", change, "ns")
+                  for row, change in more[:_TOP] if row.a and row.b]  # fmt: skip
+        yield self.finding(
+            "more-launches",
+            f"{len(more):,} kernels run more often, {_short(row.name)} the most of them: {_ms(ns)} more",
+            counts,
+            "look for what is done twice: more or smaller batches, layers, checkpointing, a loop in place of one call, "
+            "a compiled region that broke",
+            ns=ns, where=self._where(self.b, row.name),
+        )  # fmt: skip
+
+    def overlap_and_idle(self) -> Iterator[Finding]:
+        """Less of the device's work runs at the same time, or the device is idle for longer; where the whole takes
+        longer, since a faster device waits more and overlaps less."""
+        if self.found.latency_b - self.found.latency_a < self.least_ns:
+            return
+        (busy_a, sum_a), (busy_b, sum_b) = (_busy(of, self.found.per_iteration) for of in (self.a, self.b))
+        if not sum_a or not sum_b:
+            return
+        lost = (sum_a - busy_a) - (sum_b - busy_b)
+        if lost >= self.least_ns:
+            exposed = [sum(use.exposed_communication_ns for use in of.device_use) for of in (self.a, self.b)]
+            yield self.finding(
+                "less-overlap", f"{_ms(lost)} less of the device's work runs beside other work of the device",
+                [(f"device events overlap for {_ms(sum_a - busy_a)} in A, {_ms(sum_b - busy_b)} in B", lost, "ns"),
+                 (f"communication is exposed for {_ms(exposed[0])} of all of A, {_ms(exposed[1])} of all of B",
+                  exposed[1] - exposed[0], "ns")],
+                "look for streams that wait for each other where they did not: an added synchronisation, prefetching "
+                "or "
+                "bucketing that is off",
+                ns=lost,
+            )  # fmt: skip
+        idle = (self.found.latency_b - busy_b) - (self.found.latency_a - busy_a)
+        if idle >= self.least_ns:
+            yield self.finding(
+                "more-idle", f"the device is idle for {_ms(idle)} more in {self.what}",
+                [(f"idle for {_ms(self.found.latency_a - busy_a)} of {_ms(self.found.latency_a)} in A, "
+                  f"{_ms(self.found.latency_b - busy_b)} of {_ms(self.found.latency_b)} in B", idle, "ns")],
+                "the host, or what it waits for, became slower: `etplus why` of B says where; recording stacks, "
+                "shapes or "
+                "memory alone does that",
+                ns=idle,
+            )  # fmt: skip
+
+    def lines(self) -> Iterator[Finding]:
+        """Lines of the program that call other operators than before, and take longer."""
+        changed = [row for row in self.found.lines if row.changed and row.change_ns >= self.least_ns]
+        for row in sorted(changed, key=lambda row: (-row.change_ns, row.place))[:_TOP]:
+            what = {name: "" if side is None else ", ".join(f"{n}× {op}" for op, n in side.operators[:_TOP])
+                    for name, side in (("A", row.a), ("B", row.b))}  # fmt: skip
+            yield self.finding(
+                "other-line", f"{row.place} calls other operators ({row.what_changed}): {_ms(row.change_ns)} more",
+                [(f"A: {what['A'] or 'nothing'}; B: {what['B'] or 'nothing'}", row.change_ns, "ns")],
+                "the program differs there: that is the first place to look",
+                ns=row.change_ns, where=Where(source=row.place.partition(" (")[0]),
+            )  # fmt: skip
+
+    def operators(self) -> Iterator[Finding]:
+        """Operators that take longer on the host, of traces without device events."""
+        own: dict[str, list[float]] = defaultdict(lambda: [0.0] * 4)
+        for row in self.found.paths:
+            for at, side in ((0, row.a), (2, row.b)):
+                if side is not None:
+                    own[row.path[-1]][at] += side.self_ns
+                    own[row.path[-1]][at + 1] += side.calls
+        for name, (ns_a, count_a, ns_b, count_b) in sorted(own.items(), key=lambda of: (of[1][0] - of[1][2], of[0]))[
+            :_TOP
+        ]:
+            if ns_b - ns_a < self.least_ns:
+                return
+            often = count_b > (1 + SAME_COUNT) * count_a
+            how = f"is called {count_b:,.1f} times, not {count_a:,.1f}" if often else "takes longer"
+            yield self.finding(
+                "more-calls" if often else "slower-operator", f"{_short(name)} {how}: {_ms(ns_b - ns_a)} more",
+                [(f"by itself {_ms(ns_a)} in {count_a:,.1f} calls in A, {_ms(ns_b)} in {count_b:,.1f} in B",
+                  ns_b - ns_a, "ns")],
+                "look for what is done twice" if often else
+                "compare threads (OMP_NUM_THREADS), the processor's load, shapes and layouts of this operator",
+                ns=ns_b - ns_a, where=Where(operator=name), certainty=MEASURED if often else POSSIBLE,
+            )  # fmt: skip
+
+    def _other_shapes(self, kernel: str, kernel_a: str | None = None) -> str:
+        """A sentence, if operators that launch a kernel have other shapes in B than in A; "" if not, or not
+        recorded."""
+        one, other = _shapes_of(self.a.trace, kernel_a or kernel), _shapes_of(self.b.trace, kernel)
+        if not one or not other or one == other:
+            return ""
+        only = [sorted(mine - theirs)[:1] for mine, theirs in ((one, other), (other, one))]
+        return f"shapes only in A: {_short(*only[0]) or 'none'}; only in B: {_short(*only[1]) or 'none'}"
+
+    def _where(self, analysis: Analysis, kernel: str) -> Where:
+        trace = analysis.trace
+        return where_of(trace, trace.gpu.source[_named(trace, kernel)])
+
+
+_SOFTWARE = ("NCCL", "backend")
+_RECORDED = ("shapes recorded", "Python stacks recorded", "memory recorded")
+
+
+def _settings_of(analysis: Analysis) -> dict[str, str]:
+    trace = analysis.trace
+    info = trace.distributed_info
+    return {
+        "NCCL": str(info.get("nccl_version") or "not recorded"),
+        "backend": str(info.get("backend") or "none"),
+        "ranks": str(trace.world_size or 1),
+        "shapes recorded": _yes(any(signature.label for signature in trace.signatures)),
+        "Python stacks recorded": _yes(len(trace.stacks) > 0),
+        "memory recorded": _yes(len(trace.memory) > 0),
+    }
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else "no"
+
+
+def _kernels_of_operators(analysis: Analysis, per_iteration: bool) -> dict[str, dict[str, float]]:
+    """ns by topmost operator and kernel."""
+    trace = analysis.trace
+    inside, by = np.ones(len(trace.gpu), np.bool_), 1
+    if per_iteration:
+        inside, by = launched_in(trace, analysis.iterations) >= 0, len(analysis.iterations)
+    top = np.append(trace.hierarchy.top, -1)[trace.gpu.call]
+    op = np.append(trace.calls.name, -1)[top]
+    pairs = np.stack([op[inside], trace.gpu.name[inside]], axis=1)
+    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    kinds, of = np.unique(pairs, axis=0, return_inverse=True)
+    total = np.bincount(of.reshape(-1), weights=trace.gpu.dur[inside], minlength=len(kinds)) / by
+    for (operator, kernel), ns in zip(kinds.tolist(), total.tolist(), strict=True):
+        found[trace.names[operator] if operator >= 0 else ""][trace.names[kernel]] += ns
+    return found
+
+
+def _busy(analysis: Analysis, per_iteration: bool) -> tuple[float, float]:
+    """ns in which the devices ran something, and the sum of the durations of what they ran."""
+    gpu = analysis.trace.gpu
+    if not per_iteration:
+        return float(union(gpu.ts, gpu.end).length), float(gpu.dur.sum())
+    mine, by = launched_in(analysis.trace, analysis.iterations) >= 0, len(analysis.iterations)
+    return union(gpu.ts[mine], gpu.end[mine]).length / by, float(gpu.dur[mine].sum()) / by
+
+
+def _named(trace: Trace, kernel: str) -> IntColumn:
+    """Device events of a name."""
+    codes = [code for code, name in enumerate(trace.names) if name == kernel]
+    return np.flatnonzero(np.isin(trace.gpu.name, codes))
+
+
+def _shapes_of(trace: Trace, kernel: str) -> set[str]:
+    """Shapes of the operators that launch a kernel."""
+    calls = trace.gpu.call[_named(trace, kernel)]
+    codes = distinct(trace.calls.signature[calls[calls >= 0]])
+    return {trace.signatures[code].label for code in codes.tolist() if code >= 0} - {""}
+
+
+def _short(*names: str) -> str:
+    return shortened(names[0], _NAME) if names else ""
+
+
+def _us(ns: float | None) -> str:
+    return "-" if ns is None else f"{ns / 1e3:,.1f} µs"
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:,.3f} ms"

@@ -1,0 +1,388 @@
+"""What did the work of a trace, call by call: kernels with the operator that launched them, or operators of a CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.brief import brief
+from ...trace.call_tree import nearest
+from ...trace.columns import IntColumn, distinct, distinct_rows, grouped, largest, matching, run_starts
+from ...trace.conventions import MAX_NAME
+from ...trace.intervals import sums
+from ...trace.kernel_kinds import GPU_KINDS, gpu_kind
+from ...trace.kernel_names import kernel_label
+from ...trace.printable import shortened
+from ...trace.tables import OP, Calls
+from ...trace.tensors import Signature
+from ...trace.trace import Trace
+from ..attention import ATTENTION
+from ..flops import Product, product, returned
+from ..operator_outputs import COMPARISONS, POINTWISE, REDUCTIONS, plain_name
+
+if TYPE_CHECKING:
+    from .case import Case
+
+(
+    OTHER_WORK, POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK, SOFTMAX_BACKWARD_WORK, PRODUCT_WORK,
+    FUSED_WORK, FUSED_ATTENTION_WORK,
+) = range(10)  # fmt: skip
+"""Values of `WorkItems.kind`. What a compiler or a library has fused already is FUSED_WORK."""
+
+_SOFTMAX_TEXT = "_softmax softmax _safe_softmax _masked_softmax"
+_NORMS_TEXT = "native_layer_norm layer_norm rms_norm _fused_rms_norm native_group_norm group_norm"
+_COPIES_TEXT = "copy_ clone contiguous _to_copy"
+_MORE_POINTWISE_TEXT = (
+    "fill_ zero_ native_dropout bernoulli_ masked_fill_ addcmul_ addcdiv_ lerp_ masked_scale _masked_scale"
+    " native_dropout_backward hardswish_ sigmoid_ relu_ tanh_ exp_ sqrt_ reciprocal_"
+)
+_SOFTMAX, _NORMS, _COPIES, _MORE_POINTWISE = (
+    frozenset(names.split()) for names in (_SOFTMAX_TEXT, _NORMS_TEXT, _COPIES_TEXT, _MORE_POINTWISE_TEXT)
+)
+_REDUCTION_NAMES = frozenset(
+    [*" ".join(REDUCTIONS).split(), "var", "std", "var_mean", "std_mean", "norm", "cumsum", "_log_softmax"]
+)
+_POINTWISE_NAMES = frozenset(f"{POINTWISE} {COMPARISONS}".split()) - _COPIES
+_PRODUCT_NAMES = frozenset(
+    ("mm", "bmm", "matmul", "addmm", "baddbmm", "linear", "addbmm", "mv", "addmv", "_scaled_mm", "_scaled_mm_v2")
+)
+_ATTENTION_NAMES = frozenset(" ".join(ATTENTION).split())
+_VIEWS_TEXT = (
+    "view empty empty_like empty_strided as_strided transpose t permute expand reshape _reshape_alias slice"
+    " select unsqueeze squeeze detach detach_ alias split split_with_sizes chunk unbind narrow view_as"
+    " expand_as resize_ set_ to result_type item _unsafe_view movedim unfold lift_fresh resolve_conj"
+    " resolve_neg empty_permuted stride_ unflatten flatten contiguous_ dropout numpy_T is_nonzero"
+    " _has_compatible_shallow_copy_type new_empty new_empty_strided swapaxes mT diagonal real"
+    " _nested_tensor_size"
+)
+"""Operators that compute nothing by themselves."""
+_VIEWS = frozenset(_VIEWS_TEXT.split())
+_LONGEST_NAME = 80
+_WHOLE = frozenset(
+    [
+        *("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "_softmax", "_log_softmax"),
+        *("native_layer_norm", "native_batch_norm", "native_dropout", "mkldnn_convolution", "convolution_backward"),
+    ]
+)
+"""Operators that are one piece of work whatever they call: `addmm` copies its bias, and multiplies then."""
+_WRAPPER = re.compile(r"autograd::engine::|torch::autograd::|\w*Backward\d*$|\w+::\w*Backward\d*$")
+_FUSED = re.compile(r"triton_|_fused_|fused_|multi_tensor_apply|graph_\d+_cpp_fused|cpp_fused", re.IGNORECASE)
+_ON_DEVICE = re.compile(r"DtoD|Device -> Device")
+_SOFTMAX_KERNEL = re.compile(r"(?<!log_)softmax(?!_cross)", re.IGNORECASE)
+_BACKWARD_KERNEL = re.compile(r"backward|bwd|_bw_", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class WorkItems:
+    """The work of a trace in order of stream (or thread) and start: one entry a call of an operator that computes.
+
+    On a device an item is a run of GPU events that one call has launched; where there are none it is an operator of the
+    CPU with no other one inside that computes.
+
+    Attributes:
+        trace: with the GPU events that have no row. shell: what names it in a command line.
+        on_device: whether items are GPU events.
+        lane: int64, one number a stream or thread. ts, end: int64 ns. ns: int64, time of the events, or of the call.
+        kind: int8, POINTWISE_WORK and the like.
+        call: int64, position in `calls` of the operator, −1 for none.
+        calls: of the trace, then those of captured graphs.
+        first: int64, one more than items: where each begins in `event`.
+        event: int64, GPU events or calls.
+        bound_ns: int64, what it takes at the device's peaks, the data taken to come from memory; −1 for not known.
+        flops, bytes: int64, −1 for not known.
+    """
+
+    trace: Trace
+    shell: str
+    on_device: bool
+    lane: IntColumn
+    ts: IntColumn
+    end: IntColumn
+    ns: IntColumn
+    kind: npt.NDArray[np.int8]
+    call: IntColumn
+    calls: Calls
+    first: IntColumn
+    event: IntColumn
+    bound_ns: IntColumn
+    flops: IntColumn
+    bytes: IntColumn
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.ns)
+
+    @cached_property
+    def siblings(self) -> tuple[IntColumn, IntColumn]:
+        """Operators of the trace by caller and thread, then in order, int64; and of each call its place among them, −1
+        for what is none."""
+        calls = self.trace.calls
+        ops = np.flatnonzero(calls.kind == OP)
+        order = ops[np.lexsort((ops, calls.thread[ops], calls.parent[ops]))]
+        place = np.full(len(calls), -1, np.int64)
+        place[order] = np.arange(len(order))
+        return order, place
+
+    def name(self, item: int) -> str:
+        """The operator's name, or else the kernel's."""
+        call = int(self.call[item])
+        return self.trace.name_at(int(self.calls.name[call])) if call >= 0 else self.kernel(item)
+
+    @cached_property
+    def kernel_name(self) -> npt.NDArray[np.int32]:
+        """Of each item the name code of its longest kernel (of equal ones the first); on a CPU the operator's."""
+        gpu, calls = self.trace.gpu, self.trace.calls
+        ns = (gpu.dur if self.on_device else calls.end - calls.ts)[self.event]
+        item = np.repeat(np.arange(len(self)), np.diff(self.first))
+        longest = largest(item, ns, len(self))
+        return (gpu.name if self.on_device else calls.name)[self.event[longest]]
+
+    def kernel(self, item: int) -> str:
+        """Name of its longest kernel; on a CPU the operator's."""
+        return self.trace.name_at(int(self.kernel_name[item]))
+
+    def label(self, item: int) -> str:
+        """The operator's name, or else the kernel's short one; for a sentence."""
+        name = self.name(item)
+        return shortened(name if self.call[item] >= 0 else kernel_label(name), _LONGEST_NAME)
+
+    def kernel_text(self, item: int) -> str:
+        """The kernel's short name, for a sentence."""
+        return shortened(kernel_label(self.kernel(item)), _LONGEST_NAME)
+
+    @cached_property
+    def on_numbers(self) -> npt.NDArray[np.bool_]:
+        """Of each item whether its operator was given numbers only, as tensors: what operators do with a Python
+        number."""
+        scalar = np.append([_is_scalar(signature) for signature in self.trace.signatures], False).astype(np.bool_)
+        found: npt.NDArray[np.bool_] = scalar[self.signature_code]
+        return found
+
+    @cached_property
+    def signature_code(self) -> npt.NDArray[np.int32]:
+        """Of each item the code of what its operator was called with, −1 where that is not recorded."""
+        return np.append(self.calls.signature, np.int32(-1))[self.call]
+
+    def signature(self, item: int) -> Signature | None:
+        """What the operator was called with, None where that is not recorded."""
+        code = int(self.signature_code[item])
+        return self.trace.signatures[code] if code >= 0 else None
+
+    def product(self, item: int) -> Product | None:
+        """Extents of the matrix product that it computes, None if it is none or they are not known."""
+        signature = self.signature(item)
+        return None if signature is None else product(self.name(item), signature)
+
+    def output(self, item: int) -> tuple[int, ...] | None:
+        """Shape of what it returns, None where that is not known."""
+        signature = self.signature(item)
+        found = None if signature is None else returned(self.name(item), signature)
+        return found[0].shape if found else None
+
+    def events(self, items: Iterable[int]) -> IntColumn:
+        """The GPU events, or calls, of some items."""
+        parts = [self.event[self.first[item] : self.first[item + 1]] for item in items]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def rows(self, items: Iterable[int]) -> IntColumn:
+        """Rows of the trace of their GPU events, or calls; those without one are left out."""
+        table = self.trace.gpu if self.on_device else self.trace.calls
+        found = table.source[self.events(items)]
+        return found[found >= 0]
+
+    def all_rows(self, items: Iterable[int]) -> IntColumn:
+        """Rows of some items with their operators and all that these call and launch; for what is to be removed.
+
+        The operators of a captured graph, and those of several items, are left out.
+        """
+        items = list(items)
+        calls, trace = self.call[np.array(items, np.int64)], self.trace
+        mine = distinct(calls[(calls >= 0) & (calls < len(trace.calls))])
+        count = np.bincount(self.call[self.call >= 0], minlength=len(self.calls))
+        mine = mine[np.bincount(calls[calls >= 0], minlength=len(self.calls))[mine] == count[mine]]
+        inside = np.zeros(len(trace), np.bool_)
+        inside[trace.calls.source[mine]] = True
+        below = nearest(trace.parent_row, trace.parent_row, inside) >= 0
+        inside |= below
+        inside[self.rows(items)] = True
+        return np.flatnonzero(inside)
+
+    def time(self, items: Iterable[int]) -> int:
+        """Their time together, ns."""
+        return int(self.ns[np.array(list(items), np.int64)].sum())
+
+    def host_ns(self, items: Iterable[int]) -> int:
+        """Time on the host of the operators of items on a device, 0 for those of a CPU: it is their time already."""
+        if not self.on_device:
+            return 0
+        calls = distinct(self.call[np.array(list(items), np.int64)])
+        calls = calls[(calls >= 0) & (calls < len(self.trace.calls))]
+        return int((self.trace.calls.end[calls] - self.trace.calls.ts[calls]).sum())
+
+    def stake_ns(self, items: Sequence[int]) -> int:
+        """What may fall away with some items: their time, and that of their operators on the host."""
+        return self.time(items) + self.host_ns(items)
+
+    @property
+    def command(self) -> str:
+        """The command that prints the tables of the trace."""
+        return f"etplus analyze {self.shell}"
+
+    @property
+    def what(self) -> str:
+        """What time is called: that of the device or of operators."""
+        return "device time" if self.on_device else "operator time"
+
+    @property
+    def total_ns(self) -> int:
+        """Time of all items."""
+        return int(self.ns.sum())
+
+
+def work_items(case: Case) -> tuple[WorkItems, ...]:
+    """The work of each rank of a case.
+
+    Example:
+        >>> from etplus.analysis.findings import Case
+        >>> [len(items) > 0 for items in work_items(Case([trace]))]
+        [True]
+    """
+    return case.once(lambda of: tuple(_items_of(of, rank) for rank in range(len(of.traces))), "work items")
+
+
+def phases_of(items: WorkItems) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Of each item its phase, a code of `trace.kinds.PHASES`."""
+    known = items.call < len(items.trace.calls)
+    found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
+        known & (items.call >= 0), np.append(items.trace.origin.phase, 0)[np.where(known, items.call, -1)], 0
+    )
+    return found.astype(np.int64)
+
+
+def _items_of(case: Case, rank: int) -> WorkItems:
+    analysis = case.analyses[rank]
+    trace = analysis.trace
+    if not len(trace.gpu):
+        return _of_cpu(trace, case.shell(rank))
+    gpu, attribution = trace.gpu, trace.attribution
+    calls = attribution.calls
+    kept = np.flatnonzero(~trace.is_comm)
+    op = nearest(attribution.call, calls.parent, calls.kind == OP) if len(calls) else attribution.call
+    lane = distinct_rows(gpu.device, gpu.stream)[1]
+    order = kept[np.lexsort((kept, gpu.ts[kept], lane[kept]))]
+    replay, repetition = gpu.graph_replay[order], attribution.repetition[order]
+    alone = np.where(op[order] >= 0, 0, np.arange(len(order)) + 1)
+    starts = np.flatnonzero(run_starts(lane[order], op[order], replay, repetition, alone))
+    first = np.append(starts, len(order))
+    group = np.repeat(np.arange(len(starts)), np.diff(first))
+    ends = np.maximum.reduceat(gpu.end[order], starts) if len(starts) else starts
+    work = analysis.work
+    flops, moved = (_known_sum(group, column[order], len(starts)) for column in (work.flops, work.bytes))
+    bound = np.zeros(len(order))
+    known = np.zeros(len(order), np.bool_)
+    for number, device in analysis.devices.items():
+        for code, dtype in enumerate(work.dtypes):
+            mine = (gpu.device[order] == number) & (work.dtype[order] == code)
+            peak = device.peak_flops(dtype)
+            computes, moves = mine & (work.flops[order] > 0), mine & (work.bytes[order] >= 0)
+            if peak:
+                bound[computes] = work.flops[order[computes]] / peak * 1e9
+            passed = work.bytes[order[moves]] / device.bytes_per_second * 1e9
+            bound[moves] = np.maximum(bound[moves], passed)
+            known |= moves & (~computes | bool(peak))
+    bound_ns = np.where(
+        np.bincount(group[known], minlength=len(starts)) > 0, np.bincount(group, bound, len(starts)), -1
+    ).astype(np.int64)  # fmt: skip
+    kind = _kinds(trace, calls, op[order[starts]], gpu.name[order[starts]], trace.is_copy[order[starts]])
+    return WorkItems(
+        trace, case.shell(rank), True,
+        lane[order[starts]], gpu.ts[order[starts]], ends, sums(group, gpu.dur[order], len(starts)), kind,
+        op[order[starts]], calls, first, order, bound_ns, flops, moved,
+    )  # fmt: skip
+
+
+def _known_sum(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
+    known = values >= 0
+    has = np.bincount(group[known], minlength=count) > 0
+    return np.where(has, sums(group[known], values[known], count), -1)
+
+
+def _of_cpu(trace: Trace, shell: str) -> WorkItems:
+    """Operators that take most of their time themselves, or have none inside that computes."""
+    calls = trace.calls
+    views = matching(calls.name, trace.names, lambda name: plain_name(name) in _VIEWS or bool(_WRAPPER.match(name)))
+    is_op = calls.kind == OP
+    scalar = np.array([_is_scalar(signature) for signature in trace.signatures] + [False], np.bool_)
+    works = is_op & ~views & ~scalar[calls.signature]
+    mostly_own = works & (2 * trace.self_ns >= calls.end - calls.ts)
+    mostly_own |= is_op & matching(calls.name, trace.names, lambda name: plain_name(name) in _WHOLE)
+    works &= nearest(calls.parent, calls.parent, mostly_own) < 0
+    around = nearest(calls.parent[works], calls.parent, works)
+    works[around[around >= 0]] = False
+    at = np.flatnonzero(works)
+    at = at[np.lexsort((at, calls.ts[at], calls.thread[at]))]
+    count = len(at)
+    none = np.full(count, -1, np.int64)
+    kind = _kinds(trace, calls, at, calls.name[at], np.zeros(count, np.bool_))
+    return WorkItems(
+        trace, shell, False,
+        calls.thread[at], calls.ts[at], calls.end[at], calls.end[at] - calls.ts[at], kind, at, calls,
+        np.arange(count + 1), at, none, none, none,
+    )  # fmt: skip
+
+
+def _is_scalar(signature: Signature) -> bool:
+    """Whether a call was given numbers only, as tensors: what operators do with a Python number."""
+    return bool(signature.tensors) and all(tensor.numel <= 1 for tensor in signature.tensors)
+
+
+def _kinds(
+    trace: Trace, calls: Calls, op: IntColumn, kernel: npt.NDArray[np.int32], is_copy: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int8]:
+    """Of each item its kind, by the operator's name, or else by the kernel's."""
+    found = np.zeros(len(op), np.int8)
+    op_name = np.where(op >= 0, np.append(calls.name, 0)[op], -1)
+    for (code, of_kernel), at in grouped(op_name, kernel):
+        found[at] = _kind_of(trace.names[code] if code >= 0 else "", trace.names[of_kernel])
+    inside = matching(kernel, trace.names, _ON_DEVICE.search)
+    found[is_copy & ~((found == COPY_WORK) & inside)] = OTHER_WORK
+    return found
+
+
+def _kind_of(op: str, kernel: str) -> int:
+    if _FUSED.search(kernel, 0, MAX_NAME) or _FUSED.search(op, 0, MAX_NAME):
+        return FUSED_WORK
+    if op.startswith("aten::"):
+        return _kind_of_op(plain_name(op))
+    return OTHER_WORK if op else _kind_of_kernel(kernel)
+
+
+def _kind_of_op(name: str) -> int:
+    plain = name.removesuffix("_") if name not in _COPIES | _MORE_POINTWISE else name
+    for kind, names in (
+        (FUSED_ATTENTION_WORK, _ATTENTION_NAMES), (SOFTMAX_WORK, _SOFTMAX), (NORM_WORK, _NORMS), (COPY_WORK, _COPIES),
+        (REDUCTION_WORK, _REDUCTION_NAMES), (POINTWISE_WORK, _POINTWISE_NAMES | _MORE_POINTWISE),
+        (SOFTMAX_BACKWARD_WORK, {"_softmax_backward_data"}),
+        (PRODUCT_WORK, _PRODUCT_NAMES),
+    ):  # fmt: skip
+        if name in names or plain in names:
+            return kind
+    return OTHER_WORK
+
+
+def _kind_of_kernel(kernel: str) -> int:
+    """Of a kernel whose operator is not known."""
+    if _SOFTMAX_KERNEL.search(kernel, 0, MAX_NAME):
+        return SOFTMAX_BACKWARD_WORK if _BACKWARD_KERNEL.search(kernel, 0, MAX_NAME) else SOFTMAX_WORK
+    kind = GPU_KINDS[gpu_kind(kernel, "kernel", is_comm=False)]
+    return {
+        "Matrix product": PRODUCT_WORK, "Attention": FUSED_ATTENTION_WORK, "Elementwise": POINTWISE_WORK,
+        "Reduction and softmax": REDUCTION_WORK,
+    }.get(kind, OTHER_WORK)  # fmt: skip

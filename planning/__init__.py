@@ -1,0 +1,1 @@
+"""Predicts jobs that were not recorded: cost models, other sizes, other layouts, measured operators."""

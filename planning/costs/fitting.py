@@ -1,0 +1,145 @@
+"""Linked traces → a model of what work takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...analysis.devices import Device, known_devices
+from ...analysis.overheads import OverheadRows, overhead_rows, pool, summarise
+from ...timeline.edge_latencies import Chosen, EdgeLags, edge_lags, fit_edge_latencies, iterations_of, places
+from ...timeline.graph_building import build_graph
+from ...timeline.host_time import without_waits
+from ...timeline.iterations import Outlier, find_iterations, percentiles
+from ...timeline.replay_graph import ReplayGraph
+from ...trace.columns import IntColumn
+from ...trace.errors import ConvertError, UsageError
+from ...trace.kinds import CPU, GPU
+from ...trace.tables import OP
+from ...trace.trace import Trace
+from .kernel_model import KernelModel, fit_kernels
+from .measured_tasks import MeasuredTask, cpu_tasks, gpu_tasks, medians, pooled
+from .model_file import VERSION, FittedModel
+from .task import Task
+
+_LEAST_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one trace contributes to a model; nothing of the trace itself, so that there may be many."""
+
+    file: str
+    lags: EdgeLags
+    overheads: OverheadRows
+    gpu: list[MeasuredTask]
+    cpu: list[Task]
+    cpu_ns: IntColumn
+    took: int
+    iterations: int
+    set_apart: tuple[Outlier, ...]
+    step_ratios: tuple[float, ...]
+
+
+def fit(
+    traces: Sequence[Trace], *, iterations: str | None = None, devices: Sequence[Device] = (),
+    keep_outliers: bool = False,
+) -> FittedModel:  # fmt: skip
+    """Fit a model on linked traces.
+
+    Args:
+        iterations: take only these, such as "0-19"; see `iterations_of`.
+        devices: records that come before those of the table.
+        keep_outliers: fit on iterations that are not like the others, too (`find_outliers`).
+
+    Raises:
+        UsageError: no traces, or no such iterations. ConvertError: a trace without times.
+    """
+    if not traces:
+        raise UsageError("nothing to fit; give ET+ files")
+    known: dict[Task, Task] = {}
+    parts = [prepare(trace, iterations, devices, keep_outliers, known) for trace in traces]
+    return fit_parts(parts, devices, fit_kernels([part.gpu for part in parts], _records(devices)))
+
+
+def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelModel | None) -> FittedModel:
+    """The model of what several traces contribute.
+
+    Args:
+        devices: records that come before those of the table. kernels: the model of their GPU events.
+    """
+    rows = pool([part.overheads for part in parts])
+    ratios = [ratio for part in parts for ratio in part.step_ratios]
+    gpu = pooled(event for part in parts for event in part.gpu)
+    cpu = medians((t for part in parts for t in part.cpu), (n for part in parts for n in part.cpu_ns.tolist()))
+    return FittedModel(
+        VERSION, tuple(part.file for part in parts), tuple(part.took for part in parts),
+        sum(part.iterations for part in parts), summarise(rows, 0),
+        fit_edge_latencies([part.lags for part in parts]), tuple(gpu),
+        tuple(cpu), tuple(devices),
+        outliers=tuple(part.set_apart for part in parts), kernels=kernels,
+        steps=percentiles(ratios) if ratios else None,
+    )  # fmt: skip
+
+
+def _records(devices: Sequence[Device]) -> dict[str, Device]:
+    return {device.name: device for device in (*known_devices(), *devices)}
+
+
+def prepare(
+    trace: Trace, wanted: str | None, devices: Sequence[Device], keep_outliers: bool,
+    known: dict[Task, Task] | None = None,
+) -> Part:  # fmt: skip
+    """What a trace contributes; arguments as in `fit`.
+
+    Args:
+        known: tasks of other traces; equal ones take no memory of their own.
+    """
+    shared = {} if known is None else known
+    chosen = iterations_of(trace, wanted, keep_outliers=keep_outliers)
+    of_row = chosen.of_row
+    graph = build_graph(trace)
+    gpu = np.flatnonzero(of_row[trace.gpu.source] >= 0)
+    tasks, ns = gpu_tasks(trace, devices), trace.gpu.dur
+    calls, own = self_time(graph, trace, of_row)
+    counted = of_row >= 0
+    return Part(
+        Path(trace.file).name, edge_lags(graph, places(graph, trace, of_row)),
+        overhead_rows(without_waits(trace), 0, counted=counted),
+        medians([shared.setdefault(tasks[i], tasks[i]) for i in gpu.tolist()], ns[gpu].tolist()),
+        [shared.setdefault(task, task) for task in cpu_tasks(trace, calls)], own,
+        measured_ns(trace, chosen), len(chosen.index), chosen.set_apart, step_ratios(trace, chosen),
+    )  # fmt: skip
+
+
+def step_ratios(trace: Trace, chosen: Chosen) -> tuple[float, ...]:
+    """What each chosen iteration takes over their mean; none where fewer than three are marked."""
+    times = measured_steps(trace, chosen)
+    return tuple((times / times.mean()).round(4).tolist()) if len(times) >= _LEAST_STEPS and times.all() else ()
+
+
+def measured_steps(trace: Trace, chosen: Chosen) -> IntColumn:
+    """ns that each chosen iteration took; empty where none are marked."""
+    try:
+        split = chosen.split or find_iterations(trace)
+    except ConvertError:
+        return np.zeros(0, np.int64)
+    return split.times(trace.ts, trace.finish)[chosen.index]
+
+
+def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Operators of the iterations: positions in `Trace.calls`, and their own host times (without callees), ns."""
+    own, source = graph.durations, trace.calls.source
+    calls = np.flatnonzero((trace.calls.kind == OP) & (of_row[source] >= 0))
+    return calls, own[source[calls]]
+
+
+def measured_ns(trace: Trace, chosen: Chosen) -> int:
+    """What the chosen iterations took together; of a whole trace from the first start to the last end."""
+    if chosen.split is not None:
+        return int(chosen.split.times(trace.ts, trace.finish)[chosen.index].sum())
+    rows = np.flatnonzero(trace.timed & (chosen.of_row >= 0) & np.isin(trace.kind, (CPU, GPU)))
+    return int(trace.finish[rows].max() - trace.ts[rows].min()) if len(rows) else 0

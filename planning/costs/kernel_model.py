@@ -1,0 +1,234 @@
+"""What `etplus fit` learns of GPU events: the utilisation model, the order of models, intervals, held-out errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ...analysis.devices import Device
+from ...trace.brief import brief
+from .cost_model import CostModel
+from .measured_tasks import MeasuredTask, pooled
+from .prediction_intervals import Familiarity, PredictionIntervals, fit_intervals
+from .registry import CANDIDATES, MODELS, ORDER, UTILISATION, Costs, Utilised, candidates, model_class
+from .task import Estimate
+from .utilisation import Utilisation, fit_utilisation
+
+
+class KernelModel(msgspec.Struct, frozen=True):
+    """The model of GPU events.
+
+    Attributes:
+        utilisation: the fitted law.
+        order: names of cost models; the first that serves an event prices it.
+        intervals: factors around predicted times. held_out: how many traces they are from; 0 where there was one
+            trace, whose own work was held out by operator and shapes. jobs: of how many jobs these are.
+        states: of the cost models of other packages in the order, what they keep (`CostModel.state`).
+        errors: by candidate order (names joined by " > ") factor and total error of each held-out trace's GPU events.
+    """
+
+    utilisation: Utilisation
+    order: tuple[str, ...] = ORDER
+    intervals: PredictionIntervals = PredictionIntervals()
+    held_out: int = 0
+    jobs: int = 0
+    errors: dict[str, tuple[tuple[float, float], ...]] = {}
+    states: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET  # not in the file where there are none
+
+    __repr__ = brief
+
+    def fitted(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> dict[str, CostModel]:
+        """The models that need not be fitted again, by name.
+
+        Args:
+            measured: the tasks that were fitted on. devices: records by name.
+
+        Raises:
+            UsageError: a cost model of a package that is not installed.
+        """
+        states = self.states or {}
+        restored = {name: model_class(name).restored(state, measured, devices) for name, state in states.items()}
+        return {UTILISATION: Utilised(self.utilisation, devices), **restored}
+
+
+def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device]) -> KernelModel | None:
+    """Fit the model of GPU events; None if there are none.
+
+    Each job is held out once, and its traces are predicted by all candidates from the other jobs. With one job its
+    traces are held out, with one trace fifths of its groups of operator and shapes.
+
+    Args:
+        traces: of each trace its distinct GPU events. devices: records by name.
+    """
+    traces = [[event for event in trace if event.ns > 0] for trace in traces]
+    everything = pooled(event for trace in traces for event in trace)
+    if not everything:
+        return None
+    jobs = jobs_of(traces)
+    count = len({job for job, trace in zip(jobs, traces, strict=True) if trace})
+    several = sum(1 for trace in traces if trace) > 1
+    held = by_traces(traces, devices, jobs=jobs if count > 1 else None) if several else by_groups(everything, devices)
+    order, errors = chosen_order(held)
+    equal = by_traces(traces, devices, [_EQUAL]) if 1 < count < len(traces) else held
+    others = {name: model_class(name).fit(everything, devices) for name in order if name not in MODELS}
+    states = {name: state for name, other in others.items() if (state := other.state()) is not None}
+    return KernelModel(
+        fit_utilisation(everything, devices), order, _intervals(held, equal, order, jobs if count > 1 else None),
+        len(traces) if several else 0, count if several else 0, errors, states or msgspec.UNSET,
+    )  # fmt: skip
+
+
+_SAME_JOB = 0.5
+
+
+def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
+    """Of each trace the first one of its job: those that have over half of all distinct events of both in common, as
+    ranks of a job and repeated recordings of it have.
+
+    Example:
+        >>> from etplus.planning.costs.task import Task
+        >>> first, second = [MeasuredTask(Task("a"), 1.0, 1)], [MeasuredTask(Task("b"), 1.0, 1)]
+        >>> jobs_of([first, second, first])
+        [0, 1, 0]
+    """
+    tasks = [{event.task for event in trace} for trace in traces]
+    jobs: list[int] = []
+    for k, of in enumerate(tasks):
+        alike = (jobs[i] for i in range(k) if len(of & tasks[i]) > _SAME_JOB * len(of | tasks[i]))
+        jobs.append(next(alike, k))
+    return jobs
+
+
+def _intervals(
+    held: Sequence[HeldOutEvents], equal: Sequence[HeldOutEvents], order: Order, jobs: Sequence[int] | None
+) -> PredictionIntervals:
+    """Of each model by what was held out.
+
+    Args:
+        held: jobs, or what else was held out. equal: traces, of which other ranks have measured equal events: these are
+            missed as they differ between ranks, whatever their job.
+    """
+    if equal is held:
+        return fit_intervals(*_log_ratios(held, order, None, jobs))
+    by_law = fit_intervals(*_log_ratios(held, order, False, jobs))
+    of_equal = fit_intervals(*_log_ratios(equal, _EQUAL, True, None))
+    return PredictionIntervals(by_law.spreads | {key: spread for key, spread in of_equal.spreads.items() if key})
+
+
+def _log_ratios(
+    held: Sequence[HeldOutEvents], order: Order, measured: bool | None, jobs: Sequence[int] | None
+) -> tuple[list[tuple[str, ...]], list[float], list[int]]:
+    """Of held-out events group, log(measured/predicted) and job; only of those that were measured, or were not."""
+    groups, ratios, of_job = [], [], []
+    for part in held:
+        for event, estimate, group in zip(part.measured, part.estimates[order], part.groups, strict=True):
+            if measured is None or (estimate.how in _EQUAL) == measured:
+                groups.append(interval_group(estimate.how, group))
+                ratios.append(log(event.ns / max(estimate.ns, 1.0)))
+                of_job.append(0 if jobs is None else jobs[part.trace])
+    return groups, ratios, of_job
+
+
+def interval_group(how: str, group: Sequence[str]) -> tuple[str, ...]:
+    """The groups of an event's interval, from wide to narrow: the model that prices it, then `Familiarity.group`."""
+    return (how.partition(" at ")[0], *group)
+
+
+Order = tuple[str, ...]
+_EQUAL: Order = ("measured",)
+_FOLDS = 5
+_CLEARLY = 0.1
+_MOST_TASKS = 500
+"""Up to so many distinct events all candidates are tried; with more, of the built-in ones the first alone."""
+
+
+@dataclass(frozen=True)
+class HeldOutEvents:
+    """One trace's events, predicted by models that were fitted without it.
+
+    Attributes:
+        measured: distinct events. estimates: by order of models, one an event.
+        groups: `Familiarity.group` of each event with respect to the others.
+        trace: its position among the traces; 0 where there is one.
+    """
+
+    measured: Sequence[MeasuredTask]
+    estimates: Mapping[Order, Sequence[Estimate]]
+    groups: Sequence[tuple[str, str, str]]
+    trace: int = 0
+
+
+def by_traces(
+    traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device], orders: Sequence[Order] | None = None,
+    jobs: Sequence[int] | None = None,
+) -> list[HeldOutEvents]:  # fmt: skip
+    """Every trace by models fitted on the others, of `candidates` by default.
+
+    Args:
+        jobs: of each trace a number of its job, to leave the others of its job out, too.
+    """
+    orders, jobs = candidates() if orders is None else orders, range(len(traces)) if jobs is None else jobs
+    others = {
+        held: pooled(event for job, of in zip(jobs, traces, strict=True) if job != held for event in of)
+        for held in dict.fromkeys(jobs)
+    }
+    return [
+        replace(_predict(of, others[jobs[k]], devices, orders), trace=k)
+        for k, of in enumerate(traces) if of and others[jobs[k]]
+    ]  # fmt: skip
+
+
+def by_groups(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> list[HeldOutEvents]:
+    """Every fifth of the groups (operator and shapes), in order of appearance, by models fitted on the rest."""
+    numbers: dict[tuple[str, str], int] = {}
+    fold = [numbers.setdefault(event.task.group, len(numbers)) % _FOLDS for event in measured]
+    found = []
+    for held in range(min(_FOLDS, len(numbers))):
+        mine = [event for event, of in zip(measured, fold, strict=True) if of == held]
+        given = [event for event, of in zip(measured, fold, strict=True) if of != held]
+        if given:
+            found.append(_predict(mine, given, devices, candidates()))
+    return found
+
+
+def _predict(
+    held: Sequence[MeasuredTask], given: Sequence[MeasuredTask], devices: Mapping[str, Device], orders: Sequence[Order]
+) -> HeldOutEvents:
+    familiar = Familiarity(given, devices)
+    slow = CANDIDATES[1:] if len(given) > _MOST_TASKS else ()
+    fitted: Mapping[str, CostModel] = {}
+    estimates: dict[Order, list[Estimate]] = {}
+    for order in (order for order in orders if order not in slow):
+        costs = Costs(given, devices, order, fitted=fitted)
+        estimates[order] = [costs.predict(event.task) or Estimate(1.0, "unknown") for event in held]
+        fitted = costs.fitted
+    return HeldOutEvents(held, estimates, [familiar.group(event.task) for event in held])
+
+
+def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
+    """Factor by which predictions are off (exp of the mean |log ratio|, less 1), and relative error of the total."""
+    predicted = np.array([max(estimate.ns, 1.0) for estimate in held.estimates[order]])
+    measured, count = (np.array([getattr(event, name) for event in held.measured]) for name in ("ns", "count"))
+    factor = float(np.exp(np.abs(np.log(predicted / measured)).mean()) - 1)
+    return round(factor, 4), round(float((predicted * count).sum() / (measured * count).sum() - 1), 4)
+
+
+def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[tuple[float, float], ...]]]:
+    """The candidate with the least sum over the held-out traces of log factor and log error of the total, and the
+    errors of all; the first candidate unless another one's sum is a tenth less."""
+    errors = {
+        order: tuple(errors_of(part, order) for part in held)
+        for order in candidates() if held and all(order in part.estimates for part in held)
+    }  # fmt: skip
+    badness = {
+        order: sum(log(1 + factor) + abs(log(max(1 + total, 1e-9))) for factor, total in of)
+        * (1 - _CLEARLY * (order == CANDIDATES[0]))
+        for order, of in errors.items()
+    }
+    best = min(badness, key=lambda order: badness[order], default=CANDIDATES[0])
+    return best, {" > ".join(order): of for order, of in errors.items()}

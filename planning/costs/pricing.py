@@ -1,0 +1,332 @@
+"""What the GPU events and CPU operators of a trace cost by a fitted model, on their own device or another one."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, hypot, log, sqrt
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from ...analysis.devices import Device
+from ...trace.brief import brief
+from ...trace.columns import IntColumn
+from ...trace.errors import UsageError
+from ...trace.tensors import Tensor
+from ...trace.trace import Trace
+from ..reshape.shape_change import FLOATING
+from .bound import bound_of, times_at_peak
+from .kernel_model import interval_group
+from .measured_tasks import CPU_OP, gpu_tasks
+from .model_file import EndToEndError, FittedModel
+from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
+from .similar import MeasuredTable
+from .task import Estimate, Task
+from .utilisation import Utilisation, fit_utilisation, kernel_family
+
+UNKNOWN = "unknown"
+"""How a time was found where no model serves the work."""
+_MEASURED = {"measured": Spread(0, 0.8, 1.25)}
+"""Of an equal event, where too few were held out to tell."""
+_NOTHING = Estimate(0.0, UNKNOWN)
+
+
+class Price(NamedTuple):
+    """What a GPU event takes by the model.
+
+    Attributes:
+        ns: predicted. low, high: between these with a probability of 80%. bound: what it takes at least; None if
+            neither its FLOPs nor its bytes are known.
+        how: the model that priced it. level: how like the events fitted on it is (`familiarity.LEVELS`).
+    """
+
+    ns: float
+    low: float
+    high: float
+    bound: float | None
+    how: str
+    level: str
+
+
+class Pricing:
+    """Prices of one trace's work, each looked up when asked for.
+
+    Args:
+        device: name of the record to price for, instead of each event's own device.
+        beyond: the trace has other shapes than it was recorded with: what is recorded of launches does not hold.
+        dtype: the element type that floating-point tensors are to have, None for their own.
+
+    Raises:
+        UsageError: no record of that name.
+    """
+
+    def __init__(
+        self, model: FittedModel, trace: Trace, device: str | None = None, *, beyond: bool = False,
+        dtype: str | None = None,
+    ) -> None:  # fmt: skip
+        self._costs, self._records, self._to = model.costs(beyond=beyond), model.records(), device
+        if device is not None and device not in self._records:
+            raise UsageError(
+                f"device {device!r} is not known; give --device-spec, or one of {', '.join(self._records)}"
+            )
+        self._model, kernels = model, model.kernels
+        self._intervals = PredictionIntervals() if kernels is None else kernels.intervals
+        self._held_out = 0 if kernels is None else kernels.held_out  # traces that the intervals are from
+        self._measured_there = any(event.task.device == device for event in model.gpu)
+        self._ops = {call.task.op for call in model.cpu}
+        tasks = gpu_tasks(trace, model.devices)
+        self.tasks: Sequence[Task] = [task.unlaunched for task in tasks] if beyond else tasks
+        self._known: dict[Task, Price] = {}
+        self._dtype = dtype
+        self._typed = defaultdict[Hashable, list[float]](list)
+        for work in () if dtype is None else (*model.gpu, *model.cpu):
+            self._typed[_typed_key(work.task, work.task.device)].append(work.ns)
+        self.notes: list[str] = []
+        if device is not None and not self._measured_there:
+            self.notes.append(
+                f"nothing was measured on {device}: times are scaled by what the utilisation model says of both devices"
+            )
+
+    @property
+    def kinds(self) -> list[str]:
+        """Of each GPU event, what it counts to in tables (`Task.kind`)."""
+        return [task.kind for task in self.tasks]
+
+    @cached_property
+    def times(self) -> list[float]:
+        """ns of each GPU event."""
+        return [self.event(event).ns for event in range(len(self.tasks))]
+
+    def event(self, event: int) -> Estimate:
+        """The time of a GPU event, 0 if no model serves it."""
+        return self._of_type(self.tasks[event], self._on_device) or _NOTHING
+
+    def _of_type(self, task: Task, price: Callable[[Task], Estimate | None]) -> Estimate | None:
+        """The price of a task with the wanted element type: as measured with it, else scaled by what bounds it."""
+        new, device = retyped(task, self._dtype), self._to or task.device
+        if new == task:
+            return price(task)
+        if (known := self._typed.get(_typed_key(new, device))) is not None:
+            return Estimate(float(np.median(known)), f"measured with {self._dtype}")
+        found = price(task)
+        if found is None:
+            return None
+        bound = bound_of(msgspec.structs.replace(new, device=device), self._records)
+        ns = found.ns * time_ratio(task, new, self._records.get(device))
+        return Estimate(max(ns, bound.ns if bound else 0.0), f"{found.how}, scaled")
+
+    def _on_device(self, task: Task) -> Estimate | None:
+        if self._to is None or self._to == task.device:
+            return self._costs.predict(task)
+        there = msgspec.structs.replace(task, device=self._to)
+        if self._measured_there:
+            return self._costs.predict(there)
+        found = self._costs.predict(task)
+        if found is None:
+            return None
+        law = self._utilisation
+        ratio = law.nanoseconds(there, self._records) / law.nanoseconds(task, self._records)
+        bound = bound_of(there, self._records)
+        return Estimate(max(found.ns * ratio, bound.ns if bound else 0.0), f"{found.how}, scaled")
+
+    def price(self, event: int) -> Price:
+        """The time of a GPU event with its interval and bound."""
+        task = self.tasks[event]
+        if task not in self._known:
+            there = retyped(task, self._dtype)
+            there = there if self._to is None else msgspec.structs.replace(there, device=self._to)
+            estimate, bound = self.event(event), bound_of(there, self._records)
+            level, *rest = self._familiar.group(there)
+            spread = self._intervals.of(interval_group(estimate.how, (level, *rest)), _MEASURED.get(estimate.how))
+            if level == NEW and not self._held_out:  # what one trace says of itself
+                spread = PredictionIntervals().of(())
+            low, high = estimate.ns * min(spread.low, 1.0), estimate.ns * max(spread.high, 1.0)
+            measured = self._table.of(there)
+            if measured is not None and estimate.how == "measured":
+                low, high = min(low, measured.low_ns or low), max(high, measured.high_ns)
+            least = None if bound is None else min(bound.ns, estimate.ns)  # what was measured refutes a bound above it
+            self._known[task] = Price(estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least,
+                                      estimate.how, level)  # fmt: skip
+        return self._known[task]
+
+    @cached_property
+    def _utilisation(self) -> Utilisation:
+        kernels = self._model.kernels
+        return fit_utilisation(self._model.gpu, self._records) if kernels is None else kernels.utilisation
+
+    @cached_property
+    def _familiar(self) -> Familiarity:
+        return Familiarity(self._model.gpu, self._records)
+
+    @cached_property
+    def _table(self) -> MeasuredTable:
+        return MeasuredTable(self._model.gpu)
+
+    def call(self, task: Task) -> Estimate | None:
+        """The own time of a CPU operator; None for one that the model has not seen."""
+        return self._of_type(task, self._costs.predict) if task.op in self._ops else None
+
+
+def _typed_key(task: Task, device: str) -> Hashable:
+    """What equal work has in common whatever kernel does it."""
+    return task.op, task.category, task.inputs, task.outputs, task.place, task.collective, device
+
+
+@dataclass(frozen=True)
+class PricedKernel:
+    """Equal GPU events: of one kernel, operator, shapes, types and device.
+
+    Attributes:
+        name: of the kernel or copy. op: of the operator, "" where none is known. shapes: of its inputs, as text.
+        count: events. measured_ns, predicted_ns, low_ns, high_ns, bound_ns: sums over them; between low and high with a
+            probability of 80%; not below the bound, which is None where neither FLOPs nor bytes are known.
+        how: the model that priced them. level: how like the events fitted on they are (`familiarity.LEVELS`).
+    """
+
+    name: str
+    op: str
+    shapes: str
+    device: str
+    count: int
+    measured_ns: int
+    predicted_ns: int
+    low_ns: int
+    high_ns: int
+    bound_ns: int | None
+    how: str
+    level: str
+
+    __repr__ = brief
+
+
+def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[PricedKernel, ...]:
+    """Rows of the GPU events of some iterations, and of those without a row in the trace; the longest predicted first.
+
+    Args:
+        pricing: of the trace. of_row: int64, the iteration of each row, −1 for rows that do not count.
+    """
+    groups: dict[Task, list[int]] = {}
+    for event, (task, row) in enumerate(zip(pricing.tasks, trace.gpu.source.tolist(), strict=True)):
+        if row < 0 or of_row[row] >= 0:
+            groups.setdefault(task, []).append(event)
+    rows = []
+    for task, of in groups.items():
+        price, count = pricing.price(of[0]), len(of)
+        predicted, low, high = (round(ns * count) for ns in (price.ns, price.low, price.high))
+        bound = None if price.bound is None else math.floor(price.bound * count)
+        rows.append(PricedKernel(
+            task.kernel, task.op, task.shapes, task.device, count, int(trace.gpu.dur[of].sum()), predicted, low, high,
+            bound, price.how, price.level,
+        ))  # fmt: skip
+    return tuple(sorted(rows, key=lambda row: (-row.predicted_ns, row.name, row.op, row.shapes)))
+
+
+_STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.44, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.35, 1.345, 1.341)
+"""Ninetieth percentiles of Student's t with 1, 2, … degrees of freedom."""
+_NORMAL = 1.282
+_USUAL, _BEFORE = 0.3, 0.2
+"""Half width in log time where nothing was held out; standard deviation that counts as much as one held-out trace (of
+jobs on hosts, each predicted from nine others)."""
+
+
+def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
+    """Of the 80% interval in log time.
+
+    The ratios count as drawn from a normal distribution around 0, since predictions are not corrected by their mean,
+    with a deviation of which nothing but `_BEFORE` is known before. Only traces that the others knew as well count.
+
+    Args:
+        unknown: share of the timed edges without an estimate; they count as 0.
+
+    Example:
+        >>> round(half_width(EndToEndError((0.1, -0.1), (0.0, 0.0))), 3)  # 1.886 √((0.1² + 0.1² + 0.2²) / 2)
+        0.327
+    """
+    ratios = error.like(unknown) if error is not None else ()
+    if not ratios:
+        return _USUAL - log(max(1 - unknown, 0.01))
+    freedom = len(ratios)
+    quantile = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _NORMAL
+    return quantile * sqrt((sum(ratio * ratio for ratio in ratios) + _BEFORE**2) / freedom)
+
+
+def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list[float]]:
+    """ns of each GPU event of a trace at the low and the high end of their joint interval.
+
+    Args:
+        events: those that count; the others stay as predicted.
+    """
+    prices = {event: pricing.price(event) for event in events}
+    ends = []
+    for side in ("low", "high"):
+        off = {event: getattr(price, side) - price.ns for event, price in prices.items()}
+        by_family = defaultdict[tuple[str, str], float](float)
+        for event, ns in off.items():
+            task = pricing.tasks[event]
+            family = "" if prices[event].level == NEW else kernel_family(task.kernel)  # the model's miss, all of it
+            by_family[family, task.device] += abs(ns)
+        together, apart = sum(by_family.values()), hypot(*by_family.values())
+        share = apart / together if together else 0.0
+        times = list(pricing.times)
+        for event, ns in off.items():
+            times[event] += share * ns
+        ends.append(times)
+    return ends[0], ends[1]
+
+
+def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int]:
+    """ns between which an end-to-end time is with a probability of 80%.
+
+    Args:
+        predicted, low, high: ns with all GPU events as predicted, and at the ends of their interval.
+        half: half width in log time for all else.
+    """
+    if not predicted:
+        return 0, 0
+    down, up = (hypot(half, abs(log(max(end, 1) / predicted))) for end in (min(low, predicted), max(high, predicted)))
+    return round(predicted * exp(-down)), round(predicted * exp(up))
+
+
+def retyped(task: Task, dtype: str | None) -> Task:
+    """A task whose floating-point tensors are of another type, or as it is; its bytes change as those tensors do.
+
+    The kernel is left open: a library chooses others for another type.
+
+    Example:
+        >>> from etplus.trace.tensors import Tensor
+        >>> done = retyped(Task("aten::relu", inputs=(Tensor((8, 8), "float32"),), bytes=512), "bfloat16")
+        >>> done.inputs[0].dtype, done.bytes
+        ('bfloat16', 256)
+    """
+    before = (*task.inputs, *task.outputs)
+    if dtype is None or not any(tensor.dtype in FLOATING and tensor.dtype != dtype for tensor in before):
+        return task
+    inputs, outputs = (
+        tuple(Tensor(tensor.shape, dtype) if tensor.dtype in FLOATING else tensor for tensor in some)
+        for some in (task.inputs, task.outputs)
+    )
+    sizes = [
+        sum(tensor.numel * FLOATING.get(tensor.dtype, 0) for tensor in some) for some in (before, (*inputs, *outputs))
+    ]
+    moved = None if task.bytes is None else round(task.bytes * sizes[1] / sizes[0]) if sizes[0] else task.bytes
+    counted = dtype if task.dtype in FLOATING else task.dtype
+    return msgspec.structs.replace(task, inputs=inputs, outputs=outputs, bytes=moved, dtype=counted, kernel="")
+
+
+def time_ratio(old: Task, new: Task, device: Device | None) -> float:
+    """How much longer a task takes with another type if it reaches the same share of what bounds it.
+
+    On a device with a record that is the greater of FLOPs by the type's peak and bytes by the bandwidth; without one,
+    as on a CPU, the bytes, but for work with FLOPs, whose rate is unknown: that takes as long as before.
+    """
+    if old == new or old.collective:
+        return (new.bytes or 1) / (old.bytes or 1)
+    if device is not None and old.category != CPU_OP:
+        before, after = (times_at_peak(task, device).ns for task in (old, new))
+        return after / before if before and after else 1.0
+    return 1.0 if old.flops else (new.bytes or 1) / (old.bytes or 1)

@@ -1,0 +1,467 @@
+"""One rank to predict, in the forms that both engines need, and what the edges of its replay graph take.
+
+Work is priced by a fitted model: GPU events and collectives; if asked for, also the operators' own times of a trace
+without GPU events. What else a host does, and what a launch, a stream or a thread waits, says nothing of another job:
+it stays as recorded, or is scaled to the speed of another host.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ...analysis.overheads import Overheads, overhead_rows, summarise
+from ...schemas.communications import comm_rows
+from ...timeline.constants import Constants, fit_constants
+from ...timeline.edge_latencies import host_collective_keys, iterations_of, places, transfer_key
+from ...timeline.graph_building import build_graph
+from ...timeline.graph_replay import replay
+from ...timeline.host_time import without_waits
+from ...timeline.iterations import StepTimes, percentiles, warm_up
+from ...timeline.replay_graph import DURATION, HOST, ReplayGraph
+from ...timeline.replay_summary import BaseError
+from ...timeline.untraced import UntracedAnswer, untraced_answer
+from ...trace.brief import brief
+from ...trace.columns import IntColumn
+from ...trace.conventions import ANNOTATION_SCOPE
+from ...trace.host_waits import LONG_PAUSE_NS
+from ...trace.index import Row
+from ...trace.kinds import GPU
+from ...trace.medians import median
+from ...trace.trace import Trace
+from ...trace.unattached import with_unattached
+from ..measure.lookup import EXECUTED, RECORDED, own_times, shares_of_sources
+from ..measure.measured import Measured
+from ..reshape.reshape import reshaped
+from ..reshape.shape_change import ShapeChange
+from .fitting import measured_ns, measured_steps, self_time
+from .measured_tasks import cpu_tasks, medians
+from .model_file import FittedModel
+from .overhead_model import overhead_model, scaled, with_work_of
+from .pricing import UNKNOWN, PricedKernel, Pricing, drawn_in, kernel_rows
+from .task import Estimate
+
+Engine = Literal["replay", "overheads"]
+ENGINES: tuple[Engine, ...] = ("replay", "overheads")
+Host = Literal["trace", "model"]
+"""Whose times host work has: those of the trace that is predicted, or those that it has on the host of the traces
+fitted on. What the model has no counterpart of is carried over by the ratio of speeds of like calls."""
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """All work of one operator.
+
+    Attributes:
+        count: GPU events; in a trace without any, calls.
+        predicted_ns, measured_ns: sums of times on the device; in a trace without GPU events own times on the host.
+        how: the models that priced it, most frequent first.
+    """
+
+    op: str
+    count: int
+    predicted_ns: int
+    measured_ns: int
+    how: tuple[str, ...]
+
+    __repr__ = brief
+
+
+class RankJob:
+    """One rank to predict: its trace in the forms that both engines need.
+
+    Args:
+        trace: as recorded. model: that of work.
+        wanted: iterations; see `iterations_of`. keep_outliers: also those that are not like the others.
+        device: name of the device to predict for. changed: the shapes are not those that were measured.
+        shape: other sizes, or another element type. measured: operators timed on this machine.
+        host: whose times host work has; see `Host`.
+    """
+
+    def __init__(
+        self, trace: Trace, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
+        shape: ShapeChange | None, keep_outliers: bool = True, measured: Measured | None = None,
+        host: Host = "trace",
+    ) -> None:  # fmt: skip
+        self.original, self.model, self.host = trace, model, host
+        chosen = iterations_of(trace, wanted, keep_outliers=keep_outliers)
+        self.chosen, self.of_row, self.split = chosen, chosen.of_row, chosen.split
+        self.shapes = None if shape is None else reshaped(trace, shape)
+        self.trace: Trace = trace if self.shapes is None else self.shapes.trace
+        self._price = partial(
+            Pricing, model, device=device, beyond=shape is not None, dtype=None if shape is None else shape.dtype
+        )
+        self.pricing = self._price(self.trace)
+        self._changed, self._moved = changed, device is not None
+        self._retyped = shape is not None and shape.dtype is not None
+        self._executed = own_times(self.trace, measured or model.executed)
+        self.on_host = not np.any(trace.kind == GPU)
+        self.by_model = self.on_host and (host == "model" or changed or shape is not None)
+
+    @cached_property
+    def measured(self) -> int:
+        """ns that was measured."""
+        return measured_ns(self.original, self.chosen)
+
+    @cached_property
+    def graph(self) -> ReplayGraph:
+        """The replay graph as measured."""
+        return build_graph(self.original)
+
+    @cached_property
+    def constants(self) -> Constants:
+        """Those of the trace itself: launches and streams of other traces are those of other machines."""
+        return fit_constants(self.graph)
+
+    @cached_property
+    def base(self) -> BaseError:
+        """Error of the replay of the graph as measured."""
+        return BaseError.of(replay(self.graph, self.constants))
+
+    def recorded(self, engine: Engine) -> int:
+        """ns that an engine says if it is given all times as recorded."""
+        if engine == "replay":
+            return self.replayed(self.graph.edges.lag)
+        return overhead_model(self.trace, self._walked(self._own_overheads), self.gpu_ns, self.of_row).total
+
+    @cached_property
+    def gpu_ns(self) -> list[float]:
+        """ns of each GPU event as recorded."""
+        return [float(ns) for ns in self.trace.gpu.dur.tolist()]
+
+    @cached_property
+    def event_of(self) -> dict[int, int]:
+        """GPU events by their rows."""
+        return {row: event for event, row in enumerate(self.trace.gpu.source.tolist())}
+
+    @cached_property
+    def speed(self) -> HostSpeed:
+        """The host of the trace, as recorded, beside that of the traces fitted on."""
+        if not self.by_model and self.host == "trace":
+            return HostSpeed(1.0, 0.0)
+        calls, own = self_time(self.graph, self.original, self.of_row)
+        took = {known.task: known.ns for known in self.model.cpu}
+        here = [op for op in medians(cpu_tasks(self.original, calls), own.tolist()) if op.ns > 0]
+        ratios = [op.ns / took[op.task] for op in here if took.get(op.task, 0) > 0]
+        if len(ratios) < _LEAST_ALIKE:
+            return HostSpeed(1.0, 1.0)
+        missing = sum(op.ns * op.count for op in here if op.task not in took)
+        return HostSpeed(median(ratios), missing / sum(op.ns * op.count for op in here))
+
+    @property
+    def unknown(self) -> float:
+        """Share of the host work that is to be another than recorded, and of which the model knows nothing."""
+        if not self.by_model:
+            return self.speed.unknown if self.host == "model" else 0.0
+        return max(self.unknown_edges, self.speed.unknown if self.speed.unknown == 1 else 0.0)
+
+    @property
+    def unknown_edges(self) -> float:
+        """See `Prediction.unknown`."""
+        return self.priced.unknown
+
+    @cached_property
+    def priced(self) -> PricedEdges:
+        """Work by the model, all else as recorded, on the wanted host."""
+        priced = self._price_edges()
+        lag, times = priced.lag.copy(), np.ones(len(self.original))
+        host = self._host_work()
+        if self.host == "model":
+            here = host[[priced.how.get(edge, UNKNOWN) == UNKNOWN for edge in host.tolist()]]
+            lag[here] = np.rint(lag[here] / self.speed.ratio)
+        if self.shapes is not None:
+            times[self.trace.calls.source] = self.shapes.repeats
+            lag[host] = np.rint(lag[host] * times[self.graph.row[self.graph.edges.target[host]]])
+        return replace(priced, lag=lag)
+
+    def _price_edges(self) -> PricedEdges:
+        """Lags of the iterations' work by the model.
+
+        In order: operators that were executed here, the same place in the traces fitted on, equal collectives, the cost
+        models.
+        """
+        graph, edges, of_row, table = self.graph, self.graph.edges, self.of_row, self.model.lags
+        reshaped, speed = self._changed or self._retyped, self._speed_of_models
+        at, collectives = places(graph, self.trace, of_row), {} if reshaped else host_collective_keys(graph.trace)
+        found = dict[int, Estimate | None]()
+        parts = defaultdict[Row, list[int]](list)  # host work without a place, by operator
+        owners, kinds = edges.owner[at.edges].tolist(), edges.kind[at.edges].tolist()
+        for edge, place, kind, owner in zip(at.edges.tolist(), at.place, kinds, owners, strict=True):
+            if kind == HOST and not self.by_model:
+                continue
+            event = self.event_of.get(owner)
+            known = None if reshaped or (self._moved and event is not None) else table.places.get(place)
+            if known is not None:
+                ratio = table.host_ratio * speed if kind == HOST else table.device_ratio if event is not None else 1.0
+                found[edge] = Estimate(known * ratio, _SAME_PLACE)
+            elif event is not None:
+                found[edge] = self.pricing.event(event)
+            elif kind == HOST:
+                parts[owner].append(edge)
+                found[edge] = None
+            else:
+                equal = table.collectives.get(collectives.get(owner, ""))
+                found[edge] = None if equal is None else Estimate(equal, _EQUAL)
+        whole = graph.durations
+        for owner, estimate in self._own_times(parts).items():
+            found |= _parts(graph, parts[owner], whole[owner], estimate)
+        own = np.flatnonzero((edges.kind == HOST) & np.isin(edges.owner, list(self._executed)))
+        own = own[of_row[edges.owner[own]] >= 0]
+        for edge, owner in zip(own.tolist(), edges.owner[own].tolist(), strict=True):
+            found |= _parts(graph, [edge], whole[owner], Estimate(self._executed[owner], EXECUTED))
+        lag = edges.lag.copy()
+        for edge, price in found.items():
+            if price is not None and price.how != UNKNOWN:
+                lag[edge] = round(price.ns)
+        host = np.setdiff1d(np.flatnonzero(edges.kind == HOST), list(found))
+        host = host[of_row[graph.row[edges.target[host]]] >= 0]
+        how = {edge: UNKNOWN if price is None else price.how for edge, price in found.items()}
+        return PricedEdges(lag, how, int(edges.lag[host].sum()))
+
+    @property
+    def _speed_of_models(self) -> float:
+        """What times of host work of the traces fitted on are multiplied with."""
+        return self.speed.ratio if self.host == "trace" else 1.0
+
+    def _own_times(self, wanted: Mapping[Row, Sequence[int]]) -> dict[Row, Estimate]:
+        """Own times of operators by the cost models, by row; without those that the model has not seen."""
+        calls, _ = self_time(self.graph, self.trace, self.of_row)
+        calls = calls[np.isin(self.trace.calls.source[calls], list(wanted))]
+        rows, speed = self.trace.calls.source[calls].tolist(), self._speed_of_models
+        prices = zip(rows, map(self.pricing.call, cpu_tasks(self.trace, calls)), strict=True)
+        return {row: Estimate(price.ns * speed, price.how) for row, price in prices if price is not None}
+
+    def _host_work(self) -> IntColumn:
+        """Positions of the edges of the iterations that are work of a host, of which another one takes more or less:
+        all but long pauses outside of calls, which may be waits."""
+        edges = self.graph.edges
+        host = np.flatnonzero(edges.kind == HOST)
+        host = host[self.of_row[self.graph.row[edges.target[host]]] >= 0]
+        owner = edges.owner[host]
+        pause = (owner < 0) | (self.original.scope[owner] == ANNOTATION_SCOPE)
+        work: IntColumn = host[~pause | (edges.lag[host] <= LONG_PAUSE_NS)]
+        return work
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See `Prediction`."""
+        vague = self.on_host and not self.by_model
+        own = ["no GPU events: operators take as long as recorded; --host model prices them, too"] * vague
+        return (*self.pricing.notes, *own)
+
+    @property
+    def sources(self) -> Mapping[str, float]:
+        """See `Prediction`."""
+        priced = self.priced
+        times = [(how, float(priced.lag[edge])) for edge, how in priced.how.items()]
+        return shares_of_sources([*times, (RECORDED, float(priced.recorded_ns))])
+
+    @cached_property
+    def _own_overheads(self) -> Overheads:
+        return summarise(overhead_rows(without_waits(self.trace), 0, counted=self.of_row >= 0), 0)
+
+    @cached_property
+    def walked(self) -> FittedModel:
+        """The model with the overheads that the overheads engine takes."""
+        own = self._own_overheads
+        here = own if self.host == "trace" else scaled(own, 1 / self.speed.ratio)
+        if self.by_model:
+            here = with_work_of(here, self.model.overheads, self._speed_of_models)
+        return self._walked(here)
+
+    def _walked(self, overheads: Overheads) -> FittedModel:
+        return msgspec.structs.replace(self.model, overheads=overheads)
+
+    @cached_property
+    def transfers(self) -> dict[int, int]:
+        """Row of each collective of the iterations to the least ns that equal ones took in the traces fitted on."""
+        known, gpu = self.model.lags.transfers, self.trace.gpu
+        keys = {int(gpu.source[event]): transfer_key(comm) for event, comm in gpu.comm.items()}
+        keys |= host_collective_keys(self.original)
+        return {row: known[key] for row, key in keys.items() if self.of_row[row] >= 0 and key in known}
+
+    def replayed(self, lags: IntColumn, *, wait: bool = True) -> int:
+        """ns of the iterations in a replay with other lags; without `wait` collectives wait for no other rank."""
+        if not wait:
+            edges = self.graph.edges
+            rows = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, list(self.transfers)))
+            lags = lags.copy()
+            lags[rows] = np.minimum(lags[rows], [self.transfers[row] for row in edges.owner[rows].tolist()])
+        done = replay(self.graph.with_latencies(lags), self.constants)
+        if self.split is None:
+            return done.makespan_ns
+        return int(self.split.times(done.start, done.end)[self.chosen.index].sum())
+
+    @cached_property
+    def ends(self) -> tuple[list[float], list[float]]:
+        """ns of each GPU event at the low and the high end of the interval of all together; collectives stay, since
+        their times are waits for other ranks (`waiting`)."""
+        source = self.trace.gpu.source
+        counted = (source >= 0) & (self.of_row[source] >= 0) & ~self.trace.is_comm
+        return drawn_in(self.pricing, np.flatnonzero(counted).tolist())
+
+    def lags_at(self, times: Sequence[float] | None) -> IntColumn:
+        """Lags from the model, with GPU events that take other times; as predicted if None."""
+        lags = self.priced.lag
+        if times is None:
+            return lags
+        edges, usual, lags = self.graph.edges, self.pricing.times, lags.copy()
+        for edge in np.flatnonzero(edges.kind == DURATION).tolist():
+            event = self.event_of.get(int(edges.owner[edge]))
+            if event is not None and usual[event]:
+                lags[edge] = round(lags[edge] * times[event] / usual[event])
+        return lags
+
+    def total(self, engine: Engine, kernel_ns: Sequence[float] | None = None, *, wait: bool = True) -> int:
+        """ns of the iterations by an engine, with GPU events that take other times; as predicted if None."""
+        if engine == "replay":
+            return self.replayed(self.lags_at(kernel_ns), wait=wait)
+        times = list(self.pricing.times if kernel_ns is None else kernel_ns)
+        for row, event in () if wait else self.event_of.items():
+            times[event] = min(times[event], self.transfers.get(row, times[event]))
+        return overhead_model(self.trace, self.walked, times, self.of_row).total
+
+    def untraced(self) -> UntracedAnswer | None:
+        """What a step takes when nothing records it, from the replay with GPU events as predicted and at both ends of
+        their interval; None where the trace does not say what it took, or only some iterations are predicted."""
+        if self.split is not None:
+            return None
+        lags = [self.lags_at(times) for times in (None, *self.ends)]
+        host, recorded = self.graph.edges.kind == HOST, np.maximum(self.graph.edges.lag, 1)
+
+        def changed(graph: ReplayGraph, lag: IntColumn) -> ReplayGraph:
+            return graph.with_latencies(np.rint(np.where(host, lag * (graph.edges.lag / recorded), lag)))
+
+        changes = [partial(changed, lag=lag) for lag in lags]
+        return untraced_answer(replay(self.graph, self.constants), [self.constants], *changes)
+
+    def waiting(self, engine: Engine) -> int:
+        """ns of the iterations with collectives as recorded: what a rank waits in them for others no model knows."""
+        if engine == "replay":
+            edges, lags = self.graph.edges, self.priced.lag.copy()
+            met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.original)))
+            lags[met] = edges.lag[met]
+            return self.replayed(lags)
+        return self.total(engine, self.gpu_ns_waiting)
+
+    @property
+    def gpu_ns_waiting(self) -> list[float]:
+        """ns of each GPU event as predicted, of collectives as recorded."""
+        times = zip(self.gpu_ns, self.trace.is_comm.tolist(), self.pricing.times, strict=True)
+        return [here if comm else ns for here, comm, ns in times]
+
+    def without_waiting(self, engine: Engine, factor: float) -> tuple[int, int] | None:
+        """See `Prediction`."""
+        walks_past = engine == "overheads" and self.on_host  # collectives of the host are none of its operators
+        if not self.transfers or self._changed or self._moved or self.shapes is not None or walks_past:
+            return None
+        return round(self.total(engine, wait=False) * factor), self.replayed(self.graph.edges.lag, wait=False)
+
+    def rows(self, engine: Engine) -> tuple[OpRow, ...]:
+        """By operator: GPU events; in a trace without any, own times of calls."""
+        trace, found = self.original, dict[str, list[tuple[int, int, int, str]]]()
+        if engine == "overheads":
+            for event, kind in enumerate(self.pricing.kinds):
+                if self.of_row[self.trace.gpu.source[event]] >= 0:
+                    estimate = self.pricing.event(event)
+                    took = int(self.trace.gpu.dur[event])
+                    found.setdefault(kind, []).append((event, round(estimate.ns), took, estimate.how))
+            return _op_rows(found)
+        edges, lags, how = self.graph.edges, self.priced.lag, self.priced.how
+        kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
+        for edge in places(self.graph, self.trace, self.of_row).edges.tolist():
+            owner = Row(int(edges.owner[edge]))
+            if not kinds or trace.kind[owner] == GPU:
+                name = kinds.get(owner) or trace.name_of(owner)
+                by = how.get(edge, RECORDED)
+                found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), by))
+        return _op_rows(found)
+
+    def steps(self, predicted: int) -> StepTimes | None:
+        """Times of one iteration, if all together take so many ns; None where the model or the trace has none."""
+        times, spread = measured_steps(self.original, self.chosen), self.model.steps
+        if spread is None or not len(times):
+            return None
+        apart = self.chosen.set_apart
+        each = spread.times(predicted / len(times))
+        return StepTimes(len(times), warm_up(apart), apart, percentiles(times).times(1), each)
+
+    def kernels(self) -> tuple[PricedKernel, ...]:
+        """The GPU events of the iterations, those that no operator is known to have launched included."""
+        trace = with_unattached(self.trace) if self.split is None else self.trace
+        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # all events have a row
+        return kernel_rows(pricing, trace, self.of_row)
+
+    def baselines(self) -> dict[str, int]:
+        """GPU time of the busiest stream as measured, and the mean of the traces fitted on."""
+        gpu = np.flatnonzero((self.original.kind == GPU) & (self.of_row >= 0))
+        found = {}
+        if len(gpu):
+            busy = np.bincount(self.original.stream_lane[gpu], weights=self.original.dur[gpu])
+            found["GPU time of the busiest stream, measured"] = int(busy.max())
+        if self.model.iterations:
+            each = sum(self.model.makespans_ns) / self.model.iterations
+            found["mean of the traces fitted on"] = round(each * len(self.chosen.index))
+        if self.shapes is not None and len(self.shapes.sizes) == 1:
+            was, to = self.shapes.recorded_size, self.shapes.new_size
+            found[f"recorded × {to}/{was}"] = round(self.measured * to / was)
+        return found
+
+
+def _op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[OpRow, ...]:
+    rows = []
+    for op, parts in found.items():
+        owners, predicted, measured, how = zip(*parts, strict=True)
+        often = tuple(model for model, _ in sorted(Counter(how).items(), key=lambda item: (-item[1], item[0])))
+        rows.append(OpRow(op, len(set(owners)), sum(predicted), sum(measured), often))
+    return tuple(sorted(rows, key=lambda row: (-row.measured_ns, row.op)))
+
+
+_SAME_PLACE, _EQUAL = "same place", "measured"
+_LEAST_ALIKE = 8
+"""So many distinct equal calls tell the speed of one machine from that of another; fewer may have been disturbed."""
+
+
+@dataclass(frozen=True)
+class PricedEdges:
+    """Lags of a graph.
+
+    Attributes:
+        lag: int64 ns, one an edge. how: of each edge that the model is asked for, what priced it; `UNKNOWN` where
+            nothing did and it is as recorded.
+        recorded_ns: host work that the model is not asked for.
+    """
+
+    lag: IntColumn
+    how: Mapping[int, str]
+    recorded_ns: int
+
+    @property
+    def unknown(self) -> float:
+        """Share of the edges that the model is asked for and has no counterpart of."""
+        return sum(how == UNKNOWN for how in self.how.values()) / max(len(self.how), 1)
+
+
+def _parts(graph: ReplayGraph, edges: Sequence[int], whole: int, estimate: Estimate) -> dict[int, Estimate]:
+    """What parts of an operator's own time take, if the whole takes so long: in proportion to the recorded ones."""
+    shares = [int(graph.edges.lag[edge]) / whole if whole else 1 / len(edges) for edge in edges]
+    return {edge: Estimate(estimate.ns * share, estimate.how) for edge, share in zip(edges, shares, strict=True)}
+
+
+class HostSpeed(NamedTuple):
+    """How two hosts compare.
+
+    Attributes:
+        ratio: what operators take on the host of a trace over what equal ones took in the traces fitted on: the median
+            over distinct operators, each the median of its calls. 1 where the two have next to none in common.
+        unknown: share of the trace's own time in operators that none of the traces fitted on has; 1 with that ratio.
+    """
+
+    ratio: float
+    unknown: float

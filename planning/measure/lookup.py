@@ -1,0 +1,53 @@
+"""The times that calls of a trace took here, for predictions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from ...trace.index import Row
+from ...trace.trace import Trace
+from .measured import Measured
+from .reader import recorded_calls
+from .recorded_calls import RecordedCall
+
+EXECUTED = "executed"
+"""How a time was found that was measured on this machine."""
+RECORDED = "recorded"
+"""How a time was found that is the trace's own."""
+_FROM_TRACES, _UNKNOWN = {"same place", "measured"}, "unknown"
+
+
+def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
+    """By row of a trace, the self time of operators that were executed here, ns, with what recording adds to them."""
+    if measured is None:
+        return {}
+    known = dict[str, float | None]()
+    found = {}
+    for call, recorded in recorded_calls(trace):
+        if isinstance(recorded, RecordedCall):
+            key = recorded.key
+            if key not in known:
+                known[key] = measured.own_ns(key)
+            own = known[key]
+            if own is not None:
+                found[trace.calls.source[call]] = own
+    return found
+
+
+def shares_of_sources(times: Iterable[tuple[str, float]]) -> Mapping[str, float]:
+    """Of times and how each was found, the shares that were measured here, taken from traces, modelled, and, if there
+    are any, left as recorded.
+
+    Example:
+        >>> shares_of_sources([("executed", 60.0), ("same place", 30.0), ("similar", 10.0)])
+        {'measured here': 0.6, 'from traces': 0.3, 'modelled': 0.1}
+    """
+    found = defaultdict[str, float](float, {"measured here": 0.0, "from traces": 0.0, "modelled": 0.0})
+    of = {EXECUTED: "measured here", RECORDED: "as recorded", _UNKNOWN: "as recorded"} | dict.fromkeys(
+        _FROM_TRACES, "from traces"
+    )
+    for how, ns in times:
+        found[of.get(how, "modelled")] += ns
+    whole = sum(found.values())
+    return {name: ns / whole if whole else 0.0 for name, ns in found.items()}

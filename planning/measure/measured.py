@@ -1,0 +1,229 @@
+"""What operators of traces took on this machine, and the file that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...schemas.text.files import Source, open_output, read_struct
+from ...trace.brief import brief
+from ...trace.conventions import MAX_NS
+from ...trace.errors import TraceFormatError
+
+VERSION = 1
+_NEAR_NS, _AS_NEAR, _MOST_COUNTED = 1000, 0.25, 1000
+_LONG_NS = 50_000
+"""Calls from this time on are compared with their recorded times."""
+_LEAST_TO_FIT, _REWEIGHTED = 12, 30
+_REMEDY = "make it with `etplus measure`"
+
+
+class Conditions(msgspec.Struct, frozen=True):
+    """Where operators were timed: the device's name, threads of torch, version of torch."""
+
+    device: str
+    threads: int
+    torch: str
+
+    __repr__ = brief
+
+
+class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A distinct call and what it took here.
+
+    Attributes:
+        key: of the call: operator, shapes, strides, types, numbers (`RecordedCall.key`).
+        op: qualified name. shapes, dtypes: of its tensors, such as "4x8 8x2" and "float32".
+        ns, iqr_ns: median and interquartile range over `runs` calls, callees included.
+        own_ns: without what its callees take when they are called by themselves; None if one of them was not executed,
+            or if it called others here: under no_grad, attention and recurrent layers choose other ways.
+        count: calls in the traces. recorded_ns, recorded_own_ns: medians there, of calls measured on a GPU those of the
+            device events that they launched; None for shapes that were not recorded, and of traces of another kind.
+        callees, own_tensors: recorded calls directly below it, and tensors that it takes and returns itself.
+    """
+
+    key: str
+    op: str
+    shapes: str
+    dtypes: str
+    ns: float
+    iqr_ns: float
+    runs: int
+    own_ns: float | None = None
+    count: int = 0
+    recorded_ns: float | None = None
+    recorded_own_ns: float | None = None
+    callees: int = 0
+    own_tensors: int = 0
+
+    __repr__ = brief
+
+
+class NotExecuted(msgspec.Struct, frozen=True):
+    """Calls that were not executed: `count` of an operator, their share of all operators' self time, and why."""
+
+    op: str
+    reason: str
+    count: int
+    share: float
+
+    __repr__ = brief
+
+
+class Recorder(NamedTuple):
+    """How recorded self times differ from executed ones: `slowdown` times the executed one, and what recording adds,
+    ns: for the call, for each call directly below it, and for each tensor that it takes and returns. In a program an
+    operator's data are not in the caches, and its machine may be another one."""
+
+    slowdown: float
+    call_ns: float
+    callee_ns: float
+    tensor_ns: float
+
+    @staticmethod
+    def of(timings: Sequence[Timing]) -> Recorder:
+        """Fitted to recorded and executed self times of all calls by least absolute deviations, none below 0.
+
+        It is iteratively reweighted least squares, relative to the recorded time, so that no long operator decides.
+        """
+        known = [timing for timing in timings if timing.own_ns is not None and timing.recorded_own_ns]
+        if len(known) < _LEAST_TO_FIT:
+            return Recorder(1.0, 0.0, 0.0, 0.0)
+        recorded = np.array([timing.recorded_own_ns for timing in known], float)
+        per = np.array([(timing.own_ns, 1, timing.callees, timing.own_tensors) for timing in known], float)
+        scale = weight = 1 / recorded
+        found = np.zeros(4)
+        for _ in range(_REWEIGHTED):
+            found = _not_negative(per * scale[:, None], recorded * scale)
+            missed = np.abs(recorded - per @ found) * weight
+            scale = weight / np.sqrt(np.maximum(missed, 1e-3))
+        return Recorder(*found.tolist())
+
+    def added(self, callees: int, tensors: int) -> float:
+        """What recording adds to the self time of a call with so many callees and tensors, ns."""
+        return self.call_ns + self.callee_ns * callees + self.tensor_ns * tensors
+
+
+def _not_negative(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Least squares; unknowns that would be negative are 0, the most negative one first."""
+    kept = list(range(left.shape[1]))
+    found = np.zeros(left.shape[1])
+    while kept:
+        part = np.linalg.lstsq(left[:, kept], right, rcond=None)[0]
+        if (part >= 0).all():
+            found[kept] = part
+            return found
+        kept.pop(int(part.argmin()))
+    return found
+
+
+class Measured(msgspec.Struct, frozen=True, dict=True):
+    """Times of the distinct operator calls of traces on one machine.
+
+    Attributes:
+        version: of the form of the file. files: names of the traces. conditions: see `Conditions`.
+        timings: the calls that were executed, the longest in the traces first.
+        not_executed: the others, by operator and reason, the largest share first.
+        executed: share of the operators' self time in calls that were executed or are part of one.
+        outside: share of all calls' self time that is the autograd engine's, Python's and annotations', no operator's.
+    """
+
+    version: int
+    files: tuple[str, ...]
+    conditions: Conditions
+    timings: tuple[Timing, ...]
+    not_executed: tuple[NotExecuted, ...]
+    executed: float
+    outside: float
+
+    __repr__ = brief
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Timing]:
+        """The timings by the key of their call."""
+        return {timing.key: timing for timing in self.timings}
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        """What recording added to the traces' times."""
+        return Recorder.of(self.timings)
+
+    def own_ns(self, key: str) -> float | None:
+        """Self time of a call in a recording, ns; None if it was not executed.
+
+        It is the one here times the slowdown, plus what recording adds: as much as it added to those recorded calls of
+        the operator that are nearest in self time here and in number of tensors (their median). For a call with more
+        callees and tensors it grows with the square root of what `Recorder` says: what is done for each of many
+        tensors finds its code and data in the caches from the second one on.
+        """
+        found = self.by_key.get(key)
+        if found is None or found.own_ns is None:
+            return None
+        own, slowdown = found.own_ns, self.recorder.slowdown
+        added = self.recorder.added(found.callees, found.own_tensors)
+        known = self._recorded.get(found.op)
+        if known is not None:
+            here, recorded, tensors, usual = known
+            far = np.abs(np.log((here + _NEAR_NS) / (own + _NEAR_NS)))
+            far += np.abs(np.log((tensors + 1) / (found.own_tensors + 1)))
+            near = far <= far.min() + _AS_NEAR
+            growth = np.sqrt(np.where(usual > 0, added / np.maximum(usual, 1), 1.0))
+            added = float(np.median((np.maximum(recorded - slowdown * here, 0.0) * growth)[near]))
+        return slowdown * own + added
+
+    @cached_property
+    def _recorded(self) -> Mapping[str, npt.NDArray[np.float64]]:
+        """By operator, of each call: self time here and recorded, number of tensors, what recording adds by `Recorder`;
+        (4, calls), times in ns.
+
+        A distinct call counts as often as it was recorded.
+        """
+        found: dict[str, list[tuple[float, float, float, float]]] = {}
+        for timing in self.timings:
+            if timing.own_ns is not None and timing.recorded_own_ns is not None:
+                added = self.recorder.added(timing.callees, timing.own_tensors)
+                row = timing.own_ns, timing.recorded_own_ns, float(timing.own_tensors), added
+                found.setdefault(timing.op, []).extend([row] * min(timing.count, _MOST_COUNTED))
+        return {op: np.array(calls).T for op, calls in found.items()}
+
+    def ratios(self, *, least_ns: float = _LONG_NS) -> list[float]:
+        """Executed over recorded self time less what recording adds, of calls of at least `least_ns` by themselves.
+
+        Calls to which recording added more than half of their time are left out.
+        """
+        return [
+            timing.own_ns / (timing.recorded_own_ns - added)
+            for timing in self.timings
+            if timing.own_ns is not None
+            and timing.recorded_own_ns
+            and timing.own_ns >= least_ns
+            and (added := self.recorder.added(timing.callees, timing.own_tensors)) <= timing.recorded_own_ns / 2
+        ]
+
+
+def write_measured(measured: Measured, path: str) -> None:
+    """Write the file; gzipped if its name ends in ".gz"."""
+    with open_output(path) as out:
+        out.write(msgspec.json.format(msgspec.json.encode(measured), indent=1) + b"\n")
+
+
+def read_measured(source: Source) -> Measured:
+    """Read what `write_measured` wrote.
+
+    Raises:
+        TraceFormatError: no such file, or another one.
+    """
+    found, name = read_struct(source, Measured, "invalid measured times", _REMEDY)
+    if found.version != VERSION:
+        raise TraceFormatError(name, "version", f"{found.version}, expected {VERSION}", "measure anew")
+    for at, timing in enumerate(found.timings):
+        times = (timing.ns, timing.iqr_ns, timing.own_ns or 0, timing.recorded_ns or 0)
+        if not all(0 <= value < MAX_NS for value in (*times, timing.callees, timing.own_tensors)):
+            raise TraceFormatError(name, f"timings[{at}]", "invalid time or count", _REMEDY)
+    return msgspec.structs.replace(found, files=tuple(Path(name).name for name in found.files))

@@ -1,0 +1,169 @@
+"""A process that calls operators: one that hangs, crashes or takes too much memory costs one operator, not the run.
+
+It starts isolated (`python -I`), works in an empty folder, and takes over this process's import path without the
+current folder, where traces lie beside whatever came with them: nothing is imported from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ...trace.errors import EtplusError, UsageError
+
+MAX_BYTES = 4 << 30
+"""Default of how much memory an operator's tensors may take, bytes."""
+_WORKER = f"{__package__}.worker"
+_PACKAGE = __name__.partition(".")[0]
+_START_CODE = f"""
+import importlib.util, json, sys
+sys.path[:], file, folders = json.loads(sys.argv[1])
+spec = importlib.util.spec_from_file_location({_PACKAGE!r}, file, submodule_search_locations=folders)
+sys.modules[{_PACKAGE!r}] = module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+from {_WORKER} import main
+main()
+"""
+"""This package is taken from where this process has it, which need not be on the import path."""
+_START_S = 120.0
+_INSTALL = "pip install 'etplus[torch]' (on a CPU, PyTorch's CPU build)"
+
+
+class ExecutionError(EtplusError):
+    """What torch says of a call that it cannot make."""
+
+
+def check_device(device: str) -> str:
+    """A device as torch names it.
+
+    Raises:
+        UsageError: neither cpu nor a GPU.
+    """
+    kind, _, number = device.partition(":")
+    if device == "cpu" or (kind == "cuda" and (not number or number.isdecimal())):
+        return "cuda:0" if device == "cuda" else device
+    raise UsageError(f"device {device!r}: give cpu or cuda:N")
+
+
+class WorkerProcess:
+    """A worker, started when it is first asked and anew after it was killed.
+
+    Args:
+        device: "cpu" or "cuda:N". threads: of torch; 0 for its own choice. timeout_s: of one request.
+
+    Raises:
+        UsageError: torch is not installed, or has no such device; from `about` and `ask`.
+    """
+
+    def __init__(self, device: str = "cpu", *, threads: int = 0, max_bytes: int = MAX_BYTES, timeout_s: float = 30.0,
+                 ) -> None:  # fmt: skip
+        self.device = check_device(device)
+        self._start = {"device": self.device, "threads": threads, "max_bytes": max_bytes}
+        self.timeout_s = timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._about: dict[str, Any] = {}
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def about(self) -> dict[str, Any]:
+        """Version of torch, number of threads, name of the device."""
+        if self._process is None:
+            self._open()
+        return self._about
+
+    def ask(self, progress: Callable[[], int] = lambda: 0, **request: Any) -> dict[str, Any]:
+        """What the worker answers.
+
+        Args:
+            progress: a number that changes as long as the worker has not stopped; then time begins anew.
+
+        Raises:
+            ExecutionError: torch refuses, or it took too long, or the process ended.
+        """
+        self.about()
+        answer = self._exchange(request, self.timeout_s, progress)
+        if "error" in answer:
+            raise ExecutionError(answer["error"])
+        return answer
+
+    def close(self) -> None:
+        """End the worker."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(OSError):
+                    if pipe is not None:
+                        pipe.close()
+            self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _open(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._process = subprocess.Popen(
+            _command(), cwd=self._folder.name, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            answer = self._exchange(self._start, _START_S)
+        except ExecutionError as error:
+            raise UsageError(f"the process that calls operators did not start ({error}); check python -c 'import torch'"
+                             ) from None  # fmt: skip
+        if "missing" in answer:
+            self.close()
+            raise UsageError(f"calling operators needs PyTorch ({answer['missing']}); install it with: {_INSTALL}")
+        if "error" in answer:
+            self.close()
+            raise UsageError(f"device {self._start['device']!r}: {answer['error']}; give --device cpu")
+        self._about = answer
+
+    def _exchange(
+        self, request: dict[str, Any], timeout_s: float, progress: Callable[[], int] = lambda: 0
+    ) -> dict[str, Any]:
+        assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._process.stdout, selectors.EVENT_READ)
+            before = progress()
+            while not waiting.select(timeout_s):
+                if before == (before := progress()):
+                    self.close()
+                    raise ExecutionError(f"took over {timeout_s:g} s")
+        line = self._process.stdout.readline()
+        if not line:
+            status = self._process.wait()
+            self.close()
+            ended = f"signal {-status}" if status < 0 else f"status {status}"
+            raise ExecutionError(f"the process that called it ended ({ended})")
+        # A message of the pipe, no file format: `worker` writes it, with the standard library, as it loads torch only.
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def _command() -> list[str]:
+    """Start the worker isolated: no variables PYTHON…, no folder of the user or of the shell on the import path."""
+    package = sys.modules[_PACKAGE]
+    flags = ["-I", *["-B"] * sys.dont_write_bytecode]
+    here = os.path.realpath(os.curdir)
+    # Nor the current folder, nor what is meant relative to it.
+    path = [entry for entry in sys.path if Path(entry).is_absolute() and os.path.realpath(entry) != here]
+    where = [path, str(Path(str(package.__file__)).absolute()), [*map(os.path.abspath, package.__path__)]]
+    return [sys.executable, *flags, "-c", _START_CODE, json.dumps(where)]

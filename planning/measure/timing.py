@@ -1,0 +1,381 @@
+"""Times the distinct operator calls of traces on this machine, and keeps what was timed so far."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from re import Pattern
+
+import msgspec
+import numpy as np
+
+from ...schemas.text.files import progress_bar
+from ...trace.errors import UNREADABLE
+from ...trace.index import CallIndex
+from ...trace.intervals import sums
+from ...trace.tables import OP
+from ...trace.trace import Trace
+from .measured import VERSION, Conditions, Measured, NotExecuted, Timing
+from .process import MAX_BYTES, ExecutionError, WorkerProcess
+from .reader import recorded_calls
+from .recorded_calls import RecordedCall
+
+Timed = tuple[float, float, int]
+"""Median and interquartile range in ns, and the number of runs."""
+
+
+class _Line(msgspec.Struct):
+    key: str
+    timed: Timed
+    conditions: Conditions
+
+
+class Checkpoint:
+    """A file to which each time is appended; a last line that was cut short is left out.
+
+    Args:
+        resume: take what is in the file; else it is begun anew.
+    """
+
+    def __init__(self, path: str, *, resume: bool) -> None:
+        self._path, self._resume = Path(path), resume
+        self._conditions = Conditions("", 0, "")
+
+    def read(self, conditions: Conditions) -> dict[str, list[Timed]]:
+        """Times by key, of each round, taken under the same conditions; those that follow are added to them."""
+        self._conditions = conditions
+        if not self._resume:
+            self.remove()
+            return {}
+        found: dict[str, list[Timed]] = {}
+        with contextlib.suppress(FileNotFoundError):
+            # Decoded here, line by line, as no reader does: the last line of an interrupted run is ignored.
+            for line in self._path.read_bytes().splitlines():
+                with contextlib.suppress(*UNREADABLE):
+                    kept = msgspec.json.decode(line, type=_Line)
+                    if kept.conditions == conditions:
+                        found.setdefault(kept.key, []).append(kept.timed)
+        return found
+
+    def add(self, key: str, timed: Timed) -> None:
+        """Append a time."""
+        with self._path.open("ab") as file:
+            file.write(b"\n" + msgspec.json.encode(_Line(key, timed, self._conditions)))
+
+    def remove(self) -> None:
+        """Delete the file; it has served."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+
+
+_ROUND_S = 0.004
+_LONG_S = 0.2
+"""A call that takes this time in one round is in no other one."""
+_TOO_LARGE, _NOT_ASKED, _SMALL, _NO_TIME = "over --max-bytes", "not among --ops", "below --min-share", "over --budget"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is measured, and within which bounds.
+
+    Attributes:
+        ops: operators whose names contain a match; None for all.
+        min_share: of all operators' self time; distinct calls with less are left out.
+        budget_s: time for all. timeout_s: for one call. threads: of torch, 0 for its own choice.
+        max_bytes: of the tensors of one call.
+        rounds: over all calls, so that the times of each are spread over the whole run.
+    """
+
+    ops: Pattern[str] | None = None
+    min_share: float = 0.0
+    budget_s: float | None = None
+    timeout_s: float = 30.0
+    threads: int = 0
+    max_bytes: int = MAX_BYTES
+    rounds: int = 5
+
+
+@dataclass
+class _Distinct:
+    """Calls that are equal, over all traces: when they were recorded, or re-shaped."""
+
+    call: RecordedCall
+    below: Sequence[str | None]
+    calls: int = 0
+    self_ns: int = 0
+    recorded: list[int] = field(default_factory=list)
+    recorded_own: list[int] = field(default_factory=list)
+
+
+@dataclass
+class _Asked:
+    """All that there is to call.
+
+    Attributes:
+        distinct: calls by key. keys: of each trace the keys of its calls, and the reasons of those that cannot be.
+    """
+
+    distinct: dict[str, _Distinct] = field(default_factory=dict)
+    keys: list[tuple[Trace, Mapping[CallIndex, str], Mapping[CallIndex, str]]] = field(default_factory=list)
+
+
+@dataclass
+class TimedShare:
+    """Self times, ns: of all calls, of operators, and by operator and reason of each operator that was not executed."""
+
+    all_ns: int = 0
+    operators_ns: int = 0
+    lost: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+
+    @staticmethod
+    def sum(several: Iterable[TimedShare]) -> TimedShare:
+        """Of several traces together."""
+        total = TimedShare()
+        for share in several:
+            total.all_ns += share.all_ns
+            total.operators_ns += share.operators_ns
+            for key, times in share.lost.items():
+                total.lost.setdefault(key, []).extend(times)
+        return total
+
+    @property
+    def lost_ns(self) -> int:
+        """Self time of the operators that were not executed."""
+        return sum(map(sum, self.lost.values()))
+
+    @property
+    def executed(self) -> float:
+        """Share of the operators' self time that was executed."""
+        return 1 - self.lost_ns / self.operators_ns if self.operators_ns else 0.0
+
+    @property
+    def outside(self) -> float:
+        """Share of all self time that is not operators'."""
+        return 1 - self.operators_ns / self.all_ns if self.all_ns else 0.0
+
+    def not_executed(self) -> tuple[NotExecuted, ...]:
+        """By operator and reason, the largest share first."""
+        whole = max(self.operators_ns, 1)
+        found = [NotExecuted(op, why, len(times), sum(times) / whole) for (op, why), times in self.lost.items()]
+        return tuple(sorted(found, key=lambda row: (-row.share, row.op, row.reason)))
+
+
+def measure(
+    traces: Trace | Iterable[Trace],
+    device: str = "cpu",
+    *,
+    reshaped: Iterable[Trace] = (),
+    options: Options | None = None,
+    checkpoint: Checkpoint | None = None,
+    progress: bool = False,
+) -> Measured:
+    """Call each distinct operator call of traces repeatedly on this machine, in a process of its own.
+
+    Args:
+        device: "cpu" or "cuda:N".
+        reshaped: traces with other shapes than those recorded (`reshaped`); their own times do not count.
+        checkpoint: has the rounds that were timed before, and takes those that are timed now.
+        progress: show a bar on standard error when it takes over two seconds.
+
+    Raises:
+        UsageError: torch is not installed, has no such device, or there is nothing to call.
+
+    Example:
+        >>> measured = etplus.measure(trace)                           # doctest: +SKIP
+        >>> f"{measured.executed:.0%}", measured.timings[0].op         # doctest: +SKIP
+        ('100%', 'aten::convolution_backward')
+    """
+    options = options or Options()
+    work = _Asked()
+    for trace in [traces] if isinstance(traces, Trace) else traces:
+        _add(work, trace, device, recorded=not trace.is_derived)
+    for trace in reshaped:
+        _add(work, trace, device, recorded=False)
+    with WorkerProcess(
+        device, threads=options.threads, max_bytes=options.max_bytes, timeout_s=options.timeout_s
+    ) as process:
+        about = process.about()
+        conditions = Conditions(about["device"], about["threads"], about["torch"])
+        done, failed = _execute(work, process, conditions, options, checkpoint, progress)
+    return _measured(work, conditions, done, failed)
+
+
+def _add(work: _Asked, trace: Trace, device: str, *, recorded: bool) -> None:
+    """Add the calls of a trace; on a GPU their recorded times are those of the device events that they launched."""
+    found = list(recorded_calls(trace))
+    keys = {call: recorded.key for call, recorded in found if isinstance(recorded, RecordedCall)}
+    reasons = {call: recorded for call, recorded in found if isinstance(recorded, str)}
+    work.keys.append((trace, keys, reasons))
+    below = _callees(trace, dict(found))
+    on_gpu, self_ns = device != "cpu", trace.self_ns.tolist()
+    took, own = _device_times(trace) if on_gpu else ((trace.calls.end - trace.calls.ts).tolist(), self_ns)
+    recorded &= on_gpu == bool(len(trace.gpu))
+    for call, called in found:
+        if isinstance(called, str):
+            continue
+        at = work.distinct.get(called.key)
+        if at is None:
+            at = _Distinct(called, [keys.get(callee) for callee in below.get(call, ())])
+            work.distinct[called.key] = at
+        at.calls += 1
+        at.self_ns += self_ns[call]
+        if recorded:
+            at.recorded.append(took[call])
+            at.recorded_own.append(own[call])
+
+
+def _device_times(trace: Trace) -> tuple[list[int], list[int]]:
+    """ns by call of the GPU events launched in it, with its callees and without."""
+    took, parent = trace.device_ns, trace.calls.parent
+    below = np.flatnonzero(parent >= 0)
+    return took.tolist(), (took - sums(parent[below], took[below], len(took))).tolist()
+
+
+def _callees(trace: Trace, found: Container[CallIndex]) -> dict[CallIndex, list[CallIndex]]:
+    """The operators directly below each."""
+    parents, below = trace.calls.parent.tolist(), dict[CallIndex, list[CallIndex]]()
+    for at in np.flatnonzero(trace.calls.kind == OP).tolist():
+        call, above = CallIndex(at), parents[at]
+        while above >= 0 and CallIndex(above) not in found:
+            above = parents[above]
+        if above >= 0 and call in found:
+            below.setdefault(CallIndex(above), []).append(call)
+    return below
+
+
+def _execute(
+    work: _Asked,
+    process: WorkerProcess,
+    conditions: Conditions,
+    options: Options,
+    checkpoint: Checkpoint | None,
+    bar: bool,
+) -> tuple[dict[str, Timed], dict[str, str]]:
+    """Times by key; and the reasons of those that have none."""
+    wanted, failed = _wanted(work, options)
+    times = checkpoint.read(conditions) if checkpoint is not None else {}
+    begin, empty, long = time.monotonic(), process.about()["empty_call_ns"], set[str]()
+    with progress_bar(len(wanted) * options.rounds, "measure", bar) as shown:
+        for number, call in itertools.product(range(options.rounds), wanted):
+            key, began = call.key, time.monotonic()
+            shown.update(1)
+            if key in failed or key in long or len(times.get(key, ())) > number:
+                continue
+            if options.budget_s is not None and began - begin > options.budget_s:
+                failed[key] = _NO_TIME
+                continue
+            try:
+                answer = process.ask(
+                    do="measure", call=call.call, device=process.device, threads=conditions.threads,
+                    min_time=_ROUND_S,
+                )  # fmt: skip
+            except ExecutionError as error:
+                failed[key] = str(error)
+                continue
+            timed = max(answer["ns"] - empty, 0.0), answer["iqr_ns"], answer["runs"]
+            times.setdefault(key, []).append(timed)
+            if time.monotonic() - began > _LONG_S:
+                long.add(key)
+            if checkpoint is not None:
+                checkpoint.add(key, timed)
+    done = {call.key: _together(times[call.key]) for call in wanted if call.key in times}
+    return done, {key: why for key, why in failed.items() if key not in done}
+
+
+def _wanted(work: _Asked, options: Options) -> tuple[list[RecordedCall], dict[str, str]]:
+    """The calls to time, the longest in the traces first; and by key the reasons of the others."""
+    whole = max(sum(distinct.self_ns for distinct in work.distinct.values()), 1)
+    wanted, left_out = list[RecordedCall](), dict[str, str]()
+    for key, entry in sorted(work.distinct.items(), key=lambda item: (-item[1].self_ns, item[0])):
+        if options.ops is not None and not options.ops.search(entry.call.schema.op):
+            left_out[key] = _NOT_ASKED
+        elif entry.self_ns < options.min_share * whole and entry.recorded:
+            left_out[key] = _SMALL
+        elif entry.call.needed_bytes > options.max_bytes:
+            left_out[key] = _TOO_LARGE
+        else:
+            wanted.append(entry.call)
+    return wanted, left_out
+
+
+def _together(rounds: Sequence[Timed]) -> Timed:
+    """Of several rounds the median; the interquartile range is that within a round, or of the rounds if it is wider."""
+    ns, iqr_ns, runs = np.array(rounds).T
+    low, middle, high = np.percentile(ns, (25, 50, 75))
+    return float(middle), max(float(np.median(iqr_ns)), float(high - low)), int(runs.sum())
+
+
+def _measured(work: _Asked, conditions: Conditions, done: Mapping[str, Timed], failed: Mapping[str, str]) -> Measured:
+    """Put together what was timed and what was not."""
+    timings = [_timing(key, distinct, done) for key, distinct in work.distinct.items() if key in done]
+    timings.sort(key=lambda timing: (-_self_ns(timing) * timing.count, timing.op, timing.key))
+    shares = []
+    for trace, keys, reasons in work.keys:
+        why = {**reasons, **{call: failed[key] for call, key in keys.items() if key in failed}}
+        executed = {call for call, key in keys.items() if key in done}
+        shares.append(covered(trace, executed, {*keys, *reasons}, why))
+    share = TimedShare.sum(shares)
+    files = tuple(dict.fromkeys(Path(trace.file).name for trace, _, _ in work.keys))
+    return Measured(VERSION, files, conditions, tuple(timings), share.not_executed(), share.executed, share.outside)
+
+
+def covered(
+    trace: Trace, done: Container[CallIndex], operators: Container[CallIndex], reasons: Mapping[CallIndex, str],
+    among: Container[CallIndex] | None = None,
+) -> TimedShare:  # fmt: skip
+    """How much of a trace's self time is in calls that were executed, or are part of one.
+
+    Args:
+        done: calls that were executed. operators: those that have a schema, or ought to have one.
+        reasons: of those that were not executed. among: calls that count; None for all.
+    """
+    parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
+    whole, found = [False] * len(parents), TimedShare()
+    for at, (above, self_ns) in enumerate(zip(parents, own, strict=True)):
+        call = CallIndex(at)
+        if among is not None and call not in among:
+            continue
+        whole[at] = call in done or (above >= 0 and whole[above])
+        found.all_ns += self_ns
+        if call in operators or whole[at]:
+            found.operators_ns += self_ns
+            if not whole[at]:
+                name = trace.name_at(trace.calls.name[call])
+                found.lost.setdefault((name, reasons.get(call, "")), []).append(self_ns)
+    return found
+
+
+_DISPATCH_NS = 5000
+"""An operator that only calls another one takes less by itself; more means that it called others here."""
+
+
+def _timing(key: str, distinct: _Distinct, done: Mapping[str, Timed]) -> Timing:
+    ns, iqr_ns, runs = done[key]
+    callees = [done[below][0] for below in distinct.below if below is not None and below in done]
+    own = max(ns - sum(callees), 0.0) if len(callees) == len(distinct.below) else None
+    if own is not None and max(callees, default=0.0) > ns / 2 and own > max(ns / 5, _DISPATCH_NS):
+        own = None
+    op, number_of_callees = distinct.call.schema.op, len(distinct.below)
+    if op == "aten::stack":  # it calls `unsqueeze` for each tensor, of which another batch has others
+        number_of_callees = max(number_of_callees, len(distinct.call.tensors) + 1)
+    tensors = distinct.call.tensors
+    shapes = " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in tensors)
+    dtypes = " ".join(dict.fromkeys(tensor.dtype for tensor in tensors))
+    return Timing(
+        key, op, shapes, dtypes, ns, iqr_ns, runs, own, distinct.calls, _median(distinct.recorded),
+        _median(distinct.recorded_own), number_of_callees, len(tensors) + len(distinct.call.results),
+    )  # fmt: skip
+
+
+def _self_ns(timing: Timing) -> float:
+    """Self time as recorded, else as measured here."""
+    known = (own for own in (timing.recorded_own_ns, timing.own_ns) if own is not None)
+    return next(known, timing.ns)
+
+
+def _median(values: Sequence[int]) -> float | None:
+    return float(np.median(values)) if values else None

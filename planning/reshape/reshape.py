@@ -1,0 +1,416 @@
+"""A linked trace at other sizes: the shapes of its operators, re-derived from those of its inputs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from difflib import SequenceMatcher
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.brief import brief
+from ...trace.errors import UsageError
+from ...trace.index import CallIndex
+from ...trace.old_names import old_name_of
+from ...trace.tables import OP
+from ...trace.tensors import Argument, Signature, Tensor
+from ...trace.trace import Trace
+from .shape_change import FLOATING, ShapeChange, SizeChange
+from .shapes.extents import Extents
+from .shapes.followed_calls import LOADER, Shapes, shapes_of
+from .shapes.seeds import SizeEvidence
+from .shapes.terms import Shape
+
+
+@dataclass(frozen=True)
+class Underived:
+    """Calls of an operator some of whose extents could not be re-derived: those stay as recorded, or are taken
+    in proportion to what they follow.
+
+    Attributes:
+        count: calls. first: those that take known shapes, where it begins.
+        share: of the trace's time on the device, or without a device of all operators' own times.
+    """
+
+    op: str
+    count: int
+    first: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Reshaped:
+    """A trace with other shapes. Its times are those that were recorded.
+
+    Attributes:
+        sizes: what was changed, with the recorded sizes.
+        unknown: bool, one entry a call of the trace: some of its extents could not be re-derived.
+        repeats: float64, one entry a call of the trace: how often it is made for each time that was recorded, since a
+            data loader makes some calls for each sample.
+        calls, changed: how many operator calls there are, and of how many some extent is another one.
+        dtype: the element type that floating-point tensors are priced with, None for their own. Then calls that take
+            or return several such types are among those that are unknown: casts may be left out.
+        underived: what is left as recorded, by share; operators with which it begins first.
+    """
+
+    trace: Trace
+    unknown: npt.NDArray[np.bool_]
+    repeats: npt.NDArray[np.float64]
+    sizes: tuple[SizeChange, ...]
+    calls: int
+    changed: int
+    underived: tuple[Underived, ...]
+    dtype: str | None = None
+
+    __repr__ = brief
+
+    @property
+    def recorded_size(self) -> int:
+        """The recorded size of the first dimension that was changed, 0 if none was."""
+        return (self.sizes[0].recorded_size or 0) if self.sizes else 0
+
+    @property
+    def new_size(self) -> int:
+        """The new one."""
+        return self.sizes[0].new_size if self.sizes else 0
+
+    was, to = old_name_of("recorded_size"), old_name_of("new_size")
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/reference/predict.md."""
+        return {
+            "dimension": self.sizes[0].dimension if self.sizes else None,
+            "was": self.recorded_size, "to": self.new_size,
+            "sizes": [
+                {"dimension": size.dimension, "was": size.recorded_size, "to": size.new_size} for size in self.sizes
+            ],
+            "dtype": self.dtype, "calls": self.calls, "changed": self.changed,
+            "underived": [asdict(row) for row in self.underived],
+        }  # fmt: skip
+
+
+def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
+    """Re-derive the shapes of a trace's operators for other sizes.
+
+    What changes is followed through all calls by the identity of tensors and by what the operators do. Equal numbers
+    mean nothing.
+
+    Raises:
+        UsageError: a recorded size is ambiguous, or no tensor has it.
+
+    Example:
+        >>> from etplus.planning.reshape.shape_change import batch_change
+        >>> done = reshaped(trace, batch_change(64))
+        >>> done.recorded_size != 64, done.new_size, done.changed > 0
+        (True, 64, True)
+    """
+    shapes = shapes_of(trace)
+    extents, (sizes, changed, kept) = shapes.extents, _changes(trace, shapes, change)
+    wider = any(size.dimension == "hidden" for size in sizes)  # more than one extent of a parameter may change
+    beside = [source.shape for source in shapes.sources if source.data and not wider]
+    known = extents.solve(changed, beside, kept, parameters=wider)
+    new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
+    likely = in_proportion(extents, known)
+    table = _Signatures(trace, shapes, new, likely)
+    codes = trace.calls.signature.copy()
+    unknown, first, count, calls = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_), 0, 0
+    for call in np.flatnonzero((trace.calls.kind == OP) & (codes >= 0)).tolist():
+        code, taken, unknown[call] = table.code(call)
+        unknown[call] |= change.dtype is not None and _casts(table.values[code])
+        parent = int(trace.calls.parent[call])
+        first[call] = unknown[call] and taken and not (parent >= 0 and unknown[parent])
+        calls, count = calls + 1, count + int(code != codes[call])
+        codes[call] = code
+    calls_there = replace(trace.calls, signature=codes)
+    moved = trace.with_tables(replace(trace.tables, signatures=table.values, calls=calls_there))
+    listed = _underived(trace, unknown, first)
+    return Reshaped(
+        _scaled(moved, trace), unknown, _repeats(trace, sizes), tuple(sizes), calls, count, listed, change.dtype
+    )
+
+
+def _changes(trace: Trace, shapes: Shapes, change: ShapeChange) -> tuple[list[SizeChange], dict[int, int], list[int]]:
+    """What changes, with the recorded sizes; classes of extents with their new values, and those that stay."""
+    evidence, sizes, changed = SizeEvidence(trace.file, shapes), list[SizeChange](), dict[int, int]()
+    shown = None if change.also is None else SecondRecording(trace, shapes, change.also)
+    for size in change.sizes:
+        if shown is None:
+            roots, recorded_size = evidence.find(size.dimension, size.recorded_size)
+            found = dict.fromkeys(roots, size.new_size)
+        else:
+            found, recorded_size = shown.find(evidence, size.dimension, size.recorded_size, size.new_size)
+        sizes.append(replace(size, recorded_size=recorded_size))
+        changed = found | changed
+    wider = any(size.dimension == "hidden" for size in sizes)
+    kept = [] if shown is None else shown.kept
+    kept += [claim.root for claim in evidence.claims] if wider else []
+    return sizes, changed, [root for root in kept if root not in changed]
+
+
+_GATHERS = ("aten::cat", "aten::concat", "aten::stack")
+
+
+def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float64]:
+    """How often each call is made: within a data loader for each sample, but for what puts the samples together.
+
+    Of what that calls, `unsqueeze` is for each sample.
+    """
+    ratio = next(
+        (size.new_size / size.recorded_size for size in sizes if size.dimension == "batch" and size.recorded_size), 1.0
+    )
+    calls, names = trace.calls, trace.names
+    found, inside = np.ones(len(calls)), np.zeros(len(calls), np.bool_)
+    for call, above in enumerate(calls.parent.tolist()):
+        name = names[calls.name[call]]
+        if above < 0 or not inside[above]:
+            inside[call] = LOADER in name
+        else:
+            gathers = names[calls.name[above]] in _GATHERS
+            inside[call] = not gathers or name in _GATHERS or name == "aten::unsqueeze"
+        if inside[call] and name not in _GATHERS:
+            found[call] = ratio
+    return found
+
+
+def in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
+    """Of classes that follow changed ones in an unknown way, sizes in proportion to the one that changes most."""
+    ratio = {root: Fraction(new, extents.value[root]) for root, new in known.items() if extents.value[root]}
+    found = dict[int, int]()
+    for some, basis in extents.following:
+        most = max(
+            (ratio.get(of, Fraction(1)) for of in basis), key=lambda share: max(share, 1 / share or 1), default=1
+        )
+        for root in some:
+            if most != 1 and root not in ratio:
+                ratio[root] = Fraction(most)
+                found[root] = max(round(extents.value[root] * most), 1)
+    return found
+
+
+class _Signatures:
+    """Signatures with new extents, equal ones once.
+
+    Args:
+        new: of each extent the derived value, None if there is none. likely: of classes without one, what to take.
+    """
+
+    def __init__(self, trace: Trace, shapes: Shapes, new: Sequence[int | None], likely: Mapping[int, int]) -> None:
+        self._trace, self._shapes, self._new, self._likely = trace, shapes, new, likely
+        self.values = list(trace.signatures)
+        self._codes: dict[Hashable, tuple[int, bool, bool]] = {}
+
+    def code(self, call: int) -> tuple[int, bool, bool]:
+        """The code of a call's signature, whether all that it takes is known, and whether anything is not."""
+        row, old = int(self._trace.calls.source[call]), int(self._trace.calls.signature[call])
+        inputs, results = self._shapes.inputs.get(row, ()), self._shapes.results.get(row, ())
+        flat = [shape for tensors in (*inputs, *results) for shape in tensors if shape is not None]
+        name = int(self._trace.calls.name[call])
+        key = old, name, tuple(tuple((self._new[extent], self._size(extent)) for extent in shape) for shape in flat)
+        if key not in self._codes:
+            code, taken, known = self._made(old, inputs, results)
+            if self._trace.names[name] in _GATHERS and not _adds_up(self.values[code]):
+                code, known = self._of_more(code, known=known)
+            self._codes[key] = code, taken, not known
+        return self._codes[key]
+
+    def _of_more(self, code: int, *, known: bool) -> tuple[int, bool]:
+        """The code of a signature with as many inputs as its result has room for, where they are samples of one shape;
+        and whether that is known."""
+        (first, *others), outputs = self.values[code].inputs, self.values[code].outputs or ()
+        parts, whole = set(first.tensors), sum(output.numel for output in outputs)
+        sample = parts.pop() if len(parts) == 1 else None
+        if not known or sample is None or not sample.numel or whole % sample.numel:
+            return code, False
+        more = Argument((sample,) * (whole // sample.numel), first.value)
+        self.values.append(Signature((more, *others), outputs))
+        return len(self.values) - 1, True
+
+    def _made(self, old: int, inputs: Sequence[Sequence[Shape | None]], results: Sequence[Sequence[Shape | None]]
+              ) -> tuple[int, bool, bool]:  # fmt: skip
+        signature = self._trace.signatures[old]
+        arguments, taken = [], len(inputs) == len(signature.inputs)
+        for argument, shapes in zip(signature.inputs, inputs, strict=False):
+            tensors, done = self._tensors(argument.tensors, shapes)
+            taken &= done
+            arguments.append(argument._replace(tensors=tensors))
+        outputs, done = self._tensors(signature.outputs or (), [shape for result in results for shape in result])
+        made = Signature((*arguments, *signature.inputs[len(arguments) :]), outputs)
+        if made == signature:
+            return old, taken, taken and done
+        self.values.append(made)
+        return len(self.values) - 1, taken, taken and done
+
+    def _tensors(self, tensors: tuple[Tensor, ...], shapes: Sequence[Shape | None]) -> tuple[tuple[Tensor, ...], bool]:
+        """Tensors with new extents, and whether all are known."""
+        value = self._shapes.extents.value
+        defined = [shape for shape in shapes if shape is not None]
+        known = all(self._new[extent] is not None for shape in defined for extent in shape)
+        if [tensor.shape for tensor in tensors] != [tuple(value[extent] for extent in shape) for shape in defined]:
+            return tensors, known and all(self._new[extent] == value[extent] for shape in defined for extent in shape)
+        made = []
+        for tensor, shape in zip(tensors, defined, strict=True):
+            made.append(Tensor(tuple(self._size(extent) for extent in shape), tensor.dtype))
+        return tuple(made), known
+
+    def _size(self, extent: int) -> int:
+        extents, new = self._shapes.extents, self._new[extent]
+        return self._likely.get(extents.root(extent), extents.value[extent]) if new is None else new
+
+
+def _casts(signature: Signature) -> bool:
+    """Tensors of several floating-point types that would be of one."""
+    return len({tensor.dtype for tensor in (*signature.tensors, *(signature.outputs or ()))} & FLOATING.keys()) > 1
+
+
+def _adds_up(signature: Signature) -> bool:
+    """The result has the elements of all inputs: not so where a sample is an input, of which there are more."""
+    return sum(tensor.numel for tensor in signature.tensors) == sum(output.numel for output in signature.outputs or ())
+
+
+def _scaled(trace: Trace, before: Trace) -> Trace:
+    """The trace with copies and collectives of new sizes: in proportion to the first tensor of the calls around."""
+    sizes, comm = trace.gpu.bytes.copy(), dict(trace.gpu.comm)
+    for event in np.flatnonzero((sizes > 0) | np.isin(np.arange(len(sizes)), list(comm))).tolist():
+        call = _above(trace, trace.gpu.call[event])
+        new, old = (side.signature_of(call) if call >= 0 else None for side in (trace, before))
+        if new is None or old is None or not old.tensors or not old.tensors[0].numel:
+            continue
+        ratio = Fraction(new.tensors[0].numel, old.tensors[0].numel)
+        sizes[event] = int(sizes[event] * ratio) if sizes[event] > 0 else sizes[event]
+        if event in comm:
+            old_comm = comm[event]
+            counts = {name: getattr(old_comm, name) for name in ("in_nelems", "out_nelems", "bytes")}
+            grown = {name: None if count is None else int(count * ratio) for name, count in counts.items()}
+            comm[event] = msgspec.structs.replace(old_comm, **grown)
+    return trace.with_tables(replace(trace.tables, gpu=replace(trace.gpu, bytes=sizes, comm=comm)))
+
+
+def _above(trace: Trace, call: CallIndex) -> CallIndex:
+    """The innermost call with tensors that is or encloses a call, −1 for none."""
+    while call >= 0:
+        signature = trace.signature_of(call)
+        if signature is not None and signature.tensors:
+            return call
+        call = trace.calls.parent[call]
+    return CallIndex(-1)
+
+
+def _underived(trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[np.bool_]) -> tuple[Underived, ...]:
+    """What is not known, by operator, with its share of the time."""
+    calls, gpu = trace.calls, trace.gpu
+    if len(gpu):
+        own = np.zeros(len(calls), np.int64)
+        for event, call in enumerate(gpu.call.tolist()):
+            if (owner := _above(trace, call)) >= 0:
+                own[owner] += gpu.dur[event]
+        whole = int(gpu.dur.sum())
+    else:
+        own = np.where(calls.kind == OP, trace.exclusive[calls.source], 0)
+        whole = int(own.sum())
+    count, begins, times = Counter[str](), Counter[str](), Counter[str]()
+    for index in np.flatnonzero(unknown).tolist():
+        name = trace.names[calls.name[index]]
+        count[name] += 1
+        begins[name] += int(first[index])
+        times[name] += int(own[index])
+    found = [Underived(name, count[name], begins[name], times[name] / max(whole, 1)) for name in count]
+    return tuple(sorted(found, key=lambda row: (not row.first, -row.share, row.op)))
+
+
+def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallIndex]]:
+    """Operator calls of two traces that correspond: of equal names, in order, below calls that correspond.
+
+    Example:
+        >>> all(one == other for one, other in counterparts(trace, trace))
+        True
+    """
+    waiting = [(-1, -1)]
+    while waiting:
+        pair = waiting.pop()
+        mine, others = (_callees(trace, call) for trace, call in zip((left, right), pair, strict=True))
+        sides = (left, mine), (right, others)
+        names = ([trace.names[trace.calls.name[call]] for call in calls] for trace, calls in sides)
+        for place, other in _equal(*names):
+            waiting.append((mine[place], others[other]))
+            if left.calls.kind[mine[place]] == OP:
+                yield CallIndex(mine[place]), CallIndex(others[other])
+
+
+def _equal(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Positions of equal texts, in order in both."""
+    if left == right:
+        yield from zip(range(len(left)), range(len(right)), strict=True)
+        return
+    for begin, other, size in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
+        yield from zip(range(begin, begin + size), range(other, other + size), strict=True)
+
+
+def _callees(trace: Trace, call: int) -> Sequence[int]:
+    """The calls directly below a call, in order; those below none where it is −1."""
+    tree = trace.call_tree
+    return (tree.children(CallIndex(call)) if call >= 0 else tree.order[: tree.first[0]]).tolist()
+
+
+class SecondRecording:
+    """Extents of inputs, and of what is made of numbers alone, as they are in a second recording.
+
+    Args:
+        trace, shapes: the first recording. also: the second one.
+    """
+
+    def __init__(self, trace: Trace, shapes: Shapes, also: Trace) -> None:
+        self._file, self._extents, self._other = trace.file, shapes.extents, also.file
+        extents, values = shapes.extents, dict[int, set[int]]()
+        given = [extent for source in shapes.sources for extent in source.shape] + shapes.loaded
+        wanted = {root for root in extents.leaves(given) if extents.value[root] > 1}
+        theirs = shapes_of(also)
+        for call, other in counterparts(trace, also):
+            rows = int(trace.calls.source[call]), int(also.calls.source[other])
+            for mine, extent in _pairs(shapes, theirs, *rows):
+                if (root := extents.root(mine)) in wanted:
+                    values.setdefault(root, set()).add(theirs.extents.value[extent])
+        self._values = {root: found.pop() for root, found in values.items() if len(found) == 1}
+
+    def find(
+        self, evidence: SizeEvidence, dimension: str, recorded_size: int | None, new_size: int
+    ) -> tuple[dict[int, int], int]:
+        """New values of the classes that change as the dimension does, or in proportion to it, and its recorded size.
+
+        Raises:
+            UsageError: nothing changed between the recordings, or it is ambiguous what is the dimension.
+        """
+        value = self._extents.value
+        pairs = Counter((value[root], new) for root, new in self._values.items() if value[root] != new)
+        if recorded_size is None and len({size for size, _ in pairs}) > 1:
+            recorded_size = evidence.find(dimension, None)[1]
+        pairs = Counter({pair: count for pair, count in pairs.items() if recorded_size in (None, pair[0])})
+        if len(pairs) != 1:
+            found = ", ".join(f"{size}:{other}" for size, other in pairs) or "none"
+            raise UsageError(
+                f"{self._other}: cannot determine which {dimension} size it has (changes from {self._file}: {found}); "
+                f"give a recording of the same program at another {dimension} size"
+            )
+        ((old, new),) = pairs
+        grown = {
+            root: value[root] * new_size for root, other in self._values.items() if value[root] * new == other * old
+        }
+        return {root: size // old for root, size in grown.items() if size % old == 0}, old
+
+    @property
+    def kept(self) -> list[int]:
+        """Classes that are of one size in both recordings."""
+        return [root for root, new in self._values.items() if self._extents.value[root] == new]
+
+
+def _pairs(left: Shapes, right: Shapes, row: int, other: int) -> Iterator[tuple[int, int]]:
+    """Extents of the tensors of two calls that correspond, where there are as many of them."""
+    for mine, theirs in ((left.inputs, right.inputs), (left.results, right.results)):
+        for some, others in zip(mine.get(row, ()), theirs.get(other, ()), strict=False):
+            for shape, counterpart in zip(some, others, strict=False):
+                if shape is not None and counterpart is not None and len(shape) == len(counterpart):
+                    yield from zip(shape, counterpart, strict=True)

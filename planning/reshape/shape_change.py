@@ -1,0 +1,86 @@
+"""What is to change about the shapes of a recording: sizes of dimensions, the element type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...trace.errors import UsageError
+from ...trace.old_names import old_name_of
+from ...trace.trace import Trace
+
+DIMENSIONS = ("batch", "seq", "hidden")
+"""What can get another size: samples in a batch, positions in a sequence, features within the layers."""
+FLOATING = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Element types that take each other's place, with their bytes. float64 is taken where it is needed, and stays."""
+_CHANGE = re.compile(r"([^=]*)=(?:(\d+):)?(\d+)", re.ASCII)
+_MOST = 2**31
+
+
+@dataclass(frozen=True)
+class SizeChange:
+    """Another size of a dimension.
+
+    Attributes:
+        dimension: one of DIMENSIONS. new_size, recorded_size: the latter None to find it.
+    """
+
+    dimension: str
+    new_size: int
+    recorded_size: int | None = None
+
+    was, to = old_name_of("recorded_size"), old_name_of("new_size")
+
+
+@dataclass(frozen=True)
+class ShapeChange:
+    """All that is to change.
+
+    Attributes:
+        sizes: other sizes. dtype: the element type of floating-point tensors, None for those recorded.
+        also: a recording of the same program at other sizes, which shows the extents that change.
+    """
+
+    sizes: tuple[SizeChange, ...] = ()
+    dtype: str | None = None
+    also: Trace | None = None
+
+
+def batch_change(new_size: int, recorded_size: int | None = None) -> ShapeChange:
+    """Another batch size, and nothing else."""
+    return ShapeChange((SizeChange("batch", new_size, recorded_size),))
+
+
+def parse_changes(texts: Sequence[str]) -> ShapeChange:
+    """Parse texts such as "batch=128", "seq=512:2048" (recorded and new) and "dtype=bfloat16".
+
+    Raises:
+        UsageError: another form, an unknown name or type, or no positive number.
+
+    Example:
+        >>> parse_changes(["batch=32:128", "dtype=bfloat16"])
+        ShapeChange(sizes=(SizeChange(dimension='batch', new_size=128, recorded_size=32),), dtype='bfloat16', also=None)
+    """
+    dtypes = [text.partition("=")[2] for text in texts if text.startswith("dtype=")]
+    for dtype in dtypes:
+        if dtype not in FLOATING or len(dtypes) > 1:
+            raise UsageError(f"--set dtype={dtype}: give one of {', '.join(FLOATING)}, once")
+    sizes = [_size(text) for text in texts if not text.startswith("dtype=")]
+    for name in ("batch", "seq"):
+        if sum(size.dimension == name for size in sizes) > 1:
+            raise UsageError(f"--set {name}: given more than once; give each dimension once")
+    return ShapeChange(tuple(sizes), dtypes[0] if dtypes else None)
+
+
+def _size(text: str) -> SizeChange:
+    found = _CHANGE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--set {text!r}: give NAME=SIZE or NAME=RECORDED:SIZE in whole numbers, such as batch=128")
+    name, recorded_size, new_size = found.groups()
+    if name not in DIMENSIONS:
+        raise UsageError(f"--set {text!r}: unknown dimension {name!r}; one of {', '.join(DIMENSIONS)}, or dtype")
+    change = SizeChange(name, int(new_size), None if recorded_size is None else int(recorded_size))
+    if not 0 < change.new_size < _MOST or (change.recorded_size is not None and not 1 < change.recorded_size < _MOST):
+        raise UsageError(f"--set {text!r}: give a size from 1, and a recorded one from 2, below 2^31")
+    return change

@@ -1,0 +1,401 @@
+"""The operator calls of an ET+ trace with the extents of their tensors, which are followed from call to call."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ....schemas.execution_trace.arguments import CallRecord, DecodedSide, call_records
+from ....trace.index import Positions, Row, as_positions
+from ....trace.kinds import CPU
+from ....trace.trace import Trace
+from .extents import Extents
+from .layer_rules import LAYER_RULES
+from .tensor_rules import FREE_SIZED, RANDOM, TENSOR_RULES
+from .terms import OpCall, Operand, Shape
+
+_RULES = TENSOR_RULES | LAYER_RULES
+_ELEMENT = re.compile(r"Tensor\([^()]*(?:\([^()]*\))?[^()]*\)|\w+")
+_BACKWARD = "autograd::engine::evaluate_function"
+_ACCUMULATION = f"{_BACKWARD}: torch::autograd::AccumulateGrad"
+_OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed.ddp.reducer"
+"""Beginnings of the names of calls within which all tensors are parameters, gradients, or what belongs to those."""
+_REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
+"""Collectives that, where gradients are accumulated, are those of data-parallel training."""
+_DIVIDES = "FSDP::"
+"""Beginnings of the names of FSDP2's annotations."""
+_TRANSPOSES = "transpose_"
+"""Gives a tensor its extents in another order, which may have the values of those before."""
+LOADER = "DataLoader"
+"""In the name of what PyTorch marks the making of a batch with."""
+
+
+class _Tensor(NamedTuple):
+    """A tensor as a node names it: numbers of the object and its storage, which are given again when they are free."""
+
+    id: int
+    storage: int
+    sizes: tuple[int, ...]
+    mask: bool
+
+
+class Source(NamedTuple):
+    """A tensor whose extents follow from no other tensor: from outside, or made of numbers alone.
+
+    Attributes:
+        shape: its extents.
+        use: which operator uses it first, at which position, with which sizes; for what is made within, which one
+            made it and −1.
+        forward: used outside of backward, of what handles parameters, and of what operators with tensors are made of.
+        data: not made of constants, but from outside or at random: no more than one of its extents is the batch.
+    """
+
+    shape: Shape
+    use: tuple[str, int, tuple[int, ...]]
+    forward: bool
+    data: bool = True
+
+
+@dataclass
+class Shapes:
+    """The extents of all tensors, by row of the trace.
+
+    Attributes:
+        extents: what they are numbers of.
+        inputs, results: of each call the tensors by argument; None for undefined ones.
+        sources: tensors whose extents follow from no other's, in order of use.
+        votes: of each call of an operator with weights in forward the extents among which the batch is.
+        voters: of each vote the row of the call.
+        mixed: extents along which operators mix elements in forward, as they do along sequences.
+        loaded: extents that count the samples which a data loader stacked.
+    """
+
+    extents: Extents = field(default_factory=Extents)
+    inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
+    results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+    votes: list[Shape] = field(default_factory=list)
+    voters: list[int] = field(default_factory=list)
+    mixed: list[int] = field(default_factory=list)
+    loaded: list[int] = field(default_factory=list)
+
+
+def shapes_of(trace: Trace) -> Shapes:
+    """Follow the tensors of a trace through its calls and relate their extents by what the operators do."""
+    callers = _callers(trace)
+    walk = _Walk(trace, callers.tolist())
+    rows = np.flatnonzero(trace.kind == CPU)
+    order = as_positions(rows[np.argsort(trace.id[rows], kind="stable")])  # ids follow the order of starts
+    records = call_records(trace, order)
+    open_records: dict[Row, CallRecord] = {}  # of the calls that have begun and not ended
+    for row, begins in _events(callers, order):
+        if begins:
+            open_records[row] = next(records)
+            walk.begin(row, open_records[row])
+        else:
+            walk.end(row, open_records.pop(row))
+    return walk.shapes
+
+
+def _callers(trace: Trace) -> npt.NDArray[np.int64]:
+    """Of each row that of its caller, −1 for none. An ET may have a call below one that had ended before it began; then
+    it is that one's caller."""
+    calls, above = trace.calls, trace.parent_row
+    begin, end = np.zeros(len(trace) + 1, np.int64), np.full(len(trace) + 1, np.iinfo(np.int64).max)
+    begin[calls.source], end[calls.source] = calls.ts, calls.end
+    found = np.array(above, np.int64)
+    while True:
+        ended = np.flatnonzero((found >= 0) & (end[found] <= begin[:-1]) & (end[found] < end[:-1]))
+        if not len(ended):
+            return found
+        found[ended] = above[found[ended]]
+
+
+def _events(callers: npt.NDArray[np.int64], rows: Positions[int, Row]) -> Iterator[tuple[Row, bool]]:
+    """Rows of CPU nodes as they begin and end, callees within their callers."""
+    place = np.full(len(callers) + 1, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    above = place[callers[rows]].tolist()  # −1 for none: the last entry
+    last = list(range(len(rows)))
+    for at in range(len(rows) - 1, -1, -1):
+        if 0 <= above[at] < at:
+            last[above[at]] = max(last[above[at]], last[at])
+    ending = defaultdict[int, list[int]](list)
+    for at, end in enumerate(last):
+        ending[end].append(at)
+    in_order = rows.tolist()
+    for at, row in enumerate(in_order):
+        yield row, True
+        for ended in reversed(ending[at]):
+            yield in_order[ended], False
+
+
+@dataclass
+class _Held:
+    """Extents under which a tensor was last seen, and when."""
+
+    shape: Shape
+    tensor: _Tensor
+    time: int
+
+
+@dataclass
+class _Open:
+    """A call that has begun.
+
+    Attributes:
+        basis: extents of the inputs of the nearest call that has some and decides sizes, itself included.
+        gathers: gradients of parameters are accumulated. parameters: all tensors are parameters or theirs.
+        loads: a data loader makes a batch.
+        divides: FSDP gathers parameters or reduces gradients: how it divides them over ranks is no extent of the model,
+            as it would seem where there are as many ranks as heads.
+        taken: numbers of the tensors among its inputs. temporaries: tensors of free sizes that were made within.
+    """
+
+    name: str
+    arguments: tuple[Operand, ...]
+    time: int
+    basis: Shape
+    backward: bool
+    gathers: bool
+    parameters: bool
+    loads: bool
+    taken: frozenset[int]
+    divides: bool = False
+    temporaries: list[Shape] = field(default_factory=list)
+
+
+class _Walk:
+    """Tensors by identity. Storage alone does not identify one: memory that an operator takes unrecorded may have been
+    that of another tensor of the same shape."""
+
+    def __init__(self, trace: Trace, callers: Sequence[int]) -> None:
+        self.shapes = Shapes()
+        self._trace, self._callers = trace, callers
+        self._extents = self.shapes.extents
+        self._by_id: dict[int, _Held] = {}
+        self._open: dict[int, _Open] = {}
+        self._time = 0
+
+    def begin(self, row: Row, record: CallRecord) -> None:
+        """The inputs of a call are what they were where they were seen last, or come from outside."""
+        self._time += 1
+        name = self._trace.name_of(row).removeprefix("aten::")
+        above = self._open.get(Row(self._callers[row]))
+        backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
+        if above is None or name.startswith(_BACKWARD):  # backward nests in hooks, and where it computes again
+            gathers, parameters = name == _ACCUMULATION, False
+        else:
+            gathers, parameters = above.gathers, above.parameters
+        if name.startswith(_DIVIDES) or (above is not None and above.divides and not name.startswith(_BACKWARD)):
+            self._open[row] = _Open(
+                name, (), self._time, (), backward, gathers, parameters, loads=False, taken=frozenset(), divides=True
+            )
+            return
+        parameters |= name.startswith(_OF_PARAMETERS) or (gathers and name.startswith(_REDUCTIONS))
+        arguments, given = list[Operand](), _arguments(record.inputs)
+        taken = frozenset(tensor.id for tensors, _ in given for tensor in tensors if tensor is not None)
+        forward = not (backward or parameters or (above is not None and above.basis))
+        within = None if backward or parameters or above is None or not above.basis else above.temporaries
+        for position, (tensors, value) in enumerate(given):
+            found = [self._input(tensor, (name, position), forward, within) for tensor in tensors]
+            arguments.append(
+                Operand(tuple(found), value, tuple(tensor is not None and tensor.mask for tensor in tensors))
+            )
+        self.shapes.inputs[row] = tuple(argument.tensors for argument in arguments)
+        mine = tuple(e for argument in arguments for shape in argument.tensors if shape is not None for e in shape)
+        if parameters:
+            self._extents.fix(mine)
+        inherited = above.basis if above is not None else ()
+        basis = mine if mine and name not in FREE_SIZED else inherited
+        loads = LOADER in name or (above is not None and above.loads)
+        self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, gathers, parameters, loads, taken)
+
+    def end(self, row: Row, record: CallRecord) -> None:
+        """The results of a call are tensors that were seen since it began, or new ones."""
+        call = self._open.pop(row)
+        if call.divides:
+            for tensors, _ in _arguments(record.outputs):
+                for tensor in tensors:
+                    self._by_id.pop(tensor.id if tensor is not None else -1, None)
+            return
+        results = []
+        for tensors, _ in _arguments(record.outputs):
+            results.append(tuple(self._result(row, tensor, call) for tensor in tensors))
+        self.shapes.results[row] = tuple(results)
+        flat = tuple(shape for result in results for shape in result if shape is not None)
+        made = [shape for shape in call.temporaries if shape not in flat]
+        above = self._open.get(Row(self._callers[row]))
+        if above is not None:
+            above.temporaries += [*made, *(flat if call.name in FREE_SIZED else ())]
+        if call.parameters:
+            self._extents.fix(extent for shape in flat for extent in shape)
+        with contextlib.suppress(IndexError, TypeError, ValueError):  # arguments of another form than the schema's
+            self._relate(row, OpCall(call.name, call.arguments, flat, tuple(made)), call)
+
+    def _relate(self, row: int, made: OpCall, call: _Open) -> None:
+        """What a call says of its extents: how they are related, and which may be the batch."""
+        rule = _RULES.get(call.name) or _RULES.get(call.name.removesuffix("_"))
+        if rule is not None:
+            rule(made, self._extents)
+        if call.name == "stack" and call.loads and made.results:
+            self.shapes.loaded.append(made.results[0][int(call.arguments[1].value or 0)])
+        if call.name == "select" and call.loads:
+            self._extents.fix(roles(made)[1])  # the data set is as long at any batch size
+        inner = call.name in IN_OTHERS and any(outer.arguments for outer in self._around(row))
+        if not (call.backward or call.parameters or inner):
+            outer, mixed = roles(made)
+            self.shapes.mixed += mixed
+            if outer:
+                self.shapes.votes.append(outer)
+                self.shapes.voters.append(row)
+
+    def _input(
+        self, tensor: _Tensor | None, use: tuple[str, int], forward: bool, within: list[Shape] | None
+    ) -> Shape | None:
+        if tensor is None:
+            return None
+        held = self._by_id.get(tensor.id)
+        if held is None or held.tensor != tensor:
+            shape = self._new(tensor)
+            self.shapes.sources.append(Source(shape, (*use, tensor.sizes), forward))
+            if within is not None:  # made within a call that was not given it
+                within.append(shape)
+        else:
+            shape = held.shape
+        self._hold(tensor, shape)
+        return shape
+
+    def _result(self, row: int, tensor: _Tensor | None, call: _Open) -> Shape | None:
+        if tensor is None:
+            return None
+        held = self._by_id.get(tensor.id)
+        if (
+            held is not None
+            and not (call.name == _TRANSPOSES and held.shape == call.arguments[0].tensors[0])
+            and held.tensor.sizes == tensor.sizes
+            and (held.time >= call.time or any(tensor.id in outer.taken for outer in self._around(row)))
+        ):
+            self._hold(tensor, held.shape)
+            return held.shape
+        shape = self._new(tensor)
+        if call.basis:
+            self._extents.follow(shape, call.basis)
+        elif call.name in FREE_SIZED:
+            random = any(outer.name in RANDOM for outer in (call, *self._around(row)))
+            use = (call.name, -1, tensor.sizes)
+            self.shapes.sources.append(Source(shape, use, not (call.backward or call.parameters), random))
+        self._hold(tensor, shape)
+        return shape
+
+    def _around(self, row: int) -> Iterator[_Open]:
+        """The calls around a row, whose inputs are still there."""
+        while (call := self._open.get(row := Row(self._callers[row]))) is not None:
+            yield call
+
+    def _new(self, tensor: _Tensor) -> Shape:
+        return tuple(self._extents.new(size) for size in tensor.sizes)
+
+    def _hold(self, tensor: _Tensor, shape: Shape) -> None:
+        self._by_id[tensor.id] = _Held(shape, tensor, self._time)
+
+
+def _arguments(side: DecodedSide) -> list[tuple[list[_Tensor | None], Any]]:
+    """Of each argument the tensors, None for undefined ones; and the value of what is none."""
+    with contextlib.suppress(TypeError, ValueError):  # written by others
+        return [_argument(value, shape, kind) for value, shape, kind, _ in side.rows()]
+    return []
+
+
+def _argument(value: Any, shape: Any, kind: str) -> tuple[list[_Tensor | None], Any]:
+    if kind.startswith("Tensor("):
+        return [_tensor(value, shape, kind)], None
+    if "Tensor(" not in kind:
+        return [], value
+    kinds = _ELEMENT.findall(kind.partition("[")[2])
+    return [_tensor(*element) for element in zip(value, shape, kinds, strict=True)], value
+
+
+def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
+    """None for an undefined tensor, or for another member of a list."""
+    if "nullptr" in kind or not kind.startswith("Tensor("):
+        return None
+    number, storage = value[:2]
+    sizes = tuple(shape)
+    if not all(type(integer) is int for integer in (number, storage, *sizes)) or min(sizes, default=0) < 0:
+        raise ValueError("no tensor")
+    return _Tensor(number, storage, sizes, "bool" in kind)
+
+
+Roles = tuple[Shape, Shape]
+_NONE: Roles = (), ()
+IN_OTHERS = frozenset(("select", "unbind", "sum", "mean", "amax", "max"))
+"""Operators that say nothing where others are made of them: `index_select` selects rows one by one."""
+
+
+def roles(call: OpCall) -> Roles:
+    """Extents of a call of the forward pass among which the batch is, and those that are mixed, so hardly the batch.
+
+    Elements of a batch do not meet before the loss; those of a sequence do in attention, in recurrent layers, where one
+    place is selected, and where a mean is taken over some of the dimensions; those of features do in every layer.
+    """
+    find = _ROLES.get(call.name)
+    return _NONE if find is None else find(call)
+
+
+def _data(position: int, outer: slice, mixed: slice = slice(0)) -> Callable[[OpCall], Roles]:
+    """Roles of the extents of one argument."""
+
+    def find(call: OpCall) -> Roles:
+        shape = call.tensor(position) or ()
+        return shape[outer], shape[mixed]
+
+    return find
+
+
+def _attention(call: OpCall) -> Roles:
+    query, key = call.tensor(0) or (), call.tensor(1) or ()
+    return query[:1], (*query[-2:-1], *key[-2:-1])
+
+
+def _recurrent(call: OpCall) -> Roles:
+    """Data of (sequence, batch, features), or with `batch_first` (batch, sequence, features)."""
+    data, time = call.tensor(0) or (), int(call.value(8) is True)
+    return data[:-1], (*data[time : time + 1], data[2]) if len(data) == 3 else ()
+
+
+def _selected(call: OpCall) -> Roles:
+    shape = call.tensor(0) or ()
+    at = int(call.value(1) or 0) % max(len(shape), 1)
+    return (), shape[at : at + 1]
+
+
+def _reduced(call: OpCall) -> Roles:
+    shape, dims = call.tensor(0) or (), call.value(1)
+    if not isinstance(dims, list) or not dims or len(dims) >= len(shape):
+        return _NONE
+    return (), tuple(shape[int(dim) % len(shape)] for dim in dims)
+
+
+_OUTER, _FIRST, _LAST = slice(-1), slice(1), slice(-1, None)
+_ROLES: dict[str, Callable[[OpCall], Roles]] = {
+    **dict.fromkeys(("linear", "mm", "matmul"), _data(0, _OUTER, _LAST)),
+    "addmm": _data(1, _OUTER, _LAST),
+    "bmm": _data(0, _FIRST, _LAST),
+    "layer_norm": _data(0, _OUTER, _LAST),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "batch_norm"), _data(0, _FIRST, slice(1, 2))),
+    "embedding": _data(1, slice(None)),
+    "scaled_dot_product_attention": _attention,
+    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _recurrent),
+    "select": _selected,
+    "unbind": _selected,
+    **dict.fromkeys(("mean", "sum", "amax", "max"), _reduced),
+}
+"""By operator: the roles of its extents."""

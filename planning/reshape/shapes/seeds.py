@@ -1,0 +1,202 @@
+"""Which extents of a recording are its batch size, the length of its sequences, the width of its layers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ....trace.errors import UsageError
+from .followed_calls import Shapes
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """What speaks for a class of extents of inputs as the batch.
+
+    Attributes:
+        votes: calls of operators with weights whose data has it. mixed: elements meet along it.
+        place: the least at which it is an extent of an input.
+    """
+
+    root: int
+    size: int
+    votes: int
+    mixed: bool
+    place: int
+
+
+class SizeEvidence:
+    """What the calls of a recording say of its dimensions.
+
+    Args:
+        file: name of the recording, for errors.
+
+    Raises:
+        UsageError: no tensors are recorded.
+    """
+
+    def __init__(self, file: str, shapes: Shapes) -> None:
+        if not shapes.sources:
+            raise UsageError(f"{file}: no tensors are recorded in it; record the execution trace with its tensors")
+        self._file, self._shapes, self._extents = file, shapes, shapes.extents
+        self._fixed = shapes.extents.fixed()
+        self._sums = dict(shapes.extents.sums)
+        for root in self._extents.leaves(extent for source in shapes.sources for extent in source.shape):
+            self._sums.pop(root, None)
+
+    def find(self, dimension: str, recorded_size: int | None) -> tuple[set[int], int]:
+        """The classes of extents that are a dimension, and its size.
+
+        Args:
+            dimension: "batch", "seq" or "hidden". was: the recorded size, None to find it.
+
+        Raises:
+            UsageError: nothing, or more than one size, has good claims.
+        """
+        size, tiers = {"batch": self._batch, "seq": self._seq, "hidden": self._hidden}[dimension](recorded_size)
+        found = set[int]()
+        for tier in (*tiers, self._anywhere(size)):
+            found = found or self._one_each(tier, dimension)
+        if not found:
+            raise UsageError(
+                f"{self._file}: no input has an extent of {size}; give the recorded {dimension} size, "
+                "or none to find it"
+            )
+        return found, size
+
+    def _batch(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
+        """What a data loader stacks; without one, extents of inputs that most operators with weights have in their data
+        and along which elements do not meet, the first such of an input."""
+        value, apart = self._extents.value, [claim for claim in self.claims if not claim.mixed]
+        loaded = [root for root in self._extents.leaves(self._shapes.loaded) if value[root] > 1]
+        if recorded_size is None:
+            recorded_size = self._likeliest("batch", Counter(value[root] for root in loaded) or self._sizes_apart())
+        stacked = [root for root in loaded if value[root] == recorded_size]
+        return recorded_size, [
+            [*stacked, *_of_size(apart, recorded_size, voted=True)], _of_size(self.claims, recorded_size, voted=True),
+            _of_size(self.claims, recorded_size, voted=False),
+        ]  # fmt: skip
+
+    def _seq(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
+        """Extents of inputs along which elements meet: in attention, in recurrent layers."""
+        mixed = [claim for claim in self.claims if claim.mixed and claim.votes]
+        if recorded_size is None:
+            recorded_size = self._likeliest("seq", _votes(mixed))
+        return recorded_size, [
+            _of_size(mixed, recorded_size, voted=True),
+            _of_size(self.claims, recorded_size, voted=False),
+        ]
+
+    def _hidden(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
+        """Extents of parameters along which layers mix features, rather those that no input has."""
+        extents, given = self._extents, set[int]()
+        for source in self._shapes.sources:
+            if source.forward and not self._fixed >= set(extents.leaves(source.shape)):
+                given.update(extents.leaves(source.shape))
+        votes = Counter(
+            root for root in extents.roots(self._shapes.mixed)
+            if extents.value[root] > 1 and self._fixed >= set(extents.leaves([root]))
+        )  # fmt: skip
+        inner = Counter({root: count for root, count in votes.items() if root not in given})
+        if recorded_size is None:
+            by_size = Counter[int]()
+            for root, count in (inner or votes).items():
+                by_size[extents.value[root]] += count
+            recorded_size = self._likeliest("hidden", by_size)
+        tiers = [[root for root in some if extents.value[root] == recorded_size] for some in (inner, votes)]
+        return recorded_size, [*tiers, [root for root in sorted(self._fixed) if extents.value[root] == recorded_size]]
+
+    @cached_property
+    def claims(self) -> list[_Claim]:
+        """Extents of inputs of the forward pass that are no parameters', the most voted for first."""
+        place = dict[int, int]()
+        for source in self._shapes.sources:
+            for at, extent in enumerate(source.shape if source.forward else ()):
+                for root in self._origins([extent]):
+                    place[root] = min(at, place.get(root, at))
+        mixed, value = set(self._origins(self._shapes.mixed)), self._extents.value
+        votes = Counter(root for outer in self._shapes.votes for root in self._origins(outer))
+        found = [
+            _Claim(root, value[root], votes[root], root in mixed, at)
+            for root, at in place.items() if root not in self._fixed and value[root] > 1
+        ]  # fmt: skip
+        return sorted(found, key=lambda claim: (-claim.votes, claim.place))
+
+    def _origins(self, extents: Iterable[int]) -> list[int]:
+        """The classes that determine others: factors of products, parts of sums that are no extents of inputs."""
+        found, seen, stack = dict[int, None](), set[int](), self._extents.leaves(extents)[::-1]
+        while stack:
+            root = stack.pop()
+            if root in self._sums and root not in seen:
+                seen.add(root)
+                stack += self._extents.leaves(self._sums[root])[::-1]
+            elif root not in seen:
+                found[root] = None
+        return list(found)
+
+    def _sizes_apart(self) -> Counter[int]:
+        """Votes by size: of what is not mixed, if that has at least half of the most votes, else of all."""
+        most = max((claim.votes for claim in self.claims), default=0)
+        apart = [claim for claim in self.claims if not claim.mixed and 2 * claim.votes >= most]
+        first = self._one_each([claim.root for claim in apart], "batch")
+        if not apart:
+            return _votes(self.claims)
+        return _votes(
+            [claim for claim in self.claims if not claim.mixed and (claim.root in first or claim not in apart)]
+        )
+
+    def _likeliest(self, dimension: str, by_size: Counter[int]) -> int:
+        """The size with at least twice the votes of any other.
+
+        Raises:
+            UsageError: there is none.
+        """
+        ranked = by_size.most_common(2)
+        if not ranked or (len(ranked) > 1 and ranked[0][1] < 2 * ranked[1][1]):
+            found = ", ".join(str(size) for size, _ in ranked) or "none"
+            raise UsageError(
+                f"{self._file}: cannot determine the recorded {dimension} size (candidates: {found}); give it: "
+                f"--set {dimension}=32:128"
+            )
+        return ranked[0][0]
+
+    @cached_property
+    def _inputs(self) -> list[set[int]]:
+        return [set(self._origins(source.shape)) for source in self._shapes.sources if source.forward]
+
+    def _one_each(self, roots: Iterable[int], dimension: str) -> set[int]:
+        """Classes no two of which belong to one input: the earlier ones count. A layer may be as wide as its input."""
+        if dimension == "hidden":
+            return set(roots)
+        chosen, taken = set[int](), [False] * len(self._inputs)
+        for root in roots:
+            mine = [number for number, extents in enumerate(self._inputs) if root in extents]
+            if root not in chosen and not any(taken[number] for number in mine):
+                chosen.add(root)
+                for number in mine:
+                    taken[number] = True
+        return chosen
+
+    def _anywhere(self, size: int) -> list[int]:
+        """Extents of a size of whatever tensors, where they follow from no others."""
+        extents, derived = self._extents, {*self._extents.products, *(whole for whole, _ in self._extents.sums)}
+        calls = (call for side in (self._shapes.inputs, self._shapes.results) for call in side.values())
+        tensors = (shape for call in calls for tensors in call for shape in tensors)
+        found = dict.fromkeys(
+            extents.root(extent) for shape in tensors for extent in shape or () if extents.value[extent] == size
+        )
+        return [root for root in found if root not in self._fixed and root not in derived]
+
+
+def _votes(claims: Sequence[_Claim]) -> Counter[int]:
+    found = Counter[int]()
+    for claim in claims:
+        if claim.votes:
+            found[claim.size] += claim.votes
+    return found
+
+
+def _of_size(claims: Sequence[_Claim], size: int, *, voted: bool) -> list[int]:
+    return [claim.root for claim in claims if claim.size == size and (claim.votes or not voted)]

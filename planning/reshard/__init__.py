@@ -1,0 +1,22 @@
+"""One recorded job in other parallel layouts: tensor, data and pipeline parallelism, and their products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...trace.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .job import Resharded, reshard
+    from .layout import Layout, parse_layout
+
+__all__ = ["Layout", "Resharded", "parse_layout", "reshard"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".job": "Resharded reshard",
+        ".layout": "Layout parse_layout",
+    },
+    __all__,
+)

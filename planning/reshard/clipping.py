@@ -1,0 +1,118 @@
+"""Norms of gradients between backward and the optimizer, as gradient clipping takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...trace.brief import brief
+from ...trace.dtypes import itemsize
+from .items import CommOp, Item, SyntheticOp
+from .step_calls import VIEWS, Call, is_tensor, tensor_values, walked
+from .weights import Parameter, Weights, gradients_of, lists_of, make_whole
+
+if TYPE_CHECKING:
+    from ..reshape.shapes.followed_calls import Shapes
+    from .structure import Model
+
+_FINITE = "aten::_amp_foreach_non_finite_check_and_unscale_"
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """Calls on gradients before the optimizer.
+
+    Attributes:
+        storages: of the gradients. joined: rows of the topmost calls that take the norm of the gradients' norms.
+        unknown: rows of calls whose result on parts of gradients would have to be summed over the ranks, but it is not
+            known how.
+        scaled: rows of calls that look for infinite gradients, as gradient scaling does.
+        copies: storages of tensors that calls beside the optimizer take with a parameter, such as averaged weights.
+    """
+
+    storages: frozenset[int] = frozenset()
+    joined: frozenset[int] = frozenset()
+    unknown: frozenset[int] = field(default_factory=frozenset)
+    scaled: frozenset[int] = field(default_factory=frozenset)
+    copies: frozenset[int] = field(default_factory=frozenset)
+
+    __repr__ = brief
+
+    def reduced(self, call: Call, count: int) -> Iterator[Item]:
+        """With gradients divided over `count` ranks: norms are raised, summed over the ranks, lowered again, as DTensor
+        does for the norm of a vector of partial norms (torch/distributed/tensor/_ops/_math_ops.py)."""
+        sizes = (_elements(call),)
+        signature = call.signature
+        dtype = signature.tensors[0].dtype if signature is not None and signature.tensors else "float32"
+        size = itemsize(dtype) or 4
+        yield SyntheticOp("aten::pow", (sizes,), (sizes,), dtype, size)
+        yield CommOp("all_reduce", "dp", sizes, sizes[0], dtype, size, functional=True)
+        yield SyntheticOp("aten::pow", (sizes,), (sizes,), dtype, size)
+
+
+def _elements(call: Call) -> int:
+    return next((value[3] for value in tensor_values(call.record.get("inputs"))), 0)
+
+
+def find_clipping(model: Model) -> Clipping:
+    """Find the norms of gradients, and the norm of those norms.
+
+    Anything else that makes one number of several elements of gradients is not known to be summed over ranks.
+    """
+    gradients = frozenset(storage for storage, _ in gradients_of(model.weights))
+    count, joined, unknown, scaled = len(model.parameters), set[int](), set[int](), set[int]()
+    norms = False
+    for call in model.after:
+        if any(inner.name == _FINITE for inner in call.walk()):
+            scaled.add(call.row)
+        takes = {value[1] for inner in call.walk() for value in tensor_values(inner.record.get("inputs"))}
+        if not takes.isdisjoint(gradients):
+            norms |= any("norm" in inner.name for inner in call.walk())
+            if any("norm" not in inner.name and _shrinks(inner, gradients) for inner in walked([call])):
+                unknown.add(call.row)
+        elif norms and "norm" in call.name and _elements(call) == count:
+            joined.add(call.row)
+    copies = frozenset(storage for call in walked(model.after) for storage in _with_parameters(call, model))
+    return Clipping(gradients, frozenset(joined), frozenset(unknown), frozenset(scaled), copies)
+
+
+def _with_parameters(call: Call, model: Model) -> Iterator[int]:
+    """Storages of parameters that a call takes, and of tensors with as many elements beside each in its arguments."""
+    given = [value for value in call.record.get("inputs", {}).get("values", []) if isinstance(value, list)]
+    single = [value for value in given if is_tensor(value)]
+    lists = [value for value in given if value and isinstance(value[0], list)]
+    rows = [single, *zip(*lists, strict=False)] if lists else [single]
+    known = model.weights.by_shard or model.weights.by_storage
+    for row in rows:
+        sizes = {value[3] for value in row if value[1] in known}
+        yield from (value[1] for value in row if value[3] in sizes)
+
+
+def _shrinks(call: Call, gradients: frozenset[int]) -> bool:
+    """A call on a gradient returns less than it takes."""
+    if call.name in VIEWS or call.children:
+        return False
+    given = [value for value in tensor_values(call.record.get("inputs")) if value[1] in gradients]
+    made = list(tensor_values(call.record.get("outputs")))
+    return bool(given and made) and max(v[3] for v in made) < max(v[3] for v in given)
+
+
+def whole_gradients(after: Sequence[Call], weights: Weights, shapes: Shapes) -> list[Call]:
+    """What FSDP recorded between backward and the optimizer as one rank runs it on whole gradients: with their extents,
+    and without what raises and lowers norms around their sum over the ranks."""
+    gradients = gradients_of(weights)
+    count, found = len(weights.parameters), list[Call]()
+
+    def owner_of(value: Sequence[int]) -> Parameter | None:
+        return gradients.get((value[1], value[2])) or weights.by_shard.get(value[1])
+
+    for call in after:
+        if call.name == "aten::pow" and _elements(call) == count:
+            continue
+        single = not any(len(tensors) > 1 for tensors in call.inputs)
+        values = (value for inner in call.walk() for value in tensor_values(inner.record.get("inputs")))
+        owner = next(filter(None, map(owner_of, values)), None) if single else None
+        make_whole(call, owner or lists_of([call], owner_of, weights.parameters)[call.row], weights, shapes)
+        found.append(call)
+    return found

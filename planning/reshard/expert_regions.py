@@ -1,0 +1,506 @@
+"""Expert parallelism: routed experts divided over ranks, which send each other tokens all-to-all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ...trace.brief import brief
+from ...trace.dtypes import itemsize
+from ...trace.errors import UsageError
+from .experts import GROUPED, Expert, ExpertLayer, contiguous, find_layers, parts_of, sliced_extents
+from .items import CommOp, Item, SyntheticOp
+from .step_calls import SUM, SUM_IN_PLACE, Call, pruned
+from .weights import ACCUMULATE, GivenTensor, Parameter
+
+if TYPE_CHECKING:
+    from ..reshape.shapes.extents import Extents
+    from ..reshape.shapes.terms import Shape
+    from .layout import Layout, Routing
+    from .structure import Model, Pass, Unit
+
+_COUNT = "int64", 8
+"""Type and bytes of the numbers of tokens that ranks send each other."""
+
+
+@dataclass(frozen=True)
+class DividedLayer:
+    """A layer of experts in a pass, with extents of their own for what one rank has of it.
+
+    Attributes:
+        layer: as recorded. unit: of the model. own: tokens that a rank gives to each expert; of experts with room for
+            so many tokens that room. routing: what these numbers are from.
+        tokens: of each expert a class for the tokens that it is given on its rank, or of the room for these; none where
+            how many these are is not recorded. total: of all of them together. experts: of the experts of a rank.
+    """
+
+    layer: ExpertLayer
+    unit: int
+    own: tuple[int, ...]
+    routing: Routing
+    tokens: tuple[int, ...]
+    total: int
+    experts: int
+
+    __repr__ = brief
+
+
+class ExpertRegions:
+    """What divided experts change in a rank's program.
+
+    Each rank has `count / ep` experts of a layer. It tells the others how many tokens it has for each of theirs, sends
+    them, and puts those that it received in the order of its experts; what these return goes the same way back, and so
+    do gradients. (S. Rajbhandari et al., "DeepSpeed-MoE", 2022; without padding as in T. Gale et al., "MegaBlocks",
+    2022.) All ranks route alike: as many tokens to each expert as recorded, in proportion, or to all the same.
+
+    Args:
+        changed: new values of classes of extents before experts are divided.
+
+    Raises:
+        UsageError: there are no routed experts, or they do not divide.
+    """
+
+    def __init__(self, model: Model, layout: Layout, changed: Mapping[int, int]) -> None:
+        self._model, self._layout, self._base = model, layout, dict(changed)
+        self._known: dict[int, dict[int, int]] = {}
+        self._of_unit: dict[int, list[DividedLayer]] = {}
+        for one in model.passes:
+            for unit in one.units:
+                layers = find_layers(unit.forward, model.weights, model.extents)
+                self._of_unit[id(unit)] = [self._divided(layer, unit, one) for layer in layers]
+        self._base |= {root: own for one in self.layers for root, own in self._outside(one).items()}
+        self._stacked: dict[Parameter, int] = {}
+        self._owner: dict[Parameter, int] = {}
+        if layout.ep == 1:
+            return
+        if not self.layers:
+            raise UsageError(
+                f"{model.trace.file}: no routed experts are found: behind no choice among experts (topk, max) is there "
+                "one product of all of them, or for each a run of its own on tokens of its own; choose ep=1"
+            )
+        for divided in self.layers:
+            if divided.layer.count % layout.ep:
+                what = f"{divided.layer.count} experts do not divide (unit {divided.unit})"
+                raise UsageError(f"{what} over ep={layout.ep} ranks")
+            each = divided.layer.count // layout.ep
+            self._stacked |= dict.fromkeys(divided.layer.stacked, divided.experts)
+            self._owner |= {p: e // each for e, expert in enumerate(divided.layer.experts) for p in expert.parameters}
+
+    @property
+    def layers(self) -> list[DividedLayer]:
+        """All of all passes."""
+        return [layer for layers in self._of_unit.values() for layer in layers]
+
+    @property
+    def parameters(self) -> set[Parameter]:
+        """Those of divided experts."""
+        return {*self._stacked, *self._owner}
+
+    def has(self, parameter: Parameter, index: int) -> bool:
+        """Whether a rank of a group has a parameter, or a part of it."""
+        return self._owner.get(parameter, index) == index
+
+    def shape(self, parameter: Parameter) -> Shape:
+        """Extents of a parameter on a rank."""
+        experts = self._stacked.get(parameter)
+        return parameter.shape if experts is None else (experts, *parameter.shape[1:])
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """JSON-ready; None where there are no experts."""
+        if not self.layers:
+            return None
+        one = self.layers[0]
+        return {
+            "count": one.layer.count, "top": one.layer.top, "layers": len({d.unit for d in self.layers}),
+            "on_a_rank": one.layer.count // self._layout.ep, "tokens": one.routing,
+            "assumed": self._layout.routing is None and not one.layer.padded,
+        }  # fmt: skip
+
+    @property
+    def stated(self) -> set[int]:
+        """Classes of tokens that follow from the routing that is assumed."""
+        extents, counts = self._model.extents, {d.layer.count for d in self.layers}
+        rows = (one.entry.shape[d.layer.padded : -1] for d in self.layers for one in d.layer.experts)
+        found = {leaf for shape in rows for leaf in extents.leaves(shape)}
+        for call in self._model.calls() if counts else ():
+            for part in (part for count in counts for part in parts_of(call, count)[1] if GROUPED in call.name):
+                found.update(sliced_extents(part, extents))
+        return found
+
+    @property
+    def rooms(self) -> set[int]:
+        """Classes of the room for tokens of an expert, where it changes: it is taken in proportion to the tokens."""
+        return {
+            self._model.extents.root(one.layer.experts[0].entry.shape[1]) for one in self.layers
+            if one.layer.padded and one.own[0] != self._model.extents.value[one.tokens[0]]
+        }  # fmt: skip
+
+    def changed(self, index: int) -> dict[int, int]:
+        """New values of classes of extents on a rank of a group."""
+        if index not in self._known:
+            self._known[index] = dict(self._base)
+            for one in self.layers if self._layout.ep > 1 else ():
+                self._known[index] |= self._inside(one, index)
+        return self._known[index]
+
+    def kind(self, index: int) -> tuple[int, ...]:
+        """Equal for ranks of a group that run the same. Where experts are called one by one each has recorded times of
+        its own, so all differ."""
+        if self._layout.ep == 1:
+            return ()
+        if any(len(one.layer.experts) > 1 for one in self.layers):
+            return (index,)
+        return tuple(value for one in self.layers for value in self._inside(one, index).values())
+
+    # how many tokens
+
+    def _divided(self, layer: ExpertLayer, unit: Unit, one: Pass) -> DividedLayer:
+        extents, batch = self._model.extents, one.batch
+        ratio = (
+            Fraction(self._base.get(batch, extents.value[batch]), extents.value[batch]) if batch >= 0 else Fraction(1)
+        )
+        entries = [prod(extents.sizes(expert.entry.shape[:-1])) for expert in layer.experts]
+        recorded, routing = extents.sizes(layer.grouped) or entries, self._layout.routing or "recorded"
+        total = round(sum(recorded) * ratio)
+        if layer.padded:
+            room = layer.experts[0].entry.shape[1]
+            own, recorded, entries = [int(extents.value[room] * ratio)], [extents.value[room]], [0]
+        elif len(recorded) < layer.count and self._layout.routing == "recorded":
+            raise UsageError(
+                f"{self._model.trace.file}: how many tokens each expert is given is not recorded, since one product is "
+                "of all of them; choose --routing uniform"
+            )
+        elif len(recorded) < layer.count or routing == "uniform":
+            own, routing = _evenly(total, layer.count), "uniform"
+        else:
+            own = _in_proportion(recorded, total)
+        known = recorded if layer.padded or len(recorded) == layer.count else ()
+        return DividedLayer(
+            layer, unit.number, tuple(own), routing, tuple(extents.new(size) for size in known),
+            extents.new(sum(entries)), extents.new(layer.count),
+        )  # fmt: skip
+
+    def _outside(self, one: DividedLayer) -> dict[int, int]:
+        """Tokens of each expert where they are not divided."""
+        root = self._model.extents.root
+        if one.layer.padded:
+            return {root(one.layer.experts[0].entry.shape[1]): one.own[0]}
+        if not one.tokens:
+            return {}
+        rows = one.layer.grouped or [_rows(expert, self._model.extents) for expert in one.layer.experts]
+        return {root(row): own for row, own in zip(rows, one.own, strict=True) if row >= 0}
+
+    def _inside(self, one: DividedLayer, index: int) -> dict[int, int]:
+        """Extents of what a rank has of a layer."""
+        mine, parts = one.own if one.layer.padded else self._mine(one, index), self._layout.ep
+        found = {one.total: parts * sum(mine), one.experts: one.layer.count // parts}
+        if one.layer.padded:
+            return found | {one.tokens[0]: parts * one.own[0]}
+        return found | {one.tokens[e]: parts * one.own[e] for e in self._local(one, index) if one.tokens}
+
+    def _local(self, one: DividedLayer, index: int) -> range:
+        """The experts of a rank of a group."""
+        each = one.layer.count // self._layout.ep
+        return range(index * each, (index + 1) * each)
+
+    def _mine(self, one: DividedLayer, index: int) -> list[int]:
+        """Tokens that each rank gives to the experts of one of them."""
+        return [one.own[e] for e in self._local(one, index)]
+
+    # programs
+
+    def forward(self, unit: Unit, index: int) -> list[Call | Item]:
+        """The forward pass of a unit on a rank of a group."""
+        found, at = list[Call | Item](), 0
+        for one in self._of_unit[id(unit)] if self._layout.ep > 1 else ():
+            layer, divide = one.layer, _Division(self._model, one, self._local(one, index))
+            places = sorted(layer.calls())
+            found += unit.forward[at : places[0]]
+            found += [unit.forward[place] for place, after in layer.middle.items() if not after]
+            found += self._send(one, index, forward=True)
+            for place in places:
+                found += divide.call(unit.forward[place], place)
+            found += self._return(one, index, forward=True)
+            found += [unit.forward[place] for place, after in layer.middle.items() if after]
+            at = layer.end
+        return [*found, *unit.forward[at:]]
+
+    def backward(self, unit: Unit, index: int) -> list[Call | Item]:
+        """The backward pass of a unit on a rank of a group."""
+        layers = self._of_unit[id(unit)]
+        if not layers or self._layout.ep == 1:
+            return list(unit.backward)
+        stages = _Stages(unit, layers)
+        found = list[Call | Item]()
+        for stage in range(2 * len(layers), -1, -1):
+            number, within = divmod(stage, 2)
+            calls = stages.calls(stage)
+            if not within:
+                found += [call for call, _ in calls]
+                continue
+            one = layers[number]
+            divide = _Division(self._model, one, self._local(one, index))
+            first = next((inner for call, _ in calls for inner in call.walk() if inner.tensor_ids("inputs")), None)
+            if first is not None and one.layer.whole[1] and not contiguous(first, first.tensor_ids("inputs")[0]):
+                found.append(self._copy(one, one.layer.experts[0].exit))
+            found += self._send(one, index, forward=False)
+            found += divide.backward(calls)
+            found += self._return(one, index, forward=False)
+        return found
+
+    def optimizer(self, owned: Iterable[tuple[Call, Parameter | None]]) -> Iterator[tuple[Call, Parameter | None]]:
+        """Calls of an optimizer, each with its parameter (None: of all), on the experts of one rank where these have an
+        extent in a parameter."""
+        for call, parameter in owned:
+            if parameter is not None:
+                yield _with_shapes(call, self._of_parameter(parameter)), parameter
+            else:
+                yield self._of_lists(call) if self._stacked else call, None
+
+    def _of_parameter(self, parameter: Parameter) -> Callable[[Shape], Shape]:
+        sizes = self._model.extents.sizes
+        return lambda shape: self.shape(parameter) if sizes(shape) == sizes(parameter.shape) else shape
+
+    def _of_lists(self, call: Call) -> Call:
+        """A call on lists with one entry a parameter, and what it calls for each apart."""
+        new = [self._of_parameter(parameter) for parameter in self._model.parameters]
+        count = len(new)
+
+        def side(arguments: Sequence[tuple[Shape | None, ...]]) -> tuple[tuple[Shape | None, ...], ...]:
+            return tuple(
+                tuple(shape if shape is None else change(shape) for change, shape in zip(new, tensors, strict=True))
+                if len(tensors) == count else tensors
+                for tensors in arguments
+            )  # fmt: skip
+
+        before, parts = parts_of(call, count)
+        children = [self._of_lists(child) for child in before]
+        children += [_with_shapes(child, change) for change, part in zip(new, parts, strict=False) for child in part]
+        return replace(call, inputs=side(call.inputs), results=side(call.results), children=children)
+
+    # communication
+
+    def _send(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
+        """Tokens, or gradients of what experts return, to the ranks that have their experts, in the order of these."""
+        expert, parts = one.layer.experts[0], self._layout.ep
+        tensor = expert.entry if forward else expert.exit
+        width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
+        if forward and one.layer.whole[0] and not expert.contiguous:
+            yield self._copy(one, tensor)
+        if one.layer.padded:
+            yield from self._padded(one, width, element, sent=True)
+            return
+        if not one.layer.whole[0 if forward else 1]:
+            yield _cat([(own, *width) for own in one.own], element)
+        if forward:
+            count = one.layer.count
+            yield CommOp("all_to_all", "ep", (count,), count, *_COUNT)
+            yield SyntheticOp("aten::sum", ((parts, count // parts),), ((parts,),), *_COUNT)
+        yield self._exchange(one, index, width, element, out=True)
+        yield from self._ordered(one, index, width, element, by_expert=True)
+
+    def _return(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
+        """What experts return, or gradients of their tokens, to the ranks that these are of."""
+        tensor = one.layer.experts[0].exit if forward else one.layer.experts[0].entry
+        width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
+        if one.layer.padded:
+            yield from self._padded(one, width, element, sent=False)
+            return
+        if not one.layer.whole[1 if forward else 0]:
+            yield _cat([(self._layout.ep * own, *width) for own in self._mine(one, index)], element)
+        yield from self._ordered(one, index, width, element, by_expert=False)
+        yield self._exchange(one, index, width, element, out=False)
+
+    def _width(self, shape: Shape) -> tuple[int, ...]:
+        return tuple(self._model.shape(shape[-1:], self._base))
+
+    def _exchange(
+        self, one: DividedLayer, index: int, width: tuple[int, ...], element: tuple[str, int], *, out: bool
+    ) -> CommOp:
+        """Tokens to the ranks that have their experts, or back."""
+        parts = self._layout.ep
+        here = tuple(sum(self._mine(one, other)) for other in range(parts))
+        there = (sum(self._mine(one, index)),) * parts
+        sent, received = (here, there) if out else (there, here)
+        shape = (sum(sent), *width)
+        return CommOp(
+            "all_to_all", "ep", shape, sum(received) * prod(width), *element, splits=(sent, received)
+        )  # fmt: skip
+
+    def _ordered(
+        self, one: DividedLayer, index: int, width: tuple[int, ...], element: tuple[str, int], *, by_expert: bool
+    ) -> Iterator[Item]:
+        """Tokens from the order of ranks to that of experts, or the other way round."""
+        mine, parts = self._mine(one, index), self._layout.ep
+        if len(mine) > 1:
+            rows = [own for own in mine for _ in range(parts)] if by_expert else mine * parts
+            yield _cat([(own, *width) for own in rows], element)
+
+    def _padded(
+        self, one: DividedLayer, width: tuple[int, ...], element: tuple[str, int], *, sent: bool
+    ) -> Iterator[Item]:
+        """Room of the same size for the tokens of each expert, exchanged in equal parts."""
+        parts, each = self._layout.ep, one.layer.count // self._layout.ep
+        shape = (one.layer.count, one.own[0], *width)
+        ordered = (each, parts, *shape[1:]) if sent else (parts, each, *shape[1:])
+        copied = [SyntheticOp("aten::clone", (ordered,), (ordered,), *element)] if each > 1 else []
+        exchanged = CommOp("all_to_all", "ep", shape, prod(shape), *element)
+        items: list[Item] = [exchanged, *copied] if sent else [*copied, exchanged]
+        yield from items
+
+    def _copy(self, one: DividedLayer, tensor: GivenTensor) -> SyntheticOp:
+        """The copy of tokens that are not in one piece, before they are sent."""
+        rows = (one.layer.count, one.own[0]) if one.layer.padded else (sum(one.own),)
+        sizes = (*rows, *self._width(tensor.shape))
+        return SyntheticOp("aten::clone", (sizes,), (sizes,), *_element(tensor.dtype, tensor.itemsize))
+
+
+class _Stages:
+    """Calls of backward by what they belong to: 2k + 1 to the experts of layer k, 2k to what is before, 2k + 2 to what
+    is behind; each with the place in forward of the call whose gradient it computes."""
+
+    def __init__(self, unit: Unit, layers: Sequence[DividedLayer]) -> None:
+        place_of = {inner.sequence: at for at, call in enumerate(unit.forward) for inner in call.walk()
+                    if inner.sequence >= 0}  # fmt: skip
+        weights = {p: (2 * k + 1, place) for k, one in enumerate(layers) for expert in one.layer.experts
+                   for place in expert.places[:1] for p in expert.parameters}  # fmt: skip
+        weights |= {p: (2 * k + 1, -1) for k, one in enumerate(layers) for p in one.layer.stacked}
+        self._calls: dict[int, list[tuple[Call, int]]] = {}
+        current = 2 * len(layers), -1
+        for call in unit.backward:
+            parameter = unit.ready.get(call.row) if ACCUMULATE in call.name else None
+            place = next((place_of[inner.sequence] for inner in call.walk() if inner.sequence in place_of), None)
+            if parameter in weights:
+                current = weights[parameter]
+            elif place is not None:
+                current = _stage(place, layers), place
+            self._calls.setdefault(current[0], []).append((call, current[1]))
+
+    def calls(self, stage: int) -> list[tuple[Call, int]]:
+        """The calls of a stage, in order."""
+        return self._calls.get(stage, [])
+
+
+def _stage(place: int, layers: Sequence[DividedLayer]) -> int:
+    for k, one in enumerate(layers):
+        own = set(one.layer.calls())
+        if place in own:
+            return 2 * k + 1
+        if place < min(own) or (place < one.layer.end and not one.layer.middle[place]):
+            return 2 * k
+    return 2 * len(layers)
+
+
+class _Division:
+    """Calls of a layer's experts with the extents that they have on one rank."""
+
+    def __init__(self, model: Model, one: DividedLayer, local: range) -> None:
+        self._extents, self._one, self._local = model.extents, one, local
+        layer, root = one.layer, model.extents.root
+        self._expert = {place: e for e, expert in enumerate(layer.experts) for place in expert.places}
+        self._experts = {root(p.shape[0]) for p in layer.stacked}
+        single = len(layer.experts) == 1 and not layer.padded
+        tokens = [one.total] if single else one.tokens
+        rows = (_rows(expert, model.extents) for expert in layer.experts)
+        self._rows = [{root(row): new} for row, new in zip(rows, tokens, strict=True)]
+        self._all = {root: new for rows in self._rows for root, new in rows.items()}
+
+    def call(self, call: Call, place: int) -> list[Call]:
+        """The call on this rank; none where it is another rank's expert."""
+        layer, e = self._one.layer, self._expert.get(place, -1)
+        if e >= 0 and len(layer.experts) > 1:
+            return [_with_shapes(call, lambda shape: self._new(shape, self._rows[e]))] if e in self._local else []
+        if place in (layer.scatter, layer.gather) and place >= 0:
+            chosen = pruned(call, list(self._local), layer.count)
+            return [_with_shapes(chosen, lambda shape: self._new(shape, self._all))]
+        return [self._grouped(call)]
+
+    def _grouped(self, call: Call) -> Call:
+        """A call, and those below it, with what a product of all experts calls for each of them on this rank."""
+        if GROUPED in call.name and self._one.tokens:
+            children, parts = parts_of(call, self._one.layer.count)
+            new = [self._grouped(child) for child in children]
+            for e in self._local if parts else ():
+                sliced = dict.fromkeys(sliced_extents(parts[e], self._extents), self._one.tokens[e])
+                new += [_with_shapes(child, lambda shape, of=sliced: self._new(shape, self._all | of))  # type: ignore[misc]
+                        for child in parts[e]]  # fmt: skip
+        else:
+            new = [self._grouped(child) for child in call.children]
+        alone = _with_shapes(replace(call, children=[]), lambda shape: self._new(shape, self._all))
+        return replace(alone, children=new)
+
+    def backward(self, calls: Sequence[tuple[Call, int]]) -> Iterator[Call]:
+        """Calls of backward on this rank. Gradients of a tensor with the weights of all experts are added to those of
+        the expert before: the first one on this rank is not."""
+        ran = list(dict.fromkeys(self._expert[place] for _, place in calls if place in self._expert))
+        first = next((e for e in ran if e in self._local), -1)
+        for call, place in calls:
+            for mine in self.call(call, place):
+                alone = self._one.layer.stacked and self._expert.get(place) == first != ran[0]
+                yield replace(mine, children=[c for c in mine.children if not self._adds(c)]) if alone else mine
+
+    def _adds(self, call: Call) -> bool:
+        experts = all(shape[:1] == (self._one.experts,) for shape in call.input_shapes)
+        return call.name in (SUM.name, SUM_IN_PLACE.name) and experts
+
+    def _new(self, shape: Shape, rows: Mapping[int, int]) -> Shape:
+        value, one = self._extents.value, self._one
+        found = [rows.get(self._extents.root(extent), extent) for extent in shape]
+        size = len(shape)
+        for at, extent in enumerate(shape):
+            experts = value[extent] == one.layer.count and at == 0
+            if experts and (
+                size > 2 or self._extents.root(extent) in self._experts or (size == 1 and one.layer.counts)
+            ):
+                found[at] = one.experts
+        return tuple(found)
+
+
+def _rows(expert: Expert, extents: Extents) -> int:
+    """The extent of an expert's tokens, −1 where several are."""
+    rows = [extent for extent in expert.entry.shape[:-1] if extents.value[extent] != 1]
+    rows = rows[1:] if len(expert.entry.shape) > 2 and len(rows) == 2 else rows
+    return rows[0] if len(rows) == 1 else -1
+
+
+def _with_shapes(call: Call, new: Callable[[Shape], Shape]) -> Call:
+    """A call, and those below it, with other extents."""
+
+    def side(arguments: Sequence[tuple[Shape | None, ...]]) -> tuple[tuple[Shape | None, ...], ...]:
+        return tuple(tuple(None if shape is None else new(shape) for shape in tensors) for tensors in arguments)
+
+    children = [_with_shapes(child, new) for child in call.children]
+    return replace(call, inputs=side(call.inputs), results=side(call.results), children=children)
+
+
+def _element(dtype: str, size: int) -> tuple[str, int]:
+    return dtype, itemsize(dtype) or size
+
+
+def _cat(parts: Sequence[tuple[int, ...]], element: tuple[str, int]) -> SyntheticOp:
+    whole = (sum(part[0] for part in parts), *parts[0][1:])
+    return SyntheticOp("aten::cat", tuple(parts), (whole,), *element, listed=True)
+
+
+def _evenly(total: int, count: int) -> list[int]:
+    """As many for each, the first ones one more."""
+    return [total // count + (e < total % count) for e in range(count)]
+
+
+def _in_proportion(recorded: Sequence[int], total: int) -> list[int]:
+    """Numbers in proportion to others that add up to a total: the largest remainders are rounded up.
+
+    Example:
+        >>> _in_proportion([3, 1, 1], 3)
+        [2, 1, 0]
+    """
+    whole = sum(recorded)
+    exact = [Fraction(number * total, whole or 1) for number in recorded]
+    found = [int(share) for share in exact]
+    order = sorted(range(len(found)), key=lambda e: (found[e] - exact[e], e))
+    for e in order[: total - sum(found)]:
+        found[e] += 1
+    return found

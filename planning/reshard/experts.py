@@ -1,0 +1,368 @@
+"""Layers of routed experts: which calls are an expert's, and the tensors that enter and leave it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...trace.brief import brief
+from ...trace.dtypes import is_floating
+from .step_calls import VIEWS, Call, tensor_values
+from .weights import GivenTensor, Parameter, Weights, given_tensors
+
+if TYPE_CHECKING:
+    from ..reshape.shapes.extents import Extents
+
+CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
+"""Operators by which a router chooses experts, along the last dimension of their scores."""
+GROUPED = "grouped_mm"
+"""In the names of products of all experts with tokens in the order of experts."""
+_STACKED_DIMS = 3
+"""Dimensions of the weights of all experts in one tensor: experts, and those of a matrix."""
+
+
+class TensorOrigin(NamedTuple):
+    """A tensor, by the place of the call that made it (−1: from outside) and its number."""
+
+    place: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Expert:
+    """One expert, or all of them where one product computes them together.
+
+    Attributes:
+        places: of its calls among the calls of forward.
+        parameters: what it has alone. entry, exit: the tensors that enter and leave it. entered, left: where these are
+            made. contiguous: the one that enters is, so it is sent as it is.
+    """
+
+    places: tuple[int, ...]
+    parameters: tuple[Parameter, ...]
+    entry: GivenTensor
+    exit: GivenTensor
+    entered: TensorOrigin
+    left: TensorOrigin
+    contiguous: bool = True
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True)
+class ExpertLayer:
+    """A layer of routed experts in a forward pass.
+
+    Attributes:
+        count: of experts. top: how many each token is given to. router: place of the call that chooses.
+        experts: in order; one entry where one product computes all.
+        stacked: parameters with one extent for all experts first.
+        scatter: place of the call that divides tokens by experts, −1 where each takes its own. gather: of the call that
+            joins what they return. counts: places of calls that make the numbers of tokens which one product takes.
+        whole: the tokens of all experts are in one tensor when they enter, and when they leave.
+        grouped: where one product of all experts calls one for each, extents of the tokens of each; else none.
+        middle: places of other calls between those of experts; True where they use what experts return.
+    """
+
+    count: int
+    top: int
+    router: int
+    experts: tuple[Expert, ...]
+    stacked: tuple[Parameter, ...]
+    scatter: int = -1
+    gather: int = -1
+    counts: tuple[int, ...] = ()
+    whole: tuple[bool, bool] = (True, True)
+    grouped: tuple[int, ...] = ()
+    middle: Mapping[int, bool] = field(default_factory=dict)
+
+    __repr__ = brief
+
+    @property
+    def end(self) -> int:
+        """The place behind its last call."""
+        return max(self.gather, *(place for expert in self.experts for place in expert.places)) + 1
+
+    @property
+    def padded(self) -> bool:
+        """Each expert has room for so many tokens, whatever the routing."""
+        return len(self.experts[0].entry.shape) == _STACKED_DIMS
+
+    def calls(self) -> Iterator[int]:
+        """Places of all calls that are divided."""
+        for expert in self.experts:
+            yield from expert.places
+        yield from (place for place in (self.scatter, self.gather, *self.counts) if place >= 0)
+
+
+def find_layers(calls: Sequence[Call], weights: Weights, extents: Extents) -> list[ExpertLayer]:
+    """The layers of routed experts among the topmost calls of a forward pass, in order.
+
+    Behind a call that chooses among E scores of a token there are either E alike runs of calls with parameters of their
+    own, each on a number of tokens that is not that of the samples, or products whose weights have an extent of E first
+    on tensors that are divided by experts. Layers where every expert works on all tokens are none.
+
+    Example:
+        >>> from etplus.planning.reshape.shapes.extents import Extents
+        >>> find_layers([], Weights(), Extents())
+        []
+    """
+    routers = [(at, *chosen) for at, call in enumerate(calls) if (chosen := _choice(call, extents)) is not None]
+    found = list[ExpertLayer]()
+    bounds = [at for at, *_ in routers] + [len(calls)]
+    for (at, count, top, rows), (_, end) in zip(routers, pairwise(bounds), strict=True):
+        span = _ExpertSpan(calls, at, end, weights, extents, count, rows)
+        layer = span.layer(top)
+        if layer is not None:
+            found.append(layer)
+    return found
+
+
+def _choice(call: Call, extents: Extents) -> tuple[int, int, set[int]] | None:
+    """Number of experts, how many of them are chosen, and the classes of the tokens; None for other calls."""
+    chooses = next((inner for inner in call.walk() if inner.name in CHOOSES), None)
+    if chooses is None or not chooses.input_shapes or len(chooses.input_shapes[0]) < 2:
+        return None
+    *rows, scores = chooses.input_shapes[0]
+    result = next(iter(chooses.output_shapes), ())
+    count = extents.value[scores]
+    top = extents.value[result[-1]] if len(result) == len(rows) + 1 else 1
+    tokens = {leaf for leaf in extents.leaves(rows) if extents.value[leaf] > 1}
+    return (count, 1 if top == count else top, tokens) if count > 1 and tokens else None
+
+
+class _ExpertSpan:
+    """The calls behind a router, up to the next one."""
+
+    def __init__(
+        self, calls: Sequence[Call], router: int, end: int, weights: Weights, extents: Extents, count: int,
+        tokens: Set[int],
+    ) -> None:  # fmt: skip
+        self.calls, self.router, self.end = calls, router, end
+        self.weights, self.extents, self.count, self.tokens = weights, extents, count, tokens
+        self.taken, self.made = dict[int, set[TensorOrigin]](), dict[int, set[TensorOrigin]]()
+        self.users = defaultdict[TensorOrigin, set[int]](set)
+        current: dict[tuple[int, ...], TensorOrigin] = {}  # numbers are given again when their tensors are gone
+        for at in range(router, len(calls)):
+            given, made = (
+                {tuple(value[:4]): value[0] for value in tensor_values(calls[at].record.get(side))}
+                for side in ("inputs", "outputs")
+            )
+            self.taken[at] = {current.setdefault(key, TensorOrigin(-1, number)) for key, number in given.items()}
+            for origin in self.taken[at]:
+                self.users[origin].add(at)
+            new = {key: TensorOrigin(at, number) for key, number in made.items() if key not in given}
+            self.made[at] = set(new.values())
+            current |= new
+        self.uses = {at: used for at in range(router + 1, end) if (used := self._used(calls[at]))}
+
+    def layer(self, top: int) -> ExpertLayer | None:
+        """The layer of experts, None where there is none."""
+        stacked = {p: None for used in self.uses.values() for p, part in used.items() if part is None
+                   and len(p.shape) >= _STACKED_DIMS and self.extents.value[p.shape[0]] == self.count}  # fmt: skip
+        return self._of_products(tuple(stacked), top) if stacked else self._of_runs(top)
+
+    def _used(self, call: Call) -> dict[Parameter, int | None]:
+        """Parameters that a call takes, with where the part that it takes begins, None for the whole."""
+        found: dict[Parameter, int | None] = {}
+        made = list(tensor_values(call.record.get("outputs")))
+        for inner in call.walk():
+            for value in tensor_values(inner.record.get("inputs")):
+                for parameter in self.weights.within(value):
+                    views = [out for out in made if out[1] == value[1] and out[3] < parameter.elements]
+                    part = value if value[3] < parameter.elements else views[0] if views else None
+                    if part is not None or parameter not in found:
+                        found.setdefault(parameter, None if part is None else part[2])
+        return found
+
+    def _of_products(self, weights: tuple[Parameter, ...], top: int) -> ExpertLayer | None:
+        """One product for all experts."""
+        of_experts = [at for at, used in self.uses.items() if not set(weights).isdisjoint(used)]
+        beside = {p for at in of_experts for p in self.uses[at] if p not in weights}
+        places = list(range(of_experts[0], of_experts[-1] + 1))
+        counts = self._counts(places)
+        places = [at for at in places if at not in counts]
+        expert = None if beside else self._expert_of(places, ())
+        if expert is None or not (self._padded(expert.entry) or self._ragged(places)):
+            return None
+        product = next((inner for at in places for inner in self.calls[at].walk() if GROUPED in inner.name), None)
+        calls = [] if product is None else parts_of(product, self.count)[1]
+        parts = [sliced_extents(part, self.extents) for part in calls]
+        grouped = tuple(next(iter(part)) for part in parts if part)
+        return ExpertLayer(
+            self.count, top, self.router, (expert,), weights, counts=counts,
+            grouped=grouped if len(grouped) == self.count and not self._padded(expert.entry) else (),
+        )  # fmt: skip
+
+    def _padded(self, entry: GivenTensor) -> bool:
+        """Tensors of (experts, room, features)."""
+        shape, value = entry.shape, self.extents.value
+        rows = {leaf for leaf in self.extents.leaves(shape[1:-1]) if value[leaf] > 1}
+        return len(shape) == _STACKED_DIMS and value[shape[0]] == self.count and rows.isdisjoint(self.tokens)
+
+    def _ragged(self, places: Sequence[int]) -> bool:
+        return any(GROUPED in inner.name for at in places for inner in self.calls[at].walk())
+
+    def _of_runs(self, top: int) -> ExpertLayer | None:
+        """As many alike runs of calls as there are experts."""
+        uses = {at: used for at, used in self.uses.items() if self._own_tokens(at, used)}
+        places = list(uses)
+        if not places or len(places) % self.count:
+            return None
+        each = len(places) // self.count
+        chunks = [places[k * each : (k + 1) * each] for k in range(self.count)]
+        taken = [{(p, part) for at in chunk for p, part in uses[at].items()} for chunk in chunks]
+        alike = len({tuple(map(self._kind, chunk)) for chunk in chunks}) == 1
+        if not alike or sum(map(len, taken)) != len(set().union(*taken)):
+            return None
+        experts = list[Expert]()
+        for chunk, mine in zip(chunks, taken, strict=True):
+            expert = self._expert_of(self._between(chunk), {p for p, part in mine if part is None})
+            if expert is None:
+                return None
+            experts.append(expert)
+        stacked = {p: None for mine in taken for p, part in mine if part is not None}
+        scatter, gather = self._scatter(experts), self._gather(experts)
+        whole = scatter >= 0 or len({expert.entered for expert in experts}) == 1, gather >= 0
+        layer = ExpertLayer(
+            self.count, top, self.router, tuple(experts), tuple(sorted(stacked, key=lambda p: p.number)), scatter,
+            gather, whole=whole,
+        )  # fmt: skip
+        return replace(layer, middle=self._middle(layer))
+
+    def _own_tokens(self, at: int, used: Mapping[Parameter, int | None]) -> bool:
+        """What the call takes beside parameters has a number of rows that does not follow from the samples."""
+        data = [given for given in given_tensors(self.calls[at]) if not self._weight(given)]
+        rows = {leaf for given in data for leaf in self.extents.leaves(given.shape[:-1])}
+        return rows.isdisjoint(self.tokens) if data else all(part is not None for part in used.values())
+
+    def _weight(self, given: GivenTensor) -> bool:
+        return bool(self.weights.within((given.number, given.storage, given.offset, 0)))
+
+    def _kind(self, at: int) -> tuple[object, ...]:
+        sizes = tuple(tuple(self.extents.sizes(parameter.shape)) for parameter in self.uses[at])
+        return (self.calls[at].name, sizes)
+
+    def _between(self, uses: Sequence[int]) -> list[int]:
+        """Calls with an expert's parameters, and those between that take what these make."""
+        made, places = set[TensorOrigin](), list[int]()
+        for at in range(uses[0], uses[-1] + 1):
+            if at in uses or not made.isdisjoint(self.taken[at]):
+                places.append(at)
+                made |= self.made[at]
+        return places
+
+    def _expert_of(self, places: list[int], parameters: Iterable[Parameter]) -> Expert | None:
+        """An expert, which one tensor enters and one leaves; None where more do. Views that are made for it alone, such
+        as its part of all tokens, belong to it."""
+        mine = set(places)
+        made = set[TensorOrigin]().union(*(self.made[at] for at in places))
+        entered = {
+            origin: given for at in places for given in given_tensors(self.calls[at])
+            for origin in self.taken[at] - made
+            if origin.number == given.number and is_floating(given.dtype) and not self._weight(given)
+        }  # fmt: skip
+        left = [origin for origin in made if not self.users[origin] <= mine]
+        if len(entered) != 1 or len(left) != 1:
+            return None
+        (origin, entry), (out,) = *entered.items(), left
+        maker = origin.place
+        views = maker > self.router and self.calls[maker].name in VIEWS and self.made[maker] == {origin}
+        if views and self.users[origin] <= mine:
+            outer = self._expert_of([maker, *places], parameters)
+            return None if outer is None else replace(outer, entry=entry)
+        exit_ = next(given for given in returned(self.calls[out.place]) if given.number == out.number)
+        own = tuple(sorted(parameters, key=lambda parameter: parameter.number))
+        taker = next(at for at in places if origin in self.taken[at])
+        return Expert(tuple(places), own, entry, exit_, origin, out, contiguous(self.calls[taker], origin.number))
+
+    def _counts(self, places: Sequence[int]) -> tuple[int, ...]:
+        """Calls that make integers for these calls alone: the ends of the experts' tokens."""
+        mine = {at for at in places if not self._integers(at)}
+        found = set[int]()
+        for at in range(places[-1], self.router, -1):
+            if at not in mine and self._integers(at) and all(self.users[one] <= mine | found for one in self.made[at]):
+                found.add(at)
+        return tuple(sorted(found))
+
+    def _integers(self, at: int) -> bool:
+        """It makes integers, and nothing else."""
+        made = [given for given in returned(self.calls[at]) if TensorOrigin(at, given.number) in self.made[at]]
+        return bool(made) and not any(is_floating(given.dtype) for given in made)
+
+    def _scatter(self, experts: Sequence[Expert]) -> int:
+        """The call that makes the tokens of all experts, one tensor each."""
+        places, entered = {one.entered.place for one in experts}, {one.entered for one in experts}
+        at = places.pop() if len(places) == 1 else -1
+        return at if at > self.router and len(entered) == len(experts) and self.made[at] == entered else -1
+
+    def _gather(self, experts: Sequence[Expert]) -> int:
+        """The call that takes what all experts return, and nothing else."""
+        left = {one.left for one in experts}
+        users = {at for one in left for at in self.users[one]} - {at for one in experts for at in one.places}
+        at = users.pop() if len(users) == 1 else -1
+        return at if at >= 0 and self.taken[at] == left else -1
+
+    def _middle(self, layer: ExpertLayer) -> dict[int, bool]:
+        """Other calls between those of experts; True where they use what experts return, or serve those that do."""
+        own, made = set(layer.calls()), {expert.left for expert in layer.experts}
+        found = dict[int, bool]()
+        for at in range(min(own), layer.end):
+            if at not in own:
+                found[at] = not made.isdisjoint(self.taken[at])
+                made |= self.made[at] if found[at] else set()
+        for at in sorted(found, reverse=True):
+            users = set[int]().union(*(self.users[one] for one in self.made[at]))
+            found[at] |= bool(users) and all(found.get(user, user >= layer.end) for user in users)
+        return found
+
+
+def returned(call: Call) -> list[GivenTensor]:
+    """The tensors that a call returns; none where they are not recorded whole."""
+    values = list(tensor_values(call.record.get("outputs")))
+    outputs = call.signature.outputs or () if call.signature is not None else ()
+    if not len(values) == len(call.output_shapes) == len(outputs):
+        return []
+    return [
+        GivenTensor(value[0], shape, tensor.dtype, value[4], value[1], value[2])
+        for value, shape, tensor in zip(values, call.output_shapes, outputs, strict=True)
+    ]
+
+
+def contiguous(call: Call, number: int) -> bool:
+    """Whether a tensor that a call takes has its elements in order, or that is not recorded."""
+    given = call.record.get("inputs", {})
+    for value, shape, strides in zip(*(given.get(key, ()) for key in ("values", "shapes", "strides")), strict=False):
+        if isinstance(value, list) and value[:1] == [number] and strides:
+            expected = [prod(shape[at + 1 :]) for at in range(len(shape))]
+            return all(size == 1 or step == right for size, step, right in zip(shape, strides, expected, strict=False))
+    return True
+
+
+def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
+    """What a call on all experts, or on a list of all parameters, calls for each of them, and before that; no parts
+    where it does not."""
+    each, before = divmod(len(call.children), count)
+    parts = [call.children[before + e * each : before + (e + 1) * each] for e in range(count)]
+    if not each or len({tuple(child.name for child in part) for part in parts}) > 1:
+        return call.children, []
+    return call.children[:before], parts
+
+
+def sliced_extents(calls: Iterable[Call], extents: Extents) -> dict[int, None]:
+    """Classes of the extents that slices make smaller, in order."""
+    pairs = (
+        pair for call in calls if call.name == "aten::slice"
+        for before, after in zip(call.input_shapes, call.output_shapes, strict=False)
+        for pair in zip(before, after, strict=False)
+    )  # fmt: skip
+    return {extents.root(new): None for old, new in pairs if extents.root(old) != extents.root(new)}
+
+
+def joined_places(layers: Iterable[ExpertLayer]) -> set[int]:
+    """Places of calls before which no layer of experts may be cut."""
+    return {place for layer in layers for place in range(layer.router + 1, layer.end)}

@@ -1,0 +1,189 @@
+"""How a layout was derived, in words: unit by unit what is divided, on which evidence, and what it communicates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from math import prod
+
+from .items import CommOp, RecordedOp
+from .plan import partial_results
+from .rank_program import Derivation
+from .structure import Unit
+from .weights import Parameter
+
+_FOUND = {
+    "optimizer": "memory that forward reads and the optimizer changes",
+    "shapes": "weights of layers with the shapes that the optimizer changes",
+    "use": "what layers take as weights; the optimizer's calls are not recorded",
+}
+
+
+def explain(derivation: Derivation) -> str:
+    """The derivation as text, a paragraph a unit.
+
+    Example:
+        >>> from etplus.planning.reshard.job import reshard
+        >>> from etplus.planning.reshard.layout import Layout
+        >>> job = reshard([trace], Layout(dp=2), recorded=Layout())
+        >>> explain(job.derivation).partition(":")[0]
+        'parameters'
+    """
+    return "\n".join([*_model(derivation), *_wraps(derivation), *_units(derivation), *_communication(derivation)])
+
+
+def _model(derivation: Derivation) -> Iterator[str]:
+    """Where the parameters, gradients, buffers and the batch are from."""
+    model = derivation.model
+    elements = sum(prod(model.extents.sizes(parameter.shape)) for parameter in model.parameters)
+    yield f"parameters: {len(model.parameters)} of {elements:,} elements: {_FOUND[model.weights.evidence]}"
+    known = {parameter.number for unit in model.units for parameter in unit.ready.values()}
+    yield f"gradients: of {len(known)} parameters the call that accumulates them is known" + (
+        f"; {model.unmatched} such calls are of no known parameter" if model.unmatched else ""
+    )
+    if model.buffers:
+        written = sum(buffer.written for buffer in model.buffers)
+        how = (
+            "broadcast in the recording" if model.own_buffers
+            else f"inferred: {written} that forward writes, {len(model.buffers) - written} from outside without a "
+            "sample's extent"
+        )  # fmt: skip
+        yield f"buffers: {len(model.buffers)}, {how}"
+    passes = len(model.passes)
+    sizes = [str(model.extents.value[batch]) for batch in model.batches]
+    batch = "unknown" if not sizes else " + ".join(sizes)
+    yield f"batch: {batch} samples in {passes} recorded pass{'es' if passes > 1 else ''}: what most layers have first"
+    vocabulary = derivation.plan.words
+    if vocabulary:
+        how = "the logits are gathered" if derivation.layout.vocabulary == "gather" else (
+            "the loss is computed of parts of the logits"
+        )  # fmt: skip
+        yield (
+            f"vocabulary: {vocabulary[0].size:,} words over {derivation.layout.tp} ranks, {how}: the rows of the last "
+            "product's weight, as many as an embedding of samples has"
+        )
+    yield from _experts(derivation)
+    unknown = derivation.extents.unknown
+    if unknown:
+        yield (
+            f"extents: {len(unknown)} follow from the batch in an unknown way and are taken in proportion, "
+            f"{len(derivation.extents.of_data)} of them depend on values"
+        )
+
+
+def _experts(derivation: Derivation) -> Iterator[str]:
+    """Routed experts, what they were found by, and what becomes of them."""
+    layout, seen = derivation.layout, set[int]()
+    for one in derivation.experts.layers:
+        if one.unit in seen:
+            continue
+        seen.add(one.unit)
+        layer = one.layer
+        how = (
+            "weights with an extent of experts in one product" if len(layer.experts) < layer.count
+            else "alike runs of calls on tokens of their own"
+        )  # fmt: skip
+        tokens = (
+            f"room for {one.own[0]:,} tokens each" if layer.padded
+            else f"{'uniform' if one.routing == 'uniform' else 'recorded'} routing, "
+            f"{min(one.own):,} to {max(one.own):,} tokens of a rank each"
+        )  # fmt: skip
+        divided = f"; {layer.count // layout.ep} on each of {layout.ep} ranks" if layout.ep > 1 else ""
+        yield (
+            f"experts: {layer.count} in unit {one.unit}, {layer.top} for a token: {how} behind the choice of a router; "
+            f"{tokens}{divided}"
+        )
+
+
+def _wraps(derivation: Derivation) -> Iterator[str]:
+    """Units of FSDP with their evidence."""
+    layout, model = derivation.layout, derivation.model
+    if layout.zero < 3 or layout.dp == 1:
+        return
+    evidence = (
+        f"--fsdp-wrap {layout.fsdp_wrap}" if layout.fsdp_wrap is not None
+        else "as recorded" if model.wraps
+        else "inferred: blocks of calls that repeat, the rest in the root" if model.blocks[1:]
+        else "assumed: nothing repeats, so all is in the root"
+    )  # fmt: skip
+    yield f"units of FSDP: {evidence}"
+    for wrap in derivation.wraps:
+        yield f"  {wrap.label or 'root'}: {len(wrap.parameters)} parameters, units {wrap.units[0]} to {wrap.units[1]}"
+
+
+def _units(derivation: Derivation) -> Iterator[str]:
+    model, layout = derivation.model, derivation.layout
+    divided = {division.extent: division for division in derivation.plan.divisions} if layout.tp > 1 else {}
+    results = (result for result in partial_results(model, derivation.plan) if not result.number)
+    partial = Counter((result.unit, result.forward) for result in results)
+    for unit in model.units:
+        stage = f", stage {derivation.stages[unit.number]}" if layout.pp > 1 else ""
+        yield ""
+        yield f"unit {unit.number}{stage}: {unit.forward[0].name} to {unit.forward[-1].name}"
+        for parameter in unit.parameters:
+            yield f"  {_parameter(derivation, parameter)}"
+        if divided:
+            yield from _divided(derivation, unit, partial)
+        output = tuple(model.extents.sizes(unit.output))
+        new = tuple(model.shape(unit.output, derivation.changed))
+        alone = "" if unit.alone else ", with other activations"
+        yield f"  leaves {_shape(output)}" + (f" as {_shape(new)}" if new != output else "") + alone
+
+
+def _parameter(derivation: Derivation, parameter: Parameter) -> str:
+    model = derivation.model
+    recorded, new = tuple(model.extents.sizes(parameter.shape)), derivation.sizes(parameter)
+    text = f"parameter {parameter.number} {_shape(recorded)}"
+    if new != recorded:
+        text += f" divided to {_shape(new)}"
+    users = sum(parameter in set(_taken(derivation, unit)) for unit in model.units)
+    if users > 1:
+        text += f", tied: used by {users} units"
+    if not parameter.accumulates:
+        text += ", no gradient is accumulated for it"
+    return text
+
+
+def _taken(derivation: Derivation, unit: Unit) -> Iterator[Parameter]:
+    for call in unit.forward:
+        for inner in call.walk():
+            yield from derivation.model.weights.taken(inner)
+
+
+def _divided(derivation: Derivation, unit: Unit, partial: Counter[tuple[int, bool]]) -> Iterator[str]:
+    for division in derivation.plan.divisions:
+        if division.unit == unit.number and (division.columns or division.rows):
+            if division.words:
+                yield f"  {division.size:,} words are divided; lookups are masked, and their results summed over tp"
+                continue
+            columns, rows = (", ".join(map(str, side)) or "none" for side in (division.columns, division.rows))
+            yield (
+                f"  an extent of {division.size} is divided: first of parameters {columns}, second of {rows}; no norm "
+                "and no residual has it"
+            )
+    for forward, where in ((True, "row layers in forward"), (False, "input gradients of column layers in backward")):
+        if partial[unit.number, forward]:
+            yield f"  {partial[unit.number, forward]} partial results ({where}) are reduced over tp"
+
+
+def _communication(derivation: Derivation) -> Iterator[str]:
+    """What the first rank of each stage issues, by kind."""
+    layout = derivation.layout
+    for stage in range(layout.pp):
+        found = Counter[tuple[str, str]]()
+        elements = Counter[tuple[str, str]]()
+        for item in derivation.program(layout.rank(0, 0, stage)):
+            comms = [item] if isinstance(item, CommOp) else []
+            if isinstance(item, RecordedOp):
+                comms = [comm for call in item.call.walk() for comm in item.after.get(call.row, ())]
+            for comm in comms:
+                found[comm.dimension, comm.kind] += 1
+                elements[comm.dimension, comm.kind] += comm.elements
+        yield ""
+        yield f"communication of a rank{f' of stage {stage}' if layout.pp > 1 else ''}:" + ("" if found else " none")
+        for (dimension, kind), count in sorted(found.items()):
+            yield f"  {dimension} {kind}: {count} of {elements[dimension, kind]:,} elements together"
+
+
+def _shape(sizes: tuple[int, ...]) -> str:
+    return "x".join(map(str, sizes)) or "scalar"

@@ -1,0 +1,439 @@
+"""Reshard a job: traces of any rank, which ranks are alike, step time, memory, and what could not be derived."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...schemas.etplus.made_records import comms_of, edited
+from ...schemas.text.gc_control import gc_disabled
+from ...timeline.constants import fit_constants
+from ...timeline.graph_building import build_graph
+from ...timeline.graph_replay import replay
+from ...timeline.network import Network
+from ...timeline.network_file import network_dict
+from ...timeline.rank_coupling import join_ranks
+from ...trace.brief import brief
+from ...trace.errors import UsageError
+from ...trace.tables import OP
+from ...trace.trace import Trace
+from ..costs.model_file import FittedModel
+from ..costs.pricing import Pricing
+from ..measure.lookup import EXECUTED, own_times, shares_of_sources
+from ..measure.measured import Measured
+from .items import CommOp, RecordedOp
+from .joined_stages import join_stages
+from .layout import Layout
+from .memory import Memory, memory_of
+from .not_derived import NotDerived, assumptions, doubts, not_derived
+from .plan import make_plan, plan_from_dict
+from .proof import (
+    Gradients,
+    RecordedRank,
+    SelfProof,
+    gradients,
+    other_rank,
+    own_rank,
+    prove_all,
+    recorded_layout_of,
+    scaling_in_words,
+)
+from .rank_program import Derivation
+from .rank_trace import build_trace
+from .recorded_job import recorded_layout
+from .resized_calls import ResizedCalls
+from .structure import read_model
+
+_NETWORK = Network(25.0, 5000.0)
+"""Links where none are given: GB/s in one direction, and ns of a step."""
+
+
+@dataclass(frozen=True)
+class Resharded:
+    """A job in another layout.
+
+    Attributes:
+        derivation: what is divided how. network: the links. model: prices kernels, None to scale recorded times.
+        measured: operators that were called on this machine (`etplus measure`), whose times come before scaled ones.
+        ranks: recorded ranks, which have to be what is derived for them; none for the model's own. stages: of each unit
+            the recorded stage of a pipeline.
+    """
+
+    derivation: Derivation
+    network: Network
+    model: FittedModel | None = None
+    measured: Measured | None = None
+    ranks: tuple[RecordedRank, ...] = ()
+    stages: tuple[int, ...] | None = None
+
+    __repr__ = brief
+
+    @property
+    def layout(self) -> Layout:
+        """The layout that it is put in."""
+        return self.derivation.layout
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The symbolic plan, JSON-ready."""
+        return self.derivation.plan.to_dict(self.derivation.model)
+
+    @gc_disabled()
+    def trace(self, rank: int) -> Trace:
+        """The trace of a rank.
+
+        Raises:
+            UsageError: no such rank.
+        """
+        self.layout.check(rank)
+        scaled = build_trace(self.derivation, self._sizes, rank, self.network)
+        times = self._times(scaled)
+        return build_trace(self.derivation, self._sizes, rank, self.network, times) if times else scaled
+
+    def _times(self, scaled: Trace) -> dict[int, int]:
+        """ns of kernels from the model and self times of operators that were executed here, by id."""
+        found = {int(scaled.id[row]): round(ns) for row, ns in own_times(scaled, self._executed).items()}
+        if self.model is not None:
+            ids = scaled.id[scaled.gpu.source].tolist()
+            prices = Pricing(self.model, scaled, beyond=True).times
+            found |= {ids[at]: round(ns) for at, ns in enumerate(prices) if ns and at not in scaled.gpu.comm}
+        return found
+
+    @cached_property
+    def _sizes(self) -> ResizedCalls:
+        return ResizedCalls(self.derivation)
+
+    @property
+    def _executed(self) -> Measured | None:
+        return self.measured or (self.model.executed if self.model is not None else None)
+
+    @cached_property
+    def _stages(self) -> Sequence[Trace]:
+        """A rank of each stage, of those that share experts all that differ."""
+        ranks = (self.layout.rank(0, dp, stage) for stage in range(self.layout.pp) for dp in range(self.layout.ep))
+        return [self.trace(rank) for rank in ranks if self.derivation.representative(rank) == rank]
+
+    @cached_property
+    def sources(self) -> Mapping[str, float]:
+        """Shares of the operators' self time on the host, in a rank of each stage, as a prediction gives them."""
+        times = list[tuple[str, float]]()
+        for trace in self._stages:
+            executed = own_times(trace, self._executed)
+            rows, own = trace.calls.source.tolist(), trace.self_ns.tolist()
+            operators = np.flatnonzero(trace.calls.kind == OP).tolist()
+            times += [(EXECUTED if rows[at] in executed else "scaled", own[at]) for at in operators]
+        return shares_of_sources(times)
+
+    @cached_property
+    def rank_map(self) -> dict[int, list[int]]:
+        """Representatives, with the ranks that run the same."""
+        found: dict[int, list[int]] = {}
+        for rank in range(self.layout.ranks):
+            found.setdefault(self.derivation.representative(rank), []).append(rank)
+        return found
+
+    @cached_property
+    def memory(self) -> list[Memory]:
+        """Of a rank of each stage."""
+        return [memory_of(self.derivation, stage) for stage in range(self.layout.pp)]
+
+    @cached_property
+    def not_derived(self) -> tuple[NotDerived, ...]:
+        """Operators whose extents could not be followed, and parts of the model that stay whole."""
+        return not_derived(self.derivation)
+
+    @cached_property
+    def proof(self) -> SelfProof:
+        """The recorded layout derived from itself."""
+        derivation = self.derivation
+        ranks = self.ranks or (own_rank(derivation.model),)
+        plan = replace(derivation.plan, stages=self.stages)
+        itself = replace(derivation, layout=recorded_layout_of(derivation, ranks[0]), plan=plan)
+        return prove_all(itself, ResizedCalls(itself), ranks)
+
+    @cached_property
+    def gradients(self) -> list[Gradients]:
+        """Communicated gradients of each stage; empty without data parallelism."""
+        found = (gradients(self.derivation, stage) for stage in range(self.layout.pp))
+        return [one for one in found if one is not None]
+
+    @property
+    def scaling(self) -> str:
+        """Strong or weak scaling, in words."""
+        return scaling_in_words(self.derivation)
+
+    @property
+    def assumptions(self) -> list[str]:
+        """What the recording does not show and the result depends on, a line each."""
+        return assumptions(self.derivation)
+
+    @cached_property
+    def doubts(self) -> list[str]:
+        """Why the result is not to be relied upon, a line each; empty where all is derived."""
+        return doubts(self)
+
+    @cached_property
+    @gc_disabled()
+    def step_ns(self) -> int:
+        """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages and tokens."""
+        graphs = [build_graph(trace) for trace in self._stages]
+        constants = [fit_constants(graph) for graph in graphs]
+        return replay(join_ranks(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
+
+    @gc_disabled()
+    def matched(self) -> int:
+        """Check that members of every group issue the same collectives, and that messages have partners.
+
+        Returns:
+            how many communications of the representatives were compared.
+
+        Raises:
+            UsageError: some do not match; the message says which.
+        """
+        layout, count = self.layout, 0
+        programs = {rank: _communications(self.derivation, rank) for rank in self.rank_map}
+        for rank, found in programs.items():
+            at = layout.coordinates(rank)
+            for dimension in ("tp", "dp", "edp"):
+                mine = _collectives(found, dimension)
+                others = {self.derivation.representative(r) for r in layout.group(dimension, at)}
+                for other in sorted(others - {rank}):
+                    if mine != _collectives(programs[other], dimension):
+                        raise UsageError(f"ranks {rank} and {other} issue different {dimension} collectives")
+                count += len(mine)
+            count += self._matched_tokens(rank, programs)
+            if at.pp + 1 < layout.pp:
+                following = layout.rank(at.tp, at.dp, at.pp + 1)
+                after = programs[self.derivation.representative(following)]
+                sent = [comm.shape for comm in found if comm.kind == "send" and comm.peer == following]
+                first = layout.rank(0, 0, at.pp + 1)
+                received = [comm.shape for comm in after if comm.kind == "recv" and comm.peer < first]
+                if sent != received:
+                    raise UsageError(f"stage {at.pp} sends other messages than stage {at.pp + 1} receives")
+                count += len(sent) + len(received)
+        return count
+
+    def _matched_tokens(self, rank: int, programs: Mapping[int, Sequence[CommOp]]) -> int:
+        """Check that the ranks that share experts send what others of them receive; returns how many are compared."""
+        group = self.layout.group("ep", self.layout.coordinates(rank))
+        mine = [comm for comm in programs[rank] if comm.dimension == "ep"]
+        for place, other in enumerate(group):
+            theirs = [comm for comm in programs[self.derivation.representative(other)] if comm.dimension == "ep"]
+            sent = [_part(comm, 0, place) for comm in mine]
+            if sent != [_part(comm, 1, group.index(rank)) for comm in theirs]:
+                raise UsageError(f"rank {rank} sends other tokens than rank {other} receives")
+        return len(mine)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/reference/reshard.md."""
+        layout = self.layout
+        return {
+            "layout": {
+                "tp": layout.tp, "dp": layout.dp, "pp": layout.pp, "ep": layout.ep, "zero": layout.zero,
+                "batch": layout.batch,
+                "microbatches": self.derivation.parts, "schedule": layout.schedule, "tp_style": layout.tp_style,
+                "sequence_parallel": layout.sequence_parallel, "fsdp_wrap": layout.fsdp_wrap,
+                "find_unused_parameters": layout.find_unused_parameters,
+                "broadcast_buffers": layout.broadcast_buffers, "reshard_after_forward": layout.reshard_after_forward,
+                "no_sync": layout.no_sync, "vocabulary": layout.vocabulary, "ranks": layout.ranks,
+            },
+            "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
+            "step_ns": self.step_ns,
+            "network": network_dict(self.network),
+            **({"sources": dict(self.sources)} if self._executed is not None else {}),
+            "memory": [asdict(row) for row in self.memory],
+            "rank_map": {str(rank): _ranges(ranks) for rank, ranks in self.rank_map.items()},
+            "not_derived": [asdict(row) for row in self.not_derived],
+            "scaling": self.scaling,
+            "parameters": self._parameters(),
+            "experts": self.derivation.experts.to_dict(),
+            "proof": self.proof.to_dict(),
+            "gradients": [asdict(one) for one in self.gradients],
+            "assumptions": self.assumptions,
+            "doubts": self.doubts,
+        }  # fmt: skip
+
+    def _parameters(self) -> dict[str, Any]:
+        """How many parameters and buffers were found, and by what."""
+        model = self.derivation.model
+        sizes = [model.extents.sizes(parameter.shape) for parameter in model.parameters]
+        return {
+            "count": len(sizes), "elements": sum(map(prod, sizes)), "found_by": model.weights.evidence,
+            "buffers": len(model.buffers), "buffer_elements": sum(prod(buffer.sizes) for buffer in model.buffers),
+            "buffers_found_by": "recorded" if model.own_buffers else "inferred",
+        }  # fmt: skip
+
+
+def _collectives(found: Sequence[CommOp], dimension: str) -> list[tuple[str, int, str]]:
+    """Kind, elements and type of the collectives along a dimension."""
+    return [(comm.kind, comm.elements, comm.dtype) for comm in found if comm.dimension == dimension]
+
+
+def _part(comm: CommOp, side: int, place: int) -> int:
+    """Rows that are sent to (side 0) or received from (1) a member of the group; elements where all are equal."""
+    return comm.splits[side][place] if comm.splits[side] else comm.elements
+
+
+def _communications(derivation: Derivation, rank: int) -> list[CommOp]:
+    found: list[CommOp] = []
+    for item in derivation.program(rank):
+        if isinstance(item, CommOp):
+            found.append(item)
+        elif isinstance(item, RecordedOp):
+            found += [comm for call in item.call.walk() for comm in item.after.get(call.row, ())]
+    return found
+
+
+def _ranges(ranks: Sequence[int]) -> list[list[int]]:
+    """Ranks as [first, last]."""
+    numbers = np.array(ranks, np.int64)
+    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+    return [[int(part[0]), int(part[-1])] for part in np.split(numbers, cuts)]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A recorded data-parallel job on another number of ranks: the work and messages of the recorded ranks.
+
+    Rank r runs what the recorded rank r mod k of k does. A group of all recorded ranks becomes one of all new ranks;
+    what a rank sends in an all-to-all stays, divided over all new ranks. Measured times stay.
+    """
+
+    traces: Sequence[Trace]
+    layout: Layout
+
+    __repr__ = brief
+
+    def trace(self, rank: int) -> Trace:
+        """The trace of a rank.
+
+        Raises:
+            UsageError: no such rank, or a group that is not that of all ranks.
+        """
+        self.layout.check(rank)
+        ranks, source = self.layout.ranks, self.traces[rank % len(self.traces)]
+        world = source.world_size or len(self.traces)
+        comms = {row: _scaled(comm, world, ranks, source.file) for row, comm in comms_of(source).items()}
+        kineto = dict(source.summary.get("kineto") or {})
+        info = dict(kineto.get("distributed_info") or {})
+        groups = [
+            {**group, "pg_size": ranks, "ranks": list(range(ranks))}
+            for group in info.get("pg_config") or []
+            if isinstance(group, dict) and group.get("pg_size") == world
+        ]
+        info |= {"rank": rank, "world_size": ranks} | ({"pg_config": groups, "pg_count": len(groups)} if groups else {})
+        return edited(source, comms, source.summary | {"kineto": {**kineto, "distributed_info": info}})
+
+    @cached_property
+    def rank_map(self) -> dict[int, list[int]]:
+        """Representatives, with the ranks that run the same."""
+        count = len(self.traces)
+        return {k: list(range(k, self.layout.ranks, count)) for k in range(min(count, self.layout.ranks))}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/reference/reshard.md."""
+        return {
+            "layout": {"tp": 1, "dp": self.layout.dp, "pp": 1, "zero": 0, "ranks": self.layout.ranks},
+            "recorded": {"tp": 1, "dp": self.traces[0].world_size or len(self.traces), "pp": 1},
+            "rank_map": {  # as [first, last, stride]
+                str(rank): [[ranks[0], ranks[-1], len(self.traces) if len(ranks) > 1 else 1]]
+                for rank, ranks in self.rank_map.items()
+            },
+            "network": None,
+            "not_derived": [],
+            "scaling": f"weak scaling: each of {self.layout.dp:,} ranks works on the samples of a recorded one",
+        }
+
+
+@gc_disabled()
+def reshard(
+    traces: Trace | Sequence[Trace], layout: Layout, *, model: FittedModel | None = None,
+    measured: Measured | None = None,
+    network: Network | None = None, recorded: Layout | None = None, plan: Any = None, step: int | None = None,
+) -> Resharded | Scaled:  # fmt: skip
+    """Derive a job in another parallel layout from one that was recorded.
+
+    Args:
+        traces: linked traces of one or more ranks of the job; a layout is derived from the first one, or from one of
+            each stage of a pipeline, and all are held against what is derived for the recorded layout.
+        layout: the new one.
+        model: prices kernels (`etplus fit`); None scales the recorded times with the work.
+        measured: times of operators on this machine, of the derived shapes (`measure` of a derived trace).
+        network: the links that communication takes; 25 GB/s and 5 µs a step where None.
+        recorded: the layout of the recorded job; None to recognise it.
+        plan: as `Resharded.plan` gives it, perhaps edited; None for what follows from the model.
+        step: number of the ProfilerStep to take; None for the one of median duration.
+
+    Returns:
+        a `Scaled` where a data-parallel job is only put on more ranks, else a `Resharded`.
+
+    Raises:
+        UsageError: a layout that does not divide, or a recording from which none can be derived.
+
+    Example:
+        >>> reshard([trace], Layout(dp=1024)).trace(1000).world_size
+        1024
+    """
+    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else traces  # which may be read when looked at
+    if not given:
+        raise UsageError("nothing to reshard; give the trace of a rank")
+    first = given[0]
+    was = recorded if recorded is not None else recorded_layout([first])
+    only_more = (
+        layout.tp == layout.pp == layout.ep == 1
+        and not layout.zero
+        and layout.batch is None
+        and layout.microbatches is None
+    )
+    divided = any(name.startswith("FSDP::") for name in first.names)  # other ranks would have other parts
+    if only_more and not divided and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
+        return Scaled(given, layout)
+    pipeline = join_stages(given, was, step) if was.pp > 1 else None
+    if pipeline is not None:
+        was, structure = pipeline.layout, read_model(pipeline.trace, None, pipeline.layout, pipeline.begins)
+    else:
+        structure = read_model(first, step, was)
+    if not structure.trains and (layout.dp > 1 or layout.pp > 1 or layout.zero or layout.sequence_parallel):
+        raise UsageError(
+            f"{first.file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do not"
+            " communicate)"
+        )
+    chosen = make_plan(structure, was.tp) if plan is None else plan_from_dict(plan, structure)
+    if pipeline is None:
+        stages = None
+        others = (given[k] for k in range(1, len(given)))
+        ranks = [own_rank(structure, step), *(other_rank(one, step, structure) for one in others)]
+    else:
+        stages = tuple(bisect(pipeline.begins, unit.forward[0].row) for unit in structure.units)
+        dropped = pipeline.dropped
+        ranks = [other_rank(one, step, structure, dropped.get(one.rank or 0, frozenset())) for one in given]
+    if plan is None and layout.pp == was.pp:
+        chosen = replace(chosen, stages=stages)
+    derivation = Derivation(structure, chosen, layout, was)
+    return Resharded(derivation, network or _NETWORK, model, measured, tuple(ranks), stages)
+
+
+def _scaled(comm: Mapping[str, Any], world: int, ranks: int, file: str) -> dict[str, Any]:
+    members, size = comm.get("pg_ranks"), comm.get("group_size")
+    found = size or len(members or ())
+    if found and found != world:
+        raise UsageError(
+            f"{file}: a process group has {found} of {world} ranks; only jobs with the group of all "
+            "ranks can be scaled without --from"
+        )
+    new = dict(comm)
+    if members:
+        new["pg_ranks"] = list(range(ranks))
+    if size:
+        new["group_size"] = ranks
+    for side in ("in", "out"):
+        if comm.get(f"{side}_split"):
+            each, more = divmod(sum(comm[f"{side}_split"]), ranks)
+            new[f"{side}_split"] = [each + (rank < more) for rank in range(ranks)]
+    return new

@@ -1,0 +1,375 @@
+"""The stages of a recorded pipeline as the program of one rank: each microbatch a forward and a backward pass."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, count, groupby, pairwise
+from typing import Any
+
+from ...schemas.etplus.made_records import LAUNCH_NS, Launch, MadeNode, NodeTensors, event_args, trace_of_nodes
+from ...trace.brief import brief
+from ...trace.conventions import ANNOTATION_SCOPE
+from ...trace.errors import UsageError
+from ...trace.index import Row
+from ...trace.trace import Trace
+from .layout import Layout
+from .stage_steps import StageStep, identify, read_stage
+from .step_calls import Call, is_tensor, tensor_values
+
+_SIDES = "inputs", "outputs"
+_APART = 32
+"""Bits of the numbers that join forward and backward within a stage."""
+
+
+@dataclass(frozen=True)
+class JoinedPipeline:
+    """A pipeline as one rank that accumulates gradients.
+
+    Attributes:
+        trace: the program of all stages. layout: the recorded one, with its microbatches and schedule.
+        begins: rows of the calls with which the forward pass of each stage after the first begins.
+        dropped: of each given rank the rows of what its schedule calls itself.
+    """
+
+    trace: Trace
+    layout: Layout
+    begins: tuple[int, ...]
+    dropped: Mapping[int, frozenset[int]]
+
+    __repr__ = brief
+
+
+def join_stages(traces: Sequence[Trace], layout: Layout, step: int | None = None) -> JoinedPipeline:
+    """Make the program of one rank from the traces of a pipeline, one of each stage.
+
+    What a stage receives is what another one has sent, so tensors are followed from stage to stage.
+
+    Args:
+        layout: of the recorded job. step: number of the ProfilerStep to take in each.
+
+    Raises:
+        UsageError: a stage is not given, or stages exchange other messages.
+
+    Example:
+        >>> join_stages([trace], Layout(pp=4))  # doctest: +IGNORE_EXCEPTION_DETAIL
+        Traceback (most recent call last):
+        UsageError: rank0.json: a pipeline of 4 stages, ...
+    """
+    chosen, numbers = _chosen(traces, layout), count(1)
+    first = read_stage(chosen[0], 0, layout.pp, step, numbers)
+    parts = len(first.forward)
+    rest = enumerate(chosen[1:], 1)
+    stages = [first, *(read_stage(trace, k, layout.pp, step, numbers, parts) for k, trace in rest)]
+    dropped = {stage.trace.rank or 0: frozenset(stage.dropped) for stage in stages}
+    for trace in traces:
+        rank = trace.rank or 0
+        if rank not in dropped:
+            at = layout.coordinates(rank).pp
+            dropped[rank] = frozenset(read_stage(trace, at, layout.pp, step, numbers, parts).dropped)
+    writer = _StageWriter(chosen[0], _joined_tensors(stages))
+    writer.write(stages)
+    one_by_one = stages[-1].interleaved or parts == 1
+    layout = replace(layout, microbatches=parts, schedule="1f1b" if one_by_one else "gpipe")
+    return JoinedPipeline(writer.trace(), layout, tuple(writer.begins), dropped)
+
+
+def _chosen(traces: Sequence[Trace], layout: Layout) -> list[Trace]:
+    """A trace of each stage, of ranks that exchange messages."""
+    found: dict[tuple[int, int], dict[int, Trace]] = defaultdict(dict)
+    for trace in traces:
+        if trace.rank is None or not 0 <= trace.rank < layout.ranks:
+            stated = "no rank" if trace.rank is None else f"rank {trace.rank}"
+            raise UsageError(f"{trace.file}: {stated} is recorded in a pipeline of {layout.ranks} ranks")
+        at = layout.coordinates(trace.rank)
+        found[at.dp, at.tp].setdefault(at.pp, trace)
+    best = found[max(found, key=lambda place: (len(found[place]), -place[0], -place[1]))]
+    missing = [stage for stage in range(layout.pp) if stage not in best]
+    if missing:
+        are = "stage {} is" if len(missing) == 1 else "stages {} are"
+        raise UsageError(
+            f"{traces[0].file}: a pipeline of {layout.pp} stages, of which {are.format(', '.join(map(str, missing)))}"
+            " not given; give a trace of each stage, such as the folder of the job"
+        )
+    return [best[stage] for stage in range(layout.pp)]
+
+
+def _joined_tensors(stages: Sequence[StageStep]) -> dict[int, int]:
+    """Numbers of tensors and storages that are others under another number; what is received is what was sent."""
+    same = {new: old for stage in stages for new, old in stage.same.items()}
+    for near, far in pairwise(stages):
+        for source, target, onward in ((near, far, True), (far, near, False)):
+            sent, received = source.sent[onward], target.received[onward]
+            counts = [list(map(len, of)) for of in (sent, received)]
+            if counts[0] != counts[1]:
+                what = "activations" if onward else "gradients"
+                raise UsageError(
+                    f"{target.trace.file}: stage {target.stage} receives {sum(counts[1])} {what}, stage {source.stage}"
+                    f" sends {sum(counts[0])}; give traces of the same step"
+                )
+            for one, other in zip(chain.from_iterable(sent), chain.from_iterable(received), strict=True):
+                identify(other.tensor, one.tensor, same)
+    return same
+
+
+@dataclass(eq=False)
+class _StageCall:
+    """A call of a stage, or one on lists that several stages call.
+
+    Attributes:
+        sides: "inputs" and "outputs" as in ETs. own: self time, ns. events: device events, with the trace of each.
+    """
+
+    call: Call
+    stage: StageStep
+    sides: dict[str, Any]
+    own: int
+    children: list[_StageCall] = field(default_factory=list)
+    events: list[tuple[Trace, int]] = field(default_factory=list)
+
+    __repr__ = brief
+
+    @property
+    def listed(self) -> list[int]:
+        """Positions of the arguments that are lists of tensors."""
+        values = self.sides.get("inputs", {}).get("values", [])
+        return [place for place, value in enumerate(values) if _is_list(value)]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and not is_tensor(value) and any(True for _ in tensor_values(value))
+
+
+def _calls_of(stage: StageStep) -> Callable[[Call], _StageCall]:
+    """Makes the calls of a stage."""
+    events = defaultdict[int, list[int]](list)
+    for event, call in enumerate(stage.trace.gpu.call.tolist()):
+        if call >= 0 and event not in stage.trace.gpu.comm:
+            events[call].append(event)
+
+    def made(call: Call) -> _StageCall:
+        mine = [(stage.trace, event) for event in events.get(call.index, ())]
+        own = int(stage.trace.self_ns[call.index])
+        return _StageCall(call, stage, call.record, own, [made(child) for child in call.children], mine)
+
+    return made
+
+
+def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> list[_StageCall]:
+    """What each stage calls for its parameters, as one rank calls it for all: calls on lists on longer ones, those for
+    one parameter one after the other, and those on single numbers, or on what was made of all parameters, once."""
+    runs = [[(name, list(some)) for name, some in groupby(calls, lambda one: one.call.name)] for calls in stages]
+    if any([name for name, _ in run] != [name for name, _ in runs[0]] for run in runs):
+        return list(chain.from_iterable(stages))
+    found = list[_StageCall]()
+    whole: dict[int, list[int]] = {}  # sizes of tensors that are made of lists
+    made = set[int]()
+    for some in zip(*runs, strict=True):
+        parts = [calls for _, calls in some]
+        aligned = len({len(calls) for calls in parts}) == 1
+        listed = any(call.listed for calls in parts for call in calls)
+        if aligned and listed and all(map(_are_alike, zip(*parts, strict=True))):
+            found += [_on_longer_lists(calls, whole, same) for calls in zip(*parts, strict=True)]
+        elif aligned and not listed and len(parts[0]) == 1 and all(_of_made(calls[0], made) for calls in parts):
+            found.append(parts[0][0])
+            _resize(parts[0][0], whole)
+            _unite(parts, same)
+        else:
+            found += chain.from_iterable(parts)
+            continue
+        made |= {value[0] for calls in parts for one in calls for value in tensor_values(one.sides.get("outputs"))}
+    return found
+
+
+def _are_alike(calls: Sequence[_StageCall]) -> bool:
+    """Calls have as many arguments and results, with lists in the same places, and tensors of as many dimensions."""
+
+    def form(call: _StageCall) -> list[list[tuple[bool, int]]]:
+        return [
+            [
+                (_is_list(value), len(shape) if isinstance(value, list) and is_tensor(value) and shape else -1)
+                for value, shape in zip(side.get("values", ()), side.get("shapes", ()), strict=False)
+            ]
+            for side in map(call.sides.get, _SIDES) if side is not None
+        ]  # fmt: skip
+
+    first = form(calls[0])
+    return all(form(call) == first for call in calls[1:])
+
+
+def _of_made(call: _StageCall, made: set[int]) -> bool:
+    """All tensors that it takes were made of those of all parameters, or are single numbers."""
+    return all(value[0] in made or value[3] <= 1 for value in tensor_values(call.sides.get("inputs")))
+
+
+def _unite(parts: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> None:
+    """The results of other stages are those of the first one."""
+    first = list(tensor_values(parts[0][0].sides.get("outputs")))
+    for calls in parts[1:]:
+        for value, other in zip(first, tensor_values(calls[0].sides.get("outputs")), strict=False):
+            identify(other, value, same)
+
+
+def _on_longer_lists(
+    calls: Sequence[_StageCall], whole: dict[int, list[int]], same: dict[int, int]
+) -> _StageCall:  # fmt: skip
+    """One call on the lists of several."""
+    first = calls[0]
+    sides = {name: _longer([one.sides.get(name) or {} for one in calls]) for name in ("inputs", "outputs")}
+    outputs = sides["outputs"]
+    for place, value in enumerate(outputs.get("values", [])):
+        if isinstance(value, list) and is_tensor(value) and outputs["shapes"][place]:  # such as a stack of all norms
+            sizes = [one.sides["outputs"]["shapes"][place][0] for one in calls]
+            whole[value[0]] = [sum(sizes), *outputs["shapes"][place][1:]]
+    if not any(map(_is_list, outputs.get("values", []))):
+        _unite([[one] for one in calls], same)
+    children = list(chain.from_iterable(one.children for one in calls))
+    events = list(chain.from_iterable(one.events for one in calls))
+    made = _StageCall(first.call, first.stage, sides, sum(one.own for one in calls), children, events)
+    _resize(made, whole)
+    return made
+
+
+def _longer(sides: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Inputs or outputs with the lists of tensors, and of numbers for them, of all."""
+    first = sides[0]
+    found = {key: list(values) for key, values in first.items()}
+    counts = [[len(value) for value in side.get("values", []) if _is_list(value)] for side in sides]
+    for place, value in enumerate(first.get("values", [])):
+        numbers = isinstance(value, list) and not is_tensor(value) and all(
+            isinstance(one := side["values"][place], list) and len(one) in known
+            for side, known in zip(sides, counts, strict=True)
+        )  # fmt: skip
+        if not _is_list(value) and not numbers:  # `numbers`: one for each tensor
+            continue
+        for key in ("values", "shapes", "strides"):
+            if key in found and all(isinstance(side[key][place], list) for side in sides):
+                found[key][place] = list(chain.from_iterable(side[key][place] for side in sides))
+        inner = [str(side["types"][place]).partition("[")[2].removesuffix("]") for side in sides]
+        found["types"][place] = f"GenericList[{','.join(filter(None, inner))}]"
+    return found
+
+
+def _resize(call: _StageCall, whole: Mapping[int, list[int]]) -> None:
+    """Give tensors that are made of lists the size that those of all stages have."""
+    for side in call.sides.values():
+        for place, value in enumerate(side.get("values", [])):
+            if isinstance(value, list) and is_tensor(value) and value[0] in whole:
+                side["shapes"][place], value[3] = whole[value[0]], whole[value[0]][0]
+
+
+class _StageWriter:
+    """Writes the calls of all stages in the order of one rank, one after the other."""
+
+    def __init__(self, source: Trace, same: dict[int, int]) -> None:
+        self.source, self.same = source, same
+        self.nodes: list[MadeNode] = []
+        self.runtime: list[Launch] = []
+        self.edges: list[tuple[int, int, str]] = []
+        self.begins: list[int] = []
+        self.busy: dict[int, tuple[int, int]] = {}  # by stream: when its last event ends, and its id
+        self.ids, self.now = 2, 1_000_000
+        process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
+        thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id
+        self.step = self._node("ProfilerStep#0", thread, 1, scope=ANNOTATION_SCOPE)
+
+    def write(self, stages: Sequence[StageStep]) -> None:
+        """Write the whole step."""
+        made, begin = [_calls_of(stage) for stage in stages], self.now
+        self._add(self._together([list(map(of, stage.before)) for of, stage in zip(made, stages, strict=True)]))
+        for k in range(len(stages[0].forward)):
+            for number, stage in enumerate(stages):
+                if number and not k:
+                    self.begins.append(len(self.nodes))
+                self._add(list(map(made[number], stage.forward[k])))
+            for number, stage in reversed(list(enumerate(stages))):
+                self._add(list(map(made[number], stage.backward[k])))
+        self._add(_merged([list(map(of, stage.after)) for of, stage in zip(made, stages, strict=True)], self.same))
+        self._add(self._together([list(map(of, stage.steps)) for of, stage in zip(made, stages, strict=True)]))
+        end = max([self.now, *(end for end, _ in self.busy.values())])
+        self.step.close(begin, end, 0)
+
+    def trace(self) -> Trace:
+        """The program of one rank."""
+        kineto = self.source.summary.get("kineto")
+        devices = kineto.get("device_properties", []) if isinstance(kineto, dict) else []
+        return trace_of_nodes(
+            self.nodes, self.runtime, self.edges, file=self.source.file, pid=1, devices=devices,
+            distributed={"rank": 0, "world_size": 1, "pg_count": 0, "pg_config": []},
+        )  # fmt: skip
+
+    def _together(self, stages: Sequence[Sequence[_StageCall]]) -> list[_StageCall]:
+        """The optimizer's annotations of all stages as those of one rank."""
+        if len({tuple(one.call.name for one in calls) for calls in stages}) > 1:
+            return list(chain.from_iterable(stages))
+        found = list[_StageCall]()
+        for alike in zip(*stages, strict=True):
+            children = _merged([one.children for one in alike], self.same)
+            first = alike[0]
+            found.append(_StageCall(first.call, first.stage, first.sides, sum(one.own for one in alike), children))
+        return found
+
+    def _add(self, calls: Sequence[_StageCall]) -> None:
+        """Write calls that follow each other in a stage, which waits for messages before the first one."""
+        for place, call in enumerate(calls):
+            self.now += call.call.lead if place else 0
+            self._call(call, self.step.id)
+
+    def _node(
+        self, name: str, parent: int, tid: int, *, scope: int = 0, sequence: int = -1, schema: str = ""
+    ) -> MadeNode:
+        self.ids += 1
+        self.nodes.append(MadeNode(self.ids, name, parent, tid, scope, sequence, schema))
+        return self.nodes[-1]
+
+    def _call(self, made: _StageCall, parent: int) -> None:
+        call, trace = made.call, made.stage.trace
+        sequence = call.sequence + (made.stage.stage << _APART) if call.sequence >= 0 else -1
+        tid, scope = max(int(trace.thread[call.row]), 1), int(trace.scope[call.row])
+        node = self._node(call.name, parent, tid, scope=scope, sequence=sequence, schema=call.schema)
+        node.tensors = partial(self._tensors, made.sides)
+        begin = self.now
+        gap, left = divmod(max(made.own, 1), len(made.children) + 1)
+        self.now += gap + left
+        for child in made.children:
+            self._call(child, node.id)
+            self.now += gap
+        for source, event in made.events:
+            self._event(source, event, node.id, tid)
+        node.close(begin, self.now, max(made.own, 1))
+
+    def _tensors(self, sides: Mapping[str, Any]) -> NodeTensors:
+        """Inputs and outputs with the numbers that tensors have in all stages."""
+        found = [side and side | {"values": self._renamed(side["values"])} for side in map(sides.get, _SIDES)]
+        return found[0], found[1]
+
+    def _renamed(self, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        if not is_tensor(value):
+            return [self._renamed(one) for one in value]
+        return [*(self._known(number) for number in value[:2]), *value[2:]]
+
+    def _known(self, number: int) -> int:
+        while number in self.same:
+            number = self.same[number]
+        return number
+
+    def _event(self, source: Trace, event: int, caller: int, tid: int) -> None:
+        """Launch a device event on its stream."""
+        gpu = source.gpu
+        launch, number, stream = self.ids + 1, self.ids + 2, int(gpu.stream[event])
+        self.ids, correlation = number, len(self.runtime) + 1
+        self.runtime.append(Launch(launch, self.now, tid, correlation, caller))
+        self.now += LAUNCH_NS
+        free, last = self.busy.get(stream, (0, -1))
+        begin, dur = max(self.now, free), int(gpu.dur[event])
+        self.nodes.append(MadeNode(
+            number, source.names[gpu.name[event]], caller, begin=begin, dur=dur, own=dur,
+            category=source.categories[gpu.category[event]], stream=stream, device=max(int(gpu.device[event]), 0),
+            correlation=correlation, args=partial(event_args, source, Row(int(gpu.source[event]))),
+        ))  # fmt: skip
+        self.edges += [(launch, number, "launch"), *([(last, number, "stream")] if last >= 0 else [])]
+        self.busy[stream] = begin + dur, number

@@ -1,0 +1,311 @@
+"""A parallel layout: how many ranks each dimension has, which ranks form which groups; what the stages of its pipeline
+do in which order, and how its gradients are put into buckets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from ...trace.brief import brief
+from ...trace.conventions import MAX_RANKS
+from ...trace.errors import UsageError
+
+TensorStyle = Literal["dtensor", "megatron"]
+Schedule = Literal["1f1b", "gpipe"]
+VocabularyStyle = Literal["whole", "gather", "loss"]
+Routing = Literal["recorded", "uniform"]
+
+_PART = re.compile(r"(tp|dp|pp)=(\d+)", re.ASCII)
+_MICROBATCHES = 4
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The place of a rank: its index along each dimension."""
+
+    tp: int
+    dp: int
+    pp: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a model is laid out over ranks.
+
+    Ranks are numbered with tensor parallelism innermost and the pipeline outermost: rank = (pp · DP + dp) · TP + tp.
+
+    Attributes:
+        tp, dp, pp: ranks along tensor, data and pipeline parallelism.
+        zero: 0 for DDP; 1 optimizer state, 2 gradients too, 3 parameters too are divided over the data-parallel ranks
+            (3 is FSDP).
+        batch: global batch; None keeps that of a data-parallel rank (weak scaling).
+        microbatches: of a step; None for those of the recording, with a pipeline 4 (unless that was recorded), or the
+            number of stages where that is more.
+        schedule: of the pipeline.
+        tp_style: "dtensor" reduces the input gradient of each column layer by itself, "megatron" once a block.
+        sequence_parallel: norms and residuals on 1/tp of the sequence (megatron style only).
+        fsdp_wrap: what FSDP gathers together: None for the units of the recording, else each repeated block; "each" for
+            each part that one activation enters and leaves; a number for each of those with so many elements; the
+            class of a module for each such module. The rest is in the root.
+        vocabulary: embeddings and output layer over tensor-parallel ranks: "whole" on each, or divided by words, with
+            the logits gathered ("gather") or the loss computed of parts of them ("loss").
+        ep: ranks of a data-parallel group over which routed experts are divided; it divides dp.
+        routing: how many tokens each expert is given: as many as "recorded", in proportion, or "uniform"; None for
+            those recorded, with a doubt where they depend on values.
+        no_sync: gradients of several microbatches are reduced after the last one only.
+        find_unused_parameters, broadcast_buffers: of DDP; None as recorded with DDP, else False and True.
+        reshard_after_forward: FSDP frees what it gathered for a unit after its forward, and gathers it again in
+            backward; None as recorded with FSDP, else True.
+        bucket_mib: size of gradient buckets, as DDP's `bucket_cap_mb`; None for 25 with a first one of 1 MiB.
+
+    Example:
+        >>> Layout(tp=2, dp=64, pp=4).ranks
+        512
+    """
+
+    tp: int = 1
+    dp: int = 1
+    pp: int = 1
+    zero: int = 0
+    batch: int | None = None
+    microbatches: int | None = None
+    schedule: Schedule = "1f1b"
+    tp_style: TensorStyle = "dtensor"
+    sequence_parallel: bool = False
+    bucket_mib: int | None = None
+    fsdp_wrap: str | None = None
+    no_sync: bool = False
+    vocabulary: VocabularyStyle = "whole"
+    ep: int = 1
+    routing: Routing | None = None
+    find_unused_parameters: bool | None = None
+    broadcast_buffers: bool | None = None
+    reshard_after_forward: bool | None = None
+
+    __repr__ = brief
+
+    def __post_init__(self) -> None:
+        for name in ("tp", "dp", "pp", "ep"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name}={getattr(self, name)}: give 1 or more ranks")
+        if self.ranks > MAX_RANKS:
+            raise UsageError(f"{self.ranks} ranks: at most {MAX_RANKS} are possible")
+        if self.zero not in range(4):
+            raise UsageError(f"zero={self.zero}: give 0, 1, 2 or 3")
+        for name in ("batch", "microbatches"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name}={value}: give 1 or more")
+        if self.bucket_mib is not None and self.bucket_mib < 1:
+            raise UsageError(f"bucket_mib={self.bucket_mib}: give 1 or more")
+        if self.schedule not in get_args(Schedule) or self.tp_style not in get_args(TensorStyle):
+            raise UsageError("the schedule is 1f1b or gpipe, the style of tensor parallelism dtensor or megatron")
+        if self.fsdp_wrap is not None and self.zero != 3:
+            raise UsageError("fsdp_wrap is of FSDP: add zero=3 (--zero 3)")
+        if self.vocabulary not in get_args(VocabularyStyle):
+            raise UsageError("the vocabulary is whole, or divided with gather or loss")
+        if self.vocabulary != "whole" and (self.tp == 1 or self.sequence_parallel):
+            raise UsageError("a vocabulary is divided over tensor-parallel ranks, without sequence parallelism")
+        if self.routing not in (None, *get_args(Routing)):
+            raise UsageError("tokens are routed as recorded or uniform")
+        if self.dp % self.ep:
+            raise UsageError(f"ep={self.ep}: experts are divided over data-parallel ranks: give dp as a multiple of ep")
+        if self.ep > 1 and (self.tp > 1 or self.zero):
+            raise UsageError("expert parallelism is derived with tp=1 and zero=0 only")
+        if self.sequence_parallel and self.tp_style != "megatron":
+            raise UsageError("sequence parallelism is derived in the style of Megatron only: add --tp-style megatron")
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return self.tp * self.dp * self.pp
+
+    def parts(self, recorded: int) -> int:
+        """Microbatches of a step, where the recording has so many."""
+        if self.microbatches is not None:
+            return self.microbatches
+        return recorded if self.pp == 1 else max(_MICROBATCHES, self.pp, recorded)
+
+    def check(self, rank: int) -> None:
+        """Raise UsageError unless there is such a rank."""
+        if not 0 <= rank < self.ranks:
+            raise UsageError(f"rank {rank}: the layout has ranks 0 to {self.ranks - 1}")
+
+    def coordinates(self, rank: int) -> Coordinates:
+        """The place of a rank.
+
+        Example:
+            >>> Layout(tp=2, dp=4).coordinates(5)
+            Coordinates(tp=1, dp=2, pp=0)
+        """
+        rest, tp = divmod(rank, self.tp)
+        pp, dp = divmod(rest, self.dp)
+        return Coordinates(tp, dp, pp)
+
+    def rank(self, tp: int, dp: int, pp: int) -> int:
+        """The rank at a place."""
+        return (pp * self.dp + dp) * self.tp + tp
+
+    def group(self, dimension: str, at: Coordinates) -> tuple[int, ...]:
+        """The ranks that differ from one place along a dimension ("tp", "dp", "pp") only. Of a data-parallel group
+        those that follow each other share experts ("ep"), and every `ep`-th has the same ones ("edp").
+
+        Example:
+            >>> layout = Layout(dp=4, ep=2)
+            >>> layout.group("ep", layout.coordinates(1)), layout.group("edp", layout.coordinates(1))
+            ((0, 1), (1, 3))
+        """
+        if dimension == "ep":
+            return tuple(self.rank(at.tp, at.dp - at.dp % self.ep + index, at.pp) for index in range(self.ep))
+        if dimension == "edp":
+            return tuple(self.rank(at.tp, index, at.pp) for index in range(at.dp % self.ep, self.dp, self.ep))
+        place = {"tp": at.tp, "dp": at.dp, "pp": at.pp}
+        return tuple(self.rank(**{**place, dimension: index}) for index in range(getattr(self, dimension)))
+
+    def group_name(self, dimension: str, at: Coordinates) -> str:
+        """A name for that group, unique in the job: "tp_0" has rank 0."""
+        return f"{dimension}_{self.group(dimension, at)[0]}"
+
+
+def parse_layout(text: str) -> Layout:
+    """Parse "tp=2,dp=4,pp=1"; what is left out is 1.
+
+    Raises:
+        UsageError: another form.
+
+    Example:
+        >>> parse_layout("tp=2,dp=4").ranks
+        8
+    """
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        found = _PART.fullmatch(part.strip())
+        if found is None or found[1] in sizes:
+            raise UsageError(f"layout {text!r}: unexpected {part.strip()!r}; give for example tp=2,dp=4,pp=1")
+        sizes[found[1]] = int(found[2])
+    return Layout(sizes.get("tp", 1), sizes.get("dp", 1), sizes.get("pp", 1))
+
+
+class Action(NamedTuple):
+    """One step of a stage.
+
+    Attributes:
+        what: "forward" and "backward" compute; the others are messages, of activations (forward) or of their
+            gradients (backward).
+        microbatch: which one.
+        joined: a message that is issued together with the next one, before either is waited for.
+    """
+
+    what: Literal["forward", "backward", "send forward", "receive forward", "send backward", "receive backward"]
+    microbatch: int
+    joined: bool = False
+
+
+def actions(schedule: Schedule, stage: int, stages: int, microbatches: int) -> Iterator[Action]:
+    """The steps of a stage, as in PyTorch (torch.distributed.pipelining.schedules).
+
+    1F1B: D. Narayanan et al., "PipeDream", 2019; GPipe: Y. Huang et al., 2019.
+
+    Example:
+        >>> [step.what for step in actions("gpipe", 0, 2, 1)]
+        ['forward', 'send forward', 'receive backward', 'backward']
+    """
+    first, last = stage == 0, stage == stages - 1
+    if schedule == "gpipe":
+        for k in range(microbatches):
+            yield from _forward(k, first)
+            if not last:
+                yield Action("send forward", k)
+        for k in range(microbatches):
+            if not last:
+                yield Action("receive backward", k)
+            yield Action("backward", k)
+            if not first:
+                yield Action("send backward", k)
+        return
+    warm = min(microbatches, stages - stage)
+    for k in range(warm):
+        yield from _forward(k, first)
+        if not last and k < warm - 1:
+            yield Action("send forward", k)
+    ahead = warm
+    for k in range(microbatches):
+        if not last:
+            if k < microbatches - warm + 1:
+                yield Action("send forward", ahead - 1, joined=True)
+            yield Action("receive backward", k)
+        yield Action("backward", k)
+        if not first:
+            yield Action("send backward", k, joined=ahead < microbatches)
+        if ahead < microbatches:
+            yield from _forward(ahead, first)
+            ahead += 1
+
+
+def _forward(microbatch: int, first: bool) -> Iterator[Action]:
+    if not first:
+        yield Action("receive forward", microbatch)
+    yield Action("forward", microbatch)
+
+
+_FIRST = 1 << 20
+"""Bytes of the first bucket (`_DEFAULT_FIRST_BUCKET_BYTES` in torch/csrc/distributed/c10d/reducer.hpp)."""
+_MIB = 25
+"""Of later ones, where `bucket_cap_mb` is not given."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Gradients that are reduced together.
+
+    Attributes:
+        parameters: their numbers, in order. elements: of all of them. dtype, itemsize: of an element.
+    """
+
+    parameters: tuple[int, ...]
+    elements: int
+    dtype: str
+    itemsize: int
+
+
+def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int | None = None) -> list[Bucket]:
+    """Fill buckets with gradients in the order in which they are ready.
+
+    The rule of `compute_bucket_assignment_by_size` (torch/csrc/distributed/c10d/reducer.cpp): a bucket is closed as
+    soon as it has its size; types have buckets of their own.
+
+    Args:
+        gradients: number of the parameter, elements, bytes of an element, and type.
+        cap_mib: size of a bucket; None for DDP's own, 25, where the first one of a type has 1.
+
+    Returns:
+        the buckets in the order in which their last gradients are ready.
+
+    Example:
+        >>> gradients = [(0, 200_000, 4, "float32"), (1, 100_000, 4, "float32"), (2, 5, 4, "float32")]
+        >>> [one.elements for one in fill_buckets(gradients)]
+        [300000, 5]
+    """
+    open_by_type: dict[str, list[tuple[int, int]]] = {}
+    limits: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    closed: list[Bucket] = []
+
+    def close(dtype: str) -> None:
+        some = open_by_type.pop(dtype)
+        closed.append(Bucket(tuple(n for n, _ in some), sum(count for _, count in some), dtype, sizes[dtype]))
+
+    for number, count, size, dtype in gradients:
+        sizes[dtype] = size
+        limits.setdefault(dtype, _FIRST if cap_mib is None else cap_mib << 20)
+        some = open_by_type.setdefault(dtype, [])
+        some.append((number, count))
+        if size * sum(n for _, n in some) >= limits[dtype]:
+            close(dtype)
+            limits[dtype] = (cap_mib or _MIB) << 20
+    for dtype in list(open_by_type):
+        close(dtype)
+    return closed

@@ -1,0 +1,100 @@
+"""The forward and backward passes of a step: one for each microbatch whose gradients are accumulated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...trace.brief import brief
+from .step_calls import Call, walked
+
+
+@dataclass
+class RecordedStep:
+    """The topmost calls of a step by what they are for.
+
+    Attributes:
+        before: annotations around the first pass, such as the optimizer's zero_grad.
+        passes: operators of each forward pass and of its backward pass.
+        after: what runs between the last backward pass and the optimizer.
+        steps: the optimizer's.
+    """
+
+    before: list[Call] = field(default_factory=list)
+    passes: list[tuple[list[Call], list[Call]]] = field(default_factory=list)
+    after: list[Call] = field(default_factory=list)
+    steps: list[Call] = field(default_factory=list)
+
+    __repr__ = brief
+
+
+_STEP = "Optimizer.step"
+_SEED = "aten::ones_like"
+"""Makes the gradient of a loss, with which backward begins."""
+
+
+def split_step(top: Sequence[Call]) -> RecordedStep:
+    """Divide the topmost calls of a step into passes.
+
+    Backward begins where autograd calls. What follows is another forward pass if later calls of backward have its
+    sequence numbers, else it belongs to the same backward, or, behind the last one, to what comes after.
+
+    Example:
+        >>> split_step([]).passes
+        []
+    """
+    top = last_step(top)
+    found = RecordedStep(steps=[call for call in top if call.name.startswith(_STEP)])
+    places = [at for at, call in enumerate(top) if call.backward]
+    if not places:  # of inference
+        operators = [call for call in top if call.operator and call not in found.steps]
+        found.before = [call for call in top if not call.operator]
+        found.passes = [(operators, [])] if operators else []
+        return found
+    found.before = [call for call in top[: places[0]] if not call.operator]
+    later = _sequences_from(top)
+    forward, backward = [call for call in top[: places[0]] if call.operator], list[Call]()
+    at = places[0]
+    while at <= places[-1]:
+        end = at
+        while end <= places[-1] and not top[end].backward:
+            end += 1
+        between = [call for call in top[at:end] if call.operator]
+        if between and _is_forward(between, later[end]):
+            found.passes.append((forward, backward))
+            forward, backward = between, []
+        else:
+            backward += between
+        backward.append(top[end])
+        at = end + 1
+    found.passes.append((forward, backward))
+    for before, behind in found.passes:
+        if before and before[-1].name == _SEED:
+            behind.insert(0, before.pop())
+    found.after = [call for call in top[places[-1] + 1 :] if call not in found.steps]
+    return found
+
+
+def last_step(top: Sequence[Call]) -> Sequence[Call]:
+    """Of several steps of training the last whole one."""
+    end = max((at for at, call in enumerate(top) if call.name.startswith(_STEP)), default=len(top))
+    inner = [at for at, call in enumerate(top) if call.backward and at < end]
+    before_it = [at for at, call in enumerate(top[: inner[-1] + 1 if inner else 0]) if call.name.startswith(_STEP)]
+    return top[before_it[-1] + 1 :] if before_it and inner else top
+
+
+def _sequences_from(top: Sequence[Call]) -> list[frozenset[int]]:
+    """Of each place whose call of backward begins a run, the sequence numbers within that run."""
+    found: list[frozenset[int]] = [frozenset()] * (len(top) + 1)
+    run = set[int]()
+    for at in range(len(top) - 1, -1, -1):
+        if top[at].backward:
+            run |= {call.sequence for call in top[at].walk() if call.sequence >= 0}
+            if at == 0 or not top[at - 1].backward:
+                found[at] = frozenset(run)
+                run = set()
+    return found
+
+
+def _is_forward(calls: Sequence[Call], later: frozenset[int]) -> bool:
+    return any(call.sequence in later for call in walked(calls) if call.sequence >= 0)

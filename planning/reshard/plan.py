@@ -1,0 +1,355 @@
+"""The symbolic plan: which units are layers, which extents tensor parallelism divides, which results are partial."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...trace.brief import brief
+from ...trace.errors import UsageError
+from .step_calls import VIEWS, Call, walked
+from .structure import PRODUCTS, Model, Unit, contracted
+from .vocabulary import find_vocabulary
+from .weights import Parameter
+
+_VERSION = 1
+_FLUSH_AT = "ViewBackward0"
+
+
+@dataclass(frozen=True)
+class Division:
+    """An extent that tensor parallelism divides.
+
+    Attributes:
+        extent: its class. size: as recorded.
+        columns: numbers of the parameters that have it in their first dimension; rows: in their second one.
+        unit: the unit that has it first. words: it is that of a vocabulary, which a layout may keep whole.
+    """
+
+    extent: int
+    size: int
+    columns: tuple[int, ...]
+    rows: tuple[int, ...]
+    unit: int
+    words: bool = False
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a model is divided.
+
+    Attributes:
+        divisions: by tensor parallelism.
+        layers: numbers of the units that a pipeline distributes; units before and after them stay with their
+            neighbours.
+        stages: of each unit its stage, None to distribute the layers evenly.
+    """
+
+    divisions: tuple[Division, ...]
+    layers: tuple[int, ...]
+    stages: tuple[int, ...] | None = None
+
+    __repr__ = brief
+
+    def without_words(self) -> Plan:
+        """The plan of a layout that keeps the vocabulary whole."""
+        return replace(self, divisions=tuple(division for division in self.divisions if not division.words))
+
+    @property
+    def words(self) -> list[Division]:
+        """The divisions of a vocabulary."""
+        return [division for division in self.divisions if division.words]
+
+    @property
+    def divided(self) -> set[int]:
+        """The classes of extents that tensor parallelism divides."""
+        return {division.extent for division in self.divisions}
+
+    def to_dict(self, model: Model) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/reference/reshard.md."""
+        return {
+            "version": _VERSION, "batch": model.extents.value[model.batch] if model.batch >= 0 else None,
+            "units": [
+                {
+                    "number": unit.number, "first": unit.forward[0].name, "last": unit.forward[-1].name,
+                    "layer": unit.number in self.layers,
+                    "stage": None if self.stages is None else self.stages[unit.number],
+                    "output": model.extents.sizes(unit.output),
+                    "parameters": [
+                        {"number": parameter.number, "shape": model.extents.sizes(parameter.shape)}
+                        for parameter in unit.parameters
+                    ],
+                }
+                for unit in model.units
+            ],
+            "tensor_parallel": [
+                {
+                    "size": division.size, "unit": division.unit,
+                    "columns": list(division.columns), "rows": list(division.rows), "words": division.words,
+                }
+                for division in self.divisions
+            ],
+        }  # fmt: skip
+
+    def stage_of(self, model: Model, stages: int) -> list[int]:
+        """The stage of each unit.
+
+        Raises:
+            UsageError: the layers do not divide.
+        """
+        if self.stages is not None:
+            if len(self.stages) != len(model.units) or sorted(set(self.stages)) != list(range(stages)):
+                raise UsageError(f"the plan distributes the units over other stages than 0 to {stages - 1}; edit it")
+            if list(self.stages) != sorted(self.stages):
+                raise UsageError("the stages of the plan's units do not ascend; edit it")
+            return list(self.stages)
+        if len(self.layers) % stages:
+            raise UsageError(f"{len(self.layers)} layers do not divide into pp={stages} stages; choose another pp")
+        per = len(self.layers) // stages
+        if not per:
+            raise UsageError(f"the model has no layers to divide into pp={stages} stages; choose pp=1")
+        found, reached = [], 0
+        order = {number: place for place, number in enumerate(self.layers)}
+        for unit in model.units:
+            if unit.number in order:
+                reached = order[unit.number] // per
+            found.append(reached)
+        return found
+
+
+def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
+    """The plan that follows from the model's structure.
+
+    Args:
+        recorded_tp: tensor-parallel ranks of the recording. Where each has one head, its width is what they divide.
+    """
+    divisions = _divisions(model, recorded_tp)
+    vocabulary = find_vocabulary(model)
+    known = {division.extent for division in divisions}
+    if vocabulary is not None and known.isdisjoint(vocabulary.extents):
+        divisions += [replace(_division(model, extent), words=True) for extent in vocabulary.extents]
+    return Plan(tuple(divisions), tuple(_layers(model.units)))
+
+
+def _layers(units: Sequence[Unit]) -> list[int]:
+    """Units from the first to the last one whose kind occurs more than once; all where none does."""
+    counts = Counter(unit.kind for unit in units)
+    repeated = [unit.number for unit in units if counts[unit.kind] > 1]
+    return list(range(repeated[0], repeated[-1] + 1)) if repeated else []
+
+
+def _divisions(model: Model, recorded_tp: int) -> list[Division]:
+    """Extents that one weight's rows and another one's columns share, and no norm has; with heads of keys and values.
+
+    A product whose first extent is divided is a column layer, one whose second is a row layer (Megatron-LM: M. Shoeybi
+    et al., 2019). A layer is one of both at most: in a chain every second extent is divided.
+    """
+    leaves, biases = model.leaves, _biases(model)
+    weights = [
+        parameter
+        for unit in model.units
+        for parameter in unit.parameters
+        if len(parameter.shape) == 2 and _multiplies(model, parameter)
+    ]
+    whole = {leaf for parameter in model.parameters if len(parameter.shape) == 1 and parameter not in biases
+             for leaf in leaves(parameter.shape)} | {model.batch}  # fmt: skip
+    residual = (unit for unit in model.units[:-1] if unit.forward[-1].name in ("aten::add", "aten::add_"))
+    whole |= {leaf for unit in residual for leaf in leaves(unit.output)}
+    heads, dims = _attention(model)
+    whole |= dims - (single_heads(model) if recorded_tp > 1 else set())
+    rows_of = {leaf for weight in weights for leaf in leaves(weight.shape[1:])} - whole
+    rows_of |= {key for key, query in heads.items() if query in rows_of}
+    chosen: dict[int, None] = {}
+    roles: dict[int, str] = {}
+    for weight in weights:
+        firsts = [leaf for leaf in leaves(weight.shape[:1]) if leaf in rows_of]
+        if not firsts or roles.get(weight.number) == "row":
+            continue
+        takers = [other for other in weights for first in firsts if heads.get(first, first) in leaves(other.shape[1:])]
+        if any(roles.get(other.number) == "column" for other in takers):
+            continue
+        chosen |= dict.fromkeys(leaf for first in firsts for leaf in (first, heads.get(first, first)))
+        roles[weight.number] = "column"
+        roles |= {other.number: "row" for other in takers}
+    return [_division(model, leaf) for leaf in chosen]
+
+
+def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
+    """Classes of heads of keys and values, each with that of the queries; and the classes of their dimensions."""
+    heads: dict[int, int] = {}
+    dims: set[int] = set()
+    for given in model.attentions():
+        if len(given) == 3 and all(len(shape) == 4 for shape in given):
+            of = [model.extents.leaves(shape[1:2])[0] for shape in given]
+            heads |= {other: of[0] for other in of[1:] if other != of[0]}
+            dims |= {leaf for shape in given for leaf in model.leaves(shape[3:])}  # halves of rotary ones, too
+    return heads, dims
+
+
+def single_heads(model: Model) -> set[int]:
+    """Classes of the widths of heads of attentions with one head."""
+    value, leaves = model.extents.value, model.extents.leaves
+    return {
+        leaf for given in model.attentions() if len(given) == 3 and all(len(shape) == 4 for shape in given)
+        if value[given[0][1]] == 1 for shape in given for leaf in leaves(shape[3:])
+    }  # fmt: skip
+
+
+def _division(model: Model, leaf: int) -> Division:
+    leaves = model.leaves
+    columns = [parameter for parameter in model.parameters if leaf in leaves(parameter.shape[:1])]
+    rows = [parameter for parameter in model.parameters if leaf in leaves(parameter.shape[1:])]
+    unit = min((parameter.unit for parameter in (*columns, *rows)), default=-1)
+    return Division(
+        leaf,
+        model.extents.value[leaf],
+        tuple(column.number for column in columns),
+        tuple(row.number for row in rows),
+        unit,
+    )
+
+
+def _multiplies(model: Model, parameter: Parameter) -> bool:
+    """A product of its unit takes the parameter, or its transpose."""
+    mine = model.parts(parameter.shape)
+    products = (call for call in walked(model.units[parameter.unit].forward) if call.name in PRODUCTS)
+    return any(model.parts(shape) in (mine, mine[::-1]) for call in products for shape in call.input_shapes)
+
+
+def _biases(model: Model) -> set[Parameter]:
+    """One-dimensional parameters that a product adds."""
+    found = set()
+    for unit in model.units:
+        added = {
+            model.parts(shape)
+            for call in walked(unit.forward) if call.name in ("aten::addmm", "aten::linear")
+            for tensors in call.inputs[:: 2 if call.name == "aten::linear" else max(len(call.inputs), 1)]
+            for shape in tensors if shape is not None and len(shape) == 1
+        }  # fmt: skip
+        found |= {
+            parameter
+            for parameter in unit.parameters
+            if len(parameter.shape) == 1 and model.parts(parameter.shape) in added
+        }
+    return found
+
+
+def plan_from_dict(given: Any, model: Model) -> Plan:
+    """A plan that was written by `Plan.to_dict` and may have been edited.
+
+    Raises:
+        UsageError: it is of another form, or of another model.
+    """
+    try:
+        if given["version"] != _VERSION:
+            raise UsageError(f"the plan has version {given['version']}, expected {_VERSION}; write it anew with --plan")
+        units = given["units"]
+        numbers = [[parameter["number"] for parameter in unit["parameters"]] for unit in units]
+        layers = tuple(unit["number"] for unit in units if unit["layer"])
+        stages = tuple(unit["stage"] for unit in units)
+        divided = [
+            (
+                tuple(map(int, division["columns"])),
+                tuple(map(int, division["rows"])),
+                int(division["size"]),
+                bool(division.get("words")),
+            )
+            for division in given["tensor_parallel"]
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(
+            f"the plan cannot be read ({type(error).__name__}: {error}); write it anew with --plan"
+        ) from None
+    if numbers != [[parameter.number for parameter in unit.parameters] for unit in model.units]:
+        raise UsageError("the plan is of another model: its units have other parameters; write it anew with --plan")
+    found = list[Division]()
+    for names in divided:
+        found.append(_found(model, *names, {division.extent for division in found}))
+    if any(type(stage) is not int for stage in stages) and any(stage is not None for stage in stages):
+        raise UsageError("the plan gives a stage to some of its units only; give one to all or to none")
+    chosen = tuple(stage for stage in stages if type(stage) is int)
+    return Plan(tuple(found), layers, chosen or None)
+
+
+def _found(
+    model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int, words: bool, taken: Set[int]
+) -> Division:
+    """The division that a plan names by its parameters and size: of alike ones, such as the heads of queries and of
+    keys in one product, the next that is not taken."""
+    by_number = {parameter.number: parameter for parameter in model.parameters}
+    extents = [by_number[column].shape[0] for column in columns if column in by_number]
+    extents += [by_number[row].shape[-1] for row in rows if row in by_number]
+    value = model.extents.value
+    leaves = dict.fromkeys(leaf for leaf in model.leaves(extents) if value[leaf] == size and leaf not in taken)
+    alike = [replace(_division(model, leaf), words=words) for leaf in leaves]
+    exact = [division for division in alike if (division.columns, division.rows) == (columns, rows)]
+    if alike:
+        return (exact or alike)[0]
+    raise UsageError(f"the plan divides an extent of {size}, which none of the parameters {[*columns, *rows]} has")
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A product whose result is partial where its inner extent is divided.
+
+    Attributes:
+        call: the product. after: the call after which it is reduced.
+        forward: whether it is a row layer's, else an input gradient's.
+        unit: number of its unit. place: of the call, among all calls of that unit's forward or backward.
+        number: of the pass.
+    """
+
+    call: Call
+    after: Call
+    forward: bool
+    unit: int
+    place: int
+    number: int = 0
+
+
+def partial_results(model: Model, plan: Plan) -> list[Partial]:
+    """Products over a divided extent in all passes, with the place of their reduction."""
+    divided = plan.divided
+    found: list[Partial] = []
+    for number, unit in ((number, unit) for number, one in enumerate(model.passes) for unit in one.units):
+        flat = [(at, call) for at, top in enumerate(unit.forward) for call in top.walk()]
+        for place, (at, call) in enumerate(flat):
+            if _sums_over(model, call, divided):
+                after = _after_forward(unit.forward, at, call)
+                found.append(Partial(call, after, True, unit.number, place, number))
+        back = [(top, call) for top in unit.backward for call in top.walk()]
+        for place, (top, call) in enumerate(back):
+            if _sums_over(model, call, divided):
+                after = _after_backward(back[place:], top)
+                found.append(Partial(call, after, False, unit.number, place, number))
+    return found
+
+
+def _sums_over(model: Model, call: Call, divided: Iterable[int]) -> bool:
+    return not set(model.leaves(contracted(call))).isdisjoint(divided)
+
+
+def _after_forward(forward: Sequence[Call], place: int, call: Call) -> Call:
+    """The call that returns the result as the model sees it: the layer around it, or the view behind it."""
+    top = forward[place]
+    following = forward[place + 1] if top is call and place + 1 < len(forward) else top
+    return following if following.name in ("aten::_unsafe_view", "aten::view") else top
+
+
+def _after_backward(flat: Sequence[tuple[Call, Call]], top: Call) -> Call:
+    """The view of the input's gradient that follows, else the call of autograd in which it is."""
+    passed = False
+    for other, call in flat:
+        if other is top:
+            continue
+        if call.name == _FLUSH_AT:
+            return call
+        if not passed and (call.name in VIEWS or not other.backward):
+            continue
+        if call.name in PRODUCTS or "Norm" in call.name or "Attention" in call.name:
+            break
+    return top

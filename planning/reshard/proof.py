@@ -1,0 +1,343 @@
+"""Evidence for a derived layout: the recorded layout derived from itself, gradients against parameters, scaling."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ...trace.brief import brief
+from ...trace.index import CallIndex
+from ..reshape.shapes.followed_calls import Shapes
+from .items import CommOp, RecordedOp, SyntheticOp
+from .layout import Layout
+from .passes import last_step
+from .recorded_job import recorded_issues
+from .step_calls import BOOKKEEPING, VIEWS, Call, read_step, step_window, walked
+
+if TYPE_CHECKING:
+    from ...trace.trace import Trace
+    from .rank_program import Derivation
+    from .resized_calls import ResizedCalls
+    from .structure import Model
+
+_ISSUED = {
+    "allgather_into_tensor_coalesced_": "all_gather",
+    "allreduce_": "all_reduce", "allreduce_coalesced_": "all_reduce", "_allgather_base_": "all_gather",
+    "_reduce_scatter_base_": "reduce_scatter", "broadcast_": "broadcast", "send": "send", "recv_": "recv",
+}  # fmt: skip
+_NAMED = 8
+"""So many differences are named; all are counted."""
+
+_Work = tuple[str, tuple[tuple[int, ...], ...]]
+_Comm = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Elements of gradients that a rank of a stage communicates over its data-parallel ranks.
+
+    Attributes:
+        communicated: elements, once a step. parameters: elements of the stage's parameters.
+        padding: elements by which parameters are rounded up to divide them.
+    """
+
+    stage: int
+    communicated: int
+    parameters: int
+    padding: int
+
+    __repr__ = brief
+
+    @property
+    def whole(self) -> bool:
+        """All gradients are communicated, and nothing else."""
+        return self.communicated == self.parameters + self.padding
+
+
+@dataclass(frozen=True)
+class RecordedRank:
+    """A recorded rank, which a derivation of its layout is held against.
+
+    Attributes:
+        number: of the ProfilerStep, None for the one of median duration. known: the topmost calls of the step; None to
+            read them.
+        left_out: rows of calls that the recorded layout adds. works_left_out: operators that are left out of another
+            rank, by which those of this one are found.
+    """
+
+    trace: Trace
+    number: int | None = None
+    known: Sequence[Call] | None = None
+    left_out: Set[int] = frozenset()
+    works_left_out: tuple[_Work, ...] = ()
+
+    __repr__ = brief
+
+    @property
+    def rank(self) -> int:
+        """Its number in the job."""
+        return max(self.trace.rank or 0, 0)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """When the step begins and ends, ns."""
+        return step_window(self.trace, self.number)
+
+    def work(self) -> list[Call]:
+        """The operators that compute, in order."""
+        step = last_step(read_step(self.trace, Shapes(), self.number)) if self.known is None else self.known
+        known = {call.row for top in step if top.name in _OWN for call in top.walk()} | self.left_out
+        calls = [call for call in walked(step) if _works(call) and call.row not in known]
+        calls.sort(key=lambda call: call.ts)
+        left = Counter(self.works_left_out)
+        found = []
+        for call in calls:
+            one = call.name, _recorded_sizes(call)
+            if left[one] > 0:
+                left[one] -= 1
+            else:
+                found.append(call)
+        return found
+
+
+def own_rank(model: Model, step: int | None = None) -> RecordedRank:
+    """The rank that a model was read of."""
+    return RecordedRank(model.trace, step, model.step, {call.row for call in model.left_out})
+
+
+def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] = frozenset()) -> RecordedRank:
+    """Another rank of the same job.
+
+    Args:
+        left_out: rows of calls that the recorded layout adds there; those that are left out of the model's own rank are
+            found by what they take.
+    """
+    works = tuple((call.name, _recorded_sizes(call)) for call in model.left_out if _works(call))
+    return RecordedRank(trace, step, None, left_out, works)
+
+
+@dataclass(frozen=True)
+class SelfProof:
+    """The recorded layout derived from itself, held against the recording of one rank, or of all that are given.
+
+    Attributes:
+        operators, communications: how many were recorded; without any call that issues one none is compared.
+        missing, extra: operators, with the sizes of what they take, that are recorded and not derived, or derived and
+            not recorded. share: of the step's time that is in missing ones.
+        in_order: the operators come in the recorded order.
+        other_communications: recorded and derived ones that differ, in words. gathers: these are only when FSDP gathers
+            parameters, which other layouts do not.
+        ranks: the recorded ranks. different: of those that differ, how many operators and communications do.
+    """
+
+    operators: int
+    communications: int
+    missing: Counter[_Work] = field(default_factory=Counter)
+    extra: Counter[_Work] = field(default_factory=Counter)
+    share: float = 0.0
+    in_order: bool = True
+    other_communications: tuple[str, ...] = ()
+    gathers: bool = False
+    ranks: tuple[int, ...] = (0,)
+    different: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    __repr__ = brief
+
+    @property
+    def equal(self) -> bool:
+        """Everything is derived as it was recorded."""
+        return not (self.missing or self.extra or self.other_communications)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/reference/reshard.md."""
+        return {
+            "equal": self.equal, "operators": self.operators, "communications": self.communications,
+            "missing": _listed(self.missing), "extra": _listed(self.extra), "missing_share": self.share,
+            "in_order": self.in_order, "other_communications": list(self.other_communications),
+            "ranks": list(self.ranks),
+            "different": [
+                {"rank": rank, "operators": operators, "communications": communications}
+                for rank, (operators, communications) in self.different.items()
+            ],
+        }  # fmt: skip
+
+
+def _listed(found: Counter[_Work]) -> list[dict[str, Any]]:
+    return [
+        {"operator": name, "sizes": [list(size) for size in sizes], "count": count}
+        for (name, sizes), count in sorted(found.items(), key=lambda item: (-item[1], item[0]))[:_NAMED]
+    ]
+
+
+def prove_all(derivation: Derivation, sizes: ResizedCalls, ranks: Sequence[RecordedRank]) -> SelfProof:
+    """`prove` for several ranks; the share is that of the rank with the largest one."""
+    found = [prove(derivation, sizes, rank) for rank in ranks]
+    if len(found) == 1:
+        return found[0]
+    others = [
+        f"rank {one.rank}: {text}" for one, proof in zip(ranks, found, strict=True)
+        for text in proof.other_communications
+    ]  # fmt: skip
+    return SelfProof(
+        sum(proof.operators for proof in found), sum(proof.communications for proof in found),
+        sum((proof.missing for proof in found), Counter[_Work]()),
+        sum((proof.extra for proof in found), Counter[_Work]()),
+        max(proof.share for proof in found), all(proof.in_order for proof in found), tuple(others),
+        all(proof.gathers for proof in found if proof.other_communications),
+        tuple(one.rank for one in ranks), {k: v for proof in found for k, v in proof.different.items()},
+    )  # fmt: skip
+
+
+def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRank) -> SelfProof:
+    """Compare a derivation of the recorded layout with the recording: operators with the sizes of what they take, and
+    collectives and messages with their elements, in order.
+
+    Args:
+        derivation: of the recorded layout. sizes: of the same derivation.
+    """
+    model, layout, trace = derivation.model, derivation.layout, recorded_rank.trace
+    rank = min(recorded_rank.rank, layout.ranks - 1)
+    calls = recorded_rank.work()
+    recorded = [(call.name, _recorded_sizes(call)) for call in calls]
+    derived: list[_Work] = []
+    comms: list[_Comm] = []
+    added = {"aten::add_"} if not model.wraps else set()  # FSDP does it within its own calls
+    added |= {"aten::clone"}
+    added |= {"aten::div_"} if layout.pp > 1 else set()
+    for item in derivation.program(rank):
+        if isinstance(item, CommOp):
+            comms.append((item.kind, item.elements))
+        elif isinstance(item, RecordedOp):
+            for call in item.call.walk():
+                if _works(call):
+                    derived.append((call.name, tuple(size for size in sizes.sizes(item, call))))
+                comms += [(comm.kind, comm.elements) for comm in item.after.get(call.row, ())]
+        elif isinstance(item, SyntheticOp) and item.name in added:
+            derived.append((item.name, item.inputs))
+    left, right = Counter(recorded), Counter(derived)
+    missing, extra = left - right, right - left
+    own = {call: int(trace.self_ns[call.index]) for call in calls}
+    whole = sum(own.values())
+    lost = _time_of(missing, calls, recorded, own)
+    issued = _recorded_comms(recorded_rank)
+    # Older recordings have no calls that issue communication: their kernels alone do not say what was issued.
+    others = _compared(issued, comms) if issued or (trace.world_size or 1) == 1 or not len(trace.gpu) else ()
+    same_order = [one for one in recorded if one[0] not in _ADDED] == [one for one in derived if one[0] not in _ADDED]
+    gathers = not _compared(*([one for one in side if one[0] != "all_gather"] for side in (issued, comms)))
+    count = max(missing.total(), extra.total()), abs(len(issued) - len(comms)) or len(others)
+    return SelfProof(
+        len(recorded), len(issued), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, others,
+        gathers, (recorded_rank.rank,), {recorded_rank.rank: count} if missing or extra or others else {},
+    )  # fmt: skip
+
+
+_ADDED = ("aten::add_",)
+"""Operators that layouts add of their own, which may come at other moments."""
+_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")
+"""What a layout calls for communication."""
+
+
+def _works(call: Call) -> bool:
+    return call.operator and call.name.startswith("aten::") and call.name not in VIEWS | BOOKKEEPING
+
+
+def _recorded_sizes(call: Call) -> tuple[tuple[int, ...], ...]:
+    return tuple(tensor.shape for tensor in call.signature.tensors) if call.signature is not None else ()
+
+
+def _time_of(missing: Counter[_Work], calls: Sequence[Call], work: Sequence[_Work], own: dict[Call, int]) -> int:
+    left, time = Counter(missing), 0
+    for call, one in zip(calls, work, strict=True):
+        if left[one] > 0:
+            left[one] -= 1
+            time += own[call]
+    return time
+
+
+def _recorded_comms(rank: RecordedRank) -> list[_Comm]:
+    """What the step issued: kind and elements of the input."""
+    return [_communication(rank.trace, call) for call in recorded_issues(rank.trace, *rank.window)]
+
+
+def _communication(trace: Trace, call: CallIndex) -> _Comm:
+    name = trace.names[trace.calls.name[call]].removeprefix("c10d::")
+    signature = trace.signature_of(call)
+    tensors = signature.tensors if signature is not None else ()
+    gives = name in ("_allgather_base_", "_reduce_scatter_base_", "allgather_into_tensor_coalesced_")
+    takes = tensors[1:] if gives else tensors
+    return _ISSUED.get(name, name), sum(tensor.numel for tensor in takes)
+
+
+def _compared(recorded: Sequence[_Comm], derived: Sequence[_Comm]) -> tuple[str, ...]:
+    """Differences of two sequences in words."""
+    if recorded == derived:
+        return ()
+    found = []
+    for tag, i, j, k, m in SequenceMatcher(None, recorded, derived, autojunk=False).get_opcodes():
+        if tag != "equal":
+            sides = (_in_words(part) for part in (recorded[i:j], derived[k:m]))
+            found.append("recorded {}, derived {}".format(*sides))
+    return tuple(found[:_NAMED])
+
+
+def _in_words(comms: Sequence[_Comm]) -> str:
+    shown = ", ".join(f"{kind} of {elements:,}" for kind, elements in comms[:3])
+    return (shown + (f" and {len(comms) - 3} more" if len(comms) > 3 else "")) or "none"
+
+
+def gradients(derivation: Derivation, stage: int) -> Gradients | None:
+    """Gradients that the first rank of a stage communicates in the last microbatch; None without data parallelism."""
+    layout = derivation.layout
+    if layout.dp == 1:
+        return None
+    parameters = derivation.reduced_parameters(stage)
+    whole = sum(prod(derivation.sizes(parameter)) for parameter in parameters)
+    found, padding = 0, 0
+    reduced = derivation.reduced(stage)
+    if layout.zero == 3:
+        shard = derivation.shard(layout.coordinates(layout.rank(0, 0, stage)))
+        assert shard is not None
+        padding = sum(shard.padded(derivation.sizes(p)) * layout.dp - prod(derivation.sizes(p)) for p in parameters)
+        found = sum(comm.elements for comm in reduced)
+    else:
+        found = sum(comm.elements for comm in reduced)
+        if layout.zero == 2:
+            padding = sum(-bucket.elements % layout.dp for bucket in derivation.buckets(stage))
+    return Gradients(stage, found, whole, padding)
+
+
+def recorded_layout_of(derivation: Derivation, rank: RecordedRank) -> Layout:
+    """The recorded layout as one to be derived, with its gradients communicated as often as in a recorded rank."""
+    recorded, model = derivation.recorded, derivation.model
+    if recorded.pp > 1:
+        return recorded
+    zero = 3 if model.wraps else 0
+    passes = len(model.passes)
+    no_sync = False
+    if passes > 1 and recorded.dp > 1:
+        kind = "reduce_scatter" if zero else "all_reduce"
+        whole = sum(prod(model.extents.sizes(parameter.shape)) for parameter in model.parameters)
+        reduced = sum(elements for name, elements in _recorded_comms(rank) if name == kind)
+        no_sync = reduced < 1.5 * whole
+    return Layout(tp=recorded.tp, dp=recorded.dp, zero=zero, no_sync=no_sync)
+
+
+def scaling_in_words(derivation: Derivation) -> str:
+    """Whether the global batch stays (strong scaling) or that of a rank (weak scaling), with both."""
+    layout, model = derivation.layout, derivation.model
+    rank, parts = derivation.rank_batch, derivation.parts
+    if not rank:
+        return "no batch was found: every rank works on what was recorded"
+    whole, before = rank * layout.dp, model.samples * derivation.recorded.dp
+    steps = f" in {parts} microbatches of {rank // parts}" if parts > 1 else ""
+    kind = (
+        "the recorded batch" if whole == before and layout.dp == derivation.recorded.dp
+        else "strong scaling" if whole == before
+        else "weak scaling" if rank == model.samples
+        else "another batch"
+    )  # fmt: skip
+    return f"{kind}: {rank:,} samples per rank{steps}, {whole:,} in all (recorded: {before:,} in all)"

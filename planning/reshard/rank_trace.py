@@ -1,0 +1,400 @@
+"""A rank's program as a `Trace`: calls, kernels and communication with times, edges and process groups."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+from ...schemas.comm_types import RECV, SEND
+from ...schemas.comm_types import CollectiveCommType as Type
+from ...schemas.etplus.made_records import (
+    LAUNCH_NS,
+    Arguments,
+    Launch,
+    MadeNode,
+    NodeTensors,
+    event_args,
+    trace_of_nodes,
+)  # fmt: skip
+from ...timeline.network import Network
+from ...trace.conventions import ANNOTATION_SCOPE
+from ...trace.dtypes import et_spelling, kineto_spelling
+from ...trace.index import Row
+from ...trace.trace import Trace
+from .items import CommOp, CommWait, Item, RecordedOp, SyntheticOp
+from .layout import Layout
+from .rank_program import Derivation
+from .resized_calls import ResizedCalls
+from .step_calls import Call
+
+
+class _Functional(NamedTuple):
+    """A functional collective: its name, the call that issues it, and its argument (None: the number of ranks)."""
+
+    name: str
+    issue: str
+    argument: str | None
+
+
+_FUNCTIONAL = {
+    "all_reduce": _Functional("all_reduce", "c10d::allreduce_", "sum"),
+    "all_gather": _Functional("all_gather_into_tensor", "c10d::allgather_into_tensor_coalesced_", None),
+}
+
+
+class _Kind(NamedTuple):
+    """A kind of communication: the call by which PyTorch issues it, Kineto's name for it, and the kernel of NCCL."""
+
+    type: int
+    issue: str
+    name: str
+    kernel: str
+
+
+_KINDS = {
+    "all_reduce": _Kind(Type.ALL_REDUCE, "c10d::allreduce_", "allreduce", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+    "all_gather": _Kind(
+        Type.ALL_GATHER, "c10d::_allgather_base_", "_allgather_base", "ncclDevKernel_AllGather_RING_LL"
+    ),
+    "reduce_scatter": _Kind(
+        Type.REDUCE_SCATTER, "c10d::_reduce_scatter_base_", "_reduce_scatter_base",
+        "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
+    ),
+    "broadcast": _Kind(Type.BROADCAST, "c10d::broadcast_", "broadcast", "ncclDevKernel_Broadcast_RING_LL"),
+    "all_to_all": _Kind(Type.ALL_TO_ALL, "c10d::alltoall_base_", "all_to_allv", "ncclDevKernel_SendRecv"),
+    "send": _Kind(SEND, "c10d::send", "send", "ncclDevKernel_SendRecv"),
+    "recv": _Kind(RECV, "c10d::recv_", "recv", "ncclDevKernel_SendRecv"),
+}  # fmt: skip
+_GLOO = {"reduce_scatter": "all_reduce"}
+"""Collectives that Gloo runs as others."""
+_ISSUE_NS, _MADE_NS = 20_000, 5_000
+_MADE_BYTES_PER_NS = 10.0
+_COMM_THREAD = 90
+_COMM_STREAM = 90
+_FLOOR_NS = 1_000
+
+
+def build_trace(
+    derivation: Derivation, sizes: ResizedCalls, rank: int, network: Network, times: Mapping[int, int] | None = None
+) -> Trace:
+    """The trace of one rank.
+
+    Recorded times are scaled with the work of each operator: multiplications of a product, elements of others.
+    Communication takes what it does on the network when its ranks are ready together.
+
+    Args:
+        sizes: of the derivation, for all its ranks.
+        times: ns of kernels and self times of operators, by their nodes' ids, in place of scaled ones.
+    """
+    builder = _Builder(derivation, sizes, rank, network, times or {})
+    for item in derivation.program(rank):
+        builder.add(item)
+    return builder.trace()
+
+
+class _Builder:
+    """Writes nodes in program order and keeps the clocks of the host, of streams and of communication."""
+
+    def __init__(
+        self, derivation: Derivation, sizes: ResizedCalls, rank: int, network: Network, times: Mapping[int, int]
+    ) -> None:
+        self.sizes, self.rank, self.times = sizes, rank, times
+        self.layout: Layout = derivation.layout
+        self.at = self.layout.coordinates(rank)
+        self.source = derivation.model.trace
+        self.on_gpu = len(self.source.gpu) > 0
+        self.network = network if self.on_gpu else network.run_by("gloo")
+        self.nodes: list[MadeNode] = []
+        self.runtime: list[Launch] = []
+        self.edges: set[tuple[int, int, str]] = set()
+        self.begin = self.now = 1_000_000
+        self.ids = 2
+        self.tensors = 1 << 40
+        self.busy: dict[Any, tuple[int, int]] = {}  # by lane: when its last event ends, and its id
+        self.pending: dict[str, tuple[int, int]] = {}
+        self.waiting: list[int] = []  # communication that the next call reads
+        self.joins = defaultdict[Any, list[int]](list)  # by lane: communication that its next event waits for
+        self.before: dict[int, int] = {}  # by thread: the last topmost operator
+        self.seq: defaultdict[str, int] = defaultdict(int)
+        process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
+        thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id
+        self.step = self._node("ProfilerStep#0", thread, 1, scope=ANNOTATION_SCOPE)
+
+    def add(self, item: Item) -> None:
+        """Write one item."""
+        if isinstance(item, RecordedOp):
+            self.now += item.call.lead
+            self._call(item, item.call, self.step.id, top=True)
+        elif isinstance(item, SyntheticOp):
+            self._made(item)
+        elif isinstance(item, CommOp):
+            self._comm(item, self.step.id)
+        else:
+            self._wait(item)
+
+    def trace(self) -> Trace:
+        """All of it."""
+        self._wait(CommWait(tuple(self.pending)))
+        end = max([self.now, *(end for end, _ in self.busy.values())])
+        self.step.close(self.begin, end, end - self.begin)
+        groups, kineto = self._groups(), self.source.summary.get("kineto")
+        devices = kineto.get("device_properties", []) if isinstance(kineto, dict) else []
+        distributed = {
+            "backend": "nccl" if self.on_gpu else "gloo", "rank": self.rank,
+            "world_size": self.layout.ranks, "pg_count": len(groups), "pg_config": groups,
+        }  # fmt: skip
+        return trace_of_nodes(
+            self.nodes, self.runtime, self.edges, file=self.source.file, pid=self.rank + 1, devices=devices,
+            distributed=distributed,
+        )  # fmt: skip
+
+    def _groups(self) -> list[dict[str, Any]]:
+        every = list(range(self.layout.ranks)) if self.layout.ranks <= 1024 else []
+        found = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": self.layout.ranks, "ranks": every}]
+        for dimension in ("tp", "dp", "pp", *(("ep", "edp") if self.layout.ep > 1 else ())):
+            ranks = self.layout.group(dimension, self.at)
+            if len(ranks) > 1:
+                name = self.layout.group_name(dimension, self.at)
+                found.append({"pg_name": name, "pg_desc": dimension, "pg_size": len(ranks), "ranks": list(ranks)})
+        return found
+
+    # nodes
+
+    def _node(
+        self, name: str, parent: int, tid: int, tensors: NodeTensors | Callable[[], NodeTensors] = (None, None), *,
+        scope: int = 0, sequence: int = -1, schema: str = "",
+    ) -> MadeNode:  # fmt: skip
+        self.ids += 1
+        self.nodes.append(MadeNode(self.ids, name, parent, tid, scope, sequence, schema, tensors))
+        return self.nodes[-1]
+
+    def _call(self, item: RecordedOp, call: Call, parent: int, *, top: bool) -> None:
+        tid = max(int(self.source.thread[call.row]), 1)
+        scope = int(self.source.scope[call.row])
+        tensors = partial(self.sizes.tensors, item, call)
+        node = self._node(call.name, parent, tid, tensors, scope=scope, sequence=call.sequence, schema=call.schema)
+        number, begin = node.id, self.now
+        if call.operator:
+            self._reads(number)
+        factor = self.sizes.factor(item, call)
+        own = self.times.get(number, max(round(int(self.source.self_ns[call.index]) * factor), 1))
+        gap, left = divmod(own, len(call.children) + 1)
+        self.now += gap + left
+        for child in call.children:
+            self._call(item, child, number, top=top and not call.operator)
+            self.now += gap
+        for event in self.sizes.kernels.get(call.index, ()):
+            self._kernel(event, number, factor, tid)
+        node.close(begin, self.now, own)
+        if top and call.operator:
+            self._in_order(number, tid)
+        for comm in item.after.get(call.row, ()):
+            self._comm(comm, parent)
+
+    def _in_order(self, number: int, tid: int) -> None:
+        if tid in self.before:
+            self.edges.add((self.before[tid], number, "thread"))
+        self.before[tid] = number
+
+    def _reads(self, number: int) -> None:
+        """The call reads what was communicated."""
+        self.edges |= {(run, number, "data") for run in self.waiting}
+        self.waiting.clear()
+
+    def _made(self, item: SyntheticOp) -> None:
+        inputs, outputs = (
+            _arguments(
+                [self._tensor(shape, item.itemsize) for shape in shapes], [list(shape) for shape in shapes],
+                [_tensor_type(item.dtype)] * len(shapes),
+            )
+            for shapes in (item.inputs, item.outputs)
+        )  # fmt: skip
+        if item.listed:
+            inputs = _in_one_list(inputs)
+        node = self._node(item.name, self.step.id, 1, (inputs, outputs), schema=item.schema)
+        number, begin = node.id, self.now
+        self._reads(number)
+        self.now += _MADE_NS + (0 if self.on_gpu else round(item.bytes / _MADE_BYTES_PER_NS))
+        if self.on_gpu:
+            stream = max((lane[1] for lane in self.busy if lane != ("comm",)), default=7)
+            dur = max(_FLOOR_NS, round(item.bytes / 1000))
+            self._device_event("copy_kernel", "kernel", ("gpu", stream), dur, number, 1, inputs)
+        node.close(begin, self.now, self.now - begin)
+        self._in_order(number, 1)
+
+    def _tensor(self, shape: Sequence[int], size: int) -> list[Any]:
+        self.tensors += 1
+        return [self.tensors, self.tensors, 0, prod(shape), size, "cuda:0" if self.on_gpu else "cpu"]
+
+    # work on a device
+
+    def _kernel(self, event: int, caller: int, factor: float, tid: int) -> None:
+        gpu, trace = self.source.gpu, self.source
+        if event in gpu.comm or trace.communicates[gpu.source[event]]:
+            return
+        recorded = int(gpu.dur[event])
+        dur = max(round(recorded * factor), min(recorded, _FLOOR_NS))
+        self._device_event(
+            trace.names[gpu.name[event]], trace.categories[gpu.category[event]], ("gpu", int(gpu.stream[event])),
+            dur, caller, tid, None, partial(event_args, trace, Row(int(gpu.source[event]))),
+        )  # fmt: skip
+
+    def _device_event(
+        self, name: str, category: str, lane: tuple[Any, ...], dur: int, caller: int, tid: int, inputs: Arguments,
+        args: Callable[[], dict[str, Any]] = dict, comm: dict[str, Any] | None = None, after: Iterable[int] = (),
+        ready: int = 0,
+    ) -> int:  # fmt: skip
+        """Launch an event on a stream."""
+        launch, number = self.ids + 1, self.ids + 2
+        self.ids = number
+        correlation = len(self.runtime) + 1
+        self.runtime.append(Launch(launch, self.now, tid, correlation, caller))
+        self.now += LAUNCH_NS
+        free, last = self.busy.get(lane, (0, -1))
+        begin = max(self.now, free, ready)
+        dur = self.times.get(number, dur)
+        device = max(int(self.source.gpu.device[0]), 0)
+        stream = _COMM_STREAM if lane[0] == "comm" else int(lane[1])
+        self.nodes.append(MadeNode(
+            number, name, caller, tensors=(inputs, None), begin=begin, dur=dur, own=dur, comm=comm, category=category,
+            stream=stream, device=device, correlation=correlation, args=args,
+        ))  # fmt: skip
+        self.edges.add((launch, number, "launch"))
+        if last >= 0:
+            self.edges.add((last, number, "stream"))
+        self.edges |= {(other, number, "event") for other in (*after, *self.joins.pop(lane, ())) if other != last}
+        self.busy[lane] = (begin + dur, number)
+        return number
+
+    # communication
+
+    def _comm(self, item: CommOp, parent: int) -> None:
+        group = self.layout.group(item.dimension, self.at)
+        name = self.layout.group_name(item.dimension, self.at)
+        begin, shape, kind = self.now, list(item.shape), _tensor_type(item.dtype)
+        tensor = self._tensor(shape, item.itemsize)
+        own = _arguments([tensor], [shape], [kind])
+        outer, issuing = None, _KINDS[item.kind].issue
+        if item.functional:
+            called, issuing, argument = _FUNCTIONAL[item.kind]
+            how: tuple[Any, str] = (len(group), "Int") if argument is None else (argument, "String")
+            inputs = _arguments([tensor, how[0], name], [shape, [], []], [kind, how[1], "String"])
+            outer = self._node(f"_c10d_functional::{called}", parent, 1, (inputs, None))
+        issued = self._issued(item, tensor, kind)
+        issue = self._node(issuing, parent if outer is None else outer.id, 1, (issued, None))
+        self.now += _ISSUE_NS
+        end, run = self._run(item, issue.id, own, self._metadata(item, group, name))
+        issue.close(begin, self.now, self.now - begin)
+        if outer is not None:
+            outer.close(begin, self.now, 1)
+        self._in_order((outer or issue).id, 1)
+        if item.key is not None:
+            self.pending[item.key] = (end, run)
+        else:
+            self._finish(end, run)
+        if item.functional:
+            wait = self._node("_c10d_functional::wait_tensor", parent, 1, (own, None))
+            self._reads(wait.id)
+            wait.close(self.now, self.now + 1000, 1000)
+            self.now += 1000
+            self._in_order(wait.id, 1)
+
+    def _run(self, item: CommOp, issue: int, own: Any, comm: dict[str, Any]) -> tuple[int, int]:
+        """Run a communication on its stream, or on the thread of its backend; when it ends, and its id."""
+        ran = item.kind if self.on_gpu else _GLOO.get(item.kind, item.kind)
+        dur = self._transfer_ns(item, _KINDS[ran].type, comm)
+        if self.on_gpu:
+            lane: tuple[Any, ...] = ("comm",)
+            streams = [busy for of, busy in self.busy.items() if of[0] == "gpu"]
+            ready, after = max((end for end, _ in streams), default=0), [number for _, number in streams]
+            self._device_event(_KINDS[item.kind].kernel, "kernel", lane, dur, issue, 1, own, dict, comm, after, ready)
+            return self.busy[lane]
+        received = item.kind == "recv"
+        lane = ("host", received)
+        node = self._node(f"gloo:{_GLOO.get(item.kind, item.kind)}", issue, _COMM_THREAD + received, (own, None))
+        begin = max(self.now, self.busy.get(lane, (0, -1))[0])
+        node.close(begin, begin + dur, dur)
+        node.comm = comm
+        self.edges.add((issue, node.id, "thread_handoff"))
+        self.busy[lane] = (begin + dur, node.id)
+        return self.busy[lane]
+
+    def _transfer_ns(self, item: CommOp, kind: int, comm: dict[str, Any]) -> int:
+        """What a communication takes on the network."""
+        ranks = comm["pg_ranks"] if kind >= 0 else (self.rank, item.peer)
+        names = comm["pg_name"], comm["pg_desc"]
+        return self.network.transfer_ns(kind, comm["bytes"], ranks, group=names)
+
+    def _issued(self, item: CommOp, tensor: list[Any], kind: str) -> dict[str, Any]:
+        """Inputs of the call that issues a communication, in the order of its schema."""
+        shape = list(item.shape)
+        if item.kind in ("send", "recv"):
+            values = [[tensor], "<Object>", item.peer, 0]
+            return _arguments(values, [[shape], [], [], []], [f"GenericList[{kind}]", "Object", "Int", "Int"])
+        if item.kind == "broadcast":
+            values = [[tensor], "<Object>", 0, 0, True, -1]
+            types = [f"GenericList[{kind}]", "Object", "Int", "Int", "Bool", "Int"]
+            return _arguments(values, [[shape], [], [], [], [], []], types)
+        if item.kind == "all_reduce":
+            values = [[tensor], "<Object>", "<Object>", "<None>", True, -1]
+            types = [f"GenericList[{kind}]", "Object", "Object", "None", "Bool", "Int"]
+            return _arguments(values, [[shape], [], [], [], [], []], types)
+        if item.kind == "all_to_all":
+            sent, received = item.splits
+            out = [sum(received), *shape[1:]] if received else shape
+            splits = [f"GenericList[{','.join(['Int'] * len(sent))}]"] * 2
+            values = [self._tensor(out, item.itemsize), tensor, "<Object>", [*received], [*sent], False, -1]
+            shapes = [out, shape, [], [[] for _ in received], [[] for _ in sent], [], []]
+            return _arguments(values, shapes, [kind, kind, "Object", *splits, "Bool", "Int"])
+        values = [self._tensor([item.out_elements], item.itemsize), tensor, "<Object>", False, -1]
+        return _arguments(values, [[item.out_elements], shape, [], [], []], [kind, kind, "Object", "Bool", "Int"])
+
+    def _metadata(self, item: CommOp, group: Sequence[int], name: str) -> dict[str, Any]:
+        """The `comm` object, as of a kernel of NCCL."""
+        message = item.kind in ("send", "recv")
+        run = item.kind if self.on_gpu else _GLOO.get(item.kind, item.kind)
+        out = item.elements if run in ("all_reduce", "broadcast") else item.out_elements
+        self.seq[item.dimension] += 1
+        return {
+            "collective": _KINDS[run].name, "dtype": kineto_spelling(item.dtype),
+            "in_nelems": item.elements, "out_nelems": out, "bytes": item.elements * item.itemsize,
+            "group_size": len(group), "pg_name": name, "pg_desc": item.dimension, "pg_ranks": list(group),
+            "src_rank": item.peer if item.kind == "recv" else None,
+            "dst_rank": item.peer if item.kind == "send" else None,
+            "seq": None if message else self.seq[item.dimension],
+            "in_split": list(item.splits[0]) or None, "out_split": list(item.splits[1]) or None,
+        }  # fmt: skip
+
+    def _wait(self, item: CommWait) -> None:
+        for key in item.keys:
+            if key in self.pending:
+                self._finish(*self.pending.pop(key))
+
+    def _finish(self, end: int, run: int) -> None:
+        """What follows waits for a communication: the host, or on a device the streams."""
+        if self.on_gpu:
+            for lane, (busy, number) in list(self.busy.items()):
+                if lane[0] == "gpu":
+                    self.busy[lane] = (max(busy, end), number)
+                    self.joins[lane].append(run)
+            return
+        self.now = max(self.now, end)
+        self.waiting.append(run)
+
+
+def _arguments(values: list[Any], shapes: list[Any], types: list[str]) -> dict[str, Any]:
+    """Inputs or outputs of a node."""
+    return {"values": values, "shapes": shapes, "types": types}
+
+
+def _in_one_list(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that are tensors as one argument that is a list of them."""
+    kind = f"GenericList[{','.join(inputs['types'])}]"
+    return {"values": [inputs["values"]], "shapes": [inputs["shapes"]], "types": [kind]}
+
+
+def _tensor_type(dtype: str) -> str:
+    return f"Tensor({et_spelling(dtype)})"

@@ -1,0 +1,94 @@
+"""Sequence parallelism: where a rank has a part of the sequence, and what it gathers and scatters between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+
+from ...trace.errors import UsageError
+from .items import CommOp, Item, RecordedOp
+from .layout import Layout
+from .structure import Model, Unit
+from .weights import Parameter
+
+
+@dataclass(frozen=True)
+class SequenceRegions:
+    """Sequence parallelism: where the sequence is whole, and where a rank has a part of it.
+
+    Around each pair of column and row layers an all-gather and a reduce-scatter replace the all-reduce, in forward and
+    in backward; the input is gathered again for the gradient of the column layers' weights. Norms, residuals and losses
+    are of a part of the sequence; gradients of their parameters are summed over the tensor-parallel ranks once a step.
+    (V. Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022.)
+
+    Attributes:
+        divided: classes of extents that tensor parallelism divides.
+        partial: rows of products whose results are partial.
+        changed: new values of classes within divided layers.
+
+    Raises:
+        UsageError: the tensors between units have no extent for the sequence, or it does not divide.
+    """
+
+    model: Model
+    layout: Layout
+    divided: Set[int]
+    partial: Set[int]
+    changed: Mapping[int, int]
+
+    @cached_property
+    def outside(self) -> dict[int, int]:
+        """New values of classes where a rank has a part of the sequence."""
+        model, found = self.model, dict(self.changed)
+        for one in model.passes:
+            output = one.units[0].output
+            leaves = model.extents.leaves(output[1:2]) if len(output) == 3 else []
+            if not leaves or leaves[0] == one.batch:
+                raise UsageError("no sequence is found between the layers; leave --sequence-parallel out")
+            size = self.changed.get(leaves[0], model.extents.value[leaves[0]])
+            if size % self.layout.tp:
+                raise UsageError(f"a sequence of {size} does not divide over tp={self.layout.tp} ranks")
+            found[leaves[0]] = size // self.layout.tp
+        return found
+
+    def apply(self, items: Iterable[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
+        """The items of a unit's forward or backward (None: of the loss), with gathers and reduce-scatters."""
+        outside = self.outside
+        full = again = False
+        for item in items:
+            if not isinstance(item, RecordedOp) or unit is None:
+                yield replace(item, changed=outside) if isinstance(item, RecordedOp) else item
+                continue
+            rows = [call.row for call in item.call.walk()]
+            if not full and self._touches(item):
+                full, again = True, False
+                yield self._gather(unit, outside)
+            if full and not forward and not again and not self.partial.isdisjoint(rows):
+                again = True
+                yield self._gather(unit, outside)
+            scattered = {row: tuple(map(self._scatter, comms)) for row, comms in item.after.items()}
+            yield replace(item, after=scattered) if full else replace(item, changed=outside)
+            full = full and not item.after
+
+    def sum_of_gradients(self, parameters: Iterable[Parameter]) -> Iterator[Item]:
+        """The sum of the gradients of parameters that every rank has whole."""
+        whole = [parameter for parameter in parameters if self.divided.isdisjoint(self.model.leaves(parameter.shape))]
+        for dtype, size in sorted({(parameter.dtype, parameter.itemsize) for parameter in whole}):
+            count = sum(
+                prod(self.model.shape(parameter.shape, self.changed)) for parameter in whole if parameter.dtype == dtype
+            )
+            yield CommOp("all_reduce", "tp", (count,), count, dtype, size)
+
+    def _touches(self, item: RecordedOp) -> bool:
+        leaves = self.model.leaves
+        return any(not self.divided.isdisjoint(leaves(shape)) for call in item.call.walk() for shape in call.shapes)
+
+    def _gather(self, unit: Unit, outside: Mapping[int, int]) -> CommOp:
+        shape = tuple(self.model.shape(unit.output, outside))
+        whole = prod(shape) * self.layout.tp
+        return CommOp("all_gather", "tp", shape, whole, unit.dtype, unit.itemsize)
+
+    def _scatter(self, comm: CommOp) -> CommOp:
+        return replace(comm, kind="reduce_scatter", out_elements=comm.elements // self.layout.tp, functional=False)

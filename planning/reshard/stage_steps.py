@@ -1,0 +1,365 @@
+"""One rank of a recorded pipeline: its step divided into microbatches by the tensors that it sends and receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...schemas.execution_trace.arguments import call_records
+from ...trace.brief import brief
+from ...trace.columns import distinct
+from ...trace.errors import UsageError
+from ...trace.trace import Trace
+from ..reshape.shapes.followed_calls import Shapes
+from .passes import last_step
+from .recorded_job import recorded_issues
+from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, read_step, step_window, tensor_values, walked
+from .weights import ACCUMULATE
+
+_MESSAGES = {"c10d::send": True, "c10d::recv_": False}
+
+
+class StageMessage(NamedTuple):
+    """A tensor that a stage sends or receives.
+
+    Attributes:
+        ts: when it was issued, ns. onward: between a stage and the next one, an activation; else a gradient, between a
+            stage and the one before it.
+        tensor: as in ETs, [number, storage, offset, elements, …], numbered as in `StageStep`.
+    """
+
+    ts: int
+    sent: bool
+    onward: bool
+    tensor: list[Any]
+
+
+@dataclass(eq=False)
+class StageStep:
+    """The step of one rank of a pipeline.
+
+    Tensors and storages have numbers that are used once, so the calls may come in another order.
+
+    Attributes:
+        before, after: calls before the first pass, and behind the last one.
+        forward, backward: calls of each microbatch. steps: the optimizer's.
+        same: numbers of tensors and storages that are others under another number.
+        sent: of activations (True) and of gradients those that leave, by microbatch; received: those that arrive.
+        dropped: rows of what a pipeline's schedule calls itself: it divides the batch and joins the outputs.
+        interleaved: a backward pass begins before the last forward pass has ended.
+    """
+
+    trace: Trace
+    stage: int
+    before: list[Call] = field(default_factory=list)
+    forward: list[list[Call]] = field(default_factory=list)
+    backward: list[list[Call]] = field(default_factory=list)
+    after: list[Call] = field(default_factory=list)
+    steps: list[Call] = field(default_factory=list)
+    same: dict[int, int] = field(default_factory=dict)
+    sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
+    received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
+    dropped: set[int] = field(default_factory=set)
+    interleaved: bool = False
+
+    __repr__ = brief
+
+
+def read_stage(
+    trace: Trace, stage: int, stages: int, step: int | None, numbers: count[int], parts: int | None = None
+) -> StageStep:
+    """Divide the step of a rank into microbatches.
+
+    A microbatch of forward ends with the call that makes the activation which is sent; of the last stage it begins
+    where one arrives. Calls of backward belong to it by PyTorch's sequence numbers.
+
+    Args:
+        numbers: for tensors; those that ranks share are told apart by them.
+        parts: microbatches; None for as many as the stage sends activations, those of one moment together.
+
+    Raises:
+        UsageError: the step has no messages, no backward pass, or other messages than its microbatches need.
+    """
+    top = last_step(read_step(trace, Shapes(), step))
+    found = StageStep(trace, stage)
+    messages = _messages(trace, stage, stages, step)
+    _renumber(top, messages, numbers)
+    inner = [call for call in top if call.operator and not call.name.startswith("Optimizer.")]
+    backward = [at for at, call in enumerate(inner) if call.backward]
+    if not backward or not messages:
+        what = "no backward pass" if not backward else "no messages"
+        raise UsageError(f"{trace.file}: the step of this stage of a pipeline has {what}; give the trace of a step")
+    moments = parts or _moments([message for message in messages if message.sent and message.onward], inner)
+    if not moments:
+        raise UsageError(
+            f"{trace.file}: the first of {stages} stages sends nothing to the next one; give the layout of the job with"
+            " --from, such as tp=1,dp=2,pp=4"
+        )
+    for sent, sides in ((True, found.sent), (False, found.received)):
+        for onward in (True, False):
+            some = [message for message in messages if (message.sent, message.onward) == (sent, onward)]
+            sides[onward] = _by_microbatch(some, moments, trace)
+    found.steps = [call for call in top if call.name.startswith("Optimizer.step")]
+    found.before = [call for call in top if not call.operator and call.ts < inner[backward[0]].ts]
+    found.after = inner[backward[-1] + 1 :]
+    _divide(found, inner[: backward[-1] + 1], moments, last=stage == stages - 1)
+    _drop_schedule(found)
+    return found
+
+
+def _moments(messages: Sequence[StageMessage], calls: Sequence[Call]) -> int:
+    """How often messages are sent, those with no call between counted once."""
+    starts = np.array([call.ts for call in calls], np.int64)
+    return len(distinct(np.searchsorted(starts, [message.ts for message in messages])))
+
+
+def _by_microbatch(messages: Sequence[StageMessage], parts: int, trace: Trace) -> list[list[StageMessage]]:
+    """As many of them for each."""
+    if len(messages) % max(parts, 1):
+        raise UsageError(
+            f"{trace.file}: {len(messages)} messages of one kind do not divide into {parts} microbatches; "
+            "a stage has to send each microbatch to the next one"
+        )
+    each = len(messages) // max(parts, 1)
+    return [list(messages[k * each : (k + 1) * each]) for k in range(parts)] if each else []
+
+
+def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[StageMessage]:
+    """What a step sends and receives, in order of issue; peers are numbered within their group, or within the job."""
+    calls = trace.calls
+    issues = list(recorded_issues(trace, *step_window(trace, step)))
+    issued = [call for call in issues if trace.names[calls.name[call]] in _MESSAGES]
+    values = [record.inputs.values for record in call_records(trace, calls.source[np.array(issued, np.int64)])]
+    peers = [given[2] for given in values if len(given) > 2 and type(given[2]) is int]
+    if len(peers) < len(values):
+        raise UsageError(f"{trace.file}: the peers of messages are not recorded; record the execution trace with them")
+    mine = stage if max(peers, default=0) < stages else trace.rank or 0
+    found = []
+    for call, given, peer in zip(issued, values, peers, strict=True):
+        sent = _MESSAGES[trace.names[calls.name[call]]]
+        found += [
+            StageMessage(int(calls.ts[call]), sent, (peer > mine) == sent, tensor) for tensor in tensor_values(given[0])
+        ]
+    return found
+
+
+def _renumber(top: Sequence[Call], messages: Sequence[StageMessage], numbers: count[int]) -> None:
+    """Give tensors and storages numbers that are used once, in place."""
+    naming = _Naming(numbers)
+    events: list[tuple[int, int, Call | StageMessage]] = [(call.ts, 1, call) for call in top]
+    events += [(message.ts, 0, message) for message in messages]
+    for _, _, event in sorted(events, key=lambda one: one[:2]):
+        if isinstance(event, Call):
+            naming.follow(event)
+        elif event.sent:
+            naming.rename(event.tensor)
+        else:
+            naming.begin_anew(event.tensor)
+
+
+class _Naming:
+    """Numbers of tensors and storages are addresses and used again: a tensor begins where a call returns one that it
+    was not given and that was not seen within it, memory where a call that is not a view returns it."""
+
+    def __init__(self, numbers: count[int]) -> None:
+        self._numbers, self._time = numbers, 0
+        self._tensors: dict[int, int] = {}
+        self._storages: dict[int, int] = {}
+        self._seen: dict[int, int] = {}
+        self._made: dict[int, int] = {}
+
+    def follow(self, call: Call, around: frozenset[int] = frozenset()) -> None:
+        """Rename all tensors of a call and of those below it."""
+        self._time += 1
+        begin, given, storages = self._time, set[int](), set[int]()
+        for value in tensor_values(call.record.get("inputs")):
+            given.add(value[0])
+            storages.add(value[1])
+            self.rename(value)
+        taken = around | given
+        for child in call.children:
+            self.follow(child, taken)
+        self._time += 1
+        for value in tensor_values(call.record.get("outputs")):
+            number, storage = value[:2]
+            if number not in taken and self._seen.get(number, -1) < begin:
+                self._tensors[number] = next(self._numbers)
+            allocates = "empty" in call.name or call.name not in VIEWS
+            if storage not in storages and self._made.get(storage, -1) < begin and allocates:
+                self._storages[storage], self._made[storage] = next(self._numbers), self._time
+            self.rename(value)
+
+    def rename(self, value: list[Any]) -> None:
+        """Give a tensor its present numbers."""
+        number, storage = value[:2]
+        self._seen[number] = self._time
+        for at, known, old in ((0, self._tensors, number), (1, self._storages, storage)):
+            if old not in known:
+                known[old] = next(self._numbers)
+            value[at] = known[old]
+
+    def begin_anew(self, value: list[Any]) -> None:
+        """A tensor has other contents from now on."""
+        self._tensors[value[0]], self._storages[value[1]] = next(self._numbers), next(self._numbers)
+        self.rename(value)
+
+
+def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) -> None:
+    """Assign calls up to the last one of backward to microbatches."""
+    bounds = _bounds(found, calls, last=last)
+    place = {call.row: k for k, (begin, end) in enumerate(bounds) for call in calls[begin : end + 1]}
+    sequences: dict[int, int] = {}
+    made_in: dict[int, int] = {}  # of single numbers, such as losses
+    found.forward, found.backward = [[] for _ in range(parts)], [[] for _ in range(parts)]
+    current, behind, ahead = 0, False, 0  # microbatches of backward and of the next forward
+    for call in calls:
+        if call.backward:
+            mine = (sequences[one.sequence] for one in call.walk() if one.sequence in sequences)
+            current = next(mine, current) if ACCUMULATE not in call.name else current
+            found.interleaved |= ahead < parts
+            found.backward[current].append(call)
+            behind = True
+            continue
+        k = place.get(call.row, current if behind else min(ahead, parts - 1))
+        of = {made_in[number] for number in call.tensor_ids("inputs") if number in made_in}
+        k = max(of) if of and k not in of else k  # such as the first gradient of a loss, made when that is needed
+        if found.backward[k]:
+            found.backward[k].append(call)
+            continue
+        found.forward[k].append(call)
+        sequences |= dict.fromkeys((one.sequence for one in call.walk() if one.sequence >= 0), k)
+        made_in |= dict.fromkeys(_numbers_made(call), k)
+        if call.row in place:
+            ahead, behind = max(ahead, place[call.row] + 1), False
+
+
+def _numbers_made(call: Call) -> set[int]:
+    """The tensors with one element that a call makes."""
+    given = set(call.tensor_ids("inputs"))
+    return {value[0] for value in tensor_values(call.record.get("outputs")) if value[3] == 1} - given
+
+
+def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tuple[int, int]]:
+    """First and last place of each microbatch of forward."""
+    starts = np.array([call.ts for call in calls], np.int64)
+    backward = np.flatnonzero([call.backward for call in calls])
+    known = found.received[True] if last else found.sent[True]
+    found_at: list[int] = []
+    for messages in known:
+        wanted = {message.tensor[0] for message in messages}
+        side = "inputs" if last else "outputs"
+        first: dict[int, int] = {}
+        for at, call in enumerate(calls):
+            for number in wanted & {number for one in call.walk() for number in one.tensor_ids(side)}:
+                first.setdefault(number, at)
+        at = (min if last else max)(first.values(), default=-1) if last or len(first) == len(wanted) else -1
+        if at <= (found_at[-1] if found_at else -1):
+            raise UsageError(
+                f"{found.trace.file}: cannot tell which calls make the activations of microbatch {len(found_at)} that"
+                " this stage of a pipeline exchanges; record the execution trace with its tensors"
+            )
+        found_at.append(at)
+    begins: list[int] = []
+    for k, at in enumerate(found_at):
+        behind = int(np.searchsorted(backward, at))  # calls of backward before it
+        after = int(backward[behind - 1]) + 1 if behind else 0
+        arrived = found.received[True][k][-1].ts if found.received[True] else 0
+        arrived_at = int(np.searchsorted(starts, arrived))
+        begins.append(min(max(after, arrived_at, found_at[k - 1] + 1 if k else 0), at))
+    if not last:
+        return list(zip(begins, found_at, strict=True))
+    ends = [
+        min(int(backward[np.searchsorted(backward, at)]), following) - 1
+        for at, following in zip(found_at, [*begins[1:], len(calls)], strict=True)
+    ]
+    return list(zip(begins, ends, strict=True))
+
+
+def _drop_schedule(found: StageStep) -> None:
+    """Leave out what the schedule of the pipeline calls: it divides the batch, allocates memory for what arrives,
+    detaches what it sends and returns, scales gradients and joins outputs."""
+    used = [_taken(calls) for calls in found.forward]
+    everything = set[int]().union(*used, *map(_taken, found.backward), _taken(found.after))
+    for k, calls in enumerate(found.forward):
+        others = set[int]().union(*(some for j, some in enumerate(used) if j != k))
+        sent = {message.tensor[0] for messages in found.sent[True][k : k + 1] for message in messages}
+
+        def of_schedule(call: Call, others: set[int] = others, sent: set[int] = sent) -> bool:
+            made = set(call.tensor_ids("outputs"))
+            divides = call.name == _SPLITS or (call.name in VIEWS and not made.isdisjoint(others))
+            allocates = call.name.startswith("aten::empty") and made.isdisjoint(everything)
+            return divides or allocates or (call.name in _DETACHES and bool(made) and made <= sent)
+
+        found.forward[k] = _without(calls, of_schedule, found)
+    for k, calls in enumerate(found.backward):
+        back = {message.tensor[1] for messages in found.sent[False][k : k + 1] for message in messages}
+        found.backward[k] = _without(calls, partial(_leaves, back=back, everything=everything), found)
+        arrived = {message.tensor[0] for messages in found.received[False][k : k + 1] for message in messages}
+        for call in found.backward[k]:
+            _add_in_place(call, arrived, found.same)
+    parts = len(found.forward)
+    found.after = _without(found.after, lambda call: _joins(call, parts), found)
+    found.after = [call for call in found.after if not _scales(call)]
+
+
+_SPLITS = "aten::tensor_split"
+_DETACHES = ("detach", "aten::detach", "aten::detach_")
+
+
+def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
+    """A call of backward accumulates a gradient that is sent, detaches the output, or allocates memory for what
+    arrives."""
+    if ACCUMULATE in call.name:
+        return any(value[1] in back for one in call.walk() for value in tensor_values(one.record.get("outputs")))
+    allocates = call.name.startswith("aten::empty") and everything.isdisjoint(call.tensor_ids("outputs"))
+    return call.name == "aten::detach_" or allocates
+
+
+def _add_in_place(call: Call, arrived: set[int], same: dict[int, int]) -> None:
+    """Autograd adds to a gradient in place unless others hold it, as a schedule does with what arrives."""
+    for child in call.children:
+        values = list(tensor_values(child.record.get("inputs")))
+        if child.name == SUM.name and values and values[0][0] in arrived:
+            child.name, child.schema = SUM_IN_PLACE
+            for made in tensor_values(child.record.get("outputs")):
+                identify(made, values[0], same)
+
+
+def _joins(call: Call, parts: int) -> bool:
+    """The output is detached, or those of all microbatches are joined."""
+    return call.name in _DETACHES or (call.name == "aten::cat" and len(call.tensor_ids("inputs")) == parts)
+
+
+def _scales(call: Call) -> bool:
+    """A gradient is divided by the number of microbatches."""
+    tensors = call.signature.tensors if call.signature is not None else ()
+    return call.name == "aten::div_" and len(tensors) == 2 and tensors[1].shape == ()
+
+
+def _without(calls: Sequence[Call], leaves: Callable[[Call], bool], found: StageStep) -> list[Call]:
+    """The calls that stay. What others return is what they were given."""
+    kept = []
+    for call in calls:
+        if not leaves(call):
+            kept.append(call)
+            continue
+        found.dropped |= {one.row for one in call.walk()}
+        for one in call.walk():
+            given, made = (list(tensor_values(one.record.get(side))) for side in ("inputs", "outputs"))
+            if one.name in _DETACHES and given and made:
+                identify(made[0], given[0], found.same)
+    return kept
+
+
+def identify(tensor: list[Any], other: list[Any], same: dict[int, int]) -> None:
+    """Number and storage of a tensor stand for those of another one."""
+    same |= {new: old for new, old in zip(tensor[:2], other[:2], strict=True) if new != old}
+
+
+def _taken(calls: Sequence[Call]) -> set[int]:
+    return {number for call in walked(calls) for number in call.tensor_ids("inputs")}

@@ -1,0 +1,348 @@
+"""The calls of one recorded step as a tree, without communication and without the wrappers of distributed tensors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...schemas.execution_trace.arguments import CallRecord, call_records
+from ...trace.brief import brief
+from ...trace.columns import distinct, matching
+from ...trace.conventions import PROFILER_STEP
+from ...trace.errors import UsageError
+from ...trace.index import CallIndex
+from ...trace.tables import OP
+from ...trace.tensors import Signature
+from ...trace.trace import Trace
+from ..reshape.shapes.followed_calls import Shapes
+from ..reshape.shapes.terms import Shape
+
+_MOST_REPLAYED = 0.1
+"""Share of the device time; the rest of a trace can be derived, and what is not is listed."""
+_BACKWARD = "autograd::engine::evaluate_function: "
+COMMUNICATES = re.compile(
+    r"(?:c10d|_c10d_functional|torch::distributed::reducer|torch\.distributed\.ddp\.reducer|fsdp)::?.*"
+    r"|(?:gloo|mpi|ucc|nccl):.*|record_param_comms|FSDP::.*|torch::distributed::reducer.*"
+)
+"""Calls that communicate, or prepare it: what they do follows from the layout."""
+_SUBCLASS = "PythonSubclass"
+_WRAPPERS = re.compile(
+    rf"{_SUBCLASS}|(?:{_BACKWARD})?(?:_FromTorchTensor|_ToTorchTensor|(?:Nested)?Redistribute"
+    r"|RegisterPostBackwardFunction)(?:Backward)?"
+)
+"""Calls that convert between distributed and local tensors; what they call is kept."""
+_VIEWS = (
+    "view _unsafe_view reshape t transpose permute as_strided expand expand_as flatten unflatten detach alias"
+    " resolve_conj resolve_neg view_as squeeze unsqueeze slice select narrow split chunk unbind split_with_sizes"
+    " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
+)
+VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})
+"""Operators that do no work on data: views and allocations."""
+BOOKKEEPING = frozenset({
+    "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
+    "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
+})  # fmt: skip
+"""Copies and scalars, of which layouts have their own."""
+
+
+class NamedSchema(NamedTuple):
+    """An operator's name, and its schema as in ETs."""
+
+    name: str
+    schema: str
+
+
+SUM = NamedSchema("aten::add", "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+SUM_IN_PLACE = NamedSchema(
+    "aten::add_", "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
+)
+"""How autograd adds gradients: in place, but where one is held by others."""
+
+_Tensors = tuple[tuple[Shape | None, ...], ...]
+
+
+@dataclass(eq=False)
+class Call:
+    """One recorded call.
+
+    Attributes:
+        row: of the trace. index: in `Trace.calls`.
+        operator: not an annotation.
+        ts, end: ns, as recorded. sequence: PyTorch's number that joins forward and backward, −1 for none.
+        inputs, results: extents of the tensors, by argument (`Shapes`).
+        signature: what it was called with, None where that is not recorded.
+        record: its "inputs" and "outputs" in the ET's layout. schema: the operator's, "" where it has none.
+        children: calls below it that are kept.
+        lead: ns since the call before it had ended.
+    """
+
+    row: int
+    index: CallIndex
+    name: str
+    operator: bool
+    ts: int
+    end: int
+    sequence: int
+    inputs: _Tensors
+    results: _Tensors
+    signature: Signature | None
+    record: dict[str, Any]
+    schema: str
+    children: list[Call] = field(default_factory=list)
+    lead: int = 0
+
+    __repr__ = brief
+
+    def walk(self) -> Iterator[Call]:
+        """The call and all below it, callers first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    @property
+    def backward(self) -> bool:
+        """It is one of autograd's."""
+        return self.name.startswith(_BACKWARD)
+
+    def tensor_ids(self, side: str) -> list[int]:
+        """Numbers of the tensors among the "inputs" or "outputs"."""
+        return [tensor_value[0] for tensor_value in tensor_values(self.record.get(side))]
+
+    @cached_property
+    def input_shapes(self) -> list[Shape]:
+        """Extents of all tensors that it takes, in order."""
+        return [shape for tensors in self.inputs for shape in tensors if shape is not None]
+
+    @cached_property
+    def output_shapes(self) -> list[Shape]:
+        """Extents of all tensors that it returns, in order."""
+        return [shape for tensors in self.results for shape in tensors if shape is not None]
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Extents of all tensors that it takes or returns, in order."""
+        return [*self.input_shapes, *self.output_shapes]
+
+
+def walked(calls: Iterable[Call]) -> Iterator[Call]:
+    """The calls and all below them, callers first."""
+    return chain.from_iterable(call.walk() for call in calls)
+
+
+def is_tensor(value: list[Any]) -> bool:
+    """Whether a list in an ET is a tensor: [tensor, storage, offset, numel, itemsize, device]."""
+    return len(value) == 6 and isinstance(value[5], str) and all(type(number) is int for number in value[:5])
+
+
+def tensor_values(given: Any) -> Iterator[list[Any]]:
+    """All tensors (`is_tensor`) in a value of an ET."""
+    values = given.get("values") if isinstance(given, dict) else given
+    if isinstance(values, list):
+        if is_tensor(values):
+            yield values
+        else:
+            for value in values:
+                yield from tensor_values(value)
+
+
+def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Call]:
+    """The topmost calls of one step in order of their starts, annotations other than the optimizer's opened.
+
+    Args:
+        step: number of the ProfilerStep, or of a serving engine's step; None for the one of median duration, or for all
+            where none is marked.
+
+    Raises:
+        UsageError: no such step, or no calls.
+    """
+    calls = trace.calls
+    begin, end = step_window(trace, step)
+    inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end) & _of_program(trace))
+    kept = [i for i in inside.tolist() if not PROFILER_STEP.fullmatch(trace.names[calls.name[i]])]
+    records = call_records(trace, calls.source[kept])
+    around = _around_by_time(trace, kept)
+    made: dict[int, Call] = {}
+    roots: list[Call] = []
+    for i, record in zip(kept, records, strict=True):
+        row = int(calls.source[i])
+        made[i] = call = Call(
+            row, CallIndex(i), trace.names[calls.name[i]], bool(calls.kind[i] == OP), int(calls.ts[i]),
+            int(calls.end[i]), int(trace.seq_id[row]), shapes.inputs.get(row, ()), shapes.results.get(row, ()),
+            trace.signature_of(CallIndex(i)), _sides(record), record.schema,
+        )  # fmt: skip
+        above = made.get(around.get(i, -1) if i in around else _around(trace, i))
+        (roots if above is None else above.children).append(call)
+    if not roots:
+        raise UsageError(f"{trace.file}: no calls in the step; record one whole training step")
+    _set_leads(roots, begin)
+    return sorted(_opened(_kept(roots)), key=lambda call: call.ts)
+
+
+def check_eager(trace: Trace) -> None:
+    """
+    Raises:
+        UsageError: much of the device time is of replayed graphs, whose tensors cannot be followed.
+    """
+    gpu, runtime = trace.gpu, trace.runtime
+    named = matching(runtime.name, trace.names, lambda name: "GraphLaunch" in name)
+    replayed = (gpu.captured_by >= 0) | np.append(named, False)[gpu.runtime]
+    if gpu.dur[replayed].sum() > _MOST_REPLAYED * gpu.dur.sum():
+        raise UsageError(
+            f"{trace.file}: {np.count_nonzero(replayed):,} of {len(gpu):,} device events are of replayed graphs, in"
+            " which no tensors are recorded; record the step eagerly (vLLM: enforce_eager, SGLang:"
+            " --disable-cuda-graph) with its execution trace"
+        )
+
+
+def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Of each call, whether it is of a thread that the program runs on: Gloo's threads compute for collectives."""
+    calls, names = trace.calls, trace.names
+    if not any(name.startswith("gloo:") for name in names):
+        return np.ones(len(calls), np.bool_)
+    known = [code for code, name in enumerate(names) if name.startswith(_BACKWARD)]
+    marks = [
+        code for code, name in enumerate(names) if PROFILER_STEP.fullmatch(name) or name.startswith("Optimizer.")
+    ]  # fmt: skip
+    thread = trace.thread[calls.source]
+    mine = distinct(thread[np.isin(calls.name, [*known, *marks])])
+    return np.isin(thread, mine) if len(mine) else np.ones(len(calls), np.bool_)
+
+
+def _set_leads(calls: Sequence[Call], begin: int) -> None:
+    """Host time between calls, of those that can be topmost."""
+    for call in sorted(calls, key=lambda child: child.ts):
+        call.lead = max(call.ts - begin, 0)
+        begin = max(begin, call.end)
+        if not call.operator:
+            _set_leads(call.children, call.ts)
+
+
+def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
+    """Of calls that the ET has below a collective of Gloo, since they run while it does, or below a call that had
+    ended, the innermost other call of their thread around them, −1 for none."""
+    calls, names = trace.calls, trace.names
+    gloo = {code for code, name in enumerate(names) if name.startswith("gloo:")}
+    if not gloo:
+        return {}
+    found: dict[int, int] = {}
+    stacks: dict[int, list[int]] = {}
+    for i in sorted(kept, key=lambda call: (calls.ts[call], -calls.end[call], call)):
+        if int(calls.name[i]) in gloo:
+            continue
+        stack = stacks.setdefault(int(trace.thread[calls.source[i]]), [])
+        while stack and calls.end[stack[-1]] < calls.end[i]:
+            stack.pop()
+        above = int(calls.parent[i])
+        encloses = above < 0 or (calls.ts[above] <= calls.ts[i] and calls.end[i] <= calls.end[above])
+        if above >= 0 and (int(calls.name[above]) in gloo or not encloses):
+            found[i] = stack[-1] if stack else -1
+        stack.append(i)
+    return found
+
+
+def _around(trace: Trace, call: int) -> int:
+    """The innermost caller whose time a call is within, −1 for none; collectives on the host confuse ETs."""
+    calls = trace.calls
+    above = int(calls.parent[call])
+    while above >= 0 and not (calls.ts[above] <= calls.ts[call] and calls.end[call] <= calls.end[above]):
+        above = int(calls.parent[above])
+    return above
+
+
+def step_window(trace: Trace, step: int | None) -> tuple[int, int]:
+    """Start and end of a step, ns."""
+    calls = trace.calls
+    marks = [
+        (int(found[1]), i) for i in np.flatnonzero(calls.kind != OP).tolist()
+        if (found := PROFILER_STEP.fullmatch(trace.names[calls.name[i]]))
+    ]  # fmt: skip
+    marks = marks or [(number, int(trace.steps.call[number])) for number in range(len(trace.steps.batches))]
+    if step is not None:
+        marks = [mark for mark in marks if mark[0] == step]
+        if not marks:
+            raise UsageError(f"{trace.file}: has no ProfilerStep#{step}; leave --step out")
+    if not marks:
+        return trace.span
+    marks.sort(key=lambda mark: (int(calls.end[mark[1]] - calls.ts[mark[1]]), mark[0]))
+    chosen = marks[(len(marks) - 1) // 2][1]
+    return int(calls.ts[chosen]), int(calls.end[chosen])
+
+
+def _sides(record: CallRecord) -> dict[str, Any]:
+    """Inputs and outputs in the layout of schema 1.0.2 and later."""
+    sides = {"inputs": record.inputs, "outputs": record.outputs}
+    return {name: side.as_object() for name, side in sides.items() if side.whole}
+
+
+def _kept(calls: Sequence[Call]) -> list[Call]:
+    """The calls without communication; wrappers replaced by what they call."""
+    found: list[Call] = []
+    for call in calls:
+        if COMMUNICATES.fullmatch(call.name):  # the ET places calls of other threads below a collective on the host
+            found += [child for child in _kept(call.children) if child.backward or not child.operator]
+            continue
+        wraps = _WRAPPERS.fullmatch(call.name) is not None or (call.name.startswith("aten::") and _dispatches(call))
+        call.children = _kept(call.children)
+        for child in call.children if wraps else ():
+            child.sequence = call.sequence if child.sequence < 0 else child.sequence
+        found += call.children if wraps else [call]
+    return found
+
+
+def _dispatches(call: Call) -> bool:
+    """A tensor subclass calls the operator again on the tensors within."""
+    return any(child.name == _SUBCLASS or _dispatches(child) for child in call.children)
+
+
+def _opened(calls: Sequence[Call]) -> Iterator[Call]:
+    """Calls below annotations in their place, but those of the optimizer."""
+    for call in calls:
+        if call.operator or call.name.startswith("Optimizer."):
+            yield call
+        else:
+            yield from _opened(call.children)
+
+
+def pruned(call: Call, places: Sequence[int], count: int) -> Call:
+    """A call on lists with `count` entries, such as one a parameter, on those at some places; what it calls for each
+    entry apart with it."""
+    if len(places) == count:
+        return call
+
+    def chosen(given: Sequence[Any]) -> Any:
+        return type(given)(given[k] for k in places) if len(given) == count else given  # type: ignore[call-arg]
+
+    record = {
+        side: _pruned_side(given, places, count) if isinstance(given, dict) else given
+        for side, given in call.record.items()
+    }
+    children = [pruned(child, places, count) for child in call.children]
+    each = len(children) // count
+    names = [child.name for child in children]
+    if children and names == names[:each] * count:
+        children = [child for k in places for child in children[k * each : (k + 1) * each]]
+    inputs, results = (tuple(map(chosen, side)) for side in (call.inputs, call.results))
+    return replace(call, inputs=inputs, results=results, record=record, children=children)
+
+
+def _pruned_side(side: dict[str, Any], places: Sequence[int], count: int) -> dict[str, Any]:
+    """Inputs or outputs as in ETs with some entries of the lists that have so many."""
+    found = {key: list(value) for key, value in side.items()}
+    for at, kind in enumerate(side.get("types", ())):
+        outer, _, inner = kind.partition("[")
+        kinds = inner.removesuffix("]").split(",")
+        if inner and len(kinds) == count:
+            for key in found:
+                given = found[key][at]
+                if key == "types":
+                    found[key][at] = f"{outer}[{','.join(kinds[k] for k in places)}]"
+                elif isinstance(given, (list, tuple)) and len(given) == count:
+                    found[key][at] = [given[k] for k in places]
+    return found

@@ -1,1 +1,0 @@
-"""Import paths of releases before the package was split; see `etplus.replaying`."""

@@ -1,0 +1,155 @@
+"""Findings of communication and of late ranks, on made jobs whose time with and without the problem is known."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+import pytest
+from etplus.analysis.findings import Case, Findings, find_findings
+from etplus.linker import link
+from made_jobs import JOBS, RECORDED, Job, Play, Rank, ddp
+from simulator import ALL_REDUCE, Network
+from support import shared_trace
+
+SLOW = Network(bandwidth=30, latency=5000)
+"""GB/s, ns: an all-reduce of all layers of `ddp` takes about half as long as its backward pass."""
+FAST = Network(bandwidth=1000, latency=100)
+
+
+@cache
+def found(job: Job, network: Network) -> Findings:
+    return find_findings(Case([link(et, kineto) for et, kineto in job.texts(waits=True, network=network)]))
+
+
+def only(findings: Findings, name: str) -> Any:
+    (finding,) = [finding for finding in findings if finding.id == name]
+    return finding
+
+
+def one_bucket(rank: Rank) -> Play:
+    """All gradients are reduced at once, when the backward pass is over."""
+    yield from ddp(rank, bucket=6)
+
+
+UNBUCKETED, BUCKETED = Job(one_bucket, 2), Job(ddp, 2)
+
+
+def test_a_reduction_at_the_end_is_exposed_and_in_buckets_it_is_not():
+    law = UNBUCKETED.makespan_ns(SLOW) - BUCKETED.makespan_ns(SLOW)
+    finding = only(found(UNBUCKETED, SLOW), "exposed-communication")
+    assert law > 0.05 * UNBUCKETED.makespan_ns(SLOW)
+    assert finding.gain.ns == pytest.approx(law, rel=0.3)
+    assert finding.gain.low_ns <= law <= finding.gain.high_ns
+    assert "exposed-communication" not in {other.id for other in found(BUCKETED, SLOW)}
+
+
+def test_what_is_hidden_or_takes_no_time_is_no_finding():
+    for job in (UNBUCKETED, *JOBS.values()):
+        assert not found(job, RECORDED).all
+
+
+def test_a_network_slower_than_all_compute_is_told_from_one_that_could_be_hidden():
+    slow = Network(bandwidth=1, latency=5000)
+    findings = found(BUCKETED, slow)
+    finding = only(findings, "communication-bound")
+    law = BUCKETED.makespan_ns(slow) - BUCKETED.makespan_ns(Network(bandwidth=2, latency=2500))
+    assert finding.gain.ns == pytest.approx(law, rel=0.1)
+    assert "exposed-communication" not in {other.id for other in findings}
+
+
+def many_messages(count: int, rank: Rank) -> Play:
+    """As many all-reduces of 1 MB together, one after the other, and compute."""
+    tensor = rank.tensor("g", (1 << 20) // 4 // count)
+    for number in range(3):
+        with rank.op(f"ProfilerStep#{number}", annotation=True):
+            rank.compute("aten::mm", 1_000_000, [tensor], [tensor])
+            for _ in range(count):
+                rank.wait((yield from rank.collective(ALL_REDUCE, (1 << 20) // count, [tensor])))
+    rank.synchronize()
+
+
+MESSAGES = {count: Job(partial(many_messages, count), 2) for count in (1, 64)}
+
+
+def test_small_messages_gain_what_one_of_their_size_together_would_take():
+    network = Network(bandwidth=50, latency=20_000)
+    law = MESSAGES[64].makespan_ns(network) - MESSAGES[1].makespan_ns(network)
+    finding = only(found(MESSAGES[64], network), "small-messages")
+    assert finding.gain.ns == pytest.approx(law, rel=0.3)
+    assert "small-messages" not in {other.id for other in found(MESSAGES[1], network)}
+
+
+LATE, RATIO = 2, 1.5
+
+
+class SlowRank(Rank):
+    """From the second step on one rank's backward products take longer."""
+
+    def compute(self, name: str, ns: int, *sides: Any) -> None:
+        started = any(node["name"] == "ProfilerStep#1" for node in self.nodes)
+        slow = self.rank == LATE and started and name == "aten::mm" and ns == 400_000
+        super().compute("aten::bmm" if ns == 400_000 else name, round(ns * RATIO) if slow else ns, *sides)
+
+
+class EvenRank(Rank):
+    """The same program on equal devices."""
+
+    def compute(self, name: str, ns: int, *sides: Any) -> None:
+        super().compute("aten::bmm" if ns == 400_000 else name, ns, *sides)
+
+
+def test_a_straggler_is_named_with_its_kernel_since_when_and_what_it_costs():
+    slow, even = Job(ddp, 4, of=SlowRank), Job(ddp, 4, of=EvenRank)
+    law = slow.makespan_ns(FAST) - even.makespan_ns(FAST)
+    finding = only(found(slow, FAST), "straggler")
+    assert finding.where.rank == LATE
+    assert finding.where.kernel == "void aten::bmm_kernel()"
+    assert finding.gain.ns == pytest.approx(law, rel=0.3)
+    assert finding.gain.low_ns <= law <= finding.gain.high_ns
+    second = next(node["ts"] for node in slow.play(FAST)[LATE].events if node["name"] == "ProfilerStep#1") * 1000
+    assert finding.where.start_ns >= second - 1_000_000  # on the trace's clock, which begins with the first event
+    assert not found(even, FAST).all
+
+
+class MoreWork(Rank):
+    """One rank does each forward product twice."""
+
+    def compute(self, name: str, ns: int, *sides: Any) -> None:
+        for _ in range(2 if self.rank == LATE and ns == 200_000 else 1):
+            super().compute(name, ns, *sides)
+
+
+def test_a_rank_with_more_work_is_told_from_a_slow_one():
+    more, even = Job(ddp, 4, of=MoreWork), Job(ddp, 4)
+    finding = only(found(more, FAST), "unlike-work")
+    assert finding.where.rank == LATE
+    assert finding.gain.ns == pytest.approx(more.makespan_ns(FAST) - even.makespan_ns(FAST), rel=0.3)
+    assert "straggler" not in {other.id for other in found(more, FAST)}
+
+
+def test_a_rank_alone_says_that_waiting_for_others_may_be_part_of_it():
+    et, kineto = UNBUCKETED.texts(waits=True, network=SLOW)[0]
+    finding = only(find_findings(Case([link(et, kineto)])), "exposed-communication")
+    assert "only their traces show" in finding.evidence[0].text
+
+
+def test_ranks_of_a_recorded_job_give_evidence_that_a_command_reproduces():
+    from etplus import load
+
+    traces = [load(shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz")) for rank in range(4)]
+    assert all(finding.evidence for finding in find_findings(Case(traces)))
+
+
+def test_a_job_finds_what_a_case_of_its_ranks_does(tmp_path):
+    from etplus import load
+
+    slow = Job(ddp, 4, of=SlowRank)
+    for rank, (_, kineto) in enumerate(slow.texts(waits=True, network=FAST)):
+        (tmp_path / f"rank{rank}.json").write_bytes(kineto)
+    job = load(tmp_path)
+    assert job.findings()[0].id == "straggler"
+    (evidence,) = [of for of in job.findings()[0].evidence if "stragglers" in of.command]
+    late = job.stragglers[0]
+    assert late.rank == LATE
+    assert evidence.value == pytest.approx(late.caused_ns / 3, rel=0.05)  # the first collective does not count

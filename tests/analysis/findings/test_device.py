@@ -1,0 +1,389 @@
+"""Findings of the device on made traces of known law: there before a change, gone after it, worth what it brings."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from etplus import link, load
+from etplus.analysis.findings import Case, Finding, find_findings
+from etplus.analysis.findings.products import ProductGroup, why_slow_extents
+from etplus.analysis.findings.work_items import work_items
+from etplus.analysis.flops import Product
+from made_device import FLOAT32, FLOPS, H100, POINTWISE, TF32, MadeDevice, nbytes, of_bytes, of_product
+from support import call, shared_pair, shared_trace
+
+Program = Callable[[MadeDevice, bool], None]
+"""Writes a program, with the problem or without it."""
+B, H, S, D = 4, 16, 2048, 64
+SCORES = (B, H, S, S)
+
+
+def _eager_attention(device: MadeDevice, before: bool) -> None:
+    for _ in range(6):
+        device.linear(B * S, 3 * H * D, H * D)
+        if before:
+            flat = (B * H, S, D), (B * H, D, S)
+            device.op("aten::bmm", flat, ("nvjet_hsh_128x256", of_product(B * H, S, S, D)))
+            device.pointwise("aten::mul", SCORES, "AUnaryFunctor")
+            device.op("aten::_softmax", [SCORES], ("cunn_SoftMaxForward<8>", of_bytes(2 * nbytes(SCORES))))
+            device.op("aten::bmm", [(B * H, S, S), (B * H, S, D)], ("nvjet_hsh_64x64", of_product(B * H, S, D, S)))
+        else:
+            shape = (B, H, S, D)
+            took = 4 * B * H * S * S * D / FLOPS / 0.5 * 1e6
+            device.op("aten::_scaled_dot_product_flash_attention", [shape] * 3, ("flash_fwd_kernel", took))
+        device.linear(B * S, H * D, H * D)
+
+
+def _odd_product(device: MadeDevice, before: bool) -> None:
+    n = 50257 if before else 50304
+    for _ in range(8):
+        device.linear(4096, 2304, 768)
+        device.linear(
+            4096, n, 768, 0.2 if before else 0.62,
+            "cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x4_nn_align1" if before else "nvjet_hsh_128x256",
+        )  # fmt: skip
+
+
+def _older_kernel(device: MadeDevice, before: bool) -> None:
+    for _ in range(8):
+        name = (
+            "cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x4_nn_align8" if before else "sm90_xmma_gemm_bf16bf16"
+        )
+        device.linear(4096, 4096, 4096, 0.25 if before else 0.6, name)
+
+
+def _float32(device: MadeDevice, before: bool) -> None:
+    for _ in range(6):
+        peak, name = (FLOAT32, "ampere_sgemm_128x128_nn") if before else (TF32, "sm90_xmma_gemm_tf32f32_f32")
+        took = of_product(1, 4096, 4096, 4096, 0.85 if before else 0.5, peak, "f32")
+        device.op("aten::mm", [(4096, 4096)] * 2, (name, took), dtype="f32")
+
+
+def _chain(device: MadeDevice, before: bool) -> None:
+    shape = (16, 2048, 4096)
+    for _ in range(6):
+        device.linear(4096, 4096, 4096)
+        if before:
+            device.pointwise("aten::mul", shape, "MulFunctor")
+            device.pointwise("aten::sigmoid", shape, "Sigmoid")
+            device.pointwise("aten::neg", shape, "Neg")
+        else:
+            device.op("triton_poi_fused_mul_sigmoid_neg_0", [shape] * 2,
+                      ("triton_poi_fused_mul_sigmoid_neg_0", of_bytes(2 * nbytes(shape))))  # fmt: skip
+
+
+def _optimizer(device: MadeDevice, before: bool) -> None:
+    shapes = [(1024, 1024 + 64 * number) for number in range(24)]
+    device.linear(8192, 8192, 8192)
+    with device.inside("Optimizer.step#AdamW.step", "user_annotation"):
+        if before:
+            for shape in shapes:
+                for name, inputs in (("mul_", 1), ("lerp_", 2), ("mul_", 1), ("addcmul_", 3)):
+                    device.pointwise(f"aten::{name}", shape, name, inputs)
+                for name, inputs in (("sqrt", 1), ("div", 1), ("add_", 1), ("addcdiv_", 3)):
+                    device.pointwise(f"aten::{name}", shape, name, inputs)
+        else:
+            device.now += 24 * 8 * 12 * 0.25  # gathers parameters in Python
+            moved = 7 * nbytes(*shapes)
+            device.op("aten::_fused_adamw_", [], ("multi_tensor_apply_kernel<FusedAdam>", of_bytes(moved)))
+
+
+def _layouts(device: MadeDevice, before: bool) -> None:
+    shape = (32, 256, 56, 56)
+    conv = "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64"
+    for _ in range(8):
+        to = ("void cudnn::ops::nchwToNhwcKernel<__nv_bfloat16>", of_bytes(2 * nbytes(shape)))
+        back = ("void cudnn::ops::nhwcToNchwKernel<__nv_bfloat16>", of_bytes(2 * nbytes(shape)))
+        kernels = [to, (conv, 900.0), back] if before else [(conv, 900.0)]
+        device.op("aten::cudnn_convolution", [shape, (256, 256, 3, 3)], *kernels)
+
+
+def _copies(device: MadeDevice, before: bool) -> None:
+    shape = (16, 2048, 4096)
+    for _ in range(8):
+        device.linear(4096, 4096, 4096)
+        if before:
+            with device.inside("aten::contiguous"), device.inside("aten::clone"):
+                moved = of_bytes(2 * nbytes(shape), 0.4)
+                device.op("aten::copy_", [shape] * 2, (POINTWISE.format("direct_copy_kernel_cuda"), moved))
+        device.linear(4096, 4096, 4096)
+
+
+def _recomputation(device: MadeDevice, before: bool) -> None:
+    def layer(number: int) -> None:
+        took = of_product(1, 4096, 4096, 4096)
+        args = {"Sequence number": number}
+        device.op("aten::mm", [(4096, 4096)] * 2, ("nvjet_forward", took), **args)
+
+    for number in range(8):
+        layer(number)
+    for number in reversed(range(8)):
+        name = "autograd::engine::evaluate_function: CheckpointFunctionBackward"
+        with device.inside(name, **{"Sequence number": 100 + number, "Fwd thread id": 1}):
+            if before:
+                layer(200 + number)
+            for _ in range(2):
+                device.op("aten::mm", [(4096, 4096)] * 2, ("nvjet_backward", of_product(1, 4096, 4096, 4096)))
+
+
+def _uneven(device: MadeDevice, before: bool) -> None:
+    for _ in range(6):
+        device.pointwise("aten::add", (16, 2048, 4096), "CUDAFunctor_add", 2)
+        device.linear(4096, 4096, 4096)
+        device.pointwise("aten::add", (4096, 16, 2048), "CUDAFunctor_add", 2, 0.2 if before else 0.85)
+        device.linear(4096, 4096, 4096)
+
+
+def _allocator(device: MadeDevice, before: bool) -> None:
+    for _ in range(10):
+        device.linear(4096, 4096, 4096)
+        if before:
+            device.call("cudaFree", 400.0, waits=True)
+            device.call("cudaMalloc", 600.0)
+        device.linear(4096, 4096, 4096)
+
+
+LAWS: dict[str, Program] = {
+    "eager-attention": _eager_attention,
+    "product-dimensions": _odd_product,
+    "older-architecture": _older_kernel,
+    "float32-without-tf32": _float32,
+    "elementwise-chains": _chain,
+    "optimizer-loop": _optimizer,
+    "layout-conversions": _layouts,
+    "tensor-copies": _copies,
+    "recomputation": _recomputation,
+    "slower-than-like-work": _uneven,
+    "allocator-calls": _allocator,
+}
+
+
+def _found(program: Program, *, before: bool) -> tuple[dict[str, Finding], float]:
+    device = MadeDevice()
+    program(device, before)
+    return {finding.id: finding for finding in find_findings(Case([device.trace()]))}, device.span_ns
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_finding_is_there_before_the_change_and_gains_what_it_brings(name: str) -> None:
+    before, long = _found(LAWS[name], before=True)
+    after, short = _found(LAWS[name], before=False)
+    assert name in before and name not in after
+    gain = before[name].gain
+    assert gain is not None and gain.low_ns <= gain.ns <= gain.high_ns
+    brought = long - short
+    assert brought > 0 and abs(gain.ns - brought) <= 0.3 * brought
+    assert gain.low_ns <= brought <= gain.high_ns
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_well_tuned_program_has_no_finding_of_the_device(name: str) -> None:
+    after, _ = _found(LAWS[name], before=False)
+    assert not set(after) & set(LAWS)
+
+
+def _all_of(device: MadeDevice) -> dict[str, Finding]:
+    return {finding.id: finding for finding in find_findings(Case([device.trace()]))}
+
+
+def test_one_program_of_all_that_is_well_tuned_has_no_finding_of_the_device() -> None:
+    device = MadeDevice()
+    for program in LAWS.values():
+        program(device, False)
+    assert not set(_all_of(device)) & set(LAWS)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_evidence_comes_from_a_command_that_runs(name: str, tmp_path: Path) -> None:
+    device = MadeDevice()
+    LAWS[name](device, True)
+    file = tmp_path / "made trace.json"
+    file.write_bytes(device.content)
+    finding = {one.id: one for one in find_findings(Case([load(file)]))}[name]
+    for command in {one.command for one in finding.evidence}:
+        program, *words = shlex.split(command)
+        assert program == "etplus"
+        ran = call(*words, cwd=tmp_path)
+        assert ran.returncode == 0 and ran.stdout
+
+
+def test_together_the_first_three_bring_less_than_their_sum() -> None:
+    device = MadeDevice()
+    for name in ("eager-attention", "product-dimensions", "elementwise-chains"):
+        LAWS[name](device, True)
+    found = find_findings(Case([device.trace()]))
+    gains = [finding.gain.ns for finding in found[:3] if finding.gain is not None]
+    assert found.together is not None and max(gains) < found.together.ns <= sum(gains) * 1.001
+
+
+def test_what_is_off_the_critical_path_gains_nothing() -> None:
+    device = MadeDevice()
+    for _ in range(20):
+        device.linear(8192, 8192, 8192)
+    device.stream = 9  # beside the products, and done long before them
+    _eager_attention(device, before=True)
+    finding = _all_of(device).get("eager-attention")
+    assert finding is None or (finding.gain is not None and finding.gain.ns == 0)
+
+
+def test_one_finding_for_all_ranks_of_a_job() -> None:
+    ranks = [MadeDevice(rank=rank) for rank in range(2)]
+    for device in ranks:
+        _eager_attention(device, before=True)
+    found = [one for one in find_findings(Case([device.trace() for device in ranks])) if one.id == "eager-attention"]
+    assert len(found) == 1 and "2 of 2 ranks have it" in found[0].title
+    assert found[0].gain is not None and found[0].gain.ns > 0.8 * ranks[0].span_ns * 0.8
+
+
+def test_without_shapes_attention_is_likely_and_costs_what_softmax_and_its_like_take() -> None:
+    device = MadeDevice(shapes=False)
+    _eager_attention(device, before=True)
+    finding = _all_of(device)["eager-attention"]
+    around = sum(event["dur"] for event in device.events if event["cat"] == "kernel" and "nvjet" not in event["name"])
+    assert finding.certainty == "likely" and finding.gain is not None
+    assert abs(finding.gain.ns - around * 1e3) < 0.05 * around * 1e3
+
+
+def test_softmax_before_a_plain_product_is_no_attention() -> None:
+    """A router of experts: scores of tokens, softmax over experts, and products that are not batched."""
+    device = MadeDevice()
+    for _ in range(4):
+        device.linear(4096, 64, 4096)
+        device.op("aten::_softmax", [(4096, 64)], ("softmax_warp_forward", 50.0))
+        device.linear(4096, 4096, 64)
+    assert "eager-attention" not in _all_of(device)
+
+
+def test_backward_of_attention_belongs_to_it() -> None:
+    device, number = MadeDevice(), 0
+
+    def numbered(name: str, shapes: list[tuple[int, ...]], us: float) -> None:
+        nonlocal number
+        number += 1
+        device.op(name, shapes, (name, us), **{"Sequence number": number})
+
+    numbered("aten::bmm", [(64, 1024, 64), (64, 64, 1024)], 100.0)
+    numbered("aten::_softmax", [(64, 1024, 1024)], 200.0)
+    numbered("aten::bmm", [(64, 1024, 1024), (64, 1024, 64)], 100.0)
+    for at, name in ((3, "BmmBackward0"), (2, "SoftmaxBackward0"), (1, "BmmBackward0")):
+        with device.inside(name, **{"Sequence number": at, "Fwd thread id": 0}):
+            device.op("aten::mul", [(64, 1024, 1024)], ("backward", 300.0))
+    finding = _all_of(device)["eager-attention"]
+    assert finding.evidence[0].value == (100 + 200 + 100 + 3 * 300) * 1000
+
+
+@pytest.mark.parametrize(
+    ("product", "dtype", "why"),
+    [
+        (Product(1, 4096, 50257, 768), "bfloat16", "n = 50,257 is odd"),
+        (Product(1, 4096, 30522, 768), "bfloat16", "n = 30,522 is no multiple of 8"),
+        (Product(1, 25089, 3072, 768), "bfloat16", ""),
+        (Product(1, 4096, 4100, 768), "tf32", ""),
+        (Product(1, 4096, 4100, 768), "bfloat16", "n = 4,100 is no multiple of 8"),
+        (Product(96, 3137, 64, 3137), "float16", "k = 3,137 is odd"),
+        (Product(5000, 8, 8, 64), "bfloat16", "m = 8 and n = 8 fill no tile of 16"),
+        (Product(1, 1, 4096, 4096), "bfloat16", ""),
+    ],
+)
+def test_extents_that_no_fast_kernel_takes(product: Product, dtype: str, why: str) -> None:
+    assert why_slow_extents(ProductGroup((0,), "aten::mm", product, dtype, 1, 1, None)) == why
+
+
+def test_products_that_reach_most_of_the_peak_are_none_whatever_their_extents() -> None:
+    device = MadeDevice()
+    for _ in range(8):
+        device.linear(4096, 50257, 768, 0.65, "cutlass_80_tensorop_bf16_s16816gemm_bf16_align1")
+    assert not set(_all_of(device)) & set(LAWS)
+
+
+def test_on_an_unknown_device_products_are_compared_with_each_other() -> None:
+    device = MadeDevice(properties={**H100, "name": "Nobody's GPU", "computeMajor": 99})
+    _odd_product(device, before=True)
+    finding = _all_of(device)["product-dimensions"]
+    assert finding.certainty == "possible" and "of the rate of the fastest product" in finding.title
+    rate, best = (2 * 4096 * n * 768 / took for n, took in (
+        (50257, of_product(1, 4096, 50257, 768, 0.2)), (2304, of_product(1, 4096, 2304, 768, 0.7))
+    ))  # fmt: skip
+    took = 8 * of_product(1, 4096, 50257, 768, 0.2) * 1000
+    assert finding.gain is not None and abs(finding.gain.ns - took * (1 - rate / best)) < 0.02 * took
+
+
+def test_memory_that_is_nearly_full_is_said_with_what_holds_it() -> None:
+    found = {}
+    for share in (0.5, 0.95):
+        device = MadeDevice()
+        whole = H100["totalGlobalMem"]
+        for number in range(8):
+            with device.inside("aten::empty"):
+                held = int(whole * share / 10 * (number + 1))
+                device.memory(held, int(whole * share), int(whole * share / 10), 4096 * (number + 1))
+            device.linear(4096, 4096, 4096)
+        found[share] = _all_of(device).get("memory-nearly-full")
+    assert found[0.5] is None and found[0.95] is not None
+    values = [one.value for one in found[0.95].evidence]
+    assert values[0] == int(H100["totalGlobalMem"] * 0.95) and found[0.95].gain is None
+    assert "in fragments" in found[0.95].title and "aten::empty" in found[0.95].evidence[1].text
+
+
+def test_memory_that_was_taken_before_the_trace_is_no_finding_of_it() -> None:
+    """As an engine for serving does, whose steps need little more."""
+    device, whole = MadeDevice(), H100["totalGlobalMem"]
+    for number in range(8):
+        device.memory(int(whole * 0.93) + 4096 * number, int(whole * 0.95), 4096, 4096 * (number + 1))
+        device.linear(4096, 4096, 4096)
+    assert "memory-nearly-full" not in _all_of(device)
+
+
+def test_recomputation_that_memory_needs_is_none() -> None:
+    device = MadeDevice()
+    whole = H100["totalGlobalMem"]
+    device.memory(int(whole * 0.8), int(whole * 0.85), int(whole * 0.8), 4096)
+    _recomputation(device, before=True)
+    assert "recomputation" not in _all_of(device)
+
+
+def test_on_a_cpu_views_are_no_work_and_a_product_is_one_item() -> None:
+    """Without a device the items are operators: `addmm` with the copy of its bias is one, `reshape` none."""
+    device = MadeDevice()
+    with device.inside("aten::linear"), device.inside("aten::addmm"):
+        with device.inside("aten::copy_"):
+            device.now += 5
+        device.now += 100
+    with device.inside("aten::reshape"), device.inside("aten::clone"), device.inside("aten::copy_"):
+        device.now += 50
+    (items,) = work_items(Case([device.trace()]))
+    assert [items.name(at) for at in range(len(items))] == ["aten::addmm", "aten::copy_"]
+
+
+def test_a_real_model_with_eager_attention() -> None:
+    found = find_findings(Case([load(shared_trace("python-stacks/mi300_timesformer.json.gz"))]))
+    first = {finding.id: finding for finding in found[:3]}
+    assert set(first) == {"late-start", "eager-attention", "product-dimensions"}
+    attention, products = first["eager-attention"], first["product-dimensions"]
+    for finding in (attention, products):
+        assert finding.where.source == "transformers/models/timesformer/modeling_timesformer.py:200"
+        assert finding.where.module is not None and "TimesformerSelfAttention × 24" in finding.where.module
+    assert "n = 3,137 is odd" in products.title
+
+
+@pytest.mark.parametrize("name", ["serving/sglang_prefilldecode", "graph-capture/vllm_piecewise.replay"])
+def test_no_finding_of_the_device_on_traces_of_serving(name: str) -> None:
+    found = find_findings(Case([load(shared_trace(f"{name}.json.gz"))]))
+    assert not {finding.id for finding in found} & set(LAWS)
+
+
+def test_an_optimizer_that_loops_gains_what_the_fused_one_takes_less() -> None:
+    """The same model recorded with both: steps of 8.6 and 2.7 ms."""
+    spent = {}
+    for kind in ("loop", "fused"):
+        trace = link(*shared_pair(f"cpu-pairs/tf_adam_{kind}"))
+        spent[kind] = sum(one.duration_ns for one in trace.annotations if one.name.startswith("Optimizer.step"))
+        found = {finding.id: finding for finding in find_findings(Case([trace]))}
+        assert ("optimizer-loop" in found) == (kind == "loop")
+        if kind == "loop":
+            gain = found["optimizer-loop"].gain
+    brought = spent["loop"] - spent["fused"]
+    assert gain is not None and abs(gain.ns - brought) < 0.3 * brought and gain.low_ns <= brought <= gain.high_ns

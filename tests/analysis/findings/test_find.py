@@ -1,0 +1,181 @@
+"""Candidates are priced, dropped where they cost nothing, sorted by gain; those of other packages are checked."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import etplus
+import numpy as np
+import orjson
+import pytest
+from etplus import build_graph, fit_constants, replay
+from etplus.analysis.findings import (
+    Candidate,
+    Case,
+    Evidence,
+    Intervention,
+    Where,
+    builtin,
+    find,
+    find_findings,
+    where_of,
+)
+from etplus.timeline.whatif import apply_what_ifs, parse_what_if
+from etplus.trace.errors import EtplusError
+from etplus.trace.trace import Trace
+from support import PluginStub, call, kineto_document, linked
+
+PROOF = (Evidence("by hand", 1, "events", "etplus analyze x"),)
+
+
+@pytest.fixture
+def trace(monkeypatch: pytest.MonkeyPatch) -> Trace:
+    """A trace of which recording is taken to have cost nothing."""
+    monkeypatch.setattr(Case, "unrecorded", ())
+    return linked("pairs/gpu_shaped_from_cpu")
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Candidates in place of what all detectors find."""
+
+    def set_to(*candidates: Any) -> None:
+        monkeypatch.setattr(find, "detectors", lambda: {"made": lambda _: iter(candidates)})
+
+    return set_to
+
+
+def candidate(name: str, cost: int | None, *what_ifs: str, **more: Any) -> Candidate:
+    changes = tuple(map(Intervention, what_ifs))
+    return Candidate(name, name, Where(), PROOF, cost, "measured", "nothing", "never", changes, **more)
+
+
+def test_the_gain_is_that_of_the_replay(trace: Trace, only: Callable[..., None]) -> None:
+    graph = build_graph(trace)
+    constants = fit_constants(graph)
+
+    def makespan(*what_ifs: str) -> int:
+        return replay(apply_what_ifs(graph, [*map(parse_what_if, what_ifs)], constants), constants).makespan_ns
+
+    base = makespan()
+    changes = {"a": "op:~aten*0.5", "b": "cpu*0.5", "c": "cpu*0.9"}
+    only(*(candidate(name, base, what_if) for name, what_if in changes.items()), candidate("d", base, "cpu*2"))
+    found = trace.findings()
+    gains = {name: base - makespan(what_if) for name, what_if in changes.items()}
+    assert {one.id: one.gain.ns for one in found if one.gain} == {
+        name: ns for name, ns in gains.items() if ns > base / 100
+    }
+    assert [one.id for one in found] == sorted((one.id for one in found), key=lambda name: -gains[name])
+    assert found.together is not None
+    assert found.together.ns == base - makespan(*(changes[one.id] for one in found[:3]))
+
+
+def test_rows_take_the_place_of_the_target(trace: Trace, only: Callable[..., None]) -> None:
+    gpu = trace.gpu
+    some = candidate("a", 10**9, least_gain=0)
+    one = gpu.source[:1]
+    halved = Case([trace])
+    only(
+        Candidate(**{**vars(some), "interventions": (Intervention("kernel*0.5", one),)}),
+        Candidate(**{**vars(some), "id": "b", "interventions": (Intervention("kernel*0.5"),)}),
+    )
+    found = {one.id: one.gain.ns for one in find_findings(halved) if one.gain is not None}
+    assert 0 <= found["a"] <= gpu.dur[0] / 2 + 1 < found["b"]
+
+
+def test_what_costs_or_gains_little_is_left_out(trace: Trace, only: Callable[..., None]) -> None:
+    share = Case([trace]).makespan_ns // 100
+    only(
+        candidate("cheap", share - 10, "kernel*0.5"), candidate("named", share // 2, "cpu*0.5", least_share=0.001),
+        candidate("off the path", 10**9, "copy*0.9999"), candidate("said", None), candidate("not replayed", share * 2),
+    )  # fmt: skip
+    found = trace.findings()
+    assert [one.id for one in found] == ["named", "not replayed", "said"]
+    assert [one.gain is None for one in found] == [False, True, True]
+    assert found.together is None
+
+
+def test_the_first_screen_has_seven_and_fits_its_columns(trace: Trace, only: Callable[..., None]) -> None:
+    only(*(candidate(f"made-{number}", 10**9) for number in range(9)))
+    found = trace.findings()
+    assert (len(found), len(found.first)) == (9, 7)
+    text = found.to_text(80)
+    assert "2 more in --json" in text and "made-6" in text and "made-7" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_trace_without_problems_says_so(trace: Trace, only: Callable[..., None]) -> None:
+    only()
+    found = trace.findings()
+    assert not found.all and found.to_text().startswith("findings: nothing found; looked for 1 things")
+    assert found.to_dict()["found"] == [] and found.to_dict()["together"] is None
+
+
+def test_a_base_that_is_far_off_gives_no_gain(
+    trace: Trace, only: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from etplus.timeline.replay_summary import BaseError
+
+    only(candidate("a", 10**9, "kernel*0.5"))
+    monkeypatch.setattr(Case, "base_error", BaseError(0.06, None))
+    found = trace.findings()
+    assert [one.gain for one in found] == [None] and "off by +6.0%" in found.notes[0]
+
+
+def test_a_trace_without_times_has_a_note() -> None:
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    from etplus.trace.index import as_column
+
+    found = trace.with_(ts=as_column(np.full(len(trace), -1, np.int64))).findings()
+    assert not found.all and found.base is None and "nothing was looked for" in found.to_text()
+
+
+def test_a_trace_in_which_nothing_takes_time_has_no_findings_but_a_reason(tmp_path: Path) -> None:
+    """Thresholds and shares are fractions of the makespan."""
+    one = {"ph": "X", "ts": 5, "dur": 0, "pid": 1, "tid": 1}
+    events = [
+        {**one, "cat": "user_annotation", "name": "ProfilerStep#1"},
+        *({**one, "cat": "cpu_op", "name": "aten::add", "args": {"External id": i}} for i in range(20)),
+        *({**one, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"correlation": i}} for i in range(20)),
+        *({**one, "cat": "kernel", "name": "k", "args": {"correlation": i, "device": 0, "stream": 7}}
+          for i in range(20)),
+    ]  # fmt: skip
+    files = []
+    for name, only in (("all", {}), ("host", {"cat": "cpu_op"})):
+        files.append(tmp_path / f"{name}.json")
+        kept = [event for event in events if only.items() <= event.items()]
+        files[-1].write_bytes(orjson.dumps(kineto_document(kept)))
+        found = etplus.load(files[-1]).findings()
+        assert not found.all
+        assert found.to_text().splitlines() == [
+            "findings: nothing was looked for", "note    no event takes any time"
+        ]  # fmt: skip
+        assert call("report", files[-1], "-o", tmp_path / "page.html").returncode == 0
+    for a, b in itertools.product(files, files):
+        compared = etplus.diff(a, b)
+        assert "no event of A takes any time" in compared.to_text()
+        assert all(finding.cost_ns is None for finding in compared.findings)
+
+
+def test_where_names_what_most_of_the_time_belongs_to(trace: Trace) -> None:
+    gpu = trace.gpu
+    name = int(np.bincount(gpu.name, weights=gpu.dur * ~trace.is_comm).argmax())
+    rows = gpu.source[gpu.name == name]
+    where = where_of(trace, rows, phase="said")
+    assert where.kernel == trace.names[name] and where.phase == "said" and where.operator is not None
+    assert len(where.rows) == min(len(rows), 20)
+    longest = trace.dur[rows].max()
+    assert trace.dur[np.flatnonzero(trace.id == where.rows[0])[0]] == longest
+    assert where.start_ns == int(trace.ts[rows].min() - trace.row_span.start)
+    assert where_of(trace, rows[:0]) == Where()
+
+
+def test_detectors_of_other_packages(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtin, "_plugins", lambda: {"mine": PluginStub("find", lambda _: [candidate("mine", 10**9)])})
+    assert "mine" in [one.id for one in trace.findings()]
+    monkeypatch.setattr(builtin, "_plugins", lambda: {"mine": PluginStub("find", lambda _: ["text"])})
+    with pytest.raises(EtplusError, match=r"^plugin tiny returned str, not Candidate; report it to its authors$"):
+        trace.findings()

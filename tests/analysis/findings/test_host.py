@@ -1,0 +1,215 @@
+"""Findings of the host on made timelines of known law, and on real traces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus import load
+from etplus.analysis.findings import Case, Finding, Findings, builtin, find_findings
+from etplus.analysis.findings.host import host_gaps
+from etplus.timeline.graph_replay import replay
+from etplus.timeline.untraced import event_cost_ns, without_recording
+from etplus.trace.trace import Trace
+from support import linked, shared_trace
+from synthetic import Timeline
+
+
+def found(trace: Trace) -> Findings:
+    return find_findings(Case([trace]))
+
+
+def one(trace: Trace, name: str) -> Finding:
+    (finding,) = (finding for finding in found(trace) if finding.id == name)
+    return finding
+
+
+def ids(trace: Trace) -> set[str]:
+    return {finding.id for finding in found(trace)}
+
+
+def busy(steps: int = 3, *, late: float = 0, after: float = 0, sync: bool = False, data: float = 0) -> Trace:
+    """Steps in which the device is busy for 10 ms with ten kernels, launched ahead within 200 µs.
+
+    Args:
+        late: µs of host work before the first launch. after: the same after the last wait.
+        sync: a call waits after each kernel for it, and 500 µs of host work follow.
+        data: µs of loading at the begin of each step.
+    """
+    trace, at, device = Timeline(), 0.0, 0.0
+    if late:
+        trace.op("aten::read", 0, late)
+        at += late
+    for step in range(steps):
+        begin = at
+        if data:
+            trace.op(
+                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, data, category="user_annotation"
+            )
+            at += data
+        for number in range(10):
+            trace.op(f"aten::mm{number}", at, 18)
+            device = max(at + 10, device)
+            trace.launch(f"gemm{number}", at + 2, 6, device, 1000)
+            device, at = device + 1000, at + 20
+            if sync:
+                trace.op("aten::item", at, device + 10 - at)
+                trace.call("cudaStreamSynchronize", at + 2, device + 5 - at)
+                trace.op("aten::log", device + 10, 490)
+                at = device + 500
+        trace.call("cudaDeviceSynchronize", at, device + 5 - at if device + 5 > at else 5)
+        at = max(device + 10, at + 10)
+        trace.op(f"ProfilerStep#{step}", begin, at - begin, category="user_annotation")
+    if after:
+        trace.op("aten::save", at, after)
+    return trace.document()
+
+
+def test_a_device_that_is_always_busy_has_no_finding() -> None:
+    assert not found(busy()).all
+
+
+def test_a_late_start_gains_what_comes_before() -> None:
+    finding = one(busy(late=5000), "late-start")
+    assert finding.cost_ns == 5_010_000 and finding.gain is not None
+    assert abs(finding.gain.ns - 5_000_000) < 20_000
+    assert finding.where.operator == "aten::read" and finding.where.start_ns == 0 and finding.where.end_ns == 5_010_000
+    assert "late-start" not in ids(busy(late=300))
+
+
+def test_a_late_finish_gains_what_comes_after() -> None:
+    finding = one(busy(after=3000), "late-finish")
+    assert finding.gain is not None and abs(finding.gain.ns - 3_000_000) < 30_000
+    assert finding.where.operator == "aten::save"
+    assert "late-finish" not in ids(busy(after=1000))
+
+
+def test_calls_that_wait_gain_the_time_in_which_the_device_then_works() -> None:
+    """After each kernel of 1 ms the device waits for 500 µs of the host; without the wait it is busy throughout."""
+    trace = busy(sync=True)
+    finding = one(trace, "synchronising-calls")
+    assert "aten::item" in finding.title and "30 times" in finding.title
+    assert finding.gain is not None
+    idle = 30 * 500_000
+    assert 0.8 * idle < finding.gain.ns <= 1.1 * idle
+    assert {trace.names[trace.name[np.flatnonzero(trace.id == row)[0]]] for row in finding.where.rows} == {
+        "cudaStreamSynchronize"
+    }
+
+
+def test_waits_for_data_gain_their_time_at_most() -> None:
+    trace = busy(data=4000)
+    finding = one(trace, "data-loading")
+    assert finding.cost_ns == 3 * 4_000_000 and finding.gain is not None
+    assert abs(finding.gain.ns - finding.cost_ns) < 100_000 and finding.gain.low_ns < finding.gain.ns
+    assert "data-loading" not in ids(busy(data=300))
+
+
+def launches(count: int = 60) -> Trace:
+    """Kernels of 5 µs, one launched every 50 µs."""
+    trace = Timeline()
+    for number in range(count):
+        trace.op("aten::add", 50 * number, 40)
+        trace.launch(f"add{number}", 50 * number + 10, 10, 50 * number + 25, 5)
+    trace.call("cudaDeviceSynchronize", 50 * count, 10)
+    return trace.document()
+
+
+def test_a_device_that_waits_for_launches() -> None:
+    trace = launches()
+    events, gaps = host_gaps(trace)
+    assert len(events) == 59 and set(gaps.tolist()) == {45_000}
+    finding = one(trace, "launch-bound")
+    assert finding.cost_ns == 59 * 45_000 and "60 launches" in finding.title and finding.gain is not None
+    assert 0.9 * 59 * 45_000 < finding.gain.ns <= 59 * 50_000
+    assert "launch-bound" not in ids(busy())
+
+
+def test_gaps_count_once_where_streams_overlap() -> None:
+    """What runs on another stream is no gap of the device; brute force over all pairs."""
+    rng = np.random.default_rng(3)
+    trace = Timeline()
+    for number in range(40):
+        at = 30 * number + int(rng.integers(0, 10))
+        trace.op("aten::add", at, 8)
+        trace.launch(f"k{number}", at + 1, 5, at + 7, int(rng.integers(5, 60)), stream=7 + number % 3)
+    made = trace.document()
+    gpu = made.gpu
+    launched = made.runtime.ts[gpu.runtime]
+    wanted = 0
+    for ts, launch in zip(gpu.ts.tolist(), launched.tolist(), strict=True):
+        ended = max((int(end) for start, end in zip(gpu.ts, gpu.end, strict=True) if start < ts), default=ts)
+        wanted += ts - ended if ended < min(ts, launch) else 0
+    assert host_gaps(made)[1].sum() == wanted > 0
+
+
+def test_copies_from_pageable_memory_with_the_wait_after_them() -> None:
+    trace = Timeline()
+    for step in range(3):
+        at = 20_000 * step
+        trace.op("aten::copy_", at, 8030)
+        trace.gpu("Memcpy HtoD (Pageable -> Device)", at + 10, 8000, trace.call("cudaMemcpyAsync", at + 2, 4), 7,
+                  "gpu_memcpy", bytes=64_000_000)  # fmt: skip
+        trace.call("cudaStreamSynchronize", at + 8, 8010)
+        for number in range(10):
+            trace.op("aten::mm", at + 8040 + 20 * number, 15)
+            trace.launch("gemm", at + 8042 + 20 * number, 8, at + 8055 + 1000 * number, 1000)
+        trace.call("cudaDeviceSynchronize", at + 8300, 9770)
+        trace.op(f"ProfilerStep#{step}", at, 19_990, category="user_annotation")
+    made = trace.document()
+    finding = one(made, "pageable-copies")
+    assert finding.cost_ns == 3 * 8_000_000 and "192.0 MB at 8.0 GB/s" in finding.title
+    assert finding.gain is not None and finding.gain.ns > 0.6 * finding.cost_ns
+    assert "aten::copy_" not in {one.where.operator for one in found(made) if one.id == "synchronising-calls"}
+
+
+def python_loop(pause: float) -> Trace:
+    trace = Timeline()
+    for step in range(3):
+        at = 1000 * step
+        trace.op(f"ProfilerStep#{step}", at, 990, category="user_annotation")
+        for number in range(4):
+            trace.op("aten::mm", at + 240 * number + 5, 240 - pause)
+    return trace.document()
+
+
+def test_time_outside_of_operators() -> None:
+    finding = one(python_loop(200), "python-overhead")
+    assert finding.gain is None and finding.certainty == "possible"
+    assert "python-overhead" not in ids(python_loop(50))
+
+
+def test_ids_are_unique_and_all_findings_named() -> None:
+    names = [detector.id for detector in builtin.BUILT_IN]
+    assert len(set(names)) == len(names) and all(name == name.lower() and " " not in name for name in names)
+
+
+def test_attention_odd_dimensions_and_late_start_of_a_real_trace() -> None:
+    trace = load(shared_trace("python-stacks/mi300_timesformer.json.gz"))
+    first = found(trace).first[:3]
+    assert {finding.id for finding in first} == {"late-start", "eager-attention", "product-dimensions"}
+    places = {finding.id: finding.where for finding in first}
+    assert all(where.source for where in places.values())
+    for name in ("eager-attention", "product-dimensions"):
+        assert str(places[name].source).endswith("modeling_timesformer.py:200")
+        assert "TimesformerSelfAttention" in str(places[name].module)
+
+
+def test_what_recording_cost_is_left_out() -> None:
+    """Each call takes the cost less, and where it took less than that, the pause before it."""
+    trace = linked("demo/train_cpu")
+    cost = event_cost_ns(trace)
+    assert 500 < cost < 50_000
+    case = Case([trace])
+    graph = without_recording(case.graph, [cost])
+    own, less = case.graph.durations, graph.durations
+    host = (trace.kind != 1) & (case.graph.start >= 0)
+    assert np.abs(less - np.maximum(own - cost, 0))[host].max() <= 20  # rounding of each part
+    assert replay(graph, case.constants).makespan_ns < case.makespan_ns
+    assert np.array_equal(without_recording(case.graph, [0]).edges.lag, case.graph.edges.lag)
+
+
+@pytest.mark.parametrize("name", ["pairs/one_of_n", "pairs/two_threads", "demo/train_cpu"])
+def test_gains_are_within_their_intervals(name: str) -> None:
+    for finding in found(linked(name)):
+        if finding.gain is not None:
+            assert 0 <= finding.gain.low_ns <= finding.gain.ns <= finding.gain.high_ns

@@ -1,0 +1,43 @@
+"""What a recording lacks: said last, and only of traces of which something else is said."""
+
+from __future__ import annotations
+
+from etplus.analysis.findings import Candidate, Case, Findings, find_findings
+from etplus.analysis.findings.recording_gaps import IncompleteRecording
+from etplus.linker import link
+from made_jobs import Job, ddp
+from simulator import Network
+
+
+def found(bandwidth: float, *, et: bool) -> Findings:
+    pairs = Job(ddp, 2).texts(network=Network(bandwidth=bandwidth, latency=5000))
+    return find_findings(Case([link(pairs[0][0] if et else None, pairs[0][1])]))
+
+
+def missing(*, et: bool) -> Candidate:
+    pairs = Job(ddp, 2).texts()
+    (candidate,) = IncompleteRecording().find(Case([link(pairs[0][0] if et else None, pairs[0][1])]))
+    return candidate
+
+
+def test_it_names_what_to_record() -> None:
+    candidate = missing(et=False)
+    assert (candidate.cost_ns, candidate.interventions) == (None, ())
+    for text in ("record_shapes=True", "with_stack=True", "ExecutionTraceObserver", "every rank"):
+        assert text in candidate.advice
+    assert "1 other rank" in candidate.title
+
+
+def test_what_is_there_is_not_missed() -> None:
+    assert "ExecutionTraceObserver" not in missing(et=True).advice
+
+
+def test_beside_few_findings_it_is_a_note() -> None:
+    few = found(1, et=False)
+    assert "incomplete-recording" not in {finding.id for finding in few} and len(few)
+    assert any(note.startswith("not recorded: ") for note in few.notes)
+
+
+def test_a_trace_without_problems_has_none() -> None:
+    nothing = found(1000, et=False)
+    assert not nothing.all and not nothing.notes

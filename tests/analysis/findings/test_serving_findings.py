@@ -1,0 +1,146 @@
+"""Findings of serving, on made traces whose time with and without the problem is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import orjson
+import pytest
+from etplus.analysis.findings import Case, Finding, Findings, find_findings
+from etplus.analysis.findings.serving_findings import SERVING
+from etplus.linker import link
+from made_jobs import COMPUTE, RECORDED, Job, Play, Rank
+from served import Batch
+from support import kineto_document
+
+DECODE = Batch(decode=[(1, 100)] * 32)
+PREFILL = Batch(prefill=[(2000, 2000)])
+MIXED = Batch(prefill=[(2000, 2000)], decode=[(1, 100)] * 32)
+TIMES = {id(DECODE): 20_000, id(PREFILL): 300_000, id(MIXED): 320_000}
+"""ns of each kernel of a step."""
+
+
+def engine(steps: Sequence[tuple[str, int]], pause: int, rank: Rank) -> Play:
+    """Steps with their annotation and the ns of each of their kernels, all of one graph; the host pauses between."""
+    for name, ns in steps:
+        with rank.op(name, annotation=True):
+            correlation, launched = rank._call("cudaGraphLaunch")
+            for _ in range(10):
+                start = rank._start(COMPUTE, launched)
+                rank._kernel("decode_kernel", COMPUTE, start, start + ns, correlation)
+        rank.synchronize()
+        rank.now += pause
+    yield from ()
+
+
+def of_batches(batches: Sequence[Batch]) -> list[tuple[str, int]]:
+    return [(batch.name("vllm"), TIMES[id(batch)]) for batch in batches]
+
+
+def job(steps: Sequence[tuple[str, int]], pause: int = 1000) -> Job:
+    return Job(partial(engine, steps, pause), 1)
+
+
+def found(made: Job) -> Findings:
+    ((et, kineto),) = made.texts()
+    return find_findings(Case([link(et, kineto)]))
+
+
+def only(findings: Findings, name: str) -> Finding:
+    (finding,) = [finding for finding in findings if finding.id == name]
+    assert finding.gain is not None
+    return finding
+
+
+def ids(findings: Findings) -> set[str]:
+    return {finding.id for finding in findings}
+
+
+@pytest.mark.parametrize("waiting", [PREFILL, MIXED])
+def test_prefill_that_decode_waits_for_gains_what_decode_alone_would_take_less(waiting: Batch) -> None:
+    before = job(of_batches([*[DECODE] * 6, waiting, *[DECODE] * 6, waiting, *[DECODE] * 6]))
+    alone = [DECODE] * (18 if waiting is PREFILL else 20)
+    after = job(of_batches(alone))
+    law = before.makespan_ns(RECORDED) - after.makespan_ns(RECORDED)
+    finding = only(found(before), "prefill-blocks-decode")
+    assert finding.gain.ns == pytest.approx(law, rel=0.3)
+    assert finding.gain.low_ns <= law <= finding.gain.high_ns
+    assert "prefill-blocks-decode" not in ids(found(after))
+
+
+def test_prefill_before_any_decode_blocks_none() -> None:
+    assert "prefill-blocks-decode" not in ids(found(job(of_batches([PREFILL, PREFILL, *[DECODE] * 6]))))
+
+
+def padded(size: int, tokens: int) -> tuple[str, int]:
+    """A step of decode at a captured size: its kernels take a time of their own and one for each token of the size."""
+    return Batch(decode=[(1, 100)] * tokens).name("vllm").replace(
+        f"execute_{tokens}_", f"execute_{size}_"
+    ), 5000 + 300 * size
+
+
+def test_padding_gains_what_the_tokens_of_steps_of_other_sizes_take_less() -> None:
+    sizes = [(64, 34), (64, 36), (32, 32), (64, 40), (128, 66)] * 3
+    before = job([padded(size, tokens) for size, tokens in sizes])
+    after = job([padded(tokens, tokens) for _, tokens in sizes])
+    law = before.makespan_ns(RECORDED) - after.makespan_ns(RECORDED)
+    finding = only(found(before), "padded-batches")
+    assert finding.gain.ns == pytest.approx(law, rel=0.3)
+    assert finding.certainty == "likely"
+    assert "padded-batches" not in ids(found(after))
+
+
+def test_padding_of_one_size_is_only_possible() -> None:
+    finding = only(found(job([padded(64, 40)] * 6)), "padded-batches")
+    assert (finding.certainty, finding.gain.low_ns) == ("possible", 0)
+
+
+def test_gaps_between_graphs_gain_what_the_host_takes_between_them() -> None:
+    slow, fast = (job(of_batches([DECODE] * 20), pause) for pause in (150_000, 0))
+    law = slow.makespan_ns(RECORDED) - fast.makespan_ns(RECORDED)
+    finding = only(found(slow), "graph-gaps")
+    assert finding.gain.ns == pytest.approx(law, rel=0.3)
+    assert finding.gain.low_ns <= law <= finding.gain.high_ns
+    assert "graph-gaps" not in ids(found(fast))
+
+
+def products(ns: int) -> Findings:
+    """Steps of decode whose kernels read weights of 134 MB: 40 µs at the bandwidth of an H100."""
+    events: list[Any] = []
+    at = 1000
+    for step in range(4):
+        begin = at
+        for layer in range(6):
+            number = 100 + 10 * step + layer
+            args = {"External id": number, "Input Dims": [[32, 8192], [8192, 8192]],
+                    "Input type": ["c10::BFloat16", "c10::BFloat16"]}  # fmt: skip
+            events.append(_event("cpu_op", "aten::mm", 1, 20, begin + 5 + 6 * layer, 5, args))
+            launch = {"correlation": number, "External id": number}
+            events.append(_event("cuda_runtime", "cudaLaunchKernel", 1, 20, begin + 6 + 6 * layer, 2, launch))
+            start = begin + 40 + layer * (ns / 1000 + 1)
+            kernel = {**launch, "device": 0, "stream": 7}
+            events.append(_event("kernel", "gemm_kernel", 0, 7, start, ns / 1000, kernel))
+        end = begin + 41 + 6 * (ns / 1000 + 1)
+        sync = {"correlation": 900 + step}
+        events.append(_event("cuda_runtime", "cudaDeviceSynchronize", 1, 20, begin + 50, end - begin - 49, sync))
+        events.append(_event("user_annotation", DECODE.name("vllm"), 1, 20, begin, end - begin + 3, {}))
+        at = end + 5
+    device = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_000_000_000}
+    return find_findings(Case([link(None, orjson.dumps(kineto_document(events, deviceProperties=[device])))]))
+
+
+def _event(category: str, name: str, pid: int, tid: int, ts: float, dur: float, args: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def test_decode_far_from_its_roofline_gains_what_kernels_near_it_take() -> None:
+    finding = only(products(200_000), "decode-roofline")
+    law = 4 * 6 * (200_000 - 57_000)  # of kernels at 70% of the bandwidth
+    assert finding.gain.ns == pytest.approx(law, rel=0.3)
+    assert "decode-roofline" not in ids(products(60_000))
+
+
+def test_engines_without_problems_raise_nothing() -> None:
+    assert not ids(found(job(of_batches([DECODE] * 20)))) & {detector.id for detector in SERVING}

@@ -1,0 +1,145 @@
+"""What became slower between two made traces that differ in one thing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import etplus
+import pytest
+from etplus.analysis.findings import Finding, TraceChanges
+from etplus.linker import link
+from made_jobs import RECORDED, Job, Play, Rank
+from support import call, run, shared_trace
+
+NAMES = ("aten::mm", "aten::relu", "aten::add", "aten::mul", "aten::softmax")
+STEPS = 4
+Change = Callable[[Rank, str, int], None]
+
+
+def plain(rank: Rank, name: str, ns: int) -> None:
+    rank.compute(name, ns)
+
+
+def slow_clock(rank: Rank, name: str, ns: int) -> None:
+    rank.compute(name, round(ns * 1.3))
+
+
+def slow_kernel(rank: Rank, name: str, ns: int) -> None:
+    rank.compute(name, ns * (2 if name == "aten::mm" else 1))
+
+
+def twice(rank: Rank, name: str, ns: int) -> None:
+    for _ in range(2 if name == "aten::mm" else 1):
+        rank.compute(name, ns)
+
+
+class OtherLibrary(Rank):
+    """Products run another kernel, which takes longer."""
+
+    def _kernel(self, name: str, stream: int, start: int, end: int, *more: Any) -> None:
+        product = name.startswith("void aten::mm")
+        super()._kernel("cutlass_gemm" if product else name, stream, start, end + 100_000 * product, *more)
+
+
+def pause(rank: Rank, name: str, ns: int) -> None:
+    rank.synchronize()
+    rank.now += 100_000 * (name == "aten::mm")
+    rank.compute(name, ns)
+
+
+def program(change: Change, rank: Rank) -> Play:
+    for number in range(STEPS):
+        with rank.op(f"ProfilerStep#{number}", annotation=True):
+            for name in NAMES:
+                change(rank, name, 200_000)
+            rank.synchronize()
+    yield from ()
+
+
+def made(change: Change, of: type[Rank] = Rank) -> Any:
+    ((et, kineto),) = Job(partial(program, change), 1, of=of).texts()
+    return link(et, kineto)
+
+
+def compared(change: Change, of: type[Rank] = Rank) -> TraceChanges:
+    return etplus.diff(made(plain), made(change, of))
+
+
+def law(change: Change, of: type[Rank] = Rank) -> float:
+    """What a step takes longer, ns."""
+    jobs = Job(partial(program, change), 1, of=of), Job(partial(program, plain), 1)
+    return (jobs[0].makespan_ns(RECORDED) - jobs[1].makespan_ns(RECORDED)) / STEPS
+
+
+@pytest.mark.parametrize(
+    ("change", "of", "name"),
+    [
+        (slow_clock, Rank, "slower-clock"),
+        (slow_kernel, Rank, "slower-kernel"),
+        (twice, Rank, "more-launches"),
+        (plain, OtherLibrary, "other-kernels"),
+        (pause, Rank, "more-idle"),
+    ],
+)
+def test_a_change_is_named_with_what_it_costs(change: Change, of: type[Rank], name: str) -> None:
+    found = compared(change, of).findings
+    assert [finding.id for finding in found] == [name]
+    assert found[0].cost_ns == pytest.approx(law(change, of), rel=0.1)
+    assert all(evidence.command.startswith("etplus diff ") for evidence in found[0].evidence)
+    assert not etplus.diff(made(change, of), made(plain)).findings.all  # nothing became slower the other way
+
+
+def test_the_kernel_that_is_slower_is_the_place() -> None:
+    (finding,) = compared(slow_kernel).findings
+    assert (finding.where.kernel, finding.where.operator) == ("void aten::mm_kernel()", "aten::mm")
+    assert finding.where.rows
+
+
+def test_devices_and_settings_that_differ_come_first() -> None:
+    def on(device: str, backend: str, change: Change) -> Any:
+        ((_, kineto),) = Job(partial(program, change), 1).texts()
+        document = json.loads(kineto) | {"deviceProperties": [{"id": 0, "name": device}]}
+        document["distributedInfo"]["nccl_version"] = backend
+        return link(None, json.dumps(document).encode())
+
+    found = etplus.diff(on("NVIDIA A100", "2.18", plain), on("NVIDIA H100", "2.20", slow_clock)).findings
+    assert [finding.id for finding in found] == ["other-device", "other-software", "slower-clock"]
+    assert "2.18 in A, 2.20 in B" in found[1].title
+
+
+def test_an_operator_of_the_host_that_takes_longer_is_named() -> None:
+    def host(ns: int, rank: Rank) -> Play:
+        for number in range(STEPS):
+            with rank.op(f"ProfilerStep#{number}", annotation=True):
+                for name in NAMES:
+                    with rank.op(name):
+                        rank.now += ns if name == "aten::mm" else 100_000
+        yield from ()
+
+    a, b = (link(*Job(partial(host, ns), 1).texts()[0]) for ns in (100_000, 300_000))
+    found: list[Finding] = list(etplus.diff(a, b).findings)
+    assert [(finding.id, finding.where.operator) for finding in found] == [("slower-operator", "aten::mm")]
+    assert found[0].cost_ns == pytest.approx(200_000, rel=0.01)
+
+
+def test_the_command_says_it_first_and_in_json(tmp_path: Path) -> None:
+    for name, change in (("a.json", plain), ("b.json", slow_kernel)):
+        (tmp_path / name).write_bytes(Job(partial(program, change), 1).texts()[0][1])
+    done = run("etplus", "diff", "a.json", "b.json", "--json", "n.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert text.index("slower-kernel: ") < text.index("operators, by the change in time")
+    assert max(map(len, text.splitlines())) <= 80
+    numbers = json.loads((tmp_path / "n.json").read_text())
+    (finding,) = numbers["findings"]["found"]
+    assert finding["id"] == "slower-kernel" and finding["gain"] is None
+
+
+def test_recorded_devices_side_by_side() -> None:
+    files = [shared_trace(f"gpu-kineto/{name}.json.gz") for name in ("h100_bert", "mi300_bert")]
+    numbers = json.loads(call("diff", *files, "--json", "-").stdout)
+    assert [finding["id"] for finding in numbers["findings"]["found"]] == ["other-device", "other-kernels"]

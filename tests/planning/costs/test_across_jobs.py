@@ -1,0 +1,192 @@
+"""Jobs predicted from other jobs: collectives on the host, whose times the host's work has, and what is refused."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import orjson
+import pytest
+from etplus.converters.open import load
+from etplus.linker import link
+from etplus.planning.costs import end_to_end
+from etplus.planning.costs.end_to_end import Prediction, calibrated, predict, predict_ranks
+from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.model_file import FittedModel, read_model
+from etplus.planning.costs.rank_job import ENGINES, Engine
+from etplus.trace.errors import UsageError
+from etplus.trace.trace import Trace
+from support import call, shared_pair, shared_trace
+from synthetic import Timeline
+
+CLOSE = 0.25
+
+
+@cache
+def rank(job: str, number: int) -> Trace:
+    return link(*shared_pair(f"parallel/{job}/rank{number}"))
+
+
+@cache
+def fitted(*ranks: tuple[str, int]) -> FittedModel:
+    traces = [rank(*one) for one in ranks]
+    return calibrated(fit(traces), traces)
+
+
+def said(done: Prediction) -> bool:
+    """Whether a prediction is close, or says that it may not be."""
+    return abs(done.error) < CLOSE or (done.weakest_link is not None and not done.to_dict()["reliable"])
+
+
+@pytest.mark.parametrize(
+    ("job", "others"),
+    [
+        ("block.tp2", (0, 1)), pytest.param("block.ddp4", (2, 3), marks=pytest.mark.slow),
+        pytest.param("block.fsdp4", (2, 3), marks=pytest.mark.slow),
+        pytest.param("block.pp2", (0, 1), marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_ranks_of_a_job_on_gloo_are_fitted_and_predicted(job: str, others: tuple[int, int], tmp_path: Path) -> None:
+    """Its collectives are work of the host, with edges of their own."""
+    files = [tmp_path / f"rank{number}.json" for number in sorted({0, 1, *others})]
+    for file in files:
+        rank(job, int(file.stem[4:])).write(file)
+    done = call("fit", *files[:2], "-o", tmp_path / "m.json")
+    assert done.returncode == 0 and b"wrote" in done.stderr
+    model = read_model(tmp_path / "m.json")
+    assert model.lags.collectives.keys() == model.lags.transfers.keys() and model.lags.collectives
+    assert all(model.lags.transfers[key] <= ns for key, ns in model.lags.collectives.items())
+    alone = call("predict", files[-1], "--model", tmp_path / "m.json", "--json", "-")
+    found = orjson.loads(alone.stdout)
+    assert alone.returncode == (0 if found["reliable"] else 3)
+    assert {row["how"][0] for row in found["ops"] if row["op"].startswith("gloo:")} <= {"same place", "measured"}
+    assert (found["without_waiting_ns"] and abs(found["error"]) < CLOSE) or not found["reliable"]
+    coupled = call("predict", *files[-2:], "--rank-couple", "--model", tmp_path / "m.json", "--json", "-")
+    together = orjson.loads(coupled.stdout)
+    assert coupled.returncode == (0 if together["reliable"] else 3) and abs(together["error"]) < CLOSE
+    for more in (["--engine", "overheads"], ["--host", "model"], ["--gpu", "H100 SXM"], ["--set", "batch=4:8"]):
+        other = call("predict", files[-1], "--model", tmp_path / "m.json", *more)
+        assert other.returncode == 0 or other.stderr.count(b"\n") == (2 if b"deprecated" in other.stderr else 1)
+        assert b"this is a bug" not in other.stderr and (other.returncode != 2) == bool(other.stdout)
+        assert (other.returncode == 3) == (b": uncertain; weakest link: " in other.stderr)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("job", ["mlp.tp2", "mlp.fsdp2", "mlp.single1", "block.single1"])
+def test_a_job_from_other_jobs_is_close_or_says_so(job: str, engine: Engine) -> None:
+    """On hosts; operators as recorded, or priced by the model."""
+    ranks = {"mlp.tp2": 2, "mlp.fsdp2": 2, "mlp.single1": 1, "block.single1": 1}
+    model = fitted(*((other, number) for other, count in ranks.items() if other != job for number in range(count)))
+    for number in range(ranks[job]):
+        for host in ("trace", "model"):
+            assert said(predict(rank(job, number), model, engine=engine, host=host, force=True))  # type: ignore[arg-type]
+    if ranks[job] > 1:
+        assert said(predict_ranks([rank(job, number) for number in range(2)], model, engine=engine, force=True))
+
+
+@cache
+def of_gpu(name: str) -> Trace:
+    return load(shared_trace(f"gpu-kineto/{name}.json.gz"))
+
+
+@cache
+def with_pauses() -> FittedModel:
+    others = [link(*shared_pair("gpu-pairs/simple_add")), of_gpu("alexnet"), of_gpu("torch_compile_triton")]
+    return calibrated(fit(others), others)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["h100_bert", "mi250_minitoy", "mi300_bert", "cuda_event_sync", "triton_example"])
+def test_pauses_of_other_traces_are_no_law(name: str, engine: Engine) -> None:
+    """Fitted on traces with pauses of seconds, 4 ms became 17 ms by one engine and 8 s by the other."""
+    done = predict(of_gpu(name), with_pauses(), engine=engine, force=True)
+    assert said(done) and (done.forced or done.high_ns <= 2 * done.low_ns)
+
+
+def test_what_is_known_too_little_is_refused_and_named(tmp_path: Path) -> None:
+    """One line and no output; --force predicts it, marked."""
+    trace, model = shared_trace("gpu-kineto/torch_compile_triton.json.gz"), tmp_path / "m.json"
+    assert call("fit", shared_trace("gpu-kineto/h100_bert.json.gz"), "-o", model).returncode == 0
+    command = ("predict", trace, "--model", model, "--json", tmp_path / "p.json")
+    refused = call(*command)
+    assert refused.returncode == 2 and not refused.stdout and refused.stderr.count(b"\n") == 1
+    assert b"weakest link: " in refused.stderr and b"of the time on devices is unlike anything" in refused.stderr
+    assert b"--force" in refused.stderr and not (tmp_path / "p.json").exists()
+    with pytest.raises(UsageError, match="wider than a factor of 2; weakest link"):
+        predict(of_gpu("torch_compile_triton"), read_model(model))
+    forced = call(*command, "--force")
+    assert forced.returncode == 0 and b"UNRELIABLE, forced" in forced.stdout
+    assert max(map(len, forced.stdout.decode().splitlines())) <= 80
+    assert not forced.stderr, "who asks for it is told in the table"
+    told = orjson.loads((tmp_path / "p.json").read_bytes())
+    assert told["forced"] and not told["reliable"] and "unlike anything" in told["weakest_link"]
+    assert told["high_ns"] > 2 * told["low_ns"]
+
+
+def steps(factor: float, *, gpu: bool, pause: float = 900.0) -> Trace:
+    """Ten operators that take 10, 20, … µs times a factor, then a pause outside of them, and the same again."""
+    trace, now = Timeline(), 0.0
+    for _ in range(2):
+        for k in range(10):
+            length = 10.0 * (k + 1) * factor
+            trace.op(f"op{k}", now, length)
+            if gpu:
+                trace.launch(f"kernel{k}", now, 2 * factor, now + 4 * factor, 3)
+            now += length
+        now += pause
+    return trace.document()
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_host_times_carry_over_by_the_speed_of_like_calls(gpu: bool) -> None:
+    """Of 1,100 µs of work and a pause of 900 µs; the model knows a host that takes a third of the time, and once in
+    four had a pause of a second in each operator."""
+    fast = [steps(1.0, gpu=gpu)] * 3 + [steps(1000.0, gpu=gpu)]
+    model, slow = calibrated(fit(fast), fast), steps(3.0, gpu=gpu)
+    here = predict(slow, model)
+    assert here.predicted_ns == pytest.approx(3 * 1_100_000 + 900_000, rel=0.01) and here.error < 0.01
+    there = predict(slow, model, host="model", force=True)
+    assert there.predicted_ns * model.calibration.get("replay", 1.0) ** -1 == pytest.approx(2_000_000, rel=0.02)
+
+
+@pytest.mark.parametrize("factor", [1.5, 2.5])
+def test_a_host_of_another_speed_is_refused_beyond_a_factor_of_two(factor: float) -> None:
+    """However well the traces of one host predict each other. By default nothing is transferred."""
+    known = [steps(speed, gpu=True, pause=0.0) for speed in (0.99, 1.0, 1.01)]
+    model, slow = fit(known), steps(factor, gpu=True, pause=0.0)
+    assert predict(slow, model).reliable
+    forced = predict(slow, model, host="model", force=True)
+    if factor < 2:
+        assert not forced.forced
+        return
+    assert forced.forced and forced.weakest_link == "one of the two hosts is 2.5 times as fast as the other"
+    with pytest.raises(UsageError, match=r"weakest link: one of the two hosts is 2\.5 times as fast"):
+        predict(slow, model, host="model")
+
+
+def test_a_host_without_like_calls_is_refused() -> None:
+    trace = Timeline()
+    trace.op("another", 0, 50)
+    with pytest.raises(UsageError, match="weakest link: host lags of 100% of the edges have no counterpart"):
+        predict(trace.document(), fit([steps(1.0, gpu=False)]), host="model")
+
+
+def test_the_gpu_to_predict_for_has_one_name(tmp_path: Path) -> None:
+    """--device is its former name; a number chooses among the GPUs of an export, of which there is none."""
+    file, model = shared_trace("gpu-kineto/h100_bert.json.gz"), tmp_path / "m.json"
+    assert call("fit", file, "-o", model).returncode == 0
+    named = call("predict", file, "--model", model, "--gpu", "V100 SXM2")
+    old = call("predict", file, "--model", model, "--device", "V100 SXM2")
+    assert named.returncode == old.returncode == 0 and named.stdout == old.stdout and not named.stderr
+    assert old.stderr == b"--device is deprecated; give --gpu, which means the same\n"
+    assert b"other shapes or device" in named.stdout
+    number = call("predict", file, "--model", model, "--gpu", "0")
+    assert number.returncode == 2 and b"--gpu choose among the ranks of a file that has several" in number.stderr
+    assert b"--device" not in call("predict", "--help").stdout
+
+
+def test_errors_are_learned_from_some_ranks_of_a_large_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(end_to_end, "_MOST_HELD_OUT", 2)
+    traces = [steps(1 + rank / 10, gpu=False) for rank in range(5)]
+    errors = calibrated(fit(traces), traces).end_to_end
+    assert [len(of.log_ratios) for of in errors.values()] == [2] * len(ENGINES)

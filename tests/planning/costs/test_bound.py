@@ -1,0 +1,37 @@
+"""The least time of work on a small device, by hand."""
+
+from __future__ import annotations
+
+import pytest
+from etplus.analysis.devices import Device
+from etplus.planning.costs.bound import Bound, bound_of, device_of
+from etplus.planning.costs.task import Task
+
+PLAIN = Device(name="plain", tflops={"float32": 1, "float16": 4}, memory_gb_s=100)
+"""1000 FLOPs take 1 ns, and 100 bytes."""
+CACHED = Device(name="cached", tflops={"float32": 1}, memory_gb_s=100, l2_bytes=1000)
+FAST = Device(name="fast", tflops={"float32": 1}, memory_gb_s=100, l2_bytes=1000, l2_gb_s=500)
+DEVICES = {one.name: one for one in (PLAIN, CACHED, FAST)}
+
+
+@pytest.mark.parametrize(
+    ("given", "bound"),
+    [
+        ({"flops": 5_000, "bytes": 300}, (5, 3)), ({"flops": 8_000, "dtype": "float16"}, (2, 0)),
+        ({"flops": 8_000, "dtype": "int4"}, (2, 0)),  # of an unknown type the highest peak
+        ({"flops": 5_000, "device": "cached"}, (5, 0)), ({"bytes": 5_000, "device": "cached"}, (0, 40 + 10 / 3)),
+        ({"bytes": 500, "device": "cached"}, (0, 5 / 3)), ({"bytes": 5_000, "device": "fast"}, (0, 40 + 2)),
+        ({"bytes": 300, "device": "plain or cached"}, (0, 3)), ({}, None), ({"bytes": 300, "device": "x"}, None),
+        ({"bytes": 300, "main": False}, None),
+    ],
+)  # fmt: skip
+def test_bounds(given: dict[str, object], bound: tuple[float, float] | None) -> None:
+    task = Task("aten::mm", **{"device": "plain", **given})  # type: ignore[arg-type]
+    found = bound_of(task, DEVICES)
+    assert found == (None if bound is None else pytest.approx(bound))
+    assert found is None or found.ns == max(found)
+
+
+def test_the_greater_one_holds() -> None:
+    assert Bound(2, 3).ns == 3 and Bound(4, 3).ns == 4
+    assert device_of(Task("x", device="a or b"), {"b": PLAIN}) is None

@@ -1,0 +1,163 @@
+"""What fitting learns of GPU events: parts that are held out, errors, the order that is chosen, groups of intervals."""
+
+from __future__ import annotations
+
+from math import exp, log
+
+import pytest
+from etplus.analysis.devices import Device
+from etplus.planning.costs.kernel_model import (
+    HeldOutEvents,
+    by_groups,
+    by_traces,
+    chosen_order,
+    errors_of,
+    fit_kernels,
+    interval_group,
+    jobs_of,
+)
+from etplus.planning.costs.measured_tasks import MeasuredTask
+from etplus.planning.costs.prediction_intervals import fit_intervals
+from etplus.planning.costs.registry import CANDIDATES, ORDER, Costs, Utilised
+from etplus.planning.costs.task import Estimate, Task
+from etplus.planning.costs.utilisation import fit_utilisation
+from etplus.trace.tensors import Tensor
+
+DEVICES = {"d": Device(name="d", tflops={"float32": 10}, memory_gb_s=500, multiprocessors=50)}
+SECOND, THIRD = CANDIDATES[1:]
+
+
+def moved(size: int, ns: float, count: int = 1, op: str = "aten::add") -> MeasuredTask:
+    tensors = (Tensor((size,), "float32"),)
+    return MeasuredTask(
+        Task(op, f"{op[6:]}_kernel", inputs=tensors, outputs=tensors, bytes=8 * size, device="d"), ns, count
+    )
+
+
+def held(*ratios: float, counts: tuple[int, ...] = (), order: tuple[str, ...] = ORDER) -> HeldOutEvents:
+    """Events of 100 ns and those of twice, four times … as much, predicted as so many times what they took."""
+    events = [moved(k, 100.0 * 2**k, count) for k, count in enumerate(counts or (1,) * len(ratios))]
+    estimates = [Estimate(ratio * event.ns, "utilisation") for ratio, event in zip(ratios, events, strict=True)]
+    return HeldOutEvents(events, {order: estimates}, [("new", "work", "Elementwise")] * len(events))
+
+
+def test_errors_are_the_factor_and_that_of_the_weighted_total() -> None:
+    """Twice and half: a factor of 2; 200 + 3 · 100 for 100 + 3 · 200."""
+    assert errors_of(held(2.0, 0.5, counts=(1, 3)), ORDER) == (1.0, round(500 / 700 - 1, 4))
+    assert errors_of(held(1.0), ORDER) == (0.0, 0.0)
+    none = HeldOutEvents([moved(1, 10.0)], {ORDER: [Estimate(0.0, "x")]}, [("", "", "")])
+    assert errors_of(none, ORDER) == (9.0, -0.9), "no prediction is less than a nanosecond"
+
+
+def test_another_order_must_be_a_tenth_better() -> None:
+    def parts(first: float, second: float) -> list[HeldOutEvents]:
+        one, two = held(first), held(second, order=SECOND)
+        return [HeldOutEvents(one.measured, {**one.estimates, **two.estimates}, one.groups)]
+
+    for first, second, best in ((2.0, 1.9, ORDER), (2.0, 2.0, ORDER), (2.0, 1.85, SECOND), (2.0, 0.54, SECOND)):
+        order, errors = chosen_order(parts(first, second))
+        assert order == best, (first, second)
+        assert errors[" > ".join(ORDER)] == ((first - 1, first - 1),)
+        assert set(errors) == {" > ".join(ORDER), " > ".join(SECOND)}
+    assert chosen_order([]) == (ORDER, {})
+
+
+def test_only_orders_that_were_tried_on_every_part_count() -> None:
+    good = held(1.0, order=SECOND)
+    both = HeldOutEvents(good.measured, {**good.estimates, **held(3.0).estimates}, good.groups)
+    order, errors = chosen_order([both, held(3.0)])
+    assert order == ORDER and set(errors) == {" > ".join(ORDER)}
+
+
+def test_traces_are_predicted_from_the_others() -> None:
+    traces = [[moved(100, 10.0)], [moved(100, 30.0), moved(200, 40.0)], []]
+    found = by_traces(traces, DEVICES, [ORDER])
+    assert [part.measured for part in found] == traces[:2]
+    assert found[0].estimates[ORDER] == [Estimate(30.0, "measured")]
+    assert found[1].estimates[ORDER][0] == Estimate(10.0, "measured")
+    assert found[1].estimates[ORDER][1].how == "utilisation"
+    assert [level for level, _, _ in found[1].groups] == ["same kernel and device"] * 2
+    assert found[0].estimates[ORDER] == by_traces(traces, DEVICES)[0].estimates[ORDER]
+    assert set(by_traces(traces, DEVICES)[0].estimates) >= set(CANDIDATES)
+
+
+def test_groups_are_dealt_in_turn() -> None:
+    """Seven groups: the first part has the first and the sixth, the second the second and the seventh."""
+    events = [moved(100 * k, 10.0 * k) for k in range(1, 8)]
+    found = by_groups(events, DEVICES)
+    sizes = [[event.task.bytes // 800 for event in part.measured if event.task.bytes] for part in found]
+    assert sizes == [[1, 6], [2, 7], [3], [4], [5]]
+    assert by_groups(events[:1], DEVICES) == []
+    assert len(by_groups(events[:2], DEVICES)) == 2
+    same = [moved(100, 10.0), events[1], moved(100, 11.0)]
+    assert [len(part.measured) for part in by_groups(same, DEVICES)] == [2, 1]
+
+
+def test_of_many_events_only_the_first_candidate_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etplus.planning.costs.kernel_model._MOST_TASKS", 2)
+    traces = [[moved(100, 10.0)], [moved(200, 30.0), moved(300, 40.0)]]
+    second, first = (set(part.estimates) for part in by_traces(traces, DEVICES))
+    assert {SECOND, THIRD} <= first and {SECOND, THIRD} <= second
+    more = [*traces[1], moved(400, 50.0)]
+    assert set(by_traces([traces[0], more], DEVICES)[0].estimates) & set(CANDIDATES) == {ORDER}
+
+
+def test_fitting_one_trace_and_several() -> None:
+    events = [moved(1000 * k, 2000.0 + 100 * k) for k in range(1, 6)]
+    assert fit_kernels([[], [moved(8, 0.0)]], DEVICES) is None
+    alone = fit_kernels([events, [], [moved(7, -1.0)]], DEVICES)
+    assert alone is not None and alone.held_out == 0
+    assert alone.utilisation == fit_utilisation(events, DEVICES)
+    several = fit_kernels([events, events[:2]], DEVICES)
+    assert several is not None and several.held_out == 2
+    assert len(several.errors[" > ".join(ORDER)]) == 2
+    assert several.states is not None and not several.states
+    again = several.fitted(events, DEVICES)["utilisation"]
+    assert isinstance(again, Utilised) and again.fitted == several.utilisation
+
+
+def test_ranks_of_a_job_are_held_out_together() -> None:
+    """Two ranks of one job and another job: ranks measure each other's events, and no errors of the model."""
+    ranks = [[moved(1000 * k, 2000.0 + 100 * k + rank) for k in range(1, 40)] for rank in range(2)]
+    other = [moved(999 * k, 9000.0 + 100 * k) for k in range(1, 40)]
+    traces = [*ranks, other]
+    assert jobs_of(traces) == [0, 0, 2] and jobs_of([[], *ranks, []]) == [0, 1, 1, 3]
+    parts = by_traces(traces, DEVICES, [ORDER], jobs=jobs_of(traces))
+    assert [part.trace for part in parts] == [0, 1, 2]
+    assert {estimate.how for part in parts for estimate in part.estimates[ORDER]} == {"utilisation"}
+    model = fit_kernels(traces, DEVICES)
+    assert model is not None and (model.held_out, model.jobs) == (3, 2)
+    law, equal = (model.intervals.spreads[how] for how in ("utilisation", "measured"))
+    assert law.count == 3 * 39 and law.high > 2, "the other job takes several times as long"
+    assert equal.count == 2 * 39 and 0.99 < equal.low <= 1 <= equal.high < 1.01
+    one_job = fit_kernels(ranks, DEVICES)
+    assert one_job is not None and (one_job.held_out, one_job.jobs) == (2, 1)
+    assert one_job.intervals.spreads["measured"].count == 2 * 39
+
+
+def test_intervals_are_of_the_log_ratios_by_group() -> None:
+    """Forty events in two traces, half of them off by as much as they grow."""
+    traces = [[moved(1000 + k, 2000.0 + 50 * k + 300 * of) for k in range(20)] for of in range(2)]
+    model = fit_kernels(traces, DEVICES)
+    assert model is not None
+    parts = by_traces(traces, DEVICES)
+    groups = [
+        interval_group(estimate.how, group)
+        for part in parts
+        for estimate, group in zip(part.estimates[model.order], part.groups, strict=True)
+    ]
+    ratios = [
+        log(event.ns / estimate.ns)
+        for part in parts
+        for event, estimate in zip(part.measured, part.estimates[model.order], strict=True)
+    ]
+    assert model.intervals == fit_intervals(groups, ratios)
+    whole = model.intervals.of(())
+    assert whole.count == 40 and whole.low < 1 < whole.high
+    assert exp(min(ratios)) <= whole.low + 1e-3
+
+
+def test_the_group_of_an_interval() -> None:
+    assert interval_group("roofline at 53%", ("new", "work", "Copy")) == ("roofline", "new", "work", "Copy")
+    assert interval_group("measured", ()) == ("measured",)
+    assert Costs([], DEVICES).predict(Task("x")) is None

@@ -1,0 +1,152 @@
+"""Tasks of a trace, medians of equal ones, what a rank takes that was not measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus.analysis.devices import Device
+from etplus.planning.costs.measured_tasks import (
+    MeasuredTask,
+    _bag,
+    _Caller,
+    _Callers,
+    cpu_tasks,
+    gpu_tasks,
+    medians,
+    pooled,
+    unseen_rank_duration,
+)
+from etplus.planning.costs.task import Bag, Task
+from etplus.trace.index import CallIndex
+from etplus.trace.tensors import Argument, Signature, Tensor
+from etplus.trace.trace import Trace
+from support import linked
+from synthetic import Timeline
+
+HERE = Device(name="here", tflops={"float32": 1}, memory_gb_s=100)
+
+
+def timeline() -> Trace:
+    """An op that launches two kernels, one with a grid, and a copy; and a kernel outside of ops."""
+    trace = Timeline()
+    trace.op("aten::mm", 0, 40)
+    call = trace.call("cudaLaunchKernel", 1, 2)
+    trace.gpu("gemm", 10, 20, call, grid=[2, 3, 4], block=[32, 2, 1])
+    trace.launch("reduce", 4, 2, 31, 5)
+    copy = trace.call("cudaMemcpyAsync", 8, 2)
+    trace.gpu("Memcpy DtoD (Device -> Device)", 40, 5, copy, category="gpu_memcpy", bytes=4096)
+    trace.launch("alone", 50, 2, 60, 5)
+    return trace.document()
+
+
+def test_tasks_of_gpu_events() -> None:
+    tasks = gpu_tasks(timeline(), device=HERE)
+    gemm, reduce, copy, alone = tasks
+    assert (gemm.op, gemm.kernel, gemm.category, gemm.place) == ("aten::mm", "gemm", "kernel", 0)
+    assert (gemm.blocks, gemm.block_threads, gemm.device) == (24, 64, "here")
+    assert (reduce.op, reduce.kernel, reduce.place, reduce.blocks) == ("aten::mm", "reduce", 1, 0)
+    assert (copy.category, copy.bytes, copy.flops, copy.main, copy.place) == ("gpu_memcpy", 4096, None, True, 2)
+    assert (alone.op, alone.place, alone.main, alone.bytes, alone.flops) == ("", 0, False, None, None)
+    assert [task.inputs for task in tasks] == [()] * 4
+    assert {task.device for task in gpu_tasks(timeline())} == {"unknown device"}
+
+
+def test_tasks_of_a_pair_have_what_the_operator_has() -> None:
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    by_kernel = {(task.op, task.kernel): task for task in gpu_tasks(trace, device=HERE)}
+    assert by_kernel
+    for event, task in enumerate(gpu_tasks(trace, device=HERE)):
+        call = trace.gpu.call[event]
+        signature = trace.signature_of(CallIndex(int(call))) if call >= 0 else None
+        if signature is not None and signature.tensors:
+            assert task.inputs == signature.tensors and task.outputs == (signature.outputs or ())
+            assert task.op == trace.names[trace.calls.name[call]]
+
+
+def test_tasks_of_operators() -> None:
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    calls = np.array([call for call in range(len(trace.calls.name)) if trace.signature_of(CallIndex(call))][:20])
+    tasks = cpu_tasks(trace, calls, "a CPU")
+    assert len(tasks) == 20
+    for call, task in zip(calls.tolist(), tasks, strict=True):
+        signature = trace.signature_of(CallIndex(call))
+        assert signature is not None
+        assert (task.op, task.kernel, task.category, task.device) == (
+            trace.names[trace.calls.name[call]], "", "cpu_op", "a CPU"
+        )  # fmt: skip
+        assert (task.inputs, task.outputs, task.dtype) == (
+            signature.tensors, signature.outputs or (), signature.dtype
+        )  # fmt: skip
+    assert [task.device for task in cpu_tasks(trace, calls[:1])] == ["CPU"]
+
+
+def test_the_caller_is_the_innermost_operator_with_tensors() -> None:
+    trace = timeline()
+    callers = _Callers(trace)
+    names = [trace.names[name] for name in trace.calls.name.tolist()]
+    assert callers.above(CallIndex(names.index("aten::mm"))) == names.index("aten::mm"), "none has tensors: the first"
+    assert callers.above(CallIndex(-1)) == -1
+    assert callers.of(CallIndex(-1)) == _Caller("", None, None, None)
+    assert callers.of(CallIndex(0)) is callers.of(CallIndex(0))
+
+
+def lookup(
+    *, name: str = "fbgemm::split_embedding_codegen_lookup_sgd", weights: int = 640, starts: int = 3, indices: int = 24,
+    offsets: int = 9, output: tuple[int, ...] = (4, 16), arguments: int = 13,
+) -> _Caller:  # fmt: skip
+    """Two tables of 8 columns and 40 rows each, four samples of three lookups."""
+    shapes = {1: (weights,), 6: (starts,), 11: (indices,), 12: (offsets,)}
+    inputs = [Argument((Tensor(shapes[i], "float32"),) if i in shapes else ()) for i in range(arguments)]
+    return _Caller(name, Signature(tuple(inputs), (Tensor(output, "float32"),)), None, None)
+
+
+def test_the_sizes_of_a_batched_lookup() -> None:
+    assert _bag(lookup()) == Bag(batch=4, rows=40, tables=2, lookups=3, dim=8)
+    for other in (
+        lookup(name="aten::embedding"), lookup(arguments=12), lookup(output=(4, 16, 1)), lookup(starts=1),
+        lookup(offsets=10), lookup(output=(0, 16)), lookup(output=(4, 1)), lookup(weights=8), lookup(indices=7),
+        lookup(offsets=1),
+    ):  # fmt: skip
+        assert _bag(other) is None, other
+    assert _bag(_Caller("embedding_codegen_lookup", None, None, None)) is None
+
+
+def test_medians_of_equal_tasks() -> None:
+    a, b, comm = Task("a"), Task("b"), Task("c", collective="all_reduce")
+    found = medians([a, b, a, a, comm, comm], [10.0, 5.0, 30.0, 20.0, 7.0, 9.0])
+    assert found[0] == MeasuredTask(a, 20.0, 3, pytest.approx(12.0), pytest.approx(28.0))
+    assert found[1] == MeasuredTask(b, 5.0, 1, 5.0, 5.0)
+    assert found[2] == MeasuredTask(comm, 8.0, 2, pytest.approx(7.2), pytest.approx(8.8), (7.0, 9.0))
+
+
+def test_pooling_counts_each_trace_once() -> None:
+    a = Task("a")
+    traces = [MeasuredTask(a, ns, count, ns - 1, ns + 1) for ns, count in ((10.0, 5), (20.0, 1), (90.0, 2))]
+    assert pooled([*traces, MeasuredTask(Task("b"), 3.0, 1)]) == [
+        MeasuredTask(a, 20.0, 8, 9.0, 91.0), MeasuredTask(Task("b"), 3.0, 1)
+    ]  # fmt: skip
+
+
+def test_pooling_collectives_estimates_an_unseen_rank() -> None:
+    task = Task("c", collective="all_reduce", group_size=3)
+    ranks = [MeasuredTask(task, 0.0, 2, times=times) for times in ((10.0, 50.0), (40.0, 10.0))]
+    expected = unseen_rank_duration(np.array([(10.0, 50.0), (40.0, 10.0)]), 3)
+    assert pooled(ranks)[0].ns == expected == pytest.approx((40 + 50) / 2)
+    other = MeasuredTask(task, 8.0, 1, times=(8.0,))
+    assert pooled([ranks[0], other])[0].ns == 4.0, "not as many times: the median of 0 and 8"
+
+
+def test_the_time_of_an_unseen_rank() -> None:
+    """Three of four ranks: where one took about the least of all, the fourth waits like the mean of the others; where
+    none did, the fourth was the last and took the least."""
+    least = 10.0
+    times = np.array([[10.0, 900.0], [15.0, 700.0], [400.0, 500.0]])
+    waits, last = (15 + 400) / 2, least
+    assert unseen_rank_duration(times, 4) == pytest.approx((waits + last) / 2)
+    assert unseen_rank_duration(times) == pytest.approx((waits + last) / 2), "one more than those, by default"
+    of_two = ((2 - 1) * 700 + least) / 2
+    assert unseen_rank_duration(times, 5) == pytest.approx((waits + of_two) / 2)
+    assert unseen_rank_duration(times, 3) == pytest.approx(times.mean())
+    at_most = np.array([[10.0, 20.0], [30.0, 40.0]])
+    assert unseen_rank_duration(at_most, 3) == pytest.approx((30 + 40) / 2), "up to twice the least is about the least"
+    assert unseen_rank_duration(at_most + np.array([[0, 0.1], [0, 0]]), 3) == pytest.approx((30 + 10) / 2)

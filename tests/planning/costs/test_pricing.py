@@ -1,0 +1,175 @@
+"""Prices of a trace's work by a model of a few events, intervals and element types, worked out by hand."""
+
+from __future__ import annotations
+
+from math import exp, hypot, log
+
+import pytest
+from etplus.analysis.devices import Device
+from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.measured_tasks import MeasuredTask, gpu_tasks
+from etplus.planning.costs.model_file import EndToEndError, FittedModel
+from etplus.planning.costs.pricing import Pricing, drawn_in, half_width, interval, kernel_rows, retyped, time_ratio
+from etplus.planning.costs.task import Task
+from etplus.trace.errors import UsageError
+from etplus.trace.tensors import Tensor
+from etplus.trace.trace import Trace
+from msgspec.structs import replace
+from synthetic import Timeline
+
+DEVICE = Device(name="d", tflops={"float32": 1, "float16": 4}, memory_gb_s=100)
+
+
+def kernels(lengths: dict[str, list[int]]) -> Trace:
+    """Kernels of these names and lengths in µs, one after the other."""
+    trace, now = Timeline(), 0
+    for name, of in lengths.items():
+        for length in of:
+            trace.launch(name, now, 2, now + 10, length)
+            now += length + 20
+    return trace.document()
+
+
+@pytest.fixture(scope="module")
+def model() -> FittedModel:
+    return fit([kernels({"a_kernel": [8, 10, 12], "b_kernel": [20]})])
+
+
+def test_equal_events_take_their_median(model: FittedModel) -> None:
+    pricing = Pricing(model, kernels({"a_kernel": [50], "c_kernel": [7]}))
+    assert pricing.event(0) == (10_000, "measured")
+    assert pricing.times == [10_000, pricing.event(1).ns] and pricing.event(1).how == "utilisation"
+    assert pricing.kinds == ["kernel", "kernel"] and pricing.notes == []
+
+
+def test_the_interval_of_an_equal_event_holds_what_was_measured(model: FittedModel) -> None:
+    """Too little was held out to tell: 0.8 to 1.25 times, wider where equal events were."""
+    pricing = Pricing(model, kernels({"a_kernel": [50], "b_kernel": [50]}))
+    first, second = pricing.price(0), pricing.price(1)
+    assert (first.ns, first.low, first.high) == (10_000, pytest.approx(8000), pytest.approx(12_500))
+    assert (first.how, first.level, first.bound) == ("measured", "same kernel and device", None)
+    assert (second.low, second.high) == (pytest.approx(16_000), pytest.approx(25_000))
+    assert pricing.price(0) is first
+    wide = fit([kernels({"a_kernel": [2, 10, 10, 10, 40]})])
+    price = Pricing(wide, kernels({"a_kernel": [50]})).price(0)
+    assert price.low == pytest.approx(5200) and price.high == pytest.approx(28_000)
+
+
+def test_what_is_new_is_known_within_a_factor_of_three(model: FittedModel) -> None:
+    price = Pricing(model, kernels({"c_kernel": [7]})).price(0)
+    assert price.level == "new" and (price.low, price.high) == (
+        pytest.approx(price.ns / 3),
+        pytest.approx(3 * price.ns),
+    )
+
+
+def test_another_device_must_be_known(model: FittedModel) -> None:
+    with pytest.raises(UsageError, match="device 'none' is not known"):
+        Pricing(model, kernels({"a_kernel": [5]}), "none")
+    other = next(iter(model.records()))
+    there = Pricing(model, kernels({"a_kernel": [5]}), other)
+    assert there.notes == [
+        f"nothing was measured on {other}: times are scaled by what the utilisation model says of both devices"
+    ]
+    assert there.event(0).how == "measured, scaled" and there.event(0).ns > 0
+    measured = [replace(event, task=replace(event.task, device="d"), ns=77.0) for event in model.gpu]
+    known = Pricing(replace(model, devices=(DEVICE,), gpu=(*model.gpu, *measured)), kernels({"a_kernel": [5]}), "d")
+    assert known.event(0) == (77.0, "measured") and known.notes == []
+
+
+def test_operators_that_the_model_has_seen(model: FittedModel) -> None:
+    op = Task("aten::x", "", "cpu_op", device="CPU")
+    some = Pricing(replace(model, cpu=(MeasuredTask(op, 5.0, 1),)), kernels({"a_kernel": [5]}))
+    assert some.call(op) == (5.0, "measured") and some.call(replace(op, op="aten::y")) is None
+
+
+def test_prices_with_another_element_type(model: FittedModel) -> None:
+    """Measured with it by any kernel, the median; else scaled by what bounds it."""
+    trace = kernels({"a_kernel": [10]})
+    [task] = gpu_tasks(trace)
+    shaped = replace(task, inputs=(Tensor((100,), "float32"),), bytes=800, dtype="float32")
+    assert retyped(shaped, None) is shaped and retyped(shaped, "float32") is shaped
+    halved = retyped(shaped, "float16")
+    assert (halved.inputs, halved.bytes, halved.dtype, halved.kernel) == (
+        (Tensor((100,), "float16"),), 400, "float16", ""
+    )  # fmt: skip
+    events = tuple(
+        MeasuredTask(replace(halved, kernel=kernel), ns, 1) for kernel, ns in (("p", 10.0), ("q", 30.0), ("r", 90.0))
+    )
+    pricing = Pricing(replace(model, gpu=(*events, MeasuredTask(shaped, 1000.0, 1))), trace, dtype="float16")
+    pricing.tasks = [shaped]
+    assert pricing.event(0) == (30.0, "measured with float16")
+    scaled = Pricing(replace(model, gpu=(MeasuredTask(shaped, 1000.0, 1),)), trace, dtype="float16")
+    scaled.tasks = [shaped]
+    assert scaled.event(0) == (500.0, "measured, scaled")
+
+
+def test_retyped_tensors() -> None:
+    task = Task(
+        "aten::x", "k", inputs=(Tensor((10,), "float32"), Tensor((5,), "int64")), outputs=(Tensor((4,), "bfloat16"),),
+        bytes=1000, dtype="int64",
+    )  # fmt: skip
+    done = retyped(task, "float16")
+    assert [tensor.dtype for tensor in (*done.inputs, *done.outputs)] == ["float16", "int64", "float16"]
+    assert done.bytes == round(1000 * 28 / 48) and done.dtype == "int64"
+    assert retyped(replace(task, bytes=None), "float16").bytes is None
+    assert retyped(replace(task, inputs=task.inputs[1:], outputs=()), "float16").kernel == "k"
+
+
+def test_ratios_of_times() -> None:
+    old = Task("aten::x", "k", bytes=800, flops=10, device="d")
+    new = replace(old, bytes=200, dtype="float16")
+    assert time_ratio(old, new, DEVICE) == pytest.approx(0.25), "the memory bounds both"
+    heavy, light = replace(old, flops=10**9), replace(new, flops=10**9)
+    assert time_ratio(heavy, light, DEVICE) == pytest.approx(0.25), "1 and 4 TFLOP/s"
+    assert time_ratio(replace(old, bytes=0, flops=0), new, DEVICE) == 1.0
+    assert time_ratio(old, new, None) == 1.0 and time_ratio(replace(old, flops=None), new, None) == 0.25
+    host = replace(old, category="cpu_op", flops=None)
+    assert time_ratio(host, replace(host, bytes=200), DEVICE) == 0.25
+    comm = replace(old, collective="all_reduce")
+    assert time_ratio(comm, replace(comm, bytes=200), DEVICE) == 0.25
+    assert time_ratio(replace(comm, bytes=None), replace(comm, bytes=3), DEVICE) == 3.0 and time_ratio(old, old, None)
+
+
+def test_half_widths() -> None:
+    """Student's t of the ratios around 0 with a deviation of 0.2 before; without any 0.3, more with what is unknown."""
+    assert half_width(None) == 0.3 and half_width(EndToEndError(), 0.5) == pytest.approx(0.3 - log(0.5))
+    assert half_width(None, 1.0) == pytest.approx(0.3 - log(0.01))
+    assert half_width(EndToEndError((0.3,), (0.0,))) == pytest.approx(3.078 * hypot(0.3, 0.2))
+    for count, quantile in ((15, 1.341), (16, 1.282)):
+        found = half_width(EndToEndError((0.1,) * count, (0.0,) * count))
+        assert found == pytest.approx(quantile * ((count * 0.01 + 0.04) / count) ** 0.5)
+    assert half_width(EndToEndError((0.3, 9.0), (0.0, 0.5))) == pytest.approx(3.078 * hypot(0.3, 0.2))
+
+
+def test_end_to_end_intervals() -> None:
+    assert interval(0, 0, 0, 1.0) == (0, 0)
+    assert interval(1000, 1000, 1000, log(2)) == (500, 2000)
+    low, high = interval(1000, 500, 4000, log(2))
+    assert (low, high) == (round(1000 * exp(-(2**0.5) * log(2))), round(1000 * exp(hypot(log(2), log(4)))))
+    assert interval(1000, 1500, 700, 0.0) == (1000, 1000), "neither end is on the other side"
+    assert interval(1000, 0, 1000, 0.0) == (1, 1000)
+
+
+def test_rows_of_equal_events(model: FittedModel) -> None:
+    trace = kernels({"b_kernel": [19], "a_kernel": [9, 13, 11]})
+    pricing = Pricing(model, trace)
+    rows = kernel_rows(pricing, trace, trace.ts * 0)
+    assert [(row.name, row.count, row.measured_ns, row.predicted_ns) for row in rows] == [
+        ("a_kernel", 3, 33_000, 30_000), ("b_kernel", 1, 19_000, 20_000)
+    ]  # fmt: skip
+    assert (rows[0].low_ns, rows[0].high_ns, rows[0].bound_ns, rows[0].how) == (24_000, 37_500, None, "measured")
+    assert kernel_rows(pricing, trace, trace.ts * 0 - 1) == ()
+
+
+def test_misses_of_a_family_go_together_and_those_of_two_do_not(model: FittedModel) -> None:
+    """Two events of a, one of b: a's misses of 2 · 2000 and b's of 4000 are drawn in to √(4000² + 4000²) of 8000."""
+    trace = kernels({"a_kernel": [10, 10], "b_kernel": [20]})
+    pricing = Pricing(model, trace)
+    low, high = drawn_in(pricing, range(3))
+    share = hypot(4000, 4000) / 8000
+    assert low == pytest.approx([10_000 - share * 2000] * 2 + [20_000 - share * 4000])
+    up = hypot(5000, 5000) / 10_000
+    assert high == pytest.approx([10_000 + up * 2500] * 2 + [20_000 + up * 5000])
+    assert drawn_in(pricing, [2])[0] == pytest.approx([10_000, 10_000, 16_000])
+    assert drawn_in(pricing, []) == (pricing.times, pricing.times)

@@ -1,0 +1,172 @@
+"""The models by name and the order in which they are asked; how a fitted event is explained."""
+
+from __future__ import annotations
+
+import pytest
+from etplus.analysis.devices import Device
+from etplus.planning.costs.measured_tasks import MeasuredTask
+from etplus.planning.costs.registry import CANDIDATES, CPU_ORDER, MODELS, ORDER, Costs, Utilised, explain, model_class
+from etplus.planning.costs.task import Task
+from etplus.planning.costs.utilisation import fit_utilisation
+from etplus.trace.errors import UsageError
+from etplus.trace.tensors import Tensor
+
+SMALL = Device(name="small", tflops={"float32": 10, "float16": 80}, memory_gb_s=500, multiprocessors=50)
+DEVICES = {"small": SMALL}
+
+
+def add(size: int, blocks: int = 0, **known: int) -> Task:
+    tensors = (Tensor((size,), "float32"),)
+    sizes = {"bytes": 8 * size} | known
+    return Task(
+        "aten::add", "void at::add_kernel<4>(int)", inputs=tensors, outputs=tensors, device="small", blocks=blocks,
+        block_threads=128 if blocks else 0, **sizes,
+    )  # fmt: skip
+
+
+def host(size: int) -> Task:
+    return Task("aten::add", "", "cpu_op", inputs=(Tensor((size,), "float32"),), bytes=8 * size, device="CPU")
+
+
+EVENTS = [MeasuredTask(add(1000 * 2**k, 2**k), 2500.0 + 20 * 2**k, k + 1) for k in range(6)]
+EVENTS += [
+    MeasuredTask(Task("aten::mm", "sgemm_64x64", flops=2 * 10**9, bytes=10**6, device="small"), 400_000.0, 3),
+    MeasuredTask(Task("", "copy_it", device="small"), 1500.0, 2),
+    MeasuredTask(Task("", "copy_it", device="small", blocks=100, block_threads=1000), 2500.0, 2),
+]
+
+GOLDEN = "\n".join([
+    "void at::add_kernel<4>(int)",
+    "  aten::add float32[32000]",
+    "  small, 6 times, 32 blocks of 128 threads",
+    "  time = (start + compute or memory) × kernel × smearing",
+    "    start           2.43 µs  all +0.18, kind Other kernel +0.01, vendor NVIDIA +0.01, family add_kernel +0.01",
+    "    memory          0.79 µs  0.51 µs at the peak, efficiency 65%, longest",
+    "                           all -0.00, family add_kernel -0.00, kind Other kernel -0.00, op add -0.00",
+    "    kernel         1.006 ×   what events of this name take over the rest of the law",
+    "    smearing       1.034 ×   the mean over the median of such events",
+    "  predicted 3.36 µs, measured 3.14 µs, bound 0.51 µs",
+    "  nearest events of this family: measured, predicted µs",
+    "          2.82       2.94  small, aten::add float32[16000]",
+    "          2.66       2.74  small, aten::add float32[8000]",
+    "          2.58       2.64  small, aten::add float32[4000]",
+    "          2.54       2.58  small, aten::add float32[2000]",
+    "",
+])  # fmt: skip
+PRODUCT = "\n".join([
+    "sgemm_64x64",
+    "  aten::mm ",
+    "  small, 3 times",
+    "  time = (start + compute or memory) × kernel × smearing",
+    "    start           2.40 µs  all +0.18, vendor NVIDIA +0.01, kind Matrix product +0.00, family sgemm +0.00",
+    "    compute       280.76 µs  200.00 µs at the peak, efficiency 71%, longest",
+    "                           all +0.10, dtype float32 product +0.03, kind Matrix product +0.03, bandwidth of a multiprocessor +0.02",  # noqa: E501
+    "    memory          3.10 µs  2.00 µs at the peak, efficiency 65%",
+    "                           all -0.00, bandwidth of a multiprocessor -0.00, multiprocessors -0.00",
+    "    kernel         1.148 ×   what events of this name take over the rest of the law",
+    "    smearing       1.034 ×   the mean over the median of such events",
+    "  predicted 336.28 µs, measured 400.00 µs, bound 200.00 µs",
+    "  no other event of this family was fitted on",
+    "",
+])  # fmt: skip
+COPIES = "\n".join([
+    "copy_it",
+    "  no operator ",
+    "  small, 2 times, 100 blocks of 1000 threads",
+    "  time = (start + threads) × kernel × smearing (FLOPs and bytes are not known)",
+    "    start           1.87 µs  all -0.52, family copy_it -0.17, kind Other kernel -0.05, device small -0.02",
+    "    threads         1.59 µs  3.20 µs at the peak, × 0.50",
+    "                           all -0.48, kind Other kernel -0.10, family copy_it -0.07, bandwidth of a multiprocessor -0.02",  # noqa: E501
+    "    kernel         0.878 ×   what events of this name take over the rest of the law",
+    "    smearing       0.980 ×   the mean over the median of such events",
+    "  predicted 2.98 µs, measured 2.50 µs",
+    "  nearest events of this family: measured, predicted µs",
+    "          1.50       2.40  small,  ",
+    "",
+    "copy_it",
+    "  no operator ",
+    "  small, 2 times",
+    "  time = (start + threads) × kernel × smearing (FLOPs and bytes are not known)",
+    "    start           2.30 µs  kind Other kernel -0.47, family copy_it -0.35, all +0.26, device small +0.01",
+    "    kernel         0.906 ×   what events of this name take over the rest of the law",
+    "    smearing       1.152 ×   the mean over the median of such events",
+    "  predicted 2.40 µs, measured 1.50 µs",
+    "  nearest events of this family: measured, predicted µs",
+    "          2.50       2.98  small,  ",
+    "",
+])  # fmt: skip
+
+
+def test_an_event_is_measured_or_by_the_law_and_never_below_its_bound() -> None:
+    costs = Costs(EVENTS, DEVICES)
+    assert costs.predict(EVENTS[2].task) == (2580.0, "measured")
+    other = costs.predict(add(3000, 3))
+    assert other is not None and other.how == "utilisation"
+    assert other.ns == fit_utilisation(EVENTS, DEVICES).nanoseconds(add(3000, 3), DEVICES)
+    assert set(costs.fitted) == {"measured", "utilisation"}
+    quick = MeasuredTask(add(10**9), 1.0, 1)
+    low = Costs([quick], DEVICES, ("measured", "nearest"))
+    assert low.predict(add(10**9)) == (1.0, "measured"), "what was measured refutes the bound"
+    assert low.predict(add(2 * 10**9)) == (32e6, "nearest measured"), "16 GB at 500 GB/s"
+    assert low.predict(Task("aten::x", "x", device="small")) == (1.0, "nearest measured"), "without a bound"
+    assert Costs([], DEVICES).predict(add(1)) is None
+
+
+def test_a_host_operator_is_priced_by_other_models_in_turn() -> None:
+    costs = Costs([MeasuredTask(host(100), 10.0, 9), MeasuredTask(host(300), 30.0, 9)], DEVICES)
+    assert costs.predict(host(100)) == (10.0, "measured")
+    between = costs.predict(host(200))
+    assert between is not None and between == (pytest.approx(20.0), "between measured")
+    beyond = costs.predict(host(1000))
+    assert beyond is not None and beyond.how == "similar measured"
+    assert CPU_ORDER[:3] == ("measured", "between", "similar")
+    only_gpu = Costs(EVENTS, DEVICES, ORDER)
+    assert Utilised.fit(EVENTS, DEVICES).predict(host(5)) is None
+    assert (only_gpu.predict(host(5)) or ("", ""))[1] == "mean of its kind"
+
+
+def test_beyond_what_was_measured() -> None:
+    """Between two sizes the time is between theirs; larger work is "grown" only where the law is not in the order."""
+    measured = [MeasuredTask(add(10**6), 20e3, 9), MeasuredTask(add(3 * 10**6), 60e3, 9)]
+    for order, between, larger in (
+        (ORDER, "between measured", "utilisation"),
+        (("measured", "nearest"), "between measured", "grown from measured"),
+    ):
+        costs = Costs(measured, DEVICES, order, beyond=True)
+        hows = [(costs.predict(add(size)) or ("", ""))[1] for size in (2 * 10**6, 10**7)]
+        assert hows == [between, larger]
+    plain = Costs(measured, DEVICES, ("measured", "nearest"))
+    assert (plain.predict(add(2 * 10**6)) or ("", ""))[1] == "nearest measured"
+
+
+def test_laws_are_fitted_on_gpu_events_that_took_time() -> None:
+    others = [MeasuredTask(host(8), 5e6, 1), MeasuredTask(add(77), 0.0, 1)]
+    assert Utilised.fit([*EVENTS, *others], DEVICES).fitted == fit_utilisation(EVENTS, DEVICES)
+
+
+def test_models_by_name() -> None:
+    assert all(model_class(name) is model for name, model in MODELS.items())
+    with pytest.raises(UsageError, match="unknown cost model 'none'"):
+        model_class("none")
+    assert CANDIDATES[0] == ORDER == ("measured", "utilisation")
+
+
+def test_an_event_explained() -> None:
+    """The three longest, each with its terms, its greatest weights, and the least different events of its family."""
+    law = fit_utilisation(EVENTS, DEVICES)
+    lines = explain("ADD", law, EVENTS, DEVICES)
+    heads = [at for at, line in enumerate(lines) if line.startswith("void")]
+    assert len(heads) == 3 and lines[-1] == "and 3 more distinct events of such kernels"
+    assert [lines[at + 1] for at in heads] == [f"  aten::add float32[{size}000]" for size in (32, 16, 8)]
+    assert [lines[at + 2] for at in heads] == [
+        f"  small, {count} times, {2 ** (count - 1)} blocks of 128 threads" for count in (6, 5, 4)
+    ]
+    first = lines[heads[0] : heads[1]]
+    assert "\n".join(first) == GOLDEN
+    assert explain("zzz", law, EVENTS, DEVICES) == ["no kernel was fitted on whose name contains 'zzz'"]
+
+
+def test_an_event_of_which_less_is_known_explained() -> None:
+    law = fit_utilisation(EVENTS, DEVICES)
+    assert "\n".join(explain("gemm", law, EVENTS, DEVICES)) == PRODUCT
+    assert "\n".join(explain("copy", law, EVENTS, DEVICES)) == COPIES

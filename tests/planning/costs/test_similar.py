@@ -1,0 +1,267 @@
+"""What work that was measured says of other work: features and distances, each model on tasks worked out by hand."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import exp, log, log2
+
+import numpy as np
+import pytest
+from etplus.planning.costs.measured_tasks import MeasuredTask
+from etplus.planning.costs.similar import (
+    FEATURES,
+    WEIGHTS,
+    Close,
+    Extrapolated,
+    Gaussian,
+    Interpolated,
+    MeasuredTable,
+    Nearest,
+    Similar,
+    class_keys,
+    distances,
+    family,
+    features,
+    words,
+)
+from etplus.planning.costs.task import Task
+from etplus.trace.tensors import Tensor
+from msgspec.structs import replace
+
+
+def tensor(*shape: int, dtype: str = "float32") -> Tensor:
+    return Tensor(shape, dtype)
+
+
+def add(size: int, kernel: str = "add_kernel", *, device: str = "gpu", blocks: int = 0, moved: int | None = -1) -> Task:
+    return Task(
+        "aten::add", kernel, inputs=(tensor(size),), outputs=(tensor(size),), bytes=8 * size if moved == -1 else moved,
+        device=device, blocks=blocks,
+    )  # fmt: skip
+
+
+def test_features_are_logs_of_sizes_and_the_extents_of_the_three_largest_inputs() -> None:
+    task = Task(
+        "aten::bmm", "gemm", inputs=(tensor(3, 7), tensor(2, 3, 5, 7, 31), tensor(1), tensor(15)),
+        outputs=(tensor(7), tensor(56)), flops=1023, bytes=255, place=2, group_size=3,
+    )  # fmt: skip
+    sizes = [21, 6510, 1, 15]
+    assert features([task]).tolist() == [[
+        8, 10, log2(1 + 6510), log2(1 + sum(sizes)), 6, 4, 2, 2,
+        2, log2(6), 3, 5,  # the last four extents of the largest input: 3, 5, 7, 31
+        0, 0, 2, 3,  # 3, 7
+        0, 0, 0, 4,  # 15; the input of one element is the fourth
+    ]]  # fmt: skip
+    assert features([Task("x")]).tolist() == [[0.0] * len(FEATURES)]
+    assert features([]).shape == (0, 20) and len(FEATURES) == len(WEIGHTS) == 20
+    assert features([Task("x", flops=-1, bytes=0)])[0, :2].tolist() == [0, 0]
+    assert FEATURES[8] == "extent 0 of input 0" and FEATURES[-1] == "extent 3 of input 2"
+
+
+def test_distances_are_weighted_sums_of_differences() -> None:
+    left, right = np.zeros((1, 20)), np.zeros((2, 20))
+    right[0, [0, 4, 6]] = 2, -3, 1
+    right[1, 19] = 10
+    assert distances(left, right) == pytest.approx(np.array([[2 + 1.5 + 0.3, 3.0]]))
+    assert distances(right, left).shape == (2, 1)
+
+
+def test_names_of_kernels() -> None:
+    assert family("void at::add<float, 4>(int*)") == "at::add" and family("gemm(int)<3>") == "gemm"
+    assert words("sgemm_128x64_nn") == {"sgemm", "128", "x", "64", "nn"}
+
+
+def test_class_keys_go_from_the_kernel_at_its_place_to_the_category() -> None:
+    task = Task("aten::mm", "void gemm<2>", device="gpu", place=1)
+    assert class_keys(task) == (
+        (0, "gpu", "void gemm<2>", "aten::mm", 1), (1, "gpu", "void gemm<2>", "aten::mm"), (2, "gpu", "void gemm<2>"),
+        (3, "gpu", "gemm"), (4, "gpu", "aten::mm", 1), (5, "gpu", "aten::mm"), (6, "gemm"), (7, "gpu", "kernel"),
+        (8, "kernel"),
+    )  # fmt: skip
+    assert [key is None or key for key in class_keys(Task("", "", "cpu_op", device="c"))][2:7] == [True] * 5
+
+
+def test_the_table_has_equal_tasks_whatever_is_recorded_of_their_launch() -> None:
+    first, second = MeasuredTask(add(8, blocks=1), 10.0, 1), MeasuredTask(add(8, blocks=2), 20.0, 1)
+    bare = MeasuredTask(Task("aten::x", "k", blocks=3), 30.0, 1)
+    table = MeasuredTable([first, second, bare])
+    assert table.of(add(8, blocks=2)) is second
+    assert table.of(add(8, blocks=7)) is first, "the first of those with other grids"
+    assert table.of(Task("aten::x", "k", blocks=4)) is None, "the work is not known where shapes are not"
+    assert table.predict(add(8, blocks=2)) == (20.0, "measured") and table.predict(add(9)) is None
+
+
+def test_the_nearest_of_the_narrowest_class_is_taken() -> None:
+    measured = [
+        MeasuredTask(add(100), 1.0, 1), MeasuredTask(add(1000), 2.0, 1), MeasuredTask(add(1000, "other"), 3.0, 1),
+        MeasuredTask(add(10**6, "far", device="elsewhere"), 4.0, 1),
+    ]  # fmt: skip
+    model = Nearest(measured)
+    assert model.predict(add(120)) == (1.0, "nearest measured")
+    assert model.predict(add(900)) == (2.0, "nearest measured")
+    assert model.predict(add(10**6)) == (2.0, "nearest measured"), "of the same kernel, not of the same size"
+    assert model.predict(add(1000, "other")) == (3.0, "nearest measured")
+    assert model.predict(Task("aten::mul", "new", device="elsewhere")) == (4.0, "nearest measured")
+    assert model.predict(Task("aten::mul", "", "cpu_op")) is None
+    assert Close(measured).predict(add(900)) == (2.0, "nearest measured")
+    assert Close(measured).predict(add(10**6)) is None
+
+
+def test_a_close_task_is_at_most_four_away() -> None:
+    near = Task("aten::add", "add", bytes=15)
+    model = Close([MeasuredTask(near, 5.0, 1)])
+    assert model.predict(replace(near, bytes=255)) == (5.0, "nearest measured"), "log2 256 − log2 16 = 4"
+    assert model.predict(replace(near, bytes=256)) is None
+
+
+def test_a_gaussian_process_goes_through_what_it_is_fitted_on() -> None:
+    measured = [MeasuredTask(add(4**k), 100.0 * 2**k, 1) for k in range(6)]
+    model = Gaussian(measured)
+    found = [estimate.ns for estimate in model.predict_all([known.task for known in measured]) if estimate]
+    assert found == pytest.approx([known.ns for known in measured], rel=0.05)
+    between = [estimate.ns for estimate in model.predict_all([add(2 * 4**k) for k in range(5)]) if estimate]
+    assert all(left.ns < ns < right.ns for ns, (left, right) in zip(between, pairwise(measured), strict=True))
+    assert model.predict_all([Task("aten::add", "", "cpu_op")]) == [None]
+
+
+def test_the_covariance_of_two_tasks() -> None:
+    """With itself (0.2 + 0.8)(0.2 + 2 + 1 + 0.3) + 3 · 2 · 2 = 15.5; with one on another device, of another
+    operator and with half of its words: the two sums with what remains."""
+    task = add(64, "add_kernel")
+    model = Gaussian([MeasuredTask(task, exp(5.0), 1)])
+    other = replace(task, op="aten::mul", kernel="add", device="else")
+    covariance = model._covariance([task, other], features([task, other]))
+    names = 1 / 2
+    assert covariance.tolist() == [[pytest.approx(15.5)], [pytest.approx(0.2 * (0.2 + 2 * names**2) + 3 * 1.5)]]
+    far = replace(task, bytes=8 * 64 * 32)
+    apart = abs(log2(1 + 8 * 64 * 32) - log2(1 + 8 * 64))
+    expected = exp(-apart / 20) * 3.5 + 12 * exp(-apart / 160)
+    assert model._covariance([far], features([far])).tolist() == [[pytest.approx(expected)]]
+    assert model._mean == pytest.approx(5.0)
+    two = Gaussian([MeasuredTask(task, exp(5.0), 1), MeasuredTask(far, exp(7.0), 1)])
+    weights = np.linalg.solve(
+        np.array([[15.51, expected], [expected, 15.51]]), np.array([-1.0, 1.0])
+    )  # fmt: skip
+    [found] = two.predict_all([task])
+    assert found is not None and log(found.ns) == pytest.approx(6 + weights @ [15.5, expected])
+
+
+def test_many_tasks_are_split_by_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = [MeasuredTask(add(2**k), 2.0**k, 1) for k in range(3)]
+    measured += [MeasuredTask(replace(add(2**k), op="aten::mul"), 9.0, 1) for k in range(2)]
+    other = Task("aten::sub", "sub", device="gpu")
+    assert Similar(measured).predict(other) is not None
+    monkeypatch.setattr("etplus.planning.costs.similar._MOST_TASKS", 4)
+    apart = Similar(measured)
+    assert apart.predict(other) is None
+    found = apart.predict_all([other, replace(add(1), op="aten::mul"), other, add(4)])
+    assert [None if estimate is None else round(estimate.ns, 1) for estimate in found[:3]] == [None, 9.0, None]
+    assert found[3] == Gaussian(measured[:3]).predict_all([add(4)])[0]
+
+
+def test_of_too_many_tasks_the_most_frequent_are_kept_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etplus.planning.costs.similar._MOST_TASKS", 2)
+    counts = (1, 3, 2, 3, 1)
+    model = Gaussian([MeasuredTask(add(2**k), 10.0, count) for k, count in enumerate(counts)])
+    assert model._tasks == [add(2), add(8)]
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(150, 15.0), (100, 10.0), (300, 30.0), (99, None), (301, None)],
+)
+def test_between_two_measured_sizes_times_are_interpolated(size: int, expected: float | None) -> None:
+    """100 takes 10, 300 takes 30; and a task of another kernel at 200 does not count where the task's own has two."""
+    measured = [
+        MeasuredTask(add(100), 10.0, 9), MeasuredTask(add(300), 30.0, 9), MeasuredTask(add(200, "odd"), 99.0, 9)
+    ]  # fmt: skip
+    found = Interpolated(measured).predict(add(size))
+    assert (None if found is None else found.ns) == (None if expected is None else pytest.approx(expected))
+    assert found is None or found.how == "between measured"
+
+
+def test_interpolation_by_any_kernel_where_the_own_is_not_on_both_sides() -> None:
+    measured = [MeasuredTask(add(100, "small"), 10.0, 9), MeasuredTask(add(300, "large"), 30.0, 9)]
+    found = Interpolated(measured).predict(add(200, "middle"))
+    assert found is not None and found.ns == pytest.approx(20.0)
+    assert Interpolated(measured).predict(add(200, device="else")) is None
+    assert Interpolated(measured).predict(replace(add(200), place=1)) is None
+    assert Interpolated(measured[:1]).predict(add(100, "small")) is None, "one is no interval"
+
+
+def test_no_interpolation_over_more_than_sixteen_times() -> None:
+    measured = [MeasuredTask(add(10), 1.0, 9), MeasuredTask(add(160), 9.0, 9)]
+    assert Interpolated(measured).predict(add(20)) is not None
+    assert Interpolated([measured[0], MeasuredTask(add(161), 9.0, 9)]).predict(add(20)) is None
+
+
+def test_sizes_are_flops_or_bytes_or_elements() -> None:
+    def square(side: int, **known: int) -> Task:
+        return Task("aten::mm", "gemm", inputs=(tensor(side, side),), device="gpu", **known)
+
+    for law, expected in (({}, (9 - 4) / (16 - 4)), ({"bytes": 1}, 1 / 2), ({"bytes": 1, "flops": 3}, 19 / 56)):
+        known = [{name: side**of for name, of in law.items()} if law else {} for side in (2, 3, 4)]
+        measured = [MeasuredTask(square(2, **known[0]), 0.0, 9), MeasuredTask(square(4, **known[2]), 1.0, 9)]
+        found = Interpolated(measured).predict(square(3, **known[1]))
+        assert found is not None and found.ns == pytest.approx(expected)
+
+
+def test_equal_sizes_on_both_sides_count_half_each() -> None:
+    def task(rows: int, columns: int) -> Task:
+        return Task("aten::sum", "sum", inputs=(tensor(rows, columns),), device="gpu", bytes=64)
+
+    measured = [MeasuredTask(task(4, 4), 10.0, 9), MeasuredTask(task(8, 8), 20.0, 9)]
+    found = Interpolated(measured).predict(task(4, 8))
+    assert found is not None and found.ns == 15.0
+
+
+def test_rare_times_on_a_cpu_are_medians_of_nearly_equal_sizes() -> None:
+    """Of 1000 … 1003, measured once each, the lower side is the median of the four; on the upper side one was measured
+    five times, which is enough."""
+
+    def op(size: int) -> Task:
+        return Task("aten::add", "", "cpu_op", inputs=(tensor(size),), device="cpu")
+
+    low = [MeasuredTask(op(1000 + k), ns, 1) for k, ns in enumerate((10.0, 500.0, 12.0, 14.0))]
+    high = [MeasuredTask(op(2000), 40.0, 5), MeasuredTask(op(2001), 900.0, 1)]
+    found = Interpolated([*low, *high]).predict(op(1500))
+    middle, share = (12.0 + 14.0) / 2, (1500 - 1003) / (2000 - 1003)
+    assert found is not None and found.ns == pytest.approx(middle + share * (40.0 - middle))
+
+
+def test_beyond_the_greatest_the_part_above_the_least_grows_in_proportion() -> None:
+    """100 bytes take 5, 1000 take 14: at 2000 the 9 above the 5 are doubled."""
+    measured = [MeasuredTask(add(1, moved=100), 5.0, 1), MeasuredTask(add(10, moved=1000), 14.0, 1)]
+    model = Extrapolated(measured)
+    assert model.predict(add(20, moved=2000)) == (5 + 9 * 2, "grown from measured")
+    for served, size in ((True, 1200), (False, 1199), (True, 16_000), (False, 16_001)):
+        assert (model.predict(add(20, moved=size)) is not None) is served, size
+    assert model.predict(add(20, "other", moved=2000)) is None
+    assert model.predict(replace(add(20, moved=2000), dtype="float16")) is None
+    assert Extrapolated([MeasuredTask(add(1, moved=None), 5.0, 1)]).predict(add(20, moved=2000)) is None
+
+
+def test_where_all_are_of_one_size_what_stays_is_the_usual_time_of_the_category() -> None:
+    big = MeasuredTask(add(10, "big", moved=1000), 14.0, 1)
+    others = [MeasuredTask(Task("aten::x", f"k{i}", device="gpu"), ns, 1) for i, ns in enumerate((2.0, 4.0))]
+    found = Extrapolated([big, *others]).predict(add(20, "big", moved=2000))
+    assert found is not None and found.ns == pytest.approx(4 + (14 - 4) * 2), "the median of 14, 2 and 4"
+    alone = Extrapolated([big]).predict(add(20, "big", moved=2000))
+    assert alone is not None and alone.ns == 14.0, "it may all be start-up"
+
+
+def test_of_two_neighbours_the_one_that_says_less_counts() -> None:
+    """A task of 8 × 100 is nearest to 7 × 90 (both extents differ, 40 µs for 5040 FLOPs), and in fewest extents to
+    2 × 100 (12 µs for 1600)."""
+
+    def linear(rows: int, columns: int) -> Task:
+        return Task("aten::mm", "gemm", inputs=(tensor(rows, columns),), flops=8 * rows * columns, device="gpu")
+
+    measured = [MeasuredTask(linear(1, 10), 2.0, 1), MeasuredTask(linear(7, 90), 40.0, 1)]
+    wide = MeasuredTask(linear(2, 100), 12.0, 1)
+    task = linear(8, 100)
+    near = 2 + 38 * (8 * 100) / (7 * 90)
+    found = Extrapolated(measured).predict(task)
+    assert found is not None and found.ns == pytest.approx(near)
+    found = Extrapolated([*measured, wide]).predict(task)
+    assert found is not None and found.ns == pytest.approx(2 + 10 * 4) and near > 42

@@ -1,0 +1,208 @@
+"""Operators of traces are called: measured, in their order, by scripts. Needs torch, and is skipped without it."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import etplus
+import pytest
+from etplus.planning.measure.execute import execute
+from etplus.planning.measure.measured import read_measured
+from etplus.planning.measure.process import ExecutionError, WorkerProcess
+from etplus.planning.measure.reader import recorded_calls
+from etplus.planning.measure.recorded_calls import RecordedCall
+from etplus.planning.measure.run_program import op_script
+from etplus.planning.measure.timing import Options, measure
+from etplus.trace.trace import Trace
+from recorded_ops import HOSTILE, MM, mm, op, scalar, tensor, trace_of
+from support import call, fixture_pair, run
+
+pytest.importorskip("torch", reason="PyTorch is not installed: no operator can be called")
+ONE = Options(threads=1, timeout_s=60, max_bytes=1 << 28)
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[WorkerProcess]:
+    """A worker for all tests."""
+    with WorkerProcess(threads=1, max_bytes=1 << 28, timeout_s=60) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Trace:
+    """A real recording of a transformer's training."""
+    return etplus.link(*fixture_pair("demo/train_cpu"))
+
+
+def calls_of(trace: Trace) -> list[RecordedCall]:
+    """The operators that can be called."""
+    return [one for _, one in recorded_calls(trace) if isinstance(one, RecordedCall)]
+
+
+INDICES = tensor(8, 6, dtype="long int")
+KINDS = {
+    "in place": (op("aten::mul_.Scalar", "aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+                    tensor(1, 64), scalar(2.0, "Double"))),
+    "changes its shape": op("aten::unsqueeze_", "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)",
+                            tensor(1, 64), scalar(0, "Int")),
+    "out": op("aten::mm", "aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)", tensor(1, 4, 8),
+              tensor(2, 8, 2), tensor(3, 4, 2)),
+    "list with None": op(
+        "aten::_index_put_impl_", "aten::_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool "
+        "accumulate=False, bool unsafe=False) -> Tensor(a!)", tensor(1, 4, 9),
+        (["<None>", INDICES[0]], [[], [6]], "GenericList[None,Tensor(long int)]", [[], [1]]), tensor(3, 4, 6),
+        scalar(True, "Bool"), scalar(True, "Bool")),
+    "indices": op("aten::embedding", "aten::embedding(Tensor weight, Tensor indices) -> Tensor", tensor(1, 10, 4),
+                  INDICES),
+    "tied": op("aten::mm", MM, tensor(1, 8, 8, storage=5), tensor(2, 8, 8, storage=5, strides=[1, 8])),
+    "detached": op("aten::detach_", "aten::detach_(Tensor(a!) self) -> Tensor(a!)",
+                   tensor(1, 4, 4, storage=5, offset=4)),
+    "factory": op("aten::empty", "aten::empty.memory_format(int[] size, *, int? dtype=None, int? layout=None, Device? "
+                  "device=None, bool? pin_memory=None, int? memory_format=None) -> Tensor",
+                  scalar([4, 5], "GenericList[Int,Int]"), scalar(6, "Int"), scalar("<None>", "None"),
+                  scalar("cpu", "Device"), scalar(False, "Bool"), scalar("<None>", "None")),
+    "infinity": op("aten::clamp_min", "aten::clamp_min(Tensor self, Scalar min) -> Tensor", tensor(1, 4),
+                   scalar("-inf", "Double")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_arguments_are_made_by_type_and_meaning(name: str, process: WorkerProcess) -> None:
+    (one,) = calls_of(trace_of(KINDS[name]))
+    found = process.ask(do="measure", call=one.call, min_time=0.001)
+    assert found["ns"] > 0 and found["iqr_ns"] >= 0 and found["runs"] >= 3
+
+
+def test_tensors_of_large_storages_are_not_copied(process: WorkerProcess) -> None:
+    """32 numbers in 50 MB: as many copies as of 32 numbers would be more memory than the process may have."""
+    (one,) = calls_of(trace_of(op("aten::mm", MM, tensor(1, 4, 8, strides=[2**22, 1]), tensor(2, 8, 2))))
+    assert process.ask(do="measure", call=one.call, min_time=0.001)["runs"] >= 3
+
+
+REFUSED = {
+    "unknown": (op("aten::nonesuch", "aten::nonesuch(Tensor self) -> Tensor", tensor(1, 4)), "has no operator"),
+    "dunder": (op("aten::__class__", "aten::__class__(Tensor self) -> Tensor", tensor(1, 4)), "has no operator"),
+    "argument": (op("aten::mm", "aten::mm(Tensor self, Tensor mat2, int more) -> Tensor", tensor(1, 4, 8),
+                    tensor(2, 8, 2), scalar(1, "Int")), "no argument 'more'"),
+    "missing": (op("aten::mm", "aten::mm(Tensor self) -> Tensor", tensor(1, 4, 8)), "'mat2' is not recorded"),
+    "shapes": (op("aten::mm", MM, tensor(1, 4, 8), tensor(2, 7, 2)), "mat1 and mat2"),
+    "memory": (op("aten::tile", "aten::tile(Tensor self, int[] dims) -> Tensor", tensor(1, 1 << 20),
+                  scalar([1 << 16], "GenericList[Int]")), "memory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_torch_refuses_is_a_reason(name: str, process: WorkerProcess) -> None:
+    """Unbounded requests included, which the worker's limit of memory ends."""
+    node, why = REFUSED[name]
+    (one,) = calls_of(trace_of(node))
+    with pytest.raises(ExecutionError, match=why):
+        process.ask(do="measure", call=one.call, min_time=0.001)
+
+
+def test_an_operator_that_takes_too_long_costs_itself_only() -> None:
+    slow = op("aten::linalg_svdvals", "aten::linalg_svdvals(Tensor A) -> Tensor", tensor(1, 4000, 4000))
+    trace = trace_of(slow, mm())
+    found = measure(trace, options=Options(threads=1, timeout_s=2, max_bytes=1 << 30))
+    assert [one.op for one in found.timings] == ["aten::mm"]
+    assert [(one.op, one.reason) for one in found.not_executed] == [("aten::linalg_svdvals", "took over 2 s")]
+    assert abs(found.executed - 0.5) < 1e-9 and found.outside == 0
+
+
+def test_hostile_traces_are_listed() -> None:
+    found = measure(trace_of(*HOSTILE.values(), mm()), options=ONE)
+    assert [one.op for one in found.timings] == ["aten::mm"]
+    assert sum(one.count for one in found.not_executed) == len(HOSTILE) - 1  # a far offset does not matter by itself
+    assert all(one.reason for one in found.not_executed)
+    done = execute(trace_of(*HOSTILE.values(), mm()), options=ONE)
+    assert [(one.op, one.count) for one in done.rows] == [("aten::mm", 1)]
+    assert sum(one.count for one in done.not_executed) == len(HOSTILE)
+
+
+@pytest.mark.slow
+def test_memory_outside_of_a_storage_is_not_reached() -> None:
+    """A view that does not check its bounds is a failure, and what follows does not get it."""
+    view = op("aten::_reshape_alias", "aten::_reshape_alias(Tensor(a) self, int[] size, int[] stride) -> Tensor(a)",
+              tensor(1, 4), scalar([1 << 20], "GenericList[Int]"), scalar([64], "GenericList[Int]"),
+              outputs=(tensor(2, 4, storage=1001),))  # fmt: skip
+    read = op("aten::sum", "aten::sum(Tensor self) -> Tensor", tensor(2, 4, storage=1001))
+    done = execute(trace_of(view, read), options=ONE)
+    assert [one.op for one in done.rows] == ["aten::sum"]
+    assert "beyond its storage" in done.not_executed[0].reason
+
+
+@pytest.mark.slow
+def test_a_recording_is_executed_in_its_order(recorded: Trace) -> None:
+    done = execute(recorded, options=ONE)
+    assert done.executed > 0.95 and sum(one.count for one in done.rows) > 20
+    assert done.executed_ns > 0 and all(one.executed_ns >= 0 for one in done.rows)
+    assert done.recorded_ns == sum(one.recorded_ns for one in done.rows)
+
+
+@pytest.mark.slow
+def test_the_commands(recorded: Trace, tmp_path: Path) -> None:
+    """Measure as a process, resume, and the whole step in its order."""
+    recorded.save(tmp_path / "x.json")
+    done = run("etplus", "measure", "x.json", "-o", "m.json", "--threads", "1", "--ops", "mm|relu", cwd=tmp_path)
+    lines = done.stdout.decode().splitlines()
+    assert done.returncode == 0 and max(map(len, lines)) <= 80 and not (tmp_path / "m.json.checkpoint").exists()
+    found = read_measured(tmp_path / "m.json")
+    assert found.timings and all("mm" in one.op or "relu" in one.op for one in found.timings)
+    assert {one.reason for one in found.not_executed} == {"not among --ops"} and 0 < found.executed < 1
+    for one in found.timings:
+        assert one.recorded_ns and one.ns > 0 and one.count > 0
+        assert one.own_ns is None or one.own_ns <= one.ns
+    order = call("replay", "x.json", "--execute", "--threads", "1", "--json", "-", cwd=tmp_path)
+    told = json.loads(order.stdout)
+    assert order.returncode == 0 and told["executed"] > 0.95 and told["threads"] == 1
+    assert told["executed_ns"] == sum(one["executed_ns"] for one in told["ops"])
+
+
+@pytest.mark.slow
+def test_a_measurement_resumes(tmp_path: Path) -> None:
+    """Rounds of the checkpoint are taken as they are, and those that it lacks are timed."""
+    trace_of(mm(), mm(16)).save(tmp_path / "x.json")
+    words = ("measure", "x.json", "-o", "m.json", "--threads", "1", "--rounds", "2")
+    assert call(*words, cwd=tmp_path).returncode == 0
+    found = read_measured(tmp_path / "m.json")
+    where = found.conditions
+    conditions = {"device": where.device, "threads": 1, "torch": where.torch}
+    whole, half = (one.key for one in found.timings)
+    lines = [
+        json.dumps({"key": key, "timed": [ns, 1.0, 7], "conditions": conditions})
+        for key, ns in ((whole, 1e6), (half, 1e9), (whole, 3e6))
+    ]
+    (tmp_path / "m.json.checkpoint").write_text("\n".join(lines))
+    assert call(*words, "--resume", cwd=tmp_path).returncode == 0
+    again = {one.key: one for one in read_measured(tmp_path / "m.json").timings}
+    assert (again[whole].ns, again[whole].iqr_ns, again[whole].runs) == (2e6, 1e6, 14)
+    assert 0.5e9 < again[half].ns < 0.6e9 and again[half].runs > 7 and len(again) == 2
+
+
+@pytest.mark.slow
+def test_scripts_run_by_themselves(recorded: Trace, tmp_path: Path) -> None:
+    """Of operators by chance and of a whole step, in a Python that cannot import this package."""
+    draw = random.Random(1)
+    for number, one in enumerate(draw.sample(calls_of(recorded), 12)):
+        text = op_script(one, 1.0, "x.json", f"op{number}.py", device="cpu", threads=1)
+        text = text.replace("min_time=0.2", "min_time=0.002")
+        (tmp_path / f"op{number}.py").write_text(text)
+    recorded.save(tmp_path / "x.json")
+    step = recorded.steps.names[0]
+    wrote = call("repro", "x.json", "--op", step, "--subtree", "-o", "opstep.py", cwd=tmp_path)
+    assert wrote.returncode == 0
+    (tmp_path / "all.py").write_text(
+        "import runpy, pathlib, sys\n"
+        "sys.modules['etplus'] = None\n"
+        "for one in sorted(pathlib.Path('.').glob('op*.py')):\n"
+        "    try:\n        runpy.run_path(str(one), run_name='__main__')\n"
+        "    except SystemExit as end:\n        assert not end.code, one\n"
+    )
+    done = subprocess.run([sys.executable, "-I", "all.py"], cwd=tmp_path, capture_output=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    assert done.stdout.count(b"interquartile range") == 12 and b"operators: recorded" in done.stdout

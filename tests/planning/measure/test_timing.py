@@ -1,0 +1,238 @@
+"""What is timed of traces, how often, and what comes of the times; a made worker answers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.planning.measure import timing
+from etplus.planning.measure.measured import Conditions, Measured, NotExecuted
+from etplus.planning.measure.reader import recorded_calls
+from etplus.planning.measure.timing import (
+    Checkpoint,
+    Options,
+    TimedShare,
+    _callees,
+    _Distinct,
+    _timing,
+    _together,
+    covered,
+    measure,
+)
+from etplus.trace.index import CallIndex
+from etplus.trace.tables import OP
+from fake_worker import FakeWorker
+from recorded_ops import mm, op, scalar, tensor, trace_of
+
+HERE = Conditions("CPU", 2, "2.13.0")
+LINEAR = op("aten::linear", "aten::linear(Tensor i, Tensor w) -> Tensor", tensor(1, 4, 8), tensor(2, 8, 2),
+            outputs=(tensor(3, 4, 2),))  # fmt: skip
+TIMES = {"aten::mm": 1100.0, "aten::linear": 1600.0, "aten::stack": 900.0}
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> FakeWorker:
+    """Answers TIMES, each round 10 ns longer."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        number = sum(one["call"] == request["call"] for one in found.asked) - 1
+        return {"ns": TIMES[request["call"]["op"]] + 10 * number, "iqr_ns": 8.0, "runs": 7}
+
+    found = FakeWorker(answer)
+    monkeypatch.setattr(timing, "WorkerProcess", found)
+    return found
+
+
+def test_a_call_is_timed_in_rounds(worker: FakeWorker) -> None:
+    """The median of three rounds less the empty call; distinct calls alternate, the longest in the trace first."""
+    trace = trace_of(mm(), mm(), mm(16))
+    found = measure(trace, options=Options(rounds=3, threads=2, max_bytes=10**6, timeout_s=9))
+    assert worker.options == {"device": "cpu", "threads": 2, "max_bytes": 10**6, "timeout_s": 9}
+    assert [one["call"]["tensors"][0]["shape"] for one in worker.asked] == [[4, 8], [16, 8]] * 3
+    assert {(one["do"], one["device"], one["threads"], one["min_time"]) for one in worker.asked} == {
+        ("measure", "cpu", 2, 0.004)
+    }
+    assert found.conditions == HERE and found.files == ("<bytes>",) and found.version == 1
+    first, second = found.timings
+    assert (first.op, first.shapes, first.dtypes, first.count) == ("aten::mm", "4x8 8x2", "float32", 2)
+    assert (first.ns, first.iqr_ns, first.runs, first.own_ns) == (1010.0, 10.0, 21, 1010.0)
+    assert (first.recorded_ns, first.recorded_own_ns) == (100_000.0, 100_000.0)
+    assert (first.callees, first.own_tensors) == (0, 3) and second.count == 1
+    assert (found.executed, found.outside, found.not_executed) == (1.0, 0.0, ())
+
+
+def test_callees_are_taken_off(worker: FakeWorker) -> None:
+    found = measure(trace_of(LINEAR, mm(parent=1)), options=Options(rounds=1))
+    linear, product = sorted(found.timings, key=lambda one: one.op)
+    assert (product.ns, product.own_ns, linear.ns, linear.own_ns, linear.callees) == (1000.0, 1000.0, 1500.0, 500.0, 1)
+    assert (linear.recorded_ns, linear.recorded_own_ns, product.recorded_ns) == (100_000.0, 50_000.0, 50_000.0)
+
+
+@pytest.mark.parametrize(("whole", "own"), [(20_000.0, None), (7_000.0, None), (5_900.0, 4_900.0), (20_100.0, None)])
+def test_an_operator_that_called_others_here_has_no_time_of_its_own(
+    worker: FakeWorker, monkeypatch: pytest.MonkeyPatch, whole: float, own: float | None
+) -> None:
+    """Where one callee takes over half of it and too much is left, it was something else that was called."""
+    monkeypatch.setitem(TIMES, "aten::linear", whole + 100)
+    monkeypatch.setitem(TIMES, "aten::mm", 0.6 * whole + 100 if own is None else 1100)
+    found = measure(trace_of(LINEAR, mm(parent=1)), options=Options(rounds=1))
+    (linear,) = (one for one in found.timings if one.op == "aten::linear")
+    rest = 0.4 * whole
+    expected = own if own is not None else None if rest > max(whole / 5, 5000) else rest
+    assert linear.own_ns == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_callee_without_a_time(worker: FakeWorker) -> None:
+    found = measure(trace_of(LINEAR, mm(parent=1)), options=Options(rounds=1, ops=re.compile("linear")))
+    (linear,) = found.timings
+    assert linear.own_ns is None and linear.callees == 1
+    assert found.not_executed == () and found.executed == 1.0  # it is part of a call that was executed
+
+
+def stack(count: int) -> Any:
+    parts = [tensor(at, 3) for at in range(1, count + 1)]
+    values, shapes, types, strides = (list(column) for column in zip(*parts, strict=True))
+    given = (values, shapes, f"GenericList[{','.join(types)}]", strides)
+    schema = "aten::stack(Tensor[] tensors, int dim=0) -> Tensor"
+    return op("aten::stack", schema, given, scalar(0, "Int"), outputs=(tensor(9, count, 3),))
+
+
+def test_stack_has_a_callee_for_each_tensor(worker: FakeWorker) -> None:
+    (one,) = measure(trace_of(stack(4)), options=Options(rounds=1)).timings
+    assert (one.callees, one.own_tensors, one.shapes, one.iqr_ns) == (5, 5, "3 3 3 3", 8.0)
+
+
+def test_what_is_left_out(worker: FakeWorker) -> None:
+    """By name, by share and by size, with the reason; shares are of the operators' self time."""
+    trace = trace_of(mm(), LINEAR, mm(1 << 12, 1 << 12, 8), op("aten::mm", "", tensor(1, 4)))
+    found = measure(trace, options=Options(rounds=1, ops=re.compile("mm"), max_bytes=1 << 20))
+    assert [one.op for one in found.timings] == ["aten::mm"] and found.executed == 0.25
+    assert found.not_executed == (
+        NotExecuted("aten::linear", "not among --ops", 1, 0.25),
+        NotExecuted("aten::mm", "no operator schema (recorded without an Execution Trace)", 1, 0.25),
+        NotExecuted("aten::mm", "over --max-bytes", 1, 0.25),
+    )
+    found = measure(trace_of(mm(), mm(), mm(), mm(16)), options=Options(rounds=1, min_share=0.26))
+    assert found.not_executed == (NotExecuted("aten::mm", "below --min-share", 1, 0.25),)
+    assert measure(trace_of(mm(), mm(16)), options=Options(rounds=1, min_share=0.5)).executed == 1.0
+
+
+def test_the_budget_and_long_calls(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that each look takes on by a tenth of a second."""
+    clock = iter(np.arange(0, 1000, 0.1).tolist())
+    monkeypatch.setattr(timing.time, "monotonic", lambda: next(clock))
+    found = measure(trace_of(mm(), mm(16)), options=Options(rounds=5, budget_s=0.55))
+    assert [one.runs for one in found.timings] == [14, 7]
+    found = measure(trace_of(mm(), mm(16)), options=Options(rounds=5, budget_s=0.05))
+    assert found.executed == 0 and {one.reason for one in found.not_executed} == {"over --budget"}
+    slow = iter(np.arange(0, 1000, 0.21).tolist())
+    monkeypatch.setattr(timing.time, "monotonic", lambda: next(slow))
+    assert [one.runs for one in measure(trace_of(mm()), options=Options(rounds=5)).timings] == [7]
+
+
+def test_what_torch_refuses(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for once only, and its reason is in the file."""
+    monkeypatch.setattr(worker, "_answer", lambda request: "no such thing")
+    found = measure(trace_of(mm()), options=Options(rounds=4))
+    assert len(worker.asked) == 1 and found.not_executed == (NotExecuted("aten::mm", "no such thing", 1, 1.0),)
+
+
+def test_a_time_below_that_of_an_empty_call_is_none(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TIMES, "aten::mm", 40.0)
+    assert measure(trace_of(mm()), options=Options(rounds=1)).timings[0].ns == 0.0
+
+
+def test_rounds_of_a_checkpoint_are_not_taken_again(worker: FakeWorker, tmp_path: Path) -> None:
+    path = str(tmp_path / "c")
+    whole = measure(trace_of(mm(), mm(16)), options=Options(rounds=2), checkpoint=Checkpoint(path, resume=False))
+    assert len(worker.asked) == 4 and len(Path(path).read_bytes().splitlines()) == 5
+    worker.asked.clear()
+    again = measure(trace_of(mm(), mm(16)), options=Options(rounds=2), checkpoint=Checkpoint(path, resume=True))
+    assert not worker.asked and again == whole
+    measure(trace_of(mm(), mm(16)), options=Options(rounds=3), checkpoint=Checkpoint(path, resume=True))
+    assert len(worker.asked) == 2
+
+
+def test_shapes_that_were_not_recorded(worker: FakeWorker) -> None:
+    """Their own times do not count, but that they are called does."""
+    found: Measured = measure(trace_of(mm()), reshaped=[trace_of(mm(16))], options=Options(rounds=1))
+    assert [(one.recorded_ns, one.count) for one in found.timings] == [(100_000.0, 1), (None, 1)]
+    only = measure([], reshaped=[trace_of(mm())], options=Options(rounds=1, min_share=2.0))
+    assert only.executed == 1.0 and [one.recorded_ns for one in only.timings] == [None]
+
+
+def test_shares() -> None:
+    trace = trace_of(LINEAR, mm(parent=1), mm(16))
+    calls = [CallIndex(at) for at in range(3)]
+    all_of = covered(trace, {calls[0]}, set(calls), {calls[2]: "why"})
+    assert (all_of.all_ns, all_of.operators_ns, all_of.lost_ns) == (200_000, 200_000, 100_000)
+    assert all_of.executed == 0.5 and all_of.outside == 0.0
+    assert all_of.not_executed() == (NotExecuted("aten::mm", "why", 1, 0.5),)
+    some = covered(trace, {calls[0]}, {calls[0]}, {}, among={calls[1], calls[2]})
+    assert (some.all_ns, some.operators_ns, some.outside) == (150_000, 0, 1.0) and some.executed == 0.0
+    both = TimedShare.sum([all_of, all_of, some])
+    assert (both.all_ns, both.operators_ns, both.lost_ns) == (550_000, 400_000, 200_000)
+    assert both.not_executed() == (NotExecuted("aten::mm", "why", 2, 0.5),) and TimedShare().outside == 0.0
+
+
+@pytest.mark.parametrize(
+    ("ns", "callees", "own"),
+    [
+        (20_000.0, [], 20_000.0), (20_000.0, [10_000.0], 10_000.0), (20_000.0, [10_001.0], None),
+        (20_000.0, [7_000.0, 3_000.0], 10_000.0), (20_000.0, [15_000.0], 5_000.0), (20_000.0, [14_999.0], None),
+        (100_000.0, [80_000.0], 20_000.0), (100_000.0, [79_999.0], None), (10.0, [12.0], 0.0),
+        (20_000.0, [10_000.0, None], None),
+    ],
+)  # fmt: skip
+def test_limits_of_times_of_their_own(ns: float, callees: list[float | None], own: float | None) -> None:
+    """A callee with over half of it, and a rest over a fifth of it and over 5 µs: it called others here."""
+    ((_, called),) = recorded_calls(trace_of(mm()))
+    assert not isinstance(called, str)
+    done = {str(at): (took, 0.0, 1) for at, took in enumerate(callees) if took is not None} | {"x": (ns, 4.0, 9)}
+    below = [str(at) for at in range(len(callees))]
+    found = _timing("x", _Distinct(called, below, 3, 0, [7, 9], [1, 2]), done)  # type: ignore[arg-type]
+    assert (found.ns, found.own_ns, found.callees, found.count, found.runs) == (ns, own, len(callees), 3, 9)
+    assert (found.recorded_ns, found.recorded_own_ns, found.own_tensors) == (8.0, 1.5, 3)
+
+
+def test_the_operators_directly_below() -> None:
+    """Calls between that are none are passed over; the first call of a trace has callees, too."""
+    parents = np.array([-1, 0, 1, 2, 0, -1, 5])
+    trace: Any = SimpleNamespace(calls=SimpleNamespace(parent=parents, kind=np.array([OP, OP, OP, OP, OP + 1, OP, OP])))
+    assert _callees(trace, {CallIndex(at) for at in (0, 2, 3, 4, 6)}) == {0: [2], 2: [3]}
+
+
+def test_rounds_are_put_together() -> None:
+    assert _together([(4.0, 1.0, 3), (8.0, 2.0, 4), (5.0, 3.0, 5)]) == (5.0, 2.0, 12)
+    assert _together([(4.0, 1.0, 3), (20.0, 2.0, 4), (5.0, 3.0, 5)]) == (5.0, 8.0, 12)
+
+
+def test_exactly_at_the_limits_of_time(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that each look takes on by a quarter of a second: a budget that is used up, a call of the most time."""
+
+    def runs(long_s: float, budget_s: float | None) -> int:
+        clock = iter(np.arange(0, 100, 0.25).tolist())
+        monkeypatch.setattr(timing.time, "monotonic", lambda: next(clock))
+        monkeypatch.setattr(timing, "_LONG_S", long_s)
+        return measure(trace_of(mm()), options=Options(rounds=5, budget_s=budget_s)).timings[0].runs
+
+    assert (runs(0.25, None), runs(0.24, None)) == (35, 7)
+    assert (runs(9.0, 0.75), runs(9.0, 0.74), runs(9.0, 1.25)) == (14, 7, 21)
+
+
+def test_lines_of_a_checkpoint(tmp_path: Path) -> None:
+    """Those of the same conditions, none before they are known; what is no line is left out."""
+    path = tmp_path / "c"
+    first = Checkpoint(str(path), resume=True)
+    first.add("early", (1.0, 2.0, 3))
+    assert first.read(HERE) == {}
+    first.add("k", (1.0, 2.0, 3))
+    first.add("k", (4.0, 5.0, 6))
+    path.write_bytes(path.read_bytes() + b"\n{\xff\n" + path.read_bytes()[:9])
+    assert Checkpoint(str(path), resume=True).read(HERE) == {"k": [(1.0, 2.0, 3), (4.0, 5.0, 6)]}
+    assert Checkpoint(str(path), resume=True).read(Conditions("", 0, "")) == {"early": [(1.0, 2.0, 3)]}
+    assert Checkpoint(str(path), resume=False).read(HERE) == {} and not path.exists()

@@ -1,0 +1,157 @@
+"""Calls at other sizes, on made tables: how often they are made, what is in proportion, what is left as recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.planning.reshape.reshape import (
+    Underived,
+    _above,
+    _adds_up,
+    _casts,
+    _equal,
+    _pairs,
+    _repeats,
+    _underived,
+    counterparts,
+    in_proportion,
+)
+from etplus.planning.reshape.shape_change import SizeChange
+from etplus.planning.reshape.shapes.extents import Extents
+from etplus.trace.tables import ANNOTATION, OP
+from etplus.trace.tensors import Argument, Signature, Tensor
+
+
+class Calls(SimpleNamespace):
+    """A table of calls."""
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+
+def made(*calls: tuple[str, int], kinds: Any = None) -> Any:
+    """A trace of calls: name, and the call above."""
+    names = sorted({name for name, _ in calls})
+    parent = np.array([above for _, above in calls], np.int64)
+    table = Calls(
+        name=np.array([names.index(name) for name, _ in calls], np.int64), parent=parent,
+        kind=np.array([OP] * len(calls) if kinds is None else kinds), source=np.arange(len(calls)),
+    )  # fmt: skip
+    return SimpleNamespace(calls=table, names=names)
+
+
+def test_how_often_calls_are_made() -> None:
+    """Within a data loader for each sample; what puts samples together once, but each `unsqueeze` that it calls."""
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    trace = made(
+        (loader, -1), ("aten::item", 0), ("aten::stack", 0), ("aten::unsqueeze", 2), ("aten::copy_", 2),
+        ("aten::cat", 2),
+        ("aten::narrow", 5), ("aten::mm", -1), ("aten::unsqueeze", 7), ("aten::x", 4), ("aten::y", 1),
+    )  # fmt: skip
+    sizes = [SizeChange("seq", 9, 3), SizeChange("batch", 8, 4)]
+    assert _repeats(trace, sizes).tolist() == [2, 2, 1, 2, 1, 1, 1, 1, 1, 1, 2]
+    assert _repeats(trace, sizes[:1]).tolist() == [1] * 11 == _repeats(trace, [SizeChange("batch", 8)]).tolist()
+    assert _repeats(trace, [SizeChange("batch", 1, 4)])[0] == 0.25
+
+
+def test_sizesin_proportion() -> None:
+    """To the one that changes most, up or down; at least 1; what is known stays, and what follows may be followed."""
+    extents = Extents()
+    a, b, c, d, e, f, g = (extents.new(size) for size in (4, 6, 10, 3, 7, 5, 2))
+    extents.follow([c], [a, b])
+    extents.follow([d, a], [c])
+    extents.follow([e], [f])
+    extents.follow([g], [b])
+    assert in_proportion(extents, {a: 8, b: 9}) == {c: 20, d: 6, g: 3}
+    assert in_proportion(extents, {a: 5, b: 2}) == {c: 3, d: 1, g: 1}
+    assert in_proportion(extents, {a: 4, b: 6}) == {} and in_proportion(extents, {f: 1}) == {e: 1}
+
+
+def call(inputs: list[tuple[int, ...]], outputs: list[tuple[int, ...]] | None, dtype: str = "float32") -> Signature:
+    given = (Argument(tuple(Tensor(shape, "float32") for shape in inputs)),)
+    return Signature(given, None if outputs is None else tuple(Tensor(shape, dtype) for shape in outputs))
+
+
+def test_elements_and_types_of_calls() -> None:
+    assert _adds_up(call([(2, 3), (4,)], [(10,)])) and not _adds_up(call([(2, 3)], [(5,)]))
+    assert _adds_up(call([], None)) and not _adds_up(call([(1,)], None))
+    assert _casts(call([(2,)], [(2,)], "float16")) and not _casts(call([(2,)], [(2,)]))
+    assert not _casts(call([(2,)], [(2,)], "int64")) and not _casts(call([(2,)], [(2,)], "float64"))
+    assert not _casts(call([(2,)], None))
+
+
+def with_signatures(trace: Any, signatures: dict[int, Signature]) -> Any:
+    trace.signature_of = lambda at: signatures.get(int(at))
+    return trace
+
+
+def test_the_innermost_call_with_tensors() -> None:
+    trace = with_signatures(made(("a", -1), ("b", 0), ("c", 1), ("d", -1)), {0: call([(1,)], []), 2: call([], [(1,)])})
+    assert [_above(trace, at) for at in (-1, 0, 1, 2, 3)] == [-1, 0, 0, 0, -1]  # type: ignore[arg-type]
+
+
+@dataclass
+class Events:
+    """Events on a device."""
+
+    call: Any = field(default_factory=lambda: np.zeros(0, np.int64))
+    dur: Any = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+
+def test_what_is_left_as_recorded() -> None:
+    """By operator with the share of its own times, or of those of its events; where it begins comes first."""
+    trace = made(("a", -1), ("b", 0), ("a", -1), ("c", -1), ("d", -1), kinds=[OP, OP, OP, OP, ANNOTATION])
+    trace.exclusive, trace.gpu = np.array([10, 20, 30, 40, 900]), Events()
+    unknown, first = np.array([1, 1, 1, 1, 0], bool), np.array([1, 0, 0, 0, 0], bool)
+    assert _underived(trace, unknown, first) == (
+        Underived("a", 2, 1, 0.4), Underived("c", 1, 0, 0.4), Underived("b", 1, 0, 0.2),
+    )  # fmt: skip
+    assert _underived(trace, np.zeros(5, bool), first) == ()
+    with_signatures(trace, {0: call([(1,)], []), 3: call([(1,)], [])})
+    trace.gpu = Events(np.array([1, 0, 3, -1, 2]), np.array([5, 10, 15, 20, 50]))
+    assert _underived(trace, unknown, first) == (
+        Underived("a", 2, 1, 0.15), Underived("c", 1, 0, 0.15), Underived("b", 1, 0, 0.0),
+    )  # fmt: skip
+    trace.gpu = Events(np.array([0]), np.array([0]))
+    assert _underived(trace, np.array([1, 0, 0, 0, 0], bool), first) == (Underived("a", 1, 1, 0.0),)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "pairs"),
+    [
+        ("abc", "abc", [(0, 0), (1, 1), (2, 2)]), ("", "", []), ("abc", "xbcy", [(1, 1), (2, 2)]),
+        ("abxc", "abc", [(0, 0), (1, 1), (3, 2)]), ("a", "b", []), ("ba", "ab", [(0, 1)]),
+    ],
+)  # fmt: skip
+def test_equal_names_in_order(left: str, right: str, pairs: list[tuple[int, int]]) -> None:
+    assert list(_equal(left, right)) == pairs
+
+
+def test_calls_that_correspond() -> None:
+    """Below calls that do; annotations are passed through and not given."""
+
+    def tree(trace: Any) -> Any:
+        parent = trace.calls.parent
+        order = np.concatenate([np.flatnonzero(parent == above) for above in range(-1, len(parent))])
+        first = np.searchsorted(parent[order], np.arange(len(parent) + 1))
+        trace.call_tree = SimpleNamespace(
+            order=order, first=first, children=lambda call: np.flatnonzero(parent == call)
+        )
+        return trace
+
+    left = tree(made(("s", -1), ("a", 0), ("b", 1), ("c", -1), ("b", 3), kinds=[ANNOTATION, OP, OP, OP, OP]))
+    right = tree(made(("s", -1), ("x", 0), ("a", 0), ("b", 2), ("c", -1), kinds=[ANNOTATION, OP, OP, OP, OP]))
+    assert sorted(counterparts(left, right)) == [(1, 2), (2, 3), (3, 4)]
+
+
+def test_extents_of_calls_that_correspond() -> None:
+    left: Any = SimpleNamespace(inputs={3: (((1, 2), None), ((3,),))}, results={3: (((4,),),)})
+    right: Any = SimpleNamespace(inputs={5: (((11, 12), (13,)), ((14, 15),))}, results={5: (((16,),), ((17,),))})
+    assert list(_pairs(left, right, 3, 5)) == [(1, 11), (2, 12), (4, 16)] and list(_pairs(left, right, 5, 3)) == []

@@ -1,0 +1,223 @@
+"""Another batch size of programs as they are usually written: data loaders, random inputs, recurrence, two views."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from itertools import permutations
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import orjson
+import pytest
+from etplus.analysis.devices import known_devices
+from etplus.planning.costs.end_to_end import predict
+from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.measured_tasks import MeasuredTask
+from etplus.planning.costs.model_file import write_model
+from etplus.planning.costs.pricing import retyped, time_ratio
+from etplus.planning.costs.similar import Interpolated
+from etplus.planning.costs.task import Task
+from etplus.planning.reshape.reshape import Reshaped, counterparts, reshaped
+from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.trace.errors import UsageError
+from etplus.trace.index import CallIndex
+from etplus.trace.tensors import Signature, Tensor
+from etplus.trace.trace import Trace
+from hypothesis import given
+from hypothesis import strategies as st
+from support import FIXTURES, examples, run
+
+PROGRAMS = {
+    "mlp": ((8, 32), 0.0), "contrastive": ((4, 16), 0.04), "lstm_time": ((4, 16), 0.02), "gpt_step": ((4, 16), 0.0),
+}  # fmt: skip
+"""Batch sizes, and the greatest share of calls that may be listed: `arange` and buffers of the threads; workspaces."""
+CASES = [(name, *pair) for name, (sizes, _) in PROGRAMS.items() for pair in permutations(sizes)]
+
+
+@cache
+def recorded(program: str, batch: int, seq: int = 6, width: int = 32) -> Trace:
+    return read_etplus(path(program, batch, seq, width))
+
+
+def path(program: str, batch: int, seq: int = 6, width: int = 32) -> Path:
+    return FIXTURES / "programs" / f"{program}__b{batch}_s{seq}_w{width}.json.gz"
+
+
+def shapes(trace: Trace, call: CallIndex) -> object:
+    one = trace.signature_of(call) or Signature(())
+    taken = [[tensor.shape for tensor in argument.tensors] for argument in one.inputs]
+    return taken, [tensor.shape for tensor in one.outputs or ()]
+
+
+def wrong(done: Reshaped, real: Trace) -> list[str]:
+    """Calls whose shapes are derived and not those recorded."""
+    pairs = list(counterparts(done.trace, real))
+    assert len(pairs) > 0.4 * done.calls  # a loader makes some calls a sample
+    return [
+        real.names[real.calls.name[other]] for one, other in pairs
+        if not done.unknown[one] and shapes(done.trace, one) != shapes(real, other)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "before", "after"), CASES)
+@pytest.mark.parametrize("explicit", [False, True])
+def test_the_batch_is_found_and_followed(program: str, before: int, after: int, explicit: bool) -> None:
+    done = reshaped(recorded(program, before), batch_change(after, before if explicit else None))
+    assert (done.recorded_size, done.new_size) == (before, after) and done.changed > 0.1 * done.calls
+    assert not wrong(done, recorded(program, after))
+    assert np.count_nonzero(done.unknown) <= PROGRAMS[program][1] * done.calls
+
+
+def test_an_explicit_size_that_no_tensor_has_is_refused() -> None:
+    for program in PROGRAMS:
+        with pytest.raises(UsageError, match="no input has an extent of 77"):
+            reshaped(recorded(program, PROGRAMS[program][0][0]), batch_change(4, 77))
+
+
+@pytest.mark.parametrize(("program", "before", "after"), CASES)
+def test_a_second_recording_shows_what_changes(program: str, before: int, after: int) -> None:
+    """Nothing is wrong for it, and no more is listed; of two views the targets, made of numbers, are found as well."""
+    one, other = recorded(program, before), recorded(program, after)
+    alone, both = reshaped(one, batch_change(after)), reshaped(one, replace(batch_change(after), also=other))
+    assert both.recorded_size == before and not wrong(both, other)
+    fewer = np.count_nonzero(alone.unknown) - np.count_nonzero(both.unknown)
+    assert fewer >= 0 and (program != "contrastive" or fewer >= 5)
+    third = reshaped(one, replace(batch_change(64), also=other))
+    assert [row.op for row in third.underived] == [row.op for row in both.underived]
+
+
+def test_two_recordings_at_one_size_show_nothing() -> None:
+    one = recorded("mlp", 8)
+    with pytest.raises(UsageError, match=r"cannot determine which batch size it has .*another batch size"):
+        reshaped(one, replace(batch_change(64), also=one))
+
+
+@pytest.mark.parametrize("also", [False, True])
+@pytest.mark.parametrize("explicit", [False, True])
+def test_other_lengths_of_the_sequence(also: bool, explicit: bool) -> None:
+    one, other = recorded("gpt_step", 4), recorded("gpt_step", 4, 12)
+    change = ShapeChange((SizeChange("seq", 12, 6 if explicit else None),), None, other if also else None)
+    done = reshaped(one, change)
+    assert done.recorded_size == 6 and not wrong(done, other)
+    assert np.count_nonzero(done.unknown) <= 4  # memory of the attention's threads
+
+
+def test_other_widths_are_listed_and_found_with_a_second_recording() -> None:
+    """Without it nobody can know whether heads, or features of each, and the inner layer are to grow."""
+    one, other = recorded("gpt_step", 4), recorded("gpt_step", 4, width=64)
+    change = ShapeChange((SizeChange("hidden", 64),))
+    alone, both = reshaped(one, change), reshaped(one, replace(change, also=other))
+    assert alone.recorded_size == both.recorded_size == 32 and not wrong(alone, other) and not wrong(both, other)
+    assert np.count_nonzero(alone.unknown) > 0.3 * alone.calls
+    assert np.count_nonzero(both.unknown) < 0.02 * both.calls
+
+
+def test_sizes_combine() -> None:
+    """Batch and length at once give what one after the other gives."""
+    one = recorded("gpt_step", 4)
+    done = reshaped(one, parse_changes(["batch=16", "seq=12"]))
+    longer = reshaped(recorded("gpt_step", 16), parse_changes(["seq=12"]))
+    assert [one.recorded_size for one in done.sizes] == [4, 6] and not wrong(done, longer.trace)
+
+
+def test_what_a_loader_does_for_each_sample_is_done_as_often_as_there_are_samples() -> None:
+    one = recorded("mlp", 8)
+    done = reshaped(one, batch_change(32))
+    made, truth = Counter[str](), recorded("mlp", 32)
+    for name, times in zip(one.calls.name.tolist(), done.repeats.tolist(), strict=True):
+        made[one.names[name]] += times
+    counts = Counter(truth.names[name] for name in truth.calls.name.tolist())
+    assert {name for name in made | counts if made[name] != counts[name] and "DataLoader" not in name} == set()
+    assert set(done.repeats) == {1.0, 4.0}
+
+
+@examples(50)
+@given(
+    st.lists(st.tuples(st.integers(1, 64), st.floats(1e3, 1e6)), min_size=2, max_size=6, unique_by=lambda one: one[0]),
+    st.integers(1, 64),
+)
+def test_times_between_measured_sizes_are_between_their_times(of: list[tuple[int, float]], rows: int) -> None:
+    def task(size: int) -> Task:
+        return Task("aten::mm", category="cpu_op", inputs=(Tensor((size, 8), "float32"),), device="CPU")
+
+    found = Interpolated([MeasuredTask(task(size), ns, 5) for size, ns in of]).predict(task(rows))
+    below, above = [one for one in of if one[0] <= rows], [one for one in of if one[0] >= rows]
+    if not below or not above or min(above)[0] > 16 * max(below)[0]:
+        assert found is None
+    else:
+        ends = sorted((max(below)[1], min(above)[1]))
+        assert found is not None and ends[0] * (1 - 1e-9) <= found.ns <= ends[1] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("program", "low", "high"), [("gpt_step", 4, 16), ("lstm_time", 4, 16), ("mlp", 8, 32)])
+def test_predicted_times_between_fitted_sizes_are_between_theirs(program: str, low: int, high: int) -> None:
+    """With times of operators alone: those of places in the one recorded step are taken as they are."""
+    ends = [recorded(program, low), recorded(program, high)]
+    model = fit(ends)
+    model = msgspec.structs.replace(model, lags=msgspec.structs.replace(model.lags, host_ratio=1.0, places={}))
+    sizes = low, (low + high) // 2, high
+    first, middle, last = (predict(ends[0], model, shape=batch_change(one), force=True).predicted_ns for one in sizes)
+    assert min(first, last) <= middle * 1.01 and middle <= max(first, last) * 1.01
+
+
+@pytest.mark.parametrize(("program", "low", "high"), [("lstm_time", 4, 16), ("mlp", 8, 32)])
+def test_an_operators_own_time_is_counted_once(program: str, low: int, high: int) -> None:
+    """The loss's backward calls some operators on shapes that change and some on others: at the places of the latter
+    parts of its own time are known, which the interpolated whole includes."""
+    ends = [recorded(program, low), recorded(program, high)]
+    model = fit(ends)
+    model = msgspec.structs.replace(model, lags=msgspec.structs.replace(model.lags, host_ratio=1.0))
+    shapes = None, batch_change((low + high) // 2), None
+    rows = [
+        {row.op: row.predicted_ns for row in predict(trace, model, shape=shape, force=True, host="model").rows}
+        for trace, shape in zip((ends[0], ends[0], ends[1]), shapes, strict=True)
+    ]
+    first, middle, last = (of["NllLossBackward0"] for of in rows)
+    assert min(first, last) <= middle <= max(first, last)
+
+
+def test_another_element_type() -> None:
+    """On a GPU work bound by bytes takes half as long, products gain by the peaks; on a CPU FLOPs take as long."""
+    moved = Task("aten::add", "k", inputs=(Tensor((64, 64), "float32"),), bytes=16384, device="A100 SXM4 80GB")
+    assert retyped(moved, "bfloat16").bytes == 8192
+    device = next(one for one in known_devices() if one.peak_flops("bfloat16"))
+    assert time_ratio(moved, retyped(moved, "bfloat16"), device) == pytest.approx(0.5)
+    product = Task(
+        "aten::mm", "k", inputs=(Tensor((4096, 4096), "float32"),) * 2, flops=2 * 4096**3, bytes=3 * 4 * 4096**2
+    )
+    peaks = [device.peak_flops(dtype) or 0.0 for dtype in ("float32", "bfloat16")]
+    assert time_ratio(product, retyped(product, "bfloat16"), device) == pytest.approx(peaks[0] / peaks[1], rel=0.3)
+    on_cpu = msgspec.structs.replace(product, category="cpu_op")
+    assert time_ratio(on_cpu, retyped(on_cpu, "bfloat16"), None) == 1.0
+    counts = Task("aten::embedding", inputs=(Tensor((8,), "int64"),), bytes=64)
+    assert retyped(counts, "bfloat16") == counts
+    one = recorded("mlp", 8)
+    model = fit([one])
+    done = predict(one, model, shape=parse_changes(["dtype=bfloat16"]), force=True)
+    assert done.to_dict()["shapes"][0]["dtype"] == "bfloat16" and "measured, scaled" in {
+        row.how[0] for row in done.rows
+    }
+    assert done.predicted_ns < predict(one, model, shape=parse_changes(["dtype=float32"]), force=True).predicted_ns
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path: Path) -> None:
+    write_model(fit([recorded("gpt_step", 4), recorded("gpt_step", 16)]), str(tmp_path / "m.json"))
+    command = "etplus", "predict", path("gpt_step", 4), "--model", tmp_path / "m.json", "--force"
+    done = run(*command, "--set", "batch=8", "--set", "seq=12", "--set", "dtype=bfloat16")
+    text = done.stdout.decode()
+    assert done.returncode == 0 and max(map(len, text.splitlines())) <= 80
+    assert "predicted at batch 8, seq 12, bfloat16" in text and "recorded at batch 4, seq 6" in text
+    both = run(*command, "--set", "hidden=64", "--also", path("gpt_step", 4, width=64), "--json", "-")
+    assert orjson.loads(both.stdout)["shapes"][0]["sizes"] == [{"dimension": "hidden", "was": 32, "to": 64}]
+    for wrong_use in (
+        ("--also", path("gpt_step", 16)),
+        ("--set", "dtype=int3"),
+        ("--set", "batch=8", "--set", "batch=9"),
+    ):
+        failed = run(*command, *wrong_use)
+        assert failed.returncode == 2 and failed.stderr.count(b"\n") == 1 and not failed.stdout

@@ -1,0 +1,217 @@
+"""Routed experts divided over ranks, against recordings of ranks that exchange tokens all-to-all."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import etplus
+import pytest
+from astra_sim import run_astra
+from etplus.planning.reshard.expert_regions import ExpertRegions, _in_proportion
+from etplus.planning.reshard.experts import GROUPED, find_layers
+from etplus.planning.reshard.explain import explain
+from etplus.planning.reshard.items import CommOp
+from etplus.planning.reshard.job import Resharded, reshard
+from etplus.planning.reshard.layout import Layout
+from etplus.trace.errors import UsageError
+from etplus.trace.trace import Trace
+from reshard_families_truth import kept_run, recording, whole_run
+from support import FIXTURES, call
+
+_STYLES = ("loop", "indexed", "capacity", "grouped")
+_LITERAL = "aten::detach_", "aten::contiguous"
+"""What `torch.tensor` of counts calls, and a caller of `clone`."""
+
+
+@cache
+def _recorded(name: str) -> Trace:
+    folder = FIXTURES / "experts" / name
+    return etplus.link(folder / "rank0.et.json.gz", folder / "rank0.kineto.json.gz")
+
+
+def _derive(style: str, layout: Layout) -> Resharded:
+    job = reshard(_recorded(f"{style}.single1"), layout)
+    assert isinstance(job, Resharded)
+    return job
+
+
+@cache
+def _divided(style: str) -> Resharded:
+    return _derive(style, Layout(dp=2, ep=2, batch=8, routing="recorded"))
+
+
+@pytest.mark.parametrize("style", _STYLES)
+def test_divided_experts_are_as_recorded(style: str) -> None:
+    """Work with its sizes and order, but for tokens, which may be taken at any moment before they are sent; tokens that
+    are sent and received; gradients of what all ranks have."""
+    recorded, job = kept_run(f"{style}.ep2"), _divided(style)
+    derived = whole_run(job.trace(0))
+    works = [[one for one in run.work if one[0] not in _LITERAL] for run in (recorded, derived)]
+    assert Counter(works[0]) == Counter(works[1])
+    assert [one for one in works[0] if one[0] != "aten::index"] == [one for one in works[1] if one[0] != "aten::index"]
+    issued = [(name, sizes) for name, sizes, _ in recorded.comms]
+    assert [(name, sizes) for name, sizes, _ in derived.comms] == issued
+    assert Counter(name for name, _ in issued)["alltoall_base_"] >= 4
+    assert not job.doubts and job.proof.equal and job.gradients[0].whole
+    assert job.matched() == sum(len(whole_run(job.trace(rank)).comms) for rank in job.rank_map)
+
+
+def test_a_rank_has_its_experts_alone() -> None:
+    """The others are in no call, no gradient bucket, and not in the optimizer."""
+    job = _divided("loop")
+    derivation = job.derivation
+    experts = [one.number for one in derivation.model.parameters if one in derivation.experts.parameters]
+    ranks = [{one.number for one in derivation.parameters(0, index)} for index in range(2)]
+    assert ranks[0] & ranks[1] == ranks[0] - set(experts) and ranks[0] | ranks[1] >= set(experts)
+    assert len(experts) == 16 and len(ranks[0] & set(experts)) == 8
+    assert job.memory[0].parameters == 4 * (2 * (2 * 32 * 48 + 48 + 32) + 5_488)
+    stacked = _divided("indexed").derivation
+    sizes = {stacked.sizes(one) for one in stacked.experts.parameters}
+    assert sizes == {(2, 32, 48), (2, 48, 32)}
+
+
+def test_ranks_with_the_same_experts_sum_their_gradients() -> None:
+    job = _derive("loop", Layout(dp=8, ep=2, batch=8, routing="recorded"))
+    layout, found = job.layout, [item for item in job.derivation.program(3) if isinstance(item, CommOp)]
+    at = layout.coordinates(3)
+    assert layout.group("ep", at) == (2, 3) and layout.group("edp", at) == (1, 3, 5, 7)
+    sums = {comm.dimension: comm.elements for comm in found if comm.kind == "all_reduce"}
+    assert sums == {"dp": 5_488, "edp": 6_304}
+    assert (job.gradients[0].communicated, job.gradients[0].whole) == (11_792, True)
+    assert job.rank_map == {0: [0, 2, 4, 6], 1: [1, 3, 5, 7]}
+    groups = {name: ranks for name, ranks in job.trace(3).process_groups.items() if name.startswith("e")}
+    assert groups == {"ep_2": [2, 3], "edp_1": [1, 3, 5, 7]}
+
+
+def test_tokens_are_sent_to_the_ranks_with_their_experts() -> None:
+    """By hand from the recorded counts: 48, 60, 44 and 40 tokens, a half of them on each rank."""
+    programs = [
+        [item for item in _divided("loop").derivation.program(rank) if isinstance(item, CommOp)] for rank in (0, 1)
+    ]
+    first = [next(comm for comm in program if comm.splits[0]) for program in programs]
+    assert [comm.splits for comm in first] == [((54, 42), (54, 54)), ((54, 42), (42, 42))]
+    back = [[comm for comm in program if comm.splits[0]][1].splits for program in programs]
+    assert back == [((54, 54), (54, 42)), ((42, 42), (54, 42))]
+
+
+def test_as_many_tokens_for_each_expert() -> None:
+    job = _derive("loop", Layout(dp=2, ep=2, batch=8, routing="uniform"))
+    assert {one.own for one in job.derivation.experts.layers} == {(24, 24, 24, 24)}
+    assert not job.doubts and job.to_dict()["experts"] == {
+        "count": 4, "top": 2, "layers": 1, "on_a_rank": 2, "tokens": "uniform", "assumed": False
+    }  # fmt: skip
+    assert _in_proportion([3, 3, 1], 4) == [2, 2, 0] and _in_proportion([0, 0], 0) == [0, 0]
+
+
+def test_routing_that_is_not_stated_is_a_doubt() -> None:
+    """Of divided experts, and where ranks have other samples; not where each rank keeps the recorded ones."""
+    assert any("tokens of experts" in doubt for doubt in _derive("grouped", Layout(dp=2, ep=2)).doubts)
+    assert any("extents that are not derived" in doubt for doubt in _derive("capacity", Layout(dp=2, batch=8)).doubts)
+    assert not _derive("grouped", Layout(dp=2)).doubts
+    assert not _derive("grouped", Layout(dp=2, batch=8, routing="recorded")).doubts
+
+
+def test_what_was_not_compared_is_a_doubt() -> None:
+    for style in _STYLES:
+        assert any("routed ones with tensor parallelism" in doubt for doubt in _derive(style, Layout(tp=2)).doubts)
+    job = _derive("loop", Layout(dp=2, ep=2, batch=8, routing="recorded"))
+    derivation = replace(job.derivation, plan=replace(job.derivation.plan, stages=(0, 1)))
+    piped = replace(job, derivation=replace(derivation, layout=replace(job.layout, pp=2)))
+    assert any("routed ones divided within a pipeline" in doubt for doubt in piped.doubts)
+
+
+def test_counts_that_no_call_shows_are_not_taken_as_recorded() -> None:
+    """On a GPU one kernel computes all experts, and nothing says how many tokens each is given."""
+    model = _derive("grouped", Layout()).derivation.model
+    products = [inner for inner in model.calls() if GROUPED in inner.name]
+    children = [product.children for product in products]
+    for product in products:
+        product.children = []
+    try:
+        (unit,) = (unit for unit in model.units if find_layers(unit.forward, model.weights, model.extents))
+        assert not find_layers(unit.forward, model.weights, model.extents)[0].grouped
+        regions = ExpertRegions(model, Layout(dp=2, ep=2), {})
+        assert (regions.layers[0].routing, regions.layers[0].own) == ("uniform", (48, 48, 48, 48))
+        assert regions.stated and regions.kind(0) == regions.kind(1)
+        with pytest.raises(UsageError, match="is not recorded, since one product is of all of them"):
+            ExpertRegions(model, Layout(dp=2, ep=2, routing="recorded"), {})
+    finally:
+        for product, known in zip(products, children, strict=True):
+            product.children = known
+
+
+def test_layers_of_experts_are_found_by_their_router() -> None:
+    for style in _STYLES:
+        model = _derive(style, Layout()).derivation.model
+        layers = [find_layers(unit.forward, model.weights, model.extents) for unit in model.units]
+        found = [layer for of in layers for layer in of]
+        assert {(layer.count, layer.top, layer.padded) for layer in found} == {(4, 2, style == "capacity")}
+        assert [len(layer.experts) for layer in found] == [4 if style in ("loop", "indexed") else 1]
+        taken = {p for layer in found for e in layer.experts for p in e.parameters} | {
+            p for one in found for p in one.stacked
+        }
+        assert len(taken) == (16 if style == "loop" else 2)
+
+
+@pytest.mark.parametrize(("given", "says"), [
+    ({"dp": 3, "ep": 2}, "ep=2: experts are divided over data-parallel ranks: give dp as a multiple of ep"),
+    ({"dp": 2, "ep": 2, "tp": 2}, "expert parallelism is derived with tp=1 and zero=0 only"),
+    ({"dp": 2, "ep": 2, "zero": 3}, "expert parallelism is derived with tp=1 and zero=0 only"),
+    ({"ep": 0}, "ep=0: give 1 or more ranks"), ({"routing": "other"}, "tokens are routed as recorded or uniform"),
+])  # fmt: skip
+def test_what_is_not_derived_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        Layout(**given)
+
+
+def test_models_without_routed_experts_are_refused() -> None:
+    with pytest.raises(UsageError, match="no routed experts are found"):
+        reshard(recording("cnn.single1"), Layout(dp=2, ep=2))
+    with pytest.raises(UsageError, match=r"4 experts do not divide \(unit 1\) over ep=3 ranks"):
+        _derive("loop", Layout(dp=3, ep=3))
+
+
+def test_ranks_that_send_other_tokens_are_an_error() -> None:
+    first = CommOp("all_to_all", "ep", (3, 4), 8, "float32", 4, splits=((1, 2), (1, 1)))
+    second = CommOp("all_to_all", "ep", (4, 4), 20, "float32", 4, splits=((1, 3), (2, 3)))
+    derivation: Any = SimpleNamespace(layout=Layout(dp=2, ep=2), representative=lambda rank: rank)
+    job = Resharded(derivation, None)  # type: ignore[arg-type]
+    assert job._matched_tokens(0, {0: [first], 1: [second]}) == job._matched_tokens(1, {0: [first], 1: [second]}) == 1
+    with pytest.raises(UsageError, match="rank 0 sends other tokens than rank 1 receives"):
+        job._matched_tokens(0, {0: [first], 1: [first]})
+
+
+def test_what_is_divided_is_explained() -> None:
+    text = explain(_divided("loop").derivation)
+    assert "experts: 4 in unit 1, 2 for a token: alike runs of calls on tokens of their own" in text
+    assert "recorded routing, 20 to 30 tokens of a rank each; 2 on each of 2 ranks" in text
+    assert "ep all_to_all: 5 of" in text
+    text = explain(_divided("capacity").derivation)
+    assert "weights with an extent of experts in one product" in text and "room for 30 tokens each" in text
+
+
+def test_the_command_divides_experts(tmp_path: Path) -> None:
+    folder = FIXTURES / "experts" / "capacity.single1"
+    files = ["--et-file", folder / "rank0.et.json.gz", "--kineto-file", folder / "rank0.kineto.json.gz"]
+    wanted = ["--dp", "4", "--ep", "2", "--batch", "8", "--json", tmp_path / "report"]
+    done = call("reshard", *files, *wanted, "--routing", "recorded", "--to", "astra-sim", "-o", tmp_path / "job")
+    assert done.returncode == 0, done.stderr
+    assert b"ep 2: 4 ranks, 1 of them different" in done.stdout and b"2 on each of 2 ranks" in done.stdout
+    report = json.loads((tmp_path / "report").read_bytes())
+    assert report["layout"]["ep"] == 2 and report["experts"]["tokens"] == "recorded"
+    assert call("check", tmp_path / "job", "--profile", "astra-sim").returncode == 0
+    ran = run_astra(tmp_path / "job", 4, TOPO="FullyConnected")
+    assert ran.complete and abs(ran.makespan_ns / report["step_ns"] - 1) < 0.03
+
+
+def test_the_command_says_what_it_assumes() -> None:
+    folder = FIXTURES / "experts" / "grouped.single1"
+    files = ["--et-file", folder / "rank0.et.json.gz", "--kineto-file", folder / "rank0.kineto.json.gz"]
+    done = call("reshard", *files, "--dp", "2", "--ep", "2")
+    assert done.returncode == 3 and b"(assumed)" in done.stdout and b"--routing recorded" in done.stderr

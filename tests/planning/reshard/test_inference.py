@@ -1,0 +1,104 @@
+"""Steps of inference over tensor-parallel ranks: against a recording of two, in the simulator, and what is refused."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import etplus
+import numpy as np
+import orjson
+import pytest
+from etplus import Layout
+from etplus.converters.open import load
+from etplus.planning.reshard.job import Resharded
+from etplus.trace.errors import UsageError
+from etplus.trace.selection import part_of
+from etplus.trace.trace import Trace
+from plain_chakra import COLL
+from reshard_truth import ran
+from served import Batch, serve
+from simulator import Network, job_makespan_ns, read_set
+from support import assert_valid, call, shared_trace
+
+FOLDER = Path(__file__).parents[2] / "golden" / "inference"
+
+
+@cache
+def recorded(name: str) -> Trace:
+    return etplus.link(FOLDER / f"{name}.et.json.gz", FOLDER / f"{name}.kineto.json.gz")
+
+
+def derived(tp: int) -> Resharded:
+    job = etplus.reshard(recorded("single1"), Layout(tp=tp), step=1)
+    assert isinstance(job, Resharded)
+    return job
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_two_ranks_run_what_two_ranks_ran(rank: int) -> None:
+    """Heads of attention, those of keys with them, and the gated MLP are divided; an all-reduce follows each."""
+    trace = derived(2).trace(rank)
+    assert ran(trace) == ran(part_of(recorded("tp2"), steps="1"))
+    assert len(ran(trace).comms) == 4
+    assert_valid(trace.to_dict())
+
+
+def test_one_rank_runs_what_one_rank_ran() -> None:
+    """From two recorded ranks, and to four by way of either recording."""
+    job = etplus.reshard(recorded("tp2"), Layout(), step=1)
+    assert ran(job.trace(0)) == ran(part_of(recorded("single1"), steps="1"))
+    four = etplus.reshard(recorded("tp2"), Layout(tp=4), step=1)
+    assert ran(four.trace(3)) == ran(derived(4).trace(3))
+
+
+def test_the_recorded_layout_takes_as_long_as_recorded() -> None:
+    steps = recorded("single1").steps
+    assert derived(1).step_ns == pytest.approx(steps[1].duration_ns, rel=0.02)
+    assert derived(1).memory[0].gradients == 0 and derived(2).memory[0].parameters < derived(1).memory[0].parameters
+
+
+@pytest.mark.parametrize(
+    "layout", [Layout(dp=2), Layout(pp=2), Layout(tp=2, tp_style="megatron", sequence_parallel=True)]
+)
+def test_only_tensor_parallelism_is_derived(layout: Layout) -> None:
+    with pytest.raises(UsageError, match=r"no backward pass; of inference only --tp"):
+        etplus.reshard(recorded("single1"), layout)
+
+
+def test_a_layout_that_does_not_divide() -> None:
+    with pytest.raises(UsageError, match="heads of attention do not divide"):
+        derived(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("graph-capture/sglang_decode.replay.json.gz", b"544 of 558 device events are of replayed graphs"),
+        ("graph-capture/vllm_piecewise.replay.json.gz", b"361 of 423 device events are of replayed graphs"),
+        ("serving/sglang_prefilldecode.json.gz", b"no tensors are recorded in it"),
+    ],
+)
+def test_traces_without_tensors_are_refused(name: str, reason: bytes, tmp_path: Path) -> None:
+    done = call("reshard", shared_trace(name), "--tp", "2", "-o", tmp_path / "out")
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and reason in done.stderr
+
+
+def test_a_made_replay_is_refused() -> None:
+    trace = load(orjson.dumps(serve([Batch(decode=[(1, 9)])] * 3).document()))
+    launches = np.array([trace.names[code] == "cudaGraphLaunch" for code in trace.runtime.name.tolist()])
+    assert launches.any()
+    with pytest.raises(UsageError, match=f"{launches[trace.gpu.runtime].sum()} of {len(trace.gpu)} device events"):
+        etplus.reshard(trace, Layout(tp=2))
+
+
+def test_a_simulator_runs_it(tmp_path: Path) -> None:
+    file = tmp_path / "one.json"
+    recorded("single1").save(file)
+    done = call("reshard", file, "--tp", "2", "--step", "1", "--to", "astra-sim", "-o", tmp_path / "job")
+    assert done.returncode == 0, done.stderr
+    job = read_set(tmp_path / "job")
+    assert {rank: sum(node.type == COLL for node in nodes) for rank, nodes in job.ranks.items()} == {0: 4, 1: 4}
+    slow, fast = (job_makespan_ns(job, Network(bandwidth)) for bandwidth in (0.01, 10))
+    size = 48 * 128 * 4  # a ring of two moves each half of the tensor twice
+    assert slow - fast == pytest.approx(4 * size * (100 - 0.1), rel=0.05)

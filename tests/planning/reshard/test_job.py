@@ -1,0 +1,228 @@
+"""Jobs in another layout, on made calls: memory that lives, what could not be derived, groups of more ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.planning.reshard import job as module
+from etplus.planning.reshard.items import CommOp, RecordedOp, SyntheticOp
+from etplus.planning.reshard.job import (
+    NotDerived,
+    Resharded,
+    Scaled,
+    _collectives,
+    _communications,
+    _ranges,
+    _scaled,
+    not_derived,
+)
+from etplus.planning.reshard.layout import Layout
+from etplus.planning.reshard.memory import _Block, _Lives, _states
+from etplus.planning.reshard.not_derived import assumptions
+from etplus.planning.reshard.plan import Division, Plan
+from etplus.planning.reshard.rank_program import Derivation
+from etplus.planning.reshard.structure import Unit
+from etplus.planning.reshard.weights import ACCUMULATE, Buffer, Weights
+from etplus.planning.reshard.wraps import Wrap
+from etplus.trace.errors import UsageError
+from made_calls import Made, made_model, parameter
+
+
+@pytest.fixture
+def made() -> Made:
+    return Made(n=8, h=4, i=10, m=6, u=5, o=1)
+
+
+def test_ranges_of_ranks() -> None:
+    assert _ranges([0]) == [[0, 0]] and _ranges([0, 1, 2]) == [[0, 2]]
+    assert _ranges([0, 2, 3, 5]) == [[0, 0], [2, 3], [5, 5]]
+
+
+def test_groups_of_more_ranks() -> None:
+    """Members and splits; groups of other sizes are refused."""
+    given = {"pg_ranks": [0, 1], "group_size": 2, "in_split": [3, 4], "out_split": [], "bytes": 5}
+    assert _scaled(given, 2, 4, "x") == {
+        "pg_ranks": [0, 1, 2, 3], "group_size": 4, "in_split": [2, 2, 2, 1], "out_split": [], "bytes": 5,
+    }  # fmt: skip
+    assert _scaled({"out_split": [4, 4]}, 2, 3, "x") == {"out_split": [3, 3, 2]} and _scaled({}, 2, 3, "x") == {}
+    assert _scaled({"pg_ranks": None, "group_size": 2}, 2, 1, "x") == {"pg_ranks": None, "group_size": 1}
+    for wrong, says in (({"group_size": 3}, "x: a process group has 3 of 2"), ({"pg_ranks": [0]}, "has 1 of 2")):
+        with pytest.raises(UsageError, match=says):
+            _scaled(wrong, 2, 4, "x")
+    assert _scaled({"group_size": 2, "pg_ranks": [7]}, 2, 4, "x") == {"group_size": 4, "pg_ranks": [0, 1, 2, 3]}
+
+
+def test_ranks_that_are_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank r is the recorded rank r mod k; groups of all ranks grow, others are left out."""
+    info = {
+        "pg_config": [{"pg_size": 2, "ranks": [0, 1], "pg_name": "a"}, {"pg_size": 1}, "x"],
+        "pg_count": 3,
+        "more": 1,
+    }
+    sources: list[Any] = [
+        SimpleNamespace(
+            world_size=2, file=f"r{at}", summary={"kineto": {"distributed_info": dict(info), "at": at}, "s": 1}
+        )
+        for at in range(2)
+    ]  # fmt: skip
+    sources[1].summary, sources[1].world_size = {}, None
+    monkeypatch.setattr(module, "comms_of", lambda trace: {3: {"group_size": 2}})
+    monkeypatch.setattr(module, "edited", lambda *given: given)
+    found = Scaled(sources, Layout(dp=5))
+    source, comms, summary = found.trace(4)  # type: ignore[misc]
+    assert source is sources[0] and comms == {3: {"group_size": 5}} and summary["s"] == 1
+    assert summary["kineto"] == {"at": 0, "distributed_info": {
+        "pg_config": [{"pg_size": 5, "ranks": [0, 1, 2, 3, 4], "pg_name": "a"}], "pg_count": 1, "more": 1, "rank": 4,
+        "world_size": 5,
+    }}  # fmt: skip
+    source, comms, summary = found.trace(1)  # type: ignore[misc]
+    assert source is sources[1] and summary == {"kineto": {"distributed_info": {"rank": 1, "world_size": 5}}}
+    assert found.rank_map == {0: [0, 2, 4], 1: [1, 3]} and Scaled(sources, Layout()).rank_map == {0: [0]}
+    assert found.to_dict() == {
+        "layout": {"tp": 1, "dp": 5, "pp": 1, "zero": 0, "ranks": 5}, "recorded": {"tp": 1, "dp": 2, "pp": 1},
+        "rank_map": {"0": [[0, 4, 2]], "1": [[1, 3, 2]]}, "not_derived": [], "network": None,
+        "scaling": "weak scaling: each of 5 ranks works on the samples of a recorded one",
+    }  # fmt: skip
+    assert Scaled(sources, Layout(dp=3)).to_dict()["rank_map"] == {"0": [[0, 2, 2]], "1": [[1, 1, 1]]}
+    with pytest.raises(UsageError, match="rank 5: the layout has ranks 0 to 4"):
+        found.trace(5)
+
+
+def test_memory_that_lives(made: Made) -> None:
+    """From the call that returned it first to the last use; a view has no memory of its own, a gradient is kept."""
+    model = made_model(made, [Unit(0, [made.call("aten::relu")])], trace=SimpleNamespace(gpu=()))
+    lives = _Lives(Derivation(model, Plan((), ()), Layout(), Layout()), 0)
+    inner = made.call("aten::empty", [], [(2, "n")])
+    calls = [
+        made.call("aten::add", [(1, "nh")], [(2, "nh")], inner), made.call("aten::view", [(2, "nh")], [(2, "hn")]),
+        made.call("aten::t", [(9, "h")], [(8, "h")]), made.call("aten::mul_", [(1, "nh")], [(1, "nh")]),
+        made.call(ACCUMULATE, [(2, "nh")], [(3, "i")]), made.call("aten::relu", [(3, "i")], [(2, "o")]),
+    ]  # fmt: skip
+    for call in calls:
+        lives.add(RecordedOp(call, {made.of["n"]: 3}), call)
+    assert lives.blocks == [_Block(2, 5 + 1, 4 * 3 * 4, calls[4].row), _Block(6, 7, 40), _Block(7, 7, 4)]
+    lives.add(RecordedOp(calls[3], {}, 1), made.call("aten::relu", [(2, "o")], [(7, "o")]))
+    assert lives.blocks[3:] == [_Block(8, 8, 4)] and lives.blocks[2].last == 7
+
+
+@pytest.mark.parametrize(
+    ("names", "count"),
+    [(["Adam"], 2), (["SGD"], 0), (["SGD", "Adagrad"], 0), (["Mine", "RMSprop"], 1), (["Mine"], 0), ([], 0)],
+)
+def test_state_of_optimizers(made: Made, names: list[str], count: int) -> None:
+    plain = made.call("aten::add_")
+    steps = [(made.call(f"Optimizer.step#{name}.step", [], [], plain), []) for name in names]
+    assert (
+        _states(Derivation(made_model(made, [Unit(0, [])], optimizer=steps), Plan((), ()), Layout(), Layout())) == count
+    )
+
+
+def test_momentum_is_seen_in_the_calls_of_the_optimizer(made: Made) -> None:
+    step = made.call("Optimizer.step#SGD.step", [], [], made.call("aten::add_"), made.call("aten::_foreach_mul_"))
+    model = made_model(made, [Unit(0, [])], optimizer=[(step, [])])
+    assert _states(Derivation(model, Plan((), ()), Layout(), Layout())) == 1
+
+
+def test_what_could_not_be_derived(made: Made) -> None:
+    """Extents that follow ones that change, and may be multiples of them; parameters that stay whole."""
+    extents = made.extents
+    extents.follow([made.of["m"], made.of["u"], made.of["o"], made.of["i"]], [made.of["h"]])
+    extents.value[made.of["h"]] = 2
+    weights = [parameter(made, 0, "ih"), parameter(made, 1, "mm"), parameter(made, 2, "u")]
+    calls = [made.call("aten::a", [(1, "mn")]), made.call("aten::b", [(1, "uo")]), made.call("aten::a", [(1, "m")]),
+             made.call("aten::c", [], [(2, "i")])]  # fmt: skip
+    trace = SimpleNamespace(self_ns=np.array([0, 10, 20, 30, 40]))
+    model = made_model(made, [Unit(0, calls, parameters=weights)], trace=trace, given=(made.of["i"],))
+    plan = Plan((Division(made.of["h"], 2, (), (0,), 0),), (0,))
+    ops = NotDerived("aten::a", "follows from what is divided in an unknown way", 2, 0.4)
+    assert not_derived(Derivation(model, plan, Layout(tp=2), Layout())) == (
+        NotDerived("parameters", "whole on every tensor-parallel rank", 1, 36 / (20 + 36 + 5), "parameters"), ops,
+    )  # fmt: skip
+    assert not_derived(Derivation(model, plan, Layout(), Layout())) == ()
+    made.of |= {"x": extents.new(7), "y": extents.new(9)}
+    product = made.call("aten::mm", [(1, "xy")])
+    whole = made_model(made, [Unit(0, [product])], trace=SimpleNamespace(self_ns=np.full(9, 7)), batch=made.of["x"])
+    kept = NotDerived("aten::mm", "whole on every tensor-parallel rank", 1, 1.0)
+    assert kept in not_derived(Derivation(whole, plan, Layout(tp=2), Layout()))
+    extents.sum_of(made.of["m"], [made.of["u"], made.of["o"]])
+    assert ops not in not_derived(Derivation(model, plan, Layout(tp=2), Layout()))
+    everything = made_model(made, [Unit(0, [], parameters=weights[:1])], trace=trace)
+    assert not_derived(Derivation(everything, plan, Layout(tp=2), Layout())) == ()
+
+
+def test_communication_that_is_not_known(made: Made) -> None:
+    """Units of FSDP that run twice, gradients that are not seen, constants beside frozen weights."""
+    numbers = {70: parameter(made, 0, "h"), 71: parameter(made, 1, "h")}
+    calls = [made.call("aten::mul", [(number, "h")]) for number in (70, 71, 70, 70)]
+    units = [Unit(0, calls, [made.call("aten::add")], list(numbers.values()))]
+    trace = SimpleNamespace(self_ns=np.zeros(9, int))
+    wraps = [Wrap(f"block {k}", [k], (0, 0)) for k in range(2)]
+    weights = Weights(list(numbers.values()), by_number=numbers)
+    model = made_model(made, units, trace=trace, weights=weights, blocks=wraps)
+    fsdp, ddp = (Derivation(model, Plan((), ()), Layout(dp=2, zero=zero), Layout()) for zero in (3, 0))
+
+    def listed(derivation: Derivation) -> list[tuple[str, int]]:
+        return [(row.what, row.count) for row in not_derived(derivation)]
+
+    assert listed(fsdp) == [("units of FSDP", 1)] and listed(ddp) == []
+    assert len(assumptions(fsdp)) == 2 and [line.split()[0] for line in assumptions(ddp)] == ["every", "buffers"]
+    model.inferred = [Buffer((4,), "float32", 4, False), Buffer((), "int64", 8, True)]
+    assert "constants that forward takes are not frozen parameters: 1" in assumptions(fsdp)
+    model.own_buffers = True  # recorded with DistributedDataParallel
+    assert assumptions(ddp) == []
+    model.own_buffers = False
+    numbers[71].accumulates = False
+    assert listed(ddp) == [("gradients", 1)]
+    model.weights.frozen, model.buffers = [parameter(made, 2, "h")], [Buffer((4,), "float32", 4, False)]
+    assert listed(ddp) == [("buffers", 1), ("gradients", 1)]
+    model.buffers = [Buffer((4,), "float32", 4, written=True)]  # of a teacher, which runs without autograd
+    assert listed(replace(ddp)) == [("buffers", 1), ("gradients", 1)]
+
+
+def comm(kind: Any, dimension: str, shape: tuple[int, ...], peer: int = -1) -> CommOp:
+    return CommOp(kind, dimension, shape, 1, "float32", 4, peer)
+
+
+def test_communications_of_a_program(made: Made) -> None:
+    """Those between its calls, and those behind calls within, in order."""
+    first, second, third = (comm("all_reduce", dimension, (at,)) for at, dimension in enumerate(("tp", "dp", "tp")))
+    inner = made.call("y")
+    call = made.call("x", [], [], inner)
+    items = [first, RecordedOp(call, {}, after={inner.row: (second,), call.row: (third,), 99: (first,)}),
+             SyntheticOp("z", (), (), "float32", 4)]  # fmt: skip
+    derivation: Any = SimpleNamespace(program=lambda rank: items if rank == 3 else [])
+    assert _communications(derivation, 3) == [first, third, second]
+    assert _collectives([first, second, third], "tp") == [("all_reduce", 0, "float32"), ("all_reduce", 2, "float32")]
+
+
+def test_communications_have_partners() -> None:
+    """Counted: collectives of each rank by dimension, messages of both sides."""
+    sent, got = comm("send", "pp", (5,), 4), comm("recv", "pp", (5,), 0)
+    back = comm("send", "pp", (5,), 0)
+    reduced, summed = comm("all_reduce", "tp", (3,)), comm("all_reduce", "dp", (2,))
+    programs = {0: [reduced, summed, sent], 1: [reduced, summed, comm("send", "pp", (5,), 5)],
+                2: [reduced, summed, comm("send", "pp", (5,), 6)], 3: [reduced, summed, comm("send", "pp", (5,), 7)],
+                **{rank: [reduced, summed, got, back] for rank in (4, 5, 6, 7)}}  # fmt: skip
+
+    def matched() -> int:
+        derivation: Any = SimpleNamespace(
+            layout=Layout(tp=2, dp=2, pp=2), representative=lambda rank: rank, program=lambda rank: programs[rank]
+        )
+        return Resharded(derivation, None).matched()  # type: ignore[arg-type]
+
+    assert matched() == 8 * 2 + 4 * 2
+    programs[0] = [*programs[0], comm("all_reduce", "pp", (1,))]
+    assert matched() == 24
+    programs[4] = [reduced, summed, comm("recv", "pp", (6,), 0)]
+    with pytest.raises(UsageError, match="stage 0 sends other messages than stage 1 receives"):
+        matched()
+    programs[0] = [summed, sent]
+    with pytest.raises(UsageError, match="ranks 0 and 1 issue different tp collectives"):
+        matched()
+    programs[0] = [reduced, sent]
+    with pytest.raises(UsageError, match="ranks 0 and 2 issue different dp collectives"):
+        matched()

@@ -1,0 +1,216 @@
+"""Pipelines as sources: their stages as one rank's program, held against recordings of one rank and of each stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import etplus
+import pytest
+from etplus.planning.reshape.shapes.followed_calls import Shapes, shapes_of
+from etplus.planning.reshard.job import Resharded, reshard
+from etplus.planning.reshard.joined_stages import _merged, _StageCall, _StageWriter, join_stages
+from etplus.planning.reshard.layout import Layout
+from etplus.planning.reshard.passes import split_step
+from etplus.planning.reshard.stage_steps import StageStep
+from etplus.planning.reshard.step_calls import read_step, tensor_values, walked
+from etplus.trace.conventions import EDGE_KINDS
+from etplus.trace.errors import UsageError
+from etplus.trace.trace import Trace
+from reshard_families_truth import differences, whole_run
+from reshard_truth import ran
+from support import FIXTURES, SHARED, assert_valid, fixture_pair, run, shared_pair
+
+_PIPELINES = FIXTURES / "pipelines"
+_SCHEDULE = {"aten::tensor_split", "aten::detach_", "aten::cat"}
+"""What PyTorch's schedules call beside the model."""
+
+
+@cache
+def _rank(job: str, rank: int = 0) -> Trace:
+    return etplus.link(*(_PIPELINES / job / f"rank{rank}.{kind}.json.gz" for kind in ("et", "kineto")))
+
+
+def _ranks(job: str) -> list[Trace]:
+    return [_rank(job, rank) for rank in range(3)]
+
+
+@cache
+def _derived(job: str, layout: Layout) -> Resharded:
+    found = reshard(_ranks(job), layout)
+    assert isinstance(found, Resharded)
+    return found
+
+
+@pytest.mark.parametrize(("job", "schedule", "parts"), [("gpt.pp3", "1f1b", 3), ("gpt.gpipe3", "gpipe", 2)])
+def test_every_stage_is_derived_from_the_joined_program(job: str, schedule: str, parts: int) -> None:
+    found = _derived(job, Layout(pp=3))
+    recorded = found.derivation.recorded
+    assert (recorded.pp, recorded.schedule, recorded.microbatches) == (3, schedule, parts)
+    assert found.proof.equal and found.proof.in_order and found.proof.ranks == (0, 1, 2) and not found.doubts
+    assert found.proof.communications == 8 * parts and found.proof.operators > 200
+    own = _derived(job, Layout(pp=3, schedule=recorded.schedule))
+    for rank in range(3):
+        expected, made = ran(_rank(job, rank)), ran(own.trace(rank))
+        assert made == expected and len(made.work) > 5
+
+
+@pytest.mark.parametrize("job", ["gpt.pp3", "gpt.gpipe3"])
+def test_one_rank_runs_what_one_rank_ran(job: str) -> None:
+    found = _derived(job, Layout(batch=6, microbatches=1))
+    different = differences(whole_run(_rank("gpt.single1")), whole_run(found.trace(0)))
+    assert not different.work and not different.missing_work and different.order and not different.comms
+    assert not found.doubts and found.derivation.rank_batch == 6
+
+
+def test_microbatches_accumulate_gradients_unless_another_number_is_asked_for() -> None:
+    found = _derived("gpt.pp3", Layout(dp=2, batch=12))
+    assert found.derivation.parts == 3 and found.gradients[0].whole and not found.doubts
+    assert found.scaling.startswith("another batch") or "3 microbatches of 2" in found.scaling
+
+
+def test_every_microbatch_is_divided_by_its_sequence() -> None:
+    layout = Layout(tp=2, tp_style="megatron", sequence_parallel=True)
+    found = _derived("gpt.pp3", layout)
+    comms = [comm for comm in ran(found.trace(0)).comms if comm[0] in ("_allgather_base_", "_reduce_scatter_base_")]
+    once = [
+        comm for comm in ran(_derived("gpt.pp3", replace(layout, microbatches=1, batch=2)).trace(0)).comms
+        if comm[0] in ("_allgather_base_", "_reduce_scatter_base_")
+    ]  # fmt: skip
+    assert once and comms == once * 3
+    norms = [shapes[0] for name, shapes in ran(found.trace(0)).work if name == "aten::native_layer_norm"]
+    assert set(norms) == {(2, 6, 32)} and len(norms) == 3 * 3
+
+
+def test_the_joined_program_follows_tensors_from_stage_to_stage() -> None:
+    """Nothing between parameters and data comes from outside, and ids are used once."""
+    joined = join_stages(_ranks("gpt.pp3"), Layout(pp=3))
+    assert_valid(joined.trace.to_dict())
+    step = split_step(read_step(joined.trace, shapes_of(joined.trace)))
+    assert len(step.passes) == 3 and len(step.steps) == 1
+    assert [[call.name for call in forward] for forward, _ in step.passes[1:]] == [
+        [call.name for call in step.passes[0][0]]
+    ] * 2
+    assert not _SCHEDULE & {call.name for forward, back in step.passes for call in (*forward, *back)}
+    made = set[int]()
+    weights = {value[0] for call in walked(step.steps) for value in tensor_values(call.record.get("inputs"))}
+    outside = set[int]()
+    for forward, back in step.passes:
+        for call in walked([*forward, *back]):
+            outside |= {value[0] for value in tensor_values(call.record.get("inputs"))} - made - weights
+            made |= {value[0] for inner in call.walk() for value in tensor_values(inner.record.get("outputs"))}
+    sizes = [value[3] for forward, _ in step.passes for call in walked(forward)
+             for value in tensor_values(call.record.get("inputs")) if value[0] in outside]  # fmt: skip
+    # Ids of words, targets, and the weights of the loss: no activations (2 x 12 x 32).
+    assert sizes and max(sizes) == 2 * 12
+    assert len(joined.begins) == 2 and joined.trace.world_size == 1
+    lists = [call for call in walked(step.steps) if "_fused_adamw" in call.name]
+    assert len(lists[0].record["inputs"]["values"][0]) == len(_derived("gpt.pp3", Layout()).derivation.model.parameters)
+
+
+def test_what_a_pipeline_lacks_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="of which stage 1 is not given"):
+        reshard([_rank("gpt.pp3", 0), _rank("gpt.pp3", 2)], Layout())
+    with pytest.raises(UsageError, match=r"stage 1 receives 2|of one kind do not divide into 3"):
+        reshard([_rank("gpt.pp3", 0), _rank("gpt.gpipe3", 1), _rank("gpt.pp3", 2)], Layout())
+    et, kineto = (_PIPELINES / "gpt.pp3" / f"rank1.{kind}.json.gz" for kind in ("et", "kineto"))
+    failed = run("etplus", "reshard", "--et-file", et, "--kineto-file", kineto, "--dp", "2")
+    assert failed.returncode == 2 and b"of which stages 0, 2 are not given" in failed.stderr
+    assert failed.stderr.splitlines()[-1].count(b"pipeline of 3 stages") == 1
+
+
+def test_the_command_takes_the_ranks_of_a_pipeline(tmp_path: Path) -> None:
+    for rank in range(3):
+        _rank("gpt.pp3", rank).write(tmp_path / f"rank{rank}.etplus.json.gz")
+    done = run(
+        "etplus", "reshard", tmp_path, "--dp", "2", "--microbatches", "1", "--batch", "6", "-o", tmp_path / "out"
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"3 recorded ranks derived from themselves are equal" in done.stdout
+    assert len(list((tmp_path / "out").glob("rank_*"))) == 2
+
+
+def test_device_events_come_along() -> None:
+    """Each stage's, launched by the same calls, as long as recorded, one after the other on a stream."""
+    source = etplus.link(*fixture_pair("pairs/gpu_shaped_from_cpu"))
+    top = [call for call in read_step(source, Shapes()) if call.operator]
+    stages = [StageStep(source, k, forward=[top], backward=[[]]) for k in range(2)]
+    writer = _StageWriter(source, {})
+    writer.write(stages)
+    made = writer.trace()
+    assert_valid(made.to_dict())
+    below = {call.index for call in walked(top)}
+    events = [k for k in range(len(source.gpu)) if int(source.gpu.call[k]) in below and k not in source.gpu.comm]
+    expected = sorted((source.names[source.gpu.name[k]], int(source.gpu.dur[k])) for k in events) * 2
+    found = [(made.names[made.gpu.name[k]], int(made.gpu.dur[k])) for k in range(len(made.gpu))]
+    assert len(events) > 5 and sorted(found) == sorted(expected)
+    callers = [source.names[source.calls.name[int(source.gpu.call[k])]] for k in events] * 2
+    assert sorted(made.names[made.calls.name[call]] for call in made.gpu.call.tolist()) == sorted(callers)
+    for stream in set(made.gpu.stream.tolist()):
+        of = sorted((int(ts), int(end)) for ts, end, at in zip(made.gpu.ts, made.gpu.end, made.gpu.stream, strict=True)
+                    if at == stream)  # fmt: skip
+        assert all(end <= ts for (_, end), (ts, _) in pairwise(of))
+    assert (made.edges[:, 2] == EDGE_KINDS.index("launch")).sum() == len(found)
+
+
+def _listed(tensors: list[int], numbers: list[float], total: int) -> _StageCall:
+    """A call on a list of tensors of one element and a list of numbers, which returns one tensor with as many."""
+    side = {
+        "values": [[[number, number, 0, 1, 4, "cpu"] for number in tensors], numbers, 7],
+        "shapes": [[[1]] * len(tensors), [[]] * len(numbers), []],
+        "types": [f"GenericList[{','.join(['Tensor(float)'] * len(tensors))}]",
+                  f"GenericList[{','.join(['Double'] * len(numbers))}]", "Int"],
+    }  # fmt: skip
+    made = {
+        "values": [[total, total, 0, len(tensors), 4, "cpu"]], "shapes": [[len(tensors)]], "types": ["Tensor(float)"],
+    }  # fmt: skip
+    call = SimpleNamespace(name="aten::stack")
+    return _StageCall(call, SimpleNamespace(), {"inputs": side, "outputs": made}, own=5)  # type: ignore[arg-type]
+
+
+def test_lists_of_all_stages_are_one() -> None:
+    """With the numbers that belong to their tensors; a tensor made of a list is as long as the whole one."""
+    calls = [_listed([1, 2], [0.1, 0.2], 50), _listed([3], [0.3], 60)]
+    after = [_listed([50], [1.0], 70), _listed([60], [1.0], 80)]
+    for one, number in zip(after, (50, 60), strict=True):
+        one.call.name = "aten::norm"
+        one.sides["inputs"] = {
+            "values": [[number, number, 0, 9, 4, "cpu"]],
+            "shapes": [[9]],
+            "types": ["Tensor(float)"],
+        }
+    same: dict[int, int] = {}
+    merged = _merged([[calls[0], after[0]], [calls[1], after[1]]], same)
+    assert [one.call.name for one in merged] == ["aten::stack", "aten::norm"] and merged[0].own == 10
+    given = merged[0].sides["inputs"]
+    assert [value[0] for value in given["values"][0]] == [1, 2, 3] and given["values"][1:] == [[0.1, 0.2, 0.3], 7]
+    assert given["shapes"][:2] == [[[1]] * 3, [[]] * 3]
+    assert given["types"][0] == "GenericList[Tensor(float),Tensor(float),Tensor(float)]"
+    assert given["types"][1] == "GenericList[Double,Double,Double]"
+    assert merged[0].sides["outputs"]["shapes"] == [[3]] == merged[1].sides["inputs"]["shapes"]
+    assert same[60] == 50
+    other = _listed([4], [0.4], 90)
+    other.sides["inputs"]["values"].pop()  # of another form: not merged
+    assert len(_merged([[_listed([1], [0.1], 50)], [other]], {})) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/traces")
+@pytest.mark.parametrize(
+    ("truth", "layout", "rank"),
+    [
+        ("single1", Layout(), 0), ("ddp2", Layout(dp=2), 1), ("ddp4", Layout(dp=4), 3), ("tp2", Layout(tp=2), 1),
+        ("tp4", Layout(tp=4), 2), ("fsdp2", Layout(dp=2, zero=3, fsdp_wrap="each"), 1),
+        ("fsdp4", Layout(dp=4, zero=3, fsdp_wrap="each"), 3),
+        ("fsdp-tp4", Layout(tp=2, dp=2, zero=3, fsdp_wrap="each"), 2),
+    ],
+)  # fmt: skip
+def test_other_layouts_of_a_pipeline_are_those_recorded(truth: str, layout: Layout, rank: int) -> None:
+    traces = [etplus.link(*shared_pair(f"parallel/block.pp2/rank{k}")) for k in range(2)]
+    job = reshard(traces, Layout(**{**vars(layout), "batch": 16, "microbatches": 1}))
+    assert isinstance(job, Resharded) and job.proof.equal and not job.doubts
+    recorded = etplus.link(*shared_pair(f"parallel/block.{truth}/rank{rank}"))
+    assert ran(job.trace(rank)) == ran(recorded)

@@ -1,0 +1,171 @@
+"""Layouts: ranks and groups by brute force, schedules, buckets, what is refused; how a recorded one is recognised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.planning.reshard.layout import Coordinates, Layout, actions, fill_buckets, parse_layout
+from etplus.planning.reshard.recorded_job import recorded_layout
+from etplus.trace.errors import UsageError
+
+CUBE = Layout(tp=2, dp=3, pp=2)
+
+
+def test_ranks_are_numbered_with_tensor_parallelism_innermost() -> None:
+    places = [Coordinates(tp, dp, pp) for pp, dp, tp in product(range(2), range(3), range(2))]
+    assert [CUBE.coordinates(rank) for rank in range(CUBE.ranks)] == places
+    assert [CUBE.rank(at.tp, at.dp, at.pp) for at in places] == list(range(12))
+
+
+@pytest.mark.parametrize("dimension", ["tp", "dp", "pp"])
+def test_groups_differ_along_one_dimension(dimension: str) -> None:
+    for rank in range(CUBE.ranks):
+        at = CUBE.coordinates(rank)
+        others = [
+            other for other in range(CUBE.ranks) if all(
+                getattr(at, name) == getattr(CUBE.coordinates(other), name) for name in {"tp", "dp", "pp"} - {dimension}
+            )
+        ]  # fmt: skip
+        assert CUBE.group(dimension, at) == tuple(others)
+        assert CUBE.group_name(dimension, at) == f"{dimension}_{others[0]}"
+
+
+def test_microbatches_of_a_step() -> None:
+    assert Layout().parts(1) == 1 and Layout().parts(2) == 2 and Layout(microbatches=3).parts(2) == 3
+    assert Layout(pp=2).parts(1) == 4 and Layout(pp=8).parts(1) == 8 and Layout(pp=2).parts(6) == 6
+    assert Layout(pp=2, microbatches=1).parts(4) == 1
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"tp": 0}, "tp=0: give 1 or more ranks"),
+    ({"dp": -1}, "dp=-1: give 1 or more ranks"),
+    ({"pp": 0}, "pp=0: give 1 or more ranks"),
+    ({"dp": 2**40}, "ranks: at most"),
+    ({"zero": 4}, "zero=4: give 0, 1, 2 or 3"),
+    ({"batch": 0}, "batch=0: give 1 or more"),
+    ({"microbatches": 0}, "microbatches=0: give 1 or more"),
+    ({"bucket_mib": 0}, "bucket_mib=0: give 1 or more"),
+    ({"schedule": "other"}, "the schedule is 1f1b or gpipe"),
+    ({"tp_style": "other"}, "the schedule is 1f1b or gpipe"),
+    ({"fsdp_wrap": "each"}, "fsdp_wrap is of FSDP: add zero=3"),
+    ({"sequence_parallel": True}, "add --tp-style megatron"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), REFUSED)
+def test_what_is_no_layout_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        replace(Layout(), **given)
+
+
+def test_the_least_is_a_layout() -> None:
+    least = Layout(1, 1, 1, 3, batch=1, microbatches=1, schedule="gpipe", bucket_mib=1)
+    assert least.ranks == 1 and Layout(tp_style="megatron", sequence_parallel=True).sequence_parallel
+    least.check(0)
+    CUBE.check(11)
+    for rank in (-1, 12):
+        with pytest.raises(UsageError, match=f"rank {rank}: the layout has ranks 0 to 11"):
+            CUBE.check(rank)
+
+
+def test_texts() -> None:
+    assert parse_layout("tp=2, dp=3,pp=2") == CUBE and parse_layout("dp=7") == Layout(dp=7)
+    for text in ("", "tp=2,tp=3", "dp=x", "ep=2", "tp=2;dp=3"):
+        with pytest.raises(UsageError, match="unexpected"):
+            parse_layout(text)
+
+
+def texts(schedule: Any, stage: int, stages: int, microbatches: int) -> str:
+    """Steps, short: the capitals of sends and receives, + for one that is joined with the next."""
+    short = {
+        "forward": "f", "backward": "b", "send forward": "SF", "receive forward": "RF", "send backward": "SB",
+        "receive backward": "RB",
+    }  # fmt: skip
+    found = actions(schedule, stage, stages, microbatches)
+    return " ".join(f"{short[one.what]}{one.microbatch}{'+' * one.joined}" for one in found)
+
+
+def test_schedules() -> None:
+    assert texts("gpipe", 0, 1, 2) == "f0 f1 b0 b1"
+    assert texts("gpipe", 1, 3, 2) == "RF0 f0 SF0 RF1 f1 SF1 RB0 b0 SB0 RB1 b1 SB1"
+    assert texts("1f1b", 0, 1, 2) == "f0 b0 f1 b1"
+    assert texts("1f1b", 0, 2, 3) == "f0 SF0 f1 SF1+ RB0 b0 f2 SF2+ RB1 b1 RB2 b2"
+    assert texts("1f1b", 1, 2, 3) == "RF0 f0 b0 SB0+ RF1 f1 b1 SB1+ RF2 f2 b2 SB2"
+    assert texts("1f1b", 1, 3, 1) == "RF0 f0 SF0+ RB0 b0 SB0"
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), [(2, 1), (2, 4), (3, 2), (4, 5)])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_stages_finish_with_each_other(schedule: Any, stages: int, microbatches: int) -> None:
+    """Run with rendezvous: each message is sent and received once, and nobody waits for ever."""
+    left = [list(actions(schedule, stage, stages, microbatches)) for stage in range(stages)]
+    sent: set[tuple[int, str, int]] = set()
+    moved = True
+    while moved:
+        moved = False
+        for stage, steps in enumerate(left):
+            while steps:
+                what, _, way = steps[0].what.rpartition(" ")
+                source = stage - 1 if way == "forward" else stage + 1
+                if what == "send":
+                    sent.add((stage, way, steps[0].microbatch))
+                elif what == "receive" and (source, way, steps[0].microbatch) not in sent:
+                    break
+                steps.pop(0)
+                moved = True
+    assert not any(left) and len(sent) == 2 * (stages - 1) * microbatches
+
+
+MIB = 1 << 20
+
+
+def test_buckets_are_closed_as_soon_as_they_are_full() -> None:
+    """At the cap, in the order of their last gradients; where none is given the first one of a type at 1 MiB."""
+    gradients = [
+        (0, MIB // 2 - 1, 4, "a"), (1, MIB, 2, "b"), (2, 1, 4, "a"), (3, MIB // 2 - 1, 4, "a"), (4, 1, 4, "a"),
+        (5, 1, 4, "a"), (6, 1, 2, "b"),
+    ]  # fmt: skip
+    found = fill_buckets(gradients, cap_mib=2)
+    assert [(one.parameters, one.elements, one.dtype, one.itemsize) for one in found] == [
+        ((1,), MIB, "b", 2), ((0, 2), MIB // 2, "a", 4), ((3, 4), MIB // 2, "a", 4), ((5,), 1, "a", 4),
+        ((6,), 1, "b", 2),
+    ]  # fmt: skip
+    assert [one.parameters for one in fill_buckets(gradients)] == [(0,), (1,), (2, 3, 4, 5), (6,)]
+    assert fill_buckets([]) == []
+
+
+def recording(names: list[str], world: int | None, *groups: int) -> Any:
+    """A trace as far as its layout is recognised; FSDP gathers from two ranks where it has the call."""
+    of = [names.index(name) for name in ("FSDP::all_gather", GATHER) if GATHER in names]
+    return SimpleNamespace(
+        names=names, world_size=world, file="x",
+        process_groups={str(k): range(n) for k, n in enumerate(groups)},
+        calls=SimpleNamespace(name=np.array(of, np.int64), parent=np.arange(len(of)) - 1),
+        signature_of=lambda _: SimpleNamespace(tensors=[SimpleNamespace(numel=8), SimpleNamespace(numel=4)]),
+    )  # fmt: skip
+
+
+GATHER = "c10d::_allgather_base_"
+DTENSOR, DDP = "Redistribute", "DistributedDataParallel.forward"
+
+
+def test_a_recorded_layout_is_recognised() -> None:
+    assert recorded_layout([recording([], None)]) == Layout() == recorded_layout([recording([DDP, "FSDP::x"], 1)])
+    assert recorded_layout([recording([DDP], 4, 4)]) == Layout(dp=4) == recorded_layout([recording([], 4)])
+    assert recorded_layout([recording([DTENSOR], 4, 4)]) == Layout(tp=4)
+    assert recorded_layout([recording([DTENSOR, DDP], 4, 4)]) == Layout(tp=4)
+    assert recorded_layout([recording([DTENSOR], 4, 4, 2)]) == Layout(tp=4)
+    assert recorded_layout([recording([DTENSOR, DDP], 8, 8, 1, 2, 4)]) == Layout(tp=2, dp=4)
+    assert recorded_layout([recording(["FSDP::all_gather"], 4, 4)]) == Layout(dp=4, zero=3)
+    assert recorded_layout([recording(["FSDP::all_gather", GATHER, DTENSOR], 8)]) == Layout(tp=4, dp=2, zero=3)
+    for names, what in (
+        (["FullyShardedDataParallel.forward"], "FSDP1"), (["c10d::send", "FSDP::x"], "FSDP within a pipeline"),
+        (["FSDP::all_gather", GATHER], "FSDP over 2 of 8 ranks"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=f"x: recorded with {what}"):
+            recorded_layout([recording(names, 8)])

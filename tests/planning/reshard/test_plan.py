@@ -1,0 +1,98 @@
+"""Plans that were edited: what is taken, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import etplus
+import pytest
+from etplus.planning.reshard.plan import _after_forward, _layers, make_plan, plan_from_dict
+from etplus.planning.reshard.structure import Model, read_model
+from etplus.trace.errors import UsageError
+from support import FIXTURES
+
+
+@cache
+def model(name: str = "mlp_w128_d2__b8_t1") -> Model:
+    return read_model(etplus.load(FIXTURES / "batches" / f"{name}.json.gz"))
+
+
+def test_a_plan_is_read_as_it_was_written() -> None:
+    for name in ("mlp_w128_d2__b8_t1", "transformer_w32_d1__b16_t1"):
+        plan = make_plan(model(name))
+        assert plan_from_dict(plan.to_dict(model(name)), model(name)) == plan
+    assert plan.divided == {division.extent for division in plan.divisions} and len(plan.divisions) > 1
+
+
+def test_layers_are_distributed_evenly() -> None:
+    """Units before and after the layers stay with their neighbours."""
+    plan = make_plan(model())
+    assert plan.layers == (0, 1) and plan.stage_of(model(), 2) == [0, 1, 1]
+    assert replace(plan, layers=(1, 2)).stage_of(model(), 2) == [0, 0, 1] and plan.stage_of(model(), 1) == [0, 0, 0]
+    assert replace(plan, stages=(0, 0, 1)).stage_of(model(), 2) == [0, 0, 1]
+    for changed, stages, says in (
+        ({}, 3, "2 layers do not divide into pp=3 stages"),
+        ({"layers": ()}, 2, "the model has no layers to divide into pp=2 stages"),
+        ({"stages": (0, 1)}, 2, "over other stages than 0 to 1"),
+        ({"stages": (0, 2, 2)}, 2, "over other stages than 0 to 1"),
+        ({"stages": (1, 0, 1)}, 2, "do not ascend"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            replace(plan, **changed).stage_of(model(), stages)
+
+
+def test_layers_are_what_repeats() -> None:
+    units: list[Any] = [SimpleNamespace(number=at, kind=kind) for at, kind in enumerate("abcbda")]
+    assert _layers(units[1:5]) == [1, 2, 3] and _layers(units) == [0, 1, 2, 3, 4, 5] and _layers(units[:3]) == []
+
+
+def edited(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    found = copy.deepcopy(make_plan(model("transformer_w32_d1__b16_t1")).to_dict(model("transformer_w32_d1__b16_t1")))
+    change(found)
+    return found
+
+
+REFUSED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (lambda plan: plan.update(version=2), "the plan has version 2, expected 1"),
+    (lambda plan: plan.pop("units"), r"cannot be read \(KeyError"),
+    (lambda plan: plan.update(units=3), r"cannot be read \(TypeError"),
+    (lambda plan: plan["tensor_parallel"][0].update(size="x"), r"cannot be read \(ValueError"),
+    (lambda plan: plan["units"].pop(), "of another model"),
+    (lambda plan: plan["units"][0].update(stage=0), "to some of its units only"),
+    (lambda plan: plan["units"][0].update(stage="x"), "to some of its units only"),
+    (lambda plan: plan["tensor_parallel"][0].update(size=7), "divides an extent of 7, which none"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), REFUSED)
+def test_other_plans_are_refused(change: Callable[[dict[str, Any]], object], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        plan_from_dict(edited(change), model("transformer_w32_d1__b16_t1"))
+    with pytest.raises(UsageError, match="cannot be read"):
+        plan_from_dict([], model())
+
+
+def test_an_edited_plan() -> None:
+    def stages(plan: dict[str, Any]) -> None:
+        for unit in plan["units"]:
+            unit.update(stage=unit["number"] // 3, layer=unit["number"] == 2)
+        del plan["tensor_parallel"][1:]
+
+    found = plan_from_dict(edited(stages), model("transformer_w32_d1__b16_t1"))
+    assert found.stages == (0, 0, 0, 1, 1) and found.layers == (2,) and len(found.divisions) == 1
+
+
+def test_where_a_result_is_reduced() -> None:
+    """Behind the view of the product, else behind the layer around it."""
+    product, view, relu, linear = (
+        SimpleNamespace(name=f"aten::{name}") for name in ("mm", "_unsafe_view", "relu", "linear")
+    )
+    calls: list[Any] = [product, view, relu, linear]
+    assert _after_forward(calls, 0, calls[0]) is view and _after_forward(calls[1:], 1, calls[2]) is relu
+    assert _after_forward([calls[0]], 0, calls[0]) is product
+    assert _after_forward([calls[3], calls[1]], 0, calls[0]) is linear

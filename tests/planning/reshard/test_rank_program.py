@@ -1,0 +1,196 @@
+"""Programs of ranks, on made calls: gradients that are summed, lists of parameters, where sequences are whole."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from etplus.planning.reshard.items import CommOp, CommWait, RecordedOp, Shard
+from etplus.planning.reshard.layout import Coordinates, Layout
+from etplus.planning.reshard.plan import Division, Partial, Plan
+from etplus.planning.reshard.rank_program import Derivation, _in_order_of_gradients
+from etplus.planning.reshard.sequence_regions import SequenceRegions
+from etplus.planning.reshard.step_calls import pruned
+from etplus.planning.reshard.structure import Unit
+from etplus.trace.errors import UsageError
+from made_calls import Made, made_model, parameter
+
+
+@pytest.fixture
+def made() -> Made:
+    """Batch n, sequence s, hidden h, inner i, which is divided, and heads x."""
+    return Made(n=8, s=6, h=4, i=10, x=2, d=5)
+
+
+def plan(made: Made, *letters: str, layers: tuple[int, ...] = (0,)) -> Plan:
+    return Plan(tuple(Division(made.of[one], made.extents.value[made.of[one]], (0,), (), 0) for one in letters), layers)
+
+
+def test_gradients_of_other_inputs_are_reduced_apart(made: Made) -> None:
+    """Between them a product makes a tensor of the batch whose last extent is divided."""
+
+    def gap(name: str, letters: str, units: tuple[int, int] = (0, 0), ends: tuple[int, int] = (0, 2)) -> bool:
+        back = [made.call("aten::mm"), made.call(name, [], [(1, letters)] if letters else []), made.call("aten::mm")]
+        model = made_model(made, [Unit(0, [], back)], batch=made.of["n"])
+        derivation = Derivation(model, plan(made, "i"), Layout(tp=2), Layout())
+        first, second = (Partial(back[at], back[at], False, unit, at) for at, unit in zip(ends, units, strict=True))
+        return derivation._gap(first, second)
+
+    assert gap("aten::mm", "ni") and gap("aten::bmm", "nhi") and gap("aten::add", "ni", (0, 1))
+    assert not gap("aten::mm", "nh") and not gap("aten::mm", "hi") and not gap("aten::mm", "")
+    assert not gap("aten::add", "ni") and not gap("my::mm", "ni") and not gap("aten::mm", "in")
+    assert not gap("aten::mm", "ni", ends=(1, 2)) and not gap("aten::mm", "ni", ends=(0, 1))
+
+
+def test_which_partial_gradients_are_summed(made: Made) -> None:
+    """Megatron reduces the last one of a run; DTensor each, as both do in forward."""
+    back = [made.call(f"aten::mm {at}") for at in range(5)]
+    model = made_model(made, [Unit(0, [], back), Unit(1, [])], batch=made.of["n"])
+    partial = [Partial(call, call, at in (0, 3), int(at == 4), at) for at, call in enumerate(back)]
+
+    def kept(**style: Any) -> list[int]:
+        return [
+            one.place for one in Derivation(model, plan(made, "i"), Layout(tp=2, **style), Layout())._fused(partial)
+        ]
+
+    assert kept() == [0, 1, 2, 3, 4] and kept(tp_style="megatron") == [0, 2, 3, 4]
+
+
+def test_what_is_reduced(made: Made) -> None:
+    """The first result of the call behind, unless it has other elements."""
+    model = made_model(made, [Unit(0, [])], batch=made.of["n"])
+    derivation = Derivation(model, plan(made, "i"), Layout(tp=2), Layout())
+    product = made.call("aten::mm", [], [(1, "nh")], dtype="bfloat16")
+
+    def reduced(*after: str) -> CommOp:
+        behind = made.call("aten::view", [], [(2, letters) for letters in after])
+        return derivation._reduction(Partial(product, behind, True, 0, 0))
+
+    assert reduced("hn") == CommOp("all_reduce", "tp", (4, 8), 32, "bfloat16", 2, functional=True)
+    assert reduced("").shape == (8, 4) == reduced("nn").shape == reduced().shape and reduced("", "hn").shape == (4, 8)
+    product.signature = None
+    assert (reduced().dtype, reduced().itemsize) == ("float32", 4)
+
+
+def test_extents_of_a_layout(made: Made) -> None:
+    """By tensor parallelism, by microbatches; what does not divide is said."""
+    attention = made.call("aten::attention", [(1, "nxsd"), (2, "nxsd"), (3, "nxsd")])
+    model = made_model(made, [Unit(0, [attention])], batch=made.of["n"], trace=SimpleNamespace(file="t"))
+
+    def changed(layout: Layout, *letters: str, recorded: int = 1) -> dict[str, int]:
+        found = Derivation(model, plan(made, *letters), layout, Layout(tp=recorded)).changed
+        return {letter: found[extent] for letter, extent in made.of.items() if extent in found}
+
+    assert changed(Layout()) == {} == changed(Layout(tp=2), "i", recorded=2) == changed(Layout(), "i")
+    assert changed(Layout(tp=2), "i", "x") == {"i": 5, "x": 1} and changed(Layout(), "i", recorded=2) == {"i": 20}
+    assert changed(Layout(dp=2, batch=8)) == {"n": 4} and changed(Layout(microbatches=4)) == {"n": 2}
+    for layout, letters, says in (
+        (Layout(tp=2), "", "t: no pair of products is found"),
+        (Layout(tp=3), "i", "an inner width of 10 does not divide"),
+        (Layout(tp=3), "x", r"2 heads of attention do not divide \(unit 0\) over tp=3"),
+        (Layout(microbatches=3), "", "a batch of 8 per rank does not divide into 3 microbatches"),
+        (Layout(dp=3, batch=8), "", "a global batch of 8 does not divide over dp=3"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=says):
+            changed(layout, *letters)
+    model.batch = -1
+    assert changed(Layout()) == {} and Derivation(model, plan(made), Layout(), Layout()).rank_batch == 0
+    for layout in (Layout(batch=8), Layout(microbatches=2)):
+        with pytest.raises(UsageError, match="t: cannot determine the batch"):
+            changed(layout)
+
+
+def test_calls_on_lists_of_parameters(made: Made) -> None:
+    """Those of some; anything of another length stays."""
+    lists = [[(1, "h"), (2, "i"), (3, "d")], [(4, "h"), (5, "i")]]
+    call = made.call("aten::_foreach_add_", lists, [], made.call("within", lists[:1]))
+    kinds = ["GenericList[Tensor(float),Tensor(float),Tensor(float)]", "GenericList[Tensor(float),Tensor(float)]"]
+    call.record["inputs"] |= {"types": kinds, "shapes": [[[4], [10], [5]], [[4], [10]]]}
+    found = pruned(call, [0, 2], 3)
+    assert found.inputs == ((made.shape("h"), made.shape("d")), call.inputs[1])
+    assert found.record["inputs"]["shapes"] == [[[4], [5]], [[4], [10]]]
+    assert found.record["inputs"]["types"] == [kinds[1], kinds[1]]
+    assert [[one[0] for one in of] for of in found.record["inputs"]["values"]] == [[1, 3], [4, 5]]
+    assert found.children[0].inputs == ((made.shape("h"), made.shape("d")),) and found.row == call.row
+    assert pruned(call, [0, 1, 2], 3) is call
+
+
+def test_gradients_that_are_ready(made: Made) -> None:
+    weights = [parameter(made, at, "h") for at in range(4)]
+    unit = Unit(0, [], [], weights, {9: weights[2], 3: weights[0]})
+    assert [one.number for one in _in_order_of_gradients([unit])] == [2, 0, 3, 1]
+
+
+def test_shards_and_alike_ranks(made: Made) -> None:
+    """Ranks whose parts have the same sizes run the same."""
+    unit = Unit(0, [], [], [parameter(made, 0, "ih"), parameter(made, 1, "d")])
+
+    def of(zero: int, dp: int = 4) -> list[int]:
+        derivation = Derivation(made_model(made, [unit]), plan(made), Layout(dp=dp, zero=zero), Layout())
+        return [derivation.representative(rank) for rank in range(dp)]
+
+    assert of(0) == [0, 0, 0, 0] and of(1) == [0, 0, 2, 3] == of(2)  # 10, 10, 10, 10 and 2, 2, 1, 0
+    assert of(3) == [0, 0, 2, 3]  # rows: 3, 3, 3, 1 and 2, 2, 1, 0
+    derivation = Derivation(made_model(made, [unit]), plan(made), Layout(dp=4, zero=2), Layout())
+    assert derivation.shard(Coordinates(0, 3, 0)) == Shard(4, 3, flat=True)
+    for layout, expected in ((Layout(dp=4), None), (Layout(zero=3), None), (Layout(dp=2, zero=3), Shard(2, 1, False))):
+        assert (
+            Derivation(made_model(made, [unit]), plan(made), layout, Layout()).shard(Coordinates(0, 1, 0)) == expected
+        )
+
+
+def regions(made: Made, output: str = "nsh", tp: int = 2, batch: str = "n", **more: Any) -> SequenceRegions:
+    unit = Unit(0, [], output=made.shape(output), dtype="float32")
+    model = made_model(made, [unit], batch=made.of[batch])
+    rest: dict[str, Any] = {"divided": {made.of["i"]}, "partial": {3}, "changed": {}, **more}
+    return SequenceRegions(model, Layout(tp=tp, tp_style="megatron", sequence_parallel=True), **rest)
+
+
+def test_the_part_of_a_sequence(made: Made) -> None:
+    assert regions(made).outside == {made.of["s"]: 3}
+    changed = {made.of["s"]: 4, made.of["n"]: 2}
+    assert regions(made, changed=changed).outside == {made.of["s"]: 2, made.of["n"]: 2}
+    for output, tp, batch, says in (
+        ("ns", 2, "n", "no sequence is found"), ("nsh", 2, "s", "no sequence is found"),
+        ("nsh", 4, "n", "a sequence of 6 does not divide over tp=4"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=says):
+            _ = regions(made, output, tp, batch).outside
+
+
+def test_where_a_sequence_is_whole(made: Made) -> None:
+    """From the first call with a divided extent to the reduction; in backward it is gathered for the weights again."""
+    of = regions(made, partial={3})
+    unit = of.model.units[0]
+    reduced = CommOp("all_reduce", "tp", (8, 6, 4), 192, "float32", 4, functional=True)
+    shapes = ["nsh", "ni", "ni", "ni", "nsh"]
+    calls = [made.call("aten::x", [(1, letters)]) for letters in shapes]
+    items = [RecordedOp(call, {}, after={4: (reduced,)} if call.row == 4 else {}) for call in calls]
+
+    def shown(forward: bool, unit: Unit | None) -> list[Any]:
+        found = []
+        for item in of.apply([*items, CommWait(("k",))], unit, forward=forward):
+            if isinstance(item, RecordedOp):
+                found.append(
+                    (item.call.row, bool(item.changed), [one.kind for some in item.after.values() for one in some])
+                )
+            else:
+                found.append(item)
+        return found
+
+    gather, wait = CommOp("all_gather", "tp", (8, 3, 4), 192, "float32", 4), CommWait(("k",))
+    whole = [(2, False, []), (3, False, []), (4, False, ["reduce_scatter"]), (5, True, []), wait]
+    assert shown(True, unit) == [(1, True, []), gather, *whole]
+    assert shown(False, unit) == [(1, True, []), gather, whole[0], gather, *whole[1:]]
+    assert shown(True, None) == [(row, True, ["all_reduce"] * (row == 4)) for row in range(1, 6)] + [wait]
+    (scattered,) = [item for item in of.apply(items, unit, forward=True) if isinstance(item, RecordedOp) and item.after]
+    assert scattered.after == {4: (CommOp("reduce_scatter", "tp", (8, 6, 4), 96, "float32", 4),)}
+
+
+def test_sums_of_gradients_that_ranks_have_whole(made: Made) -> None:
+    weights = [parameter(made, 0, "h"), parameter(made, 1, "ih"), parameter(made, 2, "s"), parameter(made, 3, "d")]
+    weights[3].dtype, weights[3].itemsize = "bfloat16", 2
+    assert list(regions(made, changed={made.of["s"]: 3}).sum_of_gradients(weights)) == [
+        CommOp("all_reduce", "tp", (5,), 5, "bfloat16", 2), CommOp("all_reduce", "tp", (7,), 7, "float32", 4),
+    ]  # fmt: skip

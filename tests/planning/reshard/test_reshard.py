@@ -1,0 +1,461 @@
+"""Derived layouts against recordings of them, rank by rank: work operators, collectives and messages, in order."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from math import prod
+from pathlib import Path
+
+import etplus
+import numpy as np
+import pytest
+from etplus.converters.convert import convert
+from etplus.converters.preflight import check
+from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.pricing import Pricing
+from etplus.planning.measure.measured import VERSION, Conditions, Measured, Timing, write_measured
+from etplus.planning.measure.reader import recorded_calls
+from etplus.planning.measure.recorded_calls import RecordedCall
+from etplus.planning.reshard.items import Shard
+from etplus.planning.reshard.job import Resharded, Scaled, reshard
+from etplus.planning.reshard.layout import Layout, actions, fill_buckets, parse_layout
+from etplus.planning.reshard.step_calls import COMMUNICATES
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.timeline.network import Network
+from etplus.trace.build import ROW_COLUMNS
+from etplus.trace.errors import UsageError
+from etplus.trace.tables import OP
+from etplus.trace.trace import Trace
+from reshard_truth import ran
+from support import assert_valid, call, fixture_pair, run, shared_pair, shared_trace
+
+_BATCH = 16
+_EACH = Layout(dp=2, batch=_BATCH, zero=3, fsdp_wrap="each")
+"""FSDP as `block` was recorded with: each residual half a unit."""
+
+
+@cache
+def _recorded(layout: str, rank: int = 0) -> Trace:
+    folder = f"parallel/{layout}/rank{rank}"
+    return etplus.link(*shared_pair(folder))
+
+
+@cache
+def _derived(source: str, layout: Layout, recorded: Layout | None = None) -> Resharded:
+    job = reshard(_recorded(source), layout, recorded=recorded)
+    assert isinstance(job, Resharded)
+    return job
+
+
+@pytest.mark.parametrize(
+    ("source", "truth", "layout", "ranks"),
+    [
+        ("mlp.single1", "mlp.tp2", Layout(tp=2), (0, 1)),
+        ("mlp.single1", "mlp.fsdp2", Layout(dp=2, zero=3, batch=_BATCH), (0, 1)),
+        ("block.single1", "block.tp4", Layout(tp=4), (3,)),
+        ("block.single1", "block.ddp2", Layout(dp=2, batch=_BATCH), (1,)),
+        ("block.single1", "block.pp2", Layout(pp=2, microbatches=4), (0, 1)),
+        ("block.single1", "block.fsdp-tp4", Layout(tp=2, dp=2, zero=3, batch=_BATCH, fsdp_wrap="each"), (2,)),
+        ("block.tp2", "block.single1", Layout(), (0,)),
+        ("block.fsdp-tp4", "block.single1", Layout(batch=_BATCH), (0,)),
+        ("block.fsdp2", "block.pp2", Layout(pp=2, microbatches=4, batch=_BATCH), (0, 1)),
+        pytest.param("block.fsdp-tp4", "block.tp2", Layout(tp=2, batch=_BATCH), (0, 1), marks=pytest.mark.slow),
+        pytest.param("block.fsdp-tp4", "block.fsdp4", Layout(dp=4, zero=3, batch=_BATCH), (0,), marks=pytest.mark.slow),
+        pytest.param(
+            "block.fsdp-tp4", "block.fsdp-tp4", Layout(tp=2, dp=2, zero=3, batch=_BATCH), (0,), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "block.fsdp-tp4", "block.pp2", Layout(pp=2, microbatches=4, batch=_BATCH), (0, 1), marks=pytest.mark.slow
+        ),
+        pytest.param("block.ddp2", "block.single1", Layout(batch=_BATCH), (0,), marks=pytest.mark.slow),
+        pytest.param("block.ddp4", "block.tp2", Layout(tp=2, batch=_BATCH), (1,), marks=pytest.mark.slow),
+        pytest.param("block.tp2", "block.tp4", Layout(tp=4), (0,), marks=pytest.mark.slow),
+        pytest.param("block.single1", "block.tp2", Layout(tp=2), (0,), marks=pytest.mark.slow),
+        pytest.param("block.single1", "block.ddp4", Layout(dp=4, batch=_BATCH), (3,), marks=pytest.mark.slow),
+        pytest.param("block.single1", "block.fsdp2", _EACH, (1,), marks=pytest.mark.slow),
+        pytest.param("block.single1", "block.fsdp4", replace(_EACH, dp=4), (2,), marks=pytest.mark.slow),
+    ],
+)
+def test_a_derived_rank_runs_what_was_recorded(source: str, truth: str, layout: Layout, ranks: tuple[int, ...]) -> None:
+    job = _derived(source, layout)
+    for rank in ranks:
+        expected, found = ran(_recorded(truth, rank)), ran(job.trace(rank))
+        assert found.work == expected.work
+        assert found.comms == expected.comms
+        assert len(expected.work) > 30
+    assert not job.doubts
+
+
+def _callable(trace: Trace) -> Counter[str]:
+    """The operators by their key: overload, shapes, strides, offsets, types and numbers."""
+    return Counter(one.key for _, one in recorded_calls(trace) if isinstance(one, RecordedCall))
+
+
+@pytest.mark.parametrize(("source", "truth"), [("mlp.single1", "mlp.tp2"), ("block.single1", "block.tp2")])
+def test_operators_of_a_derived_rank_can_be_called_with_the_recorded_arguments(source: str, truth: str) -> None:
+    derived = _derived(source, Layout(tp=2)).trace(0)
+    work = [call for call, one in recorded_calls(derived) if not isinstance(one, RecordedCall)]
+    names = {derived.name_at(derived.calls.name[call]) for call in work}
+    assert all(COMMUNICATES.fullmatch(name) for name in names), names
+    mine, true = _callable(derived), _callable(_recorded(truth))
+    linear = sum(derived.name_at(name) == "aten::linear" for name in derived.calls.name.tolist())
+    assert (mine & true).total() >= mine.total() - 2 * linear  # DTensor calls it on whole tensors, and without a view
+    assert derived.is_derived and not _recorded(source).is_derived
+
+
+@pytest.mark.slow
+def test_measured_operators_come_before_scaled_ones(tmp_path: Path) -> None:
+    job = _derived("mlp.single1", Layout(tp=2))
+    before = job.trace(0)
+    products = [
+        one.key for _, one in recorded_calls(before) if isinstance(one, RecordedCall) and one.schema.op == "aten::addmm"
+    ]
+    timings = tuple(Timing(key, "aten::addmm", "", "float32", 5e6, 0.0, 3, 5e6) for key in dict.fromkeys(products))
+    measured = Measured(VERSION, (), Conditions("CPU", 1, "2.13.0"), timings, (), 1.0, 0.0)
+    job = reshard(_recorded("mlp.single1"), Layout(tp=2), measured=measured)
+    assert isinstance(job, Resharded)
+    after = job.trace(0)
+    is_product = np.array([after.name_at(name) == "aten::addmm" for name in after.calls.name.tolist()])
+    assert set(after.self_ns[is_product].tolist()) == {5_000_000}
+    np.testing.assert_array_equal(after.self_ns[~is_product][3:], before.self_ns[~is_product][3:])
+    own = after.self_ns[is_product].sum() / after.self_ns[after.calls.kind == OP].sum()
+    assert job.sources["measured here"] == pytest.approx(own)
+    write_measured(measured, str(tmp_path / "here.json"))
+    et, kineto = map(str, shared_pair("parallel/mlp.single1/rank0"))
+    words = ("--et-file", et, "--kineto-file", kineto, "--tp", "2", "--measured", str(tmp_path / "here.json"))
+    done = call("reshard", *words, "--json", str(tmp_path / "report.json"))
+    assert b"measured here" in done.stdout
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["sources"]["measured here"] == pytest.approx(own) and report["step_ns"] == job.step_ns
+
+
+def test_the_comparison_tells_layouts_apart() -> None:
+    one, two = ran(_recorded("mlp.tp2", 0)), ran(_recorded("mlp.tp2", 1))
+    assert one == two
+    for other in ("mlp.single1", "mlp.fsdp2"):
+        assert ran(_recorded(other)) != one
+
+
+def test_a_derived_trace_is_a_valid_document_and_reads_back(tmp_path: Path) -> None:
+    trace = _derived("mlp.single1", Layout(tp=2, dp=2, pp=2, zero=1, batch=_BATCH)).trace(5)
+    assert_valid(trace.to_dict())
+    trace.save(tmp_path / "rank_5.etplus.json.gz")
+    again = etplus.load(tmp_path / "rank_5.etplus.json.gz")
+    assert ran(again) == ran(trace) and (again.rank, again.world_size) == (5, 8)
+    groups = trace.process_groups
+    assert groups["tp_4"] == [4, 5] and groups["dp_5"] == [5, 7] and groups["pp_1"] == [1, 5]
+
+
+def test_kernels_follow_their_operators(tmp_path: Path) -> None:
+    """On a device: all recorded kernels are there, wait for what they read, and are priced by a model."""
+    trace = etplus.link(*fixture_pair("pairs/gpu_shaped_from_cpu"))
+    job = reshard(trace, Layout(dp=2, zero=3))
+    assert isinstance(job, Resharded)
+    rank = job.trace(1)
+    assert_valid(rank.to_dict())
+    calls = {call.index for call in job.derivation.model.calls()}
+    recorded = [
+        trace.names[name] for name, call in zip(trace.gpu.name, trace.gpu.call.tolist(), strict=True) if call in calls
+    ]
+    assert recorded and Counter(recorded) <= Counter(event.name for event in rank.device_events)
+    convert([job.trace(0), rank], tmp_path / "job", to="astra-sim")
+    report = check(tmp_path / "job", profile="astra-sim")
+    assert report.ok and not report.problems and report.by_nothing == 0
+    model = fit([trace])
+    priced = Resharded(job.derivation, job.network, model).trace(1)
+    times = Pricing(model, rank, beyond=True).times
+    expected = [round(ns) or int(dur) for ns, dur in zip(times, rank.gpu.dur, strict=True)]
+    assert sorted(priced.gpu.dur[~np.isin(np.arange(len(priced.gpu)), list(priced.gpu.comm))].tolist()) == sorted(
+        ns for event, ns in enumerate(expected) if event not in rank.gpu.comm
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout(tp=2, dp=2, pp=2, batch=_BATCH, zero=2),
+        Layout(pp=2, schedule="gpipe", dp=2, batch=_BATCH, zero=3),
+        Layout(tp=4, tp_style="megatron", dp=2),
+    ],
+)
+def test_every_rank_passes_the_check_of_simulators(tmp_path: Path, layout: Layout) -> None:
+    job = _derived("mlp.single1", layout)
+    assert job.matched() > 0
+    convert([job.trace(rank) for rank in range(layout.ranks)], tmp_path / "job", to="astra-sim")
+    report = check(tmp_path / "job", profile="astra-sim")
+    assert report.ok and report.ranks == layout.ranks, report.problems
+
+
+def test_work_is_conserved() -> None:
+    """Multiplications of all ranks together are those of one device; parameters too."""
+    single = _derived("mlp.single1", Layout())
+    whole, parameters = _multiplications(single, [0]), single.memory[0].parameters
+    for layout in (Layout(dp=4, batch=_BATCH), Layout(tp=2, pp=2, batch=_BATCH)):
+        job = _derived("mlp.single1", layout)
+        assert _multiplications(job, range(layout.ranks)) == whole
+    halves = _derived("mlp.single1", Layout(pp=2)).memory
+    assert sum(one.parameters for one in halves) == parameters
+
+
+def _multiplications(job: Resharded, ranks: object) -> int:
+    total = 0
+    for rank in ranks:  # type: ignore[attr-defined]
+        for name, shapes in ran(job.trace(rank)).work:
+            if name in ("aten::mm", "aten::addmm"):
+                (rows, inner), (_, columns) = shapes[-2:]
+                total += rows * inner * columns
+    return total
+
+
+@pytest.mark.parametrize(
+    ("layout", "before", "step"),
+    [
+        (Layout(), 1_586_176, 9_994_756),
+        (Layout(dp=2, batch=_BATCH), 2 * 1_586_176, 5_128_708),
+        (_EACH, 793_088, 5_921_796),
+    ],
+)
+def test_memory_is_that_which_was_allocated(layout: Layout, before: int, step: int) -> None:
+    """`step`: the highest "Total Allocated" that torch 2.13 counted in one step of the model of block.single1, recorded
+    with `profile_memory` (tools/record_parallel.py otherwise); `before`: parameters, and the buckets of DDP."""
+    total = _derived("block.single1", layout).memory[0].total
+    assert abs(total / (before + step) - 1) < 0.1
+
+
+def test_sequence_parallelism_divides_norms_and_gathers_for_products() -> None:
+    plain = _derived("block.single1", Layout(tp=2, tp_style="megatron"))
+    divided = _derived("block.single1", Layout(tp=2, tp_style="megatron", sequence_parallel=True))
+    before, after = ran(plain.trace(0)), ran(divided.trace(0))
+    for (name, old), (same, new) in zip(before.work, after.work, strict=True):
+        assert name == same
+        if "layer_norm" in name:
+            assert (new[0][1], old[0][1]) == (16, 32)
+        elif name in ("aten::mm", "aten::addmm") or "attention" in name:
+            assert new == old
+    issued = [issue for issue, *_ in after.comms]
+    assert issued.count("_reduce_scatter_base_") == 8 and issued.count("_allgather_base_") == 12
+    assert issued.count("allreduce_") == 1
+    assert divided.memory[0].activations < plain.memory[0].activations
+
+
+def test_megatron_reduces_the_input_gradient_once_a_block() -> None:
+    styles = {style: _derived("block.single1", Layout(tp=2, tp_style=style)) for style in ("dtensor", "megatron")}  # type: ignore[arg-type]
+    counts = {style: len(ran(job.trace(0)).comms) for style, job in styles.items()}
+    assert counts == {"dtensor": 12, "megatron": 8}
+
+
+def test_gradients_fill_buckets_as_ddp_does() -> None:
+    """Brute force: a bucket is closed by the gradient with which it reaches its size."""
+    gradients = [(k, (k * 7919) % 3_000_000, 4, "float32") for k in range(60)]
+    buckets = fill_buckets(gradients)
+    assert [n for one in buckets for n in one.parameters] == list(range(60))
+    limit = 1 << 20
+    for one in buckets[:-1]:
+        sizes = [4 * gradients[k][1] for k in one.parameters]
+        assert sum(sizes) >= limit > sum(sizes[:-1])
+        limit = 25 << 20
+
+
+@pytest.mark.parametrize("pair", ["dlrm.rank2", pytest.param("resnet103", marks=pytest.mark.slow)])
+def test_buckets_of_real_jobs_are_those_recorded(pair: str) -> None:
+    trace = etplus.link(*shared_pair(f"gpu-pairs/{pair}"))
+    job = reshard(trace, Layout(dp=trace.world_size or 1, microbatches=1))
+    assert isinstance(job, Resharded)
+    derived = {one.elements * one.itemsize for one in job.derivation.buckets(0)}
+    recorded = [comm for comm in trace.comm.values() if (comm.collective or "").startswith("allreduce")]
+    sizes = {comm.bytes for comm in recorded}
+    assert derived <= sizes and len(derived) > 1
+
+
+@pytest.mark.slow
+def test_a_data_parallel_job_goes_to_more_ranks(tmp_path: Path) -> None:
+    traces = [etplus.link(*shared_pair(f"gpu-pairs/dlrm.rank{rank}")) for rank in range(2)]
+    job = reshard(traces, Layout(dp=1024))
+    assert isinstance(job, Scaled) and sorted(job.rank_map) == [0, 1]
+    rank = job.trace(1023)
+    assert (rank.rank, rank.world_size) == (1023, 1024)
+    before = [comm.bytes for comm in traces[1].comm.values()]
+    assert [comm.bytes for comm in rank.comm.values()] == before
+    for comm in rank.comm.values():
+        assert not comm.in_split or (len(comm.in_split) == 1024 and sum(comm.in_split) == comm.in_nelems)
+    convert([job.trace(k) for k in range(4)], tmp_path / "job", to="astra-sim")
+    assert check(tmp_path / "job", profile="astra-sim").ok
+
+
+def test_ten_thousand_ranks_have_few_representatives() -> None:
+    job = _derived("mlp.single1", Layout(tp=4, dp=1250, pp=2, zero=3))
+    assert job.layout.ranks == 10_000 and len(job.rank_map) < 20
+    assert sum(map(len, job.rank_map.values())) == 10_000
+    assert all(job.derivation.representative(one) == rank for rank, ranks in job.rank_map.items() for one in ranks[:3])
+    assert job.matched() > 0
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_shards_cover_a_parameter(flat: bool) -> None:
+    for sizes in ([10, 3], [7], [2, 2], [1, 5]):
+        parts = [Shard(4, index, flat).of(sizes) for index in range(4)]
+        assert sum(map(prod, parts)) == prod(sizes)
+        assert max(map(prod, parts)) <= Shard(4, 0, flat).padded(sizes)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize(("stages", "parts"), [(1, 1), (2, 4), (4, 2), (3, 7), (4, 8)])
+def test_schedules_run_to_the_end(schedule: str, stages: int, parts: int) -> None:
+    """Simulate the stages: messages are received in order, and none waits for ever."""
+    todo = [list(actions(schedule, stage, stages, parts)) for stage in range(stages)]  # type: ignore[arg-type]
+    sent: set[tuple[str, int, int]] = set()
+    for steps in todo:
+        assert sorted(k for what, k, _ in steps if what == "forward") == list(range(parts))
+        assert sorted(k for what, k, _ in steps if what == "backward") == list(range(parts))
+    moved = True
+    while moved:
+        moved = False
+        for stage, steps in enumerate(todo):
+            while steps:
+                what, k, _ = steps[0]
+                direction = what.rpartition(" ")[2]
+                origin = stage - 1 if direction == "forward" else stage + 1
+                if what.startswith("receive") and (direction, k, origin) not in sent:
+                    break
+                if what.startswith("send"):
+                    sent.add((direction, k, stage))
+                del steps[0]
+                moved = True
+    assert not any(todo)
+
+
+@pytest.mark.parametrize(
+    ("layout", "says"),
+    [
+        (Layout(tp=3), "inner width of 512 does not divide .* tp=3"),
+        (Layout(dp=3, batch=16), "does not divide over dp=3"),
+        (Layout(pp=3), "do not divide into pp=3"),
+        (Layout(pp=2, microbatches=5), "5 microbatches"),
+    ],
+)
+def test_what_does_not_divide_is_one_line(layout: Layout, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        reshard(_recorded("mlp.single1"), layout)
+
+
+def test_a_plan_can_be_written_edited_and_followed() -> None:
+    job = _derived("mlp.single1", Layout(tp=2, pp=2))
+    plan = json.loads(json.dumps(job.plan))
+    again = reshard(_recorded("mlp.single1"), Layout(tp=2, pp=2), plan=plan)
+    assert ran(again.trace(2)) == ran(job.trace(2))
+    plan["tensor_parallel"].pop()
+    fewer = reshard(_recorded("mlp.single1"), Layout(tp=2), plan=plan)
+    assert len(ran(fewer.trace(0)).comms) == len(ran(_derived("mlp.single1", Layout(tp=2)).trace(0)).comms) // 2
+    for broken in ({}, {**plan, "version": 9}, {**plan, "units": []}):
+        with pytest.raises(UsageError, match="plan"):
+            reshard(_recorded("mlp.single1"), Layout(tp=2), plan=broken)
+
+
+def test_a_faster_network_makes_a_shorter_step() -> None:
+    trace = _recorded("mlp.single1")
+    times = [reshard(trace, Layout(tp=4), network=Network(speed, 1000.0)).step_ns for speed in (0.01, 1.0, 100.0)]  # type: ignore[union-attr]
+    assert times[0] > times[1] > times[2]
+
+
+def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
+    single = shared_trace("parallel/mlp.single1")
+    out = tmp_path / "out"
+    done = run("etplus", "reshard", single, "--tp", "2", "--dp", "2", "--batch", "16", "--memory", "1", "-o", out)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert "4 ranks" in text and "fits 1 GB" in text and all(len(line) <= 80 for line in text.splitlines())
+    report = json.loads((out / "reshard.json").read_bytes())
+    assert report["layout"]["ranks"] == 4 and report["step_ns"] > 0
+    assert sorted(path.name for path in out.glob("rank_*")) == [f"rank_{k}.etplus.json.gz" for k in range(4)]
+    first = (out / "rank_3.etplus.json.gz").read_bytes()
+    assert call("reshard", single, "--tp", "2", "--dp", "2", "--batch", "16", "--ranks", "3", "-o", out).returncode == 0
+    assert (out / "rank_3.etplus.json.gz").read_bytes() == first  # the same bytes again
+    for wrong, says in (
+        (["--tp", "3"], b"tp=3"),
+        (["--ranks", "0-9"], b"ranks 0 to 0"),
+        (["--network", "bandwidth=0"], b"bandwidth"),
+        (["--link-latency", "5us"], b"--link-bandwidth"),
+        (["--from", "tp=x"], b"layout"),
+        (["--to", "chakra"], b"-o"),
+        (["--sequence-parallel"], b"megatron"),
+    ):
+        failed = call("reshard", single, *wrong)
+        assert failed.returncode == 2 and says in failed.stderr and failed.stderr.count(b"\n") <= 2, failed.stderr
+
+
+@pytest.mark.parametrize(("layout", "says"), [("block.pp2", "pipeline")])
+def test_what_nothing_is_derived_from_is_refused(layout: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        reshard(_recorded(layout), Layout(dp=4))
+
+
+def test_a_layout_is_parsed() -> None:
+    assert parse_layout("tp=2, dp=4") == Layout(tp=2, dp=4)
+    for wrong in ("tp=0", "tp", "tp=2,tp=2", "x=3"):
+        with pytest.raises(UsageError):
+            parse_layout(wrong)
+
+
+def test_the_garbage_collector_does_not_search_what_has_no_cycles() -> None:
+    trace, before = _recorded("mlp.single1"), gc.get_threshold()
+    searches: list[str] = []
+
+    def count(phase: str, _: object) -> None:
+        searches.append(phase)
+
+    gc.callbacks.append(count)
+    gc.set_threshold(100)
+    try:
+        job = reshard(trace, Layout(tp=2, dp=2))
+        assert isinstance(job, Resharded) and gc.isenabled()
+        found = job.trace(3), job.step_ns, job.matched()
+        assert all(found) and len(searches) < 100, "a search for every hundred objects would be thousands"
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(count)
+
+
+def test_a_product_whose_factors_are_not_recorded(tmp_path: Path) -> None:
+    """An ET whose node has lost its inputs: its work is not known to change."""
+    document = json.loads(b"".join(_recorded("mlp.single1").chunks()))
+    products = [node for node in document["nodes"] if node["name"] in ("aten::addmm", "aten::mm")]
+    for node in products[1::2]:
+        node["inputs"] = {key: values[:1] for key, values in node["inputs"].items()}
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    done = call("reshard", tmp_path / "x.json", "--tp", "2", "--dp", "2", "--json", tmp_path / "r.json")
+    assert b"a bug in etplus" not in done.stderr and done.returncode in (0, 2, 3), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "layout", "kind", "rank"),
+    [
+        ("block.single1", Layout(tp=2, dp=2, pp=2, batch=_BATCH), Resharded, 5),
+        ("mlp.single1", Layout(dp=2, zero=3, batch=_BATCH), Resharded, 1),
+        ("block.ddp2", Layout(dp=8), Scaled, 3),
+    ],
+)
+def test_a_rank_is_what_its_file_reads_as(source: str, layout: Layout, kind: type, rank: int) -> None:
+    """No file is read to make it: every column and record is that of the file that it is written to."""
+    traces = [_recorded(source, k) for k in range(2 if kind is Scaled else 1)]
+    job = reshard(traces if kind is Scaled else traces[0], layout)
+    assert isinstance(job, kind)
+    made = job.trace(rank)
+    read = read_etplus(b"".join(made.chunks()))
+    rows = np.arange(len(made))
+    assert made.file == read.file and made.summary == read.summary and made.flat == read.flat
+    assert {key: bytes(text) for key, text in made.header.items()} == {
+        key: bytes(text) for key, text in read.header.items()
+    }
+    for name in ROW_COLUMNS:
+        if name not in ("name", "category"):  # codes
+            assert getattr(made, name).tolist() == getattr(read, name).tolist(), name
+            assert getattr(made, name).dtype == getattr(read, name).dtype, name
+    assert [made.name_of(row) for row in rows] == [read.name_of(row) for row in rows]
+    assert [made.categories[code] for code in made.category] == [read.categories[code] for code in read.category]
+    assert made.comm == read.comm and made.sync_dep == read.sync_dep and made.edges.tolist() == read.edges.tolist()
+    assert made.texts.texts(rows[::7]) == read.texts.texts(rows[::7])

@@ -1,0 +1,310 @@
+"""Parameters, gradients and buffers, on made calls: by memory, by shapes, by use; whose gradients and updates."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from etplus.planning.reshard.data_parallel import broadcasts
+from etplus.planning.reshard.gradients import assign_gradients
+from etplus.planning.reshard.items import Shard
+from etplus.planning.reshard.structure import Unit
+from etplus.planning.reshard.weights import (
+    ACCUMULATE,
+    Buffer,
+    Region,
+    Weights,
+    _by_shapes,
+    _owners,
+    _weight_like,
+    _weight_places,
+    accumulations,
+    find_buffers,
+    find_weights,
+    given_tensors,
+    gradients_of,
+    lists_of,
+    make_whole,
+    relate_gathered,
+)
+from made_calls import Made, made_model, parameter
+
+
+@pytest.fixture
+def made() -> Made:
+    return Made(a=3, b=4, c=5, d=4, n=8)
+
+
+def regions(of: dict[int, Any]) -> dict[int, list[Region]]:
+    return {storage: [Region(0, 1 << 40, one)] for storage, one in of.items()}
+
+
+def layers(made: Made) -> list[Any]:
+    """Two layers of one shape and a third one: of tensor 1, which is given."""
+    return [
+        made.call("aten::linear", [(1, "na"), (21, "ba"), (22, "b")], [(2, "nb")]),
+        made.call("aten::linear", [(2, "nb"), (23, "db"), (24, "d")], [(3, "nd")]),
+        made.call("aten::linear", [(3, "nd"), (25, "bd")], [(4, "nb")]),
+    ]
+
+
+def test_gradients_within_another_backward_pass(made: Made) -> None:
+    """Reentrant checkpointing runs backward within a call of backward; what it was given has a gradient, too."""
+    weight, inside, given = (made.call(ACCUMULATE, [(number, "ab" if number < 9 else "nb")]) for number in (7, 8, 9))
+    again = made.call("autograd::engine::evaluate_function: CheckpointFunctionBackward", [], [], inside, given)
+    parameters = [parameter(made, 0, "ab"), parameter(made, 1, "ab")]
+    unit = Unit(0, [], [weight, again], parameters)
+    assert list(accumulations(unit.backward)) == [weight, inside, given]
+    model = made_model(made, [unit], batch=made.of["n"], weights=Weights(parameters))
+    assert assign_gradients(model) == 0
+    assert unit.ready == {weight.row: parameters[1], inside.row: parameters[0]}
+    assert all(one.accumulates for one in parameters)
+
+
+def test_places_of_weights() -> None:
+    places = {
+        "aten::layer_norm": [1, 2, 3, 4], "aten::linear": [1, 2], "aten::conv2d": [1, 2], "aten::embedding": [0],
+        "aten::t": [0], "aten::div": [0], "aten::mm": [0, 1, 2], "aten::addmm": [0, 1, 2], "aten::bmm": [],
+    }  # fmt: skip
+    assert {name: list(_weight_places(name)) for name in places} == places
+
+
+def test_weights_in_order_of_use(made: Made) -> None:
+    calls = [
+        made.call("aten::linear", [(1, "na"), (7, "ba"), (8, "b")], [(2, "nb")], made.call("aten::t", [(7, "ba")])),
+        made.call("aten::linear", [(2, "nb"), (2, "nb"), (6, "c")], [(3, "nc")]), made.call("aten::add", [(5, "a")]),
+    ]  # fmt: skip
+    assert list(_weight_like(calls, {2, 3})) == [7, 8, 6]
+
+
+def test_tensors_of_a_call(made: Made) -> None:
+    call = made.call("x", [(1, "ab"), [(2, "c"), (3, "d")]])
+    assert [tuple(one)[:4] for one in given_tensors(call)] == [
+        (1, made.shape("ab"), "float32", 4), (2, made.shape("c"), "float32", 4), (3, made.shape("d"), "float32", 4),
+    ]  # fmt: skip
+    other = made.call("x", [(1, "a")], dtype="float64")
+    assert [one.itemsize for one in given_tensors(other)] == [8]
+    other.record["inputs"]["values"][0][4] = 6
+    other.signature = made.call("x", [(1, "a")], dtype="mine").signature
+    assert [one.itemsize for one in given_tensors(other)] == [6]
+    call.signature = None
+    assert given_tensors(call) == []
+    other.record["inputs"]["values"] *= 2
+    assert given_tensors(other) == []
+
+
+def shown(taken: Any) -> dict[int, tuple[int, tuple[int, ...]]]:
+    return {number: (one.number, one.shape) for number, one in taken.items()}
+
+
+def test_parameters_without_a_call_of_the_optimizer(made: Made) -> None:
+    """Weights are numbered by their use."""
+    shapes: Any = SimpleNamespace(extents=made.extents)
+    step = made.call("Optimizer.step#SGD.step", operator=False)
+    taken, steps = _by_shapes([step], shapes, layers(made))
+    assert shown(taken) == {
+        21: (0, made.shape("ba")), 22: (1, made.shape("b")), 23: (2, made.shape("db")), 24: (3, made.shape("d")),
+        25: (4, made.shape("bd")),
+    }  # fmt: skip
+    assert steps == [(step, [])] and taken[21].itemsize == 4 and taken[21].dtype == "float32"
+
+
+def test_parameters_that_the_optimizer_changes(made: Made) -> None:
+    """In its order: the tensor that each call takes first, all in lists; the others are not parameters."""
+    shapes: Any = SimpleNamespace(extents=made.extents)
+    calls = [made.call("aten::mul_", [(50, "ba"), (22, "b")]), made.call("aten::add_", [(23, "db"), (60, "db")]),
+             made.call("aten::add_", [(21, "ba"), (61, "ba")]), made.call("aten::add_", [(23, "db")])]  # fmt: skip
+    step = made.call("Optimizer.step#SGD.step", [], [], *calls, operator=False)
+    taken, ((same, owned),) = _by_shapes([step], shapes, layers(made))
+    assert shown(taken) == {23: (0, made.shape("db")), 21: (1, made.shape("ba"))} and same is step
+    assert [(call, one and one.number) for call, one in owned] == [
+        (calls[0], 0), (calls[1], 0), (calls[2], 1), (calls[3], 0),
+    ]  # fmt: skip
+    lists = made.call("aten::_foreach_add_", [[(24, "d"), (21, "ba")], [(70, "d"), (71, "ba")]])
+    alone = made.call("aten::add_", [(23, "db")])
+    step = made.call("Optimizer.step#SGD.step", [], [], lists, alone, operator=False)
+    taken, ((_, owned),) = _by_shapes([step], shapes, layers(made))
+    assert shown(taken) == {24: (0, made.shape("d")), 21: (1, made.shape("ba"))}
+    assert owned == [(lists, None), (alone, None)]
+
+
+def test_parameters_by_their_shapes(made: Made) -> None:
+    """Tensors of other numbers: the first of the weights with these sizes that is not taken; their extents are one."""
+    shapes: Any = SimpleNamespace(extents=made.extents)
+    calls = [made.call("aten::add_", [(90, "bd")]), made.call("aten::add_", [(91, "db")]),
+             made.call("aten::add_", [(90, "bd")]), made.call("aten::add_", [(92, "cc")])]  # fmt: skip
+    step = made.call("Optimizer.step#SGD.step", [], [], *calls, operator=False)
+    assert made.extents.root(made.of["b"]) != made.extents.root(made.of["d"])
+    taken, ((_, owned),) = _by_shapes([step], shapes, layers(made))
+    assert shown(taken) == {23: (0, made.shape("db")), 25: (1, made.shape("bd"))}
+    assert [one and one.number for _, one in owned] == [0, 1, 0, None]
+    assert made.extents.root(made.of["b"]) == made.extents.root(made.of["d"])
+
+
+def test_whose_update(made: Made) -> None:
+    """A run of calls ends with the one that changes a parameter."""
+    first, second = parameter(made, 0, "a"), parameter(made, 1, "b")
+    calls = [made.call("a", [(5, "a")]), made.call("b", [(1, "a")]), made.call("c", [(2, "b")]), made.call("d"),
+             made.call("e", [[(1, "a"), (2, "b")]]), made.call("f", [(3, "a"), (1, "a")])]  # fmt: skip
+    found = list(_owners(made.call("step", [], [], *calls), lambda value: {101: first, 102: second}.get(value[1])))
+    assert found == list(zip(calls, [first, first, second, None, None, None], strict=True))
+
+
+def test_whose_gradients(made: Made) -> None:
+    """Of equal sizes the parameter used last, those of the same extents first."""
+
+    def unit(*given: str) -> Any:
+        weights = [
+            parameter(made, 0, "ba"),
+            parameter(made, 1, "db"),
+            parameter(made, 2, "bd"),
+            parameter(made, 3, "b"),
+        ]
+        back = [made.call(ACCUMULATE, [], [], *([made.call("detach", [(1, letters)])] if letters else []))
+                for letters in given]  # fmt: skip
+        found = Unit(0, [], [made.call("other", [(1, "b")]), *back], weights)
+        assign_gradients(made_model(made, [found]))
+        return [found.ready[call.row].number if call.row in found.ready else None for call in back]
+
+    assert unit("b", "bd", "db", "ba") == [3, 2, 1, 0] and unit("db", "dd", "dd") == [1, 2, None]
+    assert unit("dd") == [2] and unit("c", "ba") == [None, 0]
+    assert unit("c", "ba", "", "cc") == [3, 0, 2, 1]  # as many are left as parameters
+
+
+def test_parameters_are_memory_that_the_optimizer_changes(made: Made) -> None:
+    """A tied one counts once whichever operators use it, views are the parameter's, states and gradients are none."""
+    shapes: Any = SimpleNamespace(extents=made.extents)
+    forward = [
+        made.call("aten::cat", [[(31, "a"), (1, "a")]], [(2, "n")]),  # a class token, by no operator with weights
+        made.call("aten::t", [(21, "ba")], [(41, "ab")]), made.call("aten::mul", [(2, "n"), (22, "b")], [(3, "b")]),
+        made.call("aten::mm", [(3, "b"), (41, "ab")], [(4, "b")]), made.call("aten::add", [(4, "b"), (21, "ba")]),
+    ]  # fmt: skip
+    forward[1].record["outputs"]["values"][0][1] = forward[3].record["inputs"]["values"][1][1] = 121  # views of 21
+    calls = [
+        made.call("aten::mul_", [(70, "b"), (71, "b")]), made.call("aten::add_", [(22, "b"), (70, "b")]),
+        made.call("aten::add_", [(21, "ba"), (72, "ba")]), made.call("aten::add_", [(31, "a"), (73, "a")]),
+    ]  # fmt: skip
+    step = made.call("Optimizer.step#SGD.step", [], [], *calls, operator=False)
+    found = find_weights([step], shapes, forward)
+    assert found.evidence == "optimizer"
+    assert [(one.number, one.shape) for one in found.parameters] == [
+        (0, made.shape("b")), (1, made.shape("ba")), (2, made.shape("a")),
+    ]  # fmt: skip
+    assert [[one.number for one in found.taken(call)] for call in forward] == [[2], [1], [0], [1], [1]]
+    gradients = {storage: one.number for (storage, _), one in gradients_of(found).items()}
+    assert gradients == {170: 0, 171: 0, 172: 1, 173: 2}
+
+
+def test_gradients_by_memory_come_before_their_shapes(made: Made) -> None:
+    weights = [parameter(made, 0, "ba"), parameter(made, 1, "ba")]
+    step = made.call("step", [], [], made.call("aten::add_", [(21, "ba"), (51, "ba")]),
+                     made.call("aten::add_", [(22, "ba"), (52, "ba")]))  # fmt: skip
+    of = Weights(weights, by_storage=regions({121: weights[0], 122: weights[1]}))
+    of.optimizer = [(step, list(_owners(step, of.of)))]
+    back = [made.call(ACCUMULATE, [], [], made.call("aten::detach", [(number, "ba")])) for number in (51, 52)]
+    unit = Unit(0, [], back, weights)
+    assert assign_gradients(made_model(made, [unit], weights=of)) == 0
+    assert [unit.ready[call.row].number for call in back] == [0, 1]  # by shape the last one were first
+    unknown = made.call(ACCUMULATE, [], [], made.call("aten::detach", [(60, "c")]))
+    unit = Unit(0, [], [*back, unknown], weights)
+    assert assign_gradients(made_model(made, [unit], weights=of)) == 1
+
+
+def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
+    """Not the data, whose first extent is the batch, nor results; a counter without extents is one if it is written."""
+    shapes: Any = SimpleNamespace(extents=made.extents, sources=[])
+    forward = [
+        made.call("aten::add_", [(60, "")], [(60, "")]),
+        made.call("aten::batch_norm", [(1, "na"), (21, "a"), (22, "a"), (61, "a"), (62, "a")], [(2, "na")]),
+        made.call("aten::mul", [(2, "na"), (63, "ca")], [(3, "na")]), made.call("aten::add", [(3, "na"), (64, "")]),
+        made.call("aten::add", [(3, "na"), (65, "na")]),
+        made.call("aten::linear", [(3, "na"), (66, "ca")], [(4, "nc")]),
+    ]  # fmt: skip
+    weights = Weights(by_storage=regions({121: parameter(made, 0, "a"), 122: parameter(made, 1, "a")}))
+    found, frozen = find_buffers(weights, forward, {made.of["n"]}, shapes)
+    assert [(one.sizes, one.written) for one in found] == [((), True), ((3,), True), ((3,), True), ((5, 3), False)]
+    assert [(one.number, one.shape, one.storage) for one in frozen] == [(0, made.shape("ca"), 166)]
+    weights.freeze(frozen)
+    assert list(weights.read(forward[-1])) == frozen and not list(weights.taken(forward[-1]))
+
+
+def test_a_constant_with_the_number_of_samples_is_a_buffer_if_it_stays(made: Made) -> None:
+    """Where its origin shows that it is not a batch: here an extent of a parameter is twice as long."""
+    made.of["k"], made.of["w"] = made.extents.new(8), made.extents.new(16)
+    shapes: Any = SimpleNamespace(extents=made.extents, sources=[])
+    forward = [made.call("aten::mul", [(2, "n"), (60, "k")], [(3, "nk")])]
+    assert find_buffers(Weights(), forward, {made.of["n"]}, shapes) == ([], [])
+    made.extents.sum_of(made.of["w"], [made.of["k"], made.of["k"]])
+    made.extents.fix([made.of["w"]])
+    (buffer,), _ = find_buffers(Weights(), forward, {made.of["n"]}, shapes)
+    assert buffer.sizes == (8,)
+
+
+def test_batch_norms_in_evaluation_have_counters_that_no_call_takes(made: Made) -> None:
+    shapes: Any = SimpleNamespace(extents=made.extents, sources=[])
+    norm = made.call("aten::batch_norm", [(1, "na"), (21, "a"), (22, "a"), (61, "a"), (62, "a")], [(2, "na")])
+    weights = Weights(by_storage=regions({121: parameter(made, 0, "a"), 122: parameter(made, 1, "a")}))
+    for training, sizes in ((True, [(3,), (3,)]), (False, [(3,), (3,), ()])):
+        norm.record["inputs"]["values"][5:] = [training]
+        found, _ = find_buffers(weights, [norm, norm], {made.of["n"]}, shapes)
+        assert [one.sizes for one in found] == sizes
+
+
+def test_buffers_are_broadcast_in_the_order_of_each_types_first() -> None:
+    """Counters do not count: a module has them behind its statistics."""
+    counter, mean = Buffer((), "int64", 8, written=True), Buffer((4,), "float32", 4, written=True)
+    index, mask = Buffer((9, 9), "int64", 8, written=False), Buffer((9,), "float32", 4, written=False)
+    assert broadcasts([counter, mean, mean]) == [("float32", 4, [(4,), (4,)]), ("int64", 8, [(1,)])]
+    assert broadcasts([index, counter, mask]) == [("int64", 8, [(81,), (1,)]), ("float32", 4, [(9,)])]
+
+
+def test_what_is_gathered_again_has_the_extents_of_its_parameter(made: Made) -> None:
+    known, sizes = parameter(made, 0, "ba"), [made.extents.new(size) for size in (4, 3)]
+    made.of["x"], made.of["y"] = sizes
+    again = made.call("aten::t", [(50, "xy")])
+    relate_gathered(Weights(by_number={50: known}), [again], SimpleNamespace(extents=made.extents))  # type: ignore[arg-type]
+    assert made.extents.roots(again.input_shapes[0]) == made.extents.roots(known.shape)
+
+
+def test_parts_of_parameters_become_whole(made: Made) -> None:
+    part = made.extents.new(2)
+    made.of["p"] = part
+    weights = Weights([parameter(made, 0, "ba")], part=Shard(2, 0, flat=False))
+    shapes: Any = SimpleNamespace(extents=made.extents)
+    call = made.call("aten::add_", [(1, "pa"), (2, "ba"), (3, "p")])
+    assert call.input_shapes[0] == made.shape("pa")
+    make_whole(call, weights.parameters[0], weights, shapes)
+    assert call.input_shapes == [made.shape("ba"), made.shape("ba"), made.shape("p")]
+
+
+def test_lists_of_groups_of_parameters(made: Made) -> None:
+    """What an optimizer does for a group ends with the call that changes its parameters; gradients are by memory."""
+    weights = [parameter(made, number, letters) for number, letters in enumerate(("ba", "ba", "b", "b", "b"))]
+    matrices = [(21, "ba"), (22, "ba")], [(51, "ba"), (52, "ba")]
+    biases = [(23, "b"), (24, "b"), (25, "b")], [(53, "b"), (54, "b"), (55, "b")]
+    calls = [
+        made.call("aten::_foreach_lerp_", [[(31, "ba"), (32, "ba")], matrices[1]]),
+        made.call("aten::_foreach_add_", [matrices[0], [(31, "ba"), (32, "ba")]]),
+        made.call("aten::_foreach_add_", list(biases)),
+    ]
+    of = Weights(weights, by_storage=regions({121 + k: weights[k] for k in range(5)}))
+    step = made.call("Optimizer.step", [], [], *calls)
+    of.optimizer, of.lists = [(step, list(_owners(step, of.of)))], lists_of(calls, of.of, weights)
+    assert [of.lists_of(call)[2] for call in calls[:2]] == [weights[:2]] * 2
+    assert of.lists_of(calls[2])[3] == weights[2:]
+    found = {storage: one.number for (storage, _), one in gradients_of(of).items()}
+    assert {storage: found[storage] for storage in range(151, 156)} == {151 + k: k for k in range(5)}
+
+
+def test_parts_in_lists_become_whole(made: Made) -> None:
+    """Also in what such a call calls for one entry."""
+    made.of["p"], made.of["q"] = made.extents.new(2), made.extents.new(8)
+    weights = [parameter(made, 0, "ba"), parameter(made, 1, "qa")]
+    each = made.call("aten::add_", [(22, "ba"), (52, "ba")])
+    call = made.call("aten::_foreach_add_", [[(22, "ba"), (21, "pa")], [(52, "ba"), (51, "pa")]], [], each)
+    shapes: Any = SimpleNamespace(extents=made.extents)
+    of = Weights(weights, part=Shard(2, 0, flat=False))
+    make_whole(call, {2: weights[::-1]}, of, shapes)
+    assert call.inputs == ((made.shape("qa"), made.shape("ba")),) * 2
+    assert each.input_shapes == [made.shape("qa")] * 2

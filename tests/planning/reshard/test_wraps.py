@@ -1,0 +1,118 @@
+"""Units of FSDP, on made calls: blocks that repeat, alike blocks of other sizes, what a layout asks for."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from etplus.planning.reshard.structure import Unit
+from etplus.planning.reshard.weights import Weights
+from etplus.planning.reshard.wraps import CallRange, Wrap, boundaries, chosen_wraps, repeated_blocks, unsure_blocks
+from etplus.trace.errors import UsageError
+from made_calls import Made, made_model, parameter
+
+
+@pytest.fixture
+def made() -> Made:
+    return Made(n=8, a=4, b=6)
+
+
+def chain(made: Made, *layers: str) -> tuple[list[Any], Weights, dict[int, int], list[int]]:
+    """Layers one after the other: each letter is an operator with a parameter of as many elements as its size, "+" one
+    without; with what is alive behind each."""
+    weights, forward, sizes, alive = Weights(), [], dict[int, int](), list[int]()
+    for layer in layers:
+        for letter in layer:
+            given: list[Any] = [(1, "n")]
+            if letter.isalpha():
+                number = len(sizes)
+                weights.by_number[50 + number] = parameter(made, number, "a")
+                weights.parameters.append(weights.by_number[50 + number])
+                sizes[number] = ord(letter.lower())
+                given.append((50 + number, "a"))
+            forward.append(made.call(f"aten::{letter.lower() if letter.isalpha() else 'add'}", given, [(1, "n")]))
+            alive.append(2)
+        alive[-1] = 1
+    return forward, weights, sizes, alive
+
+
+def blocks(made: Made, *layers: str) -> list[tuple[int, int]]:
+    forward, weights, sizes, alive = chain(made, *layers)
+    return [tuple(block) for block in repeated_blocks(forward, weights, alive, sizes)]  # type: ignore[misc]
+
+
+def test_blocks_that_repeat(made: Made) -> None:
+    """The shortest block of those that repeat the most, cut where one activation alone is alive."""
+    assert blocks(made, "e", "np+", "np+", "np+", "nh") == [(1, 4), (4, 7), (7, 10)]
+    assert blocks(made, "nqnu", "nqnu", "n") == [(0, 4), (4, 8)]  # not qnun twice
+    assert blocks(made, "e", "h") == [] == blocks(made, "e") == blocks(made, "+", "+")
+    encoder_decoder = blocks(made, "e", "abc", "abc", "e", "abcd", "abcd", "h")
+    assert encoder_decoder == [(1, 4), (4, 7), (8, 12), (12, 16)]
+
+
+def test_a_block_of_other_sizes_between_others(made: Made) -> None:
+    """Without a residual, such as one that changes the number of channels: as many calls of each kind as a block."""
+    for middle, edges in ((("n", "p", "q"), [1, 5, 9, 12, 16, 20]), (("n", "p", "m"), [1, 5, 9])):
+        forward, weights, sizes, alive = chain(made, "e", "npq+", "npq+", *middle, "npq+", "npq+", "h")
+        sizes |= {number: sizes[number] + (20 if number < 10 else 40) for number in range(7, 16)}
+        found = [tuple(block) for block in repeated_blocks(forward, weights, alive, sizes)]
+        assert found[: len(edges) - 1] == list(pairwise(edges)) and len(found) == (5 if "q" in middle else 4)
+
+
+def test_views_between_blocks_keep_data_alive(made: Made) -> None:
+    """A slice of a constant before the first block, which all blocks take, is alive between them, too."""
+    forward, weights, sizes, alive = chain(made, "e", "np+", "np+", "np+", "h")
+    alive = [1, *(count + 1 for count in alive[1:-1]), 0]
+    assert repeated_blocks(forward, weights, alive, sizes) == []
+    slice_ = made.call("aten::slice", [(9, "n")], [(8, "n")])
+    found = repeated_blocks([forward[0], slice_, *forward[1:]], weights, [1, 2, *alive[1:]], sizes)
+    assert [tuple(block) for block in found] == [(2, 5), (5, 8), (8, 11)]
+
+
+def test_single_layers_with_an_activation_may_be_blocks_of_other_sizes(made: Made) -> None:
+    """One with the same calls before them may be a block or the root's; without an activation it is the root's."""
+    for layers, unsure in ((("a+", "b+", "b+", "b+"), True), (("a", "b+", "b+", "b+"), False)):
+        forward, weights, _, _ = chain(made, *layers)
+        for call in forward:
+            call.name = "aten::relu" if call.name == "aten::add" else "aten::linear"
+        edges = list(range(len(layers[0]), len(forward) + 1, 2))
+        found = [CallRange(left, right) for left, right in pairwise(edges)]
+        assert unsure_blocks(forward, found, weights) is unsure
+
+
+def test_blocks_of_parameters_side_by_side(made: Made) -> None:
+    """What is before the first block resembles a block's end, as where norms are behind the residual."""
+    forward, weights, sizes, _ = chain(made, "en", "qmnun", "qmnun", "qmnun", "h")
+    alive = [1 if call.name in ("aten::n", "aten::e", "aten::h") else 2 for call in forward]
+    assert [tuple(block) for block in repeated_blocks(forward, weights, alive, sizes)] == [(2, 7), (7, 12), (12, 17)]
+
+
+def test_parts_of_a_residual_block_are_none(made: Made) -> None:
+    """Equal layers within one repeat, but more is alive between them than before the first one."""
+    assert blocks(made, "s", "abab+", "abab+", "h") == [(1, 6), (6, 11)]
+    assert blocks(made, "abc", "yzyz", "h") == []
+
+
+def test_where_units_begin(made: Made) -> None:
+    forward, weights, *_ = chain(made, "e", "np", "np", "h")
+    assert boundaries(forward, weights, {1: "x", 2: "x", 3: "y", 4: "y"}) == {1, 3, 5}
+
+
+def test_what_a_layout_asks_for(made: Made) -> None:
+    units = [Unit(k, [], parameters=[parameter(made, k, letters, k)]) for k, letters in enumerate(("a", "ab", ""))]
+    units[2].parameters = []
+    model = made_model(made, units)
+
+    def found(wanted: str | None) -> list[tuple[str, list[int], tuple[int, int]]]:
+        wraps = chosen_wraps(model, wanted, lambda one: made.extents.sizes(one.shape))
+        return [(wrap.label, wrap.parameters, wrap.units) for wrap in wraps]
+
+    assert found(None) == [("", [0, 1], (0, 2))]
+    assert found("each") == [("unit 0", [0], (0, 0)), ("unit 1", [1], (1, 1))]
+    assert found("20") == [("", [0], (0, 2)), ("unit 1", [1], (1, 1))]
+    model.blocks = [Wrap("", [1]), Wrap("block 0", [0])]
+    assert found(None) == [("", [1], (-1, -1)), ("block 0", [0], (-1, -1))]
+    model.trace = type("T", (), {"file": "x"})()
+    with pytest.raises(UsageError, match="x: no module of class Block is recorded"):
+        found("Block")

@@ -1,0 +1,193 @@
+"""The critical path of a made trace: its edges, what it is made of, what no change undercuts, its chain for drawing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.critical import binding_edges, critical_chain, critical_path, resource_bounds
+from etplus.timeline.graph_replay import Replay, replay
+from etplus.timeline.replay_graph import DURATION, Edges, ReplayGraph
+from etplus.trace.conventions import BETWEEN
+from etplus.trace.errors import UsageError
+from etplus.trace.kinds import GPU
+from etplus.trace.selection import call_between
+from support import linked
+from synthetic import Timeline, after
+
+
+def program() -> Timeline:
+    """prepare 0–20, a pause of 5; then launches at 25 and 40: a 35–135, b 137–187; a synchronisation 60–190, end
+    200–230. Beside them a kernel c 60–80 on stream 9, and an op of 20 on thread 8."""
+    trace = Timeline()
+    trace.op("prepare", 0, 20)
+    trace.launch("a", 25, 5, 35, 100)
+    trace.launch("b", 40, 5, 137, 50)
+    trace.launch("c", 50, 5, 60, 20, stream=9)
+    trace.call("cudaDeviceSynchronize", 60, 130)
+    trace.op("end", 200, 30)
+    trace.op("beside", 30, 20, tid=8)
+    return trace
+
+
+def test_the_path_goes_through_host_and_device() -> None:
+    """20 + 5 to the launch, 10 of latency, a, the gap of 2, b, 3 until the call returns, a pause of 10, end."""
+    result = after(program().graph())
+    path = critical_path(result)
+    assert path.by_kind == {
+        "GPU work": 150_000, "host work": 65_000, "launch latency": 10_000, "synchronisation": 3000, "stream gap": 2000
+    }  # fmt: skip
+    assert list(path.by_kind) == ["GPU work", "host work", "launch latency", "synchronisation", "stream gap"]
+    assert path.by_op == {
+        ("GPU work", "a"): 100_000, ("GPU work", "b"): 50_000, ("host work", "end"): 30_000,
+        ("host work", "prepare"): 20_000, ("host work", BETWEEN): 15_000,
+    }  # fmt: skip
+    assert list(path.by_op)[:2] == [("GPU work", "a"), ("GPU work", "b")]
+    assert path.length_ns == result.makespan_ns == 230_000
+
+
+def test_edges_of_the_path_follow_each_other() -> None:
+    result = after(program().graph(), "kernel*0.3")
+    edge, edges = binding_edges(result), result.graph.edges
+    assert edges.source[edge[0]] == 0 and result.time[edges.target[edge[-1]]] == result.time.max()
+    assert edges.target[edge[:-1]].tolist() == edges.source[edge[1:]].tolist()
+    assert result.lag[edge].sum() == result.time.max()
+
+
+def test_bounds_are_the_busiest_stream_and_thread() -> None:
+    """Stream 7 works for 150; thread 7 for 230 but for 127 of its synchronisation, which takes 3 by itself."""
+    result = after(program().graph())
+    bounds = resource_bounds(result)
+    host = 230 - 130 + 3
+    assert bounds == {"busiest stream": 150_000, "busiest thread": host * 1000}
+    assert resource_bounds(after(program().graph(), "kernel:name=c*10"))["busiest stream"] == 200_000
+    assert resource_bounds(after(program().graph(), "op:beside*20"))["busiest thread"] == 400_000
+
+
+def test_events_that_overlap_on_a_stream_are_counted_once() -> None:
+    trace = Timeline()
+    trace.launch("a", 0, 2, 10, 100)
+    trace.launch("b", 3, 2, 100, 50)
+    assert resource_bounds(after(trace.graph()))["busiest stream"] == 140_000
+
+
+def test_the_chain_for_drawing() -> None:
+    trace = program().document()
+    chain = critical_chain(trace)
+    assert chain is not None and chain.makespan_ns == int(chain.ns.sum()) == 230_000
+    rows = [trace.name_of(row) if row >= 0 else "" for row in chain.row.tolist()]
+    kinds = [chain.kinds[kind] for kind in chain.kind.tolist()]
+    begin = int(trace.ts[trace.timed].min())
+    steps = [
+        (kind, row, start / 1000, end / 1000, work)
+        for kind, row, start, end, work in zip(
+            kinds, rows, (chain.start - begin).tolist(), (chain.end - begin).tolist(), chain.work.tolist(), strict=True
+        )
+    ]
+    assert steps == [
+        ("host work", "", 0, 0, True), ("host work", "prepare", 0, 20, True), ("host work", "", 20, 25, True),
+        ("launch latency", "a", 25, 35, False), ("GPU work", "a", 35, 135, True), ("stream gap", "b", 135, 137, False),
+        ("GPU work", "b", 137, 187, True), ("synchronisation", "cudaDeviceSynchronize", 187, 190, False),
+        ("host work", "", 190, 200, True), ("host work", "end", 200, 230, True),
+    ]  # fmt: skip
+    empty = trace.with_(ts=trace.ts * 0 - 1)
+    assert critical_chain(empty) is None
+    assert np.count_nonzero(trace.kind == GPU) == 3
+
+
+def followed_back(result: Replay) -> list[int]:
+    """From the last end (the first of several) the first edge that binds, to the beginning."""
+    edges, lag = result.graph.edges, result.lag.tolist()
+    source, target, time = edges.source.tolist(), edges.target.tolist(), result.time.tolist()
+    point, path = time.index(max(time)), list[int]()
+    while True:
+        bind = [k for k in range(len(edges)) if target[k] == point and time[source[k]] + lag[k] == time[point]]
+        if not bind:
+            return path[::-1]
+        path.append(bind[0])
+        point = source[bind[0]]
+
+
+def test_paths_and_bounds_of_two_ranks_against_a_brute_force() -> None:
+    """The ranks' threads and streams have the same numbers, and the second is a copy of the first."""
+    for changes in ((), ("kernel*3",), ("cpu*4",), ("kernel*0",), ("cpu*0",)):
+        result = after(program().graph(), *changes)
+        assert binding_edges(result).tolist() == followed_back(result)
+    graph = program().graph()
+    twice = ReplayGraph(
+        graph.traces * 2, np.concatenate([graph.row, graph.row[1:] + len(graph.start)]),
+        np.concatenate([graph.start, np.where(graph.start >= 0, graph.start + len(graph) - 1, -1)]),
+        np.concatenate([graph.end, np.where(graph.end >= 0, graph.end + len(graph) - 1, -1)]),
+        np.concatenate([graph.measured, graph.measured[1:] + 50_000]),
+        Edges.joined([graph.edges, _second(graph)]),
+    )  # fmt: skip
+    result = replay(twice, [fit_constants(graph)] * 2)
+    assert resource_bounds(result) == resource_bounds(after(graph))
+    assert binding_edges(result).tolist() == followed_back(result)
+    assert critical_path(result).by_op == {
+        **critical_path(after(graph)).by_op, ("host work", BETWEEN): 15_000
+    }  # fmt: skip
+    slower = twice.scaled((twice.edges.owner >= len(graph.start)) & (twice.edges.kind == DURATION), 3.0)
+    assert resource_bounds(replay(slower, [fit_constants(graph)] * 2))["busiest stream"] == 450_000
+
+
+def _second(graph: ReplayGraph) -> Edges:
+    """The edges of a second rank like the first."""
+    edges, by = graph.edges, len(graph) - 1
+    return Edges(
+        np.where(edges.source == 0, 0, edges.source + by), edges.target + by, edges.lag, edges.kind,
+        np.where(edges.owner >= 0, edges.owner + len(graph.start), -1), edges.capped,
+    )  # fmt: skip
+
+
+def test_threads_that_begin_at_once_and_streams_next_to_each_other() -> None:
+    """Threads 0 and 1 work for 30 and 40 from the beginning; streams 0 and 1 for 20 and 25."""
+    trace = Timeline()
+    trace.op("a", 0, 30, tid=0)
+    trace.op("b", 0, 40, tid=1)
+    trace.gpu("x", 5, 20, 99, stream=0)
+    trace.gpu("y", 5, 25, 98, stream=1)
+    assert resource_bounds(after(trace.graph())) == {"busiest stream": 25_000, "busiest thread": 40_000}
+    alone = Timeline()
+    alone.op("a", 0, 30)
+    result = after(alone.graph())
+    assert resource_bounds(result) == {"busiest stream": 0, "busiest thread": 30_000}
+    assert critical_path(result).by_op == {("host work", "a"): 30_000}
+    nothing = ReplayGraph(
+        result.graph.traces, np.array([-1]), result.graph.start * 0 - 1, result.graph.end * 0 - 1, np.array([0]),
+        result.graph.edges.take(np.zeros(0, np.int64)),
+    )  # fmt: skip
+    assert len(binding_edges(replay(nothing, fit_constants(result.graph)))) == 0
+
+
+def test_equal_shares_are_in_order_of_their_names() -> None:
+    trace = Timeline()
+    for k, name in enumerate(("b", "a", "c")):
+        trace.op(name, 20 * k, 20 if name != "c" else 30)
+    path = critical_path(after(trace.graph()))
+    assert list(path.by_op) == [("host work", "c"), ("host work", "a"), ("host work", "b")]
+
+
+def test_the_path_within_a_call() -> None:
+    """From the launch of a at 25: 10 of latency, a, the gap; b is launched later. Of all, the last end is that of a."""
+    result = after(program().graph())
+    whole = critical_path(result)
+    path = critical_path(result, ("prepare", 0))
+    assert path.by_kind == {"host work": 20_000}
+    path = critical_path(result, ("end", 0))
+    assert path.by_kind == {"host work": 30_000} and path.by_op == {("host work", "end"): 30_000}
+    assert path.length_ns < whole.length_ns
+    with pytest.raises(UsageError, match="no annotation or operator"):
+        critical_path(result, ("none", 0))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_path_within_an_annotation_is_as_long_as_what_it_launches_takes(number: int) -> None:
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    result = trace.replay()
+    call = call_between(trace, "## forward ##", number)
+    begin, end = int(trace.calls.ts[call]), int(trace.calls.end[call])
+    launched = trace.gpu.source[(trace.launched_ns >= begin) & (trace.launched_ns < end)]
+    rows = np.append(launched[launched >= 0], trace.calls.source[call])
+    path = trace.critical_path(between="## forward ##", number=number)
+    assert path.length_ns == result.end[rows].max() - result.start[trace.calls.source[call]]

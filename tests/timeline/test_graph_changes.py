@@ -1,0 +1,245 @@
+"""Changes that findings are priced with: a share of the bound, no waits, launched at once, fused, overlapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from etplus import load
+from etplus.analysis.event_bounds import event_bounds
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_changes import to_bound, without_launch_gaps
+from etplus.timeline.meant_rows import Within, rows_within, step_of_row
+from etplus.timeline.replay_graph import GONE, LAUNCH, STREAM, SYNC
+from etplus.timeline.whatif import WhatIf, parse_what_if
+from etplus.trace.errors import UsageError
+from support import linked, shared_trace
+from synthetic import Timeline, after, ends, starts
+
+
+def waiting() -> Timeline:
+    """A kernel of 200 µs; aten::item waits for it, then aten::next of 50 µs launches another one."""
+    trace = Timeline()
+    trace.op("aten::mm", 0, 20)
+    trace.launch("gemm", 5, 5, 12, 200)
+    trace.op("aten::item", 20, 195)
+    trace.call("cudaStreamSynchronize", 22, 192)
+    trace.op("aten::next", 220, 50)
+    trace.launch("relu", 225, 5, 232, 100)
+    return trace
+
+
+@pytest.mark.parametrize(
+    "text", ["no wait cudaStreamSynchronize", "no wait ~Synchronize", "no wait aten::item", "no wait =aten::item"]
+)
+def test_a_call_that_waits_no_more_lets_the_host_go_on(text: str) -> None:
+    graph = waiting().graph()
+    before, result = after(graph), after(graph, text)
+    assert starts(before)["aten::next"] == 220
+    assert 20 < starts(result)["aten::next"] < 40
+    assert starts(result)["relu"] >= ends(result)["gemm"] == ends(before)["gemm"]
+    assert result.makespan_ns == ends(result)["relu"] * 1000
+
+
+def test_edges_that_go_leave_the_structure_where_their_targets_keep_others() -> None:
+    """As a graph without them: same times, also with other changes later; the last edge of a point is taken out."""
+    graph = waiting().graph()
+    runs, wait = graph.runs, np.flatnonzero(graph.edges.kind == SYNC)
+    marked, taken = graph.without(wait), replace(graph, edges=graph.edges.take(graph.edges.kind != SYNC))
+    assert marked.runs is runs and len(marked.edges) == len(graph.edges) and (marked.edges.kind == GONE).sum() == 1
+    for text in ("cpu*2", "overlap kernel:~gemm", "no launch gaps"):
+        assert np.array_equal(after(marked, text).time, after(taken, text).time)
+    last = graph.without(np.flatnonzero(graph.edges.target == graph.edges.target[wait]))
+    assert len(last.edges) < len(graph.edges) and not (last.edges.kind == GONE).any()
+
+
+def test_an_op_that_waits_for_nothing_cannot_wait_less() -> None:
+    with pytest.raises(UsageError, match="nothing in the trace"):
+        after(waiting().graph(), "no wait aten::xyz")
+    graph = waiting().graph()
+    assert np.array_equal(after(graph, "no wait aten::mm").time, after(graph).time)
+
+
+def launch_bound(steps: int = 2, count: int = 5) -> Timeline:
+    """Steps of 1 ms, in each of which an op a 100 µs launches a kernel of 10 µs; the step ends with a wait."""
+    trace = Timeline()
+    for step in range(steps):
+        at = 1000 * step
+        trace.op(f"ProfilerStep#{step}", at, 990, category="user_annotation")
+        for number in range(count):
+            trace.op(f"aten::op{step}{number}", at + 10 + 100 * number, 60)
+            trace.launch(f"kernel{step}{number}", at + 20 + 100 * number, 5, at + 30 + 100 * number, 10)
+        trace.call("cudaDeviceSynchronize", at + 10 + 100 * count, 20)
+    return trace
+
+
+def test_work_that_is_launched_at_once_follows_by_its_stream() -> None:
+    graph = launch_bound().graph()
+    result = after(graph, "no launch gaps")
+    start, before = starts(result), starts(after(graph))
+    assert before["kernel04"] == 430 and start["kernel00"] == before["kernel00"]
+    assert [start[f"kernel0{k}"] - start["kernel00"] for k in range(5)] == [0, 10, 20, 30, 40]
+    assert start["kernel10"] - start["kernel04"] >= 100  # the pause between the steps remains
+    edges = without_launch_gaps(graph, np.ones(len(graph.start), np.bool_))(graph).edges
+    assert np.count_nonzero(edges.kind == LAUNCH) == 2
+
+
+def test_launches_of_one_step_alone() -> None:
+    start = starts(after(launch_bound().graph(), "step=1 no launch gaps"))
+    assert start["kernel04"] == 430 and start["kernel14"] - start["kernel10"] == 40
+
+
+def test_neighbours_become_one() -> None:
+    """Kernels 1 to 3 of step 0 take half of their 30 µs together; the host work that launched 2 and 3 is gone."""
+    graph = launch_bound(1).graph()
+    base, result = after(graph), after(graph, "fuse kernel:~kernel0*0.5")
+    rows = [row for row in range(len(graph.start)) if graph.start[row] >= 0 and graph.name_of(row).startswith("kernel")]
+    assert (result.end - result.start)[rows].sum() == 25_000
+    assert base.makespan_ns - result.makespan_ns == 4 * 60_000
+    some = after(graph, "fuse kernel:~kernel01*0.5")  # without a neighbour it stays as it is
+    assert some.makespan_ns == base.makespan_ns
+
+
+def test_fused_kernels_of_other_ops_stay() -> None:
+    """An op that also launches something else keeps its host work."""
+    trace = Timeline()
+    trace.op("aten::both", 0, 100)
+    for number, name in enumerate(("add_a", "add_b", "gemm")):
+        trace.launch(name, 10 + 30 * number, 5, 20 + 30 * number, 10)
+    graph = trace.graph()
+    result = after(graph, "fuse kernel:~add")
+    assert ends(result)["aten::both"] == 95  # one launch call of 5 µs less
+    assert ends(result)["add_b"] - starts(result)["add_a"] == 20
+
+
+def test_overlapped_work_holds_nothing_back() -> None:
+    trace = Timeline()
+    trace.op("aten::mm", 0, 20)
+    for number, (name, start, length) in enumerate((("a", 10, 10), ("ncclDevKernel_x", 20, 50), ("b", 70, 10))):
+        trace.launch(name, 1 + number, 1, start, length)
+    trace.call("cudaDeviceSynchronize", 20, 62)
+    trace.op("aten::last", 90, 10)
+    graph = trace.graph()
+    result = after(graph, "overlap kernel:~nccl")
+    assert starts(after(graph))["b"] == 70
+    assert starts(result)["b"] == ends(result)["a"] and starts(result)["ncclDevKernel_x"] == ends(result)["a"]
+    assert ends(result)["cudaDeviceSynchronize"] >= ends(result)["ncclDevKernel_x"] == 70
+
+
+def test_all_before_may_be_overlapped() -> None:
+    trace = Timeline()
+    trace.op("aten::mm", 0, 20)
+    for number, (name, start) in enumerate((("nccl_a", 10), ("nccl_b", 30), ("b", 50))):
+        trace.launch(name, 1 + number, 1, start, 20)
+    graph = trace.graph()
+    result = after(graph, "overlap kernel:~nccl")
+    assert starts(result)["b"] < 20 and result.makespan_ns == 50_000
+    assert np.array_equal(result.graph.edges.target, np.sort(result.graph.edges.target))
+
+
+def test_a_share_of_the_bound_never_slows_down() -> None:
+    graph = launch_bound(1).graph()
+    rows = np.flatnonzero(graph.trace.kind == 1)
+    bounds = np.full(len(graph.start), -1, np.int64)
+    bounds[rows] = [3_000, 9_000, 0, -1, 5_000]
+    durations = to_bound(graph, np.ones(len(bounds), np.bool_), 0.5, bounds)(graph).durations[rows]
+    assert durations.tolist() == [6_000, 10_000, 0, 10_000, 10_000]
+    with pytest.raises(UsageError, match="no bound of these events is known"):
+        after(graph, "kernel*bound/0.5")
+
+
+def test_bounds_of_a_real_trace() -> None:
+    trace = load(shared_trace("gpu-kineto/h100_bert.json.gz"))
+    bounds = event_bounds(trace)
+    assert np.count_nonzero(bounds > 0) > 10 and (bounds <= trace.gpu.dur).all()
+    half, peak = (trace.replay(f"kernel*bound/{share}") for share in (0.5, 1))
+    assert peak.makespan_ns <= half.makespan_ns <= trace.replay().makespan_ns
+    gpu, taken = trace.gpu, peak.end - peak.start
+    assert np.array_equal(taken[gpu.source], np.where(bounds >= 0, bounds, gpu.dur))
+
+
+@pytest.mark.parametrize(
+    ("part", "of"),
+    [
+        (Within("phase", "backward"), lambda one: one.phase == "backward"),
+        (Within("module", "Linear", exact=False), lambda one: "Linear" in (one.module or "")),
+        (Within("source", ".py:", exact=False), lambda one: one.source is not None),
+        (Within("step", "1"), lambda one: one.step is not None and one.step == one.trace.steps.names[1]),
+    ],
+)
+def test_parts_are_those_of_the_views(part: Within, of: Callable[..., bool]) -> None:
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    found = rows_within(build_graph(trace), part)
+    for event in trace.device_events:
+        assert found[trace.gpu.source[event.index]] == of(event), event
+    for op in [*trace.ops, *trace.annotations]:
+        if part.key != "module":  # the innermost one alone is the view's
+            assert found[trace.calls.source[op.index]] == of(op), op
+
+
+def test_a_part_by_op_and_by_time() -> None:
+    graph = launch_bound().graph()
+    trace = graph.trace
+    named = {trace.name_of(row) for row in np.flatnonzero(rows_within(graph, Within("op", "aten::op12")))}
+    assert named == {"aten::op12", "cudaLaunchKernel", "kernel12"}
+    early = rows_within(graph, Within("window", "0-1ms"))
+    calls = trace.kind != 1
+    assert np.array_equal(early[calls], (trace.timed & (trace.ts < 1_000_000))[calls])
+    late = rows_within(graph, Within("window", "400-1000us"))
+    assert {trace.name_of(row) for row in np.flatnonzero(late & ~calls)} == {"kernel04"}
+    assert set(step_of_row(trace)[trace.timed].tolist()) == {0, 1}
+    assert ends(after(graph, "window=0-1ms cpu*0"))["cudaDeviceSynchronize"] < 1100
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("kernel:~gemm*bound/0.6", ("bound", "kernel", False, "gemm", 0.6)),
+        ("no wait ~Synchronize", ("no wait", "call", False, "Synchronize", 0.0)),
+        ("no wait aten::item", ("no wait", "call", True, "aten::item", 0.0)),
+        ("no  launch gaps", ("no launch gaps", "gpu", False, "", 0.0)),
+        ("fuse kernel:~a*b*0.25", ("fuse", "kernel", False, "a*b", 0.25)),
+        ("fuse kernel", ("fuse", "kernel", False, "", 1.0)),
+        ("overlap comm", ("overlap", "comm", False, "", 0.0)),
+    ],
+)
+def test_forms(text: str, wanted: tuple[str, str, bool, str, float]) -> None:
+    found = parse_what_if(text)
+    assert (found.action, found.target, found.exact, found.name, found.value) == wanted
+
+
+def test_restrictions_may_be_several_and_quoted() -> None:
+    text = 'module~"Encoder / Linear 1" rank=1 phase=backward kernel*0.5'
+    parts = (Within("module", "Encoder / Linear 1", False), Within("phase", "backward"))
+    assert parse_what_if(text) == WhatIf(text, 1, "scale", "kernel", value=0.5, within=parts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "overlap cpu", "fuse op:aten::mm", "cpu*bound/0.5", "kernel*bound/0", "no wait", "no launch", "overlap",
+        "module=a", "rank=1 rank=2 kernel*2",
+    ],
+)  # fmt: skip
+def test_what_is_no_change_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="unknown what-if"):
+        parse_what_if(text)
+
+
+def test_parts_that_cannot_be_are_refused() -> None:
+    with pytest.raises(UsageError, match="no phase 'wrong'; there are forward, backward"):
+        parse_what_if("phase=wrong kernel*2")
+    with pytest.raises(UsageError, match="window"):
+        parse_what_if("window=3 kernel*2")
+
+
+def test_changes_leave_edges_in_order() -> None:
+    graph = build_graph(linked("pairs/gpu_shaped_from_cpu"))
+    for text in ("overlap comm", "fuse kernel*0.5", "no launch gaps", "no wait ~Synchronize"):
+        changed = after(graph, text)
+        edges = changed.graph.edges
+        assert (np.diff(edges.target) >= 0).all() and (edges.source < edges.target).all()
+        assert changed.makespan_ns <= after(graph).makespan_ns
+        assert (edges.kind == STREAM).any()

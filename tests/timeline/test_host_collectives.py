@@ -1,0 +1,130 @@
+"""Collectives that run on the host in the replay: beside their caller, and coupled over the ranks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import simulator
+from etplus.linker import link
+from etplus.timeline.constants import fit_constants
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import Replay, replay
+from etplus.timeline.network import Network, on_network
+from etplus.timeline.rank_coupling import find_rendezvous, join_ranks
+from etplus.timeline.recorded_efficiency import as_recorded
+from etplus.timeline.whatif import apply_what_ifs, parse_what_if
+from etplus.trace.trace import Trace
+from made_host_jobs import HOST_JOBS, HostRank
+from made_jobs import RECORDED, Job, Play
+from support import call, shared_job
+
+RECORDED_JOBS = ["block.ddp2", "block.fsdp-tp4", "block.pp2", "block.tp2"]
+
+
+def replayed(ranks: list[Trace], network: Network | None = None, *changes: str) -> Replay:
+    graphs = [build_graph(trace) for trace in ranks]
+    constants = [fit_constants(graph) for graph in graphs]
+    graph = join_ranks(graphs)
+    graph = graph if network is None else on_network(graph, network)
+    return replay(apply_what_ifs(graph, [parse_what_if(one) for one in changes], constants), constants)
+
+
+@pytest.mark.parametrize("name", HOST_JOBS)
+def test_coupled_ranks_answer_as_the_job_does(name: str, tmp_path: Path) -> None:
+    """As recorded exactly; on slower networks, whose waits do not show in the traces, within 2% of what it takes."""
+    ranks = [link(*pair) for pair in HOST_JOBS[name].write(tmp_path)]
+    assert replayed(ranks).makespan_ns == pytest.approx(HOST_JOBS[name].makespan_ns(RECORDED), abs=1000)
+    for bandwidth in (25, 2.5, 0.25, 0.025):
+        truth = HOST_JOBS[name].makespan_ns(simulator.Network(bandwidth, 5000))
+        assert replayed(ranks, Network(bandwidth, 5000)).makespan_ns == pytest.approx(truth, rel=0.02)
+
+
+@pytest.mark.parametrize("name", RECORDED_JOBS)
+def test_recorded_jobs_take_what_they_took(name: str) -> None:
+    """All that the ranks have in common is coupled, and nothing is left out but what the backend's threads run."""
+    ranks = [link(*pair) for pair in shared_job(f"parallel/{name}")]
+    result = replayed(ranks)
+    assert result.makespan_ns == pytest.approx(result.measured_ns, rel=1e-3)
+    assert replayed(ranks, None, "comm*2").makespan_ns > result.makespan_ns
+    assert all(met.on_host for met in find_rendezvous(ranks).found)
+    assert not any("not coupled" in note for note in result.graph.notes)
+
+
+def test_what_cannot_be_coupled_is_counted(tmp_path: Path) -> None:
+    """One rank lacks the last step: its collectives have no counterpart there."""
+    job = HOST_JOBS["ddp"]
+    ranks = [link(*pair) for pair in job.write(tmp_path / "all")]
+    et, kineto = job.write(tmp_path / "cut")[1]
+    document = json.loads(kineto.read_bytes())
+    ends = [event["ts"] for event in document["traceEvents"] if event["name"] == "ProfilerStep#1"]
+    document["traceEvents"] = [event for event in document["traceEvents"] if event["ts"] < ends[0]]
+    kineto.write_text(json.dumps(document))
+    graph = join_ranks([build_graph(trace) for trace in (ranks[0], link(et, kineto))])
+    assert "4 of 8 collectives of all ranks are not coupled: not all ranks have them alike" in graph.notes
+
+
+def test_the_command_prices_a_job_of_cpus(tmp_path: Path) -> None:
+    job = HOST_JOBS["tensor parallel"]
+    for rank, pair in enumerate(job.write(tmp_path)):
+        link(*pair).save(tmp_path / f"rank{rank}.etplus.json")
+    done = call("replay", *sorted(tmp_path.glob("*.etplus.json")), "--network", "bandwidth=0.25", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert abs(found["base_error"]["makespan"]) < 1e-4
+    assert found["what_if"]["after_ns"] == pytest.approx(job.makespan_ns(simulator.Network(0.25, 0)), rel=0.02)
+
+
+def gathers_and_reduces(rank: HostRank) -> Play:
+    """Parameters of four layers gathered, their gradients reduced."""
+    for layer in range(4):
+        shard, whole = rank.tensor(f"shard{layer}", 1 << 17), rank.tensor(f"w{layer}", 1 << 18)
+        yield from rank.gather_and_wait(whole, shard)
+        rank.work("aten::mm", 1_000_000, [whole], [rank.tensor(f"x{layer}")])
+        yield from rank.reduce_and_wait(rank.tensor(f"g{layer}", 1 << 18))
+
+
+@pytest.mark.parametrize(("bandwidth", "usual"), [(0.01, 1.0), (0.2, 1.4)])
+def test_what_kinds_take_over_the_formula_is_relative_to_all_reduces(
+    bandwidth: float, usual: float, tmp_path: Path
+) -> None:
+    """On a slow network all-gathers of this job take what the formula says, as its all-reduces do; transfers of a few
+    ms say nothing, so that what Gloo's all-gathers usually take counts."""
+    job = Job(gathers_and_reduces, ranks=2, of=HostRank)
+    ranks = [link(*pair) for pair in job.write(tmp_path, network=simulator.Network(bandwidth, 0))]
+    network, notes = as_recorded(join_ranks([build_graph(trace) for trace in ranks]), Network(0.05))
+    (found,) = network.efficiency
+    assert found.times == pytest.approx(usual, rel=0.02) and found.low <= found.times <= found.high
+    assert len(notes) == 1 and notes[0].startswith("ALL_GATHER")
+
+
+def late_senders(rank: HostRank) -> Play:
+    """A sender asks for the end of each message after the work that follows, and its span ends only then. That work
+    takes twice as long as the first batch's, since the receiver has begun to use the same processor."""
+    tensors = [rank.tensor(f"x{batch}", 1 << 18) for batch in range(6)]
+    sent = None
+    with rank.op("ProfilerStep#0", annotation=True):
+        for batch, x in enumerate(tensors):
+            with rank.op("aten::mm", [tensors[0]], [x]):
+                rank.now += 4_000_000 if sent else 2_000_000
+            if sent:
+                sent["dur"] = rank.now / 1000 - sent["ts"]
+            if batch >= 2:
+                end = yield from rank.message(x, 0, 1)
+                if rank.rank:
+                    rank.wait_for(end)
+                else:
+                    sent = rank.events[-1]
+
+
+def test_work_is_beside_a_message_only_while_its_data_moves() -> None:
+    """Work during the rest of the sender's span takes its time on any network."""
+    job = Job(late_senders, ranks=2, of=HostRank)
+    ranks = [link(*pair) for pair in job.texts()]
+    base = replayed(ranks)
+    assert base.graph.shared is not None and base.graph.shared.slowdown == 1
+    assert base.makespan_ns == base.measured_ns
+    for bandwidth in (25, 2.5, 0.25):
+        truth = job.makespan_ns(simulator.Network(bandwidth, 5000))
+        assert replayed(ranks, Network(bandwidth, 5000)).makespan_ns == pytest.approx(truth, rel=0.02)

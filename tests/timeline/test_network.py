@@ -1,0 +1,309 @@
+"""Communications on another network: prices against steps counted by hand, replays against made jobs' truth."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import pytest
+from etplus.linker import link
+from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
+from etplus.schemas.comm_types import RECV, SEND, WORLD
+from etplus.timeline.constants import Constants, fit_constants
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.graph_replay import Replay, replay
+from etplus.timeline.network import Algorithm, Network, on_network, parse_network, price
+from etplus.timeline.rank_coupling import join_ranks
+from etplus.timeline.replay_graph import COMM, ReplayGraph
+from etplus.trace.conventions import MAX_NS, MAX_RANKS
+from etplus.trace.errors import UsageError
+from made_jobs import JOBS
+from simulator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, MESSAGE, REDUCE_SCATTER
+from simulator import Network as Told
+from support import linked
+from synthetic import Timeline, ends, starts
+
+BANDWIDTHS = (250.0, 25.0, 2.5, 0.25)
+BYTES = 1 << 20
+
+
+def step_ns(network: Network, size: float) -> float:
+    return network.latency_ns + size / network.bandwidth
+
+
+def reduced_around_a_ring(network: Network, ranks: int, size: float) -> float:
+    """Each rank sends the part that it received last; parts are whole when all have added theirs."""
+    added = [[{rank} for _ in range(ranks)] for rank in range(ranks)]  # of each part on each rank: who is in it
+    ns, step = 0.0, 0
+    while not all(any(len(rank[part]) == ranks for rank in added) for part in range(ranks)):
+        sent = [(rank, (rank - step) % ranks) for rank in range(ranks)]
+        for rank, part, who in [(rank, part, set(added[rank][part])) for rank, part in sent]:
+            added[(rank + 1) % ranks][part] |= who
+        ns, step = ns + step_ns(network, size / ranks), step + 1
+    return ns
+
+
+def reduced_by_halving(network: Network, ranks: int, size: float) -> float:
+    """Pairs exchange half of what each still has to add up, at half the distance each time."""
+    ns, part = 0.0, size
+    for _ in range(ranks.bit_length() - 1):
+        part /= 2
+        ns += step_ns(network, part)
+    return ns
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16])
+def test_prices_against_the_algorithms_step_by_step(ranks: int) -> None:
+    ring, halving = Network(7.0, 900), Network(7.0, 900, "halving-doubling")
+    around, by_halves = reduced_around_a_ring(ring, ranks, BYTES), reduced_by_halving(halving, ranks, BYTES)
+    for network, once in ((ring, around), (halving, by_halves)):
+        assert network.transfer_ns(Type.REDUCE_SCATTER, BYTES, ranks) == pytest.approx(once, abs=1)
+        assert network.transfer_ns(Type.ALL_GATHER, BYTES // ranks, ranks) == pytest.approx(once, abs=1)
+        assert network.transfer_ns(Type.ALL_REDUCE, BYTES, ranks) == pytest.approx(2 * once, abs=1)
+    direct = Network(7.0, 900, "direct")
+    assert direct.transfer_ns(Type.ALL_TO_ALL, BYTES, ranks) == round(900 + (ranks - 1) * (BYTES / ranks) / 7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [(Type.ALL_REDUCE, ALL_REDUCE), (Type.ALL_GATHER, ALL_GATHER), (Type.REDUCE_SCATTER, REDUCE_SCATTER),
+     (Type.ALL_TO_ALL, ALL_TO_ALL), (Type.BROADCAST, BROADCAST), (SEND, MESSAGE), (RECV, MESSAGE)],
+)  # fmt: skip
+def test_prices_are_those_of_the_simulator(kind: int, told: int) -> None:
+    for ranks in (2, 3, 4, 7, 8) if told != MESSAGE else (2,):
+        for size in (4, 1000, BYTES):
+            price = Network(2.5, 5000).transfer_ns(kind, size, ranks)
+            assert abs(price - Told(2.5, 5000).transfer_ns(told, size, ranks)) <= 1
+
+
+@pytest.mark.parametrize("algorithm", get_args(Algorithm))
+@pytest.mark.parametrize("kind", Type.values())
+def test_every_collective_has_a_price(kind: int, algorithm: Any) -> None:
+    """More bytes or ranks never take less; one rank takes nothing."""
+    network = Network(2.5, 5000, algorithm)
+    prices = [network.transfer_ns(kind, size, 4) for size in (0, 1000, BYTES)]
+    assert prices == sorted(prices) and prices[0] > 0
+    prices = [network.transfer_ns(kind, BYTES, ranks) for ranks in (1, 2, 4, 8)]
+    assert prices == sorted(prices) and prices[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "network"),
+    [
+        ("bandwidth=25", Network(25.0)),
+        ("latency=5,bandwidth=25", Network(25.0, 5000.0)),
+        (" bandwidth = 25GB/s , latency = 500ns ", Network(25.0, 500.0)),
+        ("bandwidth=.5,latency=1.5ms,algorithm=direct", Network(0.5, 1.5e6, "direct")),
+        ("bandwidth=1e3,algorithm=halving-doubling", Network(1000.0, 0.0, "halving-doubling")),
+    ],
+)
+def test_the_text_form(text: str, network: Network) -> None:
+    assert parse_network(text) == network
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "25", "latency=5", "bandwidth=0", "bandwidth=-1", "bandwidth=1e99", "bandwidth=nan", "bandwidth=5,latency=2h",
+     "bandwidth=5,bandwidth=6", "bandwidth=5,speed=3", "bandwidth=5,", "bandwidth=5,algorithm=star",
+     "bandwidth=5,latency=9999ms", "bandwidth=٥"],
+)  # fmt: skip
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^network .*bandwidth=25,latency=5us"):
+        parse_network(text)
+
+
+def waiting(**comm: Any) -> Timeline:
+    """An all-reduce of 4 MB on 4 ranks, 20–60 on stream 20, a kernel beside it, and one that waits for it."""
+    told = {
+        "Collective name": "allreduce", "In msg nelems": 1_000_000, "Out msg nelems": 1_000_000, "Group size": 4,
+        "dtype": "Float", "Process Group Name": "0", **comm,
+    }  # fmt: skip
+    trace = Timeline(distributedInfo={"backend": "nccl", "rank": 0, "world_size": 4})
+    trace.op("step", 0, 40)
+    trace.gpu("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 40, trace.call("cudaLaunchKernel", 10, 2), 20, **told)
+    trace.launch("beside", 13, 2, 23, 30)
+    recorded = trace.call("cudaEventRecord", 16, 1)
+    waits = trace.call("cudaStreamWaitEvent", 18, 1)
+    trace.gpu(
+        "Stream Wait Event", 18, 1, waits, 7, "cuda_sync", cuda_sync_kind="Stream Wait Event", wait_on_stream=20,
+        wait_on_cuda_event_record_corr_id=recorded,
+    )  # fmt: skip
+    trace.launch("after", 20, 2, 60, 30)
+    return trace
+
+
+def alone(graph: ReplayGraph, network: Network) -> Replay:
+    return replay(on_network(graph, network), fit_constants(graph))
+
+
+def test_what_waits_follows_and_what_does_not_does_not() -> None:
+    """6 steps of 1 MB over 10 bytes a ns and 5 us: 630 us in place of 40."""
+    graph = waiting().graph()
+    result = alone(graph, Network(10.0, 5000))
+    assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 650
+    assert starts(result)["beside"] == 23 and starts(result)["after"] == 650
+    assert any("1 communication priced" in note for note in result.graph.notes)
+    assert any("taken to be ready in time" in note for note in result.graph.notes)
+
+
+def test_what_is_unknown_keeps_its_time() -> None:
+    trace = waiting()
+    trace.gpu("ncclDevKernel_Generic_4", 100, 40, trace.call("cudaLaunchKernel", 30, 2), 20)
+    result = alone(trace.graph(), Network(10.0, 5000))
+    assert ends(result)["ncclDevKernel_Generic_4"] - starts(result)["ncclDevKernel_Generic_4"] == 40
+    assert any(note.startswith("1 of unknown kind, size or group") for note in result.graph.notes)
+    only = Timeline()
+    only.op("step", 0, 40)
+    only.launch("kernel", 10, 2, 20, 10)
+    with pytest.raises(UsageError, match="no communication with a known kind, size and group"):
+        on_network(only.graph(), Network(10.0))
+
+
+def test_a_timeline_of_over_146_years_is_refused() -> None:
+    with pytest.raises(UsageError, match="146 years"):
+        alone(waiting(**{"In msg nelems": 2**59, "Out msg nelems": 2**59}).graph(), Network(1e-9))
+
+
+@pytest.mark.parametrize("size", [0, 2**40])
+def test_an_impossible_group_size_is_that_of_the_job(size: int) -> None:
+    result = alone(waiting(**{"Group size": size}).graph(), Network(10.0, 5000))
+    assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 650
+
+
+def test_a_group_of_one_rank_takes_no_time() -> None:
+    result = alone(waiting(**{"Group size": 1, "Process Group Name": "7"}).graph(), Network(10.0, 5000))
+    assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 20
+
+
+def test_one_trace_in_a_program() -> None:
+    trace, text = waiting().document(), "bandwidth=10,latency=5us"
+    assert trace.replay(network=text).makespan_ns == alone(build_graph(trace), parse_network(text)).makespan_ns
+    assert trace.replay("comm*2", network=text).makespan_ns == trace.replay(network=text).makespan_ns + 630_000
+    with pytest.raises(UsageError, match=r"^network 'fast'"):
+        trace.replay(network="fast")
+
+
+@cache
+def made(name: str, folder: Path) -> tuple[ReplayGraph, tuple[Constants, ...]]:
+    """A made job, coupled; what waits for what is recorded."""
+    graphs = [build_graph(link(*pair)) for pair in JOBS[name].write(folder / name, waits=True)]
+    return join_ranks(graphs), tuple(fit_constants(graph) for graph in graphs)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("made")
+
+
+@pytest.mark.parametrize("bandwidth", BANDWIDTHS)
+@pytest.mark.parametrize("name", JOBS)
+def test_replay_responds_like_the_job(name: str, bandwidth: float, folder: Path) -> None:
+    """Recorded where no wait was visible, replayed on a network of which the truth is known."""
+    joint, constants = made(name, folder)
+    truth = JOBS[name].makespan_ns(Told(bandwidth, 5000))
+    assert replay(on_network(joint, Network(bandwidth, 5000)), constants).makespan_ns == pytest.approx(truth, rel=0.001)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_slower_network_never_takes_less(name: str, folder: Path) -> None:
+    joint, constants = made(name, folder)
+    spans = [replay(on_network(joint, Network(b, 5000)), constants).makespan_ns for b in (1e6, *BANDWIDTHS)]
+    assert spans == sorted(spans)
+    spans = [replay(on_network(joint, Network(25, latency)), constants).makespan_ns for latency in (0, 5e3, 5e4, 5e5)]
+    assert spans == sorted(spans)
+
+
+def test_ranks_of_dlrm() -> None:
+    """A job of 8 ranks of which 4 are given; sizes of its all-to-alls differ between ranks."""
+    graphs = [build_graph(linked(f"gpu-pairs/dlrm.rank{rank}")) for rank in range(4)]
+    joint, constants = join_ranks(graphs), [fit_constants(graph) for graph in graphs]
+    spans = []
+    for bandwidth in (1e6, *BANDWIDTHS):
+        result = replay(on_network(joint, Network(bandwidth, 5000)), constants)
+        assert any("32 communications priced" in note for note in result.graph.notes)
+        spans.append(result.makespan_ns)
+    assert spans == sorted(spans) and spans[0] < replay(joint, constants).makespan_ns < spans[-1]
+
+
+def test_limits_of_the_text_form() -> None:
+    assert parse_network("bandwidth=1e9,latency=1000ms") == Network(1e9, 1e9)
+    assert parse_network("bandwidth=1e-9,latency=0") == Network(1e-9, 0.0)
+    for text in ("bandwidth=1.001e9", "bandwidth=0.99e-9", "bandwidth=5,latency=1000.001ms"):
+        with pytest.raises(UsageError, match=r"^network"):
+            parse_network(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "steps"),
+    [(Type.ALL_GATHER, 8000, 2), (Type.GATHER, 8000, 2), (Type.SCATTER, 8000, 2), (Type.BROADCAST, 4000, 2),
+     (Type.REDUCE, 4000, 2), (Type.REDUCE_SCATTER, 2667, 2), (Type.ALL_REDUCE, 5333, 4),
+     (Type.BARRIER, 0, 4), (SEND, 4000, 1), (RECV, 4000, 1)],
+)  # fmt: skip
+def test_prices_of_three_ranks(kind: int, sent: int, steps: int) -> None:
+    """4000 bytes at 1 byte a ns, and 50 ns a step: around a ring, at once, by halving."""
+    for algorithm, share in (("ring", 2), ("direct", 1), ("halving-doubling", 2)):
+        wanted = sent + 50 * (steps if kind in (SEND, RECV) else steps * share // 2)
+        assert Network(1.0, 50, algorithm).transfer_ns(kind, 4000, 3) == wanted
+    assert Network(1.0, 50).transfer_ns(kind, 4000, 1) == (4050 if kind in (SEND, RECV) else 0)
+
+
+def test_an_all_to_all_passes_through_the_ranks_between() -> None:
+    """On a ring each link carries N (N - 1) / 2 parts, as ASTRA-sim's; at once N - 1 parts leave each rank."""
+    for ranks, ring, direct in ((2, 2000, 2000), (4, 6000, 3000), (8, 14000, 3500)):
+        for algorithm, wanted in (("ring", ring), ("halving-doubling", ring), ("direct", direct)):
+            assert Network(1.0, 0, algorithm).transfer_ns(Type.ALL_TO_ALL, 4000, ranks) == wanted
+
+
+def test_halving_takes_as_many_steps_as_the_logarithm_rounded_up() -> None:
+    steps = [Network(1.0, 1, "halving-doubling").transfer_ns(Type.REDUCE_SCATTER, 0, n) for n in range(1, 10)]
+    assert steps == [0, 1, 2, 2, 3, 3, 3, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "group", "own", "world", "ranks", "wanted"),
+    [
+        (Type.REDUCE, 100, ("g", (0, 1)), None, 8, None, 101), (Type.REDUCE, 100, ("g", ()), 3, 8, None, 102),
+        (Type.REDUCE, 100, ("g", ()), 0, 8, None, -1), (Type.REDUCE, 100, ("g", ()), None, 8, None, -1),
+        (Type.REDUCE, 100, WORLD, None, 8, None, 107), (Type.REDUCE, 100, WORLD, 5, 8, None, 104),
+        (Type.REDUCE, 100, WORLD, MAX_RANKS, 8, None, 107), (Type.REDUCE, 100, WORLD, MAX_RANKS - 1, 8, 2, 101),
+        (Type.REDUCE, 100, WORLD, 1, 8, None, 0), (Type.REDUCE, 100, WORLD, None, None, None, -1),
+        (Type.REDUCE, None, WORLD, None, 8, None, -1), (Type.BARRIER, None, WORLD, None, 2, None, 2),
+        (Type.ALL_REDUCE, 0, WORLD, None, 2, None, 2), (None, 100, WORLD, None, 8, None, -1),
+        (SEND, 100, ("g", ()), None, None, None, 101), (RECV, None, ("g", ()), None, None, None, -1),
+    ],
+)  # fmt: skip
+def test_prices_of_what_a_trace_says(
+    kind: int | None, size: int | None, group: Any, own: int | None, world: int | None, ranks: int | None, wanted: int
+) -> None:
+    comm = None if own is None else SimpleNamespace(group_size=own)
+    trace: Any = SimpleNamespace(comm={0: comm} if comm else {}, world_size=world, rank=None)
+    found: Any = SimpleNamespace(kind=kind, bytes=size, group=group, row=0, peer=-1)
+    assert price(Network(1.0, 1), trace, found, None if ranks is None else range(ranks)) == wanted
+    if wanted > 100:
+        assert (
+            price(Network(1e-9, 1), trace, SimpleNamespace(**{**vars(found), "bytes": 2**60}), ranks and range(ranks))
+            == MAX_NS
+        )
+
+
+def test_coupled_ranks_take_the_largest_price() -> None:
+    """An all-to-all of 4 MB on one rank and 8 MB on the other takes both as long as the larger one."""
+
+    def rank(number: int, count: int) -> ReplayGraph:
+        trace = Timeline(distributedInfo={"backend": "nccl", "rank": number, "world_size": 2})
+        trace.op("step", 0, 40)
+        told = {"Collective name": "all_to_allv", "In msg nelems": count, "Out msg nelems": count, "Group size": 2,
+                "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": 3}  # fmt: skip
+        trace.gpu("ncclDevKernel_SendRecv", 20, 40, trace.call("cudaLaunchKernel", 10, 2), 20, **told)
+        return trace.graph()
+
+    graphs = [rank(0, 1_000_000), rank(1, 2_000_000)]
+    joint = on_network(join_ranks(graphs), Network(10.0))
+    done = (joint.edges.kind == COMM) & (joint.edges.owner >= 0)
+    assert joint.edges.lag[done].tolist() == [400_000, 400_000]
+    assert "2 communications priced by kind, size and group on the network" in joint.notes
+    assert not any("taken to be ready" in note for note in joint.notes)
+    alone = on_network(graphs[0], Network(10.0))
+    assert alone.durations.max() == 200_000

@@ -1,0 +1,114 @@
+"""Networks as files: what is written is read back, JSON and YAML are alike, wrong fields are named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
+from etplus.schemas.comm_types import SEND
+from etplus.timeline.collective_times import LevelSpan, collective_ns
+from etplus.timeline.network import Network, parse_network
+from etplus.timeline.network_description import AlgorithmRule, Efficiency, GroupNetwork, NetworkLevel
+from etplus.timeline.network_file import described, network_dict, network_schema, read_network, write_networks
+from support import ROOT, SHARED, call, run
+
+WHOLE = Network(
+    2.5, 20_000.0, "direct",
+    efficiency=(Efficiency(SEND, 0, 1.1, 1.0, 1.3), Efficiency(Type.ALL_GATHER, 65536, 1.3, 1.0, 1.5)),
+    levels=(NetworkLevel(4, 300.0, 1000.0, "ring", "node"), NetworkLevel(16, 50.0, topology="ring")),
+    algorithms=(AlgorithmRule(Type.ALL_REDUCE, 1 << 20, "tree"),),
+    groups=(GroupNetwork("tp", (), Network(7.0)), GroupNetwork("", (0, 4), Network(9.0, library="gloo"))),
+    at_once=2,
+)  # fmt: skip
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    write_networks({"a": described(WHOLE), "b": described(Network(1.0))}, tmp_path / "two.json")
+    assert parse_network(f"{tmp_path / 'two.json'}#a") == WHOLE
+    (tmp_path / "one.json").write_text(json.dumps(network_dict(WHOLE)))
+    assert read_network(tmp_path / "one.json") == WHOLE
+
+
+def test_the_published_schema_is_that_of_the_code(tmp_path: Path) -> None:
+    published = json.loads((ROOT / "schemas" / "network.schema.json").read_bytes())
+    assert published == json.loads(json.dumps(network_schema()))
+    valid = jsonschema_rs.Draft202012Validator(published).is_valid
+    write_networks({"a": described(WHOLE)}, tmp_path / "some.json")
+    for document in (network_dict(WHOLE), json.loads((tmp_path / "some.json").read_bytes())):
+        assert valid(document)
+    assert not valid({"bandwidth": "fast"}) and not valid({"bandwidht": 1})
+
+
+def test_yaml_is_json(tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    (tmp_path / "one.yml").write_text(yaml.safe_dump(network_dict(WHOLE)))
+    assert parse_network(str(tmp_path / "one.yml")) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"bandwidht": 1}, "bandwidht"), ({"bandwidth": -1}, "$.bandwidth"), ({}, "bandwidth"),
+        ({"bandwidth": 1, "algorithm": "star"}, "$.algorithm"),
+        ({"bandwidth": 1, "levels": [{"ranks": 4, "bandwidth": 2}, {"ranks": 6, "bandwidth": 1}]}, "$.levels[1]"),
+        (
+            {"bandwidth": 1, "levels": [{"ranks": 4, "bandwidth": 2, "topology": "ring", "algorithm": "direct"}]},
+            "$.levels[0].algorithm",
+        ),
+        ({"bandwidth": 1, "groups": [{"bandwidth": 1}]}, "$.groups[0]"),
+        ({"bandwidth": 1, "algorithm": "ring", "library": "nccl"}, "`library`"),
+        ({"bandwidth": 1, "kinds": [{"kind": "gossip"}]}, "$.kinds[0].kind"),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_is_named_in_one_line(given: dict[str, Any], named: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text(json.dumps(given))
+    done = call("replay", "absent.json", "--network", file)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and named in done.stderr.decode()
+
+
+def test_levels_groups_and_rules() -> None:
+    """Of each communication the links that its ranks use."""
+    assert WHOLE.transfer_ns(Type.ALL_GATHER, 300, range(4)) == 3 * 1001
+    assert WHOLE.transfer_ns(SEND, 3000, (0, 3)) == round(1.1 * (10 + 1000))
+    assert WHOLE.transfer_ns(SEND, 2500, (3, 16)) == round(1.1 * (1000 + 20_000))
+    assert WHOLE.transfer_ns(SEND, 7000, (0, 1), group=("tp",)) == 1000
+    assert WHOLE.transfer_ns(SEND, 9000, (4, 0)) == 1000
+    tree = [LevelSpan(4, 300.0, 1000.0, "tree")]
+    assert WHOLE.transfer_ns(Type.ALL_REDUCE, 2 << 20, 4) == round(collective_ns(Type.ALL_REDUCE, 2 << 20, tree))
+    uneven = WHOLE.spans((0, 1, 2, 4, 20))
+    assert [of.ranks for of in uneven] == [3, 2, 2]
+
+
+def test_on_a_ring_a_step_takes_the_latency_of_each_link_on_its_way() -> None:
+    """Of 8 units of 2 ranks, the shorter way round; collectives run on rings whatever an algorithm by kind says."""
+    levels = (NetworkLevel(2, 1e6), NetworkLevel(16, 1.0, 1000.0, topology="ring"))
+    network = Network(1.0, 9.0, levels=levels, algorithms=(AlgorithmRule(Type.ALL_GATHER, 0, "direct"),))
+    assert network.transfer_ns(SEND, 100, (0, 6)) == 100 + 3000
+    assert network.transfer_ns(SEND, 100, (14, 1)) == 100 + 1000
+    assert network.transfer_ns(SEND, 100, (0, 16)) == 109
+    gathered = [network.transfer_ns(Type.ALL_GATHER, 100, ranks) for ranks in ((0, 2, 4, 6), (0, 4, 8, 12), (2, 12))]
+    assert gathered == [3 * (100 + 3000), 3 * (100 + 2000), 100 + 3000]
+    assert network.transfer_ns(Type.ALL_GATHER, 0, tuple(range(0, 16, 2))) == 7 * 1000
+
+
+def test_a_set_on_two_levels_ends_with_the_replay(tmp_path: Path) -> None:
+    """In ASTRA-sim, within 3%; the same file for both commands."""
+    from astra_sim import RUNNER, run_config
+
+    job = SHARED / "traces" / "parallel" / "block.tp4"
+    if not (job.exists() and RUNNER.exists()):
+        pytest.skip("the shared jobs or ASTRA-sim are not at hand")
+    level = {"name": "node", "ranks": 2, "bandwidth": 20, "latency_ns": 1000}
+    file = tmp_path / "two.json"
+    file.write_text(json.dumps({"bandwidth": 1, "latency_ns": 20_000, "levels": [level]}))
+    done = run("etplus", "replay", job, "--network", file, "--json", tmp_path / "replay.json")
+    assert done.returncode == 0, done.stderr
+    replayed = json.loads((tmp_path / "replay.json").read_bytes())["makespan_ns"]["predicted"]
+    done = run("etplus", "convert", job, "--to", "astra-sim", "--network", file, "-o", tmp_path / "set")
+    assert done.returncode == 0, done.stderr
+    assert max(run_config(tmp_path / "set")) == pytest.approx(replayed, rel=0.03)

@@ -1,0 +1,172 @@
+"""Iterations that are not like the others are found, and set apart before anything is predicted or fitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from etplus.linker import link
+from etplus.planning.costs.end_to_end import calibrated, predict
+from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.model_file import read_model
+from etplus.timeline.graph_building import build_graph
+from etplus.timeline.iterations import _median_counts, find_iterations, predict_iteration
+from etplus.timeline.replay_graph import ReplayGraph
+from etplus.trace.errors import UsageError
+from hypothesis import given
+from hypothesis import strategies as st
+from support import call, fixture_pair, kineto_document, read_json, shared_trace
+from synthetic import Timeline
+
+WARM_UP = [183, 100, 101, 99, 100]
+"""The first of five iterations loads libraries."""
+
+
+def recorded(lengths: list[int], ops: list[int] | None = None) -> Timeline:
+    """Iterations of an op of the given length in µs, without pauses; in each the op `aten::mm` so many times (1)."""
+    trace, now = Timeline(), 0
+    for k, length in enumerate(lengths):
+        trace.op(f"ProfilerStep#{k}", now, length, category="user_annotation")
+        parts = 1 if ops is None else ops[k]
+        for part in range(parts):
+            trace.op("aten::mm", now + length * part / parts, length / parts)
+        now += length
+    return trace
+
+
+def written(trace: Timeline, path: Path) -> Path:
+    link(None, orjson.dumps(kineto_document(trace.events))).write(path)
+    return path
+
+
+def apart(trace: Timeline) -> dict[int, str]:
+    return {one.iteration: one.reason for one in find_iterations(trace.document()).outliers}
+
+
+def test_a_warm_up_is_set_apart() -> None:
+    found = find_iterations(recorded(WARM_UP).document()).outliers
+    assert [(one.iteration, one.label, one.measured_ns) for one in found] == [(0, "ProfilerStep#0", 183_000)]
+    assert found[0].reason == "takes +83.0% against the median"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([100, 100, 119, 100, 100], []),  # less than 20%, however alike the others are
+        ([100, 100, 121, 100, 100], [2]),
+        ([100, 100, 79, 100, 100], [2]),  # a shorter one, too
+        ([60, 80, 100, 120, 140], []),  # all unlike each other
+        ([100, 200, 100, 200, 100, 200], []),  # two kinds
+        ([100, 300, 100], [1]),
+        ([100, 300, 500], []),
+    ],
+)
+def test_what_is_an_outlier_depends_on_the_others(lengths: list[int], expected: list[int]) -> None:
+    assert list(apart(recorded(lengths))) == expected
+
+
+def test_other_work_is_set_apart_even_if_it_takes_as_long() -> None:
+    assert apart(recorded([100] * 5, [10, 10, 12, 10, 10])) == {2: "20% of its calls and GPU events differ"}
+    assert apart(recorded([100] * 5, [10, 10, 11, 10, 10])) == {}
+    assert apart(recorded([100] * 4, [10, 20, 10, 20])) == {}  # no half of them is usual
+
+
+@given(st.integers(2, 7), st.lists(st.lists(st.integers(0, 3), min_size=7, max_size=7), min_size=1, max_size=5))
+def test_medians_of_counts_are_those_of_the_full_table(iterations: int, rows: list[list[int]]) -> None:
+    table = np.array(rows)[:, :iterations]
+    table = table[table.any(axis=1)]
+    name, iteration = np.nonzero(table)
+    if len(name):
+        assert np.array_equal(_median_counts(name, table[name, iteration], iterations), np.median(table, axis=1))
+
+
+def test_the_others_are_predicted_without_it() -> None:
+    """Of 100, 101, 99, 100 each from the other three: 100, 100, 100, 100; with the warm-up from four of them."""
+    graph = build_graph(recorded(WARM_UP).document())
+    held = [predict_iteration(graph, k) for k in range(1, 5)]
+    assert [one.predicted_ns for one in held] == [100_000] * 4 and all(one.outlier is None for one in held)
+    assert held[0].others_ns == (101_000, 99_000, 100_000) and held[0].spread == pytest.approx(0.02)
+    first = predict_iteration(graph, 0)
+    assert first.predicted_ns == 100_000 and first.outlier is not None and first.outlier.iteration == 0
+    kept = predict_iteration(graph, 3, keep_outliers=True)
+    assert kept.set_apart == () and kept.others_ns == (183_000, 100_000, 101_000, 100_000)
+
+
+def test_models_are_fitted_without_it() -> None:
+    """As on the iterations 1 to 4 alone, calibration included; with it the mean is that of all five."""
+    document = recorded(WARM_UP).document()
+    every, rest = (calibrated(fit([document], iterations=of), [document], of) for of in (None, "1-4"))
+    assert every.lags == rest.lags and every.cpu == rest.cpu and every.calibration == rest.calibration
+    assert (every.iterations, every.makespans_ns) == (4, (400_000,)) and len(every.outliers[0]) == 1
+    kept = fit([document], keep_outliers=True)
+    assert (kept.iterations, kept.makespans_ns, kept.outliers) == (5, (583_000,), ((),))
+
+
+def test_predictions_of_iterations_leave_it_out() -> None:
+    document = recorded(WARM_UP).document()
+    model = fit([document])
+    done = predict(document, model, iterations="0-2")
+    assert (done.iterations, done.measured_ns) == (2, 201_000) and [one.iteration for one in done.set_apart] == [0]
+    kept = predict(document, model, iterations="0-2", keep_outliers=True)
+    assert (kept.iterations, kept.measured_ns, kept.set_apart) == (3, 384_000, ())
+    assert predict(document, model).measured_ns == 583_000
+    with pytest.raises(UsageError, match="--keep-outliers"):
+        predict(document, model, iterations="0")
+
+
+def test_the_commands_say_so(tmp_path: Path) -> None:
+    plus = written(recorded(WARM_UP), tmp_path / "job.json")
+    done = call("replay", plus, "--predict-iteration", "all")
+    assert done.returncode == 0 and b"set apart  iteration 0 takes +83.0% against the median" in done.stdout
+    assert max(map(len, done.stdout.decode().splitlines())) <= 80
+    held = orjson.loads(call("replay", plus, "--predict-iteration", "all", "--json", "-").stdout)
+    assert [one["iteration"] for one in held] == [1, 2, 3, 4]
+    assert held[0]["set_apart"][0]["iteration"] == 0 and held[0]["outlier"] is None
+    own = orjson.loads(call("replay", plus, "--predict-iteration", "0", "--json", "-").stdout)
+    assert own["outlier"] == "takes +83.0% against the median" and own["predicted_ns"] == 100_000
+    every = call("replay", plus, "--predict-iteration", "all", "--keep-outliers", "--json", "-").stdout
+    assert len(orjson.loads(every)) == 5
+
+    fitted = call("fit", "--no-table", plus, "-o", tmp_path / "m.json")
+    assert fitted.returncode == 0 and b"job.json: set apart  iteration 0" in fitted.stderr
+    assert read_model(str(tmp_path / "m.json")).outliers[0][0].iteration == 0
+    kept = call("fit", "--no-table", "--keep-outliers", plus, "-o", tmp_path / "n.json")
+    assert kept.returncode == 0 and b"set apart" not in kept.stderr
+
+    predict_ = ("predict", plus, "--model", tmp_path / "m.json", "--iterations", "0-4")
+    table = call(*predict_, "--json", tmp_path / "p.json")
+    assert table.returncode == 0 and b"set apart  iteration 0" in table.stdout
+    assert max(map(len, table.stdout.decode().splitlines())) <= 80
+    assert [one["iteration"] for one in read_json(tmp_path / "p.json")["set_apart"]] == [0]
+    assert orjson.loads(call(*predict_, "--keep-outliers", "--json", "-").stdout)["iterations"] == 5
+
+
+def test_a_model_of_an_earlier_version_has_no_outliers(tmp_path: Path) -> None:
+    plus = tmp_path / "plus.json"
+    link(*fixture_pair("pairs/gpu_shaped_from_cpu")).write(plus)
+    assert call("fit", "--no-table", plus, "-o", tmp_path / "m.json").returncode == 0
+    model = read_json(tmp_path / "m.json")
+    del model["outliers"]
+    assert read_model(orjson.dumps(model)).outliers == ()
+
+
+def graph_of(name: str) -> ReplayGraph:
+    return build_graph(link(None, shared_trace(name)))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("compiled_train", [0]), ("ddp_same.rank0", [2]), ("dlrm_nodl", []), ("tf_adam_loop", [])],
+)
+def test_real_traces(name: str, expected: list[int]) -> None:
+    """`compiled_train` compiles in the first; the rest is predicted better without it."""
+    graph = graph_of(f"cpu-pairs/{name}.kineto.json.gz")
+    iterations = find_iterations(graph.trace)
+    assert [one.iteration for one in iterations.outliers] == expected
+    like = [k for k in range(len(iterations)) if k not in expected]
+    held = [abs(predict_iteration(graph, k).error) for k in like]
+    kept = [abs(predict_iteration(graph, k, keep_outliers=True).error) for k in like]
+    assert max(held) < 0.1
+    assert held == kept if not expected else float(np.median(held)) < float(np.median(kept))

@@ -1,0 +1,78 @@
+"""Gains where the steps before the recorded window were timed: `fixtures/gpu/tf32`, recorded on an H100."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from etplus import build_graph, fit_constants, link, replay
+from etplus.analysis.findings.case import Case
+from etplus.analysis.findings.find import find_findings
+from etplus.timeline.untraced import untraced_answer, without_recording_replays
+from etplus.timeline.whatif import apply_what_ifs, parse_what_if
+from etplus.trace.step_annotations import untraced_step
+from etplus.trace.trace import Trace
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "gpu" / "tf32"
+MEASURED_GAIN = 0.761
+"""Of this change on the same machine, without a profiler, both ways in turn (`benchmarks/gpu_session.py`)."""
+MEASURED_STEP_NS = 5_699_374
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return link(f"{FIXTURE}.et.json.gz", f"{FIXTURE}.kineto.json.gz")
+
+
+@pytest.fixture(scope="module")
+def case(trace: Trace) -> Case:
+    return Case([trace])
+
+
+def test_the_recorder_timed_the_step_as_it_takes_without_a_profiler(trace: Trace) -> None:
+    step = untraced_step(trace.names)
+    assert step is not None and step.steps == 5
+    assert step.step_ns == pytest.approx(MEASURED_STEP_NS, rel=0.05)
+    assert step.host_ns < step.step_ns / 5  # the device is behind, which recording hides
+
+
+def test_the_timeline_without_recording_takes_as_long_as_the_steps_before_the_window(trace: Trace, case: Case) -> None:
+    """Its steps on the host are set; that the whole takes as long as it did follows from the replay."""
+    step = untraced_step(trace.names)
+    assert step is not None and len(case.unrecorded) == 2
+    for found in case.unrecorded:
+        assert found.makespan_ns / len(trace.steps) == pytest.approx(step.step_ns, rel=0.1)
+
+
+def test_the_measured_gain_is_in_the_interval(case: Case) -> None:
+    found = find_findings(case)
+    first = found.first[0]
+    assert first.id == "float32-without-tf32" and first.gain is not None
+    assert first.gain.low_ns < MEASURED_GAIN * found.makespan_ns < first.gain.high_ns
+    assert first.gain.replayed_ns is not None and first.gain.replayed_ns < 0.5 * found.makespan_ns
+    assert any(note.startswith("recording made a step on the host ") for note in found.notes)
+
+
+def test_without_the_annotation_the_recorded_timeline_counts(trace: Trace, case: Case) -> None:
+    part = trace.step(1)
+    assert untraced_step(part.names) is not None  # a part of a trace keeps it
+    names = tuple(name.replace("etplus.untraced", "other") for name in trace.names)
+    assert untraced_step(names) is None
+    assert all(found.makespan_ns < case.makespan_ns for found in without_recording_replays(case.base, case.constants))
+
+
+def test_a_changed_step_takes_as_long_as_it_did_without_a_profiler(trace: Trace) -> None:
+    """In TF32 the products took 0.1635 of their time in float32, as recorded; the step then took 1.360 ms."""
+    graph = build_graph(trace)
+    constants = [fit_constants(graph)]
+    change = parse_what_if("kernel:name~gemm*0.1635")
+    found = untraced_answer(replay(graph, constants), constants, lambda of: apply_what_ifs(of, [change], constants))
+    assert found is not None and found.measured_ns == pytest.approx(MEASURED_STEP_NS, rel=0.05)
+    assert found.low_ns == pytest.approx(1_360_453, rel=0.1) and found.high_ns == pytest.approx(1_360_453, rel=0.1)
+
+
+def test_the_library_answers_for_the_step_that_nothing_records(trace: Trace) -> None:
+    usual, quick = trace.replay().untraced, trace.replay("kernel*0.5").untraced
+    assert usual is not None and quick is not None
+    assert usual.measured_ns == quick.measured_ns == pytest.approx(MEASURED_STEP_NS, rel=0.05)
+    assert usual.low_ns <= usual.high_ns and quick.high_ns < 0.6 * usual.low_ns

@@ -1,0 +1,273 @@
+"""The text form of what-ifs, what each selects, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from etplus.timeline.constants import Constants, fit_constants
+from etplus.timeline.graph_changes import remove, scale, set_latency, without_queue
+from etplus.timeline.graph_replay import replay
+from etplus.timeline.meant_rows import select
+from etplus.timeline.replay_graph import (
+    COMM,
+    DURATION,
+    HANDOFF,
+    HOST,
+    LAUNCH,
+    ORDER,
+    QUEUE,
+    STREAM,
+    SYNC,
+    UNKNOWN,
+    Edges,
+    ReplayGraph,
+)
+from etplus.timeline.whatif import WhatIf, apply_what_ifs, parse_what_if
+from etplus.trace.errors import UsageError
+from synthetic import Timeline, after, starts
+
+
+def program() -> Timeline:
+    """op 0–40 launches gemm_a (10–30, stream 7) and copies (12–17 on stream 9); then op other 100–150."""
+    trace = Timeline()
+    trace.op("aten::mm", 0, 40)
+    trace.launch("gemm_a", 0, 5, 10, 20)
+    trace.gpu("Memcpy DtoD (Device -> Device)", 12, 5, trace.call("cudaMemcpyAsync", 6, 5), 9, "gpu_memcpy")
+    trace.gpu("Memset (Device)", 40, 2, trace.call("cudaMemsetAsync", 30, 5), 7, "gpu_memset")
+    trace.op("aten::other", 100, 50)
+    trace.call("cudaDeviceSynchronize", 110, 5)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "names"),
+    [
+        ("kernel", "", {"gemm_a"}),
+        ("kernel", "gemm", {"gemm_a"}),
+        ("kernel", "xyz", set()),
+        ("copy", "", {"Memcpy DtoD (Device -> Device)"}),
+        ("memset", "", {"Memset (Device)"}),
+        ("gpu", "Mem", {"Memcpy DtoD (Device -> Device)", "Memset (Device)"}),
+        ("comm", "", set()),
+    ],
+)
+def test_targets(target: str, name: str, names: set[str]) -> None:
+    graph = program().graph()
+    rows = np.flatnonzero(select(graph, target, name))
+    assert {graph.trace.name_of(row) for row in rows.tolist()} == names
+
+
+def test_a_stream_an_op_and_the_host() -> None:
+    graph = program().graph()
+    named = {
+        target: {graph.trace.name_of(row) for row in np.flatnonzero(select(graph, target, name, exact=True, stream=9))}
+        for target, name in (("stream", ""), ("op", "aten::other"), ("cpu", ""))
+    }
+    assert named["stream"] == {"Memcpy DtoD (Device -> Device)"}
+    assert named["op"] == {"aten::other", "cudaDeviceSynchronize"}
+    assert {"aten::mm", "cudaLaunchKernel", "aten::other"} <= named["cpu"]
+
+
+def test_texts_are_parsed() -> None:
+    one = parse_what_if("rank=3 kernel:name~gemm*0.5")
+    assert (one.rank, one.action, one.target, one.exact, one.name, one.value) == (
+        3,
+        "scale",
+        "kernel",
+        False,
+        "gemm",
+        0.5,
+    )
+    assert parse_what_if("kernel:name=a*b*2").name == "a*b"
+    assert parse_what_if("remove op:aten::copy_").exact
+    assert parse_what_if("launch_latency=2.5us").value == 2500
+    assert parse_what_if("stream=-1*.5").stream == -1
+    assert parse_what_if("op:~mm*1e-3").value == 0.001
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "kernel", "kernel*", "kernel*-1", "kernel*nan", "foo*2", "op*2", "launch_latency=3", "remove",
+     "rank=x cpu*0", "kernel*1e99", "gap=-1us", "kernel*inf", "stream=*2"],
+)  # fmt: skip
+def test_others_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="unknown what-if"):
+        parse_what_if(text)
+
+
+@pytest.mark.parametrize(("text", "problem"), [("kernel:xyz*2", "nothing in the trace"), ("rank=4 cpu*2", "ranks 0")])
+def test_a_change_of_nothing_is_an_error(text: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        after(program().graph(), text)
+
+
+def test_changes_are_applied_in_order() -> None:
+    graph = program().graph()
+    constants = fit_constants(graph)
+    both = apply_what_ifs(graph, [parse_what_if("cpu*2"), parse_what_if("cpu*0.5")], constants)
+    assert np.array_equal(replay(both, constants).time, replay(graph, constants).time)
+
+
+def test_a_removed_op_launches_nothing_and_waits_for_nothing() -> None:
+    """Without aten::mm the rest of the host's work is the 60 µs of pause; its kernels take no time."""
+    result = after(program().graph(), "remove op:aten::mm")
+    assert starts(result)["aten::other"] == 60
+    document = result.graph.trace
+    assert not np.any((result.end - result.start)[document.kind == 1])
+
+
+def by_hand() -> ReplayGraph:
+    """Rows: call (CPU) with sub below it, kernel (GPU). Edges of every kind that a change touches, lags 10, 20, …"""
+    trace = Timeline()
+    trace.op("call", 0, 100)
+    trace.op("sub", 10, 50)
+    trace.gpu("kernel", 20, 30, trace.call("cudaLaunchKernel", 12, 5), stream=0)
+    document = trace.document()
+    row = {document.name_of(k): k for k in range(len(document))}
+    call, sub, kernel, launch = (row[name] for name in ("call", "sub", "kernel", "cudaLaunchKernel"))
+    listed = [  # kind, row of the target (−1 for none), owner
+        (HOST, call, -1), (HOST, sub, call), (HOST, launch, launch), (LAUNCH, kernel, -1), (DURATION, kernel, kernel),
+        (STREAM, kernel, -1), (SYNC, call, -1), (QUEUE, launch, -1), (UNKNOWN, sub, -1), (HANDOFF, call, -1),
+        (COMM, kernel, kernel), (HOST, -1, -1), (ORDER, call, -1),
+    ]  # fmt: skip
+    kind, target, owner = (np.array(column) for column in zip(*listed, strict=True))
+    points = np.concatenate([[-1], target])
+    edges = Edges(
+        np.zeros(len(kind), np.int64), np.arange(1, 14), 10 * np.arange(1, 14), kind.astype(np.int8),
+        owner, np.ones(len(kind), np.bool_),
+    )  # fmt: skip
+    start = np.arange(len(document))
+    return ReplayGraph((document,), points, start, start, np.arange(len(points)), edges, 5)
+
+
+def rows_of(graph: ReplayGraph, *names: str) -> np.ndarray:
+    return np.array([graph.trace.timed[k] and graph.name_of(k) in names for k in range(len(graph.start))])
+
+
+def changed(graph: ReplayGraph, other: ReplayGraph) -> dict[int, int]:
+    """Position of each edge with another lag, and the lag."""
+    pairs = zip(graph.edges.lag.tolist(), other.edges.lag.tolist(), strict=True)
+    return {k: new for k, (old, new) in enumerate(pairs) if old != new}
+
+
+def test_which_edges_are_scaled() -> None:
+    graph = by_hand()
+    assert changed(graph, scale(graph, rows_of(graph, "call"), 2)(graph)) == {1: 40}
+    assert changed(graph, scale(graph, rows_of(graph, "call"), 2, gaps=True)(graph)) == {0: 20, 1: 40, 9: 200}
+    assert changed(graph, scale(graph, rows_of(graph, "kernel"), 0.5)(graph)) == {4: 25, 10: 55}
+    assert changed(graph, scale(graph, rows_of(graph, "kernel", "cudaLaunchKernel"), 0.5)(graph)) == {2: 15}
+    assert changed(graph, scale(graph, rows_of(graph), 0.5)(graph)) == {}
+
+
+def test_which_edges_are_removed() -> None:
+    """Waits of the rows (SYNC, QUEUE, UNKNOWN) go; their work, launches and gaps take no time."""
+    graph = by_hand()
+
+    def left(*names: str) -> list[tuple[int, int]]:
+        edges = remove(graph, rows_of(graph, *names))(graph).edges
+        return list(zip((edges.target - 1).tolist(), edges.lag.tolist(), strict=True))
+
+    whole = [(k, 10 * (k + 1)) for k in range(13)]
+
+    def without(gone: set[int], zero: set[int]) -> list[tuple[int, int]]:
+        return [(k, 0 if k in zero else lag) for k, lag in whole if k not in gone]
+
+    assert left("call") == without({6}, {1})
+    assert left("sub") == without({8}, set())
+    assert left("cudaLaunchKernel") == without({7}, {2})
+    assert left("kernel") == without(set(), {3, 4, 5, 10})
+    assert left() == whole
+
+
+def test_latencies_and_queues_of_some_rows() -> None:
+    """The launch's lag of 40 counts at most the constant; of what was shorter the share remains."""
+    graph = by_hand()
+    everything = rows_of(graph, "call", "sub", "kernel", "cudaLaunchKernel")
+    for cap, wanted in ((40, 8), (20, 8), (80, 4), (0, 8), (1, 8)):
+        other = set_latency(graph, LAUNCH, 8, Constants(cap, 0), everything)(graph)
+        assert changed(graph, other) == {3: wanted}
+        assert np.flatnonzero(~other.edges.capped).tolist() == [3]
+    assert changed(graph, set_latency(graph, STREAM, 6, [Constants(0, 120)], everything)(graph)) == {5: 3}
+    assert changed(graph, set_latency(graph, STREAM, 6, [Constants(0, 120)], rows_of(graph, "call"))(graph)) == {}
+    own = replace(graph, edges=replace(graph.edges, capped=graph.edges.capped & False))
+    assert changed(own, set_latency(own, LAUNCH, 8, Constants(40, 0), everything)(own)) == {}
+    free = without_queue(graph, rows_of(graph, "cudaLaunchKernel"))(graph)
+    assert free.queue_limit is None and (free.edges.target - 1).tolist() == [k for k in range(13) if k != 7]
+    assert len(without_queue(graph, rows_of(graph, "call"))(graph).edges) == 13
+
+
+def test_rows_of_a_second_rank() -> None:
+    """Each rank's constant counts for its own rows, and gaps are those of the ranks that are meant."""
+    graph = by_hand()
+    rows = len(graph.start)
+    points, edges = graph.row.copy(), graph.edges
+    points[4] += rows
+    two = ReplayGraph(
+        graph.traces * 2, points, *(np.tile(of, 2) for of in (graph.start, graph.end)), graph.measured, edges
+    )
+    everything = np.ones(2 * rows, np.bool_)
+    assert changed(two, set_latency(two, LAUNCH, 8, [Constants(40, 0), Constants(80, 0)], everything)(two)) == {3: 4}
+    second = np.arange(2 * rows) >= rows
+    assert changed(two, scale(two, second, 2, gaps=True)(two)) == {}
+    assert set(changed(two, scale(two, ~second, 2, gaps=True)(two))) >= {0, 9}
+    assert np.flatnonzero(select(two, "op", "call")).tolist() == [
+        k + by for by in (0, rows) for k in np.flatnonzero(rows_of(graph, "call", "sub", "cudaLaunchKernel", "kernel"))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("rank=0 queue_limit=none", WhatIf("rank=0 queue_limit=none", 0, "queue")),
+        (" gap=3ms ", WhatIf(" gap=3ms ", None, "latency", "gap", value=3e6)),
+        ("op:=aten::mm*0", WhatIf("op:=aten::mm*0", None, "scale", "op", True, "aten::mm", 0.0)),
+        ("op:name~mm*2", WhatIf("op:name~mm*2", None, "scale", "op", False, "mm", 2.0)),
+        ("kernel:mm*2", WhatIf("kernel:mm*2", None, "scale", "kernel", False, "mm", 2.0)),
+        ("kernel:=mm*1e6", WhatIf("kernel:=mm*1e6", None, "scale", "kernel", True, "mm", 1e6)),
+        ("remove stream=0", WhatIf("remove stream=0", None, "remove", "stream", stream=0)),
+        ("cpu*0", WhatIf("cpu*0", None, "scale", "cpu")),
+    ],
+)
+def test_parsed_as_a_whole(text: str, wanted: WhatIf) -> None:
+    assert parse_what_if(text) == wanted
+
+
+def test_more_than_a_million_times_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown what-if"):
+        parse_what_if("kernel*1000001")
+
+
+def test_ranks_by_what_their_traces_say() -> None:
+    graph = by_hand()
+    one = graph.trace
+    three = ReplayGraph(
+        (one,) * 2, graph.row, np.tile(graph.start, 2), np.tile(graph.end, 2), graph.measured, graph.edges
+    )
+    constants = [Constants(40, 50)] * 2
+    assert changed(three, apply_what_ifs(three, [parse_what_if("rank=1 kernel*2")], constants)) == {}
+    assert changed(three, apply_what_ifs(three, [parse_what_if("rank=0 kernel*2")], constants)) == {4: 100, 10: 220}
+    assert changed(three, apply_what_ifs(three, [parse_what_if("rank=0 launch_latency=1.6ns")], constants)) == {3: 2}
+    assert len(apply_what_ifs(three, [parse_what_if("rank=1 queue_limit=none")], constants).edges) == 13
+    assert len(apply_what_ifs(three, [parse_what_if("rank=0 queue_limit=none")], constants).edges) == 12
+    with pytest.raises(UsageError, match="there are ranks 0, 1"):
+        apply_what_ifs(three, [parse_what_if("rank=2 cpu*2")], constants)
+
+
+def test_gaps_are_not_the_work_of_row_0() -> None:
+    """All rows renumbered so that the call is row 0: its own work is no gap, and gaps before it are some."""
+    graph = by_hand()
+    first = int(np.flatnonzero(rows_of(graph, "call"))[0])
+
+    def to_front(rows: np.ndarray) -> np.ndarray:
+        return np.where(rows == first, 0, np.where(rows == 0, first, rows))
+
+    edges = replace(graph.edges, owner=to_front(graph.edges.owner))
+    other = replace(graph, row=to_front(graph.row), edges=edges)
+    none = rows_of(graph) | (np.arange(len(graph.start)) == len(graph.start) - 1)
+    assert set(changed(other, scale(other, none, 2, gaps=True)(other))) >= {0, 9}
+    assert 1 not in changed(other, scale(other, none, 2, gaps=True)(other))
+    chosen = np.arange(len(graph.start)) == 0
+    left = remove(other, chosen)(other).edges
+    assert 7 not in left.target and left.lag[left.target == 2].tolist() == [0] and len(left) == 12
