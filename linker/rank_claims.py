@@ -66,7 +66,7 @@ class Claim:
 
 
 def run_annotation(run: str, rank: int) -> str:
-    """Name of the annotation that `etplus.recording.record.record` puts into both files of a recording.
+    """Name of the annotation that `etplus record` puts into both files of a recording.
 
     Args:
         run: an id that no other recording has, of this rank or another: letters, digits, "-".

@@ -188,7 +188,7 @@ NEUTRAL = ("host.json.gz", "device.json.gz")
 def test_nothing_but_process_and_time_is_no_proof_in_a_job(plain_ddp: Callable[..., tuple[Path, Path]]) -> None:
     report = link(*plain_ddp(NEUTRAL)).report
     assert report.ops["certain"] == 0 and report.ops["equivalent"] == report.ops["linked"] > 1000
-    assert says(report, "record with etplus.recording.record.record, which writes an id, or link the whole job")
+    assert says(report, "record with etplus record, which writes an id, or link the whole job")
     identity = report.to_dict()["identity"]
     assert (identity["verdict"], identity["rank"], identity["world_size"]) == ("unknown", None, 2)
     assert {one["by"] for one in identity["proves"]} == {"pid", "time"} and not identity["refutes"]
