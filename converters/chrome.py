@@ -315,6 +315,7 @@ def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, 
     """The events of a counter; `zero` is the time on the trace's clock, ns, that is 0 in them.
 
     Example:
+        >>> from etplus.analysis.counters import Counter
         >>> memory = Counter("allocated", 0, "memory allocated", "MB", np.array([1500]), np.array([2.5]))
         >>> next(counter_events(memory, 0, 0))
         {'ph': 'C', 'name': 'GPU 0 memory allocated', 'pid': 0, 'ts': 1.5, 'args': {'MB': 2.5}}

@@ -14,27 +14,22 @@ import tomllib
 HERE = Path(__file__).parent
 FOLDERS = {
     "cli": ("one thin module a command",),
-    "report": ("text, HTML page, plots", "renders analysis tables"),
-    "converters": ("Trace → other formats", "one exporter a format"),
-    "resharding": ("a recorded job in", "another parallel layout"),
-    "answers": ("questions about traces, answered in one form: library, command line, server",),
-    "predict": ("fitted cost models, end-to-end prediction",),
-    "reshape": ("arguments of operators at other sizes",),
-    "measuring": ("times operators on this machine; scripts that reproduce a call",),
-    "findings": ("what is wrong, what it costs, what fixing it gains: one class a finding, priced by the replay",),
-    "replaying": ("replay graph, what-if,", "critical path, network"),
-    "analysis": ("tables out of a Trace:", "where the time goes"),
-    "recording": ("unchanged programs with", "a recorder inside"),
-    "jobs": ("several ranks: batch, pairing files, matching collectives, clocks",),
-    "linker": ("ET + Kineto → Trace: segment, shift, exact match, isomorphism match, attach, dependencies",),
-    "schemas": ("a folder a format: execution_trace, kineto, etplus, chakra, perfetto, nsys; text: opening files",),
-    "trace": ("the model: Trace, its tables, TraceBuilder, light row objects. No file formats",),
+    "planning": ("jobs that were not recorded: cost models, other sizes and layouts, measured operators",),
+    "report": ("terminal text, CSV, the HTML page",),
+    "analysis": ("tables, FLOPs and bytes, findings, diff, questions, SQL",),
+    "converters": ("Trace or Job → Chakra, ASTRA-sim, Perfetto, Parquet, …; check",),
+    "timeline": ("graph, replay, critical path, what-if, network",),
+    "jobs": ("several ranks: which files belong together, linking a folder, collectives, clocks",),
+    "recording": ("records an unchanged program",),
+    "linker": ("ET + Kineto → Trace: segment, match, attach, dependencies, identity",),
+    "schemas": ("a folder per file format, reader and writer; text: opening files",),
+    "trace": ("the model: Trace, its tables, TraceBuilder. No file formats",),
 }
 KERNEL = (
     ("bytes", "one event of the Kineto trace", '{"ph": "X", "cat": "kernel", …}'),
     ("EventTable", "schemas/kineto", "numpy columns; arguments undecoded"),
     ("Trace", "linker → trace/build.py", "a row: its launch, operator, edges"),
-    ("a table or a graph", "analysis/, replaying/", "columns computed from rows"),
+    ("a table or a graph", "analysis/, timeline/", "columns computed from rows"),
     ("output", "report/, converters/, schemas/etplus", "ET+ file, table, page, .et"),
 )
 WIDTH, GAP, LEFT = 860, 14, 20

@@ -54,7 +54,7 @@ AREAS = (
          "The two files are not of one run, not of one rank, or given in a way that leaves open which is which.",
          "Give one Execution Trace and its Kineto trace; for several ranks use `etplus batch`. See "
          "[Linking](reference/linking.md#identity)."),
-    Area("Jobs", ("jobs/", "converters/job.py", "converters/folder.py", "converters/traces.py",
+    Area("Jobs", ("jobs/", "converters/folder.py", "converters/traces.py",
                   "converters/rank_calls.py", "cli/job"),
          "The files are not the ranks of one job, two are of the same rank, or no scheduler answers.",
          "Look at what belongs together with `etplus batch FOLDER --dry-run`; choose with `--ranks`."),
@@ -69,8 +69,8 @@ AREAS = (
          "A change (`--what-if`) or a network (`--network`) is not written as the grammar has it, or the trace has "
          "nothing that could be replayed.",
          "See the [grammar of changes](reference/replay.md#changes)."),
-    Area("Prediction", ("predict/", "predictor/", "cli/fit.py", "cli/predict.py", "cli/train.py", "cli/evaluate.py",
-                        "analysis/devices", "analysis/device"),
+    Area("Prediction", ("planning/costs/", "planning/learned/", "cli/fit.py", "cli/predict.py", "cli/train.py",
+                        "cli/evaluate.py", "analysis/devices", "analysis/device"),
          "There is too little to fit a model on, the model is of another version, or the device is not known.",
          "Fit on more traces of the same device; describe a device with `--device-spec`. See "
          "[Cost models](reference/predict.md)."),

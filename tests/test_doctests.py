@@ -18,10 +18,8 @@ from etplus.trace.trace import Trace
 from support import fixture_pair
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = (
-    "trace", "schemas", "linker", "jobs", "analysis", "replaying", "measuring", "reshape", "predict", "resharding",
-    "report", "converters", "cli",
-)  # fmt: skip
+CORE = ("trace", "schemas", "linker", "recording", "jobs", "converters", "timeline", "cli")
+PACKAGES = (*CORE, "analysis", "report", "planning")
 MODULES = [
     ".".join(("etplus", *path.relative_to(ROOT).with_suffix("").parts))
     for package in PACKAGES

@@ -130,7 +130,7 @@ def ask(asked: AskedTraces, question: str, /, **arguments: Any) -> Answer:
     Example:
         >>> answer = ask(AskedTraces({0: trace}), "hot", by="kernel", limit=1)
         >>> answer.table()[0]["device_ns"], answer.columns[2].unit, answer.tokens <= 2000
-        (1143392, 'ns', True)
+        (1388986, 'ns', True)
     """
     if question not in QUESTIONS:
         raise AskError(f"no question {quoted(question, 40)}", meant(question, list(QUESTIONS)), list(QUESTIONS))
