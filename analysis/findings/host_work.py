@@ -162,10 +162,9 @@ class PythonOverhead:
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, calls = of.trace, of.trace.calls
-        if len(trace.gpu) or not len(trace.steps):
-            return  # beside a device it costs only where the device waits, which `LaunchBound` finds
-        steps = trace.steps
-        within = union(steps.start, steps.end)
+        within = union(trace.steps.start, trace.steps.end)
+        if len(trace.gpu) or not within.length:
+            return  # with a GPU it costs time only if the GPU waits, which `LaunchBound` finds
         ops = np.flatnonzero((trace.hierarchy.top == np.arange(len(calls))) | (trace.origin.phase == DATA))
         busy = intersection(union(calls.ts[ops], calls.end[ops]), within).length
         outside = within.length - busy

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+import orjson
 
 from ...trace.columns import IntColumn
 from ...trace.comm_kernels import Comm, collective_of
@@ -255,9 +256,17 @@ def launch_of(record: bytes) -> bytes:
 
 
 def launch_values(text: bytes) -> dict[str, Any]:
-    """The LAUNCH_ARGS in such an object, None for those that it lacks."""
-    found: dict[str, Any] = dict.fromkeys(LAUNCH_ARGS) | msgspec.json.decode(text)
-    return found
+    """Return all LAUNCH_ARGS of such an object; None for missing values and for numbers beyond float64.
+
+    Example:
+        >>> launch_values(b'{"grid": [8, 1, 1], "block": 1e999}')["grid"]
+        [8, 1, 1]
+    """
+    values: dict[str, Any] = dict.fromkeys(LAUNCH_ARGS)
+    for name, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
+        with contextlib.suppress(orjson.JSONDecodeError):
+            values[name] = orjson.loads(bytes(value))
+    return values
 
 
 def arg_value(text: bytes) -> Any:

@@ -16,6 +16,7 @@ from etplus.schemas.kineto.event_args import (
     kernel_comm,
     launch_args,
     launch_sizes,
+    launch_values,
     size_of_copy,
     sync_args,
 )
@@ -139,3 +140,8 @@ def test_without_a_launch_the_name_of_the_kernel_decides() -> None:
         trace.properties[0] = {"warpSize": 64}
         assert launch_sizes(trace).tolist() == [[blocks, 8]]
     assert launch_sizes(etplus([])).shape == (0, 2) and launch_sizes(etplus([])).dtype == np.int64
+
+
+def test_launch_arguments_beyond_64_bits_do_not_fail() -> None:
+    values = launch_values(b'{"grid": [8, 1, 1], "block": 1e999, "shared memory": 1%s}' % (b"0" * 30))
+    assert values["grid"] == [8, 1, 1] and values["block"] is None and values["shared memory"] == 1e30

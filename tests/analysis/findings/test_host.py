@@ -178,6 +178,14 @@ def test_time_outside_of_operators() -> None:
     assert "python-overhead" not in ids(python_loop(50))
 
 
+def test_steps_without_a_duration_have_no_time_outside_of_operators() -> None:
+    trace = Timeline()
+    for step in range(3):
+        trace.op(f"ProfilerStep#{step}", 1000 * step, 0, category="user_annotation")
+        trace.op("aten::mm", 1000 * step + 5, 100)
+    assert "python-overhead" not in ids(trace.document())
+
+
 def test_ids_are_unique_and_all_findings_named() -> None:
     names = [detector.id for detector in builtin.BUILT_IN]
     assert len(set(names)) == len(names) and all(name == name.lower() and " " not in name for name in names)
