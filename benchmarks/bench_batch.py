@@ -3,7 +3,7 @@
     python benchmarks/bench_batch.py [--ranks N] [--times N] [--runs N]
 
 The ranks are dlrm's four beside the repository where they are there (else a fixture), each repeated some times and
-numbered anew. Every figure is that of a whole `etplus batch`, from start to end, the best of some runs by turns; a bare
+numbered anew. Every figure is that of a whole `etplus link FOLDER`, the best of some runs by turns; a bare
 loop of two processes side by side, printed with it, tells what two of this machine's cores are worth.
 """
 
@@ -50,7 +50,7 @@ def write_job(folder: Path, ranks: int, times: int) -> float:
 def seconds_of_batch(job: Path, workers: int) -> float:
     """Run the command with so many workers on a job that nothing is done of."""
     with tempfile.TemporaryDirectory() as out:
-        command = [sys.executable, "-c", BATCH, "batch", str(job), "--output", out, "--jobs", str(workers)]
+        command = [sys.executable, "-c", BATCH, "link", str(job), "--output", out, "--jobs", str(workers)]
         start = time.perf_counter()
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         return time.perf_counter() - start

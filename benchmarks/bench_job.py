@@ -106,7 +106,7 @@ def _measure(folder: Path, ranks: int, many: int, dask: bool) -> None:
     job, numbers, page, model = (str(folder / name) for name in names)
     query = "select rank, sum(end_ns - start_ns) as ns from exchanges group by rank order by ns limit 3"
     commands = {
-        "batch": ["batch", str(folder / "pairs"), "-o", job, "--no-progress"],
+        "link": ["link", str(folder / "pairs"), "-o", job, "--no-progress"],
         "analyze": ["analyze", job, "--summary", "--json", numbers],
         "report": ["report", job, "-o", page],
         "sql": ["sql", job, query, "--csv"],
@@ -150,7 +150,7 @@ def _on_a_cluster(folder: Path, ranks: int) -> None:
             return len([*(there / "trace").glob("rank=*")])
 
         with killed_at(workers[0], done, ranks // 4) as killed:
-            measured("-c", COMMAND, "batch", str(folder / "pairs"), "-o", str(there), "--no-progress", *scheduler)
+            measured("-c", COMMAND, "link", str(folder / "pairs"), "-o", str(there), "--no-progress", *scheduler)
         measured("-c", COMMAND, "analyze", str(job), "--summary", "--json", str(folder / "there.json"), *scheduler)
         measured("-c", COMMAND, "report", str(job), "-o", str(folder / "there.html"), *scheduler)
     print(f"Dask: a worker killed with {killed[0]:,} of {ranks:,} ranks done: {_met(0 < killed[0] < ranks)}")

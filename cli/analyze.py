@@ -47,7 +47,7 @@ examples:
   etplus analyze kineto.json.gz --by-shape --top 30
   etplus analyze rank*.json.gz --overheads shared.json     # pooled over all files
   etplus analyze --et-file et.json --kineto-file kineto.json
-  etplus analyze linked --json numbers.json                # the folder that etplus batch wrote
+  etplus analyze linked --json numbers.json                # the folder that etplus link wrote
   etplus analyze job.etplus --summary                      # all ranks together
   etplus analyze job.etplus --ranks 3,7                    # these ranks by themselves
   etplus analyze et_plus.json --steps 2-4                  # without warm-up

@@ -85,7 +85,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="only this rank of the inputs or of an export of several ranks; with --et-file: the rank of the "
         "pair")  # fmt: skip
     add("--job", metavar="FILE",
-        help="job_report.json of `etplus batch`: align clocks by it, and turn unmatched collectives into "
+        help="job_report.json of `etplus link FOLDER`: align clocks by it, and turn unmatched collectives into "
         "computations")  # fmt: skip
     add("--degrade", action="store_const", const=True,
         help="chakra, astra-sim, goal: turn communications that do not match on all ranks into "

@@ -44,7 +44,7 @@ def add_inputs(
     several = f"; {use}" if use else ""
     parser.add_argument("files", nargs="*", metavar="FILE",
         help=f"ET+, Kineto trace, Nsight Systems export (.sqlite), Chakra trace (.et), or a folder of these, such as "
-        f"the output of etplus batch; - for standard input{several}")  # fmt: skip
+        f"the output of etplus link FOLDER; - for standard input{several}")  # fmt: skip
     group = parser.add_argument_group("a pair to link, in place of a FILE")
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
     group.add_argument("--kineto-file", metavar="FILE",

@@ -1,69 +1,116 @@
-"""`etplus link`, also installed as `trace-link`: join an ET with a Kineto trace into ET+."""
+"""`etplus link`, and `trace-link`: join an Execution Trace with a Kineto trace into ET+, or link all ranks of a job."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from .. import __version__
 from ..linker import link
 from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
-from ..schemas.text.transaction import check_outputs
+from ..schemas.nsys import is_nsys
+from ..schemas.text.transaction import check_outputs, is_url
 from ..trace.errors import UsageError
 from ..trace.generated import compiled_summary
 from ..trace.text_tables import rewrap
 from ..trace.trace import Trace
-from .gates import add_gates, facts_of_run
 from .inputs import add_file_ranks, chosen_file
-from .options import add_graph_captures, add_provenance, options_of
+from .options import add_graph_captures, add_provenance, options_of, rank_list
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say, say_error
 
-LINK_OPTIONS = "annotation match exact_match iteration strict renumber data_dependencies timezone"
-"""Those of `LinkOptions` that `etplus link` and `etplus batch` have."""
+LINK_OPTIONS = "annotation match exact_match strict renumber data_dependencies timezone"
+"""Fields of `LinkOptions` that the command line sets; `iteration` is one too, but its default differs for a job."""
+_FOLDER_OPTIONS = "manifest et kineto ranks dry_run engine scheduler apply_clock_offsets"
+_PAIR_OPTIONS = "et_file kineto_file rank pid gpu"
+_FILE_SUFFIXES = (".json", ".gz", ".sqlite")
 _LINKED_LESS = 3
 _WIDTH = 79
+_FACTS_VERSION = "1.0"
+"""Version of what `facts_of_run` returns."""
 
 _DESCRIPTION = """\
 Join a PyTorch Execution Trace with a Kineto trace of the same job into ET+:
 every operator with its measured time, every GPU event under the operator that
 launched it. The report goes to standard error.
 """
-_EPILOG = """\
-examples:
-  trace-link et.json kineto.json.gz -o et_plus.json
-  trace-link --et-file et.json --kineto-file kineto.json.gz -o et_plus.json
-  etplus link kineto.json.gz -o k_plus.json                   # without an ET
-  etplus link replay.json.gz --graph-capture capture.json.gz
+_FOLDER_DESCRIPTION = """\
 
+Given a folder, link all ranks of a job: write rank_N.etplus.json.gz for each pair
+of files in the folder and below, and one report on the job: failures, matched
+collectives, clock offsets, stragglers. Results of an earlier run are checked and
+kept.
+"""
+_STATUS = """\
 Exit status: 0 linked; 3 linked less than --min-match, less of it certain than
 --min-certain, or no kernel of a replayed graph with --graph-capture (the file is
 written all the same); 2 bad input or usage, nothing written.
 """
+_TRACE_LINK_EPILOG = f"""\
+examples:
+  trace-link et.json kineto.json.gz -o et_plus.json
+  trace-link --et-file et.json --kineto-file kineto.json.gz -o et_plus.json
+  trace-link kineto.json.gz -o k_plus.json                    # without an ET
+  trace-link replay.json.gz --graph-capture capture.json.gz
+
+{_STATUS}"""
+_EPILOG = f"""\
+examples:
+  etplus link et.json kineto.json.gz -o et_plus.json
+  etplus link kineto.json.gz -o k_plus.json                   # without an ET
+  etplus link replay.json.gz --graph-capture capture.json.gz
+  etplus link traces/job --dry-run                            # lists the pairs
+  etplus link traces/job -o linked --jobs 8
+  etplus link traces/job -o job.etplus                        # columns
+  etplus link s3://bucket/job -o s3://bucket/linked \\
+              --scheduler tcp://head:8786
+
+In a folder, pairs are found by names (rank-3.et.json, worker3_step_12.*.pt.trace.json,
+x_et_3.json, HOST_PID.*.pt.trace.json) and by distributedInfo in the Kineto traces.
+--dry-run prints the pairs as CSV, which --manifest takes.
+
+{_STATUS.rstrip()}
+A folder: 0 all ranks linked; 3 some failed or are missing, the others are linked;
+2 bad usage, or nothing to link.
+"""
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    _prepare(parser, folder=True)
+    parser.description, parser.epilog = _DESCRIPTION + _FOLDER_DESCRIPTION, _EPILOG
+
+
+def prepare_trace_link(parser: argparse.ArgumentParser) -> None:
+    """Add what `trace-link` takes: a pair or a Kineto trace, with the options of `etplus link`."""
+    _prepare(parser, folder=False)
+    parser.description, parser.epilog = _DESCRIPTION, _TRACE_LINK_EPILOG
+
+
+def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add = parser.add_argument
+    or_folder = "; or a folder with the traces of a job, or its URL (s3://, gs://, ...)" if folder else ""
     add("files", nargs="*", metavar="FILE",
         help="an Execution Trace and a Kineto trace (.json, .json.gz) or Nsight Systems export (.sqlite), in either "
         "order; or a Kineto trace or export alone: its CPU calls then become the nodes; - for standard "
-        "input")  # fmt: skip
+        f"input{or_folder}")  # fmt: skip
     group = parser.add_argument_group("in place of FILEs")
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
     group.add_argument("--kineto-file", metavar="FILE",
         help="Kineto trace or Nsight Systems export; - for standard input")  # fmt: skip
+    results = "; of a folder: the folder or URL for the results, columns if it ends in .etplus (default: FOLDER/etplus)"
     add("-o", "--output", metavar="FILE",
         help="file to write, gzipped if it ends in .gz; a Chakra trace if it ends in .et "
         "(default: the first input's name with _plus.json, in the current folder; with --et-file "
-        "next to the Execution Trace)")  # fmt: skip
+        f"next to the Execution Trace){results if folder else ''}")  # fmt: skip
     hidden_alias(parser, "--output-file", "--output")
-    add_link_options(parser, "median")
-    add_gates(parser, "exit with 3")
+    _add_link_options(parser, folder=folder)
+    _add_gates(parser)
     add_graph_captures(parser)
     add_provenance(parser)
     add_json(parser, "the report")
@@ -74,24 +121,42 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="rank of both files, if their names do not say it; files that contradict it are refused, but it proves "
         "nothing; also part of the default output name")  # fmt: skip
     add_file_ranks(parser, rank=False)
-    add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
+    add("--jobs", type=int, metavar="N",
         help="processes that read and write large files (default: one per core)")  # fmt: skip
     add("--no-progress", action="store_true",
         help="no progress bars (there are none when standard error is not a terminal)")  # fmt: skip
+    parser.set_defaults(takes_folder=folder, **dict.fromkeys(_FOLDER_OPTIONS.split()))
+    if folder:
+        _add_folder_options(parser.add_argument_group("for a folder"))
 
 
-def add_link_options(parser: argparse._ActionsContainer, iteration: str) -> None:
-    """Add `LINK_OPTIONS`; `iteration` is the default of that option."""
+def _add_folder_options(group: argparse._ArgumentGroup) -> None:
+    from ..jobs.engines import ENGINES  # trace-link, which has no such options, starts without it
+
+    add = group.add_argument
+    add("--dry-run", action="store_true", default=None, help="print which files belong together, without linking")
+    add("--manifest", metavar="FILE", help="CSV or JSON list of rank, et, kineto, with file names relative to FOLDER")
+    add("--et", metavar="GLOB", help="only files that match are Execution Traces")
+    add("--kineto", metavar="GLOB", help="only files that match are Kineto traces")
+    add("--ranks", type=rank_list, metavar="LIST",
+        help="link only these ranks, such as 0-7,12; a missing one is reported")  # fmt: skip
+    add("--engine", choices=ENGINES, help="where to link (default: processes, with --scheduler dask)")
+    add("--scheduler", metavar="ADDRESS", help="the Dask scheduler: tcp://host:8786, or its scheduler file")
+    add("--apply-clock-offsets", action="store_true", default=None,
+        help="write the estimated clock offsets into the ET+ files; converters then align the ranks")  # fmt: skip
+
+
+def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:
+    """Add `LINK_OPTIONS` and --iteration."""
     add = parser.add_argument
     add("--annotation", metavar="NAME",
         help="part of the name of the annotation that marks an iteration "
         f"(default: detected: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs regularly)")  # fmt: skip
     add("--exact-match", action="store_true", help="match only by ids, sequence numbers and call order, never by tree")
     add("--match", choices=("auto", *METHODS), default="auto", help="use only this matching method (default: auto)")
-    add("--iteration", default=iteration, metavar="WHICH",
-        help="where several iterations match equally well, take the first, last or median (by duration) one, "
-        "or a number "
-        "(default: %(default)s)")  # fmt: skip
+    add("--iteration", metavar="WHICH",
+        help="if several iterations match equally well, take the first, last or median (by duration) one, or a number "
+        f"(default: median{'; of a folder: first' if folder else ''})")  # fmt: skip
     add("--strict", action="store_true",
         help="leave ambiguous nodes unlinked; refuse broken files instead of recovering")  # fmt: skip
     add("--renumber", action="store_true", help="number nodes as the original linker does; old ids are kept as et_id")
@@ -101,8 +166,62 @@ def add_link_options(parser: argparse._ActionsContainer, iteration: str) -> None
         "Europe/Berlin; needed for certain links if it was not UTC")  # fmt: skip
 
 
+def _add_gates(parser: argparse.ArgumentParser) -> None:
+    """Add --min-match, --min-certain and -q."""
+    for name, default, has in (("match", 0.95, "is linked"), ("certain", 0.0, "has a certain link")):
+        parser.add_argument(f"--min-{name}", type=_share, default=default, metavar="SHARE",
+            help=f"exit with 3 if a smaller share of the ET's ops {has} (default: {default:g})")  # fmt: skip
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print errors only: no report, warnings or progress bar"
+    )
+
+
+def _share(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number from 0 to 1")
+    return value
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Link and write; returns the exit status."""
+    files: list[str] = arguments.files
+    folders = [file for file in files if _is_folder(file)]
+    if not folders and arguments.manifest is None:
+        _refuse(arguments, _FOLDER_OPTIONS, "is for the folder of a job; give the FOLDER in place of files")
+        return _link_pair(arguments)
+    if not arguments.takes_folder:
+        raise UsageError(f"{folders[0]}: is a folder; link the ranks in it with `etplus link FOLDER`")
+    if len(files) != 1:
+        raise UsageError(f"{len(files)} FILEs were given; give a pair, or the folder of a job alone")
+    _refuse(arguments, _PAIR_OPTIONS, "is for one pair; choose ranks of a folder with --ranks")
+    from .link_folder import link_folder  # few runs link folders
+
+    return link_folder(arguments)
+
+
+def _is_folder(name: str) -> bool:
+    """Return whether a FILE is the folder of a job, here or at a URL."""
+    if is_url(name):
+        return not name.endswith(_FILE_SUFFIXES)
+    return os.path.isdir(name) and not is_nsys(name)  # noqa: PTH112 (False for impossible names)
+
+
+def _refuse(arguments: argparse.Namespace, names: str, reason: str) -> None:
+    """
+    Raises:
+        UsageError: one of some options was given.
+    """
+    for name, value in options_of(arguments, names).items():
+        if value is not None:
+            raise UsageError(f"--{name.replace('_', '-')} {reason}")
+
+
+def _link_pair(arguments: argparse.Namespace) -> int:
     started = perf_counter()
     et, kineto = _pair(arguments)
     if et == kineto == "-":
@@ -116,15 +235,16 @@ def run(arguments: argparse.Namespace) -> int:
         check_place(output)
     reads = [*inputs, *arguments.graph_capture, *(arguments.provenance or ())]
     check_outputs([None if columns else output, arguments.json], reads)
+    jobs = (os.cpu_count() or 1) if arguments.jobs is None else arguments.jobs
     result = link(
         et, chosen_file(arguments, kineto), progress=not (arguments.no_progress or arguments.quiet),
         graph_captures=arguments.graph_capture, provenance=arguments.provenance,
-        **options_of(arguments, f"jobs rank {LINK_OPTIONS}"),
+        jobs=jobs, iteration=arguments.iteration or "median", **options_of(arguments, f"rank {LINK_OPTIONS}"),
     )  # fmt: skip
     graphs = result.captured
     counts: dict[str, Any] = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}
     counts |= {"compiled": result.summary["compiled"]} if "compiled" in result.summary else {}
-    _write(result, output, arguments.jobs)
+    _write(result, output, jobs)
     if not arguments.quiet:
         say(report_text(result, output))
     problem = _problem(arguments, result, alone=et is None)
@@ -181,7 +301,7 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
     if arguments.et_file is not None or arguments.kineto_file is not None:
         raise UsageError(f"{files[0]}: give the traces as FILEs or with --et-file and --kineto-file, not both")
     if len(files) > 2:
-        raise UsageError(f"{len(files)} FILEs were given; give one pair, or a job's folder to `etplus batch`")
+        raise UsageError(f"{len(files)} FILEs were given; give one pair, or the folder of a job alone")
     from ..linker.naming import ET, KINETO, kind_inside  # not needed with --kineto-file, and takes a while
 
     kinds = [kind_inside(file) for file in files]
@@ -213,3 +333,37 @@ def _default_output(first: str, arguments: argparse.Namespace) -> str:
     folder = Path(first).parent if arguments.et_file is not None else Path()
     stem = Path(first).name.removesuffix(".gz").removesuffix(".json").removesuffix(".sqlite")
     return str(folder / f"{stem}{'' if arguments.rank is None else f'_rank{arguments.rank}'}_plus.json")
+
+
+def facts_of_run(
+    arguments: argparse.Namespace, status: int, ops: Iterable[Mapping[str, int]], *, outputs: Sequence[str],
+    warnings: Sequence[str], started: float,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what a program should know of a run, JSON-ready.
+
+    Args:
+        status: exit status.
+        ops: of each rank, the counts "total", "linked" and "certain" of its ET's ops; gates hold for each rank.
+        started: `perf_counter` when the run began.
+    """
+    ranks = list(ops)
+    counts = {"min_match": "linked", "min_certain": "certain"}
+    least = {
+        gate: min((rank[count] / rank["total"] if rank["total"] else 0.0 for rank in ranks), default=0.0)
+        for gate, count in counts.items()
+    }
+    total = sum(rank["total"] for rank in ranks)
+    return {
+        "version": _FACTS_VERSION,
+        "tool_version": __version__,
+        "status": "failed" if status else "linked",
+        "exit_code": status,
+        **{f"{count}_share": sum(rank[count] for rank in ranks) / total if total else 0.0 for count in counts.values()},
+        "gates": {
+            gate: {"least": getattr(arguments, gate), "share": value, "passed": value >= getattr(arguments, gate)}
+            for gate, value in least.items()
+        },
+        "outputs": list(outputs),
+        "warnings": list(warnings),
+        "elapsed_s": round(perf_counter() - started, 3),
+    }

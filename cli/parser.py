@@ -21,8 +21,7 @@ from .terminal import red
 
 COMMANDS = {
     "record": "record an unchanged PyTorch program and link each rank",
-    "link": "join an Execution Trace with a Kineto trace into ET+",
-    "batch": "link all ranks of a job, and report on them together",
+    "link": "join an Execution Trace with a Kineto trace into ET+; a folder: all ranks of a job",
     "convert": "convert ET+ to what simulators and viewers read, and back",
     "replay": "predict the timeline of traces, and what if",
     "fit": "fit a model of what work takes on traces",
@@ -52,6 +51,8 @@ first line."""
 GROUP = "etplus.commands"
 """Group of the entry points of other packages: the name is the command's, the value a `Command` or a class of one."""
 
+_REPLACED = {"batch": "link FOLDER"}
+"""Commands of releases before 1.0, which have other names now."""
 _HELP = "help"
 _EPILOG = """\
 `etplus help COMMAND` shows a command's options with an example.
@@ -125,15 +126,20 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         arguments.command = name
         return arguments
     if name and not name.startswith("-"):
+        if name in _REPLACED:
+            root.error(f"the command {name!r} is now `etplus {_REPLACED[name]}`")
         root.error(f"unknown command {name!r}{_suggestion(name, commands)}")
     return root.parse_all(words)
 
 
 def parse_link(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the words that follow `trace-link`, which is `etplus link`."""
+    """Parse the words that follow `trace-link`."""
+    from .link import prepare_trace_link
+
     parser = _Parser(prog="trace-link")
     _add_version(parser)
-    _prepare("link", parser)
+    prepare_trace_link(parser)
+    add_log_level(parser)
     arguments = parser.parse_all(words)
     arguments.command = "link"
     return arguments

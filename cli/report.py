@@ -34,7 +34,7 @@ _EPILOG = """\
 examples:
   etplus report et_plus.json.gz -o report.html
   etplus report rank*.json.gz -o job.html --title "ResNet, 4 GPUs"
-  etplus report linked -o job.html                        # the folder that etplus batch wrote
+  etplus report linked -o job.html                        # the folder that etplus link wrote
   etplus report et_plus.json.gz --steps 3 -o step3.html   # a smaller page
   etplus report kineto.json.gz -o report.html --annotation train_step
   etplus report kineto.json.gz --python-frames             # recorded with_stack=True

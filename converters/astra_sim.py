@@ -367,8 +367,8 @@ def _layout(group: Group, ranks: int) -> list[Group]:
 class JobTimes:
     """All ranks of a job, by number.
 
-    The clocks are compared as `etplus batch` does (see `clock_offsets`): collectives end on all ranks at once. What no
-    collective joins has no common clock; such ranks start together.
+    Clocks are compared as by `etplus link FOLDER`, see `clock_offsets`: a collective ends on all ranks at once. What
+    no collective joins has no common clock; such ranks start together.
 
     Example:
         >>> JobTimes({rank: rank_recording(trace) for rank, trace in enumerate(traces)}).start_skew()  # doctest: +SKIP

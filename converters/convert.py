@@ -47,7 +47,7 @@ def convert(
         to: name of a format, see `exporters`; by default the one that the output's suffix stands for, see `format_of`.
         options: the format's options, such as `GraphOptions(max_nodes=60)`.
         rank: take this one of several traces.
-        job: the job_report.json of `etplus batch`: communications that do not match over the ranks are kept as
+        job: the job_report.json of `etplus link FOLDER`: communications that do not match over the ranks are kept as
             computations, so that a simulator does not wait for ever, and the ranks' clocks are aligned.
         as_prefix: take `output` for a prefix or folder (True) or a file (False), in formats that can have several
             files; by default by the number of traces.

@@ -1,4 +1,4 @@
-"""The traces in a folder: what `etplus batch` wrote, ET+ files, Chakra traces, or pairs and timelines to be linked."""
+"""The traces in a folder: output of `etplus link FOLDER`, ET+ files, Chakra traces, pairs to link, timelines."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def traces_in(folder: str) -> Found:
 
 
 def stored_in(folder: str) -> tuple[list[str | StoredRank], list[str]]:
-    """The ranks in a folder of columns, those that `etplus batch` linked if it wrote them; and what is left out."""
+    """The ranks in a folder of columns (of `etplus link FOLDER`, the linked ones), and what is left out."""
     ranks = stored_ranks(folder)
     if not ranks or not (Path(folder) / _JOB_REPORT).is_file():
         return [*ranks] or [folder], []
@@ -106,7 +106,7 @@ def _lacking(folder: str | Path, job: JobReport) -> list[str]:
 
 
 def _of_batch(folder: Path) -> Found:
-    """The ranks that `etplus batch` linked; those that it could not link are named."""
+    """The ranks that `etplus link FOLDER` linked; those that it could not link are named."""
     job = read_job_report(folder / _JOB_REPORT)
     found = [str(folder / Path(rank.output).name) for rank in job.ranks if rank.output and rank.status == "linked"]
     if not found:
@@ -115,7 +115,7 @@ def _of_batch(folder: Path) -> Found:
 
 
 def _pairs(place: Folder) -> Found:
-    """Pairs of an Execution Trace and a Kineto trace, as `etplus batch` finds them."""
+    """Pairs of an Execution Trace and a Kineto trace, as `etplus link FOLDER` finds them."""
     from ..jobs.pairing import find_pairs
     from ..linker.naming import ET
 
@@ -130,7 +130,7 @@ def _pairs(place: Folder) -> Found:
         if not rank.problem
     ]
     if not found:
-        raise UsageError(f"{folder}: no {ET} and Kineto trace belong together; give the files, or run etplus batch")
+        raise UsageError(f"{folder}: no {ET} and Kineto trace belong together; link them with etplus link")
     return [*found], notes
 
 

@@ -493,9 +493,9 @@ def load(
 ) -> Trace | Job:  # fmt: skip
     """Read a trace of any format that etplus knows, or the ranks of a job.
 
-    A list of traces is a job, and so are at run time a folder, a pattern such as "out/rank*.json.gz", a job_report.json
-    of `etplus batch`, and a Kineto trace in which those of several ranks are merged. Anything else is one trace; see
-    `etplus.converters.open.load` for its formats.
+    A list of traces is a job, and so are at run time a folder, a pattern such as "out/rank*.json.gz", the
+    job_report.json of a linked job, and a Kineto trace in which those of several ranks are merged. Anything else is one
+    trace; see `etplus.converters.open.load` for its formats.
 
     Args:
         source: path, "-" for standard input, bytes, binary file object; or several.

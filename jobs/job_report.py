@@ -1,4 +1,4 @@
-"""The report of a whole job, as `etplus batch` writes it: ranks, clocks, collectives over the ranks, stragglers."""
+"""The report of a job, as `etplus link FOLDER` writes it: ranks, clocks, collectives over the ranks, stragglers."""
 
 from __future__ import annotations
 
@@ -225,12 +225,12 @@ class JobReport(msgspec.Struct, frozen=True):
 
 
 def read_job_report(source: Source) -> JobReport:
-    """Read the job.json that `etplus batch` wrote.
+    """Read the job.json that `etplus link FOLDER` wrote.
 
     Raises:
         TraceFormatError: it is not a job report.
     """
-    report, name = read_struct(source, JobReport, "no job report", "give the job.json of etplus batch")
+    report, name = read_struct(source, JobReport, "no job report", "give the job_report.json of etplus link")
     if report.version.partition(".")[0] != VERSION.partition(".")[0]:
         raise TraceFormatError(name, "", f"unknown version {report.version[:20]!r}", "update etplus")
     return report

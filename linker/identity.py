@@ -45,7 +45,7 @@ _ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
 Kineto trace, which is exported then."""
 _CLOCK_SLACK_S, _CLOCK_DRIFT = 0.002, 1e-3
 """`start_ts` and `finish_ts` are in whole ms, of another clock than Kineto's."""
-_REMEDY = "record with etplus record, which writes an id, or link the whole job with etplus batch"
+_REMEDY = "record with etplus record, which writes an id, or link the whole job with etplus link FOLDER"
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def _events(trace: Trace) -> tuple[tuple[IntColumn, ...], IntColumn, IntColumn, 
 def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any]:
     """All ranks on the clock of the lowest one, from the first event of any of them.
 
-    A rank's clock is corrected by what its file says (`clock_offset_ns`, from `etplus batch --apply-clock-offsets`) and
+    A rank's clock is corrected by what its file says (`clock_offset_ns`, from `etplus link --apply-clock-offsets`) and
     by what its collectives show beyond that: those that no rank can leave before all have come end at the same time.
 
     Args:

@@ -172,9 +172,9 @@ COMMANDS = {
     "convert to GOAL": Command("convert plus.json -o out/x.goal", ("plus.json",)),
     "sql": Command("sql plus.json 'select name, sum(dur_ns) from device group by 1' -o out/x.csv", ("plus.json",), (),
                    ("duckdb",)),
-    "batch": Command("batch . --manifest list.csv --output out --jobs 1 --no-progress",
+    "link folder": Command("link . --manifest list.csv --output out --jobs 1 --no-progress",
                      ("et.json", "kineto.json", "list.csv"), (3,)),
-    "batch captures": Command("batch job -o out --graph-capture capture.json --jobs 1 --no-progress",
+    "link folder captures": Command("link job -o out --graph-capture capture.json --jobs 1 --no-progress",
                               ("capture.json", "job/rank0.et.json", "job/rank0.kineto.json"), (3,)),
     "repro an operator": Command("repro plus.json --op aten::addmm -o out/x.py", ("plus.json",)),
     "repro": Command("repro plus.json --op ProfilerStep#3 --subtree -o out/x.py", ("plus.json",)),
@@ -206,7 +206,7 @@ def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     for words in (
         "link --et-file et.json --kineto-file kineto.json --output plus.json --jobs 1",
         "convert plus.json -o plus.0.et", "fit plus.json -o model.json --no-table",
-        "batch . --manifest list.csv --output job --jobs 1", "convert plus.json -o set/train/a.npz",
+        "link . --manifest list.csv --output job --jobs 1", "convert plus.json -o set/train/a.npz",
     ):  # fmt: skip
         (folder / "set" / "train").mkdir(parents=True, exist_ok=True)
         status, errors = called(folder, shlex.split(words))

@@ -196,7 +196,7 @@ def _join(
 
 
 def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
-    """Which communications of the ranks are one, matched as `etplus batch` does; and how the clocks differ.
+    """Which communications of the ranks are one, matched as `etplus link FOLDER` does; and how the clocks differ.
 
     Of a group in which not all match, those of an unknown kind do not meet: they could be messages.
     """

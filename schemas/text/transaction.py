@@ -239,8 +239,8 @@ def _refuse_url(name: StrPath) -> None:
     url = _URL.match(os.fspath(name))
     if url is not None and not os.path.lexists(url[1]):
         raise UsageError(
-            f"{os.fspath(name)}: is a URL, and only `etplus batch` reads and writes these; copy the file to this "
-            f"machine, or give its folder to `etplus batch` (needs {URL_PACKAGES})"
+            f"{os.fspath(name)}: is a URL, and only `etplus link FOLDER` reads and writes these; copy the file to this "
+            f"machine, or give its folder to `etplus link FOLDER` (needs {URL_PACKAGES})"
         )
 
 

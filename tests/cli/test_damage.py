@@ -117,7 +117,7 @@ def test_a_job(folder: Path) -> None:
     (folder / "job").mkdir(exist_ok=True)
     shutil.copy(fixture_pair(PAIR)[0], folder / "job" / "rank0.et.json.gz")
     shutil.copy(folder / BROKEN, folder / "job" / "rank0.kineto.json")
-    done = call("batch", folder / "job", "--output", folder / "linked", "--min-match", "0.5")
+    done = call("link", folder / "job", "--output", folder / "linked", "--min-match", "0.5")
     assert b"rank0.kineto.json is broken" in b" ".join(done.stderr.split())
     (rank,) = read_json(folder / "linked" / "job_report.json")["ranks"]
     assert any("is broken" in warning for warning in rank["warnings"])

@@ -52,7 +52,7 @@ def test_a_file_without_its_first_brace(tmp_path: Path, side: str) -> None:
     [
         "reshard plus.json --dp 2 --use {}", "reshard plus.json --dp 2 --model {}",
         "analyze plus.json --device-spec {}",
-        "reshard plus.json --dp 2 --measured {}", "check x.0.et --groups {}", "batch . --manifest {} --output out",
+        "reshard plus.json --dp 2 --measured {}", "check x.0.et --groups {}", "link . --manifest {} --output out",
         "convert plus.json plus.json -o x --to astra-sim --job {}", "replay plus.json --network {}",
         "link et.json kineto.json --provenance {} -o x.json", "analyze plus.json --graph-capture {}", "analyze {}",
     ],
@@ -209,7 +209,7 @@ def test_names_of_more_than_255_bytes(plus: Path) -> None:
         ["augment", f"{long}.json", "new.json"], ["augment", "plus.json", f"{long}.json"],
         ["analyze", "plus.json", "--csv", long * 2], ["replay", "plus.json", "--json", long * 2],
         ["convert", "plus.json", "-o", f"{long}.graphml"], ["convert", f"{long}.json", f"{long}.graphml"],
-        ["report", "plus.json", "-o", f"a/{long}.html"], ["batch", long * 2], ["check", long * 2],
+        ["report", "plus.json", "-o", f"a/{long}.html"], ["link", long * 2], ["check", long * 2],
         ["train", long * 2, "-o", "net"], ["evaluate", long * 2], ["demo", "--output", long * 2],
     ):  # fmt: skip
         one_line(call(*arguments, cwd=folder))

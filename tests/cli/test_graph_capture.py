@@ -100,7 +100,7 @@ def test_batch_keeps_what_is_done_until_a_capture_changes(tmp_path: Path) -> Non
     et = et_document([{"id": 3, "name": "run", "rf_id": 9}])
     (folder / "rank-0.et.json").write_text(json.dumps(et))
     (captures / "graphs.json").write_bytes(encode(capture_events([LAUNCHES])))
-    start = ["batch", folder, "-o", tmp_path / "out", "--jobs", "1", "--graph-capture", captures]
+    start = ["link", folder, "-o", tmp_path / "out", "--jobs", "1", "--graph-capture", captures]
     for told, ops in (("1 linked now, 0 before", LAUNCHES), ("0 linked now, 1 before", LAUNCHES)):
         done = call(*start)
         assert done.returncode == 0, done.stderr

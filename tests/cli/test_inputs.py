@@ -28,14 +28,14 @@ COMMANDS = {
     "augment": "augment {} -o out/x.json --json out/y.json",
 }
 WAYS = {
-    "ET+": "plus.json", "pair": PAIR, ".et": "plus.0.et", "folder": "linked", "recordings": "recorded", "batch": "job",
+    "ET+": "plus.json", "pair": PAIR, ".et": "plus.0.et", "folder": "linked", "recordings": "recorded", "job": "job",
     "standard input": "-",
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One trace in each of `WAYS`; job is what `etplus batch` writes."""
+    """One trace in each of `WAYS`; job is what `etplus link FOLDER` writes."""
     folder = tmp_path_factory.mktemp("sources")
     (folder / "et.json").write_bytes(plain(ET))
     (folder / "kineto.json").write_bytes(plain(KINETO))
@@ -50,7 +50,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy("plus.json", "linked/rank_0.etplus.json")
         for name in ("et.json", "kineto.json"):
             shutil.copy(name, f"recorded/rank_0.{name}")
-        assert main(["batch", "recorded", "-o", "job", "--jobs", "1"]) == 0
+        assert main(["link", "recorded", "-o", "job", "--jobs", "1"]) == 0
     finally:
         os.chdir(before)
     return folder
@@ -223,7 +223,7 @@ def test_tables_are_written_as_they_are_printed(folder: Path, words: str) -> Non
 @pytest.mark.parametrize(
     "words",
     [
-        "link --et-file et.json --kineto-file kineto.json -o out/x.json", "batch recorded -o out/b",
+        "link --et-file et.json --kineto-file kineto.json -o out/x.json", "link recorded -o out/b",
         "evaluate set --split valid",
     ],
 )  # fmt: skip

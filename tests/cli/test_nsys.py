@@ -100,9 +100,9 @@ def test_trace_link_alone_and_with_an_et(folder: Path) -> None:
 
 
 def test_batch_finds_the_process_of_each_et(folder: Path) -> None:
-    dry = call("batch", "job", "--dry-run", cwd=folder)
+    dry = call("link", "job", "--dry-run", cwd=folder)
     assert dry.stdout.decode().splitlines()[1:] == ["0,rank0.et.json,node.sqlite", "1,rank1.et.json,node.sqlite"]
-    done = call("batch", "job", "-o", "linked", "--jobs", "1", cwd=folder)
+    done = call("link", "job", "-o", "linked", "--jobs", "1", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     report = read_json(folder / "linked" / "job_report.json")
     assert [one["linked"] for one in report["ranks"]] == [8391, 8391]

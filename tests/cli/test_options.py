@@ -110,7 +110,7 @@ def actions(name: str) -> dict[str, argparse.Action]:
 
 def test_the_annotation_of_iterations_has_one_name() -> None:
     shown = {name: actions(name) for name in COMMANDS}
-    for name in ("link", "batch", "analyze", "report", "diff"):
+    for name in ("link", "analyze", "report", "diff"):
         assert "--annotation" in shown[name], name
     assert not any(
         option.endswith("-annotation") and option != "--annotation" for of in shown.values() for option in of
@@ -196,7 +196,7 @@ def test_names_of_reports(sources: Path, tmp_path: Path) -> None:
 # --- folders of outputs
 
 WRITES = (
-    "link kineto.json -o {}", "link kineto.json -o x.json --json {}", "batch . -o {}",
+    "link kineto.json -o {}", "link kineto.json -o x.json --json {}", "link . -o {}",
     "convert plus.json --to chakra -o {}", "convert plus.json --to chrome -o {}",
     "convert plus.json --to astra-sim -o {}", "convert plus.json plus.json --to npz -o {}",
     "replay plus.json --json {}", "replay plus.json -o {}", "replay plus.json --chrome {}", "fit plus.json -o {}",
@@ -210,7 +210,7 @@ WRITES = (
     "why plus.json -o {}", "why plus.json --json {}", "ask hot plus.json -o {}", "ask overview plus.json --json {}",
     "augment kineto.json -o {}", "redact kineto.json -o {}",
     "diff plus.json plus.json -o {}", "demo -o {}",
-    "batch . -o job --json {}", "batch . --json {}", "convert plus.json -o x.et --json {}",
+    "link . -o job --json {}", "link . --json {}", "convert plus.json -o x.et --json {}",
     "predict plus.json --model model.json --json {}", "reshard plus.json --dp 2 --plan {}",
     "train set -o net --json {}",
     "evaluate set --split valid --json {}", "check plus.0.et --json {}", "analyze plus.json --json {}",

@@ -129,11 +129,11 @@ def test_batch_replaces_no_trace_and_no_manifest(inputs: Path, taken: str) -> No
     place.parent.mkdir(parents=True)
     if taken == "list.csv":
         (inputs / "out" / "job_report.txt").write_text("rank,et,kineto\n0,et.json,kineto.json\n")
-        refused(inputs, "batch", ".", "--manifest", "out/job_report.txt", "--output", "out")
+        refused(inputs, "link", ".", "--manifest", "out/job_report.txt", "--output", "out")
         return
     place.write_bytes(gzip.compress((inputs / "et.json").read_bytes()))
     (inputs / "list.csv").write_text(f"rank,et,kineto\n0,out/{taken},kineto.json\n")
-    refused(inputs, "batch", ".", "--manifest", "list.csv", "--output", "out", "--jobs", "1")
+    refused(inputs, "link", ".", "--manifest", "list.csv", "--output", "out", "--jobs", "1")
 
 
 def test_train_does_not_replace_its_graphs(inputs: Path) -> None:
@@ -170,7 +170,7 @@ def test_two_outputs_on_standard_output(inputs: Path) -> None:
         "convert plus.json --to chrome -o", "replay plus.json --json", "replay plus.json --chrome", "fit plus.json -o",
         "predict plus.json --model model.json --json", "analyze kineto.json --overheads", "analyze kineto.json --csv",
         "analyze kineto.json --plots", "report kineto.json -o", "augment kineto.json", "demo --output",
-        "batch . --output",
+        "link . --output",
     ],
 )  # fmt: skip
 def test_an_empty_name_is_an_error(inputs: Path, command: str) -> None:
@@ -230,7 +230,7 @@ def test_a_terminal_is_shown_escapes(tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_text(json.dumps(trace))
     (job := tmp_path / "job").mkdir()
     (job / "rank-0\u202e.kineto.json").write_text(json.dumps(trace))
-    commands = ("analyze trace.json --json -", "analyze trace.json", "link --kineto-file trace.json -o -", "batch job")
+    commands = ("analyze trace.json --json -", "analyze trace.json", "link --kineto-file trace.json -o -", "link job")
     for words in commands:
         shown = on_terminal([*command("etplus"), *words.split()], tmp_path).decode()
         plain = re.sub(r"\x1b\[[01;3]*m", "", shown).replace("\r\n", "\n").replace("\n", "").replace("\r", "")
@@ -246,20 +246,20 @@ def test_a_terminal_is_shown_escapes(tmp_path: Path) -> None:
 def test_a_manifest_has_no_formulas_and_names_the_same_files(tmp_path: Path) -> None:
     for name, source in (("=1+rank-0.et.json.gz", ET), ("@rank-0.kineto.json.gz", KINETO)):
         shutil.copy(source, tmp_path / name)
-    listed = call("batch", ".", "--dry-run", cwd=tmp_path)
+    listed = call("link", ".", "--dry-run", cwd=tmp_path)
     assert listed.stdout.splitlines()[1] == b"0,./=1+rank-0.et.json.gz,./@rank-0.kineto.json.gz"
     (tmp_path / "list.csv").write_bytes(listed.stdout)
-    done = call("batch", ".", "--manifest", "list.csv", "--jobs", "1", cwd=tmp_path)
+    done = call("link", ".", "--manifest", "list.csv", "--jobs", "1", cwd=tmp_path)
     assert done.returncode == 0 and (tmp_path / "etplus" / "rank_0.etplus.json.gz").exists(), done.stderr
 
 
 def test_a_manifest_has_no_formulas_within_names(tmp_path: Path) -> None:
     for name, source in (("a;=1+rank-0.et.json.gz", ET), ("＝a;@rank-0.kineto.json.gz", KINETO)):
         shutil.copy(source, tmp_path / name)
-    listed = call("batch", ".", "--dry-run", cwd=tmp_path)
+    listed = call("link", ".", "--dry-run", cwd=tmp_path)
     assert listed.stdout.decode().splitlines()[1] == "0,a;'=1+rank-0.et.json.gz,./＝a;'@rank-0.kineto.json.gz"
     (tmp_path / "list.csv").write_bytes(listed.stdout)
-    done = call("batch", ".", "--manifest", "list.csv", "--jobs", "1", cwd=tmp_path)
+    done = call("link", ".", "--manifest", "list.csv", "--jobs", "1", cwd=tmp_path)
     assert done.returncode == 0 and (tmp_path / "etplus" / "rank_0.etplus.json.gz").exists(), done.stderr
 
 

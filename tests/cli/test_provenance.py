@@ -58,7 +58,7 @@ def test_batch_reads_those_of_each_rank_and_links_anew_when_they_change(tmp_path
             shutil.copy(file, tmp_path / f"rank-{rank}.{kind}.json.gz")
 
     def linked() -> str:
-        done = call("batch", tmp_path, "--jobs", "1", "-o", tmp_path / "out", "--no-progress")
+        done = call("link", tmp_path, "--jobs", "1", "-o", tmp_path / "out", "--no-progress")
         assert done.returncode == 0, done.stderr
         return done.stderr.decode()
 
@@ -70,7 +70,7 @@ def test_batch_reads_those_of_each_rank_and_links_anew_when_they_change(tmp_path
     assert "0 linked now, 2 before" in linked()
     (tmp_path / "rank-1.kernel_information.json.gz").unlink()
     assert "1 linked now, 1 before" in linked()
-    given = call("batch", tmp_path, "--jobs", "1", "-o", tmp_path / "o2", "--provenance", INFORMATION, "--no-progress")
+    given = call("link", tmp_path, "--jobs", "1", "-o", tmp_path / "o2", "--provenance", INFORMATION, "--no-progress")
     assert given.returncode == 0
     assert read_json(tmp_path / "o2" / "rank_1.etplus.json.gz")["etplus"]["compiled"]["kernels"] == KERNELS
 

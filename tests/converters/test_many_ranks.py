@@ -37,9 +37,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, JobTruth]:
 
 @pytest.fixture(scope="module")
 def stored(pairs: tuple[Path, JobTruth]) -> Path:
-    """The job as columns, by `etplus batch`."""
+    """The job as columns, by `etplus link FOLDER`."""
     out = pairs[0].parent / "job.etplus"
-    done = run("etplus", "batch", pairs[0], "-o", out, "--no-progress", "--jobs", "2")
+    done = run("etplus", "link", pairs[0], "-o", out, "--no-progress", "--jobs", "2")
     assert done.returncode == 0, done.stderr
     return out
 
@@ -213,7 +213,7 @@ def test_a_browser_shows_a_large_job(stored: Path, browser: Page, tmp_path: Path
 def test_commands_on_more_ranks_than_a_page_shows(tmp_path: Path) -> None:
     truth = make_job(tmp_path / "pairs", 70, seed=1, stragglers=5)
     out = tmp_path / "job.parquet"
-    assert run("etplus", "batch", tmp_path / "pairs", "-o", out, "--no-progress").returncode == 0
+    assert run("etplus", "link", tmp_path / "pairs", "-o", out, "--no-progress").returncode == 0
     one = run("etplus", "analyze", out, "--jobs", "1")
     assert one.stdout == run("etplus", "analyze", out).stdout
     assert f"5 stragglers: {', '.join(map(str, truth.stragglers))}".encode() in one.stdout

@@ -20,12 +20,12 @@ RANKS = (0, 1, 2, 3)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The four ranks of a recorded job as ET+, by `etplus batch`."""
+    """The four ranks of a recorded job as ET+, by `etplus link FOLDER`."""
     source, out = tmp_path_factory.mktemp("pairs"), tmp_path_factory.mktemp("job")
     for rank in RANKS:
         for file in shared_pair(f"gpu-pairs/dlrm.rank{rank}"):
             (source / file.name).symlink_to(file)
-    done = run("etplus", "batch", source, "-o", out, "--no-progress")
+    done = run("etplus", "link", source, "-o", out, "--no-progress")
     assert done.returncode == 0, done.stderr
     return out
 

@@ -48,5 +48,5 @@ def test_versions(version: str, known: bool) -> None:
 
 @pytest.mark.parametrize("data", [b"[]", b"{}", b'{"tool_version": "1", "ranks": [{"rank": "0", "status": "linked"}]}'])
 def test_other_files_are_refused(data: bytes) -> None:
-    with pytest.raises(TraceFormatError, match=r"give the job.json of etplus batch"):
+    with pytest.raises(TraceFormatError, match=r"give the job_report.json of etplus link"):
         read_job_report(data)

@@ -225,9 +225,9 @@ def children(pid: int) -> list[int]:
 
 
 def running(job: Path, out: Path, done: int = 1) -> subprocess.Popen[bytes]:
-    """`etplus batch` at work, with so many ranks done and more to do."""
+    """`etplus link FOLDER` at work, with so many ranks done and more to do."""
     process = subprocess.Popen(
-        [*command("etplus"), "batch", str(job), "--output", str(out), "--jobs", "2"], stderr=subprocess.DEVNULL
+        [*command("etplus"), "link", str(job), "--output", str(out), "--jobs", "2"], stderr=subprocess.DEVNULL
     )
     until = time.monotonic() + 60
     while len(outputs(out)) < done and time.monotonic() < until:
@@ -275,7 +275,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_an_interrupted_batch_ends_without_tracebacks_and_partial_files(tmp_path: Path) -> None:
     """Ctrl-C on a terminal reaches the workers, too: those at work and those that wait for work."""
     job, out = write_job(tmp_path / "job", 10), tmp_path / "out"
-    arguments = [*command("etplus"), "batch", str(job), "--output", str(out), "--jobs", "3"]
+    arguments = [*command("etplus"), "link", str(job), "--output", str(out), "--jobs", "3"]
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, start_new_session=True)
     until = time.monotonic() + 60
     while not outputs(out) and time.monotonic() < until:
@@ -377,7 +377,7 @@ def unnamed_job(folder: Path) -> Path:
 @pytest.mark.slow
 def test_ranks_that_only_contents_and_elimination_say(tmp_path: Path) -> None:
     job = unnamed_job(tmp_path / "job")
-    done = subprocess.run([*command("etplus"), "batch", str(job)], capture_output=True, check=False, timeout=120)
+    done = subprocess.run([*command("etplus"), "link", str(job)], capture_output=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     report = read_job_report(job / "etplus" / "job_report.json")
     assert [(one.et, one.kineto) for one in report.ranks] == [

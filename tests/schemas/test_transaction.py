@@ -63,7 +63,7 @@ def test_urls_are_refused_and_a_local_folder_of_that_name_is_not(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for refused in (protect, check_folder, make_folder, Transaction(None).claim):
-        with pytest.raises(UsageError, match=r"s3://b/a: is a URL, and only `etplus batch` .*etplus\[batch\]"):
+        with pytest.raises(UsageError, match=r"s3://b/a: is a URL, and only `etplus link FOLDER` .*etplus\[batch\]"):
             refused("s3://b/a")
     (tmp_path / "s3:").mkdir()
     write(Path("s3:/b/a"))

@@ -1,4 +1,4 @@
-"""`etplus batch` as a user runs it."""
+"""`etplus link FOLDER` as a user runs it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etplus.cli import batch as module
+from etplus.cli import link_folder as module
 from etplus.cli.options import rank_list
 from job_files import outputs, write_job
 from support import call, read_json, run
@@ -16,18 +16,18 @@ from support import call, read_json, run
 def test_a_job_from_dry_run_to_report(tmp_path: Path) -> None:
     """The dry run's table is a manifest; the report's lines fit a terminal; the second run finds all done."""
     job = write_job(tmp_path / "job", 3)
-    dry = run("etplus", "batch", job, "--dry-run")
+    dry = run("etplus", "link", job, "--dry-run")
     assert dry.returncode == 0 and dry.stderr == b"" and not (job / "etplus").exists()
     assert dry.stdout.decode().splitlines()[:2] == ["rank,et,kineto", "0,rank-0.et.json.gz,rank-0.kineto.json.gz"]
     (tmp_path / "manifest.csv").write_bytes(dry.stdout)
-    done = call("batch", job, "--manifest", tmp_path / "manifest.csv", "--jobs", "2")
+    done = call("link", job, "--manifest", tmp_path / "manifest.csv", "--jobs", "2")
     text = done.stderr.decode()
     assert done.returncode == 0 and done.stdout == b""
     assert "ranks   3 of 3 linked: 0-2" in text and "(3 linked now, 0 before)" in text
     assert max(map(len, text.replace(str(job), "").splitlines())) < 80
     assert len(outputs(job / "etplus")) == 3
     assert [one["status"] for one in read_json(job / "etplus" / "job_report.json")["ranks"]] == ["linked"] * 3
-    again = call("batch", job)
+    again = call("link", job)
     assert again.returncode == 0 and "(0 linked now, 3 before)" in again.stderr.decode()
 
 
@@ -35,15 +35,15 @@ def test_some_fail(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", 2)
     (job / "rank-0.kineto.json.gz").write_bytes(b"no trace")
     (job / "rank-2.et.json").write_bytes(b"{}")
-    dry = call("batch", job, "--dry-run")
+    dry = call("link", job, "--dry-run")
     assert dry.returncode == 3 and dry.stderr == b"rank 2: no Kineto trace was found for rank-2.et.json\n"
-    done = call("batch", job, "--jobs", "1")
+    done = call("link", job, "--jobs", "1")
     text = done.stderr.decode()
     assert done.returncode == 3 and "Traceback" not in text
     assert "failed  rank 0: rank-0.kineto.json.gz: " in text
     assert "failed  rank 2: no Kineto trace was found for rank-2.et.json" in text
     assert list(outputs(job / "etplus")) == ["rank_1.etplus.json.gz"]
-    assert call("batch", job, "--ranks", "1").returncode == 0
+    assert call("link", job, "--ranks", "1").returncode == 0
 
 
 def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     for arguments, message in (
-        ([tmp_path / "none"], "no such folder"),
+        ([tmp_path / "none"], "no such file"),
         ([tmp_path / "empty"], "no Execution Trace and no Kineto trace"),
         ([job, "--output", tmp_path / "file" / "out"], "file is a file"),
         ([job, "--iteration", "best"], "unknown iteration"),
@@ -60,24 +60,24 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
         ([job, "--scheduler", tmp_path / "none.json"], "none.json"),
         ([job, "--ranks", "3-1"], "must be a list of ranks"),
     ):
-        failed = call("batch", *arguments)
+        failed = call("link", *arguments)
         assert failed.returncode == 2 and failed.stdout == b""
         assert message in failed.stderr.decode().splitlines()[-1]
         assert b"Traceback" not in failed.stderr
-    shown = call("batch", "--help").stdout.decode()
-    assert "etplus batch traces/job --dry-run" in shown and max(map(len, shown.splitlines())) <= 80
+    shown = call("link", "--help").stdout.decode()
+    assert "etplus link traces/job --dry-run" in shown and max(map(len, shown.splitlines())) <= 80
 
 
 def test_a_job_at_a_url(tmp_path: Path) -> None:
     """One process: outputs are whole before they are copied to their place."""
     pytest.importorskip("fsspec", reason="fsspec is not installed")
     job = write_job(tmp_path / "job", 1)
-    done = call("batch", f"file://{job}", "--jobs", "1", "--apply-clock-offsets")
+    done = call("link", f"file://{job}", "--jobs", "1", "--apply-clock-offsets")
     assert done.returncode == 0, done.stderr
     written = {name: (job / "etplus" / name).read_bytes() for name in ("rank_0.etplus.json.gz", "job_report.json")}
     manifest = tmp_path / "list.csv"
     manifest.write_text(f"rank,et,kineto\n0,file://{job}/etplus/rank_0.etplus.json.gz,rank-0.kineto.json.gz\n")
-    refused = call("batch", f"file://{job}", "--manifest", manifest, "--jobs", "1")
+    refused = call("link", f"file://{job}", "--manifest", manifest, "--jobs", "1")
     assert refused.returncode == 2 and b"would replace an input" in refused.stderr
     assert written == {name: (job / "etplus" / name).read_bytes() for name in written}
 
@@ -92,17 +92,17 @@ def test_lists_of_ranks() -> None:
 
 def test_one_rank_of_a_dry_run(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", 2)
-    dry = call("batch", job, "--dry-run", "--ranks", "0")
+    dry = call("link", job, "--dry-run", "--ranks", "0")
     assert (dry.returncode, dry.stdout, dry.stderr) == (
         0, b"rank,et,kineto\n0,rank-0.et.json.gz,rank-0.kineto.json.gz\n", b""
     )  # fmt: skip
-    lacks = call("batch", job, "--dry-run", "--ranks", "1-2")
+    lacks = call("link", job, "--dry-run", "--ranks", "1-2")
     assert lacks.returncode == 3 and lacks.stderr == b"rank 2: no file was found\n"
 
 
 def test_quiet_and_the_report_for_programs(tmp_path: Path) -> None:
     job, report = write_job(tmp_path / "job", 2), tmp_path / "new" / "report.json"
-    done = call("batch", job, "-q", "--json", report, "--min-certain", "0")
+    done = call("link", job, "-q", "--json", report, "--min-certain", "0")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     found = read_json(report)
     assert found.items() >= read_json(job / "etplus" / "job_report.json").items()
@@ -110,7 +110,7 @@ def test_quiet_and_the_report_for_programs(tmp_path: Path) -> None:
     assert all(Path(name).is_file() for name in found["outputs"]) and len(found["outputs"]) == 4
     assert [text for text in found["warnings"] if text.startswith("ranks 0-1: ")], "once for both"
     (job / "rank-1.et.json.gz").write_bytes(b"{")
-    done = call("batch", job, "-q", "--json", report)
+    done = call("link", job, "-q", "--json", report)
     found = read_json(report)
     assert done.returncode == found["exit_code"] == 3 and found["status"] == "failed"
     assert done.stderr.startswith(b"error: rank 1: ") and done.stderr.count(b"\n") == 1
@@ -126,12 +126,29 @@ def test_an_interrupted_run_says_how_to_resume(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(module, "link_many", link_many)
     job = write_job(tmp_path / "job", 1)
-    done = call("batch", job, "--no-progress", "--min-match", "0", "--ranks", "0,1")
+    done = call("link", job, "--no-progress", "--min-match", "0", "--ranks", "0,1")
     assert (done.returncode, done.stderr) == (
         130, b"etplus: interrupted; what is linked is kept, the same command resumes\n"
     )  # fmt: skip
     ((source, output, options),) = given
     assert (source, output) == (str(job), None)
     assert (options["progress"], options["min_match"], options["ranks"]) == (False, 0, [0, 1])
-    call("batch", job, "-o", tmp_path / "new" / "out")
+    call("link", job, "-o", tmp_path / "new" / "out")
     assert given[1][1] == str(tmp_path / "new" / "out") and given[1][2]["progress"]
+
+
+def test_a_folder_and_a_pair_have_options_of_their_own(tmp_path: Path) -> None:
+    job = write_job(tmp_path / "job", 1)
+    pair = (job / "rank-0.et.json.gz", job / "rank-0.kineto.json.gz")
+    for words, message in (
+        (("link", job, pair[0]), "2 FILEs were given; give a pair, or the folder of a job alone"),
+        (("link", job, "--rank", "0"), "--rank is for one pair"),
+        (("link", job, "--kineto-file", pair[1]), "--kineto-file is for one pair"),
+        (("link", *pair, "--dry-run"), "--dry-run is for the folder of a job"),
+        (("link", *pair, "--scheduler", "x"), "--scheduler is for the folder of a job"),
+        (("batch", job), "the command 'batch' is now `etplus link FOLDER`"),
+    ):
+        refused = call(*words)
+        assert refused.returncode == 2 and refused.stderr.count(b"\n") == 1 and message in refused.stderr.decode()
+    trace_link = run("trace-link", job)
+    assert trace_link.returncode == 2 and b"link the ranks in it with `etplus link FOLDER`" in trace_link.stderr

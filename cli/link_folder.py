@@ -1,0 +1,85 @@
+"""`etplus link FOLDER`: link all ranks of a job."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import PurePath
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from ..jobs.batch import REPORT, REPORT_TEXT, Batch, find_job, link_many
+from ..jobs.job_text import report_text, warnings_of
+from ..jobs.pairing import to_manifest
+from ..schemas.parquet import SUFFIXES
+from ..schemas.text.transaction import check_outputs
+from ..trace.printable import escaped, printable
+from .link import LINK_OPTIONS, facts_of_run
+from .options import options_of
+from .outputs import write_json
+from .terminal import say, say_error
+
+_SOME_FAILED = 3
+
+
+def link_folder(arguments: argparse.Namespace) -> int:
+    """Link the job and print the report; returns the exit status."""
+    started = perf_counter()
+    (folder,) = arguments.files
+    where = options_of(arguments, "manifest et kineto ranks")
+    if arguments.dry_run:
+        return _dry_run(arguments, folder, where)
+    check_outputs([arguments.json])
+    try:
+        batch = link_many(
+            folder, arguments.output, progress=not (arguments.no_progress or arguments.quiet),
+            graph_captures=arguments.graph_capture, provenance=arguments.provenance, **where,
+            engine=arguments.engine or ("processes" if arguments.scheduler is None else "dask"),
+            iteration=arguments.iteration or "first", apply_clock_offsets=bool(arguments.apply_clock_offsets),
+            **options_of(arguments, f"jobs scheduler min_match min_certain {LINK_OPTIONS}"),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        print("etplus: interrupted; what is linked is kept, the same command resumes", file=sys.stderr)
+        return 128 + signal.SIGINT
+    status = 0 if batch.complete else _SOME_FAILED
+    write_json(arguments.json, _facts(arguments, batch, status, started))
+    if arguments.quiet:
+        for rank in batch.report.failed:
+            say_error(f"rank {rank.rank}: {rank.reason}")
+        if batch.report.missing:
+            say_error(f"ranks without any file: {batch.report.missing}")
+        return status
+    done = f"{batch.now:,} linked now, {batch.before:,} before"
+    columns = PurePath(batch.output).suffix in SUFFIXES
+    files = f"{'columns' if columns else 'rank_N.etplus.json.gz'}, job_report.json, job_report.txt"
+    say(f"{report_text(batch.report)}wrote   {batch.output}/ ({done}):\n        {files}")
+    return status
+
+
+def _facts(arguments: argparse.Namespace, batch: Batch, status: int, started: float) -> dict[str, Any]:
+    """Return the job's report and what `facts_of_run` adds to it."""
+    report = batch.report
+    names = [*(rank.output for rank in report.ranks if rank.output), REPORT, REPORT_TEXT]
+    ops = [{"total": rank.ops, "linked": rank.linked, "certain": rank.certain} for rank in report.ranks]
+    facts = facts_of_run(
+        arguments, status, ops,
+        outputs=[f"{batch.output.rstrip('/')}/{name}" for name in names],
+        warnings=[*warnings_of(report.ranks), *report.notes], started=started,
+    )  # fmt: skip
+    of_job: dict[str, Any] = msgspec.to_builtins(report)
+    return facts | of_job
+
+
+def _dry_run(arguments: argparse.Namespace, folder: str, where: dict[str, Any]) -> int:
+    pairing = find_job(folder, arguments.output, **where)
+    manifest = to_manifest(pairing)
+    print(escaped(manifest) if sys.stdout.isatty() else manifest, end="")
+    bad = [f"rank {rank.rank}: {rank.problem}" for rank in pairing.ranks if rank.problem]
+    bad += [f"rank {rank}: no file was found" for rank in pairing.missing]
+    notes = [] if arguments.quiet else [f"note: {note}" for note in pairing.notes]
+    for line in (*bad, *notes):
+        say(printable(line))
+    return _SOME_FAILED if bad else 0
