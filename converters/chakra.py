@@ -48,7 +48,8 @@ from ..trace.conventions import COPY_CATEGORIES
 from ..trace.errors import UNREADABLE
 from ..trace.index import Row
 from ..trace.kinds import CPU, GPU, RUNTIME
-from ..trace.trace import Record, Trace
+from ..trace.node_texts import Record
+from ..trace.trace import Trace
 from .collectives import Communication, RankComms, agree, shared_rows, survey
 from .node_work import host_rows, host_work, work_columns
 from .row_dependencies import TraceDependencies, dependencies

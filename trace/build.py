@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -24,10 +24,14 @@ from .generated import GeneratedKernels
 from .impossible_times import IMPOSSIBLE, impossible_times
 from .index import ColumnOf, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
+from .node_texts import NO_RECORDS as NO_RECORDS  # what makers of traces need with the builder
+from .node_texts import RecordStore
+from .nodes import NODE_COLUMNS, Nodes
 from .printable import shortened
+from .root_facts import damage_in
 from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
-from .trace import RecordStore, Trace, damage_in
+from .trace import Trace
 
 Values = Sequence[Any] | npt.NDArray[Any]
 """A column of a block: an array, or Python values; those that do not fit become the column's null."""
@@ -38,13 +42,9 @@ _SHOWN = 5
 _NAME = 60
 """Characters of a name in a message."""
 
-ROW_COLUMNS: dict[str, RowColumn] = {
-    field.name: field.metadata["column"] for field in fields(Trace) if "column" in field.metadata
-}
-"""The columns of a trace's rows by name, as `Trace` declares them."""
 _DERIVED = ("structural", "parent_row", "thread")
 GIVEN_COLUMNS: dict[str, RowColumn] = {
-    **{name: row_column for name, row_column in ROW_COLUMNS.items() if name not in _DERIVED},
+    **{name: row_column for name, row_column in NODE_COLUMNS.items() if name not in _DERIVED},
     "tid": RowColumn(np.int64, 0, "", "of a CPU node the ET's thread, of a runtime call a code into `tids`"),
 }
 """Those that rows are added with; the others follow from them."""
@@ -184,14 +184,28 @@ class TraceBuilder:
         self.names.codes(stacks.module_names if stacks is not None else [])
         self.categories.codes(unattached.categories)
         return Trace(
-            file=self.file, header={} if header is None else header, summary=summary, flat=flat, texts=texts,
-            structural=as_column(structural), parent_row=parent_row, thread=thread, names=self.names.values,
-            categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm, edges=joined,
-            unattached=unattached, memory=MemoryEvents.none() if memory is None else memory,
+            file=self.file,
+            header={} if header is None else header,
+            summary=summary,
+            flat=flat,
+            texts=texts,
+            nodes=Nodes(structural=as_column(structural), parent_row=parent_row, thread=thread, **columns),
+            names=self.names.values,
+            categories=self.categories.values,
+            sync_dep=self.sync_dep,
+            comm=self.comm,
+            edges=joined,
+            unattached=unattached,
+            memory=MemoryEvents.none() if memory is None else memory,
             stacks=Stacks.none() if stacks is None else stacks,
-            generated=GeneratedKernels.none() if generated is None else generated, captured=captured,
-            counterparts=Counterparts() if counterparts is None else counterparts, notes=notes, **columns,
-        )  # fmt: skip
+            generated=GeneratedKernels.none() if generated is None else generated,
+            notes=notes,
+            captured=captured,
+            counterparts=Counterparts() if counterparts is None else counterparts,
+            own_code=(),
+            selection=None,
+            given_tables=None,
+        )
 
     def _impossible(self, columns: dict[str, Any], unattached: UnattachedEvents) -> npt.NDArray[np.int8]:
         """`impossible_times` of the rows, and after them of the GPU events without a row."""
@@ -266,12 +280,8 @@ class _ColumnsOnDemand(Trace):
     @property
     def damage(self) -> tuple[str, ...]:
         """What is wrong with the columns, also."""
-        len(self.kind)
+        len(self.nodes)
         return super().damage
-
-
-NO_RECORDS = RecordStore()
-"""For rows without texts; such a trace cannot be written."""
 
 
 def parent_rows(ids: IntColumn, parent: IntColumn) -> tuple[Positions[Row, Row], IntColumn]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
-from .columns import IntColumn, distinct_rows, mask_at, run_starts
+from .columns import IntColumn, distinct_rows, mask_at, matching, run_starts
+from .conventions import PROFILER_STEP
 from .index import CallIndex, ColumnOf, Positions, as_column, as_positions
+from .tables import MODULE, OP, Calls
+
+if TYPE_CHECKING:
+    from .trace import Trace
 
 Mask = npt.NDArray[np.bool_]
+_NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 _WALKED = 64
 """Callers that `nearest` walks up one by one: usual trees are not deeper."""
 
@@ -87,6 +95,26 @@ class Hierarchy:
             codes.append(int(self.tree_name[path]))
             path = int(self.tree_parent[path])
         return codes[::-1]
+
+
+def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
+    """Return the hierarchy of calls of a trace, or of others whose names are codes of its `names`.
+
+    If stacks are recorded but no calls of modules, the modules' frames in the stacks stand for them.
+    """
+    parent, name, kind = calls.parent, calls.name, calls.kind
+    if len(trace.stacks) and not np.any(kind == MODULE):
+        from .stack_regions import module_regions  # few traces have stacks
+
+        entry = trace.stacks.first_entry(calls.source)
+        around, added = module_regions(trace.stacks, entry, calls.parent, trace.name_codes)
+        parent, name = as_positions(around), as_column(np.concatenate([name, added]))
+        kind = as_column(np.append(kind, np.full(len(added), MODULE, np.int8)))
+    is_op = kind == OP
+    named, steps = (matching(name, trace.names, form.fullmatch) for form in (_NAMED_REGION, PROFILER_STEP))
+    placed = place_calls(parent, name, is_op, ~is_op & named, steps)
+    top, path = placed.top[: len(calls)], placed.path[: len(calls)]
+    return Hierarchy(as_positions(top), as_column(path), placed.tree_parent, placed.tree_name)
 
 
 def place_calls(

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
-from .call_tree import Hierarchy
+from .call_tree import Hierarchy, hierarchy_of
 from .columns import IntColumn, StringTable, positions, run_starts
 from .comm_kernels import Comm
 from .index import as_column, as_positions
@@ -331,7 +331,7 @@ def attribution_of(trace: Trace) -> Attribution:
     shifted = replace(captured, parent=as_positions(np.where(captured.parent >= 0, captured.parent + len(calls), -1)))
     joined = calls.joined(shifted)
     call = np.where(gpu.captured_by >= 0, gpu.captured_by + len(calls), gpu.call)
-    return _with_counterparts(trace, joined, call, trace.hierarchy_of(joined))
+    return _with_counterparts(trace, joined, call, hierarchy_of(trace, joined))
 
 
 def _with_counterparts(trace: Trace, calls: Calls, call: IntColumn, hierarchy: Hierarchy) -> Attribution:

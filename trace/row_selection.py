@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -17,13 +17,15 @@ from .counterparts import CounterpartLinks, Counterparts
 from .errors import UsageError
 from .generated import GeneratedKernels
 from .index import as_positions
+from .node_texts import Record, RecordStore
+from .nodes import NODE_COLUMNS, Nodes
 from .stacks import Stacks
 from .tables import Tables
 from .tensors import SignatureTable, TensorUses
-from .trace import Record, RecordStore, Trace
 
 if TYPE_CHECKING:
     from .selection import Selection
+    from .trace import Trace
 
 Mask = npt.NDArray[np.bool_]
 
@@ -42,9 +44,7 @@ def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection
     """
     kept = chosen | trace.structural
     rows, place = np.flatnonzero(kept), new_places(kept)
-    columns: dict[str, Any] = {
-        field.name: getattr(trace, field.name)[rows] for field in fields(Trace) if "column" in field.metadata
-    }
+    columns: dict[str, Any] = {name: getattr(trace.nodes, name)[rows] for name in NODE_COLUMNS}
     columns["parent_row"] = place[columns["parent_row"]]
     waits = columns["inter_thread_dep"]
     columns["inter_thread_dep"] = np.where(np.isin(waits, columns["id"]), waits, -1)
@@ -52,7 +52,7 @@ def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection
     ids = set(columns["id"].tolist())
     waiting = {row: [of for of in needed if of in ids] for row, needed in trace.sync_dep.items() if kept[row]}
     part = trace.with_(
-        **columns,
+        nodes=Nodes(**columns),
         header={key: value for key, value in trace.header.items() if key != "unattached"},
         texts=_SomeRecords(trace.texts, rows, trace.file, selection.about),
         edges=np.column_stack([place[edges[:, 0]], place[edges[:, 1]], edges[:, 2]]).astype(np.int64),

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from ...trace.errors import UNREADABLE
 from ...trace.kinds import CPU, GPU, RUNTIME
-from ...trace.trace import Record
+from ...trace.node_texts import Record
 from ..execution_trace.arguments import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
 from .attributes import attribute
 from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node

@@ -17,7 +17,8 @@ from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS
 from ...trace.index import Row
 from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
-from ...trace.trace import Record, Trace
+from ...trace.node_texts import Record
+from ...trace.trace import Trace
 from ..execution_trace.arguments import listed_attributes
 from .record_store import TextRecords
 from .write_etplus import FORMAT_VERSION

@@ -23,8 +23,9 @@ from ...trace.conventions import EDGE_KINDS, EXACT_US, MAX_DURATION_NS, MAX_NS, 
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.index import as_positions
 from ...trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
+from ...trace.node_texts import Record, RecordStore
 from ...trace.tables import MemoryEvents, UnattachedEvents
-from ...trace.trace import Record, RecordStore, Trace
+from ...trace.trace import Trace
 from ..execution_trace.arguments import ATTRIBUTES, Attr, attribute_type
 from ..text.files import Blob, Source, load
 from ..text.records import decode_raws

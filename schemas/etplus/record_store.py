@@ -13,8 +13,8 @@ import orjson
 
 from ...trace.build import GIVEN_COLUMNS
 from ...trace.columns import IntColumn, StringTable
+from ...trace.node_texts import Record, RecordStore
 from ...trace.tensors import TensorUses
-from ...trace.trace import Record, RecordStore
 from ..execution_trace.arguments import Signatures
 from ..execution_trace.tensor_uses import tensor_uses
 from ..kineto.event_args import comm_of, launch_of, size_of_copy

@@ -24,9 +24,10 @@ from ...trace.counterparts import Counterparts
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.generated import GeneratedKernels
 from ...trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME
+from ...trace.node_texts import LazyTexts, Record
 from ...trace.stacks import Stacks
 from ...trace.tables import MemoryEvents, UnattachedEvents
-from ...trace.trace import LazyTexts, Record, Trace
+from ...trace.trace import Trace
 from ..execution_trace.arguments import launched_members
 from ..execution_trace.read_et import NodeTexts
 from ..kineto.read_kineto import EventRecords

@@ -22,8 +22,9 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, first_seen
 from ...trace.dtypes import standard_dtype
 from ...trace.errors import UNREADABLE
+from ...trace.node_texts import texts_at
 from ...trace.tensors import Argument, Signature, SignatureTable, Tensor
-from ...trace.trace import Trace, texts_at
+from ...trace.trace import Trace
 
 _RECORDS = 4096
 """Texts that are fetched at once."""

@@ -20,7 +20,8 @@ from ...trace.conventions import ANNOTATION_SCOPE, GPU_ANNOTATION_CATEGORY, MAX_
 from ...trace.errors import UNREADABLE
 from ...trace.index import Row
 from ...trace.kinds import GPU, RUNTIME
-from ...trace.trace import Record, Trace
+from ...trace.node_texts import Record
+from ...trace.trace import Trace
 from ..execution_trace.arguments import UndecodedSide, arguments_in
 from ..text.secrets import mask
 from .input_args import input_args

@@ -9,12 +9,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.build import ROW_COLUMNS
 from ...trace.columns import IntColumn, RowColumn, StringTable, first_seen, inverse_positions, scatter
 from ...trace.conventions import COPY_CATEGORIES
 from ...trace.frames import arrow_integers, arrow_lists, arrow_numbers, arrow_texts, library
 from ...trace.kinds import CPU, GPU, LINK_NAMES
-from ...trace.trace import Trace, texts_at
+from ...trace.node_texts import texts_at
+from ...trace.nodes import NODE_COLUMNS
+from ...trace.trace import Trace
 from ...trace.views import origin_columns
 from ..comm_types import Group
 from ..communications import COMMUNICATION_COLUMNS, communication_columns, kind_name
@@ -235,7 +236,7 @@ class ArrowTables:
         texts = {"name": self.trace.names, "category": self.trace.categories, "link": LINK_NAMES}.get(name)
         if texts is not None:
             return self._coded(values, texts)
-        column: RowColumn | None = ROW_COLUMNS.get(name)
+        column: RowColumn | None = NODE_COLUMNS.get(name)
         return arrow_numbers(values, nulls(values, column))
 
     def _coded(self, codes: npt.NDArray[np.integer], values: Any) -> Any:

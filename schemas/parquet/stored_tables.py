@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.build import GIVEN_COLUMNS, ROW_COLUMNS
+from ...trace.build import GIVEN_COLUMNS
 from ...trace.columns import RowColumn
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
 from ...trace.kinds import CPU, GPU, RUNTIME
+from ...trace.nodes import NODE_COLUMNS
 from ...trace.tables import MemoryEvents
 from ..comm_types import Group
 from .stored_folder import META, rank_folder
@@ -41,7 +42,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "device": ("id", "parent", "name", "category", "ts", "dur", "stream", "device", "correlation", "kineto_event"),
     "runtime": ("id", "parent", "name", "ts", "dur", "thread", "correlation", "kineto_event"),
 }  # fmt: skip
-"""Columns of rows that each table has in any case; others of `ROW_COLUMNS` where a row has a value there."""
+"""Columns of rows that each table has in any case; others of `NODE_COLUMNS` where a row has a value there."""
 STORED = tuple(name for name in (*GIVEN_COLUMNS, "thread") if name not in ("kind", "tid"))
 """Columns of rows that are stored; the others follow from them."""
 
@@ -186,18 +187,18 @@ def files_of(rank: int) -> list[str]:
 
 def null_of(name: str) -> int:
     """What a column of rows holds where there is nothing."""
-    return ROW_COLUMNS[name].none or 0
+    return NODE_COLUMNS[name].none or 0
 
 
 def stored_name(name: str) -> str:
     """The stored name of a column of rows: with its unit if that is a time, as "dur_ns"."""
-    column = ROW_COLUMNS.get(name) or MEMORY.get(name)
+    column = NODE_COLUMNS.get(name) or MEMORY.get(name)
     return f"{name}_ns" if name in _TIMES or (column is not None and column.unit == "ns") else name
 
 
 def described(name: str, column: RowColumn | None = None) -> dict[str, str]:
     """Metadata of a stored column: unit and meaning."""
-    found = column or ROW_COLUMNS.get(name)
+    found = column or NODE_COLUMNS.get(name)
     unit, about = (_UNITS.get(name, ""), ABOUT.get(name, "")) if found is None else (found.unit, found.about)
     return {key: value for key, value in (("unit", unit), ("about", about)) if value}
 

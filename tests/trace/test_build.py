@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from etplus.trace.build import GIVEN_COLUMNS, NO_RECORDS, ROW_COLUMNS, TraceBuilder, built_on_demand
+from etplus.trace.build import GIVEN_COLUMNS, NO_RECORDS, TraceBuilder, built_on_demand
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.conventions import EDGE_KINDS, MAX_NS
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.nodes import NODE_COLUMNS
 from etplus.trace.tables import UnattachedEvents
 from etplus.trace.trace import Trace
 
@@ -22,7 +23,7 @@ def builder_of(ids: list[int], **columns: list[object]) -> TraceBuilder:
 
 def test_columns_that_are_left_out_hold_their_null() -> None:
     trace = builder_of([7, 9]).build(NO_RECORDS, summary={})
-    for name, column in ROW_COLUMNS.items():
+    for name, column in NODE_COLUMNS.items():
         values = getattr(trace, name)
         assert values.dtype == column.dtype and len(values) == 2 and column.about, name
         if column.none is not None and name != "thread":

@@ -26,8 +26,8 @@ from etplus.planning.reshard.layout import Layout, actions, fill_buckets, parse_
 from etplus.planning.reshard.step_calls import COMMUNICATES
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.timeline.network import Network
-from etplus.trace.build import ROW_COLUMNS
 from etplus.trace.errors import UsageError
+from etplus.trace.nodes import NODE_COLUMNS
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
 from reshard_truth import ran
@@ -451,7 +451,7 @@ def test_a_rank_is_what_its_file_reads_as(source: str, layout: Layout, kind: typ
     assert {key: bytes(text) for key, text in made.header.items()} == {
         key: bytes(text) for key, text in read.header.items()
     }
-    for name in ROW_COLUMNS:
+    for name in NODE_COLUMNS:
         if name not in ("name", "category"):  # codes
             assert getattr(made, name).tolist() == getattr(read, name).tolist(), name
             assert getattr(made, name).dtype == getattr(read, name).dtype, name

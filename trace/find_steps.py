@@ -8,8 +8,8 @@ import numpy as np
 
 from .columns import IntColumn, distinct
 from .index import as_positions
-from .steps import Steps
-from .tables import MODULE, OP, Calls
+from .steps import Steps, find_marks
+from .tables import ANNOTATION, MODULE, OP, Calls
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -101,6 +101,28 @@ def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
     sums = [int(pause[inner + late].sum()) for late in range(found.slack + 1)]
     places: IntColumn = bounds + int(np.argmax(sums))
     return places
+
+
+def steps_of(trace: Trace) -> Steps:
+    """Find the iterations of a trace: those of its selection, else by annotations (`find_marks`), else by repetition.
+
+    An annotated step lasts as long as its annotation if that encloses it, else until the next one begins.
+    """
+    if trace.selection is not None:
+        return trace.selection.steps
+    calls = trace.calls
+    rows = np.flatnonzero(calls.kind == ANNOTATION)
+    rows = rows[np.argsort(calls.ts[rows], kind="stable")]
+    names = [trace.names[code] for code in calls.name[rows].tolist()]
+    own = calls.kind != MODULE
+    last = int(calls.end[own].max(initial=0))
+    marks = find_marks(names, calls.ts[rows], calls.end[rows], calls.thread[rows], calls.ts[own], last)
+    if not len(marks) and (inferred := repeated_steps(trace)) is not None:
+        return inferred
+    marked = rows[marks.mark]
+    end = calls.end[marked] if marks.encloses else marks.end
+    labels = tuple(marks.labels(names))
+    return Steps(as_positions(marked), calls.ts[marked], end, labels, calls.thread[marked], marks.batches)
 
 
 def repeated_steps(trace: Trace) -> Steps | None:

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load
-from etplus.trace.inferred_steps import Repetition, find_repetition
+from etplus.trace.find_steps import Repetition, find_repetition
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from hypothesis import given

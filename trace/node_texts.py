@@ -1,0 +1,134 @@
+"""The JSON text of each node, undecoded until something needs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import msgspec
+import numpy as np
+
+from .columns import IntColumn
+from .comm_kernels import Comm
+from .tensors import SignatureTable, TensorUses
+
+Record = dict[str, msgspec.Raw]
+"""A node as in the file, with undecoded values."""
+
+_TEXTS = 1 << 15
+"""Texts in memory at once. More cost memory; fewer cost a call to the store for each block."""
+
+
+@dataclass(frozen=True)
+class LazyTexts(Sequence[bytes]):
+    """Texts that `make` makes when they are taken. Slices keep memory low: not all texts exist at once."""
+
+    make: Callable[[IntColumn], list[bytes]]
+    rows: IntColumn
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self[:])
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        return self.make(self.rows[at]) if isinstance(at, slice) else self.make(self.rows[[at]])[0]
+
+
+def texts_at(texts: Sequence[bytes], at: IntColumn) -> Iterator[bytes]:
+    """Yield the texts at some positions; if the positions are close together, few texts are in memory at a time.
+
+    Example:
+        >>> list(texts_at([b"a", b"b", b"c"], np.array([2, 0])))
+        [b'c', b'a']
+    """
+    for begin in range(0, len(at), _TEXTS):
+        part = at[begin : begin + _TEXTS]
+        least = int(part.min())
+        block = texts[least : int(part.max()) + 1]
+        yield from (block[text - least] for text in part.tolist())
+
+
+class RecordStore:
+    """The JSON texts of the rows of `Nodes`, as the ET+ file has them. Rows may be asked for in any order.
+
+    This base class is the store of a trace without texts, which cannot be written.
+    """
+
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """Return the JSON objects of rows, braces included."""
+        return [b"{}"] * len(rows)
+
+    def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
+        """Return JSON objects with at least the inputs and outputs of ET nodes; strides of outputs may be missing.
+
+        Returns:
+            for each row the index of its text, and the texts. Rows known to have equal tensors share a text.
+        """
+        return np.arange(len(rows)), LazyTexts(self.texts, rows)
+
+    def tensor_uses(self, rows: IntColumn) -> TensorUses:
+        """Return the tensors in the inputs and outputs of ET nodes, by position in `rows`."""
+        return TensorUses.none()
+
+    def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
+        """Return JSON objects with what Kineto records of the launches of GPU events.
+
+        Returns:
+            for each row the index of its text, and the texts.
+        """
+        return np.zeros(len(rows), np.int64), [b"{}"]
+
+    def signature_table(self) -> SignatureTable:
+        """Return an empty table that decodes `tensor_texts`."""
+        return SignatureTable()
+
+    def records(self, rows: IntColumn) -> Iterator[Record]:
+        """Yield the records of rows, with undecoded values."""
+        return ({} for _ in rows)
+
+    def decoded(self, row: int) -> dict[str, Any]:
+        """Return the record of a row as plain Python objects."""
+        return {}
+
+    def copy_sizes(self, rows: IntColumn) -> IntColumn:
+        """Return the `bytes` of memcpys and memsets, −1 if not recorded."""
+        return np.full(len(rows), -1, np.int64)
+
+    def args_size(self, args: bytes) -> int:
+        """Return the `bytes` in Kineto's arguments of a memcpy or memset, −1 for none."""
+        return -1
+
+    def args_comm(self, args: bytes, kernel: str) -> Comm:
+        """Return what a communication kernel communicates, by Kineto's arguments and the kernel's name."""
+        return Comm()
+
+    def document(self) -> dict[str, Any]:
+        """Return the whole ET+ file as plain Python objects."""
+        raise NotImplementedError("the trace has no records")
+
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """Yield index and JSON text of the recorded Python calls and GPU annotations, which are not nodes.
+
+        Nothing if the trace was not read from the recording.
+        """
+        return iter(())
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the text of the whole ET+ file, a few megabytes at a time."""
+        return iter(())
+
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
+        """Write the ET+ file atomically with `jobs` processes, gzipped if the name ends in ".gz"."""
+        raise NotImplementedError("the trace has no records")
+
+
+NO_RECORDS = RecordStore()
+"""The store of nodes without texts."""

@@ -1,0 +1,224 @@
+"""The nodes of a file as a table in file order: every ET node and GPU event, timed or not, then the runtime calls.
+
+`Trace.edges`, `Trace.comm` and the `source` columns of the other tables give nodes by their row here. Code that looks
+at one kind of event needs no rows: `Trace.calls`, `Trace.runtime` and `Trace.gpu` hold what has a time, in order of
+start. This table is for code that writes each node of a file or follows edges between nodes of several kinds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+
+import numpy as np
+
+from .brief import brief
+from .columns import IntColumn, RowColumn, distinct_rows, run_starts, scatter
+from .index import ColumnOf, Positions, Row, as_column
+from .intervals import Span
+from .kinds import GPU
+
+
+def _row(dtype: type[np.generic], none: int | None, about: str, unit: str = "") -> dict[str, RowColumn]:
+    return {"column": RowColumn(dtype, none, unit, about)}
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """One row per node and runtime call, in file order. Every column has one entry per row."""
+
+    kind: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, None, "CPU, GPU or RUNTIME"))
+    structural: ColumnOf[Row, np.bool_] = field(metadata=_row(np.bool_, None, "process and thread nodes, no calls"))
+    id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, None, "unique"))
+    parent: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "the caller's id as the file has it"))
+    parent_row: Positions[Row, Row] = field(
+        metadata=_row(np.int64, -1, "row of the caller; none if it is not in the file, or a node calls itself")
+    )
+    name: ColumnOf[Row, np.int32] = field(metadata=_row(np.int32, None, "code into `names`"))
+    category: ColumnOf[Row, np.int32] = field(
+        metadata=_row(np.int32, 0, 'code into `categories`; that of "" for rows that are not GPU events')
+    )
+    ts: ColumnOf[Row, np.int64] = field(
+        metadata=_row(np.int64, -1, "start; none for a node that is not linked, and for times that cannot be", "ns")
+    )
+    dur: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "0 without a time", "ns"))
+    exclusive: ColumnOf[Row, np.int64] = field(
+        metadata=_row(np.int64, 0, "the part of `dur` outside the calls of the same thread in it", "ns")
+    )
+    rf_id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's number of the call"))
+    fw_parent: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's id of the forward operator"))
+    seq_id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "the ET's sequence number"))
+    scope: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's at::RecordScope"))
+    fw_tid: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's thread of the forward operator"))
+    thread: ColumnOf[Row, np.int64] = field(
+        metadata=_row(
+            np.int64,
+            -1,
+            "of a CPU node the ET's `tid`, of a runtime call that of the ops that its thread runs (a negative number of"
+            " its own for a thread that runs none); none for GPU events",
+        )
+    )
+    link: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, 0, "UNLINKED, EQUIVALENT or CERTAIN; of ET nodes"))
+    stream: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
+    device: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
+    correlation: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event or runtime call"))
+    kineto_event: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "index in Kineto's `traceEvents`"))
+    inter_thread_dep: ColumnOf[Row, np.int64] = field(
+        metadata=_row(np.int64, -1, "id of the operator on another thread that it waits for")
+    )
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    @cached_property
+    def timed(self) -> ColumnOf[Row, np.bool_]:
+        """The rows that ran at a known time: linked operators, GPU events, runtime calls."""
+        return as_column((self.ts >= 0) & ~self.structural)
+
+    @cached_property
+    def end(self) -> ColumnOf[Row, np.int64]:
+        """ts + dur, in ns."""
+        return as_column(self.ts + self.dur)
+
+    @cached_property
+    def span(self) -> Span:
+        """Start of the first and end of the last timed row, in ns; (0, 0) if there is none."""
+        if not self.timed.any():
+            return Span(0, 0)
+        return Span(int(self.ts[self.timed].min()), int(self.end[self.timed].max()))
+
+    @cached_property
+    def stream_lane(self) -> IntColumn:
+        """One number per (device, stream) that has GPU events, −1 for other rows."""
+        gpu = np.flatnonzero(self.kind == GPU)
+        return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
+
+    def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
+        """Sort rows by lane, start, and id, and find the row before each in its lane (−1 for a lane's first).
+
+        Args:
+            lane: one entry per row of the table, such as `thread`.
+            nested: rows of a lane may enclose each other; of those that start together, the longest comes first.
+        """
+        longest = -self.end[rows] if nested else self.ts[rows]
+        order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]
+        return order, np.where(run_starts(lane[order]), -1, np.roll(order, 1))
+
+
+NODE_COLUMNS: dict[str, RowColumn] = {column.name: column.metadata["column"] for column in fields(Nodes)}
+"""The columns of `Nodes` by name, with dtype, null, unit, and meaning."""
+
+
+class NodeColumns:
+    """The columns of `nodes` as attributes of the trace, for code that has not moved to the tables yet."""
+
+    nodes: Nodes
+
+    @property
+    def kind(self) -> ColumnOf[Row, np.int8]:
+        return self.nodes.kind
+
+    @property
+    def structural(self) -> ColumnOf[Row, np.bool_]:
+        return self.nodes.structural
+
+    @property
+    def id(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.id
+
+    @property
+    def parent(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.parent
+
+    @property
+    def parent_row(self) -> Positions[Row, Row]:
+        return self.nodes.parent_row
+
+    @property
+    def name(self) -> ColumnOf[Row, np.int32]:
+        return self.nodes.name
+
+    @property
+    def category(self) -> ColumnOf[Row, np.int32]:
+        return self.nodes.category
+
+    @property
+    def ts(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.ts
+
+    @property
+    def dur(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.dur
+
+    @property
+    def exclusive(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.exclusive
+
+    @property
+    def rf_id(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.rf_id
+
+    @property
+    def fw_parent(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.fw_parent
+
+    @property
+    def seq_id(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.seq_id
+
+    @property
+    def scope(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.scope
+
+    @property
+    def fw_tid(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.fw_tid
+
+    @property
+    def thread(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.thread
+
+    @property
+    def link(self) -> ColumnOf[Row, np.int8]:
+        return self.nodes.link
+
+    @property
+    def stream(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.stream
+
+    @property
+    def device(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.device
+
+    @property
+    def correlation(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.correlation
+
+    @property
+    def kineto_event(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.kineto_event
+
+    @property
+    def inter_thread_dep(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.inter_thread_dep
+
+    @property
+    def timed(self) -> ColumnOf[Row, np.bool_]:
+        return self.nodes.timed
+
+    @property
+    def finish(self) -> ColumnOf[Row, np.int64]:
+        return self.nodes.end
+
+    @property
+    def row_span(self) -> Span:
+        return self.nodes.span
+
+    @property
+    def stream_lane(self) -> IntColumn:
+        return self.nodes.stream_lane
+
+    def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
+        return self.nodes.lane_order(lane, rows, nested=nested)

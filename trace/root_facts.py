@@ -1,0 +1,129 @@
+"""Facts about a recording that the root of its file states: rank, clock, link report, damage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from .conventions import MAX_NS, MAX_RANKS, PREDICTED, TIMES
+from .errors import ConvertError
+from .host_waits import MAX_SKEW_NS
+from .link_report import LinkReport
+
+
+def damage_in(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the sentences of `Trace.damage` from a root's `etplus`."""
+    listed = summary.get("damage")
+    return tuple(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
+
+
+class RootFacts:
+    """What a `Trace` knows from `summary`, the `etplus` object of its root. Values of a wrong type count as missing."""
+
+    file: str
+    summary: dict[str, Any]
+
+    @property
+    def report(self) -> LinkReport:
+        """How the trace was linked.
+
+        Raises:
+            ConvertError: the file has no link report; another linker wrote it.
+        """
+        try:
+            return msgspec.convert(self.summary["link"], LinkReport)
+        except (KeyError, msgspec.ValidationError):
+            raise ConvertError(f"{self.file}: has no link report; link the ET anew with trace-link") from None
+
+    @property
+    def link_report(self) -> LinkReport | None:
+        """How the trace was linked, None if the file does not say."""
+        return self.report if "link" in self.summary else None
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether `etplus reshard` derived the times; they were not recorded."""
+        return bool(self.summary) and "link" not in self.summary and self.outputs_recorded
+
+    @property
+    def coverage(self) -> Mapping[str, Any]:
+        """What the linker reported, {} if nothing had to be linked."""
+        return self._object("link") if self.outputs_recorded else {}
+
+    @property
+    def times_recorded(self) -> bool:
+        """Whether start times were recorded.
+
+        A Chakra trace of another producer may have none; its events are then laid out by dependencies and streams.
+        Idle time, overlap and waits of such a trace mean nothing.
+        """
+        return self.summary.get(TIMES) != PREDICTED
+
+    @property
+    def outputs_recorded(self) -> bool:
+        """Whether a node without outputs returns none. Nodes made from a Kineto trace have no recorded outputs."""
+        return self.summary.get("nodes_from") != "kineto"
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """Sentences about what is wrong with the recording or missing in it; () if no damage is known."""
+        return damage_in(self.summary)
+
+    @property
+    def unattached_counts(self) -> dict[str, int]:
+        """By reason, the number of GPU events of the Kineto trace that have no node here."""
+        listed = self.summary.get("unattached")
+        given = listed.items() if isinstance(listed, dict) else ()
+        return {reason: len(events) for reason, events in given if isinstance(events, list)}
+
+    @property
+    def rank(self) -> int | None:
+        """The rank in Kineto's `distributedInfo`, None if it has none."""
+        return self._distributed("rank")
+
+    @property
+    def world_size(self) -> int | None:
+        """The number of ranks of the job in Kineto's `distributedInfo`, None if it has none."""
+        return self._distributed("world_size")
+
+    @property
+    def process_groups(self) -> dict[str, list[int]]:
+        """Name and ranks of the process groups that Kineto's `distributedInfo` lists."""
+        listed = self.distributed_info.get("pg_config")
+        groups = {}
+        for group in listed if isinstance(listed, list) else ():
+            ranks = group.get("ranks") if isinstance(group, dict) else None
+            if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
+                groups[str(group.get("pg_name"))] = ranks
+        return groups
+
+    @property
+    def distributed_info(self) -> dict[str, Any]:
+        """What Kineto records about the job, {} if nothing."""
+        info = self._object("kineto").get("distributed_info")
+        return info if isinstance(info, dict) else {}
+
+    @property
+    def base_time_ns(self) -> int:
+        """Offset from `ts` to wall-clock ns, on the job's clock if `clock_offset_ns` is given; 0 if unknown."""
+        given = self._object("kineto")
+        base, offset = given.get("base_time_ns"), given.get("clock_offset_ns")
+        wall = base if type(base) is int and 0 <= base < MAX_NS else 0
+        return wall - offset if type(offset) is int and abs(offset) < MAX_NS else wall
+
+    @property
+    def clock_skew_ns(self) -> int:
+        """By how much calls that wait for the device return before its work has ended, as the linker found; else 0."""
+        dependencies = self._object("link").get("dependencies")
+        skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
+        return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0
+
+    def _object(self, key: str) -> dict[str, Any]:
+        value = self.summary.get(key)
+        return value if isinstance(value, dict) else {}
+
+    def _distributed(self, key: str) -> int | None:
+        value = self.distributed_info.get(key)
+        return value if type(value) is int and 0 <= value < MAX_RANKS else None
