@@ -95,7 +95,7 @@ def _one(asked: AskedTraces, numbers: list[int], found: Findings, id: str) -> An
     return AnswerContent(facts, columns, [{"id": here, **part, "certainty": finding.certainty} for part in parts])
 
 
-def _part(part: str, text: str, value: Value = None, unit: str = "", command: str = "") -> dict[str, Value]:
+def _part(part: str, text: str, value: Value | None = None, unit: str = "", command: str = "") -> dict[str, Value]:
     return {
         "part": part, "text": recorded_text(text, 400), "value": value, "unit": unit or None,
         "command": recorded_text(command, 200) or None,
