@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 # Empty, which allows bytecode: tests start hundreds of processes, and without it each compiles the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all oldest peers lint docs bench score clean
+.PHONY: demo test test-all oldest peers lint docs page page-check bench score clean
 demo: $(VENV)/.installed
 	$(BIN)/etplus demo --output demo-out
 
@@ -31,6 +31,18 @@ lint: $(VENV)/.lint
 docs: $(VENV)/.installed
 	$(INSTALL) -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+# The page's script in one file, which is committed, so that installing and testing need no Node.
+page: report/page/node_modules/.package-lock.json
+	npm --prefix report/page run --silent build
+
+# Types, the script's own tests, and that the committed file is what its sources give.
+page-check: report/page/node_modules/.package-lock.json
+	npm --prefix report/page run --silent check
+
+report/page/node_modules/.package-lock.json: report/page/package.json report/page/package-lock.json
+	npm --prefix report/page ci --ignore-scripts --no-audit --no-fund
+	touch $@
 
 bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/bench_link.py
@@ -78,4 +90,4 @@ $(VENV)/.lint: $(VENV)/.tests
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info demo-out
+	rm -rf $(VENV) build dist site *.egg-info demo-out report/page/node_modules

@@ -19,15 +19,9 @@ from .. import __version__
 from ..schemas.text.memory_limit import require_memory, size_text
 from ..trace.errors import EtplusError, UsageError
 
-_PARTS = files(__package__) / "html"
-_SCRIPTS = (
-    "base.js", "look.js", "table.js", "blocks.js", "packed.js", "tiles.js", "details.js", "facts.js", "jump.js",
-    "inspector.js", "critical.js", "span.js", "overlay.js", "keys.js", "search.js", "timeline.js", "steps.js",
-    "navigation.js", "findings.js", "path.js", "job.js", "ranks.js", "overview.js",
-    "breakdown.js", "flame.js", "operators.js", "source.js", "kernels.js", "idle.js", "counters.js", "host.js",
-    "diff.js",
-)  # fmt: skip
-_START = "main.js"
+_PARTS = files(__package__) / "page"
+_SCRIPT = "page.js"
+"""The bundle of `page/src`, which `make page` builds."""
 _STYLES = ("style.css", "drawings.css", "details.css", "access.css")
 _LIBRARY = "echarts.min.js.gz"
 _SUFFIXES = ("", ".html", ".htm")
@@ -39,20 +33,17 @@ _COPIES = 3
 """Times its size: the memory that the data take until the page is written."""
 
 
-def page(report: dict[str, Any], title: str, further: Sequence[str] = ()) -> bytes:
+def page(report: dict[str, Any], title: str) -> bytes:
     """The page that shows a report; the same report gives the same bytes.
 
     The content security policy lets only the page's own two scripts run, by their hashes, and nothing be fetched: a
     name in a trace could do nothing even if it got into the markup.
 
-    Args:
-        further: scripts of which only some reports have use.
-
     Raises:
         EtplusError: it would be larger than a browser opens, or than the memory.
     """
     library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
-    script = '"use strict";\n{\n' + _joined((*_SCRIPTS, *further, _START)) + "}\n"
+    script = _joined([_SCRIPT])
     allowed = " ".join(f"'sha256-{_sha256(text)}'" for text in (library, script))
     data, remedy = embedded(report), "show less of it with --steps or --window, or fewer files"
     if len(data) > _LARGEST:

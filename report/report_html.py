@@ -23,7 +23,7 @@ from .job_timeline import job_timeline, rank_lanes
 from .packed import pack_json
 from .part_report import part_report, step_reports
 from .path_table import PathTable
-from .timeline_lanes import KIND_COLOURS, timeline_of
+from .timeline_lanes import KIND_COLORS, timeline_of
 
 RankReport = dict[str, Any]
 """What the page shows of one trace: plain values and numpy columns."""
@@ -99,15 +99,12 @@ def report_html(
         "version": __version__,
         "warnings": list(warnings),
         "findings": findings,
-        "gpu_kinds": [{"name": kind, "colour": KIND_COLOURS[kind]} for kind in GPU_KINDS],
+        "gpu_kinds": [{"name": kind, "color": KIND_COLORS[kind]} for kind in GPU_KINDS],
         "job": job_timeline(lanes) if is_job else None,
         **({"many": many} if many else {}),
         "ranks": [rank | {"label": label} for rank, label in zip(found, labels, strict=True)],
     }
-    further = ["serving.js"] if any(rank["analysis"]["serving_steps"] for rank in found) else []
-    further += ["tables.js"] if any("tables" in rank for rank in found) else []
-    further += ["many.js"] if many else []
-    return page(shown, f"{name} · etplus report", further)
+    return page(shown, f"{name} · etplus report")
 
 
 def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -32,12 +32,12 @@ from .tiles import LaneLayout, tiles_of
 from .timeline import chain_of, condense, nest
 
 _HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
-KIND_COLOURS = {
+KIND_COLORS = {
     "Matrix product": 4, "Convolution": 3, "Attention": 5, "Normalization": 7, "Elementwise": 1,
     "Reduction and softmax": 8, "Communication": 2, "Copy and fill": 9, "Other kernel": 6,
     "Operator": 0, "Annotation and module": 10, "Runtime call": 9,
 }  # fmt: skip
-"""Kind to its colour's place in the page's palette; host and device differ by their lanes."""
+"""Kind to its color's place in the page's palette; host and device differ by their lanes."""
 _KINDS = (*GPU_KINDS, *_HOST_KINDS)
 _LANES = 40
 _NAMES_LISTED = 3000
@@ -80,7 +80,7 @@ def timeline_of(
         files: number of traces that share the page.
 
     Returns:
-        `span` ns; `lanes` {name, note, gpu, rows, and device, stream or thread}; `kinds` {name, colour, gpu}; `names`;
+        `span` ns; `lanes` {name, note, gpu, rows, and device, stream or thread}; `kinds` {name, color, gpu}; `names`;
         by block `lane`, `depth`, `ts`, `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name
         and kind the number, total and longest of its calls; `places`, the same of source lines and modules; `load`, the
         part of each of many equal slices of the time in which a device was busy; `resolution` ns below which calls may
@@ -109,7 +109,7 @@ def timeline_of(
     shown: dict[str, Any] = {
         "span": trace.span.length, "resolution": blocks.resolution, "hidden": len(labels) - len(lanes),
         "lanes": [lane | {"rows": rows} for lane, rows in zip(lanes, deepest.tolist(), strict=True)],
-        "kinds": [{"name": text, "colour": KIND_COLOURS[text], "gpu": text in GPU_KINDS} for text in kinds],
+        "kinds": [{"name": text, "color": KIND_COLORS[text], "gpu": text in GPU_KINDS} for text in kinds],
         "names": [shortened(name, _LONGEST_NAME) for name in names],
         "lane": blocks.lane, "depth": blocks.depth, "ts": blocks.ts, "dur": blocks.dur, "name": name[blocks.first],
         "kind": kind[blocks.first], "count": blocks.count, "busy": blocks.busy, "op": op[blocks.first],

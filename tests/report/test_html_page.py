@@ -22,13 +22,6 @@ def test_only_the_page_s_own_scripts_may_run() -> None:
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     hashes = ["sha256-" + base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
     assert re.findall(r"'(sha256-[^']+)'", text) == hashes and len(hashes) == 2
-    assert scripts[1].startswith('"use strict";\n{\n') and scripts[1].endswith("}\n")
-
-
-def test_further_scripts_are_there_on_demand() -> None:
-    further = (html_page._PARTS / "tables.js").read_text("utf-8")
-    without, with_it = (page(DATA, "a", names).decode() for names in ([], ["tables.js"]))
-    assert further not in without and with_it.count(further) == 1
 
 
 def test_texts_cannot_end_the_script_that_they_stand_in() -> None:

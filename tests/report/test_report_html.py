@@ -41,7 +41,7 @@ def set_value(browser: Page, id: str, value: str, event: str) -> None:
 
 
 def test_the_library_is_the_published_one() -> None:
-    library = gzip.decompress((ROOT / "report" / "html" / "echarts.min.js.gz").read_bytes())
+    library = gzip.decompress((ROOT / "report" / "page" / "echarts.min.js.gz").read_bytes())
     assert hashlib.sha256(library).hexdigest() == ECHARTS_6_1_0
 
 

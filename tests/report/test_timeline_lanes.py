@@ -9,7 +9,7 @@ import pytest
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.report import timeline_lanes
-from etplus.report.timeline_lanes import KIND_COLOURS, timeline_of
+from etplus.report.timeline_lanes import KIND_COLORS, timeline_of
 from etplus.trace.intervals import Intervals
 from etplus.trace.kernel_kinds import GPU_KINDS
 from etplus.trace.tensors import Argument, Signature, Tensor
@@ -54,7 +54,7 @@ def test_blocks_and_lanes() -> None:
         (2, 1, "cudaLaunchKernel", of[2], 5_000, 2_000, ""), (2, 1, "cudaLaunchKernel", of[2], 10_000, 2_000, ""),
         (2, 1, "aten::b", of[1], 20_000, 30_000, ""), (2, 2, "cudaLaunchKernel", of[2], 30_000, 2_000, ""),
     ]  # fmt: skip
-    assert kinds == [{"name": name, "colour": KIND_COLOURS[name], "gpu": name in GPU_KINDS} for name in of]
+    assert kinds == [{"name": name, "color": KIND_COLORS[name], "gpu": name in GPU_KINDS} for name in of]
     assert found["count"].tolist() == [1] * 8 and found["busy"].tolist() == found["dur"].tolist()
 
 

@@ -1,0 +1,83 @@
+/* Elements: always textContent, never innerHTML. */
+
+
+/** @param {string} tag @param {Record<string, any>} attributes @param {Content[]} children @returns {any} */
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key === "class") node.className = value;
+    else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key.startsWith("--")) node.style.setProperty(key, value);
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** What is said beside a heading or a number, if anything. @param {string | null | undefined} text */
+export const small = (text) => (text ? el("small", {}, text) : null);
+
+/** A sentence in place of what the trace does not have. @param {string} text */
+export const none = (text) => el("p", { class: "none" }, text);
+
+/** A list of texts; null without any. @param {string} kind @param {string[]} texts */
+export function listed(kind, texts) {
+  return texts.length ? el("ul", { class: kind }, texts.map((text) => el("li", {}, text))) : null;
+}
+
+/** Labels and their values. @param {any[][]} rows */
+export function factList(rows) {
+  return el("dl", { class: "facts" }, rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]));
+}
+
+/**
+ * Call `move` with each place of a pointer that is held down, and `up` with the last.
+ * @param {(event: PointerEvent) => void} move
+ * @param {(event: PointerEvent) => void} up
+ */
+export function dragged(move, up = () => {}) {
+  const end = (event) => {
+    removeEventListener("pointermove", move);
+    removeEventListener("pointerup", end);
+    up(event);
+  };
+  addEventListener("pointermove", move);
+  addEventListener("pointerup", end);
+}
+
+/**
+ * Keys of a search field: `go` to the next of `count` hits or to the one before, the first after the last.
+ * @param {KeyboardEvent} event
+ * @param {number} at
+ * @param {number} count
+ * @param {(at: number) => void} go
+ */
+export function stepped(event, at, count, go) {
+  const step = { Enter: event.shiftKey ? -1 : 1, ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step || !count) return;
+  event.preventDefault();
+  go(at < 0 && step < 0 ? count - 1 : (at + step + count) % count);
+}
+
+/** Put a text on the clipboard; where the page may not, as a selection that the browser copies. @param {string} text */
+export async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = el("textarea", { "aria-hidden": "true", class: "away" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}
+
+/** @param {HTMLElement} node */
+export function bringIntoView(node) {
+  const { top, bottom } = node.getBoundingClientRect();
+  if (top < 60 || bottom > innerHeight) node.scrollIntoView({ behavior: "instant", block: "start" });
+}

@@ -1,0 +1,61 @@
+/* Names of operators, kernels and modules as the page shows them. */
+
+
+const LONGEST_NAME = 400; // where names of the timeline are cut
+
+/** Readable names of the kernels of the rank that is shown, by their own. */
+const kernelLabels = new Map();
+
+/** @param {Record<string, string>} labels */
+export function useKernelLabels(labels) {
+  kernelLabels.clear();
+  for (const [name, label] of Object.entries(labels)) {
+    kernelLabels.set(name, label);
+    if (name.length > LONGEST_NAME) kernelLabels.set(`${name.slice(0, LONGEST_NAME - 1)}…`, label);
+  }
+}
+
+/**
+ * Long names with their middle left out; kernels by their readable names, modules without "nn.Module".
+ * @param {string} name
+ */
+export function short(name, most = 60) {
+  name = bare(name);
+  return name.length <= most
+    ? name
+    : `${name.slice(0, Math.ceil(most * 0.7))}…${name.slice(name.length - Math.floor(most * 0.3) + 1)}`;
+}
+
+/** @param {string} name */
+export function bare(name) {
+  return kernelLabels.get(name) ?? name.replace(/^(?:void |nn\.Module: )/, "");
+}
+
+/** A name as the timeline has it. @param {unknown} name */
+export const shortenedName = (name) => {
+  const text = String(name ?? "");
+  return text.length > LONGEST_NAME ? `${text.slice(0, LONGEST_NAME - 1)}…` : text;
+};
+
+/* What rows are of. */
+/** Class of a module: its name without number, and without how many there are. @param {string} name */
+export const moduleClass = (name) => name.replace(/^nn\.Module: /, "").replace(/(?:_\d+| × \d+)$/, "");
+
+/** @param {string[]} names */
+export const classesOf = (names) => names.map(moduleClass).join(" / ");
+
+/** Whether a name, or the readable name of a kernel, has a text in it. @param {unknown} name @param {string} text */
+export function fits(name, text) {
+  const full = String(name ?? "");
+  return full.toLowerCase().includes(text) || bare(full).toLowerCase().includes(text);
+}
+
+/** Names in order, runs of equal ones as one: "a ×3, b". @param {string[]} names */
+export function counted(names) {
+  const runs = [];
+  for (const name of names) {
+    if (runs.length && runs[runs.length - 1][0] === name) runs[runs.length - 1][1] += 1;
+    else runs.push([name, 1]);
+  }
+  return runs.map(([name, times]) => (times > 1 ? `${name} ×${times}` : name)).join(", ");
+}

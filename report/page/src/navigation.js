@@ -1,0 +1,63 @@
+/* The navigation. */
+
+import { el } from "./dom.js";
+import { $, page } from "./state.js";
+
+const GROUPS = {
+  Device: ["breakdown", "kernels", "idle", "launches"],
+  Host: ["operators", "source", "flame", "overheads"],
+  Job: ["job", "axis", "communication"],
+  More: ["memory", "serving", "tables"],
+};
+
+/** Links to the sections that the page has: of a group with several a list, else the link itself. */
+export function fillNavigation() {
+  const link = ({ id, heading }) => el("a", { href: `#${id}`, "data-to": id, onclick: closeGroups }, heading),
+    sections = [...document.querySelectorAll("section")].map((node) => ({
+      id: node.id,
+      heading: node.querySelector("h2").textContent,
+    })),
+    groupOf = ({ id }) => Object.keys(GROUPS).find((name) => GROUPS[name].includes(id)) ?? id,
+    groups = new Map();
+  for (const one of sections) groups.set(groupOf(one), [...(groups.get(groupOf(one)) ?? []), one]);
+  $("nav").replaceChildren(
+    ...[...groups].map(([name, of]) => (of.length === 1 || page.report.difference ? of.map(link) : groupOfLinks(name, of.map(link)))).flat(),
+  );
+}
+
+/** @param {string} name @param {HTMLElement[]} links */
+function groupOfLinks(name, links) {
+  const list = el("div", { class: "list" }, links),
+    node = el("details", { class: "group" }, el("summary", {}, name), list);
+  node.addEventListener("toggle", () => {
+    if (!node.open) return;
+    for (const other of $("nav").querySelectorAll("details[open]")) if (other !== node) other.open = false;
+    const { left, bottom } = node.getBoundingClientRect();
+    list.style.top = `${bottom}px`; // fixed, since the navigation may be scrolled sideways
+    list.style.left = `${Math.max(4, Math.min(left, innerWidth - list.offsetWidth - 8))}px`;
+  });
+  node.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    node.open = false;
+    node.firstChild.focus();
+  });
+  return node;
+}
+
+function closeGroups() {
+  for (const node of $("nav").querySelectorAll("details[open]")) node.open = false;
+}
+
+/** Close the lists on a click elsewhere. */
+export function watchNavigation() {
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("nav details")) closeGroups();
+  });
+}
+
+/** Mark the link to a section, and the group that it is in. @param {string | undefined} id */
+export function markNavigation(id) {
+  for (const link of $("nav").querySelectorAll("a")) link.classList.toggle("here", link.dataset.to === id);
+  for (const node of $("nav").querySelectorAll("details"))
+    node.firstChild.classList.toggle("here", Boolean(node.querySelector("a.here")));
+}

@@ -1,0 +1,179 @@
+/* F */
+
+import { copied, el, factList, listed, small } from "../dom.js";
+import { card, section } from "../layout.js";
+import { bare, classesOf } from "../names.js";
+import { $ } from "../state.js";
+import { chooseRank } from "../steps.js";
+import { jumpTo } from "../timeline/jump.js";
+import { ofModule, ofRows, ofLine } from "../timeline/places.js";
+import { amountText, show, signed } from "../units.js";
+
+const CERTAINTY = {
+  measured: "the trace shows the problem and its cost",
+  likely: "the trace shows the symptom, whose usual cause this is",
+  possible: "the trace shows what often goes with the problem",
+};
+
+/** @type {Section} */
+export function findingsSection(report, rank) {
+  const { findings } = report;
+  if (!findings) return null;
+  const here = findings.found.filter(({ where }) => !rank.step || !where.step || where.step === rank.step.name),
+    first = here.slice(0, findings.first || here.length),
+    more = here.slice(first.length),
+    rest = more.length
+      ? el("details", { class: "more" }, el("summary", {}, `${more.length} with less to gain`), more.map((one, i) => findingCard(report, one, first.length + i)))
+      : null;
+  return section(
+    "findings",
+    "Findings",
+    findingsLead(findings, here),
+    first.map((one, i) => findingCard(report, one, i)),
+    rest,
+    listed("notes", findings.notes),
+  );
+}
+
+/**
+ * How many there are, of how many looked for; what the first three bring together.
+ * @param {Findings} findings
+ * @param {Finding[]} here
+ */
+function findingsLead({ found, none_reason, looked_for, base_error, makespan_ns, together }, here) {
+  const off = base_error ? `The replay that prices them is off by ${signed(base_error.makespan)}` : "",
+    sum = together ? `the first ${Math.min(3, found.filter((one) => one.gain).length)} together gain ${gainText(together, makespan_ns)}` : "";
+  const order = here.some((one) => one.gain) ? "largest gain" : "greatest cost";
+  const count = none_reason
+    ? none_reason[0].toUpperCase() + none_reason.slice(1)
+    : `${here.length} of ${looked_for.length} things looked for, the ${order} first`;
+  return `${[count, sum].filter(Boolean).join("; ")}. ${off ? `${off}.` : ""}`;
+}
+
+/** "12.3 ms (8.1 ms to 15 ms), 14 %". @param {Gain} gain @param {number | null} makespan */
+function gainText({ ns, low_ns, high_ns }, makespan) {
+  const share = makespan ? `, ${show(ns / makespan, "share")} of ${show(makespan, "ns")}` : "";
+  return `${show(ns, "ns")} (${show(low_ns, "ns")} to ${show(high_ns, "ns")})${share}`;
+}
+
+/** @param {Report} report @param {Finding} finding @param {number} at */
+function findingCard(report, finding, at) {
+  const { id, title, evidence, certainty, advice, check, command, cost_ns, gain, where } = finding,
+    { makespan_ns } = report.findings,
+    replayed = gain?.replayed_ns ?? null,
+    node = el("article", { class: "card finding", id: `finding-${at + 1}`, "data-finding": id, "aria-labelledby": `finding-${at + 1}-title` });
+  const compared = Boolean(report.difference), // a page without a timeline, of findings whose cost is measured
+    go = compared ? null : (place) => (event) => jumpFrom(node, report, finding, place, event.currentTarget);
+  const price = [
+    compared ? null : gain ? ["Gain", `${gainText(gain, makespan_ns)}${gain.unexplained ? `; the replay does not explain ${show(gain.unexplained, "share")}` : ""}`] : ["Gain", "not replayed"],
+    cost_ns === null ? null : ["At stake", show(cost_ns, "ns")],
+    ["Certainty", `${certainty}: ${CERTAINTY[certainty] ?? ""}`],
+  ];
+  const shared = evidence.every((one) => one.command === evidence[0].command) ? evidence[0].command : null,
+    proof = evidence.map(({ text, value, unit, command: shows }) =>
+      el("li", {}, text, value === null ? null : el("b", {}, ` ${amountText(value, unit)}`), shared === null ? [" ", commandOf(shows)] : null),
+    );
+  const left = [...price.filter(Boolean), ["Where", chainOf(finding, go)]].filter((row) => row[1] !== null),
+    right = [
+      ["Evidence", el("div", {}, el("ul", { class: "proof" }, proof), shared ? commandOf(shared) : null)],
+      ["Try", advice],
+      ["Check", check],
+      command ? ["What if", el("div", {}, commandOf(command), replayed ? small(` prints ${show(replayed, "ns")}, with what recording cost`) : null)] : null,
+    ].filter(Boolean);
+  node.append(
+    el(
+      "header",
+      {},
+      el("span", { class: "rank" }, String(at + 1)),
+      el("h3", { id: `finding-${at + 1}-title` }, title),
+      (go ? placesOf(where) : []).map(([text, place], i) =>
+        el("button", { type: "button", class: i ? "other" : "go", title: `${text}, in the timeline`, onclick: go(place) }, i ? text : "Show in the timeline"),
+      ),
+    ),
+    gain ? gainBar(gain, makespan_ns) : "",
+    el("div", { class: "halves" }, factList(left), factList(right)),
+  );
+  return node;
+}
+
+/** The gain as a part of the whole, with its interval. @param {Gain} gain @param {number | null} makespan */
+function gainBar({ ns, low_ns, high_ns }, makespan) {
+  const part = (value) => `${Math.max(0, Math.min(100, (100 * value) / (makespan || 1))).toFixed(2)}%`;
+  return el(
+    "div",
+    { class: "gain", role: "img", "aria-label": `Gain: ${gainText({ ns, low_ns, high_ns }, makespan)}`, "--gain": part(ns), "--low": part(low_ns), "--high": part(high_ns) },
+    el("i", {}),
+    el("s", {}),
+  );
+}
+
+/** A command with a button that copies it. @param {string} text */
+function commandOf(text) {
+  const copy = el("button", { type: "button", class: "copy", "aria-label": `Copy: ${text}`, title: "Copy the command" }, "Copy");
+  copy.addEventListener("click", async () => {
+    copy.textContent = (await copied(text)) ? "Copied" : "Not allowed";
+  });
+  return el("span", { class: "command" }, el("code", {}, text), copy);
+}
+
+/**
+ * Where a finding leads in the timeline: its longest kernel or call, and its time; of one that is of no kernel, operator
+ * or stream the time first.
+ * @param {Row} where
+ * @returns {[string, Place][]}
+ */
+function placesOf({ kernel, operator, stream, rows, start_ns, end_ns }) {
+  const orElse = kernel ? { gpu: true, name: kernel } : operator ? { gpu: false, name: operator } : undefined,
+    span = start_ns !== undefined && end_ns !== undefined ? { from: start_ns, to: end_ns } : null,
+    places = [
+      rows?.length ? ["Longest event", { ...ofRows(rows), orElse: orElse ?? span }] : null,
+      span ? ["Its time", span] : null,
+    ].filter(Boolean);
+  return kernel || operator || stream !== undefined ? places : places.reverse();
+}
+
+/**
+ * Line › module › operator › kernel, each a button that leads to it where there is something to go to.
+ * @param {Finding} finding
+ * @param {Go | null} go
+ */
+function chainOf({ where }, go) {
+  const { source, module, operator, kernel, phase, stream, step, rank, rows } = where;
+  const row = (name, wanted, place) => ({ row: [name, wanted], place });
+  const parts = [
+    source && ["line", source, row("sources", (one) => one.place === source, { ...ofLine(source), orElse: ofRows(rows ?? []) })],
+    module && ["module", module.replaceAll(" / ", " › "), row("modules", (one) => one.path === classesOf(module.split(" / ")), ofModule(module))],
+    operator && ["operator", operator, { place: { ...ofRows(rows ?? [], false), name: operator, orElse: { gpu: false, name: operator } } }],
+    kernel && ["kernel", bare(kernel), { place: { ...ofRows(rows ?? [], true), orElse: { gpu: true, name: kernel } } }],
+  ].filter(Boolean);
+  const said = [phase, step, stream === undefined ? null : `stream ${stream}`, rank === undefined ? null : `rank ${rank}`].filter(Boolean);
+  if (!parts.length && !said.length) return null;
+  return el(
+    "span",
+    { class: "chain" },
+    parts.map(([what, text, to]) => {
+      const shown = [small(what), el("bdi", { dir: "ltr" }, text)];
+      return go
+        ? el("button", { type: "button", "data-part": what, title: `${what}: ${text}`, onclick: go(to.place, to.row) }, shown)
+        : el("span", { "data-part": what }, shown);
+    }),
+    said.length ? el("span", { class: "said" }, said.join(" · ")) : null,
+  );
+}
+
+/**
+ * To a place of a finding, on the rank that it is of.
+ * @param {HTMLElement} card
+ * @param {Report} report
+ * @param {Finding} finding
+ * @param {Place} place
+ * @param {HTMLElement} from
+ */
+async function jumpFrom(card, report, { where }, place, from) {
+  const at = report.ranks.findIndex((one) => one.rank === where.rank);
+  if (at >= 0 && report.ranks.length > 1 && Number($("rank").value) !== at) {
+    await chooseRank(at);
+    from = document.querySelector(`#${card.id} .go`);
+  }
+  return jumpTo(place, from);
+}

@@ -1,0 +1,160 @@
+/* I */
+
+import { axis, chart, legend, tip, tooltip } from "../chart.js";
+import { el } from "../dom.js";
+import { card, section, sideBySide } from "../layout.js";
+import { stack } from "../stack.js";
+import { col, tableCard } from "../table.js";
+import { fillOf } from "../theme.js";
+import { show } from "../units.js";
+
+const SPAN_HINT = "From the device's first GPU event to the end of its last one";
+const LAUNCHED = "already launched";
+
+const BUSY = [
+  col.ns("busy_ns", "Busy"), col.ns("idle_ns", "Idle"), col.share("busy_share", "Busy"),
+  col.share("busy_share_of_gpu_span", "of GPU span", { hint: SPAN_HINT }),
+];
+
+/** @type {Section} */
+export function idleSection(report, rank) {
+  const { streams, device_use, iteration_list } = rank.analysis;
+  if (!streams.length) return null;
+  if (!device_use.length) return streamSums(streams);
+  const several = device_use.length > 1;
+  const bars = [...streams].sort((a, b) => b.busy_ns - a.busy_ns).slice(0, 12);
+  const gaps = rank.gaps.map((gap) => ({
+    ...gap,
+    cause: gapCause(gap),
+  }));
+  return section(
+    "idle",
+    "Idle and overlap",
+    "How much of the time each stream works, what runs at the same time, and where the longest gaps are.",
+    sideBySide(
+      [6, 6],
+      card(
+        "Streams",
+        streams.length > bars.length ? `the ${bars.length} busiest of ${streams.length}` : null,
+        stack(
+          bars.map((use) => ({
+            name: streamName(use, several),
+            whole: use.window_ns,
+            parts: [{ name: "Busy", color: 0, ns: use.busy_ns }, { name: "Idle", color: "line", ns: use.idle_ns }],
+          })),
+        ),
+      ),
+      iteration_list.length ? iterationsCard(rank) : null,
+    ),
+    tableCard(
+      "Devices",
+      null,
+      [
+        col.count("device", "Device"), col.ns("window_ns", "Window"), ...BUSY,
+        col.ns("overlapped_ns", "Two streams or more"), col.ns("compute_ns", "Computing"), col.ns("copy_ns", "Copying"),
+        col.ns("communication_ns", "Communicating"),
+        col.ns("exposed_communication_ns", "of it exposed", { hint: "With no computing kernel beside it" }),
+      ],
+      device_use,
+      { sort: "busy_ns", filter: false, name: "device_use", jump: lanePlace },
+    ),
+    tableCard(
+      "Streams in numbers",
+      null,
+      [
+        several ? col.count("device", "Device") : null,
+        col.count("stream", "Stream"), col.count("events", "Events"), col.ns("total_ns", "Sum of events"), ...BUSY,
+      ],
+      streams,
+      { sort: "busy_ns", name: "streams", jump: lanePlace },
+    ),
+    tableCard(
+      "Longest gaps",
+      null,
+      [
+        col.ns("idle_ns", "Idle"), col.ns("start", "At"),
+        col.text("cause", "Cause", { hint: "Whether the next event had been launched when the gap began" }),
+        col.ns("launch_ns", "Launched after", { hint: "From the gap's start to the launch of the event that ends it" }),
+        col.code("host", "Host meanwhile", { hint: "What takes most of the gap by itself on the launching thread: an operator, a runtime call, or neither" }),
+        col.ns("host_ns", "for", { like: "idle_ns" }), col.code("launched_by", "Next operator"), col.code("source", "Next line", { front: true }), col.code("after", "Next event"), col.code("before", "Event before"),
+      ],
+      gaps,
+      {
+        sort: "idle_ns",
+        name: "gaps",
+        jump: (gap) => ({ from: gap.start, to: gap.start + gap.idle_ns }),
+      },
+    ),
+  );
+}
+
+/** What streams take if no start times were recorded: nothing is known of busy and idle time. @param {Row[]} streams */
+function streamSums(streams) {
+  return section(
+    "idle",
+    "Streams",
+    "Sums of durations; no start times were recorded, so that busy and idle time are not known.",
+    tableCard(
+      "Streams in numbers",
+      null,
+      [
+        col.count("device", "Device"), col.count("stream", "Stream"), col.count("events", "Events"),
+        col.ns("total_ns", "Sum of events"),
+      ],
+      streams,
+      { sort: "total_ns", name: "streams", jump: lanePlace },
+    ),
+  );
+}
+
+/** Why a device has nothing to run. @param {Row} gap */
+function gapCause({ before, after, launch_ns }) {
+  if (!after) return "no event any more";
+  const late = launch_ns === null ? "launch not in the trace" : launch_ns > 0 ? "host launched late" : LAUNCHED;
+  return before ? late : `no event yet: ${late}`;
+}
+
+/** The longest event of a device or stream. @type {PlaceOf} */
+const lanePlace = ({ device, stream }) => ({ gpu: true, device, stream });
+
+/** A stream, with its device where there are several. @param {Row} stream @param {boolean} several */
+export function streamName({ device, stream }, several) {
+  return several ? `GPU ${device} · stream ${stream}` : `stream ${stream}`;
+}
+
+/** @param {Rank} rank */
+function iterationsCard(rank) {
+  const rows = rank.analysis.iteration_list,
+    node = el("div"),
+    kinds = [
+      { name: "GPU busy", color: 0, value: (row) => row.gpu_ns },
+      { name: "GPU idle", color: "line", value: (row) => row.latency_ns - row.gpu_ns },
+    ];
+  chart(node, 210, () => ({
+    grid: { left: 62, right: 10, top: 12, bottom: 26 },
+    tooltip: tooltip((item) => {
+      const row = rows[item.dataIndex];
+      return tip(row.name, [
+        ["length", show(row.latency_ns, "ns")],
+        ["a device busy", show(row.gpu_ns, "ns")],
+        ["share", show(row.gpu_ns / (row.latency_ns || 1), "share")],
+      ]);
+    }),
+    xAxis: axis({
+      type: "category",
+      data: rows.map((row) => row.name),
+      splitLine: { show: false },
+      axisLabel: { hideOverlap: true, formatter: (name) => name.replace("ProfilerStep#", "step ") },
+    }),
+    yAxis: axis({ type: "value", splitNumber: 4, unit: "ns" }),
+    series: kinds.map(({ name, color, value }) => ({
+      name,
+      type: "bar",
+      stack: "all",
+      barMaxWidth: 46,
+      itemStyle: { color: fillOf(color) },
+      data: rows.map(value),
+    })),
+  }));
+  return card("Iterations", `mean ${show(rank.analysis.iterations.mean_latency_ns, "ns")}`, node, legend(kinds));
+}

@@ -1,0 +1,97 @@
+/* M */
+
+import { curves } from "../curves.js";
+import { el } from "../dom.js";
+import { card, section } from "../layout.js";
+import { shortenedName } from "../names.js";
+import { stack } from "../stack.js";
+import { page } from "../state.js";
+import { col, table, tableCard } from "../table.js";
+import { ofLine } from "../timeline/places.js";
+import { show } from "../units.js";
+
+const MEMORY_SOURCES = {
+  "allocator events": "what the allocators recorded (profile_memory)",
+  "tensors of the ET": "the tensors of the Execution Trace, from the call that makes a storage to the last that uses it",
+};
+
+const ALLOCATED = [col.code("operator", "Allocated by"), col.text("category", "Category")];
+
+const SIZES = [col.count("blocks", "Blocks"), col.bytes("bytes", "Size")];
+
+/** @type {Section} */
+export function memorySection(report, rank) {
+  const { memory, memory_holders, memory_outliving } = rank.analysis;
+  if (!memory.length) return null;
+  const worth = memory.filter((one) => one.peak_bytes >= 0.01 * memory[0].peak_bytes);
+  return section(
+    "memory",
+    "Memory",
+    `How much is allocated over time, who holds it at the peak, and what outlives its iteration; from ${MEMORY_SOURCES[memory[0].source]}.`,
+    ...worth.map((one) => memoryCard(rank, one, memory_holders)),
+    tableCard(
+      "Devices",
+      null,
+      [
+        col.text("device", "Device"), col.bytes("peak_bytes", "Peak"), col.bytes("before_bytes", "Before the trace"),
+        col.bytes("end_bytes", "At the end"),
+        col.bytes("reserved_peak_bytes", "Reserved", { hint: "By the allocator, at most" }),
+        col.count("blocks", "Blocks"), col.bytes("allocated_bytes", "Allocated in all"),
+      ],
+      memory,
+      { sort: "peak_bytes", filter: false, name: "memory", jump: (row) => peakPlace(rank, row) },
+    ),
+    tableCard(
+      "What outlives its iteration",
+      "allocated in one iteration and held at its end, over all iterations",
+      [
+        ...ALLOCATED, col.text("device", "Device"), ...SIZES,
+        col.bytes("next_bytes", "Freed in the next", { like: "bytes" }),
+        col.bytes("kept_bytes", "Never freed", { like: "bytes" }),
+      ],
+      memory_outliving,
+      { sort: "bytes", name: "memory_outliving", jump: ({ operator }) => ({ gpu: false, name: operator }) },
+    ),
+  );
+}
+
+/** @param {Rank} rank @param {Row} one @param {Row[]} holders */
+function memoryCard(rank, one, holders) {
+  const mine = holders.filter((row) => row.device === one.device),
+    kinds = {};
+  for (const row of mine) kinds[row.category] = (kinds[row.category] ?? 0) + row.bytes;
+  const names = Object.keys(kinds).sort((a, b) => kinds[b] - kinds[a]),
+    peak = { ts: one.peak_ns - rank.start_ns, value: one.peak_bytes, name: `peak ${show(one.peak_bytes, "bytes")}` },
+    curve = (counter) => counter.device === one.number && ["allocated", "reserved"].includes(counter.kind);
+  return card(
+    `Allocated on ${one.device}`,
+    `peak ${show(one.peak_bytes, "bytes")} at ${show(peak.ts, "ns")}`,
+    curves(rank, rank.counters.filter(curve), "bytes", { mark: peak.ts >= 0 ? peak : null }),
+    el("h3", {}, "Held at the peak"),
+    stack(
+      [{ name: "", whole: one.peak_bytes, parts: names.map((name, i) => ({ name, color: i, ns: kinds[name] })) }],
+      { unit: "bytes" },
+    ),
+    table(
+      [...ALLOCATED, col.code("modules", "Module", { front: true }), col.code("source", "Line", { front: true }), ...SIZES, col.share("share", "Share")],
+      mine.map((row) => ({
+        ...row,
+        modules: row.modules.replaceAll("nn.Module: ", ""),
+        share: row.bytes / (one.peak_bytes || 1),
+      })),
+      { sort: "bytes", name: `memory_holders ${one.device}`, jump: (row) => holderPlace(row) ?? peakPlace(rank, one) },
+    ),
+  );
+}
+
+/** The time at which a device held most. @param {Rank} rank @param {Row} row */
+const peakPlace = (rank, { peak_ns }) => ({ from: peak_ns - rank.start_ns, to: peak_ns - rank.start_ns });
+
+/**
+ * Of a row the longest call that allocated; of what no call of the trace did, none.
+ * @type {(row: Row) => Place | null}
+ */
+const holderPlace = ({ operator, source }) =>
+  page.timeline?.names.has(shortenedName(operator))
+    ? { ...(source ? ofLine(source, false) : { gpu: false }), name: operator, orElse: { gpu: false, name: operator } }
+    : null;

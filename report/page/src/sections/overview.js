@@ -1,0 +1,211 @@
+/* O */
+
+import { el, factList, listed } from "../dom.js";
+import { card, section, sideBySide, tile } from "../layout.js";
+import { stack } from "../stack.js";
+import { page } from "../state.js";
+import { Timeline } from "../timeline/timeline.js";
+import { plain, show } from "../units.js";
+
+/**
+ * Device time of a trace, all devices together, in parts that do not overlap and sum up to the window.
+ * @param {Rank} rank
+ */
+export function deviceParts(rank) {
+  const uses = rank.analysis.device_use,
+    sum = (key) => uses.reduce((total, use) => total + use[key], 0);
+  const hidden = sum("communication_ns") - sum("exposed_communication_ns");
+  return {
+    window: sum("window_ns"),
+    busy: sum("busy_ns"),
+    span: sum("gpu_span_ns"),
+    hidden,
+    parts: [
+      { name: "Computing", color: 4, ns: sum("compute_ns") - hidden },
+      { name: "Computing and communicating", color: 3, ns: hidden },
+      { name: "Exposed communication", color: 2, ns: sum("exposed_communication_ns") },
+      { name: "Copies alone", color: 1, ns: sum("busy_ns") - sum("compute_ns") - sum("exposed_communication_ns") },
+      { name: "Idle", color: "line", ns: sum("idle_ns") },
+    ],
+  };
+}
+
+/**
+ * FLOPs that are known, per second of the trace, and what of the peaks they would need: [FLOP/s, share].
+ * @param {Rank} rank
+ */
+function flopRate(rank) {
+  let flops = 0,
+    atPeak = 0,
+    known = false;
+  for (const row of rank.analysis.kernels) {
+    if (row.flops === null || !row.flops_per_second) continue;
+    flops += row.flops;
+    if (row.flops_share !== null) {
+      known = true;
+      atPeak += (row.flops / row.flops_per_second) * 1e9 * row.flops_share;
+    }
+  }
+  const window = deviceParts(rank).window;
+  return [flops && window ? (flops / rank.span_ns) * 1e9 : null, known && window ? atPeak / window : null];
+}
+
+/** @type {Section} */
+export function overviewSection(report, rank) {
+  const { analysis } = rank,
+    use = deviceParts(rank),
+    [rate, ofPeak] = flopRate(rank),
+    told = analysis.iterations;
+  const part = (name) => use.parts.find((one) => one.name === name).ns / (use.window || 1);
+  const attributed = rank.attributed_ns / (rank.tree.total_ns || 1);
+  const count = analysis.iteration_list.length,
+    iterations = `${count} iteration${count > 1 ? "s" : ""} of ${show(told.mean_latency_ns, "ns")}`,
+    computing = part("Computing") + part("Computing and communicating"),
+    exposed = use.parts[2].ns,
+    all = `of ${show(use.window, "ns")}`,
+    ofSpan = `${show(use.busy / (use.span || 1), "share")} from the first GPU event to the last`,
+    peak = ofPeak === null ? "peak of the device unknown" : `${show(ofPeak, "share")} of the peak`,
+    events = rank.gpu_events + rank.host_calls + rank.runtime_calls,
+    links = rank.coverage;
+  const tiles = [
+    tile("Length", show(rank.span_ns, "ns"), count ? iterations : "no iterations marked"),
+    use.window ? tile("GPU busy", show(use.busy / use.window, "share"), `${show(use.busy, "ns")} ${all}; ${ofSpan}`) : null,
+    use.window ? tile("GPU computing", show(computing, "share"), "without communication") : null,
+    analysis.device_use.some((one) => one.communication_ns)
+      ? tile(
+          "Exposed comm.",
+          show(part("Exposed communication"), "share"),
+          `${show(exposed, "ns")} of ${show(use.hidden + exposed, "ns")}`,
+        )
+      : null,
+    rate !== null ? tile("Achieved", show(rate, "flop/s"), peak) : null,
+    told.samples_per_second
+      ? tile("Throughput", `${plain(told.samples_per_second)} samples/s`, `batch of ${told.batch_size}`)
+      : null,
+    analysis.serving_phases.length && analysis.serving_phases.at(-1).tokens_per_second
+      ? tile("Tokens", `${plain(analysis.serving_phases.at(-1).tokens_per_second)} /s`, servedNote(analysis.serving_phases))
+      : null,
+    tile("Events", show(events, "count"), `${show(rank.gpu_events, "count")} on the GPU`),
+    links
+      ? tile("Linked", show(links.linked / (links.total || 1), "share"), `of ${show(links.total, "count")} operators`)
+      : rank.gpu_events
+        ? tile("Attributed", show(attributed, "share"), "of GPU time to operators")
+        : null,
+  ];
+  const bar = use.window
+    ? card(
+        "Device time",
+        all + (analysis.device_use.length > 1 ? " on all devices" : ""),
+        stack([{ name: "", parts: use.parts, whole: use.window }]),
+      )
+    : null;
+  return section(
+    "overview",
+    "Overview",
+    null,
+    warnings(report),
+    el("div", { class: "tiles" }, tiles),
+    bar,
+    sideBySide([6, 6], card("Trace", null, facts(rank)), card("Links", null, coverage(rank, attributed))),
+  );
+}
+
+/** Steps of a serving engine by phase, in words. @param {Row[]} phases */
+function servedNote(phases) {
+  const counts = phases.filter((row) => row.phase !== "all").map((row) => `${row.steps} ${row.phase}`);
+  return `steps: ${counts.join(", ")}`;
+}
+
+/**
+ * What is wrong with the inputs, of all ranks: numbers of a broken trace are not those of the whole run.
+ * @param {Report} report
+ */
+export function warnings(report) {
+  const several = report.ranks.length > 1;
+  const found = [
+    ...report.warnings,
+    ...report.ranks.flatMap((rank) =>
+      rank.analysis.damage.map((text) => (several ? `Rank ${rank.label}: ${text}` : text)),
+    ),
+  ];
+  return listed("warnings", found);
+}
+
+/** @param {Rank} rank */
+export function facts(rank) {
+  const { analysis } = rank,
+    rows = [["File", rank.file]];
+  if (rank.rank !== null) rows.push(["Rank", String(rank.rank)]);
+  for (const [number, device] of Object.entries(analysis.devices)) {
+    const peaks = Object.entries(device.peaks).map(([type, peak]) => `${type} ${show(peak, "flop/s")}`);
+    rows.push([
+      `Device ${number}`,
+      [
+        device.name ?? "not named in the trace",
+        device.known_as && device.known_as !== device.name ? `(${device.known_as})` : "",
+        device.memory_gb_s
+          ? `· at best ${[...peaks, show(device.memory_gb_s * 1e9, "bytes/s")].join(", ")}`
+          : "· peaks unknown",
+      ]
+        .filter(Boolean)
+        .join(" "),
+    ]);
+  }
+  rows.push(
+    ["Streams", String(analysis.streams.length)],
+    ["Operators", show(rank.host_calls, "count")],
+    [
+      "Runtime calls",
+      rank.runtime_calls ? `${show(rank.runtime_calls, "count")}, ${show(analysis.host.runtime_ns, "ns")}` : "0",
+    ],
+  );
+  if (analysis.host.loading_ns) rows.push(["Data loading", show(analysis.host.loading_ns, "ns")]);
+  return factList(rows);
+}
+
+/** @param {Rank} rank @param {number} attributed */
+function coverage(rank, attributed) {
+  const told = rank.coverage,
+    notes = [...(told?.notes ?? []), ...rank.analysis.notes];
+  const rows = told
+    ? [
+        [
+          "Operators",
+          `${show(told.linked, "count")} of ${show(told.total, "count")} linked (${show(told.linked / (told.total || 1), "share")}) by ${told.method}`,
+        ],
+        ["Certain", show(told.certain, "count")],
+        [
+          "Equivalent",
+          `${show(told.equivalent, "count")}; the structure fits, but another run or iteration could be meant`,
+        ],
+        [
+          "GPU time",
+          `${show(told.attached_ns / (told.gpu_ns || 1), "share")} of ${show(told.gpu_ns, "ns")} attached to operators`,
+        ],
+      ]
+    : [
+        ["Kind", "Kineto trace alone, not linked with an Execution Trace"],
+        rank.gpu_events ? ["GPU time", `${show(attributed, "share")} launched by operators of the trace`] : null,
+      ].filter(Boolean);
+  return [factList(rows), listed("notes", notes)];
+}
+
+/** @type {Section} */
+export function timelineSection(report, rank) {
+  if (!rank.timeline.ts.length) return null;
+  const timeline = (page.timeline = new Timeline(rank.timeline, rank.analysis.devices));
+  timeline.mount();
+  const shortest = show(rank.timeline.resolution, "ns");
+  const merged = !rank.timeline.resolution
+    ? ""
+    : rank.timeline.tiles
+      ? ` Calls shorter than ${shortest} are drawn together until the view is close enough.`
+      : ` Calls shorter than ${shortest} are merged with their neighbours.`;
+  const hidden = rank.timeline.hidden ? ` ${rank.timeline.hidden} lanes with the least time are left out.` : "";
+  return section(
+    "timeline",
+    "Timeline",
+    `${rank.gpu_events ? "Streams on top, CPU threads below with their calls nested; pale where short calls leave gaps." : "CPU threads with their calls nested; pale where short calls leave gaps."}${merged}${hidden}`,
+    card(null, null, timeline.node),
+  );
+}

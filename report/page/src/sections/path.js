@@ -1,0 +1,48 @@
+/* P */
+
+import { PATH_COLORS } from "../timeline/critical.js";
+import { ofRows } from "../timeline/places.js";
+import { card, section } from "../layout.js";
+import { stack } from "../stack.js";
+import { col, tableCard } from "../table.js";
+import { show } from "../units.js";
+
+/** @type {Section} */
+export function pathSection(report, rank) {
+  const rows = rank.path_rows;
+  if (!rows?.length) return null;
+  const total = rows.reduce((sum, row) => sum + row.ns, 0),
+    kinds = new Map();
+  for (const { kind, ns } of rows) kinds.set(kind, (kinds.get(kind) ?? 0) + ns);
+  const colors = { ...PATH_COLORS },
+    parts = [...kinds].filter(([, ns]) => ns > 0).sort((a, b) => b[1] - a[1]);
+  parts.forEach(([kind], at) => (colors[kind] ??= [1, 3, 5, 6, 7, 8, 9][at % 7]));
+  return section(
+    "path",
+    "Critical path",
+    `The longest path of the replay: what does not lie on it can become faster without any gain. All rows together are ${show(total, "ns")}${rank.step ? ", the part of this step" : ""}.`,
+    card(
+      "By kind",
+      null,
+      stack([{ name: "", whole: total, parts: parts.map(([name, ns]) => ({ name, color: colors[name], ns })) }]),
+    ),
+    tableCard(
+      "By kind, kernel, operator, module and line",
+      null,
+      [
+        col.text("kind", "Kind"), col.ns("ns", "Time"), col.share("share", "Share"),
+        col.count("count", "Elements", { hint: "Runs of such work that follow one another on the path" }),
+        col.code("kernel", "Kernel or runtime call"), col.code("operator", "Operator"),
+        col.text("module", "Module", { front: true }), col.code("place", "Line", { front: true }),
+      ],
+      rows.map((row) => ({ ...row, share: row.ns / (total || 1) })),
+      { sort: "ns", name: "critical_path", jump: pathPlace },
+    ),
+  );
+}
+
+/** The longest element of a row. @type {(row: Row) => Place | null} */
+function pathPlace({ id, from, to }) {
+  const span = from === null ? null : { from, to };
+  return id < 0 ? span : { ...ofRows([id]), orElse: span };
+}

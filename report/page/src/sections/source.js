@@ -1,0 +1,124 @@
+/* S */
+
+import { el, small } from "../dom.js";
+import { card, leftOut, section } from "../layout.js";
+import { col, tableCard } from "../table.js";
+import { jumpTo } from "../timeline/jump.js";
+import { ofLine } from "../timeline/places.js";
+import { show } from "../units.js";
+
+const LINES_SHOWN = 200;
+
+/** @type {Section} */
+export function sourceSection(report, rank) {
+  const { sources, phases } = rank.analysis;
+  if (!sources.length && !phases.some((row) => row.phase !== "not known")) return null;
+  const device = sources.some((row) => row.device_self_ns),
+    heat = device ? "device_self_ns" : "host_ns";
+  return section(
+    "source",
+    "Source",
+    sources.length
+      ? "Work counts to the innermost line of own code that called it, backward work to that of its forward operator."
+      : null,
+    sources.length ? filesCard(sources, heat, leftOut(rank, "sources")) : null,
+    tableCard(
+      "By source line",
+      leftOut(rank, "sources"),
+      [
+        col.code("place", "Line", { front: true }), col.code("function", "Function"), col.text("kind", ""),
+        ...(device
+          ? [
+              col.ns("device_self_ns", "GPU self", { like: "device_total_ns", hint: "GPU events that it launched itself" }),
+              col.ns("device_total_ns", "GPU total", { hint: "With those of lines called from it" }),
+              col.ns("backward_ns", "Backward", { like: "device_total_ns", hint: "Part of GPU self" }),
+              col.count("launches", "GPU events"),
+              col.ns("idle_ns", "Idle caused", { hint: "The device had nothing to run until an event of this line" }),
+            ]
+          : []),
+        col.ns("host_ns", "Host", { hint: "Host time of the operators that it called" }),
+        col.count("calls", "Calls"),
+      ],
+      sources.map((row) => ({
+        ...row,
+        place: `${row.file}:${row.line}`,
+        kind: [row.own ? "" : "not own code", row.fused ? `${row.fused} fused` : ""].filter(Boolean).join(", "),
+      })),
+      { sort: heat, name: "sources", jump: sourcePlace },
+    ),
+    tableCard(
+      "By phase",
+      null,
+      [
+        col.text("phase", "Phase"), col.count("calls", "Operators"), col.ns("host_ns", "Host"),
+        col.ns("device_ns", "GPU"), col.share("share", "Share"), col.count("launches", "GPU events"),
+        col.ns("idle_ns", "Idle caused"),
+      ],
+      phases,
+      { sort: "", filter: false, name: "phases", jump: phasePlace },
+    ),
+  );
+}
+
+/** Of a row its longest device event, of a line without any its longest operator. @type {PlaceOf} */
+const sourcePlace = ({ place, device_self_ns }) => ofLine(place, device_self_ns > 0);
+
+/** @type {PlaceOf} */
+const phasePlace = ({ phase, launches }) => ({
+  gpu: launches > 0,
+  has: (columns, i, texts) => (texts.phases[columns.phase[i]] || "not known") === phase,
+});
+
+/**
+ * Files, the one with most time first, each with its lines in order; the longer a line's bar the more time it takes.
+ * @param {Row[]} sources
+ * @param {string} heat
+ * @param {string | null} note
+ */
+function filesCard(sources, heat, note) {
+  const files = new Map();
+  for (const row of sources)
+    if (row[heat] > 0) files.set(row.file, [...(files.get(row.file) ?? []), row]);
+  const sum = (rows) => rows.reduce((total, row) => total + row[heat], 0),
+    most = Math.max(...sources.map((row) => row[heat]), 1),
+    ordered = [...files].sort((a, b) => sum(b[1]) - sum(a[1])),
+    list = el("div", { class: "files" });
+  const input = el("input", { type: "search", placeholder: "Search files and functions…", "aria-label": "Search files" });
+  const draw = () => {
+    const wanted = input.value.toLowerCase();
+    let left = LINES_SHOWN;
+    list.replaceChildren();
+    for (const [file, rows] of ordered) {
+      const whole = file.toLowerCase().includes(wanted),
+        found = rows.filter((row) => whole || row.function.toLowerCase().includes(wanted));
+      if (!found.length || left <= 0) continue;
+      const lines = found.sort((a, b) => a.line - b.line).slice(0, left);
+      left -= lines.length;
+      list.append(
+        el("h4", {}, el("code", {}, file), " ", small(show(sum(rows), "ns"))),
+        ...lines.map((row) => {
+          const bar = el("span", { class: "heat" }),
+            share = row[heat] / most;
+          bar.style.width = `${(100 * share).toFixed(2)}%`;
+          return el(
+            "button",
+            {
+              type: "button",
+              class: "line",
+              "data-line": `${file}:${row.line}`,
+              title: `${file}:${row.line} ${row.function}`,
+              onclick: (event) => jumpTo(sourcePlace({ ...row, place: `${file}:${row.line}` }), event.currentTarget),
+            },
+            bar,
+            el("span", { class: "number" }, String(row.line)),
+            el("code", {}, row.function),
+            el("span", { class: "push" }, show(row[heat], "ns")),
+          );
+        }),
+      );
+    }
+  };
+  input.addEventListener("input", draw);
+  draw();
+  return card("Lines by file", note, input, list);
+}

@@ -1,0 +1,47 @@
+/* The rank and the step that the page shows. */
+
+import { el } from "./dom.js";
+import { unpackJson } from "./packed.js";
+import { $, page } from "./state.js";
+
+/** The list of a rank's steps; hidden where there are none to choose from. @param {Rank} rank */
+export function fillSteps(rank) {
+  const steps = rank.steps ?? [];
+  $("step-pick").hidden = !steps.length;
+  $("step").replaceChildren(
+    el("option", { value: "" }, "all"),
+    ...steps.map((step, at) =>
+      step.data
+        ? el("option", { value: at }, step.name)
+        : el("option", { value: at, disabled: true, title: "Not on this page; make one with --steps" }, step.name),
+    ),
+  );
+}
+
+/** Ends of a time axis: of the step that is shown, else of all. @param {Rank} rank */
+export const shownTime = ({ step, span_ns }) => (step ? { min: step.from, max: step.to } : { min: 0, max: span_ns });
+
+/** Show a rank: the step that is chosen, where it has that one, too. @param {number} at */
+export function chooseRank(at) {
+  const { report } = page;
+  const chosen = report.ranks[$("rank").value].steps?.[$("step").value]?.number;
+  $("rank").value = at;
+  fillSteps(report.ranks[at]);
+  const step = report.ranks[at].steps?.findIndex((one) => one.number === chosen && one.data) ?? -1;
+  $("step").value = step < 0 ? "" : step;
+  return page.draw(at, step < 0 ? null : step);
+}
+
+/**
+ * The report with what each rank did in a step, in place of the whole; a rank without that step as it is.
+ * @param {Report} report
+ * @param {Step} step
+ * @returns {Promise<Report>}
+ */
+export async function reportOfStep(report, { number }) {
+  const ranks = report.ranks.map(async (rank) => {
+    const own = rank.steps?.find((one) => one.number === number && one.data);
+    return own ? { ...rank, ...(own.unpacked ??= await unpackJson(own.data)), step: own } : rank;
+  });
+  return { ...report, ranks: await Promise.all(ranks) };
+}

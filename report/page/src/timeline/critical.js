@@ -1,0 +1,106 @@
+/* C */
+
+import { el } from "../dom.js";
+import { tile } from "../layout.js";
+import { integers, show } from "../units.js";
+import { firstEnding } from "./blocks.js";
+import { Tiles } from "./tiles.js";
+
+export const PATH_STRIP = 10; // px above the lanes
+
+export const PATH_COLORS = { "host work": 0, "GPU work": 4, collective: 2 };
+
+const PATH_WAIT = 1;
+const MOST_PATH_TILES = 24; // of elements that are drawn one by one
+
+export class CriticalPath {
+  /** @param {PathData | null} path @param {Timeline} timeline */
+  constructor(path, timeline) {
+    this.path = path;
+    this.timeline = timeline;
+    this.shown = true;
+    this.at = null; // number of the element that was walked to, null after another event was selected
+    this.tiles = new Tiles(path?.tiles ?? null, () => timeline.redraw());
+    this.node = el("div", { class: "picked", id: "path-said", "aria-live": "polite" });
+    if (path) this.say(null);
+  }
+
+  get size() {
+    return this.tiles.size;
+  }
+
+  /** @param {number} kind */
+  isWork(kind) {
+    return this.path.work.includes(kind);
+  }
+
+  /** @param {number} kind */
+  color(kind) {
+    return PATH_COLORS[this.path.kinds[kind]] ?? PATH_WAIT;
+  }
+
+  /**
+   * Elements in the view, none while they are being decoded; where they are very many, what each tile is mainly.
+   * @param {number} from
+   * @param {number} to
+   */
+  *within(from, to) {
+    const wanted = [...this.tiles.within(0, 0, from, to)];
+    if (wanted.length > MOST_PATH_TILES) {
+      for (const i of wanted) {
+        const ts = this.path.tiles.from[i];
+        yield { number: -1, ts, dur: this.path.tiles.to[i] - ts, kind: this.path.main[i], event: -1 };
+      }
+      return;
+    }
+    const tiles = this.tiles.of([{ lane: 0, depth: 0 }], from, to)?.[0] ?? [];
+    for (const tile of tiles)
+      for (let i = firstEnding(tile.ts, tile.dur, 0, tile.count, from); i < tile.count && tile.ts[i] <= to; i++)
+        yield { number: tile.first + i, ts: tile.ts[i], dur: tile.dur[i], kind: tile.kind[i], event: tile.event[i] };
+  }
+
+  /** To the next element, or the one before; from the selected event if none was walked to. @param {number} step */
+  async walk(step) {
+    if (!this.size || this.walking) return;
+    this.walking = true;
+    const { from, inspector } = this.timeline,
+      begin = inspector.event ? inspector.event.ts : from;
+    const next = Math.max(0, Math.min(this.size - 1, this.at === null ? await this.atTime(begin) : this.at + step));
+    const element = await this.tiles.event(next);
+    this.shown = true;
+    this.say(element);
+    if (element.event >= 0) await inspector.select(element.event);
+    this.at = next;
+    this.walking = false;
+    const place = element.event >= 0 ? this.timeline.tiles.placeOf(element.event) : { lane: 0, depth: 0 };
+    inspector.reveal({ ...element, ...place });
+    this.timeline.redraw();
+    this.node.dataset.element = next;
+  }
+
+  /** Number of the first element that ends at a time or later. @param {number} time */
+  async atTime(time) {
+    const { to, from } = this.path.tiles,
+      tile = Math.min(to.findIndex((end) => end >= time) >>> 0, from.length - 1),
+      { ts, dur, count, first } = await this.tiles.decode(tile);
+    return first + firstEnding(ts, dur, 0, count, time);
+  }
+
+  toggle() {
+    this.shown = !this.shown;
+    this.timeline.redraw();
+  }
+
+  /** @param {PathElement | null} element */
+  say(element) {
+    const { makespan_ns, shown_ns, kinds } = this.path,
+      total = show(makespan_ns, "ns"),
+      count = integers.format(this.size),
+      part = shown_ns === makespan_ns ? "" : `, of which ${show(shown_ns, "ns")} are on this page`;
+    this.node.textContent = element
+      ? `Critical path, element ${integers.format(element.number + 1)} of ${count}: ` +
+        `${kinds[element.kind]}, ${show(element.ns, "ns")} of ${total}`
+      : `Critical path: ${count} elements, ${total} by the replay${part}; n and p walk along it, c hides it`;
+    this.node.dataset.ns = element?.ns ?? "";
+  }
+}

@@ -1,0 +1,101 @@
+/* J */
+
+import { bringIntoView, el } from "../dom.js";
+import { classesOf, shortenedName } from "../names.js";
+import { column } from "../packed.js";
+import { page, shownTables } from "../state.js";
+import { eventsOf, Hits, longestGap, longestOf } from "./events.js";
+
+/**
+ * Show a place in the timeline; the element that led there is what `goBack` returns to.
+ * @param {Place} place
+ * @param {HTMLElement | null} from
+ */
+export async function jumpTo(place, from = null) {
+  const { timeline } = page;
+  if (!timeline) return;
+  page.cameFrom = from;
+  if (place.from !== undefined || !timeline.inspector) return jumpToTime(place);
+  let hits = [],
+    number = place.event;
+  if (number === undefined) {
+    let found = await eventsOf(timeline, place);
+    if (!found.length && place.orElse?.from !== undefined) return jumpToTime(place.orElse);
+    if (!found.length && place.orElse) found = await eventsOf(timeline, place.orElse);
+    const gap = place.gap ? longestGap(found) : null;
+    if (gap) return jumpToTime(gap);
+    hits = found.map((one) => one.number);
+    number = (await longestOf(timeline, found, place.fits)) ?? (await longestOf(timeline, found));
+  }
+  if (number === null) return timeline.picked.replaceChildren("Not in the timeline: what this row is of has no event there.");
+  if (place.fits || !hits.length) hits = place.events ?? [number];
+  timeline.hits = new Hits(timeline, hits, hits.indexOf(number));
+  bringIntoView(timeline.node);
+  await timeline.inspector.select(number, { reveal: true });
+  timeline.canvas.focus({ preventScroll: true });
+  timeline.node.dataset.jumped = number;
+}
+
+/** A span of time, or without tiles the longest call of a name. @param {Place} place */
+function jumpToTime({ from, to, name }) {
+  const { timeline } = page;
+  const { names, found } = timeline.data,
+    one = from === undefined ? found.find((row) => names[row.name] === name) : null;
+  if (one) [from, to] = [one.ts, one.ts + one.dur];
+  if (from === undefined) return;
+  bringIntoView(timeline.node);
+  const room = Math.max((to - from) * 0.15, 20);
+  timeline.show(from - room, to + room);
+  timeline.inspector?.clear();
+  timeline.span?.set(from, to);
+  timeline.canvas.focus({ preventScroll: true });
+  timeline.node.dataset.jumped = `${from} ${to}`;
+}
+
+/** To the row or card that led here. */
+export function goBack() {
+  const { cameFrom } = page;
+  if (!cameFrom?.isConnected) return;
+  cameFrom.scrollIntoView({ behavior: "instant", block: "center" });
+  cameFrom.focus({ preventScroll: true });
+}
+
+/**
+ * The place of a row without one of its own: the call or kernel that one of its texts names.
+ * @param {TableColumn[]} columns
+ * @param {Row} row
+ * @returns {Place | null}
+ */
+export function namedPlace(columns, row) {
+  const known = page.timeline?.names;
+  if (!known) return null;
+  const column = columns.find(({ key, unit }) => unit === "text" && known.has(shortenedName(row[key])));
+  return column ? { name: row[column.key] } : null;
+}
+
+/** Of a fact of an event what finds its row in a table: [table, (value) => (row) => boolean]. */
+const ROWS_OF_FACTS = {
+  kernel: ["kernels", (name) => (row) => row.kernel === name],
+  call: ["operators", (name) => (row) => row.op === name],
+  operator: ["operators", (name) => (row) => row.op === name],
+  source: ["sources", (line) => (row) => line.startsWith(`${row.place} `) || line === row.place],
+  modules: ["modules", (names) => (row) => row.path === classesOf(names)],
+  module: ["modules", (path) => (row) => row.path === classesOf(path.split(" / "))],
+  phase: ["phases", (name) => (row) => row.phase === name],
+};
+
+/**
+ * A button that leads from a fact to its row in a table; null where no table has one.
+ * @param {string} key
+ * @param {any} value
+ * @param {string | null} text
+ */
+export function rowButton(key, value, text = null) {
+  const [name, of] = ROWS_OF_FACTS[key] ?? [],
+    rows = name && shownTables.get(name),
+    wanted = rows && of(value);
+  if (!rows?.has(wanted)) return null;
+  const shown = text ?? (Array.isArray(value) ? value.join(" / ") : String(value)),
+    title = `Its row in the table of ${name}`;
+  return el("button", { type: "button", class: text ? null : "to-row", title, "data-row": key, onclick: () => rows.find(wanted) }, shown);
+}

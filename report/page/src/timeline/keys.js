@@ -1,0 +1,40 @@
+/* K */
+
+import { el } from "../dom.js";
+
+const KEYS = [
+  ["w s a d", "zoom in and out, move left and right"],
+  ["← →", "event before or after the selected one in its row; without one, the first in view"],
+  ["↑", "to the launch call, the operator, the caller"],
+  ["↓", "to what is called or launched"],
+  ["o", "kernel → its operator"],
+  ["l", "kernel → its launch call"],
+  ["k", "operator or launch call → its first kernel"],
+  ["b", "forward ↔ backward operator"],
+  ["g h", "what it waits for or reads from; what waits for it or reads it"],
+  ["n p", "next and previous element of the critical path"],
+  ["c", "show or hide the critical path"],
+  [". ,", "next and previous event of the search, or of the row that led here"],
+  ["/ Backspace", "to the search; back to the row or finding that led here"],
+  ["z", "fill the view with the selected event"],
+  ["m", "what runs during the selected event"],
+  ["[ ]", "start and end of a span at the selected event's start and end"],
+  ["Shift + drag", "select a span: a table of what runs in it"],
+  ["Enter", "to the details; Esc back, and again to close them"],
+  ["?", "this list"],
+];
+
+export function keyHelp() {
+  const dialog = el(
+    "dialog",
+    { class: "keys", "aria-label": "Keys of the timeline" },
+    el("h3", {}, "Keys of the timeline"),
+    el(
+      "dl",
+      {},
+      KEYS.map(([keys, text]) => el("div", {}, el("dt", {}, el("kbd", {}, keys)), el("dd", {}, text))),
+    ),
+    el("form", { method: "dialog" }, el("button", {}, "Close")),
+  );
+  return dialog;
+}

@@ -1,0 +1,61 @@
+/* P */
+
+import { classesOf } from "../names.js";
+import { page } from "../state.js";
+import { Details } from "./details.js";
+
+/**
+ * "file:line" of the innermost line of own code that an event is of.
+ * @param {Texts} texts
+ * @param {number} entry
+ * @returns {string}
+ */
+function lineOf(texts, entry) {
+  const { stacks } = texts;
+  return (entry >= 0 && stacks?.lines[stacks.line[entry]]?.replace(/ \(.*\)$/s, "")) || "";
+}
+
+/** Label of the shapes of a signature: "[8,4],[4,2]". @param {Row | undefined} signature @returns {string} */
+export const shapesLabel = (signature) => signature?.shapes.map((shape) => `[${shape.join(",")}]`).join(",") ?? "";
+
+/** The call that launched a device event, itself if it is a call. @param {DetailedEvent} event */
+export async function callOf(event) {
+  const number = event.gpu ? Details.first(event.sources, "operator") : event.number;
+  return number === null ? null : page.timeline.inspector.details.of(number);
+}
+
+/** The topmost operator around a call. @param {DetailedEvent} call */
+export async function topOf(call) {
+  const { data, inspector } = page.timeline;
+  let top = call;
+  for (let at = call; at; ) {
+    const caller = Details.first(at.sources, "caller");
+    at = caller === null ? null : await inspector.details.of(caller);
+    if (at && data.kinds[at.kind].name === "Operator") top = at;
+  }
+  return top;
+}
+
+/** @param {string} line @param {boolean} [gpu] @returns {Place} */
+export const ofLine = (line, gpu) => ({ gpu, has: (columns, i, texts) => lineOf(texts, columns.entry[i]) === line });
+
+/**
+ * The events of a module, or where it stands for several ("Layer × 12") of any of them.
+ * @param {string} module
+ * @returns {Place}
+ */
+export function ofModule(module) {
+  const folded = / × \d+/.test(module) ? classesOf(module.split(" / ")) : null;
+  return {
+    has: ({ module: at }, i, texts) => {
+      const own = texts.modules[at[i]] ?? "";
+      return folded === null ? own === module : classesOf(own.split(" / ")) === folded;
+    },
+  };
+}
+
+/** The events of some rows of the ET+, by their ids. @param {number[]} ids @param {boolean} [gpu] @returns {Place} */
+export function ofRows(ids, gpu) {
+  const wanted = new Set(ids);
+  return { gpu, has: ({ id }, i) => wanted.has(id[i]) };
+}

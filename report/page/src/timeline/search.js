@@ -1,0 +1,116 @@
+/* S */
+
+import { swatch } from "../chart.js";
+import { el, small, stepped } from "../dom.js";
+import { fits, short } from "../names.js";
+import { integers, show } from "../units.js";
+import { eventsOf, Hits } from "./events.js";
+
+const FOUND_SHOWN = 60;
+
+export class TimelineSearch {
+  /** @param {Timeline} timeline */
+  constructor(timeline) {
+    this.timeline = timeline;
+    this.input = el("input", {
+      type: "search",
+      id: "search",
+      placeholder: "Search calls and kernels…",
+      "aria-label": "Search the timeline",
+      title: "Enter, Shift + Enter: next, previous call; ↓ ↑: next, previous name",
+    });
+    this.said = el("span", { class: "said", id: "search-said", role: "status" });
+    this.list = el("div", { class: "found", hidden: true });
+    this.node = el("div", { class: "searching" }, this.input, this.list);
+    this.rows = []; // of the list: {name} or {text}
+    this.at = -1; // in the list
+    this.input.addEventListener("input", () => this.find(this.input.value));
+    this.input.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("click", (event) => {
+      if (!this.node.contains(event.target)) this.list.hidden = true;
+    });
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (event.key === "Escape") {
+      this.input.value = "";
+      this.find("");
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      this.step(event.shiftKey ? -1 : 1);
+    } else if (event.key !== "Home" && event.key !== "End") {
+      stepped(event, this.at, this.rows.length, (at) => this.choose(at));
+    }
+  }
+
+  /** Show what matches, dim the rest, and list the names. @param {string} text */
+  find(text) {
+    const { timeline } = this,
+      { names, found, places, kinds } = timeline.data,
+      wanted = text.trim().toLowerCase();
+    timeline.matches = wanted ? new Set(names.flatMap((name, i) => (fits(name, wanted) ? [i] : []))) : null;
+    timeline.hits = null;
+    const hits = wanted ? found.filter((one) => timeline.matches.has(one.name)) : [],
+      lines = wanted ? places.filter((one) => one.text.toLowerCase().includes(wanted)) : [];
+    this.rows = [...hits.slice(0, FOUND_SHOWN), ...lines.slice(0, FOUND_SHOWN)];
+    this.at = -1;
+    this.list.hidden = !this.rows.length;
+    this.list.replaceChildren(
+      ...this.rows.map((one, at) =>
+        el(
+          "button",
+          { type: "button", tabindex: -1, "data-place": one.text, onclick: () => this.choose(at, true) },
+          one.text ? small(one.what) : swatch(kinds[one.kind].color),
+          el("code", {}, short(one.text ?? names[one.name], 120)),
+          el("span", {}, `${integers.format(one.count)} ×`),
+          el("span", {}, show(one.total, "ns")),
+        ),
+      ),
+    );
+    this.said.textContent = !wanted
+      ? ""
+      : hits.length
+        ? `${integers.format(hits.reduce((sum, one) => sum + one.count, 0))} calls of ${integers.format(hits.length)} names`
+        : lines.length
+          ? `${integers.format(lines.length)} lines and modules`
+          : "nothing found";
+    timeline.redraw();
+  }
+
+  /** To the longest call of a name, or the longest event of a source line or module. @param {number} at */
+  choose(at, done = false) {
+    const { timeline } = this,
+      one = this.rows[at];
+    this.at = at;
+    [...this.list.children].forEach((node, i) => node.classList.toggle("at", i === at));
+    this.list.children[at].scrollIntoView({ block: "nearest" });
+    this.list.hidden = done;
+    timeline.hits = null;
+    const room = Math.max(one.dur * 3, 200);
+    timeline.show(one.ts - room, one.ts + one.dur + room);
+    if (one.text) return;
+    timeline.matches = new Set([one.name]);
+    timeline.say(one.name, [
+      timeline.data.kinds[one.kind].name,
+      `${integers.format(one.count)} calls, ${show(one.total, "ns")}`,
+      `the longest ${show(one.dur, "ns")} at ${show(one.ts, "ns")}`,
+    ]);
+    timeline.redraw();
+  }
+
+  /**
+   * To the next call of those found, or the one before: of the name chosen in the list, else of all.
+   * @param {number} by
+   */
+  async step(by) {
+    const { timeline, rows } = this;
+    if (!rows.length) return;
+    if (!timeline.matches?.size || rows[this.at]?.text || !timeline.inspector)
+      return this.choose((Math.max(this.at, by < 0 ? 0 : -1) + by + rows.length) % rows.length);
+    this.list.hidden = true;
+    timeline.hits ??= new Hits(timeline, (await eventsOf(timeline, { codes: timeline.matches })).map((one) => one.number));
+    await timeline.hits.step(by);
+    this.said.textContent = timeline.hits.text;
+  }
+}

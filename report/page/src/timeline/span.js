@@ -1,0 +1,132 @@
+/* S */
+
+import { dragged, el } from "../dom.js";
+import { col, table } from "../table.js";
+import { exactMs, show } from "../units.js";
+import { firstEnding } from "./blocks.js";
+
+const SHARE_HINT = "Of the span's length; over 100 % where several run at a time";
+
+export class SelectedSpan {
+  /** @param {Timeline} timeline */
+  constructor(timeline) {
+    this.timeline = timeline;
+    this.from = this.to = null;
+    this.asked = 0;
+    const label = "What runs in the selected span";
+    this.node = el("div", { class: "in-span", role: "region", hidden: true, "aria-label": label });
+    const frame = timeline.canvas;
+    for (const kind of ["pointerdown", "mousedown"])
+      frame.addEventListener(kind, (event) => this.press(event, kind), true);
+  }
+
+  /** Shift and drag; the chart does not see it. @param {MouseEvent} event @param {string} kind */
+  press(event, kind) {
+    if (!event.shiftKey || event.button !== 0) return;
+    event.stopPropagation();
+    if (kind !== "pointerdown") return event.preventDefault();
+    const start = this.timeline.timeAt(event.clientX);
+    dragged(
+      (moved) => this.preview(start, this.timeline.timeAt(moved.clientX)),
+      (last) => this.set(start, this.timeline.timeAt(last.clientX)),
+    );
+  }
+
+  /** @param {number} one @param {number} other */
+  preview(one, other) {
+    const { span } = this.timeline.data;
+    this.from = Math.round(Math.max(0, Math.min(one, other)));
+    this.to = Math.round(Math.min(span, Math.max(one, other)));
+    this.timeline.redraw();
+  }
+
+  clear() {
+    this.asked++;
+    this.from = this.to = null;
+    this.node.hidden = true;
+    this.timeline.redraw();
+  }
+
+  /** One end of the span at a time; the other one at the view's. @param {"from" | "to"} which @param {number} time */
+  setEnd(which, time) {
+    const { from, to } = this.timeline;
+    if (which === "from") this.set(time, this.to > time ? this.to : to);
+    else this.set(this.from !== null && this.from < time ? this.from : from, time);
+  }
+
+  /** Select a span, ns, and list what runs in it. @param {number} one @param {number} other */
+  async set(one, other) {
+    this.preview(one, other);
+    if (this.to <= this.from) return this.clear();
+    const asked = ++this.asked;
+    const totals = await this.totals(this.from, this.to, () => asked === this.asked);
+    if (totals) this.show(totals);
+  }
+
+  /**
+   * Number and time within the span, by kind and name and by launching operator; null if not wanted any more.
+   * @param {number} from
+   * @param {number} to
+   * @param {() => boolean} wanted
+   */
+  async totals(from, to, wanted) {
+    const { tiles, rows } = this.timeline,
+      byName = new Map(),
+      byOp = new Map(),
+      lanes = this.timeline.data.lanes;
+    const add = (map, key, first, ns) => {
+      const found = map.get(key);
+      if (found) {
+        found.count += 1;
+        found.total += ns;
+      } else map.set(key, { ...first, count: 1, total: ns });
+    };
+    for (const { lane, depth } of rows)
+      for (const i of tiles.within(lane, depth, from, to)) {
+        const { ts, dur, name, kind, op, count } = tiles.decoded.get(i) ?? (await tiles.decode(i));
+        if (!wanted()) return null;
+        for (let k = firstEnding(ts, dur, 0, count, from); k < count && ts[k] < to; k++) {
+          const ns = Math.min(to, ts[k] + dur[k]) - Math.max(from, ts[k]);
+          if (ns < 0 || (ns === 0 && dur[k] > 0)) continue; // it only touches the span
+          add(byName, kind[k] * 2 ** 32 + name[k], { name: name[k], kind: kind[k], gpu: lanes[lane].gpu }, ns);
+          if (lanes[lane].gpu) add(byOp, op[k], { name: op[k] }, ns);
+        }
+      }
+    return { byName: [...byName.values()], byOp: [...byOp.values()] };
+  }
+
+  /** @param {{byName: Total[], byOp: Total[]}} totals */
+  show({ byName, byOp }) {
+    const { names, kinds } = this.timeline.data,
+      length = this.to - this.from;
+    const rows = (found) =>
+      found.map(({ name, kind, count, total }) => ({
+        name: name >= 0 ? names[name] : "unknown",
+        kind: kind === undefined ? null : kinds[kind].name,
+        count,
+        total,
+        share: total / length,
+      }));
+    const columns = [
+      col.code("name", "Name"), col.text("kind", "Kind"), col.count("count", "Count"),
+      col.ns("total", "Time", { hint: "Within the span, callees included" }),
+      col.share("share", "Share", { hint: SHARE_HINT }),
+    ];
+    const part = (heading, key, found) =>
+      found.length ? [el("h4", {}, heading), table(columns, rows(found), { sort: "total", name: `span-${key}` })] : [];
+    this.node.hidden = false;
+    this.node.replaceChildren(
+      el(
+        "header",
+        {},
+        el("h3", {}, `${show(length, "ns")} selected`),
+        el("span", { class: "said" }, `${exactMs(this.from)} to ${exactMs(this.to)}`),
+        el("button", { type: "button", onclick: () => this.clear() }, "Clear"),
+      ),
+      ...part("Device work by operator", "op", byOp),
+      ...part("Device work by name", "gpu", byName.filter((one) => one.gpu)),
+      ...part("Host calls", "cpu", byName.filter((one) => !one.gpu)),
+    );
+    this.node.dataset.span = `${this.from} ${this.to}`;
+  }
+}

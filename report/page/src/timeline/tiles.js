@@ -1,0 +1,122 @@
+/* T */
+
+import { unpackColumns } from "../packed.js";
+
+const MOST_TILES = 400; // that one view may ask for; with more, merged blocks are drawn
+const KEPT_TILES = 600;
+
+export class Tiles {
+  /** `changed` is called when tiles that a view asked for have been decoded. */
+  constructor(tiles, changed) {
+    this.tiles = tiles;
+    this.changed = changed;
+    this.decoded = new Map(); // tile to its columns, those used last at the end
+    this.pending = new Set();
+    this.rows = new Map(); // "lane depth" to [first tile, end)
+    this.first = []; // number of each tile's first event
+    this.size = 0; // number of all events
+    for (let i = 0; i < (tiles?.lane.length ?? 0); i++) {
+      const key = `${tiles.lane[i]} ${tiles.depth[i]}`;
+      const row = this.rows.get(key);
+      if (row) row[1] = i + 1;
+      else this.rows.set(key, [i, i + 1]);
+      this.first.push(this.size);
+      this.size += tiles.count[i];
+    }
+  }
+
+  /**
+   * Tiles of a row that reach into a time span.
+   * @param {number} lane
+   * @param {number} depth
+   * @param {number} from
+   * @param {number} to
+   */
+  *within(lane, depth, from, to) {
+    const [begin, end] = this.rows.get(`${lane} ${depth}`) ?? [0, 0];
+    for (let i = begin; i < end && this.tiles.from[i] <= to; i++) if (this.tiles.to[i] >= from) yield i;
+  }
+
+  /**
+   * Decoded tiles of each of some rows in a time span, null for a row of which some are not there yet (they are
+   * fetched); null for all where they are too many.
+   * @param {{lane: number, depth: number}[]} rows
+   * @param {number} from
+   * @param {number} to
+   * @returns {(Tile[] | null)[] | null}
+   */
+  of(rows, from, to) {
+    if (!this.tiles) return null;
+    const wanted = rows.map(({ lane, depth }) => [...this.within(lane, depth, from, to)]);
+    const count = wanted.reduce((sum, tiles) => sum + tiles.length, 0);
+    if (count > MOST_TILES) return null;
+    const missing = wanted.flat().filter((i) => !this.decoded.has(i) && !this.pending.has(i));
+    if (missing.length) this.fetch(missing);
+    return wanted.map((tiles) => (tiles.every((i) => this.decoded.has(i)) ? tiles.map((i) => this.use(i)) : null));
+  }
+
+  /** @param {number} tile */
+  use(tile) {
+    const columns = this.decoded.get(tile);
+    this.decoded.delete(tile);
+    this.decoded.set(tile, columns);
+    return columns;
+  }
+
+  /** @param {number[]} missing */
+  async fetch(missing) {
+    for (const i of missing) this.pending.add(i);
+    const found = await Promise.all(missing.map((i) => this.decode(i)));
+    missing.forEach((i, k) => {
+      this.pending.delete(i);
+      this.keep(i, found[k]);
+    });
+    this.changed();
+  }
+
+  /** @param {number} tile @param {Tile} columns */
+  keep(tile, columns) {
+    this.decoded.set(tile, columns);
+    for (const i of this.decoded.keys()) {
+      if (this.decoded.size <= KEPT_TILES) break;
+      this.decoded.delete(i);
+    }
+  }
+
+  /** @param {number} tile @returns {Promise<Tile>} */
+  async decode(tile) {
+    const count = this.tiles.count[tile],
+      columns = await unpackColumns(this.tiles.data[tile], this.tiles.fields, count);
+    const lane = this.tiles.lane[tile],
+      depth = this.tiles.depth[tile];
+    return Object.assign(columns, { lane, depth, first: this.first[tile], count });
+  }
+
+  /** The tile of an event. @param {number} number */
+  tileOf(number) {
+    let low = 0,
+      high = this.first.length;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (this.first[middle] <= number) low = middle;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** Lane and row of an event. @param {number} number */
+  placeOf(number) {
+    const tile = this.tileOf(number);
+    return { lane: this.tiles.lane[tile], depth: this.tiles.depth[tile] };
+  }
+
+  /** An event by its number, all its columns and its place. @param {number} number @returns {Promise<TimelineEvent>} */
+  async event(number) {
+    const tile = this.tileOf(number);
+    if (!this.decoded.has(tile)) this.keep(tile, await this.decode(tile));
+    const columns = this.use(tile),
+      event = { number, ...this.placeOf(number) };
+    for (const { name } of this.tiles.fields) event[name] = columns[name][number - columns.first];
+    return event;
+  }
+}

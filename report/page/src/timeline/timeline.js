@@ -1,0 +1,473 @@
+/* T */
+
+import { axis, chart, legend, tip, tooltip } from "../chart.js";
+import { el } from "../dom.js";
+import { bare, short } from "../names.js";
+import { fillOf, ink, Theme } from "../theme.js";
+import { integers, show, unitFor } from "../units.js";
+import { AXIS, CPU_ROW, firstEnding, FOOT, GPU_ROW, LANE_GAP, LEAST_VIEW_NS, numbersOf, rowsOf, zoomOf } from "./blocks.js";
+import { CriticalPath, PATH_STRIP } from "./critical.js";
+import { Inspector } from "./inspector.js";
+import { goBack } from "./jump.js";
+import { keyHelp } from "./keys.js";
+import { overlayData, overlaySeries } from "./overlay.js";
+import { TimelineSearch } from "./search.js";
+import { SelectedSpan } from "./span.js";
+import { Tiles } from "./tiles.js";
+
+const FOLDED = 3;
+const FOLDED_MAIN = 24;
+const TALL = 860;
+const LEAST_PX = 1.5;
+const MERGED_PX = 6;
+const TEXT_PX = 34;
+
+export class Timeline {
+  /** `data`: `timeline` of the page; `devices`: of the analysis, with their peaks. */
+  constructor(data, devices = {}) {
+    this.data = data;
+    this.rows = rowsOf(data);
+    this.names = new Set(data.names);
+    this.tiles = new Tiles(data.tiles, () => this.redraw());
+    this.numbers = numbersOf(data.count); // of each block's first event
+    this.sources = [data]; // what is drawn from: merged blocks, then the tiles in view
+    this.from = 0;
+    this.to = data.span;
+    this.matches = null;
+    this.hits = null; // a `Hits`: of the search, or of the row that led here
+    this.step = null; // {number, from, to} of the step that the page is of, null for all
+    this.folded = new Map(); // lane to the rows that are shown of it
+    const tall = data.lanes.reduce((sum, lane) => sum + lane.rows * (lane.gpu ? GPU_ROW : CPU_ROW) + LANE_GAP, 0);
+    const main = data.lanes.findIndex((lane) => !lane.gpu);
+    if (tall > TALL)
+      data.lanes.forEach((lane, i) => {
+        if (!lane.gpu && lane.rows > (i === main ? FOLDED_MAIN : FOLDED))
+          this.folded.set(i, i === main ? FOLDED_MAIN : FOLDED);
+      });
+    this.overlays = [];
+    this.build();
+    this.critical = new CriticalPath(data.path, this);
+    if (data.tiles) {
+      this.inspector = new Inspector(this, devices);
+      this.span = new SelectedSpan(this);
+      this.node.append(this.inspector.node, this.span.node);
+    }
+    if (this.critical.size) this.node.append(this.critical.node);
+    this.place();
+  }
+
+  build() {
+    this.lanes = el("div", { class: "lanes" });
+    this.canvas = el("div", { tabindex: 0, role: "application", "aria-label": "Timeline; press ? for its keys" });
+    this.help = keyHelp();
+    this.picked = el("div", { class: "picked" }, "Click a call for its details.");
+    this.search = new TimelineSearch(this);
+    const button = (id, text, title, act) => el("button", { type: "button", id, title, onclick: act }, text);
+    const tools = el(
+      "div",
+      { class: "tools" },
+      this.search.node,
+      this.search.said,
+      el("span", { class: "said push" }, "drag to move · Ctrl + wheel to zoom · Shift + drag to select a span"),
+      button("keys", "?", "Keys (?)", () => this.help.showModal()),
+      button("zoom-in", "+", "Zoom in (w)", () => this.zoom(0.4)),
+      button("zoom-out", "−", "Zoom out (s)", () => this.zoom(2.5)),
+      button("zoom-all", "Fit", "All of it: the whole trace, or the step chosen", () => this.fit()),
+    );
+    this.node = el(
+      "div",
+      {},
+      tools,
+      ...["GPU", "CPU"].map((side) =>
+        legend(this.data.kinds.filter((kind) => kind.gpu === (side === "GPU")), { side }),
+      ),
+      el("div", { class: "timeline" }, this.lanes, el("div", { class: "frame" }, this.canvas)),
+      this.picked,
+      this.help,
+    );
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+  }
+
+  /** Give every lane and row its place, in px below the axis. */
+  place() {
+    const above = this.critical.size ? PATH_STRIP : 0;
+    let y = above;
+    this.tops = this.data.lanes.map((lane, i) => {
+      const top = y,
+        rows = this.folded.get(i) ?? lane.rows;
+      y += rows * (lane.gpu ? GPU_ROW : CPU_ROW) + LANE_GAP;
+      return top;
+    });
+    this.height = y;
+    this.lanes.replaceChildren(
+      ...this.data.lanes.map((lane, i) => {
+        const next = i + 1 < this.tops.length ? this.tops[i + 1] : y;
+        const node = el(
+          "div",
+          { class: "lane", title: `${lane.name}\n${lane.note}` },
+          el("b", {}, lane.name),
+          next - this.tops[i] > 34 ? el("i", {}, lane.note) : null,
+        );
+        node.style.height = `${next - this.tops[i]}px`;
+        if (!lane.gpu && lane.rows > FOLDED) {
+          node.style.cursor = "pointer";
+          node.addEventListener("click", () => {
+            this.folded.delete(i) || this.folded.set(i, FOLDED);
+            this.refold();
+          });
+        }
+        return node;
+      }),
+    );
+    this.lanes.style.paddingTop = `${AXIS + above}px`;
+  }
+
+  refold() {
+    this.place();
+    this.canvas.style.height = `${AXIS + this.height + FOOT}px`;
+    this.chart.draw();
+  }
+
+  mount() {
+    this.chart = chart(
+      this.canvas,
+      AXIS + this.height + FOOT,
+      () => this.options(),
+      (instance) => this.wire(instance),
+    );
+  }
+
+  options() {
+    this.font = Theme.value("sans");
+    return {
+      grid: { left: 0, right: 0, top: AXIS, bottom: FOOT, outerBoundsMode: "none" },
+      tooltip: tooltip((item) => (item.seriesId === "calls" ? this.tip(this.at(item.data)) : null), {
+        trigger: "item",
+      }),
+      xAxis: axis({
+        type: "value",
+        min: 0,
+        max: this.data.span,
+        position: "top",
+        splitNumber: 7,
+        axisLine: { show: false },
+        axisLabel: {
+          formatter: (value) => this.tick(value),
+          hideOverlap: true,
+          showMinLabel: false,
+          showMaxLabel: false,
+        },
+      }),
+      yAxis: [
+        { type: "value", min: 0, max: this.height || 1, inverse: true, show: false },
+        { type: "value", min: 0, max: 1, show: false },
+      ],
+      dataZoom: zoomOf(this.from, this.to),
+      series: [
+        {
+          id: "load",
+          type: "line",
+          yAxisIndex: 1,
+          data: this.data.load,
+          symbol: "none",
+          lineStyle: { opacity: 0 },
+          silent: true,
+          tooltip: { show: false },
+        },
+        {
+          id: "calls",
+          type: "custom",
+          clip: true,
+          encode: { x: [0, 1], y: -1 },
+          progressive: 0,
+          renderItem: (_, api) => this.draw(api),
+          data: this.visible(),
+        },
+        overlaySeries(this),
+      ],
+    };
+  }
+
+  /** @param {any} instance */
+  wire(instance) {
+    instance.on("datazoom", () => {
+      [this.from, this.to] = instance.getModel().getComponent("xAxis").axis.scale.getExtent();
+      this.node.dataset.view = `${this.from} ${this.to}`;
+      cancelAnimationFrame(this.pending);
+      this.pending = requestAnimationFrame(() => this.redraw());
+    });
+    instance.on("click", (item) => {
+      if (item.seriesId === "calls") this.pick(this.at(item.data));
+    });
+    instance.on("dblclick", (item) => {
+      if (item.seriesId === "calls") this.fill(this.at(item.data));
+    });
+  }
+
+  redraw() {
+    this.chart.instance?.setOption({
+      series: [
+        { id: "calls", data: this.visible() },
+        { id: "overlay", data: overlayData(this) },
+      ],
+    });
+  }
+
+  /**
+   * Place of the row of an event or call, px; folded rows are at the last one that is shown.
+   * @param {{lane: number, depth: number}} place
+   */
+  rowAt({ lane, depth }) {
+    const tall = this.data.lanes[lane].gpu ? GPU_ROW : CPU_ROW,
+      row = Math.min(depth, (this.folded.get(lane) ?? Infinity) - 1);
+    return { y: AXIS + this.tops[lane] + row * tall + LANE_GAP / 2, tall: tall - 1 };
+  }
+
+  /** @param {number} clientX */
+  timeAt(clientX) {
+    const left = this.canvas.getBoundingClientRect().left;
+    return this.from + ((this.to - this.from) * (clientX - left)) / this.canvas.clientWidth;
+  }
+
+  /** What is drawn by an item of `visible()`: a call, or several merged into a block. @param {number[]} item */
+  at([, , , i, , , place]) {
+    const of = this.sources[place],
+      merged = place === 0;
+    return {
+      name: of.name[i],
+      kind: this.data.kinds[of.kind[i]],
+      ts: of.ts[i],
+      dur: of.dur[i],
+      op: of.op[i],
+      lane: this.data.lanes[merged ? of.lane[i] : of.lane],
+      count: merged ? of.count[i] : 1,
+      event: this.data.tiles && (!merged || of.count[i] === 1) ? (merged ? this.numbers[i] : of.first + i) : null,
+      busy: merged ? of.busy[i] : of.dur[i],
+    };
+  }
+
+  /**
+   * Calls in the view, [start, end, y, place in its source, row height, busy part, source]; those too short to see are
+   * drawn as one with their neighbours, in the color of the longest, the paler the less of the time they take.
+   *
+   * Where merged blocks are too coarse for the view they come from the tiles, as soon as those are decoded.
+   */
+  visible() {
+    const px = (this.to - this.from) / Math.max(200, this.canvas.clientWidth || 1000);
+    const rows = this.rows.filter(({ lane, depth }) => depth < (this.folded.get(lane) ?? Infinity));
+    const close = LEAST_PX * px < this.data.resolution;
+    const fine = close ? this.tiles.of(rows, this.from, this.to) : null;
+    const out = [];
+    this.sources = [this.data];
+    const complete = !close || Boolean(fine?.every((tiles) => tiles !== null));
+    rows.forEach(({ lane, depth, begin, end }, row) => {
+      const tall = this.data.lanes[lane].gpu ? GPU_ROW : CPU_ROW;
+      const y = this.tops[lane] + depth * tall + LANE_GAP / 2;
+      if (!fine?.[row]) return this.gather(out, 0, begin, end, px, y, tall - 1);
+      for (const tile of fine[row]) {
+        this.sources.push(tile);
+        this.gather(out, this.sources.length - 1, 0, tile.count, px, y, tall - 1);
+      }
+    });
+    this.node.dataset.complete = complete ? "yes" : "no"; // as fine as the screen can show
+    return out;
+  }
+
+  /**
+   * Add what of a row of one source is in the view.
+   * @param {number[][]} out
+   * @param {number} place
+   * @param {number} begin
+   * @param {number} end
+   * @param {number} px
+   * @param {number} y
+   * @param {number} tall
+   */
+  gather(out, place, begin, end, px, y, tall) {
+    const source = this.sources[place],
+      { ts, dur, name } = source,
+      busy = place ? dur : source.busy;
+    const least = LEAST_PX * px;
+    for (let i = firstEnding(ts, dur, begin, end, this.from); i < end && ts[i] <= this.to; i++) {
+      const start = ts[i];
+      const wanted = this.matches?.has(name[i]);
+      let stop = start + dur[i];
+      let longest = i;
+      let sum = busy[i];
+      while (
+        dur[i] < least &&
+        i + 1 < end &&
+        dur[i + 1] < least &&
+        ts[i + 1] - stop < least &&
+        ts[i + 1] + dur[i + 1] - start < MERGED_PX * px &&
+        this.matches?.has(name[i + 1]) === wanted
+      ) {
+        i++;
+        stop = ts[i] + dur[i];
+        sum += busy[i];
+        if (dur[i] > dur[longest]) longest = i;
+      }
+      out.push([start, stop, y, longest, tall, Math.min(1, sum / Math.max(1, stop - start)), place]);
+    }
+  }
+
+  /** @param {any} api */
+  draw(api) {
+    const left = api.coord([api.value(0), 0]),
+      right = api.coord([api.value(1), 0]);
+    const block = api.value(3),
+      tall = api.value(4),
+      y = AXIS + api.value(2),
+      place = api.value(6),
+      source = this.sources[place];
+    if (!source || !(block < source.name.length)) return null; // an item of the view before
+    const a = Math.max(0, left[0]),
+      b = Math.min(api.getWidth(), right[0]);
+    const width = Math.max(LEAST_PX * 0.8, b - a - (b - a > 4 ? 1 : 0));
+    const { names, kinds } = this.data,
+      count = place ? 1 : source.count[block],
+      faded = this.matches && !this.matches.has(source.name[block]);
+    const { color } = kinds[source.kind[block]];
+    const text =
+      width < TEXT_PX || faded ? "" : count > 1 ? `${integers.format(count)} calls` : bare(names[source.name[block]]);
+    return {
+      type: "rect",
+      shape: { x: a, y, width, height: tall },
+      style: { fill: fillOf(color), opacity: faded ? 0.13 : 0.3 + 0.7 * api.value(5) },
+      textConfig: { position: "insideLeft", distance: 4 },
+      textContent: {
+        // also where it is empty: the elements of the last view are used again
+        type: "text",
+        style: {
+          text,
+          fill: ink(Theme.color(color)),
+          fontSize: tall > 18 ? 12 : 11,
+          fontFamily: this.font,
+          width: Math.max(1, width - 8),
+          overflow: "truncate",
+          ellipsis: "",
+        },
+      },
+    };
+  }
+
+  /** @param {ReturnType<Timeline["at"]>} item */
+  tip({ name, kind, ts, dur, count, busy, op, lane }) {
+    const { names } = this.data,
+      many = count > 1;
+    return tip(
+      short(names[name], 180),
+      [
+        many ? ["calls merged here, the longest named", integers.format(count)] : null,
+        ["kind", kind.name],
+        ["on", lane.name],
+        op >= 0 ? ["launched by", short(names[op], 60)] : null,
+        ["start", show(ts, "ns")],
+        [many ? "from first to last" : "duration", show(dur, "ns")],
+        many ? ["busy", show(busy, "ns")] : null,
+      ].filter(Boolean),
+    );
+  }
+
+  /** @param {ReturnType<Timeline["at"]>} item */
+  pick(item) {
+    this.sayOf(item);
+    if (item.event === null) this.inspector?.clear();
+    else this.inspector.select(item.event);
+  }
+
+  /** @param {ShownItem} item */
+  sayOf({ name, kind, ts, dur, count = 1, op, lane }) {
+    Object.assign(this.picked.dataset, { ts, dur, count });
+    this.say(name, [
+      kind.name,
+      lane.name,
+      `start ${show(ts, "ns")}`,
+      `duration ${show(dur, "ns")}`,
+      count > 1 ? `${integers.format(count)} calls merged; zoom in for one` : null,
+      op >= 0 ? `launched by ${this.data.names[op]}` : null,
+    ]);
+  }
+
+  /** @param {number} name @param {(string | null)[]} facts */
+  say(name, facts) {
+    this.picked.replaceChildren(el("code", {}, this.data.names[name]), " — ", facts.filter(Boolean).join(" · "));
+  }
+
+  /** @param {{ts: number, dur: number}} event */
+  fill({ ts, dur }) {
+    const room = Math.max(20, dur * 0.06);
+    this.show(ts - room, ts + dur + room);
+  }
+
+  /** @param {number} from @param {number} to */
+  show(from, to) {
+    const span = this.data.span,
+      least = Math.min(span, Math.max(to - from, LEAST_VIEW_NS));
+    const start = Math.max(0, Math.min(from, span - least));
+    this.chart.instance.dispatchAction({
+      type: "dataZoom",
+      startValue: start,
+      endValue: Math.min(span, start + least),
+    });
+  }
+
+  /** The step that the page is of; before the chart is drawn. @param {Step} step */
+  showStep(step) {
+    this.step = step;
+    this.from = step.from;
+    this.to = step.to;
+    this.node.dataset.view = `${this.from} ${this.to}`;
+  }
+
+  /** The whole trace, or the step that the page is of. */
+  fit() {
+    const { from, to } = this.step ?? { from: 0, to: this.data.span };
+    this.show(from, to);
+  }
+
+  /** Make the view so many times as long; what is at a time stays where it is. @param {number} by @param {number} at */
+  zoom(by, at = (this.from + this.to) / 2) {
+    this.show(at - by * (at - this.from), at + by * (this.to - at));
+  }
+
+  /** @param {WheelEvent} event */
+  wheel(event) {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    this.zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) / 350), this.timeAt(event.clientX));
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const step = (this.to - this.from) * 0.25;
+    const acts = {
+      w: () => this.zoom(0.5),
+      s: () => this.zoom(2),
+      a: () => this.show(this.from - step, this.to - step),
+      d: () => this.show(this.from + step, this.to + step),
+      n: () => this.critical.walk(1),
+      p: () => this.critical.walk(-1),
+      c: () => this.critical.toggle(),
+      ".": () => this.hits?.step(1),
+      ",": () => this.hits?.step(-1),
+      "/": () => this.search.input.focus(),
+      Backspace: () => goBack(),
+      "[": () => this.inspector?.event && this.span.setEnd("from", this.inspector.event.ts),
+      "]": () => this.inspector?.event && this.span.setEnd("to", this.inspector.event.ts + this.inspector.event.dur),
+      "?": () => this.help.showModal(),
+    };
+    const act = acts[event.key] ?? this.inspector?.act(event.key);
+    if (event.ctrlKey || event.metaKey || event.altKey || !act) return;
+    act();
+    event.preventDefault();
+  }
+
+  /** @param {number} value */
+  tick(value) {
+    const [unit, factor] = unitFor("ns", Math.max(this.to, 1) / 2),
+      step = (this.to - this.from) / 7 / factor;
+    return `${(value / factor).toFixed(Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(step)))))} ${unit}`;
+  }
+}

@@ -1,0 +1,531 @@
+/* The data of the page, and what its modules hand to each other. Rows of tables have the keys that their columns name. */
+
+/** Apache ECharts, which page.html loads before the page's own script. */
+declare const echarts: any;
+
+type Row = Record<string, any>;
+
+/** Makes a section of the page from the data, null if it has nothing to show. */
+type Section = (report: Report, rank: Rank) => HTMLElement | null;
+
+/** A color: place in the palette, or name in the style. */
+type Color = number | string;
+
+/** What a color stands for in a legend. */
+interface Kind {
+  name: string;
+  color: Color;
+}
+
+interface Report {
+  title: string;
+  version: string;
+  warnings: string[];
+  findings: Findings | null;
+  gpu_kinds: Kind[];
+  job: JobTimeline | null;
+  many?: ManyRanks;
+  /** of a page that compares two traces or jobs, which has no ranks to show */
+  difference?: Difference;
+  ranks: Rank[];
+}
+
+interface Rank {
+  label: string;
+  file: string;
+  rank: number | null;
+  start_ns: number;
+  span_ns: number;
+  host_calls: number;
+  runtime_calls: number;
+  gpu_events: number;
+  attributed_ns: number;
+  analysis: Analysis;
+  left_out: Record<string, number>;
+  kernel_kinds: number[];
+  tree: Branch;
+  gaps: Row[];
+  tables?: FurtherTable[];
+  counters: Counter[];
+  coverage: Row | null;
+  flame: FlameColumns;
+  /** packed until the rank is drawn */
+  path_rows: Row[] | string | null;
+  steps: Step[];
+  timeline: TimelineData;
+  /** the step that the rank is cut to, if any */
+  step?: Step;
+}
+
+/** Tables and totals, as `etplus analyze --json` prints them. */
+interface Analysis extends Record<AnalysisTable, Row[]> {
+  devices: Record<string, Row>;
+  kernel_labels: Record<string, string>;
+  iterations: Row;
+  host: Row;
+  overheads: Row;
+  damage: string[];
+  notes: string[];
+  consecutive_kernel_delay_ns: number;
+}
+
+type AnalysisTable =
+  | "breakdown" | "communication" | "copies" | "device_use" | "gemms" | "host_ops" | "idle_causes" | "iteration_list"
+  | "kernels" | "launches" | "memory" | "memory_holders" | "memory_outliving" | "modules" | "operators" | "phases"
+  | "queues" | "sequences" | "serving_phases" | "serving_steps" | "sources" | "streams";
+
+/** Two traces or jobs, as `etplus diff --json` prints them. */
+interface Difference extends Record<"ops" | "kernels" | "lines" | "paths" | "phases", Row[]> {
+  iteration_list: { a: Row[]; b: Row[] };
+  host_ops?: Row[];
+  ranks?: Row[];
+  left_out: Record<string, number>;
+  losses: string[];
+  gains: string[];
+  damage: string[];
+  only_a: number[];
+  only_b: number[];
+  [total: string]: any;
+}
+
+interface Step {
+  number: number;
+  name: string;
+  from: number;
+  to: number;
+  /** packed tables of the step, null if the page does not have them */
+  data: string | null;
+  unpacked?: Row;
+}
+
+/** Device time by module, operator and kernel; leaves have a kind. */
+interface Branch {
+  name: string;
+  level: string;
+  total_ns: number;
+  count: number;
+  kind?: number;
+  children?: Branch[];
+}
+
+interface FurtherTable {
+  name: string;
+  title: string;
+  columns: TableColumn[];
+  rows: any[][];
+  left_out?: number;
+}
+
+interface Counter {
+  kind: string;
+  title: string;
+  device: number;
+  ts: number[];
+  values: number[];
+}
+
+interface FlameColumns {
+  names: string[];
+  name: number[];
+  parent: number[];
+  kind: number[];
+  count: number[];
+  total: number[];
+  left_out: number;
+}
+
+interface Findings {
+  found: Finding[];
+  first: number;
+  looked_for: string[];
+  none_reason: string;
+  notes: string[];
+  base_error: { makespan: number } | null;
+  makespan_ns: number | null;
+  together: Gain | null;
+}
+
+interface Gain {
+  ns: number;
+  low_ns: number;
+  high_ns: number;
+  replayed_ns?: number | null;
+  unexplained?: number | null;
+}
+
+interface Finding {
+  id: string;
+  title: string;
+  evidence: { text: string; value: number | null; unit: string; command: string }[];
+  certainty: string;
+  advice: string;
+  check: string;
+  command?: string;
+  cost_ns: number | null;
+  gain: Gain | null;
+  where: Row;
+}
+
+/** All ranks of a job, of which the page shows some in detail. */
+interface ManyRanks {
+  numbers: number[];
+  quantities: Quantity[];
+  stragglers: number[];
+  outliers: number[];
+  tables: FurtherTable[];
+}
+
+interface Quantity {
+  title: string;
+  values: (number | null)[];
+  outliers: number[];
+}
+
+/** The ranks of a job on one clock. */
+interface JobTimeline {
+  span: number;
+  names: string[];
+  ranks: JobRank[];
+  collectives: Collective[];
+  left_out: number;
+  unmatched: number;
+}
+
+interface JobRank {
+  begin: number;
+  first: number;
+  lanes: string[];
+  ts: number[];
+  dur: number[];
+  lane: number[];
+  kind: number[];
+  name: number[];
+  count: number[];
+  offset: number | null;
+  [more: string]: any;
+}
+
+interface Collective {
+  kind: string;
+  group: string;
+  bytes: number;
+  members: number[];
+  start: number[];
+  end: number[];
+  /** by member, null if its ranks do not wait for each other */
+  wait: number[] | null;
+  last: number | null;
+}
+
+/* The timeline. */
+
+interface TimelineData {
+  span: number;
+  resolution: number;
+  hidden: number;
+  names: string[];
+  kinds: EventKind[];
+  lanes: Lane[];
+  lane: number[];
+  depth: number[];
+  ts: number[];
+  dur: number[];
+  busy: number[];
+  count: number[];
+  name: number[];
+  kind: number[];
+  op: number[];
+  load: [number, number][];
+  found: FoundName[];
+  places: FoundPlace[];
+  path: PathData | null;
+  tiles: TileData | null;
+  details: PackedDetails;
+}
+
+interface EventKind extends Kind {
+  gpu: boolean;
+}
+
+interface Lane {
+  name: string;
+  note: string;
+  gpu: boolean;
+  rows: number;
+  device?: number;
+  stream?: number;
+}
+
+interface LaneRow {
+  lane: number;
+  depth: number;
+  begin: number;
+  end: number;
+}
+
+interface FoundName {
+  name: number;
+  kind: number;
+  count: number;
+  total: number;
+  ts: number;
+  dur: number;
+}
+
+interface FoundPlace {
+  text: string;
+  what: string;
+  count: number;
+  total: number;
+  ts: number;
+  dur: number;
+}
+
+/** Form of a packed column. */
+interface Field {
+  name: string;
+  size: number;
+  delta: boolean;
+}
+
+type Numbers = Int32Array | Float64Array | number[];
+type Columns = Record<string, Numbers>;
+
+interface TileData {
+  fields: Field[];
+  lane: number[];
+  depth: number[];
+  from: number[];
+  to: number[];
+  count: number[];
+  data: string[];
+}
+
+/** An unpacked tile: columns of its events, its row, and the number of its first event. */
+interface Tile {
+  lane: number;
+  depth: number;
+  first: number;
+  count: number;
+  ts: Numbers;
+  dur: Numbers;
+  name: Numbers;
+  kind: Numbers;
+  op: Numbers;
+  [column: string]: any;
+}
+
+interface PathData {
+  kinds: string[];
+  work: number[];
+  main: number[];
+  makespan_ns: number;
+  shown_ns: number;
+  tiles: TileData;
+}
+
+interface PackedDetails {
+  texts: string;
+  relations: string[];
+  cpu: Field[];
+  gpu: Field[];
+  links: Field[];
+  data: string[];
+  sources: { data: string[]; count: number[] };
+  targets: { data: string[]; count: number[] };
+}
+
+/** Texts that columns of details refer to by number. */
+type Texts = Row;
+
+interface Relation {
+  kind: string;
+  /** number of the related event, −1 if it is not on the page */
+  other: number;
+}
+
+/** An event of the timeline with its columns. */
+interface TimelineEvent {
+  number: number;
+  lane: number;
+  depth: number;
+  ts: number;
+  dur: number;
+  name: number;
+  kind: number;
+  op: number;
+  [column: string]: any;
+}
+
+interface DetailedEvent extends TimelineEvent {
+  gpu: boolean;
+  sources: Relation[];
+  targets: Relation[];
+}
+
+/** What an item of the timeline's chart shows: a call, or several merged into a block. */
+interface ShownItem {
+  name: number;
+  kind: EventKind;
+  ts: number;
+  dur: number;
+  op: number;
+  lane: Lane;
+  count?: number;
+  event?: number | null;
+  busy?: number;
+}
+
+interface Arrow {
+  kind: string;
+  from: TimelineEvent;
+  to: TimelineEvent;
+}
+
+/** A drawing over the timeline's calls. */
+interface Overlay {
+  from: number;
+  to: number;
+  draw: (api: any) => any;
+}
+
+interface Fact {
+  key: string;
+  label: string;
+  value: any;
+  text: string;
+}
+
+/**
+ * A place in the timeline, of which the longest event is shown. If there is no such event, `orElse` is shown.
+ */
+interface Place {
+  /** number of an event */
+  event?: number;
+  /** numbers of the events to step through */
+  events?: number[];
+  /** or a span of time, ns */
+  from?: number;
+  to?: number;
+  /** its lane; gpu: events of devices, else calls of the host */
+  gpu?: boolean;
+  device?: number;
+  stream?: number;
+  /** its full name, or names by their place in the page's list */
+  name?: string;
+  codes?: Set<number>;
+  /** the topmost operator that launched it */
+  op?: string;
+  /** says of an event by its columns whether it is of the place */
+  has?: (columns: any, at: number, texts: Texts, name: number) => boolean;
+  /** says so by all that is known of it; asked of the longest ones */
+  fits?: ((event: DetailedEvent, texts: Texts) => Promise<boolean>) | null;
+  /** the longest time between events of its lane instead */
+  gap?: boolean;
+  orElse?: Place | null;
+}
+
+interface Found {
+  number: number;
+  ts: number;
+  dur: number;
+}
+
+/* Tables. */
+
+interface TableColumn {
+  /** key of the rows' values */
+  key: string;
+  title: string;
+  /** "text" for names, "share" for fractions of 1, "count", or a unit of units.js */
+  unit: string;
+  hint?: string;
+  /** texts are code, kernels by their readable names */
+  code?: boolean;
+  /** texts are cut at their beginning */
+  front?: boolean;
+  /** key of the column whose unit this one takes */
+  like?: string;
+  /** key of the column that says how far a text is moved in */
+  indent?: string;
+}
+
+interface TableOptions {
+  /** key of the column by which the table is sorted first, "" for the order given */
+  sort?: string | null;
+  filter?: boolean;
+  name?: string;
+  /** place of a row in the timeline; by default the longest call or kernel that the row names */
+  jump?: ((row: any) => Place | null | undefined) | null;
+  /** what a click on a row does instead */
+  click?: ((row: any) => void) | null;
+}
+
+interface TableFinder {
+  has: (wanted: (row: Row) => boolean) => boolean;
+  find: (wanted: (row: Row) => boolean) => boolean;
+}
+
+/** The place of a row of a table in the timeline. */
+type PlaceOf = (row: Row) => Place;
+
+/** A click handler that leads to a place, or to the row of a table. */
+type Go = (place: Place | null | undefined, row?: [string, (row: Row) => boolean]) => (event: MouseEvent) => void;
+
+/** A bar in parts. */
+interface Bar {
+  name: string;
+  whole: number;
+  parts: { name: string; color: Color; ns: number }[];
+}
+
+/** A point of a curve that is named. */
+interface Mark {
+  ts: number;
+  value: number;
+  name: string;
+}
+
+/** Box of the flame graph. */
+interface FlameNode {
+  name: string;
+  kind: number;
+  count: number;
+  total: number;
+  own: number;
+  level: number;
+  parent: FlameNode | null;
+  children: FlameNode[];
+  box?: HTMLElement;
+}
+
+/** An element of the critical path. */
+interface PathElement {
+  number: number;
+  ts: number;
+  dur: number;
+  kind: number;
+  /** number of its event, −1 for none */
+  event: number;
+  ns?: number;
+}
+
+/** Number and time of some events in a span. */
+interface Total {
+  name: number;
+  kind?: number;
+  gpu?: boolean;
+  count: number;
+  total: number;
+}
+
+type Timeline = import("./timeline/timeline.js").Timeline;
+
+type Content = Node | string | null | undefined | Content[];
+
+interface Chart {
+  node?: HTMLElement;
+  options?: () => any;
+  instance: any;
+  draw: () => void;
+}
