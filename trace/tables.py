@@ -72,6 +72,11 @@ class Calls(_Table):
 
     __repr__ = brief
 
+    @property
+    def dur(self) -> ColumnOf[CallIndex, np.int64]:
+        """end − ts, in ns."""
+        return as_column(self.end - self.ts)
+
     @staticmethod
     def none() -> Calls:
         """A table without calls."""
@@ -103,6 +108,11 @@ class RuntimeCalls(_Table):
     source: Positions[RuntimeIndex, Row]
 
     __repr__ = brief
+
+    @property
+    def dur(self) -> ColumnOf[RuntimeIndex, np.int64]:
+        """end − ts, in ns."""
+        return as_column(self.end - self.ts)
 
 
 @dataclass(frozen=True)
