@@ -3,7 +3,7 @@
     python benchmarks/bench_predict.py                # on the traces beside the repository (`../shared/traces`)
     python benchmarks/bench_predict.py MORE…          # these files, each predicted from all of those
 
-For each trace the end-to-end error, its 80% interval, and what `etplus predict` would do: give it, mark it (exit status
+For each trace the end-to-end error, its 80% interval, and what `predict run` would do: give it, mark it (exit status
 3) or refuse it (2), with the weakest link; those without GPU events also with `--host model`. Then the bars: given
 without a mark within 25%, none given beyond a factor of 2; GPU events of known work off by at most 30% in the median
 and by a factor of 55%, totals within 25% in more than half of the traces, and 75% to 85% of the events within their

@@ -5,7 +5,7 @@
 A JOB is a folder with `times.json` and a folder a rate, as `record_network.py` beside the repository writes them; by
 default those of the shared traces. Networks are fitted to all-reduces alone (`gloo-2/times.json`, or the calibration
 given: that of as many ranks as the jobs have, which share the machine); with --networks they are those of a file that
-`etplus fit --network` wrote, with what kinds take over the formula. For each pair of rates:
+`etplus predict fit --network` wrote, with what kinds take over the formula. For each pair of rates:
 predicted and recorded step, ms, the error, the range and whether it holds the recorded time, and the step without
 recording beside the one that was timed without. --json writes the errors, --before prints those of another version
 beside them. Jobs whose names differ only after a dot (`ddp2.a`, `ddp2.b`) are recordings of one job: how much these

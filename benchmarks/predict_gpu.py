@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from etplus.analysis.devices import Device, known_devices
-from etplus.cli.fit import crossval_lines
+from etplus.cli.predict_fit import crossval_lines
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.planning.costs import CostModel, Estimate, Task

@@ -85,7 +85,7 @@ def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
     """
     if alone:
         gc.disable()
-    with _one_blas_thread(lasting=words[:1] == ["fit"]) if alone else contextlib.nullcontext():
+    with _one_blas_thread(lasting=words[:2] == ["predict", "fit"]) if alone else contextlib.nullcontext():
         from . import parser
 
         arguments: Namespace = getattr(parser, parse)(words)

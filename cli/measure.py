@@ -26,7 +26,7 @@ _EPILOG = """\
 examples:
   etplus measure et_plus.json -o measured.json --threads 1
   etplus measure et_plus.json --set batch=128 -o measured.json
-  etplus predict et_plus.json --set batch=128 --model model.json --measured measured.json
+  etplus predict run et_plus.json --set batch=128 --model model.json --measured measured.json
   etplus measure et_plus.json -o conv.json --ops conv --budget 60
 
 Needs PyTorch: pip install 'etplus[torch]'. Operators run in a process of their
@@ -60,7 +60,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="passes over all calls, so that a slow spell of the machine affects few of the times of each "
         "(default: %(default)s)")  # fmt: skip
     add("--set", dest="changes", action="append", metavar="NAME=VALUE",
-        help="also time the shapes of another batch size and so on, as in `etplus predict`")  # fmt: skip
+        help="also time the shapes of another batch size and so on, as in `etplus predict run`")  # fmt: skip
     add("--resume", action="store_true", help="continue an interrupted run from OUTPUT.checkpoint")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -17,49 +17,61 @@ from .. import __version__
 from ..trace.errors import EtplusError
 from ..trace.plugins import Plugin, plugins
 from ..trace.printable import printable
+from ..trace.text_tables import terminal_width
 from .terminal import red
 
-COMMANDS = {
-    "record": "record an unchanged PyTorch program and link each rank",
-    "link": "join an Execution Trace with a Kineto trace into ET+; a folder: all ranks of a job",
-    "convert": "convert ET+ to what simulators and viewers read, and back",
-    "replay": "predict the timeline of traces, and what if",
-    "fit": "fit a model of what work takes on traces",
-    "predict": "predict the time of a trace with a fitted model",
-    "measure": "time the operators of traces on this machine (needs the extra torch)",
-    "repro": "write a script that calls an operator of a trace as recorded",
-    "reshard": "derive a recorded job in another parallel layout",
-    "train": "train a network that predicts the times of graphs (needs the extra learn)",
-    "evaluate": "compare networks and plain baselines on graphs they have not seen",
-    "check": "check Chakra traces (.et) before a simulator runs them, and Kineto traces by PyTorch's rules",
-    "conformance": "hold the output of any linker against pairs whose links are known",
-    "analyze": "show where the time goes: streams, modules, operators, kernels, overheads",
-    "why": "what is wrong in a trace, what it costs, what fixing it would gain",
-    "ask": "ask one question of traces: what is hot, why idle, what a change would gain; for scripts and agents",
-    "mcp": "answer the same questions to an agent over the Model Context Protocol (needs the extra mcp)",
-    "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",
-    "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
-    "redact": "copy a trace without tokens, passwords and, on request, host names, user names and paths",
-    "sql": "query the tables of traces with SQL (needs the extra frames)",
-    "diff": "compare two traces by operator and by kernel",
-    "demo": "link and convert a bundled real pair, and show the report",
-    "completion": "print a script that completes commands and options in a shell",
+GROUPS = {
+    "Capture and link": {
+        "record": "record an unchanged PyTorch program and link each rank",
+        "link": "join an Execution Trace with a Kineto trace into ET+; a folder: all ranks of a job",
+        "convert": "convert ET+ to the formats of simulators and viewers, and back",
+        "check": "check Chakra traces (.et) before a simulator runs them",
+    },
+    "Understand": {
+        "why": "list what is wrong in a trace, what it costs, and what fixing it would gain",
+        "analyze": "print tables: streams, modules, operators, kernels, overheads, memory",
+        "report": "write one HTML page: timeline, findings, GPU time, roofline, communication",
+        "diff": "compare two traces or two jobs: what became slower, and why",
+        "sql": "query the tables of traces with SQL (needs the extra frames)",
+    },
+    "Predict": {
+        "replay": "replay the timeline and try what-if changes",
+        "predict": "predict the time of a trace with a fitted model",
+        "reshard": "derive a recorded job in another parallel layout",
+        "measure": "time the operators of a trace on this machine (needs the extra torch)",
+    },
+    "Other": {
+        "demo": "link and convert a bundled real pair, and show the report",
+        "mcp": "serve answers about traces to an agent (needs the extra mcp)",
+    },
 }
-"""Those of etplus, each a `Command`: the module of this name in this package. What others show is their docstring's
-first line."""
+"""The commands that `etplus` lists. Each is the module of its name in this package, a `Command`."""
+
+TASKS = {
+    "predict fit": "fit a cost model to linked traces",
+    "predict run": "predict the time of a trace with a fitted model",
+    "predict train": "train a network that predicts the times of graphs (needs the extra learn)",
+    "predict evaluate": "compare networks and plain baselines on graphs they were not trained on",
+}
+"""Commands below a command: `predict fit` is the module predict_fit."""
+
+COMMANDS = {
+    **{name: summary for group in GROUPS.values() for name, summary in group.items()},
+    "completion": "print a script that completes commands and options in a shell",
+    **dict.fromkeys(("ask", "augment", "conformance", "redact", "repro"), "goes"),
+}
+"""All commands but their tasks; `completion` is not listed."""
 
 GROUP = "etplus.commands"
 """Group of the entry points of other packages: the name is the command's, the value a `Command` or a class of one."""
 
-_REPLACED = {"batch": "link FOLDER"}
+_REPLACED = {
+    "batch": "link FOLDER", "fit": "predict fit", "train": "predict train", "evaluate": "predict evaluate",
+}  # fmt: skip
 """Commands of releases before 1.0, which have other names now."""
-_HELP = "help"
-_EPILOG = """\
-`etplus help COMMAND` shows a command's options with an example.
-
-example:
-  etplus analyze trace.json
-"""
+_HELP, _TITLE = "help", 19
+_USAGE = "usage: etplus COMMAND [options]"
+_NEXT = "etplus COMMAND --help explains a command. Start with: etplus demo"
 _CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
@@ -111,6 +123,31 @@ class _Parser(argparse.ArgumentParser):
         self.error(f"unrecognized arguments: {' '.join(unknown)}{_suggestion(unknown[0].partition('=')[0], shown)}")
 
 
+class _Root(_Parser):
+    """The parser of `etplus` itself, with a help that lists the commands in groups."""
+
+    others: Mapping[str, str]
+    """Summaries of the commands of other packages."""
+
+    def format_help(self) -> str:
+        groups = {**GROUPS, "Of other packages": self.others} if self.others else GROUPS
+        width = max(len(name) for group in groups.values() for name in group)
+        lines = [_USAGE]
+        for title, group in groups.items():
+            lines += ["", title]
+            for name, summary in group.items():
+                first, *more = wrap(summary, terminal_width() - width - 4)
+                lines += [f"  {name:{width}}  {first}", *(" " * (width + 4) + line for line in more)]
+        return "\n".join([*lines, "", *wrap(_NEXT, terminal_width()), ""])
+
+
+def command_list() -> str:
+    """Return the names of all commands in groups, which `etplus` prints without a command."""
+    groups = {**GROUPS, "Of other packages": _others()} if _others() else GROUPS
+    lines = [f"{title:{_TITLE}}{'  '.join(group)}" for title, group in groups.items()]
+    return "\n".join([_USAGE, "", *lines, "", _NEXT])
+
+
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse the words that follow `etplus`; only the command's own module is imported.
 
@@ -119,13 +156,17 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """
     if words[:1] == [_HELP]:
         words = [*words[1:], "--help"]
-    root, commands = etplus_parser(words[:1])
-    name = words[0] if words else ""
+    task = " ".join(words[:2])
+    name = task if task in TASKS else " ".join(words[:1])
+    root, commands = etplus_parser([name])
+    if not name:
+        print(command_list())
+        root.exit()
     if name in commands:
-        arguments = commands[name].parse_all(words[1:])
+        arguments = commands[name].parse_all(words[len(name.split()) :])
         arguments.command = name
         return arguments
-    if name and not name.startswith("-"):
+    if not name.startswith("-"):
         if name in _REPLACED:
             root.error(f"the command {name!r} is now `etplus {_REPLACED[name]}`")
         root.error(f"unknown command {name!r}{_suggestion(name, commands)}")
@@ -145,28 +186,36 @@ def parse_link(words: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Parser, dict[str, _Parser]]:
-    """The parser of `etplus` and those of its commands.
+def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[str, _Parser]]:
+    """The parser of `etplus` and those of its commands and tasks.
 
     Args:
         prepared: the commands whose options are added, which imports their modules; None for all.
     """
-    summaries = dict(COMMANDS)
-    if not prepared or not COMMANDS.keys() >= {*prepared}:  # the search takes longer than to parse
-        summaries |= {name: _summary(plugin) for name, plugin in _others().items()}
-    root = _Parser(
-        prog="etplus",
-        description="Join PyTorch Execution Traces with Kineto traces and use the result.",
-        epilog=_EPILOG,
-    )
+    known = {*COMMANDS, *TASKS}
+    is_known = prepared is not None and known >= {*prepared}  # the search for others takes longer than to parse
+    root = _Root(prog="etplus", description="Join PyTorch Execution Traces with Kineto traces and use the result.")
+    root.others = {} if is_known else {name: _summary(plugin) for name, plugin in _others().items()}
     _add_version(root)
-    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    found = {name: commands.add_parser(name, help=summary) for name, summary in summaries.items()}
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    found: dict[str, _Parser] = {}
+    for name, summary in {**COMMANDS, **root.others}.items():
+        found[name] = commands.add_parser(name, help=summary)
+        tasks = {task: text for task, text in TASKS.items() if task.startswith(f"{name} ")}
+        if tasks:
+            found |= _add_tasks(found[name], tasks)
     commands.add_parser(_HELP, help="show this list, or the options of a command")
     for name in found if prepared is None else prepared:
-        if name in found:
-            _prepare(name, found[name])
+        if name in found and not any(task.startswith(f"{name} ") for task in TASKS):
+            command_named(name).prepare_parser(found[name])
+            add_log_level(found[name])
     return root, found
+
+
+def _add_tasks(parser: _Parser, tasks: Mapping[str, str]) -> dict[str, _Parser]:
+    """Add the parsers of a command's tasks, by their whole names."""
+    below = parser.add_subparsers(dest="task", metavar="TASK", required=True)
+    return {name: below.add_parser(name.rpartition(" ")[2], help=summary) for name, summary in tasks.items()}
 
 
 def hidden_alias(parser: argparse.ArgumentParser, old: str, new: str, **options: Any) -> None:
@@ -177,12 +226,10 @@ def hidden_alias(parser: argparse.ArgumentParser, old: str, new: str, **options:
 
 def command_named(name: str) -> Command:
     """A command, whose modules are imported now."""
-    return _own(name) if name in COMMANDS else _Other(_others()[name])
-
-
-def _own(name: str) -> Command:
-    module: Any = import_module(f".{name}", __package__)
-    return module  # type: ignore[no-any-return]
+    if name in COMMANDS or name in TASKS:
+        module: Any = import_module(f".{name.replace(' ', '_')}", __package__)
+        return module  # type: ignore[no-any-return]
+    return _Other(_others()[name])
 
 
 @dataclass(frozen=True)
@@ -210,14 +257,8 @@ def _summary(plugin: Plugin) -> str:
         return str(error).replace("%", "%%")
 
 
-def _prepare(command: str, parser: argparse.ArgumentParser) -> None:
-    """The command's own options, and what all commands have."""
-    command_named(command).prepare_parser(parser)
-    add_log_level(parser)
-
-
 def add_log_level(parser: argparse.ArgumentParser, default: str = "WARNING") -> None:
-    """Add --log-level; parsers below a command's leave its default to that one's."""
+    """Add --log-level."""
     parser.add_argument("--log-level", type=str.upper, default=default, metavar="LEVEL",
         choices=("DEBUG", "INFO", "WARNING", "ERROR"),
         help="debug (shows tracebacks), info, warning or error (default: warning)")  # fmt: skip

@@ -119,7 +119,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--use", metavar="FILE", help="follow this plan")
     group = parser.add_argument_group("times and memory")
-    group.add_argument("--model", metavar="MODEL", help="price kernels with what `etplus fit` wrote")
+    group.add_argument("--model", metavar="MODEL", help="price kernels with what `etplus predict fit` wrote")
     group.add_argument("--measured", metavar="MEASURED",
         help="what `etplus measure` wrote of a derived trace; its times come before scaled ones")  # fmt: skip
     add_network(group, "links (default: 25 GB/s, 5us, ring)")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from etplus.cli.parser import COMMANDS, etplus_parser
+from etplus.cli.parser import COMMANDS, TASKS, etplus_parser
 
 sys.path.insert(0, str(Path(__file__).parent))
 from site_messages import messages_page
@@ -56,22 +56,23 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 def commands_page() -> str:
     """Each command with its options, as its parser has them."""
     _, parsers = etplus_parser()
+    summaries = {name: text for name, text in (COMMANDS | TASKS).items() if name != "predict"}
     parts = [
         "# Commands\n",
         "Each command has `--help` with an example; this page is made of the same texts. Wrong usage and bad input "
         "print one line and exit with status 2.\n",
         "| command | what it does |\n|---|---|",
-        *(f"| [`etplus {name}`](#etplus-{name}) | {summary} |" for name, summary in COMMANDS.items()),
+        *(f"| [`etplus {name}`](#etplus-{name.replace(' ', '-')}) | {text} |" for name, text in summaries.items()),
         "",
     ]
-    for name in COMMANDS:
+    for name in summaries:
         parts += _command(name, parsers[name])
     return "\n".join(parts)
 
 
 def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"## etplus {name}\n"
-    yield (parser.description or COMMANDS[name]) + "\n"
+    yield (parser.description or "") + "\n"
     formatter = argparse.HelpFormatter(parser.prog, width=_USAGE_WIDTH)  # whatever the terminal's is
     formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups)
     usage = formatter.format_help().removeprefix("usage: ")

@@ -22,7 +22,7 @@ COMMANDS = {
     "sql": ["T", "select id, name, ts_ns, dur_ns, thread from runtime order by id", "--csv"],
     "sql frames": ["T", "select * from kernels order by index", "--csv"],
     "sql ops": ["T", "select * from ops order by index", "--json"],
-    "augment": ["T", "-o", "o.json"], "fit": ["T", "-o", "o.model"],
+    "augment": ["T", "-o", "o.json"], "predict fit": ["T", "-o", "o.model"],
     "repro": ["T", "--op", "aten::mm", "-o", "o.py"],
 }  # fmt: skip
 """By what is tested: the words after the command; T is the trace."""

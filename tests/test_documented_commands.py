@@ -10,14 +10,14 @@ from shutil import which
 
 import pytest
 from documented_commands import PAGES, assert_printed, commands_of, files_of, fill, put_files
-from etplus.cli.parser import COMMANDS, parse
+from etplus.cli.parser import COMMANDS, TASKS, parse
 from etplus.converters.exporter import PICTURES
 from support import ROOT, call
 
 NOT_RUN = {
     "record": "starts a program that imports PyTorch; tests/cli/test_record.py does",
     "measure": "needs PyTorch; tests/measuring does",
-    "train": "needs PyTorch; tests/cli/test_train.py does",
+    "predict train": "needs PyTorch; tests/cli/test_predict_train.py does",
     "mcp": "serves until its client ends; tests/cli/test_mcp.py does",
     "demo": "tests/cli/test_demo.py does",
 }
@@ -29,7 +29,7 @@ PASSED = {0, 3, 4, 5}
 
 def needs_more(words: list[str]) -> bool:
     """Whether a command needs what tests of this file do not have."""
-    if words[0] in NOT_RUN or any(word in _OPTIONS_NOT_RUN for word in words):
+    if words[0] in NOT_RUN or " ".join(words[:2]) in NOT_RUN or any(word in _OPTIONS_NOT_RUN for word in words):
         return True
     if words[0] == "convert" and words[-1].endswith(PICTURES):
         return which("dot") is None
@@ -71,9 +71,15 @@ def test_pages_of_other_tools_name_the_files_of_their_commands() -> None:
     assert all(files_of(page) and commands_of(page) for page in pages)
 
 
+def _name_of(words: list[str]) -> str:
+    """The command with its task."""
+    return " ".join(words[:2]) if " ".join(words[:2]) in TASKS else words[0]
+
+
 def test_every_command_is_shown_somewhere() -> None:
-    shown = {words[0] for page in PAGES for words, _ in commands_of(page)}
-    assert shown <= set(COMMANDS) and set(COMMANDS) - shown <= {"evaluate", "train", "completion", "demo"}
+    shown = {task for page in PAGES for words, _ in commands_of(page) for task in [_name_of(words)]}
+    known = {*COMMANDS, *TASKS} - {"predict"}
+    assert shown <= known and known - shown <= {"predict evaluate", "predict train", "completion", "demo"}
 
 
 def test_commands_named_in_a_line_exist() -> None:

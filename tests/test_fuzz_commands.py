@@ -122,13 +122,13 @@ COMMANDS = {
     "measure": Command(f"measure plus.json -o out/m.json {LIMITS}", ("plus.json",), (), ("torch",)),
     "measure another size": Command(f"measure plus.json -o out/m.json {LIMITS} --set batch=4:8",
                                     ("plus.json",), (), ("torch",)),
-    "fit": Command("fit plus.json -o out/m.json --device-spec spec.json", ("plus.json", "spec.json")),
-    "predict": Command("predict plus.json --model model.json --json out/x.json", ("plus.json", "model.json")),
-    "predict by overheads": Command("predict plus.json --model model.json --engine overheads --set batch=4:8 "
+    "fit": Command("predict fit plus.json -o out/m.json --device-spec spec.json", ("plus.json", "spec.json")),
+    "predict": Command("predict run plus.json --model model.json --json out/x.json", ("plus.json", "model.json")),
+    "predict by overheads": Command("predict run plus.json --model model.json --engine overheads --set batch=4:8 "
                                     "--json out/x.json", ("plus.json", "model.json")),
-    "predict as measured": Command("predict plus.json --model model.json --measured measured.json --json out/x.json",
+    "predict as measured": Command("predict run plus.json --model model.json --measured measured.json -o out/x.txt",
                                    ("plus.json", "measured.json")),
-    "predict ranks": Command("predict plus.json other.json --rank-couple --model model.json -o out/x.txt",
+    "predict ranks": Command("predict run plus.json other.json --rank-couple --model model.json -o out/x.txt",
                              ("plus.json", "other.json")),
     "reshard": Command("reshard plus.json --tp 1 --dp 2 --zero 3 --json out/x.json -o out", ("plus.json",), (3,)),
     "reshard a job": Command("reshard single.json --tp 2 --pp 2 --json out/x.json -o out/job", ("single.json",), (3,)),
@@ -178,12 +178,12 @@ COMMANDS = {
                               ("capture.json", "job/rank0.et.json", "job/rank0.kineto.json"), (3,)),
     "repro an operator": Command("repro plus.json --op aten::addmm -o out/x.py", ("plus.json",)),
     "repro": Command("repro plus.json --op ProfilerStep#3 --subtree -o out/x.py", ("plus.json",)),
-    "train": Command("train set -o out/net.safetensors --epochs 1 --hidden 4 --json out/n.json",
+    "train": Command("predict train set -o out/net.safetensors --epochs 1 --hidden 4 --json out/n.json",
                      ("set/train/a.npz", "set/valid/b.npz"), (), ("torch", "safetensors")),
-    "evaluate a network": Command("evaluate set --split valid --model net.safetensors --json out/n.json",
+    "evaluate a network": Command("predict evaluate set --split valid --model net.safetensors --json out/n.json",
                                   ("set/train/a.npz", "set/valid/b.npz", "net.safetensors"), (),
                                   ("torch", "safetensors")),
-    "evaluate": Command("evaluate set --split valid", ("set/train/a.npz", "set/valid/b.npz")),
+    "evaluate": Command("predict evaluate set --split valid", ("set/train/a.npz", "set/valid/b.npz")),
 }  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     (folder / "spec.json").write_text(json.dumps({"devices": [DEVICE]}))
     for words in (
         "link --et-file et.json --kineto-file kineto.json --output plus.json --jobs 1",
-        "convert plus.json -o plus.0.et", "fit plus.json -o model.json --no-table",
+        "convert plus.json -o plus.0.et", "predict fit plus.json -o model.json --no-table",
         "link . --manifest list.csv --output job --jobs 1", "convert plus.json -o set/train/a.npz",
     ):  # fmt: skip
         (folder / "set" / "train").mkdir(parents=True, exist_ok=True)
@@ -244,7 +244,7 @@ def _add_others(folder: Path) -> None:
 
         (folder / "trace.pftrace").write_bytes(graph_launch().data())
     if importlib.util.find_spec("torch") and importlib.util.find_spec("safetensors"):
-        words.append("train set -o net.safetensors --epochs 1 --hidden 4")
+        words.append("predict train set -o net.safetensors --epochs 1 --hidden 4")
     for one in words:
         status, errors = called(folder, shlex.split(one))
         assert status in (0, 3), errors

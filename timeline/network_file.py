@@ -105,7 +105,7 @@ class DescribedNetwork(_DescribedLinks, frozen=True):
 
 
 class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of networks by their names, as `etplus fit --network` writes it. One by itself is a file, too."""
+    """A file of networks by their names, as `etplus predict fit --network` writes it. One by itself is a file, too."""
 
     networks: dict[str, DescribedNetwork]
     format: Literal["etplus-network"] = _FORMAT
@@ -138,7 +138,7 @@ def read_network(path: Source, name: str | None = None) -> Network:
     found, file = _decoded(path)
     networks = found if isinstance(found, dict) and "networks" in found else {"networks": {"": found}}
     if networks.get("format", _FORMAT) != _FORMAT:
-        raise TraceFormatError(file, "format", "not a network that `etplus fit --network` wrote")
+        raise TraceFormatError(file, "format", "not a network that `etplus predict fit --network` wrote")
     described = _converted(networks, file).networks
     if (name is None and len(described) != 1) or (name is not None and name not in described):
         raise UsageError(f"{file}: say which network, as FILE#NAME: {', '.join(sorted(described)) or 'it has none'}")
@@ -242,7 +242,7 @@ def network_schema() -> dict[str, Any]:
     )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Networks of etplus",
-        "description": "One network, or several by name: what --network takes, and etplus fit --network writes.",
+        "description": "One network, or several by name: what --network takes, and predict fit --network writes.",
         "anyOf": [several, one], "$defs": components,
     }  # fmt: skip
 

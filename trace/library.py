@@ -45,7 +45,7 @@ class Library(Suggests):
         "gpu_events": "`device_events`", "iterations": "`steps`", "profiler_steps": "`steps`",
         "to_pandas": "`kernels.to_pandas()`, `device_events.to_pandas()`, `ops.to_pandas()` or `steps.to_pandas()`",
         "to_arrow": "`kernels.to_arrow()`, `device_events.to_arrow()`, `ops.to_arrow()` or `steps.to_arrow()`",
-        "what_if": '`replay("kernel*0.5")`', "simulate": "`replay()`", "predict": "`replay()` or `etplus predict`",
+        "what_if": '`replay("kernel*0.5")`', "simulate": "`replay()`", "predict": "`replay()` or `etplus predict run`",
         "plot": '`write_report("report.html")`, or `etplus analyze --plots DIR` for figures',
         "show": '`write_report("report.html")`', "report_html": '`write_report("report.html")`',
         "key_averages": "`analyze().operators`", "table": "`analyze().operators.to_pandas()`",

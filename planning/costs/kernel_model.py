@@ -1,4 +1,4 @@
-"""What `etplus fit` learns of GPU events: the utilisation model, the order of models, intervals, held-out errors."""
+"""The fitted model of GPU events: utilisation model, order of models, intervals, held-out errors."""
 
 from __future__ import annotations
 

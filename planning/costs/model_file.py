@@ -1,4 +1,4 @@
-"""The file that `etplus fit` writes: what was measured, from which all models are made; JSON."""
+"""The file that `etplus predict fit` writes: what was measured, from which all models are made; JSON."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def read_model(source: Source) -> FittedModel:
     Raises:
         TraceFormatError: no such file, or another one.
     """
-    model, name = read_struct(source, FittedModel, "no model", "make it with `etplus fit`")
+    model, name = read_struct(source, FittedModel, "no model", "make it with `etplus predict fit`")
     if model.version != VERSION:
         raise TraceFormatError(name, "version", f"{model.version}, expected {VERSION}", "fit the model anew")
     if _LONG_INTEGER.search(msgspec.json.encode(model)) and not _fits_columns(msgspec.to_builtins(model)):

@@ -64,7 +64,7 @@ MODELS: dict[str, type[CostModel]] = {
 ORDER = ("measured", UTILISATION)
 """Models asked for a GPU event, the first that serves it answers."""
 CANDIDATES = (ORDER, ("measured", "close", UTILISATION), ("measured", "close", "similar", "roofline", "mean"))
-"""Orders among which `etplus fit` chooses; see `candidates`."""
+"""Orders among which `etplus predict fit` chooses; see `candidates`."""
 CPU_ORDER = ("measured", "between", "similar", "nearest", "roofline", "mean")
 """The order of models for a CPU operator, whose time follows its sizes more closely than the nearest task's."""
 

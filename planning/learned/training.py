@@ -227,7 +227,7 @@ def read_trained(path: str | os.PathLike[str]) -> Trained:
         return Trained(net, centre, scale, float(meta["valid"]), int(meta["epochs"]))
     except (KeyError, RuntimeError, ValueError, TypeError) as error:
         text = str(error).splitlines()[0]
-        raise TraceFormatError(str(path), "", f"no network ({text})", "make it with `etplus train`") from None
+        raise TraceFormatError(str(path), "", f"no network ({text})", "make it with `etplus predict train`") from None
 
 
 def _write(path: str | os.PathLike[str], tensors: dict[str, Tensor], net: GraphNet, meta: dict[str, Any]) -> None:
@@ -246,7 +246,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, An
         if meta["version"] != _VERSION or meta["kind"] not in KINDS or not 0 < meta["hidden"] <= 4096:
             raise ValueError("another version")
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise TraceFormatError(blob.name, "", f"no network ({error})", "make it with `etplus train`") from None
+        raise TraceFormatError(blob.name, "", f"no network ({error})", "make it with `etplus predict train`") from None
     return tensors, meta
 
 

@@ -363,7 +363,7 @@ def reshard(
         traces: linked traces of one or more ranks of the job; a layout is derived from the first one, or from one of
             each stage of a pipeline, and all are held against what is derived for the recorded layout.
         layout: the new one.
-        model: prices kernels (`etplus fit`); None scales the recorded times with the work.
+        model: prices kernels (`etplus predict fit`); None scales the recorded times with the work.
         measured: times of operators on this machine, of the derived shapes (`measure` of a derived trace).
         network: the links that communication takes; 25 GB/s and 5 µs a step where None.
         recorded: the layout of the recorded job; None to recognise it.

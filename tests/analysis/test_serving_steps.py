@@ -156,8 +156,8 @@ def test_commands(tmp_path: Path) -> None:
     assert (tmp_path / "csv" / "serving_phases.csv").read_text().count("\n") == 3
     named = run("etplus", "analyze", file, "--annotation", "execute_", "--batch-size", "4")
     assert b"samples/s at batch size 4" in named.stdout and b"iterations" in named.stdout
-    assert call("fit", file, "--steps", "decode", "-o", tmp_path / "model.json").returncode == 0
-    predicted = call("predict", file, "--steps", "decode", "--model", tmp_path / "model.json", "--force")
+    assert call("predict", "fit", file, "--steps", "decode", "-o", tmp_path / "model.json").returncode == 0
+    predicted = call("predict", "run", file, "--steps", "decode", "--model", tmp_path / "model.json", "--force")
     assert predicted.returncode == 0, predicted.stderr
     for words in (["diff", file, file], ["report", file, "-o", tmp_path / "page.html"], ["replay", file]):
         assert call(*words, "--steps", "decode", cwd=tmp_path).returncode == 0

@@ -27,7 +27,7 @@ def test_files_and_folders_are_completed(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setitem(sys.modules, "shtab", fake)
     monkeypatch.setattr("etplus.cli.parser.etplus_parser", lambda: (root, commands))
     assert run(argparse.Namespace(shell="fish")) == 0 and capsys.readouterr().out == "fish True\n"
-    redact, train = dict(completed(commands["redact"])), dict(completed(commands["train"]))
+    redact, train = dict(completed(commands["redact"])), dict(completed(commands["predict train"]))
     assert {name: how for name, how in redact.items() if how} == {"input": "a file", "-o": "a file", "--json": "a file"}
     assert {name: how for name, how in train.items() if how} == {
         "folder": "a folder",

@@ -174,7 +174,7 @@ def test_closed_streams(plus: Path) -> None:
 
 
 def test_a_closed_pipe_keeps_what_is_whole(plus: Path) -> None:
-    """As in `etplus fit … | head -1`."""
+    """As in `etplus predict fit … | head -1`."""
     done = shell(f"set -o pipefail; {FIT} | true", plus.parent)
     assert done.returncode in (0, 128 + signal.SIGPIPE) and b"Traceback" not in done.stderr
     assert (plus.parent / "model.json").exists()
@@ -192,7 +192,7 @@ def test_names_that_the_terminal_has_no_characters_for(plus: Path, encoding: str
         "replay X --json -",
         "report X -o out/r.html",
         "check X || true",
-        "fit X -o out/m.json",
+        "predict fit X -o out/m.json",
         "convert X -o out/x.et",
         "augment X out/x.json",
         "diff X X --json",
@@ -210,7 +210,7 @@ def test_names_of_more_than_255_bytes(plus: Path) -> None:
         ["analyze", "plus.json", "--csv", long * 2], ["replay", "plus.json", "--json", long * 2],
         ["convert", "plus.json", "-o", f"{long}.graphml"], ["convert", f"{long}.json", f"{long}.graphml"],
         ["report", "plus.json", "-o", f"a/{long}.html"], ["link", long * 2], ["check", long * 2],
-        ["train", long * 2, "-o", "net"], ["evaluate", long * 2], ["demo", "--output", long * 2],
+        ["predict", "train", long * 2, "-o", "net"], ["predict", "evaluate", long * 2], ["demo", "--output", long * 2],
     ):  # fmt: skip
         one_line(call(*arguments, cwd=folder))
     assert list(folder.iterdir()) == [plus]

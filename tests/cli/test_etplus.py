@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from etplus.cli.main import main
-from etplus.cli.parser import COMMANDS
+from etplus.cli.parser import COMMANDS, GROUPS, TASKS
 from support import call, command, on_terminal, run
+
+NAMES = sorted({*COMMANDS, *TASKS} - {"predict"})
 
 
 def test_help_lists_the_commands() -> None:
@@ -20,15 +22,23 @@ def test_help_lists_the_commands() -> None:
     assert done.returncode == 0 and all(name in text for name in ("link", "demo", "check"))
 
 
-@pytest.mark.parametrize("words", [[], ["nonesuch"], ["--nonesuch"], ["x\ny"]])
+def test_etplus_alone_lists_the_commands_in_groups() -> None:
+    done = run("etplus")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().splitlines()[2:6] == [
+        f"{title:19}{'  '.join(commands)}" for title, commands in GROUPS.items()
+    ]
+
+
+@pytest.mark.parametrize("words", [["nonesuch"], ["--nonesuch"], ["x\ny"]])
 def test_wrong_usage_is_one_line(words: list[str]) -> None:
     text = call(*words).stderr.decode()
     assert text.startswith("etplus: error: ") and text.endswith("see `etplus --help`\n") and text.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_wrong_usage_of_a_command_is_one_line(name: str) -> None:
-    done = call(name, "--nonesuch")
+    done = call(*name.split(), "--nonesuch")
     text = done.stderr.decode()
     assert done.returncode == 2 and done.stdout == b"" and text.count("\n") == 1
     assert text.startswith(f"etplus {name}: error: ") and text.lower().endswith(f"see `etplus {name} --help`\n")
@@ -75,9 +85,9 @@ def test_python_m_etplus(tmp_path: Path) -> None:
     assert failed.returncode == 2 and failed.stderr.startswith(b"etplus: error: none: no such file")
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS])
+@pytest.mark.parametrize("name", NAMES)
 def test_help_is_that_of_the_command_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words, shown = [name] if name else [], []
+    words, shown = name.split(), []
     for asked in (["help", *words], [*words, "--help"]):
         with pytest.raises(SystemExit, match="0"):
             main(asked)

@@ -22,8 +22,8 @@ COMMANDS = {
     "analyze": "analyze {} --json out/x.json",
     "report": "report {} -o out/x.html",
     "replay": "replay {} --json out/x.json",
-    "fit": "fit {} -o out/x.json --json out/y.json",
-    "predict": "predict {} --model model.json --json out/x.json",
+    "fit": "predict fit {} -o out/x.json --json out/y.json",
+    "predict": "predict run {} --model model.json --json out/x.json",
     "convert": "convert {} -o out/x.graphml --json out/y.json",
     "augment": "augment {} -o out/x.json --json out/y.json",
 }
@@ -44,7 +44,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         assert main(["link", *PAIR.split(), "--output", "plus.json", "--jobs", "1"]) == 0
         assert main(["convert", "plus.json", "-o", "plus.0.et"]) == 0
-        assert main(["fit", "plus.json", "-o", "model.json", "--no-table"]) == 0
+        assert main(["predict", "fit", "plus.json", "-o", "model.json", "--no-table"]) == 0
         for name in ("linked", "recorded", "empty", "out"):
             (folder / name).mkdir()
         shutil.copy("plus.json", "linked/rank_0.etplus.json")
@@ -212,7 +212,7 @@ def test_json_replaces_an_earlier_output_after_the_inputs(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "words", ["analyze plus.json", "diff plus.json kineto.json", "replay plus.json", "check plus",
-              "predict plus.json --model model.json"]
+              "predict run plus.json --model model.json"]
 )  # fmt: skip
 def test_tables_are_written_as_they_are_printed(folder: Path, words: str) -> None:
     printed = call(*words.split(), cwd=folder)
@@ -224,7 +224,7 @@ def test_tables_are_written_as_they_are_printed(folder: Path, words: str) -> Non
     "words",
     [
         "link --et-file et.json --kineto-file kineto.json -o out/x.json", "link recorded -o out/b",
-        "evaluate set --split valid",
+        "predict evaluate set --split valid",
     ],
 )  # fmt: skip
 def test_json_of_the_other_commands(folder: Path, words: str) -> None:

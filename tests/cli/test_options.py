@@ -24,7 +24,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "et.json").write_bytes(plain(GPU_ET))
     (folder / "kineto.json").write_bytes(plain(GPU_KINETO))
     for words in (
-        "link et.json kineto.json --rank 0 -o plus.json --jobs 1", "fit plus.json -o model.json --no-table",
+        "link et.json kineto.json --rank 0 -o plus.json --jobs 1", "predict fit plus.json -o model.json --no-table",
         "convert plus.json -o plus.0.et",
     ):  # fmt: skip
         assert call(*words.split(), cwd=folder).returncode == 0
@@ -199,11 +199,13 @@ WRITES = (
     "link kineto.json -o {}", "link kineto.json -o x.json --json {}", "link . -o {}",
     "convert plus.json --to chakra -o {}", "convert plus.json --to chrome -o {}",
     "convert plus.json --to astra-sim -o {}", "convert plus.json plus.json --to npz -o {}",
-    "replay plus.json --json {}", "replay plus.json -o {}", "replay plus.json --chrome {}", "fit plus.json -o {}",
-    "fit plus.json -o m.json --json {}", "predict plus.json --model model.json -o {}", "measure plus.json -o {}",
+    "replay plus.json --json {}", "replay plus.json -o {}", "replay plus.json --chrome {}",
+    "predict fit plus.json -o {}",
+    "predict fit plus.json -o m.json --json {}", "predict run plus.json --model model.json -o {}",
+    "measure plus.json -o {}",
     "why plus.json -o {}", "repro plus.json --op aten::addmm -o {}", "reshard plus.json --dp 2 -o {}",
-    "reshard plus.json --dp 2 --to chakra -o {}", "reshard plus.json --dp 2 --json {}", "train set -o {}",
-    "evaluate set --split valid -o {}", "check plus.0.et -o {}", "analyze plus.json -o {}",
+    "reshard plus.json --dp 2 --to chakra -o {}", "reshard plus.json --dp 2 --json {}", "predict train set -o {}",
+    "predict evaluate set --split valid -o {}", "check plus.0.et -o {}", "analyze plus.json -o {}",
     "analyze plus.json --csv {}", "analyze plus.json --overheads {}", "analyze plus.json --plots {}",
     "conformance plus.json --case gpu_shaped_from_cpu -o {}", "conformance plus.json --case train_cpu --json {}",
     "conformance --pairs {}", "sql plus.json -o {}.csv", "report plus.json -o {}.html",
@@ -211,9 +213,9 @@ WRITES = (
     "augment kineto.json -o {}", "redact kineto.json -o {}",
     "diff plus.json plus.json -o {}", "demo -o {}",
     "link . -o job --json {}", "link . --json {}", "convert plus.json -o x.et --json {}",
-    "predict plus.json --model model.json --json {}", "reshard plus.json --dp 2 --plan {}",
-    "train set -o net --json {}",
-    "evaluate set --split valid --json {}", "check plus.0.et --json {}", "analyze plus.json --json {}",
+    "predict run plus.json --model model.json --json {}", "reshard plus.json --dp 2 --plan {}",
+    "predict train set -o net --json {}",
+    "predict evaluate set --split valid --json {}", "check plus.0.et --json {}", "analyze plus.json --json {}",
     "augment kineto.json -o x --json {}", "redact kineto.json -o x --json {}", "diff plus.json plus.json --json {}",
 )  # fmt: skip
 """A command line for each output of each command; {} is the output."""
@@ -226,7 +228,7 @@ def test_every_command_that_writes_is_among_them() -> None:
 @pytest.mark.parametrize("line", WRITES)
 def test_folders_are_checked_before_any_work(sources: Path, line: str) -> None:
     """What would be read does not get read: it is damaged, and that is not what the command complains of."""
-    if line.startswith("train"):
+    if line.startswith("predict train"):
         pytest.importorskip("torch", reason="PyTorch is not installed")
         pytest.importorskip("safetensors", reason="safetensors is not installed")
     damaged = sources.parent / "damaged"

@@ -31,7 +31,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plus, model = str(folder / "plus.json"), str(folder / "model.json")
     assert main(["link", *pair, "--output", plus, "--jobs", "1"]) == 0
     assert main(["convert", plus, "-o", str(folder / "plus.0.et")]) == 0
-    assert main(["fit", plus, "-o", model, "--no-table"]) == 0
+    assert main(["predict", "fit", plus, "-o", model, "--no-table"]) == 0
     (folder / "spec.json").write_bytes(b'{"devices": []}')
     return folder
 
@@ -72,10 +72,10 @@ CASES = {
     "convert, prefix": "convert plus.0.et -o plus --to astra-sim --replicate 2",
     "replay --json": "replay plus.json --json plus.json",
     "replay --chrome": "replay plus.0.et --chrome plus.0.et",
-    "fit": "fit plus.json -o plus.json",
-    "fit --device-spec": "fit plus.json --device-spec spec.json -o spec.json",
-    "predict --json": "predict plus.json --model model.json --json plus.json",
-    "predict --json model": "predict plus.json --model model.json --json model.json",
+    "fit": "predict fit plus.json -o plus.json",
+    "fit --device-spec": "predict fit plus.json --device-spec spec.json -o spec.json",
+    "predict --json": "predict run plus.json --model model.json --json plus.json",
+    "predict --json model": "predict run plus.json --model model.json --json model.json",
     "analyze --overheads": "analyze kineto.json --overheads kineto.json",
     "analyze --overheads, ET+": "analyze plus.json kineto.json --overheads plus.json",
     "report": "report kineto.json plus.json -o plus.json",
@@ -141,9 +141,9 @@ def test_train_does_not_replace_its_graphs(inputs: Path) -> None:
     for split in ("train", "valid"):
         (inputs / "set" / split).mkdir(parents=True)
         assert main(["convert", str(inputs / "plus.json"), "-o", str(inputs / "set" / split / "a.npz")]) == 0
-    refused(inputs, "train", "set", "-o", "set/valid/a.npz", "--epochs", "1", "--hidden", "4")
+    refused(inputs, "predict", "train", "set", "-o", "set/valid/a.npz", "--epochs", "1", "--hidden", "4")
     os.link(inputs / "set" / "train" / "a.npz", inputs / "net.checkpoint")
-    refused(inputs, "train", "set", "-o", "net", "--epochs", "1", "--hidden", "4")
+    refused(inputs, "predict", "train", "set", "-o", "net", "--epochs", "1", "--hidden", "4")
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,9 @@ def test_two_outputs_on_standard_output(inputs: Path) -> None:
     [
         "link --et-file et.json --kineto-file kineto.json --output",
         "link --et-file et.json --kineto-file kineto.json --output new.json --report",
-        "convert plus.json --to chrome -o", "replay plus.json --json", "replay plus.json --chrome", "fit plus.json -o",
-        "predict plus.json --model model.json --json", "analyze kineto.json --overheads", "analyze kineto.json --csv",
+        "convert plus.json --to chrome -o", "replay plus.json --json", "replay plus.json --chrome",
+        "predict fit plus.json -o", "predict run plus.json --model model.json --json",
+        "analyze kineto.json --overheads", "analyze kineto.json --csv",
         "analyze kineto.json --plots", "report kineto.json -o", "augment kineto.json", "demo --output",
         "link . --output",
     ],

@@ -110,11 +110,13 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
         lambda part, out: convert([part], f"{out}.et") and Path(f"{out}.et").read_bytes(),
     ),
     "fit": (
-        lambda file, words, out: call("fit", file, "-o", out, *words).returncode or out.read_bytes(),
+        lambda file, words, out: call("predict", "fit", file, "-o", out, *words).returncode or out.read_bytes(),
         model_of,
     ),
     "fit --network": (
-        lambda file, words, _: numbers("fit", "--network", file, file, "-o", _, "--json", "-", *words)["job"],
+        lambda file, words, out: numbers(
+            "predict", "fit", "--network", file, file, "-o", out, "--json", "-", *words
+        )["job"],
         lambda part, _: plain(fit_network(job_samples([part, part]), library_of([part]))),
     ),
     "reshard": (
@@ -164,13 +166,15 @@ def test_the_steps_that_are_fitted_on_are_those_of_the_library(file: Path, tmp_p
     trace = load(file)
     model = calibrated(fit([trace], iterations="1-2"), [trace], "1-2")
     write_model(model, by_library)
-    assert call("fit", file, "-o", by_command, "--steps", "1-2").returncode == 0
+    assert call("predict", "fit", file, "-o", by_command, "--steps", "1-2").returncode == 0
     assert by_command.read_bytes() == by_library.read_bytes()
     of_part = fit([without_enclosing(part_of(trace, steps="1-2"))])
     assert of_part.gpu == model.gpu and of_part.cpu == model.cpu
     parts_of_ranks = [part_of(trace, steps="1")] * 2
     samples = fit_network(job_samples(parts_of_ranks), library_of(parts_of_ranks))
-    assert numbers("fit", "--network", file, file, "--steps", "1", "-o", parts, "--json", "-")["job"] == plain(samples)
+    assert numbers("predict", "fit", "--network", file, file, "--steps", "1", "-o", parts, "--json", "-")[
+        "job"
+    ] == plain(samples)
 
 
 @pytest.mark.parametrize("words", [["--steps", "1"], ["--between", "forward", "1"], ["--module", "forward"]])
@@ -199,7 +203,7 @@ def test_reshard_reads_the_ranks_that_are_asked_for(file: Path, tmp_path: Path) 
     assert numbers("reshard", file, *words, "0", "--json", "-") == numbers("reshard", file, "--dp", "8", "--json", "-")
 
 
-@pytest.mark.parametrize("command", ["check", "redact", "train", "evaluate", "link"])
+@pytest.mark.parametrize("command", ["check", "redact", "predict train", "predict evaluate", "link"])
 def test_commands_that_work_on_whole_files_say_so_of_a_part(command: str) -> None:
-    done = run("etplus", command, "x", "-o", "y", "--window", "1-2ms")
+    done = run("etplus", *command.split(), "x", "-o", "y", "--window", "1-2ms")
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"--window" in done.stderr

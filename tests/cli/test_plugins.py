@@ -43,7 +43,7 @@ def test_a_command_of_another_package(tmp_path: Path) -> None:
     listed = " ".join(run("etplus", "help", env=env).stdout.decode().split())
     assert "count count the words given" in listed
     assert "broken command broken of tiny 1.5 cannot be loaded (AttributeError" in listed
-    assert "diff compare two traces by operator and by kernel" in listed
+    assert "diff compare two traces or two jobs" in listed
     helped = run("etplus", "help", "count", env=env).stdout.decode()
     assert "Count words." in helped and "--log-level LEVEL" in helped
 

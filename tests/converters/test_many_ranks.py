@@ -278,7 +278,7 @@ def test_a_model_of_many_ranks_is_that_of_the_library(stored: Path, tmp_path: Pa
     """The command reads each rank anew where it needs it again."""
     traces = list(job_of(stored))
     write_model(calibrated(fit(traces), traces), tmp_path / "a")
-    assert call("fit", stored, "-o", tmp_path / "b").returncode == 0
+    assert call("predict", "fit", stored, "-o", tmp_path / "b").returncode == 0
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 

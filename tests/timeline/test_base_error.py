@@ -135,12 +135,12 @@ def test_predictions_show_it_and_changes_are_refused(files: dict[str, Path], tmp
     """Of the graph as it is, and of another device's; both engines."""
     base = orjson.loads(call("replay", files["refused"], "--json", "-").stdout)["base_error"]
     model = tmp_path / "m.json"
-    assert call("fit", "--no-table", files["refused"], "-o", model).returncode == 0
-    done = call("predict", files["refused"], "--model", model, "--json", tmp_path / "p.json")
+    assert call("predict", "fit", "--no-table", files["refused"], "-o", model).returncode == 0
+    done = call("predict", "run", files["refused"], "--model", model, "--json", tmp_path / "p.json")
     assert done.returncode == 3 and b"base error" in done.stdout and b"UNRELIABLE" in done.stdout
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
     assert read_json(tmp_path / "p.json")["base_error"] == base
-    other = ("predict", files["refused"], "--model", model, "--gpu", "H100 SXM")
+    other = ("predict", "run", files["refused"], "--model", model, "--gpu", "H100 SXM")
     for engine in ("replay", "overheads"):
         refused = call(*other, "--engine", engine, "--json", tmp_path / "q.json")
         assert refused.returncode == 2 and not refused.stdout and refused.stderr.count(b"\n") == 1

@@ -129,13 +129,13 @@ def test_the_commands_say_so(tmp_path: Path) -> None:
     every = call("replay", plus, "--predict-iteration", "all", "--keep-outliers", "--json", "-").stdout
     assert len(orjson.loads(every)) == 5
 
-    fitted = call("fit", "--no-table", plus, "-o", tmp_path / "m.json")
+    fitted = call("predict", "fit", "--no-table", plus, "-o", tmp_path / "m.json")
     assert fitted.returncode == 0 and b"job.json: set apart  iteration 0" in fitted.stderr
     assert read_model(str(tmp_path / "m.json")).outliers[0][0].iteration == 0
-    kept = call("fit", "--no-table", "--keep-outliers", plus, "-o", tmp_path / "n.json")
+    kept = call("predict", "fit", "--no-table", "--keep-outliers", plus, "-o", tmp_path / "n.json")
     assert kept.returncode == 0 and b"set apart" not in kept.stderr
 
-    predict_ = ("predict", plus, "--model", tmp_path / "m.json", "--iterations", "0-4")
+    predict_ = ("predict", "run", plus, "--model", tmp_path / "m.json", "--iterations", "0-4")
     table = call(*predict_, "--json", tmp_path / "p.json")
     assert table.returncode == 0 and b"set apart  iteration 0" in table.stdout
     assert max(map(len, table.stdout.decode().splitlines())) <= 80
@@ -146,7 +146,7 @@ def test_the_commands_say_so(tmp_path: Path) -> None:
 def test_a_model_of_an_earlier_version_has_no_outliers(tmp_path: Path) -> None:
     plus = tmp_path / "plus.json"
     link(*fixture_pair("pairs/gpu_shaped_from_cpu")).write(plus)
-    assert call("fit", "--no-table", plus, "-o", tmp_path / "m.json").returncode == 0
+    assert call("predict", "fit", "--no-table", plus, "-o", tmp_path / "m.json").returncode == 0
     model = read_json(tmp_path / "m.json")
     del model["outliers"]
     assert read_model(orjson.dumps(model)).outliers == ()

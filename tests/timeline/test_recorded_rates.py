@@ -153,14 +153,14 @@ def test_a_network_fitted_to_collectives_of_nccl(tmp_path: Path, bandwidth: floa
 
 def test_a_job_on_gpus_is_fitted_as_nccl_runs_it(tmp_path: Path) -> None:
     ranks = [shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz") for rank in range(2)]
-    done = call("fit", "--network", *ranks, "-o", tmp_path / "network.json")
+    done = call("predict", "fit", "--network", *ranks, "-o", tmp_path / "network.json")
     assert done.returncode == 0
     assert read_network(tmp_path / "network.json").library == "nccl"
 
 
 def test_a_file_of_networks(tmp_path: Path) -> None:
     times, file = shared_trace("network/gloo-2/times.json"), tmp_path / "network.json"
-    done = call("fit", "--network", times, "-o", file)
+    done = call("predict", "fit", "--network", times, "-o", file)
     assert done.returncode == 0 and b"100mbit" in done.stdout
     of = read_network(file, "500mbit")
     assert of.library == "gloo" and of.bandwidth == networks()["500mbit"].bandwidth

@@ -329,7 +329,7 @@ def test_a_module_has_its_forward_and_backward_work(file: str) -> None:
     "command",
     [
         ("analyze",), ("replay",), ("diff", "{trace}"), ("report", "-o", "{out}.html"), ("convert", "-o", "{out}.et"),
-        ("sql", "select count(*) from device"), ("fit", "-o", "{out}.model"),
+        ("sql", "select count(*) from device"), ("predict fit", "-o", "{out}.model"),
     ],
     ids=lambda words: words[0],
 )  # fmt: skip
@@ -339,12 +339,12 @@ def test_every_command_that_reads_a_trace_takes_a_part(command: tuple[str, ...],
     name, *words = (word.format(trace=trace, out=tmp_path / "out") for word in command)
     outputs = []
     for option in ([], ["--window", "1-6ms"], ["--between", "forward", "1"], ["--module", "forward"]):
-        done = call(name, trace, *words, *option)
+        done = call(*name.split(), trace, *words, *option)
         assert done.returncode == 0, (option, done.stderr)
         outputs.append(done.stdout + b"".join(path.read_bytes() for path in sorted(tmp_path.glob("out*"))))
     assert len(set(outputs)) == len(outputs), "a choice changed nothing"
     for option in (["--window", "9-8ms"], ["--between", "nonesuch"], ["--module", "nonesuch"]):
-        done = call(name, trace, *words, *option)
+        done = call(*name.split(), trace, *words, *option)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
 
 

@@ -89,8 +89,8 @@ def test_the_width_of_the_terminal(columns: str, width: int, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     "words", ["analyze p.json", "analyze p.json --by-shape", "diff p.json p.json", "replay p.json",
-              "replay p.json --what-if kernel*0.5 --force", "replay p.json --steps all", "fit p.json -o m.json",
-              "predict p.json --model model.json", "check p"]
+              "replay p.json --what-if kernel*0.5 --force", "replay p.json --steps all", "predict fit p.json -o m.json",
+              "predict run p.json --model model.json", "check p"]
 )  # fmt: skip
 def test_no_command_prints_wider_than_the_terminal(linked: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     width = 50
@@ -107,7 +107,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """p.json, p.0.et and model.json."""
     folder = tmp_path_factory.mktemp("linked")
     assert call("convert", PLUS, "-o", folder / "p.0.et").returncode == 0
-    assert call("fit", PLUS, "-o", folder / "model.json", "--no-table").returncode == 0
+    assert call("predict", "fit", PLUS, "-o", folder / "model.json", "--no-table").returncode == 0
     (folder / "p.json").write_bytes(plain(PLUS))
     return folder
 

@@ -51,21 +51,21 @@ def test_ranks_of_a_job_on_gloo_are_fitted_and_predicted(job: str, others: tuple
     files = [tmp_path / f"rank{number}.json" for number in sorted({0, 1, *others})]
     for file in files:
         rank(job, int(file.stem[4:])).write(file)
-    done = call("fit", *files[:2], "-o", tmp_path / "m.json")
+    done = call("predict", "fit", *files[:2], "-o", tmp_path / "m.json")
     assert done.returncode == 0 and b"wrote" in done.stderr
     model = read_model(tmp_path / "m.json")
     assert model.lags.collectives.keys() == model.lags.transfers.keys() and model.lags.collectives
     assert all(model.lags.transfers[key] <= ns for key, ns in model.lags.collectives.items())
-    alone = call("predict", files[-1], "--model", tmp_path / "m.json", "--json", "-")
+    alone = call("predict", "run", files[-1], "--model", tmp_path / "m.json", "--json", "-")
     found = orjson.loads(alone.stdout)
     assert alone.returncode == (0 if found["reliable"] else 3)
     assert {row["how"][0] for row in found["ops"] if row["op"].startswith("gloo:")} <= {"same place", "measured"}
     assert (found["without_waiting_ns"] and abs(found["error"]) < CLOSE) or not found["reliable"]
-    coupled = call("predict", *files[-2:], "--rank-couple", "--model", tmp_path / "m.json", "--json", "-")
+    coupled = call("predict", "run", *files[-2:], "--rank-couple", "--model", tmp_path / "m.json", "--json", "-")
     together = orjson.loads(coupled.stdout)
     assert coupled.returncode == (0 if together["reliable"] else 3) and abs(together["error"]) < CLOSE
     for more in (["--engine", "overheads"], ["--host", "model"], ["--gpu", "H100 SXM"], ["--set", "batch=4:8"]):
-        other = call("predict", files[-1], "--model", tmp_path / "m.json", *more)
+        other = call("predict", "run", files[-1], "--model", tmp_path / "m.json", *more)
         assert other.returncode == 0 or other.stderr.count(b"\n") == (2 if b"deprecated" in other.stderr else 1)
         assert b"this is a bug" not in other.stderr and (other.returncode != 2) == bool(other.stdout)
         assert (other.returncode == 3) == (b": uncertain; weakest link: " in other.stderr)
@@ -106,8 +106,8 @@ def test_pauses_of_other_traces_are_no_law(name: str, engine: Engine) -> None:
 def test_what_is_known_too_little_is_refused_and_named(tmp_path: Path) -> None:
     """One line and no output; --force predicts it, marked."""
     trace, model = shared_trace("gpu-kineto/torch_compile_triton.json.gz"), tmp_path / "m.json"
-    assert call("fit", shared_trace("gpu-kineto/h100_bert.json.gz"), "-o", model).returncode == 0
-    command = ("predict", trace, "--model", model, "--json", tmp_path / "p.json")
+    assert call("predict", "fit", shared_trace("gpu-kineto/h100_bert.json.gz"), "-o", model).returncode == 0
+    command = ("predict", "run", trace, "--model", model, "--json", tmp_path / "p.json")
     refused = call(*command)
     assert refused.returncode == 2 and not refused.stdout and refused.stderr.count(b"\n") == 1
     assert b"weakest link: " in refused.stderr and b"of the time on devices is unlike anything" in refused.stderr
@@ -174,15 +174,15 @@ def test_a_host_without_like_calls_is_refused() -> None:
 def test_the_gpu_to_predict_for_has_one_name(tmp_path: Path) -> None:
     """--device is its former name; a number chooses among the GPUs of an export, of which there is none."""
     file, model = shared_trace("gpu-kineto/h100_bert.json.gz"), tmp_path / "m.json"
-    assert call("fit", file, "-o", model).returncode == 0
-    named = call("predict", file, "--model", model, "--gpu", "V100 SXM2")
-    old = call("predict", file, "--model", model, "--device", "V100 SXM2")
+    assert call("predict", "fit", file, "-o", model).returncode == 0
+    named = call("predict", "run", file, "--model", model, "--gpu", "V100 SXM2")
+    old = call("predict", "run", file, "--model", model, "--device", "V100 SXM2")
     assert named.returncode == old.returncode == 0 and named.stdout == old.stdout and not named.stderr
     assert old.stderr == b"--device is deprecated; give --gpu, which means the same\n"
     assert b"other shapes or device" in named.stdout
-    number = call("predict", file, "--model", model, "--gpu", "0")
+    number = call("predict", "run", file, "--model", model, "--gpu", "0")
     assert number.returncode == 2 and b"--gpu choose among the ranks of a file that has several" in number.stderr
-    assert b"--device" not in call("predict", "--help").stdout
+    assert b"--device" not in call("predict", "run", "--help").stdout
 
 
 def test_errors_are_learned_from_some_ranks_of_a_large_job(monkeypatch: pytest.MonkeyPatch) -> None:

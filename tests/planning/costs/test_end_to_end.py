@@ -74,7 +74,7 @@ def test_model_files_hold_everything(tmp_path: Path) -> None:
     assert predict(document(GPU_SHAPED), again) == predict(document(GPU_SHAPED), own_model())
     write_model(own_model(), str(tmp_path / "n.json"))
     assert (tmp_path / "n.json").read_bytes() == file.read_bytes()
-    with pytest.raises(TraceFormatError, match="etplus fit"):
+    with pytest.raises(TraceFormatError, match="etplus predict fit"):
         read_model(b'{"version": 1}')
     with pytest.raises(TraceFormatError, match="fit the model anew"):
         read_model(file.read_bytes().replace(b'"version":1', b'"version":9', 1))
@@ -202,19 +202,19 @@ def test_iterations_held_out() -> None:
 def test_commands(tmp_path: Path) -> None:
     file, model = tmp_path / "a.json", tmp_path / "m.json.gz"
     linked(GPU_SHAPED).write(file)
-    fitted = run("etplus", "fit", file, "-o", model)
+    fitted = run("etplus", "predict", "fit", file, "-o", model)
     assert fitted.returncode == 0 and b"models in order" in fitted.stdout and b"ridge" not in fitted.stdout
     first = model.read_bytes()
-    compared = call("fit", file, "-o", model, "--compare")
+    compared = call("predict", "fit", file, "-o", model, "--compare")
     assert compared.returncode == 0 and b"similar" in compared.stdout and b"best over all" in compared.stdout
     assert max(map(len, compared.stdout.decode().splitlines())) <= 80 and model.read_bytes() == first
-    table = run("etplus", "predict", file, "--model", model)
+    table = run("etplus", "predict", "run", file, "--model", model)
     assert table.returncode == 0 and b"predicted" in table.stdout
     assert max(map(len, table.stdout.decode().splitlines())) <= 80
-    numbers = json.loads(call("predict", file, "--model", model, "--json", "-").stdout)
+    numbers = json.loads(call("predict", "run", file, "--model", model, "--json", "-").stdout)
     assert abs(numbers["error"]) < 0.05 and numbers["ops"]
-    broken = call("predict", file, "--model", file)
-    assert broken.returncode == 2 and b"etplus fit" in broken.stderr and b"Traceback" not in broken.stderr
+    broken = call("predict", "run", file, "--model", file)
+    assert broken.returncode == 2 and b"etplus predict fit" in broken.stderr and b"Traceback" not in broken.stderr
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists() or os.cpu_count() == 1, reason="threads are counted in /proc")
@@ -227,7 +227,7 @@ def test_fitting_takes_one_thread(tmp_path: Path) -> None:
         "print(status, len(os.listdir('/proc/self/task')))"
     )
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    words = [sys.executable, "-c", program, "fit", file, "-o", tmp_path / "m.json"]
+    words = [sys.executable, "-c", program, "predict", "fit", file, "-o", tmp_path / "m.json"]
     done = subprocess.run(words, env=environment, capture_output=True, check=True)
     assert done.stdout.splitlines()[-1] == b"0 1"
 

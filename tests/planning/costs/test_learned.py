@@ -66,12 +66,14 @@ def test_commands_without_torch(tmp_path: Path) -> None:
         "from etplus.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, "train", str(SWEEP), "-o", str(tmp_path / "m")],
+        [sys.executable, "-c", program, "predict", "train", str(SWEEP), "-o", str(tmp_path / "m")],
         capture_output=True,
         check=False,
     )
     assert done.returncode == 2 and b"etplus[learn]" in done.stderr and b"Traceback" not in done.stderr
-    done = subprocess.run([sys.executable, "-c", program, "evaluate", str(SWEEP)], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "predict", "evaluate", str(SWEEP)], capture_output=True, check=False
+    )
     assert done.returncode == 0 and b"roofline" in done.stdout
 
 
@@ -181,7 +183,7 @@ def test_a_training_on_many_nodes_takes_fewer_epochs(tmp_path: Path, monkeypatch
     monkeypatch.setattr(training, "_PATIENCE", 3)
     for options, epochs in ((), 3), (("--epochs", "2"), 2):
         model = tmp_path / "m"
-        assert main(["train", str(SWEEP), "-o", str(model), "--hidden", "4", *options]) == 0
+        assert main(["predict", "train", str(SWEEP), "-o", str(model), "--hidden", "4", *options]) == 0
         assert training.read_trained(model).epochs == epochs
 
 
@@ -189,9 +191,9 @@ def test_a_training_on_many_nodes_takes_fewer_epochs(tmp_path: Path, monkeypatch
 def test_it_learns(tmp_path: Path) -> None:
     """On held-out batch sizes it beats the mean and the roofline by far."""
     model = tmp_path / "sage.safetensors"
-    done = run("etplus", "train", SWEEP, "-o", model, "--epochs", "80", "--hidden", "32")
+    done = run("etplus", "predict", "train", SWEEP, "-o", model, "--epochs", "80", "--hidden", "32")
     assert done.returncode == 0, done.stderr
-    table = run("etplus", "evaluate", SWEEP, "--model", model).stdout.decode()
+    table = run("etplus", "predict", "evaluate", SWEEP, "--model", model).stdout.decode()
     assert max(map(len, table.splitlines())) <= 80
     rows = {line.split()[0]: float(line.split()[1][:-1]) for line in table.splitlines()[2:]}
     assert rows["sage"] < rows["mean"] and rows["sage"] < rows["roofline"]
@@ -214,5 +216,5 @@ def test_a_file_of_tpugraphs_trains(tmp_path: Path) -> None:
         found = predict_graphs(trained, [graph])
         assert found.shape == (3,) and np.isfinite(found).all()
     (tmp_path / "b").write_bytes(b"no network")
-    with pytest.raises(TraceFormatError, match="etplus train"):
+    with pytest.raises(TraceFormatError, match="etplus predict train"):
         read_trained(tmp_path / "b")

@@ -115,10 +115,10 @@ def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
     for trace, file in zip(made, files, strict=True):
         trace.write(file)
     model = tmp_path / "m.json"
-    fitted = call("fit", files[0], "-o", model, "--no-table", "--explain", "KNOWN")
+    fitted = call("predict", "fit", files[0], "-o", model, "--no-table", "--explain", "KNOWN")
     assert fitted.returncode == 0 and b"time = (start + " in fitted.stdout and b"predicted" in fitted.stdout
     assert max(map(len, fitted.stdout.decode().splitlines())) <= 80
-    done = call("predict", *files, "--model", model, "--json", "-", "--force")
+    done = call("predict", "run", *files, "--model", model, "--json", "-", "--force")
     for plain, trace in zip(json.loads(done.stdout), made, strict=True):
         rows = plain["kernels"]
         assert sum(row["count"] for row in rows) == len(trace.gpu) > 0
@@ -127,7 +127,7 @@ def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
         for row in rows:
             keys = "name op count measured_ns predicted_ns low_ns high_ns bound_ns how"
             assert set(keys.split()) <= set(row) and 0 <= row["low_ns"] <= row["predicted_ns"] <= row["high_ns"]
-    table = call("predict", files[1], "--model", model, "--force").stdout.decode()
+    table = call("predict", "run", files[1], "--model", model, "--force").stdout.decode()
     assert "80% between" in table and "100% of the time on devices is unlike anything" in " ".join(table.split())
 
 
@@ -189,5 +189,5 @@ def test_the_error_of_held_out_ranks_lies_in_its_interval(known: tuple[int, int]
 def test_errors_that_no_fit_has_are_no_model(tmp_path: Path, ratios: dict[str, list[float]]) -> None:
     model = json.loads(msgspec.json.encode(fit([linked("pairs/gpu_shaped_from_cpu")])))
     (tmp_path / "model.json").write_text(json.dumps(model | {"end_to_end": {"replay": ratios}}))
-    with pytest.raises(TraceFormatError, match=r"model.json.*no model.*etplus fit"):
+    with pytest.raises(TraceFormatError, match=r"model.json.*no model.*etplus predict fit"):
         read_model(tmp_path / "model.json")

@@ -207,7 +207,7 @@ def test_another_element_type() -> None:
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     write_model(fit([recorded("gpt_step", 4), recorded("gpt_step", 16)]), str(tmp_path / "m.json"))
-    command = "etplus", "predict", path("gpt_step", 4), "--model", tmp_path / "m.json", "--force"
+    command = "etplus", "predict", "run", path("gpt_step", 4), "--model", tmp_path / "m.json", "--force"
     done = run(*command, "--set", "batch=8", "--set", "seq=12", "--set", "dtype=bfloat16")
     text = done.stdout.decode()
     assert done.returncode == 0 and max(map(len, text.splitlines())) <= 80

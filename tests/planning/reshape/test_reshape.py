@@ -422,19 +422,19 @@ def test_what_can_be_set(text: str, says: str) -> None:
 def test_the_command(tmp_path: Path) -> None:
     write_model(model_of_both(), str(tmp_path / "m.json"))
     file, model = path("mlp_w128_d2", 8), ("--model", tmp_path / "m.json")
-    done = run("etplus", "predict", file, *model, "--set", "batch=128")
+    done = run("etplus", "predict", "run", file, *model, "--set", "batch=128")
     # Uncertain: the model is of two traces, and no other was held out.
     assert done.returncode == 3 and b"weakest link" in done.stderr
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
     for part in ("predicted at batch 128", "recorded at batch 8", "to the recorded", "batch 8 to 128:", "16.000×"):
         assert part in done.stdout.decode()
-    again = run("etplus", "predict", file, *model, "--set", "batch=8:128", "--json", "-")
+    again = run("etplus", "predict", "run", file, *model, "--set", "batch=8:128", "--json", "-")
     told = orjson.loads(again.stdout)
     assert told["shapes"][0]["was"] == 8 and told["error"] is None and told["ratio"] > 1
     odd = tmp_path / "odd.json"
     odd.write_bytes(re.sub(b'"aten::(relu|clamp_min|threshold_backward)"', rb'"mine::\1"', plain(file)))
-    listed = run("etplus", "predict", odd, *model, "--set", "batch=128")
+    listed = run("etplus", "predict", "run", odd, *model, "--set", "batch=128")
     assert listed.returncode == 3 and b"could not be re-derived" in listed.stdout and b"mine::relu" in listed.stdout
     for wrong in ("depth=3", "batch=x", "batch=0", "batch=77:8"):
-        failed = run("etplus", "predict", file, *model, "--set", wrong)
+        failed = run("etplus", "predict", "run", file, *model, "--set", wrong)
         assert failed.returncode == 2 and failed.stderr.count(b"\n") == 1 and not failed.stdout

@@ -1,4 +1,4 @@
-"""`etplus fit`: fit a model of what work takes on linked traces, and show its errors on held-out work."""
+"""`etplus predict fit`: fit a model of what work takes on linked traces, and show its errors on held-out work."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _KINDS = 12
 _CLOSE = 0.25
 _EPILOG = """\
 examples:
-  etplus fit rank0.json rank1.json -o model.json
-  etplus fit job.json --steps 0-19 -o model.json.gz
-  etplus fit traces/ -o model.json --explain layer_norm
-  etplus fit traces/ -o model.json --compare
-  etplus fit --network calibration.json -o network.json
+  etplus predict fit rank0.json rank1.json -o model.json
+  etplus predict fit job.json --steps 0-19 -o model.json.gz
+  etplus predict fit traces/ -o model.json --explain layer_norm
+  etplus predict fit traces/ -o model.json --compare
+  etplus predict fit --network calibration.json -o network.json
 
 The table shows errors on GPU events of held-out traces, by which the order of
 models is chosen: the factor by which predictions are off, and the total. With

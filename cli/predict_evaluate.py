@@ -1,4 +1,4 @@
-"""`etplus evaluate`: networks beside plain baselines on graphs that they were not trained on."""
+"""`etplus predict evaluate`: networks beside plain baselines on graphs that they were not trained on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .outputs import add_tables, write_tables
 
 _EPILOG = """\
 example:
-  etplus evaluate dataset --model gru.safetensors --model sage.safetensors
+  etplus predict evaluate dataset --model gru.safetensors --model sage.safetensors
 
 Baselines are fitted on train/: mean of all graphs, a roofline, ridge regression,
 and ExtraTrees if scikit-learn is installed. geomean, median, mean: of
@@ -32,7 +32,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("folder", metavar="DIR", help="a dataset, see etplus convert --to npz")
-    add("--model", action="append", default=[], metavar="MODEL", help="what `etplus train` wrote; can be repeated")
+    add(
+        "--model",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="what `etplus predict train` wrote; can be repeated",
+    )
     add_tables(parser)
     add("--split", choices=SPLITS, default="test", help="which graphs to predict (default: test)")
 
@@ -48,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             from ..planning.learned.training import predict_graphs, read_trained
         except ImportError as error:
-            raise UsageError("etplus evaluate --model " + MISSING_LEARN.format(error=error)) from None
+            raise UsageError("etplus predict evaluate --model " + MISSING_LEARN.format(error=error)) from None
         for file in arguments.model:
             predictions[Path(file).stem] = predict_graphs(read_trained(file), held)
     measured, models = np.exp(log_times(held)), [graph.model for graph, _ in runs(held)]

@@ -1,4 +1,4 @@
-"""`etplus train`: train a network that predicts the times of graphs."""
+"""`etplus predict train`: train a network that predicts the times of graphs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .outputs import add_json, write_json
 _EPILOG = """\
 example:
   etplus convert runs/*.json.gz --to npz -o dataset
-  etplus train dataset -o model.safetensors
-  etplus evaluate dataset --model model.safetensors
+  etplus predict train dataset -o model.safetensors
+  etplus predict evaluate dataset --model model.safetensors
 
 DIR has train/ and valid/ with .npz graphs, of etplus or of TpuGraphs.
 """
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from ..planning.learned.training import EPOCHS, train, write_trained
     except ImportError as error:
-        raise UsageError("etplus train " + MISSING_LEARN.format(error=error)) from None
+        raise UsageError("etplus predict train " + MISSING_LEARN.format(error=error)) from None
     most = EPOCHS[arguments.kind] if arguments.epochs is None else arguments.epochs
     if arguments.hidden < 1 or most < 1:
         raise UsageError("--hidden and --epochs must be at least 1")

@@ -1,4 +1,4 @@
-"""What etplus evaluate prints; the numbers depend on numpy."""
+"""What etplus predict evaluate prints; the numbers depend on numpy."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def test_texts(tmp_path: Path) -> None:
         "convert plus.json -o set/train/a.npz",
         "convert kineto.json -o set/train/b.npz",
         "convert slow.json -o set/test/c.npz",
-        "evaluate set",
-        "evaluate set --json -",
-        "evaluate set --split valid",
-        "evaluate set --split train -o out.txt",
-        "evaluate none",
+        "predict evaluate set",
+        "predict evaluate set --json -",
+        "predict evaluate set --split valid",
+        "predict evaluate set --split train -o out.txt",
+        "predict evaluate none",
     ]
     for split in ("train", "valid", "test"):
         (tmp_path / "set" / split).mkdir(parents=True)
-    check_texts("evaluate", cases, tmp_path, masked=True)
+    check_texts("predict_evaluate", cases, tmp_path, masked=True)
 
 
 @pytest.fixture
@@ -44,10 +44,10 @@ def dataset(tmp_path: Path) -> Path:
 
 
 def test_both_sides_are_needed(dataset: Path) -> None:
-    assert call("evaluate", dataset, "--split", "valid").returncode == 2
+    assert call("predict", "evaluate", dataset, "--split", "valid").returncode == 2
     (dataset / "train").rename(dataset / "other")
     (dataset / "train").mkdir()
-    done = call("evaluate", dataset)
+    done = call("predict", "evaluate", dataset)
     assert done.returncode == 2 and b"no graphs in train/ or test/" in done.stderr
 
 
@@ -57,13 +57,17 @@ def test_a_network_is_a_row_beside_the_baselines(dataset: Path, monkeypatch: pyt
     fake.read_trained = lambda file: file
     fake.predict_graphs = lambda trained, held: 2 * np.concatenate([graph.config_runtime for graph in held])
     monkeypatch.setitem(sys.modules, fake.__name__, fake)
-    done = call("evaluate", dataset, "--model", "nets/twice.safetensors", cwd=dataset.parent)
+    done = call("predict", "evaluate", dataset, "--model", "nets/twice.safetensors", cwd=dataset.parent)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.decode().splitlines()
     assert lines[0] == "1 runs of 1 graphs of 1 models in test/"
     (row,) = [line.split() for line in lines if line.startswith("twice")]
     assert row[1:5] == ["100.0%", "100.0%", "100.0%", "+100.0%"]
-    numbers = json.loads(call("evaluate", dataset, "--model", "twice.x", "--json", "-", cwd=dataset.parent).stdout)
+    numbers = json.loads(
+        call("predict", "evaluate", dataset, "--model", "twice.x", "--json", "-", cwd=dataset.parent).stdout
+    )
     assert numbers["twice"]["errors"]["bias"] == pytest.approx(1) and "mean" in numbers
     monkeypatch.setitem(sys.modules, fake.__name__, None)
-    assert b"etplus evaluate --model needs PyTorch" in call("evaluate", dataset, "--model", "x").stderr
+    assert (
+        b"etplus predict evaluate --model needs PyTorch" in call("predict", "evaluate", dataset, "--model", "x").stderr
+    )

@@ -1,4 +1,4 @@
-"""What etplus fit prints; the numbers depend on numpy."""
+"""What etplus predict fit prints; the numbers depend on numpy."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 from command_texts import check_texts
-from etplus.cli import fit as module
-from etplus.cli.fit import crossval_lines, held_out_lines
+from etplus.cli import predict_fit as module
+from etplus.cli.predict_fit import crossval_lines, held_out_lines
 from etplus.planning.costs.crossval import Score
 from etplus.planning.costs.kernel_model import KernelModel
 from etplus.planning.costs.utilisation import Law, Utilisation
@@ -29,13 +29,13 @@ def width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_texts(tmp_path: Path) -> None:
     cases = [
-        "fit plus.json -o model.json",
-        "fit plus.json -o model2.json --explain gemm --json -",
-        "fit plus.json -o model3.json --explain gemm --compare",
-        "fit plus.json -o model4.json --explain nothing --keep-outliers",
-        "fit plus.json -o model5.json --compare --json numbers.json",
+        "predict fit plus.json -o model.json",
+        "predict fit plus.json -o model2.json --explain gemm --json -",
+        "predict fit plus.json -o model3.json --explain gemm --compare",
+        "predict fit plus.json -o model4.json --explain nothing --keep-outliers",
+        "predict fit plus.json -o model5.json --compare --json numbers.json",
     ]
-    check_texts("fit", cases, tmp_path, masked=True)
+    check_texts("predict_fit", cases, tmp_path, masked=True)
 
 
 def test_the_candidates_on_what_was_held_out() -> None:
@@ -95,7 +95,7 @@ def test_models_by_their_factor_and_the_best_that_serves_more_than_half() -> Non
 
 @pytest.fixture
 def fitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[Any, list[str]]]:
-    """Runs `etplus fit` where fitting gives a made model; what was cross-validated is returned, too."""
+    """Runs `etplus predict fit` where fitting gives a made model; what was cross-validated is returned, too."""
 
     def run(gpu: tuple[Any, ...], cpu: tuple[Any, ...], *words: str) -> tuple[Any, list[str]]:
         compared: list[str] = []
@@ -107,7 +107,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tup
         monkeypatch.setattr(module, "write_model", lambda *_: None)
         monkeypatch.setattr(module, "cross_validate", lambda found, _: compared.extend(found) or Validated([], {}, {}))
         shutil.copy(FIXTURES / "demo" / "train_cpu.kineto.json.gz", tmp_path / "t.json.gz")
-        return call("fit", "t.json.gz", "-o", "m.json", *words, cwd=tmp_path), compared
+        return call("predict", "fit", "t.json.gz", "-o", "m.json", *words, cwd=tmp_path), compared
 
     return run
 

@@ -1,4 +1,4 @@
-"""What etplus train asks of the training and says of it; PyTorch is not needed."""
+"""What etplus predict train asks of the training and says of it; PyTorch is not needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from etplus.cli import train as module
+from etplus.cli import predict_train as module
 from support import call, linked, read_json
 
 NAME = "pairs/gpu_shaped_from_cpu"
@@ -71,7 +71,7 @@ def dataset(tmp_path: Path) -> Path:
 
 
 def test_a_training(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
-    done = call("train", "set", "-o", "net", "--json", "n.json", cwd=tmp_path)
+    done = call("predict", "train", "set", "-o", "net", "--json", "n.json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"")
     assert asked == [
         (2, 1, "net.checkpoint", {"kind": "sage", "hidden": 64, "epochs": None, "seed": 0, "resume": False})
@@ -89,28 +89,28 @@ def test_waiting_threads_sleep_unless_the_environment_says_otherwise(
         monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
         if before is not None:
             monkeypatch.setenv("OMP_WAIT_POLICY", before)
-        assert call("train", dataset, "-o", tmp_path / "n.bin").returncode == 0
+        assert call("predict", "train", dataset, "-o", tmp_path / "n.bin").returncode == 0
         assert os.environ["OMP_WAIT_POLICY"] == after
 
 
 def test_its_options(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
     words = ["--kind", "gru", "--hidden", "1", "--epochs", "1", "--seed", "5", "--resume"]
-    assert call("train", dataset, "-o", tmp_path / "net", *words).returncode == 0
+    assert call("predict", "train", dataset, "-o", tmp_path / "net", *words).returncode == 0
     assert asked[0][3] == {"kind": "gru", "hidden": 1, "epochs": 1, "seed": 5, "resume": True} and bars[0] == 1
 
 
 @pytest.mark.parametrize("wrong", [["--hidden", "0"], ["--epochs", "0"]])
 def test_sizes_below_one(wrong: list[str], asked: list[Any], dataset: Path, tmp_path: Path) -> None:
-    done = call("train", dataset, "-o", tmp_path / "net", *wrong)
+    done = call("predict", "train", dataset, "-o", tmp_path / "net", *wrong)
     assert done.returncode == 2 and b"--hidden and --epochs must be at least 1" in done.stderr and not asked
 
 
 def test_the_checkpoint_is_no_input(asked: list[Any], dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "net.checkpoint").mkdir()
-    assert call("train", dataset, "-o", tmp_path / "net").returncode == 2 and not asked
+    assert call("predict", "train", dataset, "-o", tmp_path / "net").returncode == 2 and not asked
 
 
 def test_without_pytorch(monkeypatch: pytest.MonkeyPatch, dataset: Path, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "etplus.planning.learned.training", None)
-    done = call("train", dataset, "-o", tmp_path / "net")
-    assert done.returncode == 2 and b"etplus train needs PyTorch and safetensors" in done.stderr
+    done = call("predict", "train", dataset, "-o", tmp_path / "net")
+    assert done.returncode == 2 and b"etplus predict train needs PyTorch and safetensors" in done.stderr

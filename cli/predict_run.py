@@ -1,4 +1,4 @@
-"""`etplus predict`: the time of a linked trace from a fitted model."""
+"""`etplus predict run`: the time of a linked trace from a fitted model."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _LEAST_UNLIKE = 0.005
 _FILE = 40
 _EPILOG = """\
 examples:
-  etplus predict rank2.json --model model.json
-  etplus predict rank2.json rank3.json --rank-couple --model model.json
-  etplus predict job.json --steps 30-39 --engine overheads --model model.json
-  etplus predict job.json --gpu 'H100 SXM' --model model.json
-  etplus predict job.json --set batch=128 --model model.json
-  etplus predict job.json --set batch=128 --also other_batch.json --model model.json
-  etplus predict job.json --set seq=2048 --set dtype=bfloat16 --model model.json
-  etplus predict job.json --set batch=128 --model model.json --measured here.json
+  etplus predict run rank2.json --model model.json
+  etplus predict run rank2.json rank3.json --rank-couple --model model.json
+  etplus predict run job.json --steps 30-39 --engine overheads --model model.json
+  etplus predict run job.json --gpu 'H100 SXM' --model model.json
+  etplus predict run job.json --set batch=128 --model model.json
+  etplus predict run job.json --set batch=128 --also other_batch.json --model model.json
+  etplus predict run job.json --set seq=2048 --set dtype=bfloat16 --model model.json
+  etplus predict run job.json --set batch=128 --model model.json --measured here.json
 
-The model comes from `etplus fit` and prices GPU work; host times are those of the
+The model comes from `etplus predict fit` and prices GPU work; host times are those of the
 file, or, with --host model, those of the model's host. The measured time is shown
 for comparison. Exit status: 0 predicted; 3 a prediction is marked UNCERTAIN;
 2 bad input, or refused, since an interval is wider than a factor of 2.
@@ -68,7 +68,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "each is predicted by itself, or with --rank-couple as the ranks of a job", gpu=False)
     add_tables(parser)
-    add("--model", required=True, metavar="MODEL", help="output of `etplus fit`")
+    add("--model", required=True, metavar="MODEL", help="output of `etplus predict fit`")
     add("--engine", choices=("replay", "overheads"), default="replay",
         help="replay the graph, or sum operators and their overheads (default: replay)")  # fmt: skip
     add(

@@ -1,4 +1,4 @@
-"""What etplus predict prints; the numbers depend on numpy."""
+"""What etplus predict run prints; the numbers depend on numpy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_texts import check_texts
-from etplus.cli.predict import _shapes, _text
+from etplus.cli.predict_run import _shapes, _text
 from etplus.planning.costs.end_to_end import OpRow, Prediction
 from etplus.planning.reshape.reshape import Reshaped, Underived
 from etplus.planning.reshape.shape_change import SizeChange
@@ -22,23 +22,23 @@ def width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_texts(tmp_path: Path) -> None:
     cases = [
-        "fit plus.json -o model.json",
-        "predict plus.json --model model.json --force",
-        "predict plus.json --model model.json --force --json -",
-        "predict plus.json --model model.json --force --engine overheads -o text.txt",
-        "predict plus.json --model model.json --force --gpu 3",
-        "predict plus.json --model model.json --force --set batch=8",
-        "predict plus.json --model model.json --force --set dtype=bfloat16",
-        "predict plus.json --model model.json --also plus.json",
-        "predict plus.json --model model.json --rank-couple --steps 0",
-        "predict plus.json --model model.json --steps 0 --keep-outliers --host model",
-        "predict plus.json kineto.json --model model.json --force --rank-couple",
-        "predict plus.json --device H100 --model model.json --force -o other.txt",
-        "predict plus.json --model model.json --set batch=32:8 --also slow.json --force",
-        "predict plus.json --model model.json --set batch=x",
-        "predict plus.json --model plus.json",
+        "predict fit plus.json -o model.json",
+        "predict run plus.json --model model.json --force",
+        "predict run plus.json --model model.json --force --json -",
+        "predict run plus.json --model model.json --force --engine overheads -o text.txt",
+        "predict run plus.json --model model.json --force --gpu 3",
+        "predict run plus.json --model model.json --force --set batch=8",
+        "predict run plus.json --model model.json --force --set dtype=bfloat16",
+        "predict run plus.json --model model.json --also plus.json",
+        "predict run plus.json --model model.json --rank-couple --steps 0",
+        "predict run plus.json --model model.json --steps 0 --keep-outliers --host model",
+        "predict run plus.json kineto.json --model model.json --force --rank-couple",
+        "predict run plus.json --device H100 --model model.json --force -o other.txt",
+        "predict run plus.json --model model.json --set batch=32:8 --also slow.json --force",
+        "predict run plus.json --model model.json --set batch=x",
+        "predict run plus.json --model plus.json",
     ]
-    check_texts("predict", cases, tmp_path, masked=True)
+    check_texts("predict_run", cases, tmp_path, masked=True)
 
 
 def prediction(rows: int = 1, **more: Any) -> Prediction:
