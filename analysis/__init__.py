@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from .origins import phase_table, source_table
     from .sequences import kernel_sequences
     from .summary import Analysis, analyse
-    from .table import Column, Row, Table
+    from .table import Row, Table, TextColumn, column, derived, describe, inferred
     from .trace_diff import difference, regressions
 
 __all__ = [
-    "Analysis", "Column", "Row", "Table", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
-    "difference", "gemm_table", "idle_causes", "iterations", "kernel_sequences", "launch_statistics", "module_table",
-    "operator_table", "phase_table", "queue_lengths", "queue_use", "regressions", "source_table", "stream_use",
+    "Analysis", "Row", "Table", "TextColumn", "analyse", "bandwidth_series", "column", "copy_bandwidth", "derived",
+    "describe", "device_use", "difference", "gemm_table", "idle_causes", "inferred", "iterations", "kernel_sequences",
+    "launch_statistics", "module_table", "operator_table", "phase_table", "queue_lengths", "queue_use", "regressions",
+    "source_table", "stream_use",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
@@ -38,7 +39,7 @@ __getattr__, __dir__ = lazy_names(
         ".launch_queues": "idle_causes launch_statistics queue_lengths queue_use",
         ".kernel_peaks": "gemm_table",
         ".sequences": "kernel_sequences",
-        ".table": "Column Row Table",
+        ".table": "Row Table TextColumn column derived describe inferred",
         ".modules": "module_table",
         ".operators": "operator_table",
         ".origins": "phase_table source_table",

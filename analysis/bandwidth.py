@@ -18,39 +18,31 @@ from ..trace.frames import to_pandas
 from ..trace.intervals import step_function, union
 from ..trace.suggest import Suggests
 from ..trace.trace import Trace
-from .table import Column, Row, Table, WithMean, per_second
+from .table import INFERRED, Row, Table, TextColumn, WithMean, column, derived, per_second
 
 _KIND = re.compile(r"Memcpy\s+(\w+)|(Memset)|(Memcpy)")
 
 
 class BandwidthRow(Row):
-    """Copies or memsets of one kind on a device.
+    """Copies or memsets of one kind on a device."""
 
-    Attributes:
-        kind: "HtoD", "DtoH", "DtoD", "PtoP", …, "Memset"; "Memcpy" where the name does not say.
-        count, bytes, total_ns: events whose size is recorded, their bytes and the sum of their durations.
-        busy_ns: time in which at least one of them ran.
-        not_recorded: events of that kind without a size.
-    """
-
-    device: int
-    kind: str
-    count: int
-    bytes: int
-    total_ns: int
-    busy_ns: int
-    not_recorded: int
+    device: int = column("number", "Device.")
+    kind: str = column("text", "HtoD, DtoH, DtoD, PtoP, Memset and so on; Memcpy if the name does not say.")
+    count: int = column("count", "Events with a recorded size.")
+    bytes: int = column("bytes", "Bytes of these events.", "bytes")
+    total_ns: int = column("ns", "Sum of the durations of these events.")
+    busy_ns: int = column("ns", "Time in which at least one of these events ran.")
+    not_recorded: int = column("count", "Events without a size.")
 
     title = "copies and memsets"
-    columns = (
-        Column("kind", lambda row: f"device {row.device} {row.kind}"), Column("count", "count"),
-        Column("MB", "bytes", "MB"), Column("total ms", "total_ns", "ms"), Column("GB/s", "bytes_per_second", "GB/s"),
-    )  # fmt: skip
-    derived = ("bytes_per_second",)
+    shown = (
+        TextColumn("kind", lambda row: f"device {row.device} {row.kind}"),
+        *("count", "bytes", "total_ns", "bytes_per_second"),
+    )
 
-    @property
+    @derived("bytes/s", "bytes/s")
     def bytes_per_second(self) -> float | None:
-        """Bytes over the sum of durations, None without a duration."""
+        """Bytes over the sum of durations."""
         return per_second(self.bytes, self.total_ns)
 
 
@@ -133,41 +125,33 @@ class CommunicationRow(WithMean, Row):
     """Communication kernels that agree in everything but time.
 
     Durations are those of the kernels: a rank that arrives early waits inside its kernel, and the bandwidths show it.
-
-    Attributes:
-        collective: "" if neither trace nor kernel's name says it. dtype: of the elements, "" if not recorded.
-        group: name of the process group and its description, "" if not recorded.
-        group_size: its ranks, None if not recorded.
-        bytes: size of one message, the larger of what a rank gives and gets; None if not recorded.
-        count: number of kernels. total_ns, min_ns: sum and least of their durations.
     """
 
-    collective: str
-    dtype: str
-    group: str
-    group_size: int | None
-    bytes: int | None
-    count: int
-    total_ns: int
-    min_ns: int
+    collective: str = column("name", "Collective, empty if neither the trace nor the kernel's name says.")
+    dtype: str = column("name", "Dtype, empty if not recorded.")
+    group: str = column("name", "Name and description of the process group, empty if not recorded.")
+    group_size: int | None = column("count", "Ranks of the process group.", "ranks")
+    bytes: int | None = column("bytes", "Size of a message, the larger of input and output.", "bytes")
+    count: int = column("count", "Number of kernels.")
+    total_ns: int = column("ns", "Sum of their durations.")
+    min_ns: int = column("ns", "Shortest duration.")
 
     title = "communication"
-    columns = (
-        Column("collective", lambda row: " ".join(filter(None, (row.collective or "(unknown)", row.dtype, row.group)))),
-        Column("ranks", "group_size"), Column("count", "count"), Column("MB", "bytes", "MB"),
-        Column("mean µs", "mean_ns", "µs", 1), Column("GB/s", "algorithm_bandwidth", "GB/s"),
-        Column("bus GB/s", "bus_bandwidth", "GB/s"),
-    )  # fmt: skip
-    derived = ("mean_ns", "algorithm_bandwidth", "bus_bandwidth")
+    shown = (
+        TextColumn(
+            "collective", lambda row: " ".join(filter(None, (row.collective or "(unknown)", row.dtype, row.group)))
+        ),
+        *("group_size", "count", "bytes", "mean_ns µs", "algorithm_bandwidth", "bus_bandwidth"),
+    )
 
-    @property
+    @derived("bytes/s", "bytes/s")
     def algorithm_bandwidth(self) -> float | None:
-        """Bytes/s: message size over mean duration."""
+        """Message size over mean duration."""
         return per_second(None if self.bytes is None else self.bytes * self.count, self.total_ns)
 
-    @property
+    @derived("bytes/s", "bus GB/s", INFERRED)
     def bus_bandwidth(self) -> float | None:
-        """Bytes/s over the slowest link, comparable between collectives and numbers of ranks.
+        """Rate of the slowest link, comparable between collectives and numbers of ranks.
 
         Factors of nccl-tests (doc/PERFORMANCE.md): 2(n−1)/n for allreduce, (n−1)/n for allgather, reduce-scatter and
         all-to-all, 1 for broadcast, reduce, send and receive.

@@ -16,46 +16,33 @@ from ..trace.stacks import MODULE_FRAME, is_module
 from ..trace.steps import enclosing
 from ..trace.tables import ANNOTATION
 from ..trace.trace import Trace
-from .table import Column, Row, Table, WithMean
+from .table import Row, Table, TextColumn, WithMean, column, derived, inferred
 
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
-_SPANS = "; busy: of the trace's span; of GPU: from its first event to its last"
-_SHARES = ("busy_share", "busy_share_of_gpu_span")
-_SHARE_COLUMNS = (Column("busy", "busy_share", "share"), Column("of GPU", "busy_share_of_gpu_span", "share"))
+_SPANS = "busy: share of the trace's span; of GPU: share of the GPU's span"
 
 
 class BreakdownRow(WithMean, Row):
-    """GPU events that agree in everything but time.
+    """GPU events that agree in everything but time."""
 
-    Attributes:
-        device, stream: −1 where the trace has none.
-        modules: named regions around the operator, outermost first; of backward also the forward operator's modules; ()
-            without any.
-        op: topmost operator, "" for events that no operator is known to have launched. shapes: of its inputs, "" if
-            not recorded.
-        kernel: the event's name. category: one of `GPU_CATEGORIES`.
-        count: number of events. total_ns: sum of their durations. share: part of all GPU events' durations, 0 to 1.
-        reason: why no call is known to have launched them, one of `UNATTACHED_REASONS`; "" where one is.
-        repeated: the operator is that of their repetition (equivalent, by repetition); they were launched before the
-            trace.
-    """
-
-    device: int
-    stream: int
-    modules: tuple[str, ...]
-    op: str
-    shapes: str
-    kernel: str
-    category: str
-    count: int
-    total_ns: int
-    share: float
-    reason: str = ""
-    repeated: bool = False
-
-    derived = ("mean_ns",)
-    joined = ("modules", " / ")
+    device: int = column("number", "Device, −1 if not recorded.")
+    stream: int = column("number", "Stream, −1 if not recorded.")
+    modules: tuple[str, ...] = inferred(
+        "name", "Modules and annotations around the operator, outermost first; for backward those of its forward.",
+        joined=" / ",
+    )  # fmt: skip
+    op: str = column("name", "Topmost operator that launched the events, empty if unknown.", "operator")
+    shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded.")
+    kernel: str = column("name", "Name of the events.")
+    category: str = column("name", "Kineto's category: kernel, gpu_memcpy or gpu_memset.")
+    count: int = column("count", "Number of events.")
+    total_ns: int = column("ns", "Sum of their durations.")
+    share: float = column("share", "Share of the durations of all GPU events.")
+    reason: str = column("text", "Why no operator is known, empty if one is.", default="")
+    repeated: bool = inferred(
+        "yes/no", "Launched before the trace; the operator is known by repetition.", default=False
+    )
 
     @property
     def label(self) -> str:
@@ -66,84 +53,71 @@ class BreakdownRow(WithMean, Row):
 
 
 class _Busy:
-    """How much of two spans something was busy: of the trace's, which the host's work at either end makes longer, and
-    of the GPU's own.
-
-    Attributes:
-        busy_ns: length of the union of events. window_ns: of the trace's span.
-        gpu_span_ns: from the device's first GPU event to the end of its last one.
-    """
+    """Base of rows that compare busy time with two spans: the trace's, which CPU work can extend at both ends, and that
+    of the device's GPU events."""
 
     busy_ns: int | None
     window_ns: int | None
     gpu_span_ns: int | None
 
-    @property
+    @derived("share", "busy")
     def busy_share(self) -> float | None:
-        """Of the trace's span, 0 to 1; None if that has no length."""
+        """Busy share of the trace's span, null if that is empty."""
         return self.busy_ns / self.window_ns if self.window_ns and self.busy_ns is not None else None
 
-    @property
+    @derived("share", "of GPU")
     def busy_share_of_gpu_span(self) -> float | None:
-        """Of the GPU's span, 0 to 1; None if that has no length."""
+        """Busy share of the GPU's span, null if that is empty."""
         return self.busy_ns / self.gpu_span_ns if self.gpu_span_ns and self.busy_ns is not None else None
 
 
 class StreamUse(_Busy, Row):
-    """What one stream did during the trace's span: busy_ns + idle_ns = window_ns.
+    """One stream during the trace's span: busy_ns + idle_ns = window_ns. Without start times only total_ns is known."""
 
-    Attributes:
-        events: number of GPU events. total_ns: sum of their durations; more than busy_ns if they overlap. Without
-            recorded start times all other times are None.
-        busy_ns: length of their union. idle_ns: the rest of the window.
-        gpu_span_ns: of the stream's device, so that its streams can be compared.
-    """
+    device: int = column("number", "Device.")
+    stream: int = column("number", "Stream.")
+    events: int = column("count", "Number of GPU events.")
+    window_ns: int | None = column("ns", "Span of the trace.")
+    gpu_span_ns: int | None = column("ns", "From the first GPU event of the device to the end of its last.", "GPU span")
+    total_ns: int = column("ns", "Sum of the durations; exceeds busy_ns if events overlap.")
+    busy_ns: int | None = column("ns", "Time with at least one event.")
+    idle_ns: int | None = column("ns", "Time without an event.")
 
-    device: int
-    stream: int
-    events: int
-    window_ns: int | None
-    gpu_span_ns: int | None
-    total_ns: int
-    busy_ns: int | None
-    idle_ns: int | None
-
-    title = f"streams{_SPANS}"
-    columns = (
-        Column("stream", lambda row: f"device {row.device} stream {row.stream}"), Column("events", "events"),
-        Column("busy ms", "busy_ns", "ms"), Column("idle ms", "idle_ns", "ms"), *_SHARE_COLUMNS,
-    )  # fmt: skip
-    derived = _SHARES
+    title = f"streams; {_SPANS}"
+    shown = (
+        TextColumn("stream", lambda row: f"device {row.device} stream {row.stream}"),
+        *("events", "busy_ns", "idle_ns", "busy_share", "busy_share_of_gpu_span"),
+    )
 
 
 class DeviceUse(_Busy, Row):
-    """What one device did during the trace's span: busy_ns + idle_ns = window_ns.
+    """One device during the trace's span: busy_ns + idle_ns = window_ns."""
 
-    Attributes:
-        busy_ns: at least one event of any stream ran. overlapped_ns: events of two streams or more ran at once.
-        compute_ns: a kernel ran that is no communication, nor one of MTIA's waits. copy_ns: a copy or memset ran.
-        communication_ns: a communication kernel ran; exposed_communication_ns: and no computing kernel at that time.
-    """
+    device: int = column("number", "Device.")
+    window_ns: int = column("ns", "Span of the trace.")
+    gpu_span_ns: int = column("ns", "From the first GPU event of the device to the end of its last.", "GPU span")
+    busy_ns: int = column("ns", "Time with at least one event on any stream.")
+    idle_ns: int = column("ns", "Time without an event.")
+    overlapped_ns: int = column("ns", "Time with events on two or more streams.", "overlap")
+    compute_ns: int = column("ns", "Time with a kernel that is neither communication nor a wait of MTIA.")
+    copy_ns: int = column("ns", "Time with a copy or memset.")
+    communication_ns: int = column("ns", "Time with a communication kernel.", "comm")
+    exposed_communication_ns: int = column("ns", "Time with a communication and no compute kernel.", "exposed")
 
-    device: int
-    window_ns: int
-    gpu_span_ns: int
-    busy_ns: int
-    idle_ns: int
-    overlapped_ns: int
-    compute_ns: int
-    copy_ns: int
-    communication_ns: int
-    exposed_communication_ns: int
-
-    title = f"devices{_SPANS}"
-    columns = (
-        Column("device", lambda row: str(row.device)), Column("busy ms", "busy_ns", "ms"),
-        Column("idle ms", "idle_ns", "ms"), Column("overlap", "overlapped_ns", "ms"),
-        Column("compute", "compute_ns", "ms"), Column("copy", "copy_ns", "ms"),
-        Column("comm", "communication_ns", "ms"), Column("exposed", "exposed_communication_ns", "ms"), *_SHARE_COLUMNS,
-    )  # fmt: skip
-    derived = _SHARES
+    title = f"devices, ms; {_SPANS}"
+    shown = (
+        TextColumn("device", lambda row: str(row.device)),
+        *(
+            "busy_ns",
+            "idle_ns",
+            "overlapped_ns",
+            "compute_ns",
+            "copy_ns",
+            "communication_ns",
+            "exposed_communication_ns",
+        ),
+        *("busy_share", "busy_share_of_gpu_span"),
+    )
 
 
 @dataclass(frozen=True)
@@ -163,23 +137,22 @@ class HostUse:
 
 
 class Iteration(Row):
-    """One iteration: from `start` to `end`, ns; `gpu_ns` is how long any device was busy in that time."""
+    """One iteration."""
 
-    name: str
-    start: int
-    end: int
-    gpu_ns: int
+    name: str = column("name", "Name of the annotation.", "iteration")
+    start: int = column("ns", "Start on the trace's clock.")
+    end: int = column("ns", "End on the trace's clock.")
+    gpu_ns: int = column("ns", "Time in which any device was busy.", "GPU busy")
 
     title = "iterations"
-    columns = (
-        Column("iteration", "name"), Column("latency ms", "latency_ns", "ms"), Column("GPU busy ms", "gpu_ns", "ms"),
-        Column("busy", lambda row: row.gpu_ns / row.latency_ns if row.latency_ns else None, "share"),
-    )  # fmt: skip
-    derived = ("latency_ns",)
+    shown = (
+        *("name", "latency_ns", "gpu_ns"),
+        TextColumn("busy", lambda row: row.gpu_ns / row.latency_ns if row.latency_ns else None, "share"),
+    )
 
-    @property
+    @derived("ns")
     def latency_ns(self) -> int:
-        """Its length."""
+        """Duration of the iteration."""
         return self.end - self.start
 
 

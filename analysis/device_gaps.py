@@ -14,38 +14,26 @@ from ..trace.intervals import sums
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from ..trace.views import DeviceEvent
-from .table import Row
+from .table import Row, column, inferred
 
 MOST_GAPS = 50
 
 
 class Gap(Row):
-    """Time in which a device has nothing to run, on whichever stream: between two GPU events, before the first or after
-    the last one of the trace.
+    """Time in which a device has no work on any stream: between two GPU events, or at either end of the trace."""
 
-    Attributes:
-        start: ns since the trace's start. idle_ns: its length.
-        before, after: names of the events that end and begin it; "" before the first and after the last event.
-        launched_by: the operator that launched the one after it, "" if unknown.
-        launch_ns: from the gap's start to the start of the launching runtime call, negative if the launch had been
-            waiting already (the device was the cause); None if the launch is not in the trace.
-        source, module, phase: of the event after it, "" where they are not known (`DeviceEvent.source`, …).
-        host, host_ns: what fills the gap and for how long, see `HostFilling.longest`, on the thread that launched the
-            event after it (of the last gap the event before it).
-    """
-
-    device: int
-    start: int
-    idle_ns: int
-    before: str
-    after: str
-    launched_by: str
-    launch_ns: int | None
-    source: str = ""
-    module: str = ""
-    phase: str = ""
-    host: str = ""
-    host_ns: int = 0
+    device: int = column("number", "Device.")
+    start: int = column("ns", "Start, from the start of the trace.")
+    idle_ns: int = column("ns", "Duration of the gap.")
+    before: str = column("name", "GPU event that ends it, empty before the first.")
+    after: str = column("name", "GPU event that begins after it, empty after the last.")
+    launched_by: str = column("name", "Operator that launched the next event, empty if unknown.", "launched by")
+    launch_ns: int | None = column("ns", "From the start of the gap to the launch; negative if the launch was waiting.")
+    source: str = inferred("name", "Source line of the next event, empty if unknown.", default="")
+    module: str = inferred("name", "Module of the next event, empty if unknown.", default="")
+    phase: str = inferred("text", "Phase of the next event, empty if unknown.", default="")
+    host: str = inferred("name", "Longest call in the gap, on the thread that launched the next event.", default="")
+    host_ns: int = inferred("ns", "Duration of that call in the gap.", default=0)
 
 
 def longest_gaps(trace: Trace) -> list[Gap]:

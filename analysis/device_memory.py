@@ -20,11 +20,10 @@ from ..trace.columns import IntColumn, distinct, distinct_rows, matching
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.intervals import sums
 from ..trace.kinds import PHASES
-from ..trace.suggest import Suggests
 from ..trace.tables import OP, device_label
 from ..trace.trace import Trace
 from .storages import Storages, storages_of
-from .table import Column, PlainRows, Records, Row, Table
+from .table import Records, Row, Table, TextColumn, column, derived, inferred
 
 EVENTS, TENSORS = "allocator events", "tensors of the ET"
 """Values of `DeviceMemory.source`."""
@@ -63,134 +62,130 @@ class Blocks(NamedTuple):
 
 
 class MemoryHolder(Row):
-    """Blocks that are allocated at the peak, by what allocated them.
+    """Blocks that are allocated at the peak, by what allocated them."""
 
-    Attributes:
-        operator: the topmost operator, or what is known instead, in brackets.
-        modules: modules and annotations around it, outermost first.
-        category: one of `CATEGORIES`.
-        source: line of own code that called it, such as "train.py:7"; "" if not known. phase: see `Op.phase`.
-    """
-
-    device: str
-    operator: str
-    modules: tuple[str, ...]
-    category: str
-    blocks: int
-    bytes: int
-    source: str = ""
-    phase: str = ""
-
-    joined = ("modules", " / ")
+    device: str = column("name", "Device.")
+    operator: str = column("name", "Topmost operator, or in brackets what is known instead.", "allocated by")
+    modules: tuple[str, ...] = column("name", "Modules and annotations around it, outermost first.", joined=" / ")
+    category: str = inferred("text", "Parameter, gradient, activation and so on.")
+    blocks: int = column("count", "Number of blocks.")
+    bytes: int = column("bytes", "Their size.", "bytes")
+    source: str = inferred("name", "Line of own code that called it, empty if unknown.", default="")
+    phase: str = inferred("text", "forward, backward, optimizer and so on; empty if unknown.", default="")
 
 
 class OutlivingRow(Row):
-    """Blocks allocated in one iteration and held at its end, over all iterations.
+    """Blocks allocated in one iteration and held at its end, over all iterations."""
 
-    Attributes:
-        next_bytes: of them those that are freed in the next iteration. kept_bytes: those that are never freed in the
-            trace.
-    """
+    device: str = column("name", "Device.")
+    operator: str = column("name", "Topmost operator, or in brackets what is known instead.", "allocated by")
+    category: str = inferred("text", "Parameter, gradient, activation and so on.")
+    blocks: int = column("count", "Number of blocks.")
+    bytes: int = column("bytes", "Their size.", "bytes")
+    next_bytes: int = column("bytes", "Size of the blocks that are freed in the next iteration.", "freed in next")
+    kept_bytes: int = column("bytes", "Size of the blocks that are never freed in the trace.", "never freed")
 
-    device: str
-    operator: str
-    category: str
-    blocks: int
-    bytes: int
-    next_bytes: int
-    kept_bytes: int
-
-    title = "memory that outlives the iteration it was allocated in"
-    columns = (
-        Column("allocated by", lambda row: f"{row.device} {row.operator}"), Column("category", "category"),
-        Column("blocks", "blocks"), Column("MB", "bytes", "MB"), Column("freed in next", "next_bytes", "MB"),
-        Column("never freed", "kept_bytes", "MB"),
-    )  # fmt: skip
+    title = "memory that outlives the iteration it was allocated in, MB"
+    shown = (
+        TextColumn("allocated by", lambda row: f"{row.device} {row.operator}"),
+        *("category", "blocks", "bytes", "next_bytes", "kept_bytes"),
+    )
 
 
-PLAIN_COLUMNS = (
-    "device", "number", "source", "peak_bytes", "peak_ns", "reserved_peak_bytes", "before_bytes", "end_bytes", "blocks",
-    "allocated_bytes",
-)  # fmt: skip
-"""Of `DeviceMemory.plain`."""
-CURVE_COLUMNS = ("device", "ts_ns", "allocated", "reserved")
-"""Of `DeviceMemory.curve`."""
+class MemoryPoint(Row):
+    """Memory of a device from one change to the next."""
+
+    device: str = column("name", "Device.")
+    ts_ns: int = column("ns", "Time of the change, on the trace's clock.", "time")
+    allocated: int = column("bytes", "Bytes allocated.")
+    reserved: int | None = column("bytes", "Bytes that the allocator holds, null if not recorded.")
 
 
-@dataclass(frozen=True)
-class DeviceMemory(Suggests):
+class DeviceMemory(Row):
     """Memory of a device.
 
     Attributes:
-        device: as in `str(torch.device)`.
         source: EVENTS or TENSORS.
         ts: int64 ns, ascending. allocated: int64, bytes from that time until the next. reserved: int64, of the
-            allocator, −1 where it is not recorded.
+            allocator, −1 if not recorded.
         base: bytes allocated before the trace, as far as is recorded.
-        peak: position of the greatest `allocated`, the first of several.
-        blocks: what is known to be allocated.
+        held: the blocks that are known to be allocated.
         holders: of the peak, the most bytes first; their sum is `allocated[peak]`.
         outliving: the most bytes first.
     """
 
-    device: str
-    source: str
+    device: str = column("name", "Device, as str(torch.device).")
+    source: str = column("text", "allocator events, or tensors of the Execution Trace.")
     ts: IntColumn
     allocated: IntColumn
     reserved: IntColumn
     base: int
-    blocks: Blocks
+    held: Blocks
     holders: Table[MemoryHolder]
     outliving: Table[OutlivingRow]
 
-    __repr__ = brief
-
-    @property
+    @derived("number")
     def number(self) -> int:
-        """Number of the device, −1 of the host; 0 where the trace gives none."""
+        """Number of the device, −1 for the CPU; 0 if not recorded."""
         number = self.device.rpartition(":")[2]
         return -1 if self.device == "cpu" else int(number) if number.isdecimal() and len(number) < _MAX_DIGITS else 0
 
-    @property
-    def reserves(self) -> bool:
-        """Whether what the allocator has reserved is recorded; that of the CPU reserves nothing."""
-        return int(self.reserved.min(initial=0)) >= 0 and int(self.reserved.max(initial=0)) > 0
-
-    @property
-    def peak(self) -> int:
-        """See the class."""
-        return int(self.allocated.argmax())
-
-    @property
+    @derived("bytes", "peak")
     def peak_bytes(self) -> int:
         """Bytes allocated at the peak."""
         return int(self.allocated[self.peak])
 
-    @property
+    @derived("ns", "at")
     def peak_ns(self) -> int:
-        """When that was, ns on the trace's clock."""
+        """Time of the peak, on the trace's clock."""
         return int(self.ts[self.peak])
 
-    def plain(self) -> dict[str, Any]:
-        """The columns of JSON and CSV."""
-        values = (
-            self.device, self.number, self.source, self.peak_bytes, self.peak_ns,
-            int(self.reserved.max()) if self.reserves else None, self.base, int(self.allocated[-1]),
-            len(self.blocks.bytes), int(self.blocks.bytes.sum()),
-        )  # fmt: skip
-        return dict(zip(PLAIN_COLUMNS, values, strict=True))
+    @derived("bytes", "reserved")
+    def reserved_peak_bytes(self) -> int | None:
+        """Most bytes that the allocator held, null if not recorded."""
+        return int(self.reserved.max()) if self.reserves else None
+
+    @derived("bytes", "before")
+    def before_bytes(self) -> int:
+        """Bytes allocated before the trace, as far as recorded."""
+        return self.base
+
+    @derived("bytes", "end")
+    def end_bytes(self) -> int:
+        """Bytes allocated at the end."""
+        return int(self.allocated[-1])
+
+    @derived("count")
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.held.bytes)
+
+    @derived("bytes")
+    def allocated_bytes(self) -> int:
+        """Sum of the sizes of all blocks."""
+        return int(self.held.bytes.sum())
+
+    @property
+    def peak(self) -> int:
+        """Position of the greatest `allocated`, the first of several."""
+        return int(self.allocated.argmax())
+
+    @property
+    def reserves(self) -> bool:
+        """Whether the allocator's reserved bytes are recorded; that of the CPU reserves nothing."""
+        return int(self.reserved.min(initial=0)) >= 0 and int(self.reserved.max(initial=0)) > 0
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame of its course: allocated and reserved bytes from each time on."""
-        return PlainRows(self.curve()).to_pandas()
+        return self.curve().to_pandas()
 
-    def curve(self) -> list[dict[str, Any]]:
-        """A row for each time at which it changes, for JSON and CSV."""
-        columns = (self.ts.tolist(), self.allocated.tolist(), self.reserved.tolist())
-        return [
-            dict(zip(CURVE_COLUMNS, (self.device, ts, held, None if reserved < 0 else reserved), strict=True))
-            for ts, held, reserved in zip(*columns, strict=True)
-        ]
+    def curve(self) -> Table[MemoryPoint]:
+        """A row for each time at which it changes."""
+        points = zip(self.ts.tolist(), self.allocated.tolist(), self.reserved.tolist(), strict=True)
+        return Table(
+            MemoryPoint,
+            (MemoryPoint(self.device, ts, held, None if reserved < 0 else reserved) for ts, held, reserved in points),
+        )
 
     @property
     def by_category(self) -> dict[str, int]:

@@ -19,7 +19,7 @@ from ..trace.text_tables import Cell, number, render, titled
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .breakdown import breakdown, iteration_at, iterations, launched_in
-from .table import Column, NamedTables, Row
+from .table import NamedTables, Row, TextColumn, column, derived
 from .trace_diff import (
     Difference,
     DiffRow,
@@ -29,7 +29,6 @@ from .trace_diff import (
     in_iterations,
     json_of_difference,
     match,
-    plain_rows,
     row_cells,
 )
 
@@ -124,50 +123,38 @@ def _by_name(trace: Trace, names: npt.NDArray[np.integer], took: IntColumn, by: 
 
 
 class RankChange(Row):
-    """A rank in both jobs: an iteration on average where iterations are compared, else the whole traces.
+    """A rank in both jobs: an iteration on average if iterations are compared, otherwise the whole traces."""
 
-    Attributes:
-        a_ns, b_ns: length. a_device_ns, b_device_ns: sum of the durations of device events; of these
-            a_communication_ns and b_communication_ns communicate.
-    """
+    rank: int = column("number", "Rank.")
+    a_ns: float = column("ns", "Duration in A.", "A")
+    b_ns: float = column("ns", "Duration in B.", "B")
+    a_device_ns: float = column("ns", "Sum of the durations of GPU events in A.", "device A")
+    b_device_ns: float = column("ns", "Sum of the durations of GPU events in B.", "device B")
+    a_communication_ns: float = column("ns", "Sum of the durations of communication kernels in A.", "comm A")
+    b_communication_ns: float = column("ns", "Sum of the durations of communication kernels in B.", "comm B")
 
-    rank: int
-    a_ns: float
-    b_ns: float
-    a_device_ns: float
-    b_device_ns: float
-    a_communication_ns: float
-    b_communication_ns: float
-
-    derived = ("change_ns", "ratio")
     title = "ranks, by the change in time, ms"
-    columns = (
-        Column("rank", "rank"), Column("A", "a_ns", "ms"), Column("B", "b_ns", "ms"),
-        Column("B−A", "change_ns", "ms"), Column("B/A", lambda row: number(row.ratio, 2)),
-        Column("device A", "a_device_ns", "ms"), Column("device B", "b_device_ns", "ms"),
-        Column("comm A", "a_communication_ns", "ms"), Column("comm B", "b_communication_ns", "ms"),
+    shown = (
+        *("rank", "a_ns", "b_ns", "change_ns"), TextColumn("B/A", lambda row: number(row.ratio, 2)),
+        *("a_device_ns", "b_device_ns", "a_communication_ns", "b_communication_ns"),
     )  # fmt: skip
 
-    @property
+    @derived("ns", "B−A")
     def change_ns(self) -> float:
-        """Length in B less that in A."""
+        """Duration in B less that in A."""
         return self.b_ns - self.a_ns
 
-    @property
+    @derived("share", "B/A")
     def ratio(self) -> float | None:
-        """Length in B by that in A, None where A's is nothing."""
+        """Duration in B divided by that in A, null if A's is 0."""
         return self.b_ns / self.a_ns if self.a_ns else None
 
 
 class JobDiffRow(DiffRow):
-    """An operator or a kernel of all ranks together in both jobs.
+    """An operator or a kernel on all ranks together in both jobs."""
 
-    Attributes:
-        rank: the one on which its time changes most, the lowest of several; rank_change_ns: by how much.
-    """
-
-    rank: int
-    rank_change_ns: float
+    rank: int = column("number", "Rank whose time changes most.")
+    rank_change_ns: float = column("ns", "Change on this rank.")
 
 
 @dataclass(frozen=True)
@@ -197,7 +184,7 @@ class JobDifference(Difference):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: what the text shows, in full."""
-        further = {"ranks": [row.plain() for row in self.ranks], "host_ops": plain_rows(self.host_ops)}
+        further = {"ranks": [row.plain() for row in self.ranks], "host_ops": [row.plain() for row in self.host_ops]}
         return json_of_difference(self) | further
 
     def to_text(self, width: int = 80, top: int = 15) -> str:
@@ -215,8 +202,8 @@ class JobDifference(Difference):
             *(f"warning {sentence}" for sentence in self.damage),
         ]
         shown = self.ranks[:top]
-        cells = [[column.cell(row) for column in RankChange.columns] for row in shown]
-        heads = [column.heading for column in RankChange.columns]
+        cells = [[column.cell(row) for column in RankChange.text_columns()] for row in shown]
+        heads = [column.heading for column in RankChange.text_columns()]
         titles = ("device time of operators", "kernels", "host time of topmost operators")
         tables = [
             _named_table(f"{title}, all ranks, by the change", getattr(self, name), width, top)

@@ -20,106 +20,72 @@ from ..trace.unattached import with_unattached
 from .breakdown import device_use, iterations
 from .job_tables import JobCollective, RankLateness, job_collectives, stand_out
 from .summary import host_ops
-from .table import Column, Row, Table
+from .table import Row, Table, column
 
 _LEAST_SHARE = 0.02
 """Of the median: what an outlier is above it at the least."""
 
 
 class RankNumbers(Row):
-    """A rank in numbers.
+    """A rank in numbers. Without recorded start times busy, exposed and idle time are null, the others sums of
+    durations."""
 
-    Attributes:
-        span_ns: from its first event to its last one. steps: its iterations; step_ns: their mean length, None without.
-        device_events: kernels, copies and memsets. busy_ns, compute_ns, exposed_ns: see `DeviceUse`, all devices
-            together. communication_ns: of the kernels of collectives and messages, without a GPU of those on the host.
-        idle_ns: of the devices. Without recorded start times, busy_ns, exposed_ns and idle_ns are None, and the others
-            are sums of durations.
-        host_ns: of the topmost operators.
-    """
-
-    rank: int
-    file: str
-    span_ns: int
-    steps: int
-    step_ns: float | None
-    device_events: int
-    busy_ns: int | None
-    compute_ns: int
-    communication_ns: int
-    exposed_ns: int | None
-    idle_ns: int | None
-    host_ns: int
+    rank: int = column("number", "Rank.")
+    file: str = column("name", "File of the trace.")
+    span_ns: int = column("ns", "From its first event to the end of its last.", "length")
+    steps: int = column("count", "Iterations.")
+    step_ns: float | None = column("ns", "Mean duration of an iteration.", "mean step")
+    device_events: int = column("count", "Kernels, copies and memsets.")
+    busy_ns: int | None = column("ns", "Time with at least one event, over all devices.")
+    compute_ns: int = column("ns", "Time with a compute kernel.", "computing")
+    communication_ns: int = column(
+        "ns", "Time of collectives and messages; without a GPU, on the CPU.", "communicating"
+    )
+    exposed_ns: int | None = column("ns", "Communication time without a compute kernel.")
+    idle_ns: int | None = column("ns", "Idle time of the devices.")
+    host_ns: int = column("ns", "CPU time of the topmost operators.")
 
     title = "ranks, ms"
-    columns = (
-        Column("rank", "rank"), Column("length", "span_ns", "ms"), Column("mean step", "step_ns", "ms"),
-        Column("computing", "compute_ns", "ms"), Column("communicating", "communication_ns", "ms"),
-        Column("exposed", "exposed_ns", "ms"), Column("idle", "idle_ns", "ms"), Column("host", "host_ns", "ms"),
-    )  # fmt: skip
+    shown = ("rank", "span_ns", "step_ns", "compute_ns", "communication_ns", "exposed_ns", "idle_ns", "host_ns")
 
 
 class RankSpread(Row):
-    """How a quantity differs over the ranks; ns, null where no rank has it.
+    """A quantity over all ranks, null if no rank has it."""
 
-    Attributes:
-        lowest_rank, highest_rank: where it is least and greatest, the lowest of several.
-    """
+    quantity: str = column("text", "Quantity.")
+    least: float | None = column("ns", "Least value.")
+    p5: float | None = column("ns", "5th percentile.", "5%")
+    median: float | None = column("ns", "Median.")
+    p95: float | None = column("ns", "95th percentile.", "95%")
+    greatest: float | None = column("ns", "Greatest value.")
+    lowest_rank: int | None = column("number", "First rank with the least value.", "least on")
+    highest_rank: int | None = column("number", "First rank with the greatest value.", "greatest on")
 
-    quantity: str
-    least: float | None
-    p5: float | None
-    median: float | None
-    p95: float | None
-    greatest: float | None
-    lowest_rank: int | None
-    highest_rank: int | None
-
-    title = "what differs over the ranks, ms"
-    columns = (
-        Column("quantity", "quantity"), Column("least", "least", "ms"), Column("5%", "p5", "ms"),
-        Column("median", "median", "ms"), Column("95%", "p95", "ms"), Column("greatest", "greatest", "ms"),
-        Column("least on", "lowest_rank"), Column("greatest on", "highest_rank"),
-    )  # fmt: skip
+    title = "quantities that differ over the ranks, ms"
 
 
 class RankOutlier(Row):
-    """A rank of which a quantity is far above that of the others, see `stand_out`."""
+    """A rank with a quantity far above the others' (`stand_out`)."""
 
-    rank: int
-    quantity: str
-    value: float
-    median: float
+    rank: int = column("number", "Rank.")
+    quantity: str = column("text", "Quantity.")
+    value: float = column("ns", "Value of this rank.")
+    median: float = column("ns", "Median of all ranks.")
 
     title = "ranks that stand out, ms"
-    columns = (
-        Column("rank", "rank"), Column("quantity", "quantity"), Column("value", "value", "ms"),
-        Column("median", "median", "ms"),
-    )  # fmt: skip
 
 
 class _SharedWork(Row):
-    """What all ranks together do under a name.
+    """All events of one name on all ranks."""
 
-    Attributes:
-        ranks: on how many of them. count, total_ns: on all of them.
-        least_ns, median_ns, greatest_ns: of the totals of these ranks. greatest_rank: where it takes longest.
-    """
-
-    name: str
-    ranks: int
-    count: int
-    total_ns: int
-    least_ns: int
-    median_ns: float
-    greatest_ns: int
-    greatest_rank: int
-
-    columns = (
-        Column("name", "name"), Column("ranks", "ranks"), Column("count", "count"), Column("total", "total_ns", "ms"),
-        Column("least", "least_ns", "ms"), Column("median", "median_ns", "ms"), Column("greatest", "greatest_ns", "ms"),
-        Column("on rank", "greatest_rank"),
-    )  # fmt: skip
+    name: str = column("name", "Name.")
+    ranks: int = column("count", "Ranks that have it.")
+    count: int = column("count", "Number of events on all ranks.")
+    total_ns: int = column("ns", "Sum of their durations.")
+    least_ns: int = column("ns", "Least total of a rank.")
+    median_ns: float = column("ns", "Median total of a rank.")
+    greatest_ns: int = column("ns", "Greatest total of a rank.")
+    greatest_rank: int = column("number", "Rank with the greatest total.", "on rank")
 
 
 class JobKernel(_SharedWork):

@@ -16,7 +16,7 @@ from ..jobs.rank_communications import RankCommunications
 from ..schemas.communications import kind_name
 from ..trace.printable import shortened
 from ..trace.suggest import no_attribute
-from .table import Column, PlainRows, Row, Table, listed
+from .table import PlainRows, Row, Table, column, inferred, listed
 from .workbook import write_workbook
 
 _FEWEST = 4
@@ -45,60 +45,39 @@ class RankRows(PlainRows):
 
 
 class JobCollective(Row):
-    """A collective that all ranks of its group have alike, on one clock.
+    """A collective that all ranks of its group recorded, on one clock."""
 
-    Attributes:
-        group: name of the group, "" for all ranks. position: its place in the order of the group. ranks: in the group.
-        bytes: of the lowest rank, −1 if unknown.
-        start_ns: when the last rank came, wall-clock. last_rank: that one.
-        wait_ns: how long all others waited for it. longest_wait_ns: the one that waited longest.
-        duration_ns: from the last one's start to its end.
-    """
+    collective: str = column("name", "Collective.")
+    group: str = column("name", "Process group, empty for all ranks.")
+    position: int = column("number", "Position in the order of the group.")
+    ranks: int = column("count", "Ranks of the group.")
+    bytes: int = column("bytes", "Bytes of the lowest rank, −1 if unknown.", "bytes")
+    start_ns: int = inferred("ns", "Arrival of the last rank, wall-clock.")
+    duration_ns: int = inferred("ns", "From that arrival to the end on that rank.", "took")
+    last_rank: int = inferred("number", "Rank that arrived last.", "last rank")
+    wait_ns: int = inferred("ns", "Time that all other ranks together waited for it.", "waited")
+    longest_wait_ns: int = inferred("ns", "Longest wait of a rank.")
 
-    collective: str
-    group: str
-    position: int
-    ranks: int
-    bytes: int
-    start_ns: int
-    duration_ns: int
-    last_rank: int
-    wait_ns: int
-    longest_wait_ns: int
-
-    title = "collectives: who came last, and how long the others waited together, ms"
-    columns = (
-        Column("collective", "collective"), Column("group", "group"), Column("last rank", "last_rank"),
-        Column("waited", "wait_ns", "ms"), Column("took", "duration_ns", "ms"), Column("MB", "bytes", "MB"),
-    )  # fmt: skip
+    title = "collectives: which rank was last, and how long the others waited together, ms"
+    shown = ("collective", "group", "last_rank", "wait_ns", "duration_ns", "bytes")
 
 
 class RankLateness(Row):
-    """How often a rank came last to collectives.
+    """How often a rank arrived last at collectives."""
 
-    Attributes:
-        collectives: of two or more ranks that it took part in. last: in how many of them it came last.
-        caused_ns: how long all others together waited in those. waited_ns: how long it waited itself in the others.
-        clock_offset_ns: what its clock is ahead of the lowest rank's; 0 where no collective tells.
-        behind_ns: how much later than the median rank it came, all collectives together; below 0 if earlier.
-        straggler: whether it came later than the others do by chance, see `stand_out`.
-    """
+    rank: int = column("number", "Rank.")
+    collectives: int = column("count", "Collectives of two or more ranks that it took part in.")
+    last: int = inferred("count", "Collectives at which it arrived last.")
+    caused_ns: int = inferred("ns", "Time that all others waited for it in these.", "caused")
+    waited_ns: int = inferred("ns", "Time that it waited in the other collectives.", "waited")
+    clock_offset_ns: int = inferred("ns", "How far its clock is ahead of the lowest rank's; 0 if unknown.")
+    behind_ns: int = inferred(
+        "ns", "Lateness against the median rank, over all collectives; negative if early.", "behind"
+    )
+    straggler: bool = inferred("yes/no", "Later than chance explains.")
 
-    rank: int
-    collectives: int
-    last: int
-    caused_ns: int
-    waited_ns: int
-    clock_offset_ns: int
-    behind_ns: int
-    straggler: bool
-
-    title = "ranks: how often each came last to a collective, and how long others waited for it, ms"
-    columns = (
-        Column("rank", "rank"), Column("collectives", "collectives"), Column("last", "last"),
-        Column("caused", "caused_ns", "ms"), Column("waited", "waited_ns", "ms"),
-        Column("behind", "behind_ns", "ms"), Column("straggler", lambda row: "yes" if row.straggler else ""),
-    )  # fmt: skip
+    title = "ranks: how often each was last at a collective, and how long others waited for it, ms"
+    shown = ("rank", "collectives", "last", "caused_ns", "waited_ns", "behind_ns", "straggler")
 
 
 def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from ..trace.trace import Trace
 from .devices import Device, find_device
 from .event_work import Work, work_of_events
 from .flops import Product, product
-from .table import Column, Row, Table, WithMean, per_second
+from .table import INFERRED, Row, Table, TextColumn, WithMean, column, derived, inferred, per_second
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 
@@ -27,79 +27,63 @@ Mask = npt.NDArray[np.bool_]
 
 
 class KernelRow(WithMean, Row):
-    """All events of one kernel on one device with one element type.
+    """All events of one kernel on one device with one dtype."""
 
-    Attributes:
-        ops: names of the operators that launched them, the most frequent first.
-        count: number of events. total_ns: sum of their durations. repeated_ns: of it that of events whose operator is
-            that of their repetition (equivalent, by repetition); they were launched before the trace.
-        flops, bytes: sums over the events where they are known (`flops_ns`, `bytes_ns`: those events' durations);
-            None if they are known for none. Of bytes that depend on what is not recorded (experts) those at least.
-        most_bytes: as `bytes`, those at most; equal where they are known.
-        operator_ns: durations of all kernels of the operators whose FLOPs these are, as far as they are shared out.
-        peak_flops_per_second: the device's peak for the element type, which `flops_share` is of; None if unknown.
-        flops_share, bytes_share: of the device's peaks, 1 is all; None where either is unknown. The share of the
-            bandwidth is that of the events whose data came from memory (`from_memory`), None without any.
-        bound: "compute" or "memory", by which the time at peak is longer; "cache" in place of "memory" where the data
-            of no event must have come from there; "" where it is not known.
-    """
-
-    device: int
-    kernel: str
-    category: str
-    dtype: str
-    ops: tuple[str, ...]
-    count: int
-    total_ns: int
-    flops: int | None
+    device: int = column("number", "Device.")
+    kernel: str = column("name", "Name of the kernel.")
+    category: str = column("name", "Kineto's category: kernel, gpu_memcpy or gpu_memset.")
+    dtype: str = inferred("name", "Dtype that it computes in, empty if unknown.")
+    ops: tuple[str, ...] = column("name", "Operators that launched it, the most frequent first.", joined=" ")
+    count: int = column("count", "Number of events.")
+    total_ns: int = column("ns", "Sum of their durations.")
+    flops: int | None = inferred("flop", "Floating-point operations of the events for which they are known.")
     flops_ns: int
-    bytes: int | None
-    most_bytes: int | None
+    bytes: int | None = inferred(
+        "bytes", "Bytes moved by the events for which they are known; at least, if they depend on tensor values."
+    )
+    most_bytes: int | None = inferred("bytes", "As `bytes`, but at most.")
     bytes_ns: int
     operator_ns: int
-    peak_flops_per_second: float | None
-    flops_share: float | None
-    bytes_share: float | None
-    bound: str
-    repeated_ns: int = 0
+    peak_flops_per_second: float | None = inferred("flop/s", "Peak of the device for the dtype.", "peak")
+    flops_share: float | None = inferred("share", "Share of the device's peak.", "FLOPs")
+    bytes_share: float | None = inferred(
+        "share", "Share of the memory bandwidth, for events whose data came from memory.", "memory"
+    )
+    bound: str = inferred("text", "What limits it: compute, memory or cache; empty if unknown.")
+    repeated_ns: int = inferred(
+        "ns", "Duration of events launched before the trace, whose operator is known by repetition.", default=0
+    )
 
-    title = "kernels, and what of the device's peaks they reach"
-    columns = (
-        Column("type", lambda row: f"  {row.dtype or '-'}"), Column("count", "count"),
-        Column("mean µs", "mean_ns", "µs"), Column("TFLOP/s", "flops_per_second", "TFLOP/s"),
-        Column("of op", "operator_flops_per_second", "TFLOP/s"), Column("GB/s", lambda row: row.bandwidth),
-        Column("FLOPs", "flops_share", "share"), Column("memory", "bytes_share", "share"), Column("bound", "bound"),
+    title = "kernels, and their share of the device's peaks"
+    shown = (
+        TextColumn("type", lambda row: f"  {row.dtype or '-'}"),
+        *("count", "mean_ns µs", "flops_per_second", "operator_flops_per_second"),
+        TextColumn("GB/s", lambda row: row.bandwidth), "flops_share", "bytes_share", "bound",
     )  # fmt: skip
-    derived = (
-        "mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "most_bytes_per_second",
-        "intensity",
-    )  # fmt: skip
-    left_out = ("flops_ns", "bytes_ns", "operator_ns")
-    joined = ("ops", " ")
 
     def above(self) -> str:
         """The operators that launched it and its name, which is long."""
         mark = f"({100 * self.repeated_ns / self.total_ns:.1f}% by repetition)" if self.repeated_ns else ""
         return " ".join(filter(None, [",".join(self.ops), mark, kernel_label(self.kernel)]))
 
-    @property
+    @derived("flop/s", "FLOP/s", INFERRED)
     def flops_per_second(self) -> float | None:
-        """Achieved rate."""
+        """Achieved FLOP/s."""
         return per_second(self.flops, self.flops_ns)
 
-    @property
+    @derived("flop/s", "of op", INFERRED)
     def operator_flops_per_second(self) -> float | None:
-        """Rate of the operators as a whole: their FLOPs over the time of all their kernels, not this one's alone."""
+        """FLOP/s of its operators as a whole: their FLOPs over the time of all their kernels."""
         return per_second(self.flops, self.operator_ns)
 
-    @property
+    @derived("bytes/s", "bytes/s", INFERRED)
     def bytes_per_second(self) -> float | None:
-        """Achieved rate."""
+        """Achieved bytes/s."""
         return per_second(self.bytes, self.bytes_ns)
 
-    @property
+    @derived("bytes/s", certainty=INFERRED)
     def most_bytes_per_second(self) -> float | None:
-        """The rate at most."""
+        """As bytes_per_second, but at most."""
         return per_second(self.most_bytes, self.bytes_ns)
 
     @property
@@ -110,7 +94,7 @@ class KernelRow(WithMean, Row):
         least, most = (f"{rate / 1e9:,.1f}" for rate in (self.bytes_per_second, self.most_bytes_per_second))
         return least if least == most else f"{least}–{most}"
 
-    @property
+    @derived("flop/byte", certainty=INFERRED)
     def intensity(self) -> float | None:
         """FLOPs per byte; of bytes at least the greatest."""
         return self.flops / self.bytes if self.flops is not None and self.bytes else None
@@ -233,56 +217,42 @@ def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int)
 
 
 class GemmRow(WithMean, Row):
-    """All calls of one operator that multiply matrices of one size and type on one device.
+    """All calls of one operator that are GEMMs of one size and dtype on one device."""
 
-    Attributes:
-        op: the operator. dtype: element type, "tf32" where the kernel's name says so.
-        batch, m, n, k: `batch` products (m, k) · (k, n).
-        count: number of calls (of a replayed graph: of replays). total_ns: durations of all their kernels.
-        kernels: names of the kernels that compute the products, the most frequent first.
-        flops: 2·batch·m·n·k of each call. bytes: inputs and outputs once, None if not known.
-        flops_share, bytes_share: of the device's peaks, 1 is all; None where unknown. bound: "compute", "memory" or
-            "cache", by which the time at peak is longer; "" where it is not known. See `KernelRow`.
-    """
+    device: int = column("number", "Device.")
+    op: str = column("name", "Operator.", "operator")
+    dtype: str = inferred("name", "Dtype, tf32 if the kernel's name says so.")
+    batch: int = column("number", "Number of GEMMs in a call.")
+    m: int = column("number", "Rows of the first matrix.")
+    n: int = column("number", "Columns of the second matrix.")
+    k: int = column("number", "Columns of the first matrix.")
+    count: int = column("count", "Number of calls; for a replayed graph, of replays.")
+    total_ns: int = column("ns", "Sum of the durations of all kernels of the calls.")
+    kernels: tuple[str, ...] = column("name", "Kernels that compute the GEMMs, the most frequent first.", joined=" | ")
+    flops: int = inferred("flop", "2·batch·m·n·k, over all calls.")
+    bytes: int | None = inferred("bytes", "Inputs and outputs, each counted once.")
+    flops_share: float | None = inferred("share", "Share of the device's peak.", "of peak")
+    bytes_share: float | None = inferred("share", "Share of the memory bandwidth.", "memory")
+    bound: str = inferred("text", "What limits it: compute, memory or cache; empty if unknown.")
 
-    device: int
-    op: str
-    dtype: str
-    batch: int
-    m: int
-    n: int
-    k: int
-    count: int
-    total_ns: int
-    kernels: tuple[str, ...]
-    flops: int
-    bytes: int | None
-    flops_share: float | None
-    bytes_share: float | None
-    bound: str
-
-    title = "matrix products, over the time of all their operator's kernels"
-    columns = (
-        Column("type", lambda row: f"  {row.dtype or '-'}"), Column("count", "count"),
-        Column("mean µs", "mean_ns", "µs"), Column("TFLOP/s", "flops_per_second", "TFLOP/s"),
-        Column("of peak", "flops_share", "share"), Column("GB/s", "bytes_per_second", "GB/s", 1),
-        Column("memory", "bytes_share", "share"), Column("bound", "bound"),
-    )  # fmt: skip
-    derived = ("mean_ns", "flops_per_second", "bytes_per_second")
-    joined = ("kernels", " | ")
+    title = "GEMMs, over the time of all kernels of their operator"
+    shown = (
+        TextColumn("type", lambda row: f"  {row.dtype or '-'}"),
+        *("count", "mean_ns µs", "flops_per_second", "flops_share", "bytes_per_second", "bytes_share", "bound"),
+    )
 
     def above(self) -> str:
         """The operator with the extents."""
         return f"{self.op} {f'{self.batch} × ' if self.batch > 1 else ''}m {self.m}, n {self.n}, k {self.k}"
 
-    @property
+    @derived("flop/s", "FLOP/s", INFERRED)
     def flops_per_second(self) -> float | None:
-        """Achieved rate over the time of all the operator's kernels."""
+        """FLOP/s over the time of all the operator's kernels."""
         return per_second(self.flops, self.total_ns)
 
-    @property
+    @derived("bytes/s", "bytes/s", INFERRED)
     def bytes_per_second(self) -> float | None:
-        """Achieved rate over the time of all the operator's kernels."""
+        """Bytes/s over the time of all the operator's kernels."""
         return per_second(self.bytes, self.total_ns)
 
 

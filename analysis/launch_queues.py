@@ -17,7 +17,7 @@ from ..trace.frames import to_pandas
 from ..trace.intervals import step_function
 from ..trace.suggest import Suggests
 from ..trace.trace import Trace
-from .table import Column, Row, Table
+from .table import Row, Table, column, derived
 
 KERNEL_DELAY_NS = 30_000
 """Gaps below this are the device's own delay between two kernels: HTA's `consecutive_kernel_delay`, whose default of 30
@@ -31,70 +31,53 @@ LONG_DELAY_NS = 100_000
 
 
 class IdleCauses(Row):
-    """Idle time of one stream in the trace's span, all of it by cause: the sum of the five is idle_ns.
+    """Idle time of one stream in the trace's span by cause; the five times add up to idle_ns.
 
-    A gap between two consecutive events of a stream counts for one cause. It begins at the end of all that ran before
-    on the stream (HTA: of the event before).
-
-    Attributes:
-        host_wait_ns, host_waits: the later event was launched after the gap had begun; length and number of gaps.
-        kernel_wait_ns, kernel_waits: it was not, and the gap is shorter than the device's own delay (the consecutive
-            kernel delay).
-        other_ns, others: the rest, such as waits for other streams.
-        before_first_ns: from the span's start to the stream's first event. after_last_ns: from the end of its last one
-            to the span's end. The stream had nothing to run yet, or no more; HTA leaves both out.
+    A gap between two consecutive events of a stream has one cause. It begins at the end of all that ran before on the
+    stream (HTA: of the event before). HTA leaves out the time before the first and after the last event.
     """
 
-    device: int
-    stream: int
-    host_wait_ns: int
-    host_waits: int
-    kernel_wait_ns: int
-    kernel_waits: int
-    other_ns: int
-    others: int
-    before_first_ns: int
-    after_last_ns: int
+    device: int = column("number", "Device.")
+    stream: int = column("number", "Stream.")
+    host_wait_ns: int = column("ns", "Gaps that began before the next event was launched.", "host")
+    host_waits: int = column("count", "Number of these gaps.")
+    kernel_wait_ns: int = column("ns", "Other gaps that are shorter than the device's own delay.", "kernel")
+    kernel_waits: int = column("count", "Number of these gaps.")
+    other_ns: int = column("ns", "All other gaps, such as waits for other streams.")
+    others: int = column("count", "Number of these gaps.")
+    before_first_ns: int = column("ns", "From the start of the span to the first event.", "before")
+    after_last_ns: int = column("ns", "From the end of the last event to the end of the span.", "after")
 
-    derived = ("idle_ns",)
-
-    @property
+    @derived("ns")
     def idle_ns(self) -> int:
-        """All of it."""
+        """All idle time."""
         return self.host_wait_ns + self.kernel_wait_ns + self.other_ns + self.before_first_ns + self.after_last_ns
 
 
 class LaunchRow(Row):
     """GPU events that were launched by runtime calls of one name.
 
-    The launch delay lasts from the end of the call to the start of the event, 0 where the event began before (HTA 0.5
-    adds the call's duration to the time between the starts where its documentation subtracts it).
-
-    Attributes:
-        count: events. call_ns, delay_ns, gpu_ns: sums of the calls' durations, the delays and the events' durations.
-        median_call_ns, median_delay_ns, max_delay_ns: of the events.
-        short: events that take less time than their launch call.
-        long_calls, long_delays: calls of over 50 µs, delays of over 100 µs.
+    The launch delay lasts from the end of the call to the start of the event, 0 if the event began before (HTA 0.5 adds
+    the call's duration to the time between the starts where its documentation subtracts it).
     """
 
-    call: str
-    count: int
-    call_ns: int
-    delay_ns: int
-    gpu_ns: int
-    median_call_ns: float
-    median_delay_ns: float
-    max_delay_ns: int
-    short: int
-    long_calls: int
-    long_delays: int
+    call: str = column("name", "Runtime call.", "launch call")
+    count: int = column("count", "GPU events.", "events")
+    call_ns: int = column("ns", "Sum of the durations of the calls.")
+    delay_ns: int = column("ns", "Sum of the launch delays.")
+    gpu_ns: int = column("ns", "Sum of the durations of the events.", "GPU")
+    median_call_ns: float = column("ns", "Median duration of a call.", "call")
+    median_delay_ns: float = column("ns", "Median launch delay.", "delay")
+    max_delay_ns: int = column("ns", "Longest launch delay.", "max")
+    short: int = column("count", "Events shorter than their call.", "shorter")
+    long_calls: int = column("count", "Calls of more than 50 µs.", "> 50 µs")
+    long_delays: int = column("count", "Launch delays of more than 100 µs.", "late")
 
     title = "launches: median call and delay, events shorter than their call, delays of over 100 µs"
-    columns = (
-        Column("launch call", "call"), Column("events", "count"), Column("call µs", "median_call_ns", "µs"),
-        Column("delay µs", "median_delay_ns", "µs"), Column("max µs", "max_delay_ns", "µs", 1),
-        Column("shorter", "short"), Column("> 50 µs", "long_calls"), Column("late", "long_delays"),
-    )  # fmt: skip
+    shown = (
+        *("call", "count", "median_call_ns µs", "median_delay_ns µs", "max_delay_ns µs"),
+        *("short", "long_calls", "long_delays"),
+    )
 
 
 @dataclass(frozen=True)
@@ -118,19 +101,14 @@ class QueueLength(Suggests):
 
 
 class QueueUse(Row):
-    """A stream's queue of launches, from its first launch to its last event's start.
+    """A stream's queue of launches, from its first launch to its last event's start."""
 
-    Attributes:
-        span_ns: that time. longest: the greatest length. mean: over time, None if the span is empty.
-        full_ns: time in which `QUEUE_LIMIT` launches or more were in the queue, so that the host was blocked.
-    """
-
-    device: int
-    stream: int
-    span_ns: int
-    longest: int
-    mean: float | None
-    full_ns: int
+    device: int = column("number", "Device.")
+    stream: int = column("number", "Stream.")
+    span_ns: int = column("ns", "That time.")
+    longest: int = column("count", "Longest queue.")
+    mean: float | None = column("number", "Mean length over time.")
+    full_ns: int = column("ns", "Time with a full queue (1,024 launches), which blocks the CPU.")
 
 
 def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[IdleCauses]:

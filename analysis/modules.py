@@ -14,7 +14,7 @@ from ..trace.intervals import sums
 from ..trace.stacks import GRAPH_ANNOTATION
 from ..trace.tables import ANNOTATION, OP
 from ..trace.trace import Trace
-from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean, repeated
+from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, column, derived, inferred, repeated
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
 _ORDINAL = re.compile(r"\.\d+(?=\.|$)")
@@ -24,48 +24,38 @@ _ORDINAL = re.compile(r"\.\d+(?=\.|$)")
 class ModuleRow(WithMean, Row):
     """All calls of the modules of one class, or of annotations of one name, at one place of the module tree.
 
-    Attributes:
-        path: classes and annotations around it and its own, outermost first.
-        instances: number of distinct modules. count: number of their calls, of modules that are known by stacks alone
-            that of the outermost operators inside.
-        total_ns: host time of the calls. self_ns: without the modules and annotations inside, on the same thread.
-        device_total_ns: of modules GPU events launched by operators inside; of annotations those launched while it was
-            open, by whatever thread: `loss.backward()` waits while autograd's threads launch. device_self_ns: without
-            those of modules and annotations inside; an event that another thread launched outside of both counts once.
-        backward_total_ns: GPU events of backward whose forward operator is inside (`Op.forward`). backward_self_ns:
-            without those of modules and annotations inside. What was launched below an annotation is in that one's
-            device time, too.
-        repeated_ns: of a module's device_self_ns that of events launched before the trace, which count to the modules
-            of their repetition (equivalent, by repetition).
+    GPU events launched while an annotation is open count to it, on whatever thread: `loss.backward()` waits while
+    autograd's threads launch. Their backward, by its forward operator, also counts to the modules of the forward.
     """
 
-    path: tuple[str, ...]
-    instances: int
-    count: int
-    self_ns: int
-    total_ns: int
-    device_self_ns: int
-    device_total_ns: int
-    backward_self_ns: int
-    backward_total_ns: int
-    repeated_ns: int = 0
+    path: tuple[str, ...] = column(
+        "name", "Classes and annotations around it and its own, outermost first.", joined=" / "
+    )
+    instances: int = column("count", "Distinct modules.")
+    count: int = column("count", "Calls; for modules known by stacks alone, of their outermost operators.", "calls")
+    self_ns: int = column("ns", "CPU time without the modules and annotations inside.", "host self")
+    total_ns: int = column("ns", "CPU time.", "host")
+    device_self_ns: int = column("ns", "GPU time without the modules and annotations inside.", "GPU self")
+    device_total_ns: int = column("ns", "GPU time.", "GPU")
+    backward_self_ns: int = inferred("ns", "GPU time of its backward without the modules and annotations inside.")
+    backward_total_ns: int = inferred("ns", "GPU time of the backward of operators inside.", "backward")
+    repeated_ns: int = inferred(
+        "ns", "Part of device_self_ns launched before the trace, whose module is known by repetition.", default=0
+    )
 
     title = f"modules by class, and annotations{SELF_TIMES}"
-    columns = (
-        Column("module", lambda row: "  " * row.depth + row.label + repeated(row)), *SELF_COLUMNS,
-        Column("backward", "backward_total_ns", "ms"),
-    )  # fmt: skip
-    derived = ("module", "depth", "mean_ns")
-    joined = ("path", " / ")
+    shown = (
+        TextColumn("module", lambda row: "  " * row.depth + row.module + repeated(row)),
+        *SELF_COLUMNS,
+        "backward_total_ns",
+    )
 
-    @property
-    def label(self) -> str:
-        """The class, with the number of modules if there are several."""
+    @derived("name")
+    def module(self) -> str:
+        """Class, with the number of modules if there are several."""
         return self.path[-1] + (f" ×{self.instances}" if self.instances > 1 else "")
 
-    module = label
-
-    @property
+    @derived("number")
     def depth(self) -> int:
         """Number of modules and annotations around it."""
         return len(self.path) - 1

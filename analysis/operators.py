@@ -11,36 +11,30 @@ from ..trace.intervals import sums
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .breakdown import shape_labels
-from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean, repeated
+from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, column, inferred, repeated
 
 
 class OperatorRow(WithMean, Row):
-    """All calls of an operator, on whichever thread and at whichever depth; times in ns.
+    """All calls of an operator, on whichever thread and at whichever depth.
 
-    Attributes:
-        shapes: of its inputs, "" if not recorded or not asked for.
-        count: number of calls.
-        self_ns: host time without the calls inside (`Trace.self_ns`): the sum over all rows is the time that operators
-            alone took. total_ns: host time with them; a call inside one of the same row counts once.
-        device_self_ns: GPU events that it launched itself, with no operator between; the sum over all rows is that of
-            all events launched by operators. device_total_ns: with those launched inside it.
-        launches: number of the events in device_self_ns. repeated_ns: of device_self_ns that of events which were
-            launched before the trace and count to the operator of their repetition (equivalent, by repetition).
+    The sum of `self_ns` over all rows is the CPU time of operators; that of `device_self_ns` is the duration of all GPU
+    events launched by operators.
     """
 
-    op: str
-    shapes: str
-    count: int
-    self_ns: int
-    total_ns: int
-    device_self_ns: int
-    device_total_ns: int
-    launches: int
-    repeated_ns: int = 0
+    op: str = column("name", "Operator.", "operator")
+    shapes: str = column("name", "Shapes of its inputs, empty if not recorded or not asked for.")
+    count: int = column("count", "Number of calls.", "calls")
+    self_ns: int = column("ns", "CPU time without the calls inside.", "host self")
+    total_ns: int = column("ns", "CPU time; a call inside another of the same row counts once.", "host")
+    device_self_ns: int = column("ns", "GPU time that it launched itself, with no operator between.", "GPU self")
+    device_total_ns: int = column("ns", "GPU time launched inside it.", "GPU")
+    launches: int = column("count", "Number of GPU events in device_self_ns.")
+    repeated_ns: int = inferred(
+        "ns", "Part of device_self_ns launched before the trace, whose operator is known by repetition.", default=0
+    )
 
     title = f"operators{SELF_TIMES}"
-    columns = (Column("operator", lambda row: f"{row.op} {row.shapes}".rstrip() + repeated(row)), *SELF_COLUMNS)
-    derived = ("mean_ns",)
+    shown = (TextColumn("operator", lambda row: f"{row.op} {row.shapes}".rstrip() + repeated(row)), *SELF_COLUMNS)
 
 
 def operator_table(trace: Trace, *, by_shape: bool = False) -> Table[OperatorRow]:

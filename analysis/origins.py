@@ -11,52 +11,40 @@ from ..trace.kinds import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION, PHASES
 from ..trace.stacks import SourceLine, own_by
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .table import Column, Row, Table, repeated
+from .table import Row, Table, TextColumn, column, inferred, repeated
 
 _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 
 
 class SourceRow(Row):
-    """A line of the program; times in ns.
+    """A line of the program.
 
-    What a line causes is what was called or launched while it is the innermost line of own code in the stack
-    (`Op.source`); of backward work that of its forward operator. Work that no line of own code caused is at the
-    innermost line at all. What a compiler fused of several lines counts to each of them in equal parts.
-
-    Attributes:
-        file, line, function: see `SourceLine`. own: in own code. exact: `line` is that of the call, not the function's
-            first.
-        calls: outermost operators that it called. host_ns: host time of what it called, callees included, without
-            Python's own.
-        device_self_ns: GPU events that it caused. device_total_ns: with those that lines called from it caused.
-        backward_ns: of device_self_ns those of backward. launches: number of the events in device_self_ns.
-        idle_ns: time in which the device had nothing to run until an event that this line launched.
-        fused: number of its calls and launches that do the work of other lines, too.
-        repeated_ns: of device_self_ns that of events which were launched before the trace and count to the line of
-            their repetition (equivalent, by repetition).
+    A line causes what is called or launched while it is the innermost line of own code in the stack (`Op.source`);
+    backward counts to the line of its forward operator. Work without a line of own code counts to the innermost line.
+    Work that a compiler fused from several lines counts to each of them in equal parts.
     """
 
-    file: str
-    line: int
-    function: str
-    own: bool
-    exact: bool
-    calls: int
-    host_ns: int
-    device_self_ns: int
-    device_total_ns: int
-    backward_ns: int
-    launches: int
-    idle_ns: int
-    fused: int
-    repeated_ns: int = 0
+    file: str = inferred("name", "File.")
+    line: int = inferred("number", "Line.")
+    function: str = inferred("name", "Function.")
+    own: bool = inferred("yes/no", "In own code.")
+    exact: bool = inferred("yes/no", "The line is that of the call, not the function's first.")
+    calls: int = column("count", "Outermost operators that it called.")
+    host_ns: int = column("ns", "CPU time of the operators that it called, without Python's own.")
+    device_self_ns: int = column("ns", "GPU time that it caused.", "GPU self")
+    device_total_ns: int = column("ns", "GPU time with that of lines called from it.", "GPU")
+    backward_ns: int = inferred("ns", "Part of device_self_ns in backward.")
+    launches: int = column("count", "Number of GPU events in device_self_ns.")
+    idle_ns: int = inferred("ns", "Time in which the device had no work until an event of this line.", "idle caused")
+    fused: int = inferred("count", "Its calls and launches that also do the work of other lines.")
+    repeated_ns: int = inferred(
+        "ns", "Part of device_self_ns launched before the trace, whose line is known by repetition.", default=0
+    )
 
     title = "source lines: host and device time of what they call, device time with what is called from them, ms"
-    columns = (
-        Column("", lambda row: ""), Column("calls", "calls"), Column("host", "host_ns", "ms"),
-        Column("GPU self", "device_self_ns", "ms"), Column("GPU", "device_total_ns", "ms"),
-        Column("backward", "backward_ns", "ms"), Column("launches", "launches"), Column("idle caused", "idle_ns", "ms"),
-        Column("fused", "fused"),
+    shown = (
+        TextColumn("", lambda row: ""), "calls", "host_ns", "device_self_ns", "device_total_ns", "backward_ns",
+        "launches", "idle_ns", "fused",
     )  # fmt: skip
 
     def above(self) -> str:
@@ -70,29 +58,20 @@ class SourceRow(Row):
 
 
 class PhaseRow(Row):
-    """Everything of one phase; times in ns.
+    """Everything of one phase."""
 
-    Attributes:
-        phase: one of `trace.kinds.PHASES`, "not known" for what is of none of them.
-        calls: operators. host_ns: their host time, without the calls inside.
-        device_ns: GPU events. share: of the device time of all. launches: number of the events.
-        idle_ns: see `SourceRow`; None if start times were not recorded.
-    """
+    phase: str = inferred("text", "forward, backward, optimizer and so on, or not known.")
+    calls: int = column("count", "Operators.")
+    host_ns: int = column("ns", "CPU time of the operators, without the calls inside.")
+    device_ns: int = column("ns", "Duration of the GPU events.", "GPU")
+    share: float | None = column("share", "Share of the duration of all GPU events.")
+    launches: int = column("count", "Number of the GPU events.")
+    idle_ns: int | None = inferred(
+        "ns", "Time in which the device had no work until an event of this phase.", "idle caused"
+    )
 
-    phase: str
-    calls: int
-    host_ns: int
-    device_ns: int
-    share: float | None
-    launches: int
-    idle_ns: int | None
-
-    title = "phases"
-    columns = (
-        Column("phase", "phase"), Column("calls", "calls"), Column("host ms", "host_ns", "ms"),
-        Column("GPU ms", "device_ns", "ms"), Column("share", "share", "share"), Column("launches", "launches"),
-        Column("idle caused", "idle_ns", "ms"),
-    )  # fmt: skip
+    title = "phases, ms"
+    shown = ("phase", "calls", "host_ns", "device_ns", "share", "launches", "idle_ns")
 
 
 def phase_table(trace: Trace) -> Table[PhaseRow]:

@@ -8,29 +8,23 @@ import numpy as np
 
 from ..trace.kernel_names import kernel_label
 from ..trace.trace import Trace
-from .table import Column, Row, Table
+from .table import Row, Table, TextColumn, column
 
 
 class KernelSequence(Row):
-    """Calls of one operator that launched the same GPU events in the same order.
+    """Calls of one operator that launched the same GPU events in the same order."""
 
-    Attributes:
-        op: the topmost operator. kernels: names of what it launched, in order of start.
-        count: calls. gpu_ns: duration of those events together. host_ns: of the operator's calls together.
-    """
-
-    op: str
-    kernels: tuple[str, ...]
-    count: int
-    gpu_ns: int
-    host_ns: int
+    op: str = column("name", "Topmost operator.", "operator")
+    kernels: tuple[str, ...] = column("name", "GPU events that it launched, in order of their start.", joined=" | ")
+    count: int = column("count", "Number of calls.", "calls")
+    gpu_ns: int = column("ns", "Sum of the durations of the events.", "GPU")
+    host_ns: int = column("ns", "CPU time of the calls.")
 
     title = "sequences of kernels that an operator launches"
-    columns = (
-        Column("", lambda row: ""), Column("kernels", lambda row: len(row.kernels)), Column("calls", "count"),
-        Column("GPU ms", "gpu_ns", "ms"), Column("host ms", "host_ns", "ms"),
-    )  # fmt: skip
-    joined = ("kernels", " | ")
+    shown = (
+        *(TextColumn("", lambda row: ""), TextColumn("kernels", lambda row: len(row.kernels), "count")),
+        *("count", "gpu_ns", "host_ns"),
+    )
 
     def above(self) -> str:
         """The operator and what it launches."""
@@ -57,7 +51,7 @@ def kernel_sequences(trace: Trace, *, least: int = 3) -> Table[KernelSequence]:
     ends = 4 * begin[long], 4 * np.append(begin, len(events))[1:][long]
     groups: defaultdict[tuple[int, bytes], list[int]] = defaultdict(lambda: [0, 0, 0])
     columns = (calls.name[call], *ends, device, calls.end[call] - calls.ts[call])
-    for op, start, end, on_device, on_host in zip(*(column.tolist() for column in columns), strict=True):
+    for op, start, end, on_device, on_host in zip(*(values.tolist() for values in columns), strict=True):
         sums = groups[op, kernels[start:end]]
         for k, value in enumerate((1, on_device, on_host)):
             sums[k] += value

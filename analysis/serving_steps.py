@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,17 +12,16 @@ from ..trace.medians import percentile
 from ..trace.step_annotations import PHASES, PREFILL
 from ..trace.trace import Trace
 from .event_work import Work
-from .table import Column, Row, Table, per_second
+from .table import Row, Table, TextColumn, column, derived, inferred, nested, per_second
 
 ALL_PHASES = "all"
 
 
 class _Rates:
-    """Of rows with tokens and the time that they took.
+    """Base of rows with tokens and the time that they took.
 
     Attributes:
-        time_ns: what they took. wait_ns: what each output token was waited for, summed over the tokens; None where
-            their number is not known.
+        wait_ns: time that each output token was waited for, summed over the tokens; None if their number is unknown.
     """
 
     phase: str
@@ -33,122 +31,94 @@ class _Rates:
     time_ns: int
     wait_ns: int | None
 
-    @property
+    @derived("tokens", "tokens/s")
     def tokens_per_second(self) -> float | None:
-        """New tokens of both phases over the time."""
+        """New tokens of both phases per second."""
         return per_second(self.tokens, self.time_ns)
 
-    @property
+    @derived("ns", "per output")
     def ns_per_output_token(self) -> float | None:
-        """Mean time that a request in decode waits for a token: a step's, where it gets one token a step."""
+        """Mean time that a request in decode waits for a token."""
         return self.wait_ns / self.decode_tokens if self.wait_ns is not None and self.decode_tokens else None
 
-    @property
+    @derived("ns", "per prefill")
     def ns_per_prefill_token(self) -> float | None:
-        """Time over prefill tokens; only of steps in prefill, since mixed steps do not separate the two."""
+        """Time per prefill token; only for steps in prefill, since mixed steps do not separate the two."""
         return self.time_ns / self.prefill_tokens if self.phase == PREFILL and self.prefill_tokens else None
 
 
-_DERIVED = ("tokens_per_second", "ns_per_output_token", "ns_per_prefill_token")
+_TOKEN_RATE = TextColumn("tokens/s", lambda row: _whole(row.tokens_per_second))
 
 
 class ServingStep(_Rates, Row):
-    """One step of a serving engine; it ends with its annotation or with the last device event that it launched.
+    """One step of a serving engine; it ends with its annotation or with the last GPU event that it launched.
 
-    Attributes:
-        step: as `--steps` takes it. phase: one of `trace.step_annotations.PHASES`.
-        requests, prefill_requests, decode_requests: their numbers; tokens, prefill_tokens, decode_tokens: new ones;
-            keys: of all requests, those of earlier steps included. None where the annotation does not say it.
-        size: what the engine runs the step with, where it pads more than `tokens`.
-        start_ns: when its annotation begins. host_ns: how long that lasts.
-        host_before_ns: on the host from the end of the step before to the start of this one: scheduling, sampling,
-            answers. 0 where they overlap, None of the first one and where the step before is left out.
-        latency_ns: from its start to its end.
-        time_ns: the part of it after the end of all steps before: with a device that is behind the host, the next step
-            begins on the host while this one runs.
-        device_ns: in which at least one of its device events ran. device_span_ns: from the first to the last of them.
-        idle_ns: of its latency, in which no device event of any step ran.
-        events: number of its device events, those of graphs that it replays included.
-        flops, bytes: of its device events, as far as they are known; known_ns: the durations of those of which one of
-            them is; events_ns: of all.
+    Counts of requests and tokens are null if the annotation does not say them.
     """
 
-    step: str
-    phase: str
-    requests: int | None
-    prefill_requests: int | None
-    decode_requests: int | None
-    tokens: int | None
-    prefill_tokens: int | None
-    decode_tokens: int | None
-    keys: int | None
-    size: int | None
-    start_ns: int
-    host_ns: int
-    host_before_ns: int | None
-    latency_ns: int
-    time_ns: int
+    step: str = column("name", "Name of the step, as --steps takes it.")
+    phase: str = column("text", "prefill, decode or mixed.")
+    requests: int | None = column("count", "Requests.")
+    prefill_requests: int | None = column("count", "Requests in prefill.")
+    decode_requests: int | None = column("count", "Requests in decode.")
+    tokens: int | None = column("tokens", "New tokens.")
+    prefill_tokens: int | None = column("tokens", "New tokens in prefill.")
+    decode_tokens: int | None = column("tokens", "New tokens in decode.")
+    keys: int | None = column("tokens", "Keys of all requests, those of earlier steps included.")
+    size: int | None = column("tokens", "Tokens that the engine runs the step with, if it pads.")
+    start_ns: int = column("ns", "Start of its annotation.")
+    host_ns: int = column("ns", "Duration of its annotation.")
+    host_before_ns: int | None = column(
+        "ns", "CPU time since the end of the step before; 0 if they overlap, null if there is none.", "before"
+    )
+    latency_ns: int = column("ns", "From its start to its end.")
+    time_ns: int = column("ns", "Part of the latency after the end of all steps before.")
     wait_ns: int | None
-    device_ns: int
-    device_span_ns: int
-    idle_ns: int
-    events: int
-    flops: int
-    bytes: int
-    known_ns: int
-    events_ns: int
+    device_ns: int = column("ns", "Time in which at least one of its GPU events ran.", "GPU")
+    device_span_ns: int = column("ns", "From its first GPU event to the end of its last.")
+    idle_ns: int = column("ns", "Part of its latency without a GPU event of any step.")
+    events: int = column("count", "Its GPU events, those of replayed graphs included.")
+    flops: int = inferred("flop", "FLOPs of its GPU events, as far as known.")
+    bytes: int = inferred("bytes", "Bytes of its GPU events, as far as known.")
+    known_ns: int = inferred("ns", "Durations of the events with known FLOPs or bytes.")
+    events_ns: int = column("ns", "Sum of the durations of its GPU events.")
 
     title = "serving steps: requests and tokens (prefill + decode), latency, host time before, GPU busy, idle, ms"
-    columns = (
-        Column("step", lambda row: f"{row.step} {row.phase}"),
-        Column("requests", lambda row: _sides(row.prefill_requests, row.decode_requests)),
-        Column("tokens", lambda row: _sides(row.prefill_tokens, row.decode_tokens)),
-        Column("ms", "latency_ns", "ms"), Column("before", "host_before_ns", "ms"),
-        Column("GPU", "device_ns", "ms"), Column("idle", "idle_ns", "ms"),
-        Column("tokens/s", lambda row: _whole(row.tokens_per_second)),
-    )  # fmt: skip
-    left_out = ("wait_ns",)
-    derived = _DERIVED
+    shown = (
+        TextColumn("step", lambda row: f"{row.step} {row.phase}"),
+        TextColumn("requests", lambda row: _sides(row.prefill_requests, row.decode_requests)),
+        TextColumn("tokens", lambda row: _sides(row.prefill_tokens, row.decode_tokens)),
+        *("latency_ns", "host_before_ns", "device_ns", "idle_ns"),
+        _TOKEN_RATE,
+    )
 
 
 class ServingPhase(_Rates, Row):
-    """All steps of a phase, and of all phases together.
+    """All steps of a phase, or of all phases."""
 
-    Attributes:
-        phase: "all" of all together. steps: their number.
-        requests: summed over the steps: one in ten steps counts ten times. Tokens are new ones.
-        time_ns: sum of the steps' (`ServingStep.time_ns`); of all together from the start of the first step to the end
-            of the last one, what the host does between them included.
-        mean_latency_ns, p50_latency_ns, p90_latency_ns, p99_latency_ns, longest_ns: of the steps' latencies.
-        device_ns, idle_ns, host_before_ns: sums of the steps'.
-    """
-
-    phase: str
-    steps: int
-    requests: int | None
-    tokens: int | None
-    prefill_tokens: int | None
-    decode_tokens: int | None
-    time_ns: int
+    phase: str = column("text", "prefill, decode, mixed, or all.")
+    steps: int = column("count", "Number of steps.")
+    requests: int | None = column("count", "Requests, summed over the steps: one in ten steps counts ten times.")
+    tokens: int | None = column("tokens", "New tokens.")
+    prefill_tokens: int | None = column("tokens", "New tokens in prefill.")
+    decode_tokens: int | None = column("tokens", "New tokens in decode.")
+    time_ns: int = column("ns", "Sum over the steps; for all phases from the first start to the last end.")
     wait_ns: int | None
-    mean_latency_ns: float
-    p50_latency_ns: float
-    p90_latency_ns: float
-    p99_latency_ns: float
-    longest_ns: int
-    device_ns: int
-    idle_ns: int
-    host_before_ns: int
+    mean_latency_ns: float = column("ns", "Mean latency of a step.", "mean")
+    p50_latency_ns: float = column("ns", "Median latency.", "p50")
+    p90_latency_ns: float = column("ns", "90th percentile of the latency.", "p90")
+    p99_latency_ns: float = column("ns", "99th percentile of the latency.", "p99")
+    longest_ns: int = column("ns", "Longest latency.")
+    device_ns: int = column("ns", "Sum of the steps' GPU busy time.", "GPU")
+    idle_ns: int = column("ns", "Sum of the steps' idle time.")
+    host_before_ns: int = column("ns", "Sum of the CPU time before the steps.", "before")
 
     title = "serving, by phase of the steps: latency of a step, time for an output token and for a prefill token"
-    columns = (
-        Column("phase", "phase"), Column("steps", "steps"), Column("tokens", "tokens"),
-        Column("mean ms", "mean_latency_ns", "ms"), Column("p50", "p50_latency_ns", "ms"),
-        Column("p99", "p99_latency_ns", "ms"), Column("tokens/s", lambda row: _whole(row.tokens_per_second)),
-        Column("ms/output", "ns_per_output_token", "ms"), Column("µs/prefill", "ns_per_prefill_token", "µs"),
-    )  # fmt: skip
-    left_out = ("wait_ns",)
-    derived = _DERIVED
+    shown = (
+        *("phase", "steps", "tokens", "mean_latency_ns", "p50_latency_ns", "p99_latency_ns"),
+        _TOKEN_RATE,
+        *("ns_per_output_token", "ns_per_prefill_token µs"),
+    )
 
 
 def serving_steps(trace: Trace, work: Work) -> Table[ServingStep]:
@@ -202,21 +172,16 @@ def serving_phases(steps: Sequence[ServingStep]) -> Table[ServingPhase]:
 
 
 class PhaseChange(Row):
-    """A phase in two traces, None where one has no step of it."""
+    """A phase in two traces, None if one has no step of it."""
 
-    phase: str
-    a: ServingPhase | None
-    b: ServingPhase | None
+    phase: str = column("text", "prefill, decode, mixed, or all.")
+    a: ServingPhase | None = nested(ServingPhase, "A")
+    b: ServingPhase | None = nested(ServingPhase, "B")
 
-    @property
+    @derived("share", "B/A")
     def ratio(self) -> float | None:
-        """Mean latency in B by that in A, None where one lacks the phase."""
+        """Mean latency in B divided by that in A, null if one lacks the phase."""
         return self.b.mean_latency_ns / self.a.mean_latency_ns if self.a and self.b and self.a.mean_latency_ns else None
-
-    def plain(self) -> dict[str, Any]:
-        """With the rows of both traces as plain values."""
-        sides = {name: side and side.plain() for name, side in (("a", self.a), ("b", self.b))}
-        return {"phase": self.phase, **sides, "ratio": self.ratio}
 
 
 def phase_changes(a: Sequence[ServingPhase], b: Sequence[ServingPhase]) -> Table[PhaseChange]:

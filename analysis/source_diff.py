@@ -16,7 +16,7 @@ from ..trace.text_tables import number, render, titled
 from .breakdown import iteration_at, launched_in
 from .origins import LineWork
 from .summary import Analysis
-from .table import Row
+from .table import Row, column, derived, nested
 
 _MS = 1e6
 _MOST_PAIRS = 1_000_000
@@ -28,42 +28,32 @@ _Operators = tuple[tuple[str, int], ...]
 
 
 class LineSide(Row):
-    """What one trace has of a line; of an iteration, on average, where iterations are compared.
+    """A line in one trace; of an iteration on average if iterations are compared."""
 
-    Attributes:
-        line: its number. calls: outermost operators. host_ns: their time. device_ns: of the GPU events it caused.
-        operators: their names, each with how often it is called.
-    """
-
-    line: int
-    calls: float
-    host_ns: float
-    device_ns: float
-    operators: _Operators
+    line: int = column("number", "Line.")
+    calls: float = column("count", "Outermost operators.")
+    host_ns: float = column("ns", "Their CPU time.")
+    device_ns: float = column("ns", "Duration of the GPU events that it caused.", "GPU")
+    operators: _Operators = column("name", "Their names, each with its number of calls.")
 
 
 class LineRow(Row):
-    """A source line in both traces, None where one lacks it.
+    """A source line in both traces, None if one lacks it."""
 
-    Attributes:
-        file, function: in B, or in A where B lacks the line.
-        exact: its numbers are those of lines, not of the function's first one.
-    """
+    file: str = column("name", "File in B, or in A if B lacks the line.")
+    function: str = column("name", "Function in B, or in A if B lacks the line.")
+    exact: bool = column("yes/no", "The numbers are those of the line, not of the function's first.")
+    a: LineSide | None = nested(LineSide, "A")
+    b: LineSide | None = nested(LineSide, "B")
 
-    file: str
-    function: str
-    exact: bool
-    a: LineSide | None
-    b: LineSide | None
-
-    @property
+    @derived("yes/no")
     def changed(self) -> bool:
-        """Whether it calls other operators, or the same ones a different number of times."""
+        """It calls other operators, or the same ones a different number of times."""
         return self.a is None or self.b is None or self.a.operators != self.b.operators
 
-    @property
+    @derived("ns", "B−A")
     def change_ns(self) -> float:
-        """Device time in B less that in A; host time where neither has device time."""
+        """GPU time in B less that in A; CPU time if neither has GPU time."""
         sides = [side for side in (self.a, self.b) if side is not None]
         key = "device_ns" if any(side.device_ns for side in sides) else "host_ns"
         before, after = (0.0 if side is None else float(getattr(side, key)) for side in (self.a, self.b))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from operator import attrgetter
@@ -23,7 +23,7 @@ from ..trace.plugins import Plugin, plugins
 from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
-from .bandwidth import communication, copy_bandwidth
+from .bandwidth import BandwidthRow, CommunicationRow, communication, copy_bandwidth
 from .breakdown import (
     BreakdownRow,
     DeviceUse,
@@ -38,25 +38,24 @@ from .breakdown import (
     stream_use,
 )
 from .device_memory import (
-    CURVE_COLUMNS,
-    PLAIN_COLUMNS,
     DeviceMemory,
     MemoryHolder,
+    MemoryPoint,
     OutlivingRow,
     device_memory,
 )
 from .devices import Device, why_unknown
 from .event_work import Work, work_of_events
 from .kernel_peaks import GemmRow, KernelRow, find_devices, gemm_table, kernel_table
-from .launch_queues import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
-from .modules import module_table
+from .launch_queues import KERNEL_DELAY_NS, IdleCauses, LaunchRow, QueueUse, idle_causes, launch_statistics, queue_use
+from .modules import ModuleRow, module_table
 from .operators import OperatorRow, operator_table
-from .origins import phase_table, source_table
+from .origins import PhaseRow, SourceRow, phase_table, source_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
-from .sequences import kernel_sequences
+from .sequences import KernelSequence, kernel_sequences
 from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps
 from .storages import storages_of
-from .table import NamedTables, PlainRows, Records, Row, Table, WithMean, per_second
+from .table import NamedTables, PlainRows, Records, Row, Table, WithMean, column, per_second
 from .workbook import write_workbook
 
 _T = TypeVar("_T")
@@ -65,14 +64,12 @@ _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no byte
 
 
 class HostOp(WithMean, Row):
-    """All occurrences of a topmost operator: their number and host time, ns."""
+    """All occurrences of a topmost operator."""
 
-    op: str
-    shapes: str
-    count: int
-    total_ns: int
-
-    derived = ("mean_ns",)
+    op: str = column("name", "Operator.", "operator")
+    shapes: str = column("name", "Shapes of its inputs, empty if not recorded or not asked for.")
+    count: int = column("count", "Number of calls.", "calls")
+    total_ns: int = column("ns", "CPU time.", "host")
 
 
 def _of_trace(find: Callable[[Trace], _T]) -> cached_property[_T]:
@@ -181,7 +178,7 @@ class Analysis(Suggests):
     @cached_property
     def others(self) -> dict[str, Table[Any]]:
         """Tables of other packages, by name."""
-        return {name: _table_of(plugin, self) for name, plugin in _plugins().items()}
+        return {name: _call(plugin, self) for name, plugin in _plugins().items()}
 
     @property
     def mean_latency_ns(self) -> float | None:
@@ -194,24 +191,34 @@ class Analysis(Suggests):
         return per_second(self.batch_size, self.mean_latency_ns)
 
 
-_BY_NAME = (
-    "breakdown", "kernels", "gemms", "host_ops", "operators", "modules", "phases", "sources", "idle_causes", "launches",
-    "queues", "copies", "communication", "sequences", "memory", "serving_steps", "serving_phases",
-)  # fmt: skip
-TABLES: dict[str, Callable[[Analysis], Sequence[Any]]] = {
-    "streams": attrgetter("streams"),
-    "device_use": attrgetter("device_use"),
-    "iteration_list": attrgetter("iterations"),
-    **{name: attrgetter(name) for name in _BY_NAME},
-    "memory_holders": lambda of: Table(MemoryHolder, (row for device in of.memory for row in device.holders)),
-    "memory_outliving": lambda of: Table(OutlivingRow, (row for device in of.memory for row in device.outliving)),
-}
-"""Tables of JSON and CSV: what finds each in an analysis."""
+TABLES: dict[str, type[Row]] = {
+    "streams": StreamUse, "device_use": DeviceUse, "iteration_list": Iteration, "breakdown": BreakdownRow,
+    "kernels": KernelRow, "gemms": GemmRow, "host_ops": HostOp, "operators": OperatorRow, "modules": ModuleRow,
+    "phases": PhaseRow, "sources": SourceRow, "idle_causes": IdleCauses, "launches": LaunchRow, "queues": QueueUse,
+    "copies": BandwidthRow, "communication": CommunicationRow, "sequences": KernelSequence, "memory": DeviceMemory,
+    "serving_steps": ServingStep, "serving_phases": ServingPhase, "memory_holders": MemoryHolder,
+    "memory_outliving": OutlivingRow, "memory_curve": MemoryPoint,
+}  # fmt: skip
+"""Row classes of the tables of JSON and CSV."""
+
+
+def table_of(analysis: Analysis, name: str) -> Records[Any]:
+    """A table by its name in `TABLES`, or that of another package."""
+    memory: dict[str, Callable[[DeviceMemory], Iterable[Any]]] = {
+        "memory_holders": attrgetter("holders"), "memory_outliving": attrgetter("outliving"),
+        "memory_curve": DeviceMemory.curve,
+    }  # fmt: skip
+    if name in memory:
+        return Table(TABLES[name], (row for device in analysis.memory for row in memory[name](device)))
+    if name in TABLES:
+        return getattr(analysis, "iterations" if name == "iteration_list" else name)  # type: ignore[no-any-return]
+    return analysis.others[name]
+
 
 GROUP = "etplus.analysis_tables"
 """Group of the entry points of other packages: the name is the table's, the value a function `Analysis -> Table`."""
 _TAKEN = (
-    *TABLES, "memory_curve", "overheads", "file", "rank", "damage", "notes", "devices", "host", "iterations",
+    *TABLES, "overheads", "file", "rank", "damage", "notes", "devices", "host", "iterations",
     "consecutive_kernel_delay_ns", "kernel_labels", "findings",
 )  # fmt: skip
 
@@ -221,7 +228,7 @@ def _plugins() -> dict[str, Plugin]:
     return plugins(GROUP, "analysis table", _TAKEN)
 
 
-def _table_of(plugin: Plugin, analysis: Analysis) -> Table[Any]:
+def _call(plugin: Plugin, analysis: Analysis) -> Table[Any]:
     table = plugin.call("__call__", analysis)
     if not isinstance(table, Table):
         raise EtplusError(f"{plugin} returned {type(table).__name__}, not Table; report it to its authors")
@@ -346,13 +353,14 @@ def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
 
 def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
     """Its tables as rows of plain values, those of other packages last."""
-    curve = [row for device in analysis.memory for row in device.curve()]
-    tables = {name: [row.plain() for row in find(analysis)] for name, find in TABLES.items()}
-    return tables | {"memory_curve": curve} | {name: table.plain() for name, table in analysis.others.items()}
+    return {name: table_of(analysis, name).plain() for name in (*TABLES, *analysis.others)}
+
+
+def row_classes(analysis: Analysis) -> dict[str, type[Row]]:
+    """The row classes of those tables."""
+    return TABLES | {name: table.kind for name, table in analysis.others.items()}
 
 
 def columns_of(analysis: Analysis) -> dict[str, Sequence[str]]:
-    """The columns of those tables, also of those without rows."""
-    tables = {name: find(analysis) for name, find in TABLES.items()} | dict(analysis.others)
-    known = {name: found.kind.names() for name, found in tables.items() if isinstance(found, Table)}
-    return known | {"memory": PLAIN_COLUMNS, "memory_curve": CURVE_COLUMNS}
+    """The columns of those tables, also of empty ones."""
+    return {name: kind.names() for name, kind in row_classes(analysis).items()}

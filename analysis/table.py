@@ -1,11 +1,27 @@
-"""Tables of an analysis: the columns of a row are declared once; JSON, CSV, text, page and data frames follow."""
+"""Rows and tables: each column is declared once, on its row class.
+
+JSON, CSV, terminal text, data frames, the server for agents, the page and docs/reference/columns.md read this
+declaration.
+
+Example:
+    >>> class Copy(Row):
+    ...     kind: str = column("name", "Direction of the copy.")
+    ...     count: int = column("count", "Number of copies.")
+    ...     total_ns: int = column("ns", "Sum of their durations.")
+    ...
+    ...     mean_ns = derived("ns", "mean")(lambda row: row.total_ns / row.count)
+    >>> Copy("HtoD", 2, 300).plain()
+    {'kind': 'HtoD', 'count': 2, 'total_ns': 300, 'mean_ns': 150.0}
+    >>> [column.heading for column in Copy.columns()]
+    ['kind', 'count', 'total', 'mean']
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, overload
 
 from ..trace.brief import brief
 from ..trace.frames import Frame, to_arrow, to_pandas
@@ -14,84 +30,204 @@ from ..trace.suggest import Suggests, no_key
 from ..trace.text_tables import Cell, number, share
 
 if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
+    from typing_extensions import Self, dataclass_transform
 else:  # for type checkers only, and in `typing` from Python 3.11 on
 
-    def dataclass_transform(**_: bool) -> Callable[[type], type]:
+    def dataclass_transform(**_: Any) -> Callable[[type], type]:
         return lambda cls: cls
 
 
-class Scale(NamedTuple):
-    """How a column's numbers print.
-
-    Attributes:
-        quantity: what the page calls it, by which it chooses a unit for each column itself.
-        size: what a number is divided by for text. digits: decimals of the text.
-    """
-
-    quantity: str
-    size: float = 1
-    digits: int = 1
-
-
-SCALES = {
-    "ms": Scale("ns", 1e6, 3),
-    "µs": Scale("ns", 1e3, 2),
-    "MB": Scale("bytes", 1e6, 3),
-    "GB/s": Scale("bytes/s", 1e9, 2),
-    "TFLOP/s": Scale("flop/s", 1e12, 2),
-    "share": Scale("share", 0.01, 1),
-}
+CONFIRMED, INFERRED, PREDICTED = "confirmed", "inferred", "predicted"
+"""Certainty of values: in the files or calculated from what is there; derived by a rule; the result of a replay."""
+UNITS = (
+    *("ns", "bytes", "bytes/s", "flop", "flop/s", "flop/byte", "tokens", "share", "count"),
+    *("number", "yes/no", "name", "text"),
+)
+"""A "number" tells things apart, such as a rank. A "name" is recorded text, a "text" is not. A "share" of 1 is all."""
+_DTYPES = {"int": "int64", "float": "float64", "bool": "bool"}
 
 
 class Column(NamedTuple):
-    """A column of a table's text.
+    """A column of a table.
 
     Attributes:
-        heading: above it.
-        value: name of the row's attribute, or what makes the cell of a row.
-        unit: one of `SCALES`; without one integers have thousands set apart, and all else prints as it is.
-        digits: decimals, by default the unit's.
+        name: key in JSON, CSV and data frames. unit: one of `UNITS`.
+        dtype: "int64", "float64", "bool" or "text". null: whether values may be missing.
+        certainty: CONFIRMED, INFERRED or PREDICTED. doc: one sentence.
+        heading: above the column in the terminal and on the page, without the unit.
     """
 
+    name: str
+    unit: str
+    dtype: str
+    null: bool
+    certainty: str
+    doc: str
     heading: str
-    value: str | Callable[[Any], Cell]
-    unit: str | None = None
-    digits: int | None = None
 
-    def value_in(self, row: Row) -> Any:
-        """The value of a row."""
-        return getattr(row, self.value) if isinstance(self.value, str) else self.value(row)
-
-    def cell(self, row: Row) -> Cell:
-        """What the text shows of a row."""
-        value: Any = self.value_in(row)
-        if self.unit is None:
-            return value  # type: ignore[no-any-return]
-        if self.unit == "share":
-            return share(value)
-        scale = SCALES[self.unit]
-        return number(value, scale.digits if self.digits is None else self.digits, scale.size)
+    @classmethod
+    def of(cls, name: str, declared: _Declared, annotation: Any, doc: str = "") -> Column:
+        """Make a column by the type of its values, or the text of the type in the source."""
+        unit, text, heading, certainty = declared[:4]
+        source = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        kinds = [part.strip() for part in source.split("|")]
+        heading = heading or name.removesuffix("_ns").replace("_", " ")
+        return cls(name, unit, _DTYPES.get(kinds[0], "text"), "None" in kinds, certainty, text or doc, heading)
 
 
-@dataclass_transform(frozen_default=True)
-class Row(Suggests):
-    """Base of the rows of tables; a subclass is a frozen dataclass, whose fields are the columns.
+class _Declared(NamedTuple):
+    """What the source says of a column.
 
     Attributes:
-        title: of the table. columns: those of its text, of which the first holds names.
+        joined: text between the values of a tuple. row: class of a value that is a row itself.
+    """
+
+    unit: str
+    doc: str
+    heading: str
+    certainty: str
+    joined: str = ""
+    row: type[Row] | None = None
+
+
+def column(
+    unit: str, doc: str, heading: str = "", *, joined: str = "", default: Any = MISSING, certainty: str = CONFIRMED
+) -> Any:
+    """Declare a field of a row as a column; the heading follows from the name if none is given.
+
+    Args:
+        joined: text between the values if the field is a tuple of names.
+    """
+    return field(default=default, metadata={"column": _Declared(unit, doc, heading, certainty, joined)})
+
+
+def inferred(unit: str, doc: str, heading: str = "", *, joined: str = "", default: Any = MISSING) -> Any:
+    """`column` with values that a rule derives."""
+    return column(unit, doc, heading, joined=joined, default=default, certainty=INFERRED)
+
+
+def nested(row: type[Row], heading: str) -> Any:
+    """Declare a field that holds a row itself, or None: one side of a comparison."""
+    return field(metadata={"column": _Declared("", "", heading, CONFIRMED, row=row)})
+
+
+T = TypeVar("T")
+
+
+class Derived(Generic[T]):
+    """A property that is a column. Made by `derived`."""
+
+    def __init__(self, declared: _Declared, make: Callable[[Any], T]) -> None:
+        self.declared, self.make, self.__doc__ = declared, make, make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        doc = " ".join((self.__doc__ or "").split("\n\n")[0].split())
+        self.column = Column.of(name, self.declared, self.make.__annotations__.get("return", ""), doc)
+
+    @overload
+    def __get__(self, row: None, kind: type) -> Self: ...
+
+    @overload
+    def __get__(self, row: object, kind: type) -> T: ...
+
+    def __get__(self, row: object | None, kind: type) -> Any:
+        return self if row is None else self.make(row)
+
+
+def derived(unit: str, heading: str = "", certainty: str = CONFIRMED) -> Callable[[Callable[[Any], T]], Derived[T]]:
+    """Declare a property as a column; the first paragraph of its docstring is the column's."""
+    return lambda make: Derived(_Declared(unit, "", heading, certainty), make)
+
+
+class Scale(NamedTuple):
+    """How the terminal prints numbers of a unit: divided by `size`, with so many decimals.
+
+    Attributes:
+        symbol: what the heading names, "" for nothing.
+    """
+
+    symbol: str
+    size: float
+    digits: int
+
+
+_SCALES = {
+    "ns": Scale("ms", 1e6, 3),
+    "µs": Scale("µs", 1e3, 2),
+    "bytes": Scale("MB", 1e6, 3),
+    "bytes/s": Scale("GB/s", 1e9, 2),
+    "flop/s": Scale("TFLOP/s", 1e12, 2),
+}
+
+
+class TextColumn(NamedTuple):
+    """A column of the terminal and of the page only, such as the label of a row."""
+
+    title: str
+    value: Callable[[Any], Any]
+    unit: str = "text"
+
+    @property
+    def heading(self) -> str:
+        return self.title
+
+    def cell(self, row: Any) -> Cell:
+        value = self.value(row)
+        return share(value) if self.unit == "share" else value
+
+
+class NumberColumn(NamedTuple):
+    """A column of a row class, as the terminal shows it."""
+
+    column: Column
+    scale: Scale | None
+    unit_in_title: bool
+
+    @property
+    def title(self) -> str:
+        return self.column.heading
+
+    @property
+    def unit(self) -> str:
+        return self.column.unit
+
+    @property
+    def heading(self) -> str:
+        """The title with the unit, unless the table's title has it."""
+        if self.scale is None:
+            return self.title
+        if self.title.lower() == self.unit:
+            return self.scale.symbol
+        return self.title if self.unit_in_title or "/" in self.unit else f"{self.title} {self.scale.symbol}"
+
+    def value(self, row: Row) -> Any:
+        return getattr(row, self.column.name)
+
+    def cell(self, row: Row) -> Cell:
+        value = self.value(row)
+        if self.unit == "share":
+            return share(value)
+        if isinstance(value, tuple):
+            return ", ".join(map(str, value))
+        if isinstance(value, bool):
+            return "yes" if value else ""
+        return value if self.scale is None else number(value, self.scale.digits, self.scale.size)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(column, inferred, nested))
+class Row(Suggests):
+    """Base of the rows of tables; a subclass is a frozen dataclass, whose declared fields and properties are columns.
+
+    Attributes:
+        title: of the table.
+        shown: columns of the terminal, of which the first holds names: a name of a column, for times in µs with " µs"
+            behind it, or a `TextColumn`. All columns if there are none.
         above: makes the line above each row of the text, where names are too long for a column.
-        derived: names of properties that are columns of JSON, CSV and data frames, too.
-        left_out: names of fields that are none.
-        joined: name of a field with several names, and what joins them to one text.
     """
 
     title: ClassVar[str] = ""
-    columns: ClassVar[tuple[Column, ...]] = ()
+    shown: ClassVar[tuple[str | TextColumn, ...]] = ()
     above: ClassVar[Callable[[Any], str] | None] = None
-    derived: ClassVar[tuple[str, ...]] = ()
-    left_out: ClassVar[tuple[str, ...]] = ()
-    joined: ClassVar[tuple[str, str] | None] = None
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, repr=False)(cls)
@@ -100,25 +236,80 @@ class Row(Suggests):
 
     @classmethod
     @cache
+    def columns(cls) -> tuple[Column, ...]:
+        """Fields, then properties; those of base classes first. The columns of a nested row `a` begin with "a_"."""
+        made = []
+        for name, (declared, kind) in cls._declared().items():
+            if declared.row is None:
+                made.append(Column.of(name, declared, kind))
+                continue
+            for inner in declared.row.columns():
+                doc, heading = (f"{declared.heading}{text}" for text in (f": {inner.doc}", f" {inner.heading}"))
+                made.append(inner._replace(name=f"{name}_{inner.name}", null=True, doc=doc, heading=heading))
+        return (*made, *(member.column for member in cls._derived()))
+
+    @classmethod
+    @cache
+    def _derived(cls) -> list[Derived[Any]]:
+        members = {name: member for base in reversed(cls.__mro__) for name, member in vars(base).items()}
+        return [member for member in members.values() if isinstance(member, Derived)]
+
+    @classmethod
+    @cache
+    def _declared(cls) -> dict[str, tuple[_Declared, str]]:
+        """The fields that are columns, with their types."""
+        fields = getattr(cls, "__dataclass_fields__", {})
+        declared = {name: (found.metadata.get("column"), found.type) for name, found in fields.items()}
+        return {name: (column, kind) for name, (column, kind) in declared.items() if column is not None}
+
+    @classmethod
+    @cache
     def names(cls) -> list[str]:
-        """Names of the columns of JSON, CSV and data frames."""
-        return [field.name for field in fields(cls) if field.name not in cls.left_out] + [*cls.derived]  # type: ignore[arg-type]
+        """Names of the columns."""
+        return [column.name for column in cls.columns()]
+
+    @classmethod
+    @cache
+    def text_columns(cls) -> tuple[TextColumn | NumberColumn, ...]:
+        """The columns of the terminal's table."""
+        columns = {column.name: column for column in cls.columns()}
+        found = list[TextColumn | NumberColumn]()
+        for shown in cls.shown or columns:
+            if isinstance(shown, TextColumn):
+                found.append(shown)
+                continue
+            name, _, unit = shown.partition(" ")
+            scale = _SCALES.get(unit or columns[name].unit)
+            found.append(NumberColumn(columns[name], scale, scale is not None and f", {scale.symbol}" in cls.title))
+        return tuple(found)
 
     def plain(self) -> dict[str, Any]:
-        """The values of those columns."""
-        found = {name: getattr(self, name) for name in self.names()}
-        if self.joined is not None:
-            name, text = self.joined
-            found[name] = text.join(found[name])
-        return found
+        """Values by column, for JSON and CSV."""
+        found = {name: _plain(getattr(self, name), declared) for name, (declared, _) in self._declared().items()}
+        return found | {member.column.name: getattr(self, member.column.name) for member in self._derived()}
+
+
+def _plain(value: Any, declared: _Declared) -> Any:
+    if declared.row is not None:
+        return None if value is None else value.plain()
+    return declared.joined.join(value) if declared.joined else value
+
+
+def describe(kind: type[Row]) -> list[dict[str, str]]:
+    """Name, heading, unit, meaning and certainty of the columns of a row class.
+
+    Example:
+        >>> from etplus.analysis.launch_queues import QueueUse
+        >>> describe(QueueUse)[-1]["unit"]
+        'ns'
+    """
+    keys = ("name", "heading", "unit", "doc", "certainty")
+    return [{key: getattr(column, key) for key in keys} for column in kind.columns()]
 
 
 SELF_TIMES = ": host and device time without (self) and with what they contain, ms"
-SELF_COLUMNS = (
-    Column("calls", "count"), Column("host self", "self_ns", "ms"), Column("host", "total_ns", "ms"),
-    Column("GPU self", "device_self_ns", "ms"), Column("GPU", "device_total_ns", "ms"),
-)  # fmt: skip
-"""Of rows that are called: operators and modules."""
+SELF_COLUMNS = ("count", "self_ns", "total_ns", "device_self_ns", "device_total_ns")
+"""Shown of operators and modules."""
 
 
 def repeated(row: Any) -> str:
@@ -182,9 +373,6 @@ class NamedTables(dict[str, PlainRows]):
         return listed(self)
 
 
-T = TypeVar("T")
-
-
 class Records(Suggests, list[T]):
     """Objects with a row of plain values each."""
 
@@ -234,7 +422,7 @@ class Table(Records[R]):
 
 
 class WithMean:
-    """Of rows that sum up events.
+    """Base of rows that sum up events.
 
     Attributes:
         count: number of events, above 0. total_ns: sum of their durations.
@@ -247,9 +435,9 @@ class WithMean:
     count: float
     total_ns: float
 
-    @property
+    @derived("ns", "mean")
     def mean_ns(self) -> float:
-        """Mean duration, ns."""
+        """Mean duration."""
         return self.total_ns / self.count
 
 

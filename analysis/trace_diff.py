@@ -27,41 +27,46 @@ from .kernel_peaks import KernelRow, kernel_table
 from .serving_steps import PhaseChange, phase_changes
 from .source_diff import LineRow, line_rows, lines_text
 from .summary import Analysis
-from .table import NamedTables, PlainRows, Row, WithMean
+from .table import NamedTables, PlainRows, Row, WithMean, column, derived, inferred, nested
 from .workbook import write_workbook
 
 _MS = 1e6
 _US = 1e3
 _BIGGEST = 5
+_ROWS = ("ops", "kernels", "paths", "phases", "lines")
 
 
-class Side(WithMean, Row):
-    """What one trace has of a row: events, their total duration, and of kernels the shares of the device's peaks.
+class Side(Row):
+    """An operator or kernel in one trace; of an iteration on average if iterations are compared."""
 
-    Number and duration are those of an iteration, on average, where iterations are compared.
-    """
+    count: float = column("count", "Number of events.")
+    total_ns: float = column("ns", "Sum of their durations.")
+    flops_share: float | None = inferred("share", "Share of the device's peak.", default=None)
+    bytes_share: float | None = inferred("share", "Share of the memory bandwidth.", default=None)
 
-    count: float
-    total_ns: float
-    flops_share: float | None = None
-    bytes_share: float | None = None
+    guesses = WithMean.guesses
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean duration."""
+        return self.total_ns / self.count
 
 
 class DiffRow(Row):
-    """An operator or a kernel in both traces; None where one lacks it."""
+    """An operator or a kernel in both traces; None if one lacks it."""
 
-    name: str
-    a: Side | None
-    b: Side | None
+    name: str = column("name", "Name.")
+    a: Side | None = nested(Side, "A")
+    b: Side | None = nested(Side, "B")
 
-    @property
+    @derived("ns", "B−A")
     def change_ns(self) -> float:
         """Total in B less total in A."""
         return (self.b.total_ns if self.b else 0) - (self.a.total_ns if self.a else 0)
 
-    @property
+    @derived("share", "B/A")
     def ratio(self) -> float | None:
-        """Total in B by total in A, None where one lacks it or A's is nothing."""
+        """Total in B divided by total in A, null if one lacks it or A's is 0."""
         return self.b.total_ns / self.a.total_ns if self.a and self.b and self.a.total_ns else None
 
 
@@ -110,7 +115,7 @@ class Difference(Suggests):
         """The rows of `ops`, `kernels`, `paths`, `phases` and `lines` by these names, each with `to_pandas()`; what a
         trace has of a row in columns that begin with "a_" and "b_"."""
         plain = json_of_difference(self)
-        return flat_tables({name: plain[name] for name in ("ops", "kernels", "paths", "phases", "lines")})
+        return flat_tables({name: plain[name] for name in _ROWS})
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
         """Write these tables as sheets of a workbook; see `Analysis.to_excel`."""
@@ -278,16 +283,9 @@ def device_names(trace: Trace) -> str:
 
 def json_of_difference(found: Difference) -> dict[str, Any]:
     """All of it as plain objects."""
-    plain = asdict(replace(found, paths=[], phases=[], lines=[])) | {"paths": plain_paths(found.paths)}
-    plain["phases"] = [row.plain() for row in found.phases]
-    plain["lines"] = [asdict(row) | {"changed": row.changed, "change_ns": row.change_ns} for row in found.lines]
-    plain |= {"ops": plain_rows(found.ops), "kernels": plain_rows(found.kernels)}
+    rows = {name: [row.plain() for row in getattr(found, name)] for name in _ROWS}
+    plain = asdict(replace(found, ops=[], kernels=[], paths=[], phases=[], lines=[])) | rows
     return plain | {"gains": [row.name for row in found.gains], "losses": [row.name for row in found.losses]}
-
-
-def plain_rows(rows: Iterable[DiffRow]) -> list[dict[str, Any]]:
-    """Rows as plain objects, with the change and the ratio."""
-    return [asdict(row) | {"change_ns": row.change_ns, "ratio": row.ratio} for row in rows]
 
 
 def diff_text(found: Difference, width: int, top: int = 15) -> str:
@@ -392,34 +390,55 @@ def _cells(side: Side | None) -> list[str | int | None]:
 
 
 class PathSide(Row):
-    """What one trace has of a call path; of an iteration, on average, where iterations are compared.
+    """A call path in one trace; of an iteration on average if iterations are compared."""
 
-    Attributes:
-        calls: number. host_ns, self_ns: their durations, and without the calls below them on the same thread.
-        device_ns: of the device events that they launched, or calls below them did. launched_ns: they themselves did.
-    """
-
-    calls: float
-    host_ns: float
-    self_ns: float
-    device_ns: float
-    launched_ns: float
+    calls: float = column("count", "Number of calls.")
+    host_ns: float = column("ns", "CPU time.")
+    self_ns: float = column("ns", "CPU time without the calls below on the same thread.", "host self")
+    device_ns: float = column("ns", "GPU time that they or calls below them launched.", "GPU")
+    launched_ns: float = column("ns", "GPU time that they launched themselves.", "GPU self")
 
 
 class PathRow(Row):
-    """A call path in both traces, None where one lacks it.
+    """A call path in both traces, None if one lacks it."""
 
-    Attributes:
-        path: names from the outermost call to this one; annotations without their running numbers.
-    """
+    path: tuple[str, ...] = column("name", "Names from the outermost call to this one.", joined=" / ")
+    a: PathSide | None = nested(PathSide, "A")
+    b: PathSide | None = nested(PathSide, "B")
 
-    path: tuple[str, ...]
-    a: PathSide | None
-    b: PathSide | None
+    @derived("name")
+    def name(self) -> str:
+        """Name of the call; annotations without their running numbers."""
+        return self.path[-1]
 
-    def change(self, what: str) -> float:
-        """B less A of one of the attributes of `PathSide`."""
-        before, after = (0.0 if side is None else float(getattr(side, what)) for side in (self.a, self.b))
+    @derived("number")
+    def depth(self) -> int:
+        """Number of calls around it."""
+        return len(self.path) - 1
+
+    @derived("ns", "B−A GPU")
+    def change_device_ns(self) -> float:
+        """Change of device_ns."""
+        return self.change("device_ns")
+
+    @derived("ns", "B−A host")
+    def change_host_ns(self) -> float:
+        """Change of host_ns."""
+        return self.change("host_ns")
+
+    @derived("ns", "B−A GPU self")
+    def change_launched_ns(self) -> float:
+        """Change of launched_ns."""
+        return self.change("launched_ns")
+
+    @derived("ns", "B−A host self")
+    def change_self_ns(self) -> float:
+        """Change of self_ns."""
+        return self.change("self_ns")
+
+    def change(self, column: str) -> float:
+        """B less A of a column of `PathSide`."""
+        before, after = (0.0 if side is None else float(getattr(side, column)) for side in (self.a, self.b))
         return after - before
 
 
@@ -446,18 +465,6 @@ def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]
     key = "device_ns" if len(a.trace.gpu) or len(b.trace.gpu) else "host_ns"
     change = np.abs(other[key] - one[key])
     return _in_order(one, other, above, [names.values[code] for code in name.tolist()], change)
-
-
-def plain_paths(rows: list[PathRow]) -> list[dict[str, Any]]:
-    """Rows as plain objects: `name`, `depth`, `path`; and of each side and the change the numbers."""
-    return [
-        {
-            "name": row.path[-1], "depth": len(row.path) - 1, "path": " / ".join(row.path),
-            "a": row.a and vars(row.a), "b": row.b and vars(row.b),
-            **{f"change_{key}": row.change(key) for key in ("device_ns", "host_ns", "launched_ns", "self_ns")},
-        }
-        for row in rows
-    ]  # fmt: skip
 
 
 def _names(analysis: Analysis, names: StringTable) -> IntColumn:

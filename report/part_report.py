@@ -8,7 +8,7 @@ import numpy as np
 
 from ..analysis.device_gaps import longest_gaps
 from ..analysis.summary import Analysis, analyse, json_of
-from ..analysis.table import SCALES, Table
+from ..analysis.table import Table
 from ..trace.columns import distinct
 from ..trace.errors import UsageError
 from ..trace.kernel_kinds import gpu_kind
@@ -33,6 +33,8 @@ _ROWS_OF_STEPS = 1_000
 """Rows of a table of all steps together; of one at least `_LEAST_ROWS_OF_A_STEP`."""
 _LEAST_ROWS_OF_A_STEP = 40
 _BOXES_OF_A_STEP = 200
+_SCALED = ("ns", "bytes", "bytes/s", "flop/s", "share")
+"""Units that the page scales."""
 
 
 def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> dict[str, Any]:
@@ -110,12 +112,12 @@ def _part_of_step(
 
 def table_of_columns(name: str, table: Table[Any], most: int) -> dict[str, Any]:
     """A table as the page shows it without knowing it: columns as the page's `table` takes them, and its first rows."""
-    columns = table.kind.columns
-    rows = [[column.value_in(row) for column in columns] for row in table[:most]]
+    columns = table.kind.text_columns()
+    rows = [[column.value(row) for column in columns] for row in table[:most]]
     texts = [any(isinstance(row[at], str) for row in rows) for at in range(len(columns))]
     units = [
-        SCALES[column.unit].quantity if column.unit else "text" if text else "count"
+        column.unit if column.unit in _SCALED else "text" if text else "count"
         for column, text in zip(columns, texts, strict=True)
     ]
-    heads = [{"key": str(at), "title": columns[at].heading, "unit": unit} for at, unit in enumerate(units)]
+    heads = [{"key": str(at), "title": columns[at].title, "unit": unit} for at, unit in enumerate(units)]
     return {"name": name, "title": table.kind.title or name, "columns": heads, "rows": rows}

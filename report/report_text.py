@@ -59,9 +59,10 @@ def table_text(rows: Sequence[Row], width: int, top: int | None = None) -> str:
         return ""
     kind, shown = type(rows[0]), rows[:top]
     title = kind.title if top is None else titled(kind.title, len(rows), top)
-    cells = [[column.cell(row) for column in kind.columns] for row in shown]
+    columns = kind.text_columns()
+    cells = [[column.cell(row) for column in columns] for row in shown]
     above = None if kind.above is None else [kind.above(row) for row in shown]
-    return render(title, [column.heading for column in kind.columns], cells, width, above=above)
+    return render(title, [column.heading for column in columns], cells, width, above=above)
 
 
 def overheads_text(overheads: Overheads, width: int, top: int = 15) -> str:
@@ -167,7 +168,7 @@ def _memory(analysis: Analysis, width: int) -> str:
     rows = [
         [held.device, number(held.peak_bytes, 3, _MB), *_ms(held.peak_ns - analysis.trace.span.start),
          number(held.base, 3, _MB), number(int(held.allocated[-1]), 3, _MB),
-         number(int(held.reserved.max()), 3, _MB) if held.reserves else None, len(held.blocks.bytes)]
+         number(held.reserved_peak_bytes, 3, _MB), held.blocks]
         for held in analysis.memory
     ]  # fmt: skip
     if not rows:

@@ -41,7 +41,7 @@ def test_reader_table_finding_and_page(site: dict[str, str], tmp_path: Path) -> 
     done = run("etplus", "analyze", "in.txt", "--json", "n.json", cwd=tmp_path, env=site)
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
-    assert re.search(r"time by stream\nstream +kernels +total, ms\n7 +3 +0\.010", text)
+    assert re.search(r"time by stream\nstream +kernels +total ms\n7 +3 +0\.010", text)
     assert "2 of 3 kernels take less than their launch" in text
     (numbers,) = json.loads((tmp_path / "n.json").read_text())["traces"]
     assert numbers["stream-time"] == [{"stream": 7, "kernels": 3, "total_ns": 9800}]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from ...jobs.rank_communications import communications
 from ..device_gaps import longest_gaps
 from ..job_tables import job_collectives
-from ..summary import TABLES, Analysis
+from ..summary import TABLES, Analysis, table_of
 from .answer import INFERRED, RECORDED, AnswerColumn, AnswerContent, AskError, Value
 from .asked_traces import AskedTraces, meant
 from .recorded_text import quoted, recorded_path, recorded_text
@@ -18,7 +17,7 @@ from .recorded_text import quoted, recorded_path, recorded_text
 _CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|!=|=|<|>|~)\s*(.*)", re.S | re.ASCII)
 _MOST_COLUMNS = 14
 _OF_JOB = ("collectives", "stragglers")
-_OF_TRACES = ("gaps", "memory_curve", "notes")
+_OF_TRACES = ("gaps", "notes")
 _UNITS = (
     (re.compile(r".*_ns|start|end|ns|(?:call|delay|gpu)_ns"), "ns"), (re.compile(r".*share.*"), "share"),
     (re.compile(r".*flops_per_second"), "flop/s"), (re.compile(r".*bytes_per_second|.*bandwidth"), "bytes/s"),
@@ -81,13 +80,9 @@ def _rows(
 def _of_trace(analysis: Analysis, name: str) -> Iterable[Mapping[str, Any]]:
     if name == "gaps":
         return [row.plain() for row in longest_gaps(analysis.trace)]
-    if name == "memory_curve":
-        return chain.from_iterable(device.curve() for device in analysis.memory)
     if name == "notes":
         return [{"note": note} for note in (*analysis.trace.damage, *analysis.notes)]
-    if name in TABLES:
-        return [row.plain() for row in TABLES[name](analysis)]
-    return analysis.others[name].plain()
+    return table_of(analysis, name).plain()
 
 
 def _unit(column: str, values: Iterable[Any]) -> tuple[str, str]:

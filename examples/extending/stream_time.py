@@ -1,15 +1,14 @@
 """An analysis table: how long the kernels of each stream take. Text, JSON, CSV, page and data frames show it."""
 
-from etplus.analysis import Analysis, Column, Row, Table
+from etplus.analysis import Analysis, Row, Table, column
 
 
 class StreamTime(Row):
-    stream: int
-    kernels: int
-    total_ns: int
+    stream: int = column("number", "Stream.")
+    kernels: int = column("count", "Number of kernels.")
+    total_ns: int = column("ns", "Sum of their durations.")
 
     title = "time by stream"
-    columns = (Column("stream", "stream"), Column("kernels", "kernels"), Column("total, ms", "total_ns", "ms"))
 
 
 def stream_time(analysis: Analysis) -> Table[StreamTime]:

@@ -26,7 +26,7 @@ def test_each_device_has_its_own_events() -> None:
         ("cuda:0", 130, 0), ("cuda:1", 70, 0), ("cpu", 50, 0), ("cpu:0", 5, 0)
     ]  # fmt: skip
     assert [one.allocated.tolist() for one in found] == [[100, 130, 30], [70, 0], [50], [5]]
-    assert [one.blocks.bytes.tolist() for one in found] == [[100, 30], [70], [50], [5]]
+    assert [one.held.bytes.tolist() for one in found] == [[100, 30], [70], [50], [5]]
     first = found[0]
     assert [(row.operator, row.bytes, row.blocks) for row in first.holders] == [
         ("aten::mm", 100, 1), ("aten::mm", 30, 1)

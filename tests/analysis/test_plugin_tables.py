@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browser import Page
-from etplus.analysis import Analysis, Column, Row, Table, analyse, summary
+from etplus.analysis import Analysis, Row, Table, TextColumn, analyse, column, summary
 from etplus.report.report_html import rank_report, report_html
 from etplus.report.report_text import table_text
 from etplus.trace.errors import EtplusError
@@ -19,20 +19,20 @@ from support import PluginStub, linked, run
 from traces import GPU_SHAPED, analysis_of
 
 TABLE = '''
-from etplus.analysis import Column, Row, Table
+from etplus.analysis import Row, Table, column, derived
 
 class StreamTime(Row):
     """Kernels of a stream."""
-    stream: int
-    name: str
-    total_ns: int
+    stream: int = column("number", "Stream.")
+    name: str = column("name", "Name.")
+    total_ns: int = column("ns", "Sum of durations.")
 
     title = "time by stream"
-    columns = (Column("name", "name"), Column("stream", "stream"), Column("total ms", "total_ns", "ms"))
-    derived = ("half_ns",)
+    shown = ("name", "stream", "total_ns")
 
-    @property
+    @derived("ns")
     def half_ns(self):
+        """Half of it."""
         return self.total_ns / 2
 
 def times(analysis):
@@ -103,15 +103,13 @@ def test_errors_name_the_package(function: str, problem: str, tmp_path: Path) ->
 class Part(Row):
     """A part of something."""
 
-    name: str
-    parts: tuple[str, ...]
-    total_ns: int
+    name: str = column("name", "Name.")
+    parts: tuple[str, ...] = column("name", "Parts.", joined=" + ")
+    total_ns: int = column("ns", "Sum of durations.", "time")
     share: float | None
 
     title = "parts"
-    columns = (Column("name", "name"), Column("ms", "total_ns", "ms"), Column("of all", "share", "share"))
-    left_out = ("share",)
-    joined = ("parts", " + ")
+    shown = ("name", "total_ns", TextColumn("of all", lambda row: row.share, "share"))
 
 
 PARTS = (Part("one", ("a", "b"), 2_500_000, 0.25), Part("two", (), 7_500_000, None))
@@ -140,7 +138,7 @@ def test_the_page_has_a_table_of_another_package(with_parts: Analysis) -> None:
         "title": "parts",
         "columns": [
             {"key": "0", "title": "name", "unit": "text"},
-            {"key": "1", "title": "ms", "unit": "ns"},
+            {"key": "1", "title": "time", "unit": "ns"},
             {"key": "2", "title": "of all", "unit": "share"},
         ],
         "rows": [["one", 2_500_000, 0.25], ["two", 7_500_000, None]],
@@ -168,8 +166,8 @@ def test_rows_as_plain_values_and_data_frames() -> None:
     assert table.to_pandas().to_dict("records") == plain
     assert list(Table(Part).to_pandas().columns) == ["name", "parts", "total_ns"]
     assert repr(table[0]).startswith("<Part\n  name      'one'\n")
-    assert [column.cell(table[0]) for column in Part.columns] == ["one", "2.500", "25.0%"]
-    assert [column.cell(table[1]) for column in Part.columns] == ["two", "7.500", None]
+    assert [column.cell(table[0]) for column in Part.text_columns()] == ["one", "2.500", "25.0%"]
+    assert [column.cell(table[1]) for column in Part.text_columns()] == ["two", "7.500", None]
     with pytest.raises(AttributeError):
         table[0].name = "three"  # type: ignore[misc]
 
@@ -177,23 +175,23 @@ def test_rows_as_plain_values_and_data_frames() -> None:
 class Lined(Row):
     """With a line above each row."""
 
-    op: str
-    count: int
+    op: str = column("name", "Operator.")
+    count: int = column("count", "Calls.")
 
     title = "long names"
-    columns = (Column("", lambda row: ""), Column("count", "count"), Column("thousands", "count", "µs", 0))
+    shown = (TextColumn("", lambda row: ""), "count", TextColumn("thousands", lambda row: row.count // 1000))
 
     def above(self) -> str:
         return f"{self.op}!"
 
 
 def test_the_text_of_a_table() -> None:
-    assert table_text(PARTS, 80) == ("parts\nname     ms  of all\none   2.500   25.0%\ntwo   7.500")
+    assert table_text(PARTS, 80) == ("parts\nname  time ms  of all\none     2.500   25.0%\ntwo     7.500")
     assert table_text(PARTS, 80, 2).splitlines()[0] == "parts"
     assert table_text(PARTS, 80, 1).splitlines() == [
         "parts (the first 1 of 2)",
-        "name     ms  of all",
-        "one   2.500   25.0%",
+        "name  time ms  of all",
+        "one     2.500   25.0%",
     ]
     assert table_text([], 80, 1) == ""
     lined = table_text([Lined("a", 12345), Lined("b", 6)], 80).splitlines()
@@ -204,8 +202,7 @@ def test_the_text_of_a_table() -> None:
 
 def test_tables_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     class Length(Row):
-        number: int
-        columns = (Column("number", "number"),)
+        number: int = column("number", "Number.")
 
     rows = Table(Length, [Length(3)])
     monkeypatch.setattr(summary, "_plugins", lambda: {"lengths": PluginStub("__call__", lambda _: rows)})

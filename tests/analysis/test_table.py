@@ -4,41 +4,85 @@ from __future__ import annotations
 
 import pytest
 from etplus.analysis.breakdown import BreakdownRow
-from etplus.analysis.table import SCALES, Column, Row, Table, WithMean, per_second
+from etplus.analysis.table import (
+    INFERRED,
+    Row,
+    Table,
+    TextColumn,
+    WithMean,
+    column,
+    derived,
+    describe,
+    nested,
+    per_second,
+)
 
 
 class Plain(WithMean, Row):
-    names_of: tuple[str, ...]
-    count: int
-    total_ns: int
+    names_of: tuple[str, ...] = column("name", "Names.", joined=" + ")
+    count: int = column("count", "Number of them.", "n")
+    total_ns: int = column("ns", "Sum of durations.")
     hidden: int = 7
 
-    derived = ("mean_ns",)
-    left_out = ("hidden",)
-    joined = ("names_of", " + ")
+    title = "sums"
+
+    @derived("bytes/s", "bytes/s", INFERRED)
+    def rate(self) -> float | None:
+        """A rate.
+
+        Not in the description.
+        """
+        return None
+
+
+class Compared(Row):
+    b: Plain | None = nested(Plain, "B")
+    is_new: bool = column("yes/no", "New in B.")
 
 
 ROW = Plain(("a", "b"), 4, 6_000_000)
 
 
 def test_columns_of_json() -> None:
-    assert Plain.names() == ["names_of", "count", "total_ns", "mean_ns"]
-    assert ROW.plain() == {"names_of": "a + b", "count": 4, "total_ns": 6_000_000, "mean_ns": 1_500_000.0}
-    assert Table(Plain, [ROW]).plain() == [ROW.plain()] and Table(Plain).plain() == []
+    assert Plain.names() == ["names_of", "count", "total_ns", "mean_ns", "rate"]
+    plain = {"names_of": "a + b", "count": 4, "total_ns": 6_000_000, "mean_ns": 1_500_000.0, "rate": None}
+    assert ROW.plain() == plain
+    assert Table(Plain, [ROW]).plain() == [plain] and Table(Plain).plain() == []
+    assert Compared(None, True).plain() == {"b": None, "is_new": True}
+    assert Compared(ROW, False).plain() == {"b": plain, "is_new": False}
 
 
-@pytest.mark.parametrize(
-    ("column", "cell"),
-    [
-        (Column("", "count"), 4), (Column("", "names_of"), ("a", "b")), (Column("", lambda row: row.count + 1), 5),
-        (Column("", "total_ns", "ms"), "6.000"), (Column("", "total_ns", "ms", 0), "6"),
-        (Column("", "total_ns", "µs"), "6,000.00"), (Column("", "total_ns", "MB"), "6.000"),
-        (Column("", lambda row: 0.5, "share"), "50.0%"), (Column("", lambda row: 2.5e12, "TFLOP/s"), "2.50"),
-    ],
-)  # fmt: skip
-def test_cells(column: Column, cell: object) -> None:
-    assert column.cell(ROW) == cell
-    assert column.unit is None or column.unit in SCALES
+def test_descriptions_follow_from_the_declarations() -> None:
+    count, rate = Plain.columns()[1], Plain.columns()[-1]
+    assert count == ("count", "count", "int64", False, "confirmed", "Number of them.", "n")
+    assert rate == ("rate", "bytes/s", "float64", True, "inferred", "A rate.", "bytes/s")
+    assert describe(Plain)[0] == {
+        "name": "names_of", "heading": "names of", "unit": "name", "doc": "Names.", "certainty": "confirmed",
+    }  # fmt: skip
+    assert [(one.name, one.heading, one.null) for one in Compared.columns()[1:3]] == [
+        ("b_count", "B n", True), ("b_total_ns", "B total", True),
+    ]  # fmt: skip
+    assert Compared.columns()[-1].dtype == "bool"
+
+
+def test_cells() -> None:
+    cells = {name.heading: name.cell(ROW) for name in Plain.text_columns()}
+    assert cells == {"names of": "a, b", "n": 4, "total ms": "6.000", "mean ms": "1.500", "GB/s": None}
+
+    class Shown(Row):
+        total_ns: int = column("ns", "Time.", "time")
+        part: float = column("share", "Part.")
+        late: bool = column("yes/no", "Late.")
+        bytes: int = column("bytes", "Size.", "bytes")
+
+        title = "times, µs"
+        shown = ("total_ns µs", "part", "late", "bytes", TextColumn("half", lambda row: row.part / 2, "share"))
+
+    shown = Shown(6_000_000, 0.5, True, 3_000_000)
+    assert [(one.heading, one.cell(shown)) for one in Shown.text_columns()] == [
+        ("time", "6,000.00"), ("part", "50.0%"), ("late", "yes"), ("MB", "3.000"), ("half", "25.0%"),
+    ]  # fmt: skip
+    assert Shown.text_columns()[2].cell(Shown(1, 0.5, False, 1)) == ""
 
 
 @pytest.mark.parametrize(

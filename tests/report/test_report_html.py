@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 from browser import Page
-from etplus.analysis import Column, Row, Table
+from etplus.analysis import Row, Table, TextColumn, column
 from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyse, json_of
 from etplus.converters.open import load as read_trace
@@ -341,15 +341,15 @@ def test_a_page_of_one_rank_has_no_timeline_of_the_job() -> None:
 class Plain(Row):
     """A table without a title."""
 
-    name: str
-    calls: int
+    name: str = column("name", "Name.", "n")
+    calls: int = column("count", "Calls.", "c")
 
-    columns = (Column("n", "name"), Column("c", "calls"), Column("ms", "calls", "ms"))
+    shown = ("name", "calls", TextColumn("time", lambda row: row.calls, "ns"))
 
 
 class Titled(Plain):
     title = "by name"
-    columns = Plain.columns[:1]
+    shown = Plain.shown[:1]
 
 
 def test_tables_of_other_packages() -> None:
@@ -358,7 +358,7 @@ def test_tables_of_other_packages() -> None:
         "name": "tiny", "title": "tiny", "rows": [["a", 3, 3], ["b", 4, 4]],
         "columns": [
             {"key": "0", "title": "n", "unit": "text"}, {"key": "1", "title": "c", "unit": "count"},
-            {"key": "2", "title": "ms", "unit": "ns"},
+            {"key": "2", "title": "time", "unit": "ns"},
         ],
     }  # fmt: skip
     assert table_of_columns("tiny", Table(Titled, []), 2)["title"] == "by name"
