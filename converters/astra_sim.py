@@ -23,7 +23,6 @@ from ..jobs.matching import Matched, match_collectives, match_messages
 from ..jobs.rank_communications import RankCommunications
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import WORLD, Group
-from ..timeline.recorded_efficiency import OWN_NS
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
@@ -420,8 +419,7 @@ class JobTimes:
     def transferred(self) -> dict[int, dict[int, int]]:
         """By rank and node id, when the data of a communication on the host was there, ns by the trace's clock.
 
-        Only of those that the ranks have alike, and never after the rank's own end; see `transfers`. A rank that
-        leaves over a time slice later still transfers, as in `left_together`.
+        Only of those that the ranks have alike, and never after the rank's own end; see `transfers`.
         """
         offsets = {clock.rank: clock.offset_ns for clock in self._clocks}
         found: dict[int, dict[int, int]] = {rank: {} for rank in self.ranks}
@@ -430,7 +428,6 @@ class JobTimes:
             arrived = seen.begin + seen.duration
             for i, rank in enumerate(matched.ranks):
                 until = np.clip(arrived + offsets.get(rank, 0), matched.start[:, i], matched.end[:, i])
-                until = np.where(matched.end[:, i] - until > OWN_NS, matched.end[:, i], until)
                 until = until[seen.seen] - self.ranks[rank].base_ns
                 found[rank] |= dict(zip(matched.node[seen.seen, i].tolist(), until.tolist(), strict=True))
         return found

@@ -24,9 +24,8 @@ from ..timeline.collective_times import LevelSpan, collective_ns
 from ..timeline.constants import fit_constants
 from ..timeline.graph_building import build_graph
 from ..timeline.graph_replay import Replay, replay
-from ..timeline.network import Network, on_network
+from ..timeline.network import Network, as_recorded, on_network
 from ..timeline.rank_coupling import join_ranks
-from ..timeline.recorded_efficiency import OWN_NS, as_recorded
 from ..timeline.replay_graph import COMM, HOST, ORDER, ReplayGraph
 from ..timeline.replay_summary import BaseError
 from ..trace.columns import IntColumn, distinct, lists_by, mask_at
@@ -103,8 +102,8 @@ class HostTimeline:
 
     Attributes:
         ranks: by rank.
-        network: with what the job says of it, see `as_recorded`.
-        slowdown: how many times as long work takes beside transfers on this network, see `SharedTransfers.pace`.
+        network: see `as_recorded`.
+        slowdown: see `SharedTransfers.slowdown`.
         base: the error of the replay on the recorded network, as `etplus replay` shows it.
         replay_notes: of the replay, such as pauses beside collectives that nothing explains.
     """
@@ -141,14 +140,13 @@ def host_timeline(
     try:
         graphs = [build_graph(traces[rank]) for rank in recorded]
         graph = join_ranks(graphs)
-        network = as_recorded(graph, network)[0]
+        network = as_recorded(graph, network)
         constants = [fit_constants(one) for one in graphs]
         base = BaseError.of(replay(graph, constants))
-        there = on_network(graph, network).shared
         done = replay(on_network(_without_slowdown(graph), network), constants)
     except UsageError:  # orders that contradict each other, which `check` names; or nothing that a network prices
         return None
-    slowdown = 1.0 if there is None else there.pace or 1.0
+    slowdown = 1.0 if graph.shared is None else graph.shared.slowdown
     places = _PlacesOfRanks(done)
     return HostTimeline(
         {rank: _rank(done, places, k) for k, rank in enumerate(recorded)}, network, slowdown, base, graph.notes
@@ -213,8 +211,6 @@ def _rank(done: Replay, places: _PlacesOfRanks, k: int) -> ReplayedRank:
     sent = [first + found.row for found in find_communications(trace) if found.kind == SEND]
     met = moves[np.isin(edges.owner[moves], sent) & (graph.row[edges.source[moves]] < 0)]
     owner, there = edges.owner[moves], graph.measured[edges.target[moves]]
-    left = graph.measured[graph.end[owner]]
-    there = np.where(left - there > OWN_NS, left, there)  # see `left_together`
     took = np.maximum(there - graph.measured[graph.start[owner]], 0)
     target = edges.target[releases]
     begin = done.time[edges.source[moves]]

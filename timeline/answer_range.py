@@ -32,8 +32,6 @@ where ranks take turns on processors, for which the backend's threads wait, too.
 _HOST_WORK, _TURNS, _DEVICE_WORK = 0.2, 0.25, 0.02
 """The same step computes for so much more or less when it is run again: on processors that others use, where ranks take
 turns on them, on a device."""
-_ON_DEVICE = 1.3
-"""Kernels of the recorded jobs took 1.1 to 1.3 times as long beside collectives."""
 _UNEVEN = 1.8
 """Ranks take turns on processors if some operators take so many times as long as others with their name and shapes."""
 _VIEW = "aten::as_strided"
@@ -109,30 +107,15 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
     host = graph.edges.kind == HOST
     less, more = (answer(graph.scaled(host, factor)) for factor in (1 - spread, 1 + spread))
     yield less, more, f"the host's work {spread:.0%} less or more, {why}"
-    there = on_network(graph, network)
     if (shared := graph.shared) is not None:
-        pace = 1 if there.shared is None else there.shared.pace or 1
         taken, plain = shared.beside
         if shared.slowdown > 1:
             beside = [(plain + round((taken - plain) * by), plain) for by in (0.6, 1.4)]
-            reason = (
-                f"work beside transfers takes {pace:.2f} times as long ({shared.slowdown:.2f} as recorded), "
-                "give or take two fifths of the excess"
-            )
+            reason = f"work next to transfers takes {shared.slowdown:.2f} times as long, ±40% of the excess"
         else:
             beside = [(0, 0), (2 * _PLENTY, _PLENTY)]
-            reason = "work beside transfers takes up to twice as long, which this job does not show"
-        less, more = (answer(replace(graph, shared=replace(shared, beside=of))) for of in beside)
-        yield less, more, reason
-    if (device := there.device) is not None:
-        taken, plain = device.beside
-        if device.slowdown > 1:
-            parts = [(taken, taken - round((taken - plain) * by)) for by in (0.6, 1.4)]
-            reason = f"kernels beside collectives take {device.slowdown:.2f} times as long, give or take two fifths"
-        else:
-            parts = [(0, 0), (round(_ON_DEVICE * _PLENTY), _PLENTY)]
-            reason = f"kernels beside collectives take up to {_ON_DEVICE} times as long, which this job does not show"
-        less, more = (answer(replace(graph, device=replace(device, beside=of))) for of in parts)
+            reason = "work next to transfers takes up to twice as long, which this job does not show"
+        less, more = (answer(replace(graph, shared=replace(shared, beside=end))) for end in beside)
         yield less, more, reason
     if any(has_assumed_waits(trace) for trace in graph.traces):
         ranks = [build_graph(trace, assumed_waits=False) for trace in graph.traces]

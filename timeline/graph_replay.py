@@ -20,9 +20,9 @@ from ..trace.index import as_column
 from ..trace.intervals import union
 from ..trace.suggest import Suggests
 from ..trace.trace import Trace
-from .beside_collectives import times_beside_collectives, times_of
 from .constants import Constants, counted_lags
 from .replay_graph import UNKNOWN, ReplayGraph
+from .shared_links import shared_times
 
 if TYPE_CHECKING:
     from .answer_range import AnswerRange
@@ -144,8 +144,9 @@ def replay(
     if durations is not None:
         graph = graph.with_durations(durations)
     lag = counted_lags(graph, constants)
-    alone = graph.device is not None and graph.device.alone
-    return Replay(graph, *(times_beside_collectives if alone else times_of)(graph, lag))
+    if graph.shared is not None:
+        return Replay(graph, *shared_times(graph, lag))
+    return Replay(graph, graph.runs.longest(lag), lag)
 
 
 def predicted_traces(replay: Replay) -> Iterator[Trace]:

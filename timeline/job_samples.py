@@ -15,8 +15,7 @@ from .graph_building import build_graph
 from .network import group_size
 from .network_file import Sample
 from .rank_coupling import join_ranks
-from .recorded_efficiency import late_leaves
-from .replay_graph import COMM, DURATION
+from .replay_graph import COMM, DURATION, HANDOFF, ReplayGraph
 
 
 def job_samples(traces: Sequence[Trace]) -> list[Sample]:
@@ -29,7 +28,7 @@ def job_samples(traces: Sequence[Trace]) -> list[Sample]:
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     edges, shared = graph.edges, graph.shared
     alone = {} if shared is None else dict(zip(shared.rows.tolist(), shared.alone.tolist(), strict=True))
-    late = dict(zip(*late_leaves(graph), strict=True))
+    late = _late_leaves(graph)
     moves = np.flatnonzero(np.isin(edges.kind, (DURATION, COMM)) & (edges.owner >= 0))
     took = {int(edges.owner[edge]): (int(edges.source[edge]), int(edges.lag[edge]), edge) for edge in moves.tolist()}
     found: dict[int, tuple[float, Sample]] = {}
@@ -48,6 +47,17 @@ def job_samples(traces: Sequence[Trace]) -> list[Sample]:
             if point not in found or ns > found[point][0]:
                 found[point] = ns, sample
     return [sample for ns, sample in found.values() if ns > 0]
+
+
+def _late_leaves(graph: ReplayGraph) -> dict[int, int]:
+    """Map edges of transfers to the time that a rank takes by itself after them, ns."""
+    edges = graph.edges
+    arrival = (edges.kind == HANDOFF) & (graph.row[edges.source] < 0) & (edges.source > 0) & (edges.lag > 0)
+    into = np.full(len(graph), -1, np.int64)
+    moves = np.flatnonzero((edges.kind == COMM) & (edges.owner >= 0))
+    into[edges.target[moves]] = moves
+    late = np.flatnonzero(arrival & (into[edges.source] >= 0))
+    return dict(zip(into[edges.source[late]].tolist(), edges.lag[late].tolist(), strict=True))
 
 
 def library_of(traces: Sequence[Trace]) -> Library:

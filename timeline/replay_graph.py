@@ -237,9 +237,6 @@ class _Joins:
 
 _LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
 """Less time of repeated operators says nothing; two threads that share a processor halve it, a third has a driver's."""
-_LEAST_ON_DEVICE_NS, _SLOWEST_ON_DEVICE = 10_000, 2.0
-"""A copy that took 32 of a device's 132 multiprocessors slowed matrix products by 1.45, one that took 64 by 2.95
-(measured on an H100); collectives take at most 32."""
 
 
 @dataclass(frozen=True)
@@ -258,8 +255,6 @@ class SharedTransfers:
             long after that: its span ends only then.
         beside: ns of operators' own time in which a transfer of their rank was under way, and what it would have been
             without, as the same operators (name and shapes) took at other times; (0, 0) where none did both.
-        pace: how many times as long work takes beside a transfer in the replay, where the network is not the recorded
-            one; None for `slowdown`.
     """
 
     rows: IntColumn
@@ -270,7 +265,6 @@ class SharedTransfers:
     gap_ns: IntColumn
     moved_ns: IntColumn
     beside: tuple[int, int] = (0, 0)
-    pace: float | None = None
 
     __repr__ = brief
 
@@ -280,30 +274,6 @@ class SharedTransfers:
         processor; 1 where too little of it shows that."""
         taken, plain = self.beside
         return min(taken / max(plain, 1), _SLOWEST) if taken >= _LEAST_BESIDE_NS else 1.0
-
-
-@dataclass(frozen=True)
-class SharedDevice:
-    """Collectives on a device, which take part of it from kernels beside them.
-
-    Attributes:
-        rows: int64, their rows.
-        beside: ns in which kernels ran while a collective of their rank did, and what they would have taken without, as
-            the same ones took at other times; (0, 0) where none did both.
-        alone: whether the lags of kernels are what these take by themselves, to which a replay adds what they lose.
-    """
-
-    rows: IntColumn
-    beside: tuple[int, int] = (0, 0)
-    alone: bool = False
-
-    __repr__ = brief
-
-    @property
-    def slowdown(self) -> float:
-        """How many times as long kernels take while a collective of their rank runs; 1 where too little shows that."""
-        taken, plain = self.beside
-        return min(taken / max(plain, 1), _SLOWEST_ON_DEVICE) if taken >= _LEAST_ON_DEVICE_NS else 1.0
 
 
 @dataclass(frozen=True)
@@ -322,7 +292,6 @@ class ReplayGraph:
         queue_limit: launches that may be outstanding, None if no call was seen to wait for the launch queue.
         notes: what was left out or guessed, in sentences.
         shared: communications on the host that share links and threads; None without any.
-        device: collectives on devices, of a graph on another network; else None, since the lags are as measured.
     """
 
     traces: tuple[Trace, ...]
@@ -334,7 +303,6 @@ class ReplayGraph:
     queue_limit: int | None = None
     notes: tuple[str, ...] = ()
     shared: SharedTransfers | None = None
-    device: SharedDevice | None = None
 
     __repr__ = brief
 

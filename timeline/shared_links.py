@@ -1,9 +1,21 @@
-"""Communications of the host in a replay: they share the links of their ranks and queue for threads of their backend.
+"""Replay of communications on the host, which share the links of their ranks and queue for threads of their backend.
 
-A longest path cannot say this: how long a transfer takes depends on what else is under way at the time. So points are
-visited in order of time. Transfers on one link have equal parts of it, as flows of TCP do; a collective begins when
-one of its backend's threads is free, in the order of issue (ProcessGroupGloo.cpp: a queue that `options->threads`
-threads, by default two, take work from; a process group of MPI has one).
+A longest path cannot express this, because the time of a transfer depends on what else is under way. So the points of
+the graph are visited in order of time, by a discrete-event simulation with three kinds of events: a point is reached,
+a transfer ends, host work next to transfers ends.
+
+- Transfers that are under way on one link get equal shares of it, as TCP flows do. Messages from one rank to another
+  use one connection and follow each other.
+- A collective begins when a thread of its process group is free, in order of issue (PyTorch, ProcessGroupGloo.cpp: a
+  queue that two threads by default take work from; MPI has one thread).
+- Host work takes `slowdown` times as long while a transfer of its rank is under way.
+
+Example: two all-reduces of 10 ms each are issued at 0 and 4 ms. With two threads the first one has the link alone
+until 4 ms. Then each has half of it: the first ends at 16 ms (6 ms were left), the second, alone from then on, at
+20 ms. With one thread the second waits, and takes from 10 to 20 ms.
+
+When something begins or ends, only the shares of the links concerned change. The simulation plans the end of those
+transfers again and leaves their older events in the heap, where they no longer match the planned time and are ignored.
 """
 
 from __future__ import annotations
@@ -18,54 +30,64 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn
 from .beside_transfers import plain_work, transfer_edges
-from .replay_graph import ReplayGraph
+from .replay_graph import ReplayGraph, SharedTransfers
 
 Links = tuple[int, ...]
-_TRANSFER, _WORK = -1, -2
-"""In place of a point: a transfer's end, its key the point at which it began; an edge's, whose work is done."""
+"""Directions of links: twice the rank's number for what it sends, and one more for what it receives."""
+_WORK, _TRANSFER, _POINT = range(3)
+"""Kinds of events; at equal times work and transfers end before points are reached. Their keys are an edge of host
+work, the point at which a transfer began, and a point."""
 
 
 def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]) -> npt.NDArray[np.float64]:
-    """Of transfers that were recorded, what each would have taken by itself over what it took; 1 for an empty one.
+    """Return what each recorded transfer would have taken by itself over what it took; 1 for an empty one.
 
     Args:
-        begin, end: ns. links: what each uses.
+        begin, end: ns.
 
     Example:
-        Two of 4 ns on one link, the second of which begins when the first is halfway:
+        Two transfers of 4 ns on one link; the second begins when the first is halfway:
 
         >>> share_alone([0, 2], [4, 6], [(0,), (0,)]).tolist()
         [0.75, 0.75]
     """
-    events = sorted([(at, 1, k) for k, at in enumerate(begin)] + [(at, 0, k) for k, at in enumerate(end)])
+    events = sorted([(ns, 1, k) for k, ns in enumerate(begin)] + [(ns, 0, k) for k, ns in enumerate(end)])
     done, flows, last = [0.0] * len(begin), _Flows(), 0
-    for at, begins, k in events:
+    for ns, begins, k in events:
         for running in flows.links:
-            done[running] += (at - last) / flows.parts(running)
-        last = at
+            done[running] += (ns - last) / flows.sharers(running)
+        last = ns
         if begins and end[k] > begin[k]:
             flows.begin(k, links[k])
-        elif not begins and end[k] > begin[k]:
+        elif end[k] > begin[k]:
             flows.finish(k)
     length = np.asarray(end, np.float64) - np.asarray(begin, np.float64)
     return np.where(length > 0, np.array(done, np.float64) / np.maximum(length, 1), 1.0)
 
 
+def shared_times(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Return the time of each point, and the lags with what transfers, their starts and work next to them took.
+
+    Args:
+        lag: int64 ns, one entry an edge; for a transfer what the recording has, which `SharedTransfers.alone` reduces.
+    """
+    return _LinkTimeline(graph, lag).run()
+
+
 class _Flows:
-    """Transfers under way. Messages from one rank to another follow each other on one connection, in order (of Gloo:
-    transport/tcp/pair.cc, `tx_`)."""
+    """Transfers under way, and messages that wait for an earlier one on their connection (Gloo: tcp/pair.cc, `tx_`)."""
 
     def __init__(self) -> None:
-        self.links: dict[int, Links] = {}
-        self.on_link: defaultdict[int, int] = defaultdict(int)
-        self.behind: dict[Links, deque[int]] = {}
+        self.links: dict[int, Links] = {}  # of the transfers that move data
+        self.on_link: defaultdict[int, int] = defaultdict(int)  # how many of them use each link
+        self.connection: dict[Links, deque[int]] = {}  # messages in order, the first one moves
         self.waiting: dict[int, Links] = {}
 
     def begin(self, flow: int, links: Links) -> None:
         if _is_message(links):
-            behind = self.behind.setdefault(links, deque())
-            behind.append(flow)
-            if len(behind) > 1:
+            connection = self.connection.setdefault(links, deque())
+            connection.append(flow)
+            if len(connection) > 1:
                 self.waiting[flow] = links
                 return
         self._move(flow, links)
@@ -73,224 +95,249 @@ class _Flows:
     def finish(self, flow: int) -> None:
         moved = flow in self.links
         links = self.links.pop(flow) if moved else self.waiting.pop(flow)
-        if moved:
-            for link in links:
-                self.on_link[link] -= 1
+        for link in links if moved else ():
+            self.on_link[link] -= 1
         if _is_message(links):
-            behind = self.behind[links]
-            behind.remove(flow)
-            if behind and behind[0] in self.waiting:
-                self._move(behind[0], self.waiting.pop(behind[0]))
+            connection = self.connection[links]
+            connection.remove(flow)
+            if connection and connection[0] in self.waiting:
+                self._move(connection[0], self.waiting.pop(connection[0]))
 
     def _move(self, flow: int, links: Links) -> None:
         self.links[flow] = links
         for link in links:
             self.on_link[link] += 1
 
-    def parts(self, flow: int) -> int:
-        """By how many the most used of its links is shared."""
+    def sharers(self, flow: int) -> int:
+        """Number of transfers on the busiest of its links, which sets its speed."""
         return max((self.on_link[link] for link in self.links[flow]), default=1)
 
 
 def _is_message(links: Links) -> bool:
-    """Whether it goes from one rank to another one, and not both ways."""
+    """Whether data goes one way between two ranks: two directions of different ranks."""
     return len(links) == 2 and links[0] // 2 != links[1] // 2
 
 
 @dataclass
-class _Queue:
-    """A backend's threads, and what waits for one, in order."""
+class _Threads:
+    """Threads of a process group's backend.
+
+    Attributes:
+        waiting: heap of time of issue and start point, of collectives without a thread.
+    """
 
     free: int
     waiting: list[tuple[int, int]] = field(default_factory=list)
 
 
-def shared_times(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """The time of each point, int64 ns, and the lags with what transfers and their starts took.
+@dataclass
+class _Transfer:
+    """A transfer under way.
 
-    Args:
-        lag: int64 ns, one entry an edge; of a transfer what it takes by itself.
+    Attributes:
+        edges: one edge if a rank transfers by itself, else one per rank. left_ns: its remaining time on free links.
+        due: its planned end; −1 while it waits for its connection.
     """
-    return _LinkTimeline(graph, lag).run()
+
+    edges: list[int]
+    left_ns: float
+    due: int = -1
+
+
+class _HostWork:
+    """Host work of one rank that runs now, and how many transfers of the rank are under way."""
+
+    def __init__(self, slowdown: float) -> None:
+        self.transfers = 0
+        self.left_ns: dict[int, float] = {}  # by edge, at full speed
+        self._slowdown, self._until = slowdown, 0
+
+    @property
+    def pace(self) -> float:
+        """How many times as long work takes now."""
+        return self._slowdown if self.transfers else 1.0
+
+    def advance(self, now: int) -> None:
+        done = (now - self._until) / self.pace
+        if done > 0:
+            for edge in self.left_ns:
+                self.left_ns[edge] -= done
+            self._until = now
 
 
 class _LinkTimeline:
-    """The points of a graph in order of time; see the module's docstring."""
+    """The simulation; see the module's docstring.
+
+    Attributes:
+        missing: by point, edges that have not arrived yet. ready: by point, the latest arrival.
+        transfer_of: by edge, the index of its communication in `SharedTransfers`.
+        enters, leaves: start and end points of collectives that need a thread, to the same index.
+        held: start points that waited for a thread.
+        plain: by edge of host work, the share of its time that it takes without transfers.
+    """
 
     def __init__(self, graph: ReplayGraph, lag: IntColumn) -> None:
-        shared = graph.shared
-        assert shared is not None
-        self.graph, self.shared = graph, shared
-        self.lag = lag.tolist()
+        assert graph.shared is not None
+        shared: SharedTransfers = graph.shared
         edges, count = graph.edges, len(graph)
+        self.graph, self.shared, self.lag = graph, shared, lag.tolist()
         order = np.argsort(edges.source, kind="stable")
-        self.out = order.tolist()
-        self.first = np.searchsorted(edges.source[order], np.arange(count + 1)).tolist()
+        self.outgoing, self.first = order.tolist(), np.searchsorted(edges.source[order], np.arange(count + 1)).tolist()
         self.source, self.target = edges.source.tolist(), edges.target.tolist()
         self.missing = np.bincount(edges.target, minlength=count).tolist()
-        self.ready = [0] * count
-        self.time = [0] * count
-        self.heap: list[tuple[int, int, int]] = []  # time, point, 0; or time, what ends, its key
+        self.ready, self.time = [0] * count, [0] * count
+        self.heap: list[tuple[int, int, int]] = []  # ns, kind of event, key
         place = {row: k for k, row in enumerate(shared.rows.tolist())}
-        self.moves = {edge: place[int(edges.owner[edge])] for edge in transfer_edges(graph).tolist()}
+        self.transfer_of = {edge: place[int(edges.owner[edge])] for edge in transfer_edges(graph).tolist()}
         self.enters = {int(graph.start[row]): k for row, k in place.items() if shared.queue[k] >= 0}
         self.leaves = {int(graph.end[row]): k for row, k in place.items() if shared.queue[k] >= 0}
-        self.queues = [_Queue(workers) for workers in shared.workers]
-        self.flows, self.now = _Flows(), 0
-        self.left: dict[int, float] = {}
-        self.due: dict[int, int] = {}
-        self.carried: dict[int, list[int]] = {}
         self.held = set[int]()
-        self.slowdown = shared.slowdown if shared.pace is None else shared.pace
-        self.plain = plain_work(graph) if max(self.slowdown, shared.slowdown) > 1 else {}
-        self.busy: defaultdict[int, int] = defaultdict(int)
-        self.working: defaultdict[int, dict[int, float]] = defaultdict(dict)  # by rank: ns left of the work of edges
-        self.worked_until: defaultdict[int, int] = defaultdict(int)
+        self.threads = [_Threads(workers) for workers in shared.workers]
+        self.flows, self.moved_until = _Flows(), 0
+        self.transfers: dict[int, _Transfer] = {}  # by the point at which it began
+        self.plain = plain_work(graph) if shared.slowdown > 1 else {}
         self.work_due: dict[int, int] = {}
         number = {rank: k for k, rank in enumerate(graph.ranks)}
+        self.work = [_HostWork(shared.slowdown) for _ in graph.ranks]
         self.rank_of_link = {link: number[link // 2] for of in shared.links for link in of if link // 2 in number}
         self.rank_of_edge = graph.rank_of_row[np.maximum(graph.row[edges.target], 0)].tolist()
 
     def run(self) -> tuple[IntColumn, IntColumn]:
-        """Visit all points."""
-        self.heap = [(0, point, 0) for point, missing in enumerate(self.missing) if not missing]
-        heapq.heapify(self.heap)
+        for point, missing in enumerate(self.missing):
+            if not missing:
+                self._push(0, _POINT, point)
         while self.heap:
-            at, point, key = heapq.heappop(self.heap)
-            if point == _TRANSFER:
-                if self.due.get(key) == at:
-                    self._finish(key, at)
-            elif point == _WORK:
-                if self.work_due.get(key) == at:
-                    self._done(key, at)
-            else:
-                self._reach(point, at)
+            now, kind, key = heapq.heappop(self.heap)
+            if kind == _POINT:
+                self._reach(key, now)
+            elif kind == _TRANSFER and key in self.transfers and self.transfers[key].due == now:
+                self._finish_transfer(key, now)
+            elif kind == _WORK and self.work_due.get(key) == now:
+                self._finish_work(key, now)
         edges, time = self.graph.edges, np.array(self.time, np.int64)
         lag = np.array(self.lag, np.int64)
-        if self.held:  # what was queued came when a thread was free
+        if self.held:  # the lag into the start of a queued collective becomes what it waited
             into = np.isin(edges.target, np.fromiter(self.held, np.int64))
             lag[into] = (time[edges.target] - time[edges.source])[into]
         return time, lag
 
-    def _reach(self, point: int, at: int) -> None:
-        """All that leads to a point has happened."""
+    def _push(self, ns: int, kind: int, key: int) -> None:
+        heapq.heappush(self.heap, (ns, kind, key))
+
+    # ---- points and threads ----
+
+    def _reach(self, point: int, now: int) -> None:
+        """All that leads to a point has arrived: start what leads on, unless it must wait for a thread."""
         k = self.enters.get(point, -1)
         if k >= 0 and point not in self.held:
-            queue = self.queues[int(self.shared.queue[k])]
-            if not queue.free:
-                heapq.heappush(queue.waiting, (at, point))
+            threads = self.threads[int(self.shared.queue[k])]
+            if not threads.free:
+                heapq.heappush(threads.waiting, (now, point))
                 return
-            queue.free -= 1
-        self.time[point] = at
+            threads.free -= 1
+        self.time[point] = now
         moving: list[int] = []
         for position in range(self.first[point], self.first[point + 1]):
-            edge = self.out[position]
-            if edge in self.moves:
+            edge = self.outgoing[position]
+            if edge in self.transfer_of:
                 moving.append(edge)
             elif edge in self.plain and self.lag[edge] > 0:
-                self._work(edge, at)
+                self._begin_work(edge, now)
             else:
-                self._arrive(edge, at + self.lag[edge])
+                self._arrive(edge, now + self.lag[edge])
         if moving:
-            self._begin(point, moving, at)
-        left = self.leaves.get(point, -1)
-        if left >= 0:
-            self._release(int(self.shared.queue[left]), at)
+            self._begin_transfer(point, moving, now)
+        k = self.leaves.get(point, -1)
+        if k >= 0:
+            self._release(self.threads[int(self.shared.queue[k])], now)
 
-    def _release(self, queue: int, at: int) -> None:
-        of = self.queues[queue]
-        of.free += 1
-        if of.waiting:
-            issued, point = heapq.heappop(of.waiting)
-            of.free -= 1
+    def _release(self, threads: _Threads, now: int) -> None:
+        """A thread is free: it takes the collective that was issued first."""
+        threads.free += 1
+        if threads.waiting:
+            issued, point = heapq.heappop(threads.waiting)
+            threads.free -= 1
             self.held.add(point)
-            after = int(self.shared.gap_ns[self.enters[point]])
-            heapq.heappush(self.heap, (max(issued, at + after), point, 0))
+            gap = int(self.shared.gap_ns[self.enters[point]])
+            self._push(max(issued, now + gap), _POINT, point)
 
-    def _arrive(self, edge: int, at: int) -> None:
+    def _arrive(self, edge: int, ns: int) -> None:
         point = self.target[edge]
-        self.ready[point] = max(self.ready[point], at)
+        self.ready[point] = max(self.ready[point], ns)
         self.missing[point] -= 1
         if not self.missing[point]:
-            heapq.heappush(self.heap, (self.ready[point], point, 0))
+            self._push(self.ready[point], _POINT, point)
 
-    def _begin(self, point: int, edges: list[int], at: int) -> None:
-        """A transfer: of a rank by itself one edge, of several the same on each of them."""
-        links = sorted({link for edge in edges for link in self.shared.links[self.moves[edge]]})
-        work = max(self.lag[edge] * self.shared.alone[self.moves[edge]] for edge in edges)
-        self._advance(at)
-        self._occupy(links, 1, at)
+    # ---- transfers ----
+
+    def _begin_transfer(self, point: int, edges: list[int], now: int) -> None:
+        links = sorted({link for edge in edges for link in self.shared.links[self.transfer_of[edge]]})
+        left = max(self.lag[edge] * self.shared.alone[self.transfer_of[edge]] for edge in edges)
+        self._move_data(now)
+        self._occupy(links, 1, now)
         self.flows.begin(point, tuple(links))
-        self.left[point], self.carried[point] = work - max(self.now - at, 0), edges
+        self.transfers[point] = _Transfer(edges, left - max(self.moved_until - now, 0))
         self._plan(links)
 
-    def _finish(self, flow: int, at: int) -> None:
-        self._advance(at)
-        links = self.flows.links[flow]
-        self._occupy(links, -1, at)
-        self.flows.finish(flow)
-        del self.left[flow], self.due[flow]
-        edges = self.carried.pop(flow)
+    def _finish_transfer(self, point: int, now: int) -> None:
+        """End the transfer's edges: those of ranks that needed less than the slowest one ended before."""
+        self._move_data(now)
+        links = self.flows.links[point]
+        self._occupy(links, -1, now)
+        self.flows.finish(point)
+        edges = self.transfers.pop(point).edges
         longest = max(self.lag[edge] for edge in edges)
         for edge in edges:
-            end = at - (longest - self.lag[edge])
-            self.lag[edge] = end - self.time[flow]
+            end = now - (longest - self.lag[edge])
+            self.lag[edge] = end - self.time[point]
             self._arrive(edge, end)
         self._plan(links)
 
-    def _work(self, edge: int, at: int) -> None:
-        """Work of the host begins, which takes longer beside transfers."""
-        rank = self.rank_of_edge[edge]
-        self._progress(rank, at)
-        self.working[rank][edge] = self.lag[edge] * self.plain[edge]
-        self._expect(edge, rank, at)
-
-    def _done(self, edge: int, at: int) -> None:
-        del self.work_due[edge], self.working[self.rank_of_edge[edge]][edge]
-        self.lag[edge] = at - self.time[self.source[edge]]
-        self._arrive(edge, at)
-
-    def _occupy(self, links: Iterable[int], change: int, at: int) -> None:
-        """A transfer of some ranks begins or ends."""
-        if self.slowdown == 1:
-            return
-        for rank in {self.rank_of_link[link] for link in links if link in self.rank_of_link}:
-            self._progress(rank, at)
-            before = self.busy[rank] > 0
-            self.busy[rank] += change
-            if before != (self.busy[rank] > 0):
-                for edge in self.working[rank]:
-                    self._expect(edge, rank, at)
-
-    def _progress(self, rank: int, at: int) -> None:
-        """The host of a rank has worked until a time."""
-        took = (at - self.worked_until[rank]) / self._pace(rank)
-        if took > 0:
-            for edge in self.working[rank]:
-                self.working[rank][edge] -= took
-            self.worked_until[rank] = at
-
-    def _expect(self, edge: int, rank: int, at: int) -> None:
-        due = max(at + round(max(self.working[rank][edge], 0.0) * self._pace(rank)), at)
-        self.work_due[edge] = due
-        heapq.heappush(self.heap, (due, _WORK, edge))
-
-    def _pace(self, rank: int) -> float:
-        return self.slowdown if self.busy[rank] else 1.0
-
-    def _advance(self, at: int) -> None:
-        """What is under way has its part of the links until a time."""
-        if at > self.now:
+    def _move_data(self, now: int) -> None:
+        """Let each transfer use its share of the links until now."""
+        if now > self.moved_until:
             for flow in self.flows.links:
-                self.left[flow] -= (at - self.now) / self.flows.parts(flow)
-            self.now = at
+                self.transfers[flow].left_ns -= (now - self.moved_until) / self.flows.sharers(flow)
+            self.moved_until = now
 
     def _plan(self, links: Iterable[int]) -> None:
-        """When transfers on some links end, if nothing else happens."""
+        """Plan the ends of the transfers on some links, if nothing else happens."""
         changed = set(links)
-        for flow, of in self.flows.links.items():
-            if not changed.isdisjoint(of) or flow not in self.due:
-                due = self.now + max(round(self.left[flow] * self.flows.parts(flow)), 0)
-                if self.due.get(flow) != due:
-                    self.due[flow] = due
-                    heapq.heappush(self.heap, (due, _TRANSFER, flow))
+        for flow, used in self.flows.links.items():
+            transfer = self.transfers[flow]
+            if not changed.isdisjoint(used) or transfer.due < 0:
+                due = self.moved_until + max(round(transfer.left_ns * self.flows.sharers(flow)), 0)
+                if transfer.due != due:
+                    transfer.due = due
+                    self._push(due, _TRANSFER, flow)
+
+    # ---- host work next to transfers ----
+
+    def _occupy(self, links: Iterable[int], change: int, now: int) -> None:
+        """A transfer begins (1) or ends (−1) on links: the host work of its ranks changes its pace."""
+        if not self.plain:
+            return
+        for rank in {self.rank_of_link[link] for link in links if link in self.rank_of_link}:
+            work = self.work[rank]
+            work.advance(now)
+            pace = work.pace
+            work.transfers += change
+            if work.pace != pace:
+                for edge in work.left_ns:
+                    self._plan_work(edge, work, now)
+
+    def _begin_work(self, edge: int, now: int) -> None:
+        work = self.work[self.rank_of_edge[edge]]
+        work.advance(now)
+        work.left_ns[edge] = self.lag[edge] * self.plain[edge]
+        self._plan_work(edge, work, now)
+
+    def _finish_work(self, edge: int, now: int) -> None:
+        del self.work_due[edge], self.work[self.rank_of_edge[edge]].left_ns[edge]
+        self.lag[edge] = now - self.time[self.source[edge]]
+        self._arrive(edge, now)
+
+    def _plan_work(self, edge: int, work: _HostWork, now: int) -> None:
+        due = max(now + round(max(work.left_ns[edge], 0.0) * work.pace), now)
+        self.work_due[edge] = due
+        self._push(due, _WORK, edge)

@@ -13,7 +13,6 @@ from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import Replay, replay
 from etplus.timeline.network import Network, on_network
 from etplus.timeline.rank_coupling import find_rendezvous, join_ranks
-from etplus.timeline.recorded_efficiency import as_recorded
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS, HostRank
@@ -74,29 +73,6 @@ def test_the_command_prices_a_job_of_cpus(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert abs(found["base_error"]["makespan"]) < 1e-4
     assert found["what_if"]["after_ns"] == pytest.approx(job.makespan_ns(simulator.Network(0.25, 0)), rel=0.02)
-
-
-def gathers_and_reduces(rank: HostRank) -> Play:
-    """Parameters of four layers gathered, their gradients reduced."""
-    for layer in range(4):
-        shard, whole = rank.tensor(f"shard{layer}", 1 << 17), rank.tensor(f"w{layer}", 1 << 18)
-        yield from rank.gather_and_wait(whole, shard)
-        rank.work("aten::mm", 1_000_000, [whole], [rank.tensor(f"x{layer}")])
-        yield from rank.reduce_and_wait(rank.tensor(f"g{layer}", 1 << 18))
-
-
-@pytest.mark.parametrize(("bandwidth", "usual"), [(0.01, 1.0), (0.2, 1.4)])
-def test_what_kinds_take_over_the_formula_is_relative_to_all_reduces(
-    bandwidth: float, usual: float, tmp_path: Path
-) -> None:
-    """On a slow network all-gathers of this job take what the formula says, as its all-reduces do; transfers of a few
-    ms say nothing, so that what Gloo's all-gathers usually take counts."""
-    job = Job(gathers_and_reduces, ranks=2, of=HostRank)
-    ranks = [link(*pair) for pair in job.write(tmp_path, network=simulator.Network(bandwidth, 0))]
-    network, notes = as_recorded(join_ranks([build_graph(trace) for trace in ranks]), Network(0.05))
-    (found,) = network.efficiency
-    assert found.times == pytest.approx(usual, rel=0.02) and found.low <= found.times <= found.high
-    assert len(notes) == 1 and notes[0].startswith("ALL_GATHER")
 
 
 def late_senders(rank: HostRank) -> Play:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from etplus.timeline.beside_transfers import pace_on
 from etplus.timeline.constants import Constants
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.replay_graph import DURATION, HANDOFF, HOST, Edges, ReplayGraph, SharedTransfers
@@ -99,25 +98,3 @@ def test_work_beside_a_transfer_takes_longer() -> None:
         shared = replace(of.shared, beside=beside)
         with_work = ReplayGraph(of.traces, row, of.start, of.end, np.zeros(len(row), np.int64), edges, shared=shared)
         assert replay(with_work, Constants(0, 0)).time[3] == wanted
-
-
-@pytest.mark.parametrize(
-    ("beside", "bandwidth", "wanted"),
-    [
-        ((0, 0), 0.05, 1),
-        ((50_000_000, 40_000_000), 0.05, 1 / 0.35),  # a fifth of a processor at 0.012 GB/s: all that a transfer takes
-        ((50_000_000, 45_000_000), 0.05, 1 / 0.675),  # half of it: other processors do the rest
-        ((50_000_000, 40_000_000), 0.012, 1.25),
-        ((50_000_000, 40_000_000), 10, 2),
-    ],
-)
-def test_what_transfers_take_of_a_processor_follows_the_network(
-    beside: tuple[int, int], bandwidth: float, wanted: float
-) -> None:
-    """A transfer of 12,000 bytes that was recorded at 0.012 GB/s."""
-    of = graph([0], [1_000_000], [BOTH])
-    assert of.shared is not None
-    prices, sent = np.full(len(of.start), -1), np.full(len(of.start), -1)
-    prices[of.shared.rows], sent[of.shared.rows] = round(12_000 / bandwidth), 12_000
-    there = replace(of, shared=replace(of.shared, beside=beside))
-    assert pace_on(there, prices, sent) == pytest.approx(wanted, rel=1e-3)
