@@ -17,12 +17,12 @@ from itertools import permutations
 from pathlib import Path
 
 from compare_shapes import compared
+from etplus.planning.costs.edge_latencies import iterations_of
 from etplus.planning.costs.end_to_end import calibrated, predict
 from etplus.planning.costs.fitting import fit, measured_ns
 from etplus.planning.reshape.reshape import reshaped
 from etplus.planning.reshape.shape_change import batch_change
 from etplus.schemas.etplus.read_etplus import read_etplus
-from etplus.timeline.edge_latencies import iterations_of
 from etplus.trace.trace import Trace
 from predict_cpu import INNER, parts, report
 

@@ -27,13 +27,13 @@ DEFAULT = Network(25.0, 5000.0)
 """Where none is given: one NIC of 200 Gbit/s a rank."""
 ENDPOINT_DELAY_NS = 1
 """ASTRA-sim aborts on a collective at time 0 if this is 0; its own examples have 10."""
-_IMPLEMENTATIONS: Mapping[Algorithm, str] = {
-    "ring": "ring", "direct": "direct", "halving-doubling": "halvingDoubling"
-}  # fmt: skip
+_IMPLEMENTATIONS: Mapping[Algorithm, str] = {"ring": "ring", "direct": "direct", "halving-doubling": "halvingDoubling"}
 _KINDS = {
-    "all-reduce": Type.ALL_REDUCE, "all-gather": Type.ALL_GATHER, "reduce-scatter": Type.REDUCE_SCATTER,
+    "all-reduce": Type.ALL_REDUCE,
+    "all-gather": Type.ALL_GATHER,
+    "reduce-scatter": Type.REDUCE_SCATTER,
     "all-to-all": Type.ALL_TO_ALL,
-}  # fmt: skip
+}
 _BINARY = "AstraSim_Analytical_Congestion_Unaware"
 
 

@@ -115,9 +115,12 @@ def augment(
             out.write(b",\n" + text)
         out.write(after)
     return Augmented(
-        len(values), sum(ARGUMENTS[0] in value for value in values), sum(ARGUMENTS[1] in value for value in values),
-        trace.damage, len(added),
-    )  # fmt: skip
+        len(values),
+        sum(ARGUMENTS[0] in value for value in values),
+        sum(ARGUMENTS[1] in value for value in values),
+        trace.damage,
+        len(added),
+    )
 
 
 def _counter_texts(trace: Trace, found: list[Counter]) -> list[bytes]:

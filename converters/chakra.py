@@ -253,8 +253,11 @@ def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
     """What readers need to know of a communication."""
     source, target = (rank, comm.peer) if comm.kind == SEND else (comm.peer, rank)
     values: dict[str, int | str] = {
-        "comm_src": source, "comm_dst": target, "comm_tag": comm.tag, "comm_size": comm.size,
-    }  # fmt: skip
+        "comm_src": source,
+        "comm_dst": target,
+        "comm_tag": comm.tag,
+        "comm_size": comm.size,
+    }
     if comm.kind >= 0:
         values = {"comm_type": comm.kind, "comm_size": comm.size, "pg_name": str(comm.group)}
     return [attribute(name, value) for name, value in values.items()]
@@ -455,10 +458,12 @@ def _tensors(records: Sequence[Any]) -> tuple[Parts, Parts]:
     tensors, strides = [], []
     for name, tag in _SIDES.items():
         sides = [getattr(node, name) for node in records]
-        tensors.append([
-            b"" if side is UNSET else io_info(tag, bytes(side.values), bytes(side.shapes), bytes(side.types))
-            for side in sides
-        ])  # fmt: skip
+        tensors.append(
+            [
+                b"" if side is UNSET else io_info(tag, bytes(side.values), bytes(side.shapes), bytes(side.types))
+                for side in sides
+            ]
+        )
         strides.append([b"" if side is UNSET else _text(f"{name[:-1]}_strides", side.strides) for side in sides])
     return tensors, strides
 

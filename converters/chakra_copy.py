@@ -161,11 +161,11 @@ def numbered(ranks: Sequence[RankComms]) -> Agreement:
     """The communications with a number for each group: its name if that is one."""
     numbers = group_numbers({comm.named for comms in ranks for comm in comms.found} - {WORLD})
     found = {
-        comms.rank: replace(comms, found=tuple(
-            replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in comms.found
-        ))
+        comms.rank: replace(
+            comms, found=tuple(replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in comms.found)
+        )
         for comms in ranks
-    }  # fmt: skip
+    }
     groups = {number: list(named[1]) for named, number in numbers.items()}
     return Agreement(found, groups, {number: named[0] for named, number in numbers.items()}, ())
 

@@ -277,9 +277,10 @@ def _mismatch(files: Mapping[int, str], mismatch: Mismatch) -> str:
 
 def _pair(files: Mapping[int, str], one: RankPair) -> str:
     parts = [
-        (one.unmatched_sends, "without a receive"), (one.unmatched_receives, "received and not sent"),
+        (one.unmatched_sends, "without a receive"),
+        (one.unmatched_receives, "received and not sent"),
         (one.other_size, "with two sizes"),
-    ]  # fmt: skip
+    ]
     told = ", ".join(f"{count:,} {what}" for count, what in parts if count)
     return f"{files[one.source]}: messages from rank {one.source} to rank {one.target}: {told}"
 

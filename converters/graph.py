@@ -71,10 +71,12 @@ def write_graph(traces: Mapping[int, Trace], path: str | os.PathLike[str], to: s
     """
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
-    graph = Graph(tuple(
-        _TableRows(trace, f"{rank}:" if len(traces) > 1 else None, select_rows(trace, **choice))
-        for rank, trace in traces.items()
-    ))  # fmt: skip
+    graph = Graph(
+        tuple(
+            _TableRows(trace, f"{rank}:" if len(traces) > 1 else None, select_rows(trace, **choice))
+            for rank, trace in traces.items()
+        )
+    )
     suffix = Path(path).suffix.lower()
     texts: Iterator[bytes] = (text.encode() for text in GRAPH_FORMATS[to](graph))
     if to == "dot" and suffix in PICTURES:
@@ -352,6 +354,9 @@ _ATTRIBUTES = {
 
 
 GRAPH_FORMATS: dict[str, Callable[[Graph], Iterator[str]]] = {
-    "graphml": graphml, "gexf": gexf, "dot": _dot, "networkx-json": _node_link,
-}  # fmt: skip
+    "graphml": graphml,
+    "gexf": gexf,
+    "dot": _dot,
+    "networkx-json": _node_link,
+}
 """Name of each format and what makes its text, piece by piece."""

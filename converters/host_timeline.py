@@ -215,13 +215,15 @@ def _rank(done: Replay, places: _PlacesOfRanks, k: int) -> ReplayedRank:
     target = edges.target[releases]
     begin = done.time[edges.source[moves]]
     return ReplayedRank(
-        trace.with_(ts=as_column(ts), dur=as_column(dur)), start, end,
+        trace.with_(ts=as_column(ts), dur=as_column(dur)),
+        start,
+        end,
         np.stack([places.ended[edges.source[releases]] - first, target, graph.row[target] - first], axis=1),
         dict(zip(trace.id[owner - first].tolist(), done.time[edges.target[moves]].tolist(), strict=True)),
         dict(zip((edges.owner[met] - first).tolist(), done.time[edges.source[met]].tolist(), strict=True)),
         dict(zip((owner - first).tolist(), took.tolist(), strict=True)),
         frozenset((owner[_works(done, places.work[k], begin)] - first).tolist()),
-    )  # fmt: skip
+    )
 
 
 _MOMENT_NS = 100_000

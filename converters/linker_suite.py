@@ -255,9 +255,10 @@ def _times(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
         return Verdict("operator times", len(known.calls), 0, None, text)
     shift = _shift(known, output)
     wrong = [
-        node for node, of in found.items()
+        node
+        for node, of in found.items()
         if abs(of.ts - shift - known.calls[node][0]) > _CLOSE_NS or abs(of.dur - known.calls[node][1]) > _CLOSE_NS
-    ]  # fmt: skip
+    ]
     right = len(found) - len(wrong)
     return Verdict("operator times", len(known.calls), right, right == len(known.calls), _first(text, wrong, "node {}"))
 
@@ -403,7 +404,10 @@ def counts_of(case: LinkerCase) -> dict[str, float]:
     streams = Counter(event.stream for event in known.device)
     begin, end = min(ts for ts, _, _ in known.calls.values()), max(ts + dur for ts, dur, _ in known.calls.values())
     return {
-        "operators": len(known.calls), "device_events": work, "launched_by": len(known.device),
-        "followed": sum(streams.values()) - len(streams), "gaps_us": gaps_ns(known.calls.values()) / 1000,
+        "operators": len(known.calls),
+        "device_events": work,
+        "launched_by": len(known.device),
+        "followed": sum(streams.values()) - len(streams),
+        "gaps_us": gaps_ns(known.calls.values()) / 1000,
         "span_us": (end - begin) / 1000,
-    }  # fmt: skip
+    }

@@ -21,7 +21,7 @@ from ..schemas.graph_arrays import (
     vocabulary,
     write_graph_arrays,
     write_vocabulary,
-)  # fmt: skip
+)
 from ..schemas.text.transaction import make_folder
 from ..trace.columns import IntColumn, inverse_positions
 from ..trace.conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
@@ -120,10 +120,12 @@ def _edges(trace: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
     """Rows [consumer, producer]: the call tree, and the trace's edges between nodes of the graph; sorted."""
     source, target = trace.edges[:, 0], trace.edges[:, 1]
     called = np.flatnonzero((node >= 0) & (trace.parent_row >= 0))
-    pairs = np.concatenate([
-        np.stack([node[target], node[source]], axis=1),
-        np.stack([node[called], node[trace.parent_row[called]]], axis=1),
-    ])  # fmt: skip
+    pairs = np.concatenate(
+        [
+            np.stack([node[target], node[source]], axis=1),
+            np.stack([node[called], node[trace.parent_row[called]]], axis=1),
+        ]
+    )
     pairs = pairs[(pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 0] != pairs[:, 1])]
     unique: npt.NDArray[np.int32] = np.unique(pairs, axis=0).astype(np.int32).reshape(-1, 2)
     return unique

@@ -46,9 +46,12 @@ class RankCall(Generic[Result]):
 
 
 def run_on(
-    engine: Engine, function: Callable[[Trace], Result], sources: Sequence[Source],
-    ranks: frozenset[int] | None = None, choose: Callable[[Trace], Trace] | None = None,
-) -> Iterator[tuple[int, Result]]:  # fmt: skip
+    engine: Engine,
+    function: Callable[[Trace], Result],
+    sources: Sequence[Source],
+    ranks: frozenset[int] | None = None,
+    choose: Callable[[Trace], Trace] | None = None,
+) -> Iterator[tuple[int, Result]]:
     """Ranks and answers in the order of the sources, wherever and in whichever order they were found.
 
     Raises:

@@ -73,11 +73,12 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     place = inverse_positions(count, by_start)
     callees = np.flatnonzero(trace.parent_row >= 0)
     order, kept = _issuable(
-        trace, by_start,
+        trace,
+        by_start,
         np.concatenate([place[source], place[trace.parent_row[callees]]]),
         np.concatenate([place[target], place[callees]]),
         np.concatenate([kinds == ORDER, np.zeros(len(callees), np.bool_)]),
-    )  # fmt: skip
+    )
     kept = kept[: len(source)]
     source, target, kinds = source[kept], target[kept], kinds[kept]
     first = np.searchsorted(target, np.arange(count + 1))
@@ -193,8 +194,10 @@ class Coupling:
         """Messages for the user, in sentences; none about a rank that does not communicate."""
         found = [str(self)] if self.collectives else []
         if self.few:
-            found.append("warning: computation waits for few collectives, so that the simulated time hardly follows "
-                         "the network; link with the ET, or record with cuda_sync events")  # fmt: skip
+            found.append(
+                "warning: computation waits for few collectives, so that the simulated time hardly follows "
+                "the network; link with the ET, or record with cuda_sync events"
+            )
         if self.fixed_ns:
             found.append(f"{self.fixed_ns / 1e6:,.3f} ms of communication are computations of fixed duration")
             if not self.collectives:

@@ -1,8 +1,7 @@
-"""How far the answer of a network what-if may be off, and what the step would take if it were not recorded.
+"""Range of the answer of a network what-if, and an estimate of the step without the recorder.
 
-A base that fits by construction says nothing about that. Each thing that a recording does not settle is set to either
-end of what it may be, by itself; what the answer moves by adds up as independent errors do (the root of the sum of
-squares).
+A recording leaves some things open: how evenly the host works, how fast transfers are. Each of them is set to both
+ends of what it may be, one at a time. The effects add up as independent errors do (root of the sum of squares).
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ class AnswerRange:
     """What a what-if's answer may be.
 
     Attributes:
-        low_ns, high_ns: about four of five jobs that were recorded on several networks take a time between.
-        untraced_ns: least, usual and longest estimate of the step when nothing records it; None where it is unknown.
-        reasons: what moves the answer, the largest first, in words.
+        low_ns, high_ns: about four of five jobs recorded on several networks lie between these.
+        untraced_ns: least, usual and longest step without the recorder; None if unknown.
+        reasons: what moves the answer, the largest effect first.
     """
 
     low_ns: int
@@ -59,7 +58,7 @@ class AnswerRange:
     __repr__ = brief
 
     def to_lines(self) -> list[str]:
-        """Lines of text under an answer."""
+        """Return lines to print under an answer."""
         lines = [f"           between {self.low_ns / 1000:,.1f} and {self.high_ns / 1000:,.1f} µs"]
         lines += [f"           ({reason})" for reason in self.reasons]
         if self.untraced_ns is not None:
@@ -75,10 +74,13 @@ class AnswerRange:
 
 
 def answer_range(
-    graph: ReplayGraph, network: Network, what_ifs: Sequence[WhatIf], constants: Constants | Sequence[Constants],
+    graph: ReplayGraph,
+    network: Network,
+    what_ifs: Sequence[WhatIf],
+    constants: Constants | Sequence[Constants],
     bounds: Bounds | None = None,
-) -> AnswerRange:  # fmt: skip
-    """The range of `replay(apply_what_ifs(on_network(graph, network), …))`."""
+) -> AnswerRange:
+    """Return the range of `replay(apply_what_ifs(on_network(graph, network), …))`."""
 
     def answer(graph: ReplayGraph, network: Network = network, at: Any = "times") -> int:
         return replay(
@@ -98,7 +100,7 @@ def answer_range(
 
 
 def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator[tuple[int, int, str]]:
-    """Answers with one thing at either end, and what it is."""
+    """Yield the answers with one open thing at either end, and its name."""
     yield answer(graph, at="low"), answer(graph, at="high"), "what kinds of communication take over the formula"
     spread, why = _spread(graph)
     by = _TURNS if spread == _TURNS else _BANDWIDTH
@@ -127,7 +129,7 @@ _PLENTY = 10**9
 
 
 def _spread(graph: ReplayGraph) -> tuple[float, str]:
-    """By how much the host's work differs from run to run, and why."""
+    """Return by how much the host's work differs from run to run, and why."""
     if np.any(graph.column("kind") == GPU):
         return _DEVICE_WORK, "as in another run"
     low, high = unevenness(graph)
@@ -137,8 +139,7 @@ def _spread(graph: ReplayGraph) -> tuple[float, str]:
 
 
 def _untraced(graph: ReplayGraph, answer: Any) -> tuple[int, int, int] | None:
-    """Least, usual and longest estimate of the answer if nothing recorded the step, of a job of the host: without what
-    recording adds at either end of each call."""
+    """Estimate the answer without the recorder, for jobs of the host: calls lose what recording adds at their ends."""
     if np.any(graph.column("kind") == GPU):
         return None
     views = [trace.dur[matching(trace.name, trace.names, _VIEW.__eq__) & trace.timed] for trace in graph.traces]

@@ -73,12 +73,12 @@ class _Protocol(NamedTuple):
     """One of NCCL's protocols; see the module's docstring.
 
     Attributes:
-        base_ns: of a collective on a ring, and on a tree.
-        between, inside: what a step takes over L on a ring and on a tree, between nodes and in one.
-        least_ns: of a ring's step in a node, if the ring leaves it.
+        base_ns: start of a collective on a ring, and on a tree.
+        between, inside: a step over L on a ring and on a tree, between nodes and inside one.
+        least_ns: shortest step of a ring in a node, if the ring leaves the node.
         share: of the bandwidth, on a ring.
-        on_tree: of the tree's, in a node and between nodes.
-        tree_tenths: of it, for 64 bytes and each doubling of them; all of it beyond.
+        on_tree: of the tree's bandwidth, in a node and between nodes.
+        tree_tenths: tenths of it for 64 bytes and each doubling; all of it beyond.
     """
 
     base_ns: tuple[float, float]
@@ -112,11 +112,10 @@ class LevelSpan(NamedTuple):
     """How a process group spans one level of a network.
 
     Attributes:
-        ranks: how many of its ranks (on outer levels: units of the level below) are neighbours there.
-        bandwidth: bytes a ns of a rank in one direction. latency_ns: of a step.
-        algorithm: of its phase.
-        in_node: whether it is the inside of a node; only NCCL's protocols ask.
-        hops: on the topology of a ring the links that a step passes; 0 on others.
+        ranks: members on this level; on outer levels they are units of the level below.
+        bandwidth: bytes per ns of a rank in one direction.
+        in_node: inside a node; only NCCL's protocols ask.
+        hops: links that a step passes on a ring topology; 0 on others.
     """
 
     ranks: int
@@ -128,11 +127,11 @@ class LevelSpan(NamedTuple):
 
 
 def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Library | None = None) -> float:
-    """What a collective takes when all its ranks are ready, ns; see the module's docstring.
+    """Return the ns of a collective whose ranks are all ready; see the module's docstring.
 
     Args:
-        size: bytes, as in `message_bytes`: of one rank's input.
-        spans: levels, the inner ones first; 0 where they are none.
+        size: bytes of one rank's input, as in `message_bytes`.
+        spans: levels, the inner ones first; 0 ns without any.
         library: whose algorithms; None for those of the levels.
 
     Example:
@@ -140,8 +139,6 @@ def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Lib
         6000.0
         >>> collective_ns(Type.BROADCAST, 1000, [LevelSpan(4, 1.0, 0.0)], "gloo")
         3000.0
-        >>> collective_ns(Type.ALL_REDUCE, 8000, [LevelSpan(4, 10.0, 0.0), LevelSpan(2, 1.0, 0.0)])
-        3200.0
     """
     if not spans:
         return 0.0

@@ -1,4 +1,4 @@
-"""Constants of the replay, fitted once from what a trace measured: launch latency, stream gap, launch queue limit."""
+"""Constants of the replay, fitted to a trace: launch latency, stream gap, limit of the launch queue."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ _MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000
 
 @dataclass(frozen=True)
 class Constants:
-    """What the replay puts in place of single measured latencies.
+    """Constants that the replay uses instead of single measured latencies.
 
     Attributes:
         launch_latency_ns: from the start of a launching call to the start of its work on an idle stream.
         gap_ns: between two GPU events that are queued on a stream.
         event_gap_ns: from the end of GPU work to the start of what waited for it on another stream.
-        sync_return_ns: from the end of GPU work to the return of the call that waits for it, at most.
-        queue_limit: launches that may be outstanding before a launching call blocks; None if no limit was seen.
-        clock_skew_ns: by how much waiting calls returned before the work they waited for had ended, since the clocks
-            of host and device differ; the linker's finding, which changes no lag.
+        sync_return_ns: at most, from the end of GPU work to the return of the call that waits for it.
+        queue_limit: outstanding launches at which a launching call blocks; None if no call was seen to block.
+        clock_skew_ns: how early waiting calls return by the host's clock; changes no lag.
     """
 
     launch_latency_ns: int
@@ -44,20 +43,24 @@ class Constants:
     __repr__ = brief
 
     def caps(self) -> dict[int, int]:
-        """By kind of edge, what a capped lag counts at most, ns."""
+        """Map kinds of edges to the most that a capped lag counts, ns."""
         return {
-            LAUNCH: self.launch_latency_ns, STREAM: self.gap_ns, EVENT: self.event_gap_ns,
-            SYNC: self.sync_return_ns, QUEUE: self.sync_return_ns,
-        }  # fmt: skip
+            LAUNCH: self.launch_latency_ns,
+            STREAM: self.gap_ns,
+            EVENT: self.event_gap_ns,
+            SYNC: self.sync_return_ns,
+            QUEUE: self.sync_return_ns,
+        }
 
 
 def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
-    """Fit them on GPU events of one rank, all of them if `counted` (by row) is None; 0 where it has no such event,
-    or no start times.
+    """Fit the constants to GPU events of one rank; 0 if it has none, or no start times.
 
-    Launch latency: the median over events whose stream was idle at their launch, a stream's first event (for which
-    modules are loaded) only if there are no others. Gap: over those that were launched while the one before ran.
-    Single latencies over 1 ms and gaps over 100 µs are waits for something else, and are left out.
+    The launch latency is the median over events whose stream was idle. A stream's first event counts only if there are
+    no others, since modules are loaded for it. The gap is the median over events launched while the one before ran.
+
+    Args:
+        counted: bool, one entry a row; None for all rows.
 
     Example:
         >>> from etplus import build_graph
@@ -82,18 +85,21 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
     gap_ns = max(_median(gap[gap <= _MAX_GAP_NS]), 0)
     event = edges.lag[waited & inside[edges.target]]
     return Constants(
-        launch_latency, gap_ns, _median(event) if len(event) else gap_ns, queue_limit=graph.queue_limit,
+        launch_latency,
+        gap_ns,
+        _median(event) if len(event) else gap_ns,
+        queue_limit=graph.queue_limit,
         clock_skew_ns=graph.trace.clock_skew_ns,
-    )  # fmt: skip
+    )
 
 
 def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...]:
-    """Those of each rank, where they may be given as those of the only one."""
+    """Return one entry per rank, also for a single rank."""
     return (constants,) if isinstance(constants, Constants) else tuple(constants)
 
 
 def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
-    """int64 ns, one entry an edge: the lag, capped by the constant of its kind; `NEVER` of those that are GONE."""
+    """Return the lag of each edge, capped by the constant of its kind; `NEVER` for edges that are GONE."""
     edges, ranks = graph.edges, of_ranks(constants)
     if len(ranks) != len(graph.traces):
         raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.traces)}")
@@ -109,7 +115,7 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
 
 
 def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
-    """Measured time of the source of each point's edge of some kind, −1 for none."""
+    """Return the measured time of the source of each point's edge of one kind; −1 for none."""
     edges, found = graph.edges.take(graph.edges.kind == kind), np.full(len(graph), -1, np.int64)
     found[edges.target] = graph.measured[edges.source]
     return found

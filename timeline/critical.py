@@ -36,10 +36,8 @@ class CriticalPath(Suggests):
     Attributes:
         edge: int64, its edges in order of time.
         by_kind: ns by kind of edge, the largest first.
-        by_op: ns by (kind, name): kernels, calls whose host work it is, and what waits for unknown reasons; the largest
-            first.
-        by_source, by_phase: ns of its work by source line ("train.py:7") and by phase (`trace.kinds.PHASES`), "" for
-            work of which it is not known; only of a trace's own (`Trace.critical_path`).
+        by_op: ns by (kind, name) of kernels, calls and unknown waits, the largest first.
+        by_source, by_phase: ns by source line ("train.py:7") and phase, "" if unknown; only in `Trace.critical_path`.
     """
 
     guesses: ClassVar[dict[str, str]] = {
@@ -57,7 +55,7 @@ class CriticalPath(Suggests):
     __repr__ = brief
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame: ns by kind and name, the largest first; "" for waits and gaps, which nobody's work is."""
+        """Return a DataFrame of ns by kind and name, the largest first; waits and gaps have the name ""."""
         named = Counter[str]()
         for (kind, _), ns in self.by_op.items():
             named[kind] += ns
@@ -73,10 +71,9 @@ class CriticalPath(Suggests):
 
 
 def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
-    """int64, the edges of a longest path in order of time.
+    """Return the edges of a longest path, followed back from a point (by default the last end).
 
-    It is followed back from a point, by default the last end. Of several edges that bind, the one from the lowest point
-    is taken.
+    If several edges bind, the path takes the one from the lowest point.
     """
     edges = replay.graph.edges
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
@@ -98,14 +95,14 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
 
 
 def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> CriticalPath:
-    """The longest path of a replay; see `binding_edges`.
+    """Return the longest path of a replay; see `binding_edges`.
 
     Args:
-        between: a name and a number, see `call_between`: the path to the last end of what an annotation calls and
-            launches, from the annotation's start on. An edge that leads over that start counts from there.
+        between: an annotation as in `call_between`. The path then leads from its start to the last end of what it calls
+            and launches. An edge over the start counts from there.
 
     Raises:
-        UsageError: no such annotation, or the graph is of several ranks.
+        UsageError: no such annotation, or the graph has several ranks.
     """
     edges, first, last = replay.graph.edges, 0, None
     if between is not None:
@@ -120,7 +117,7 @@ def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> Cri
 
 
 def _by_name(graph: ReplayGraph, edge: IntColumn, kind: IntColumn, ns: IntColumn) -> Counter[tuple[str, str]]:
-    """ns of some edges by kind and name: of their rows, or `BETWEEN`."""
+    """Sum the ns of edges by kind and name; "between calls" for host work without a call."""
     named = np.isin(kind, (HOST, DURATION, COMM, UNKNOWN))
     edge, kind, ns = edge[named], kind[named], ns[named]
     owner = np.where(kind == UNKNOWN, graph.row[graph.edges.target[edge]], graph.edges.owner[edge])
@@ -134,7 +131,7 @@ def _by_name(graph: ReplayGraph, edge: IntColumn, kind: IntColumn, ns: IntColumn
 
 
 def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
-    """The point at which an annotation starts, and the last one of what runs and is launched in it."""
+    """Return the start point of an annotation and the last point of what it runs and launches."""
     graph = replay.graph
     if len(graph.traces) > 1:
         raise UsageError("an annotation chooses a part of one rank, not of several that are coupled")
@@ -148,11 +145,7 @@ def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
 
 
 def with_origins(path: CriticalPath, replay: Replay, trace: Trace) -> CriticalPath:
-    """The path with the source lines and phases of its work.
-
-    Args:
-        trace: whose replay it is.
-    """
+    """Return the path with the source lines and phases of its work."""
     edges, origin, table = replay.graph.edges, origin_of_rows(trace), trace.source_table
     edge = path.edge[np.isin(edges.kind[path.edge], (HOST, DURATION, COMM))]
     sources, phases = Counter[str](), Counter[str]()
@@ -169,8 +162,7 @@ def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
 
 
 def resource_bounds(replay: Replay) -> dict[str, int]:
-    """ns below which the makespan cannot fall, since one resource is busy for so long: the busiest stream's GPU work
-    (less what its events overlap), and the busiest thread's host work."""
+    """Return ns that the busiest stream's GPU work and the busiest thread's host work take; no makespan is shorter."""
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)
     rank = graph.rank_of_row[row]
@@ -215,8 +207,7 @@ class CriticalChain:
 
 
 def unchanged_replay(trace: Trace) -> Replay | None:
-    """The replay without changes, of a selection without the calls around it; None where no row of the trace has a
-    time."""
+    """Replay a trace (of a selection without the calls around it); None if no row has a time."""
     try:
         graph = build_graph(without_enclosing(trace))
     except ConvertError:
@@ -225,10 +216,10 @@ def unchanged_replay(trace: Trace) -> Replay | None:
 
 
 def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalChain | None:
-    """The critical path of the replay without changes; None where no row of the trace has a time.
+    """Return the critical path of the replay without changes; None if no row has a time.
 
     Args:
-        unchanged: `unchanged_replay(trace)`, where it is there already.
+        unchanged: `unchanged_replay(trace)`, if it is known.
 
     Example:
         >>> chain = critical_chain(trace)

@@ -198,10 +198,12 @@ def stream_edges(points: GraphEvents) -> Edges:
     first, launched = before < 0, points.launcher[gpu] >= 0
     edges = points.edges(STREAM, points.end[np.maximum(before, 0)], points.start[gpu])
     pinned = edges.target[first & ~launched]
-    return Edges.joined([
-        replace(edges, capped=launched).take(~first),
-        Edges.of(PIN, np.zeros_like(pinned), pinned, points.measured[pinned]),
-    ])  # fmt: skip
+    return Edges.joined(
+        [
+            replace(edges, capped=launched).take(~first),
+            Edges.of(PIN, np.zeros_like(pinned), pinned, points.measured[pinned]),
+        ]
+    )
 
 
 def sync_waits(points: GraphEvents, *, assumed: bool = True) -> Edges:

@@ -210,10 +210,12 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
     edges = graph.edges
     launches = np.flatnonzero((edges.kind == LAUNCH) & (graph.row[edges.source] >= 0))
     call, event = graph.row[edges.source[launches]], graph.row[edges.target[launches]]
-    parent = np.concatenate([
-        np.where(trace.parent_row >= 0, trace.parent_row + first, -1)
-        for trace, first in zip(graph.traces, graph.first_row.tolist(), strict=False)
-    ])  # fmt: skip
+    parent = np.concatenate(
+        [
+            np.where(trace.parent_row >= 0, trace.parent_row + first, -1)
+            for trace, first in zip(graph.traces, graph.first_row.tolist(), strict=False)
+        ]
+    )
     at, meant = call, events[event].astype(np.int64)
     total, some = np.zeros(len(events), np.int64), np.zeros(len(events), np.int64)
     while len(at):  # level by level, as many as calls nest

@@ -1,4 +1,4 @@
-"""Points of a trace before they are put in order, and what several rules ask about its rows."""
+"""Points of a trace before they are put in order, and questions that several rules ask about its rows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .replay_graph import ORDER, Edges
 
 @dataclass(frozen=True)
 class GraphEvents:
-    """The beginning of the window (point 0), starts and ends of timed rows, submissions of slow launches.
+    """Start of the window (point 0), starts and ends of timed rows, submissions of slow launches.
 
     Attributes:
-        start, end: int64, points of each trace row, −1 for rows without a time.
-        row: int64, row of each point, −1 for the beginning.
-        measured: int64 ns after the beginning, of each point.
-        launcher: int64, for each row the row that launched it, −1 for none.
+        start, end: int64, points of each row, −1 for rows without a time.
+        row: int64, row of each point, −1 for the start of the window.
+        measured: int64 ns after the start of the window, of each point.
+        launcher: int64, the row that launched each row, −1 for none.
     """
 
     trace: Trace
@@ -34,7 +34,7 @@ class GraphEvents:
 
     @staticmethod
     def of(trace: Trace) -> GraphEvents:
-        """Points 2k + 1 and 2k + 2 for the k-th timed row."""
+        """Number the points: 2k + 1 and 2k + 2 for the k-th timed row."""
         rows = np.flatnonzero(trace.timed)
         start, end, launcher = (np.full(len(trace), -1, np.int64) for _ in range(3))
         start[rows] = np.arange(len(rows)) * 2 + 1
@@ -50,17 +50,17 @@ class GraphEvents:
 
     @property
     def gpu(self) -> IntColumn:
-        """Rows of the timed GPU events in order of stream and start, and nothing else."""
+        """Rows of timed GPU events in order of stream and start."""
         return self._on_streams[0]
 
     @property
     def before(self) -> IntColumn:
-        """Of each of `gpu` the row before it on its stream, −1 for a stream's first."""
+        """For each of `gpu` the row before it on its stream, −1 for a stream's first."""
         return self._on_streams[1]
 
     @cached_property
     def host_comm(self) -> IntColumn:
-        """Timed rows of the collectives that run on the host, on a thread of their backend."""
+        """Timed rows of collectives that run on the host."""
         rows = comm_rows(self.trace)
         on_host: IntColumn = rows[self.trace.kind[rows] != GPU]
         return on_host
@@ -71,26 +71,26 @@ class GraphEvents:
         return self.trace.lane_order(self.trace.stream_lane, rows, nested=False)
 
     def between(self, source: IntColumn, target: IntColumn) -> IntColumn:
-        """Measured ns from points to points."""
+        """Return measured ns from points to points."""
         lag: IntColumn = self.measured[target] - self.measured[source]
         return lag
 
     def edges(self, kind: int, source: IntColumn, target: IntColumn, *, capped: bool = False) -> Edges:
-        """Edges of one kind between points, with the measured lags."""
+        """Return edges of one kind with the measured lags."""
         return Edges.of(kind, source, target, self.between(source, target), capped=capped)
 
     def in_order(self, source: IntColumn, target: IntColumn) -> Edges:
-        """Edges of kind ORDER between points, without a lag, where the measured order agrees."""
+        """Return ORDER edges without a lag; pairs against the measured order are left out."""
         agree = self.between(source, target) >= 0
         return Edges.of(ORDER, source[agree], target[agree], np.zeros(np.count_nonzero(agree), np.int64))
 
     def timed_edges(self, *kinds: str) -> tuple[IntColumn, IntColumn]:
-        """Source and target rows of the trace's edges of some kinds, where both have a time."""
+        """Return source and target rows of the trace's edges of some kinds, if both have a time."""
         source, target, _ = self.trace.edges_of(*kinds).T
         known = self.trace.timed[source] & self.trace.timed[target]
         return source[known], target[known]
 
     def with_more(self, row: IntColumn, measured: IntColumn) -> tuple[GraphEvents, IntColumn]:
-        """These points and further ones, and the numbers of the further ones."""
+        """Add points; also return their numbers."""
         more = replace(self, row=np.concatenate([self.row, row]), measured=np.concatenate([self.measured, measured]))
         return more, np.arange(len(self.row), len(more.row))

@@ -34,9 +34,8 @@ class Unexplained:
     """Waits that nothing in the trace explains and that a replay keeps as measured.
 
     Attributes:
-        count: how many of them delay something.
-        ns: time in which at least one of them runs.
-        share: that time over the makespan; 0 for a trace of no length.
+        count: waits that delay something.
+        ns: time in which at least one of them runs. share: of the makespan.
     """
 
     count: int
@@ -49,8 +48,7 @@ class Replay(Suggests):
     """A predicted timeline.
 
     Attributes:
-        graph: what was replayed.
-        time: int64 ns after the beginning, of each point.
+        time: int64 ns after the start of the window, of each point.
         lag: int64 ns, what each edge counted.
     """
 
@@ -62,32 +60,31 @@ class Replay(Suggests):
 
     guesses: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("duration", "total", "total_ns", "predicted_ns", "latency"), "`makespan_ns`"),
-        "speedup": "`measured_ns / makespan_ns`", "critical_path": "`trace.critical_path(…)`",
+        "speedup": "`measured_ns / makespan_ns`",
+        "critical_path": "`trace.critical_path(…)`",
         "to_pandas": "`start` and `end`, of each row of the trace",
-    }  # fmt: skip
+    }
 
     __repr__ = brief
 
     @cached_property
     def answer_range(self) -> AnswerRange | None:
-        """What the makespan may be, and what it would be untraced, of a job that `replay_ranks`, `trace.replay` or
-        `job.replay` put on another network; else None. Found when it is first asked for, by some more replays."""
+        """Range of the makespan on another network, else None; computed by more replays when first asked."""
         return None if self._range is None else self._range()
 
     @cached_property
     def untraced(self) -> UntracedAnswer | None:
-        """What a step takes when nothing records it, with the same changes, of traces that `etplus record` made, and
-        that `replay_ranks`, `trace.replay` or `job.replay` replayed; else None. Found when it is first asked for."""
+        """Step time without the recorder, for traces of `etplus record`, else None; computed when first asked."""
         return None if self._untraced is None else self._untraced()
 
     @cached_property
     def start(self) -> IntColumn:
-        """int64 ns after the beginning of the window, when each trace row starts; −1 for rows without a time."""
+        """int64 ns after the start of the window, of each trace row; −1 without a time."""
         return np.where(self.graph.start >= 0, self.time[self.graph.start], -1)
 
     @cached_property
     def end(self) -> IntColumn:
-        """int64 ns after the beginning of the window, when each trace row ends; −1 for rows without a time."""
+        """int64 ns after the start of the window, of each trace row; −1 without a time."""
         return np.where(self.graph.end >= 0, self.time[self.graph.end], -1)
 
     @cached_property
@@ -97,19 +94,19 @@ class Replay(Suggests):
 
     @property
     def measured_ns(self) -> int:
-        """The makespan as it was recorded; 0 if start times were not."""
+        """The recorded makespan; 0 if start times were not recorded."""
         if not self.graph.times_recorded:
             return 0
         return int(self.graph.measured.max() - self.graph.measured[1:].min())
 
     @property
     def error(self) -> float:
-        """Relative error of the makespan against what was recorded; 0 for a trace without length or start times."""
+        """Relative error of the makespan; 0 for a trace without length or start times."""
         return relative_error(self.makespan_ns, self.measured_ns)
 
     @cached_property
     def unexplained(self) -> Unexplained:
-        """The unknown waits: each from when everything else would have let its target come until the target."""
+        """Unknown waits: each begins when everything else would have let its target come."""
         edges = self.graph.edges
         waits = mask_at(len(self.time), edges.target[edges.kind == UNKNOWN])[edges.target]
         ready, known = np.zeros(len(self.time), np.int64), np.flatnonzero(waits & (edges.kind != UNKNOWN))
@@ -121,7 +118,7 @@ class Replay(Suggests):
 
 
 def relative_error(predicted_ns: float, measured_ns: float) -> float:
-    """Predicted over measured, less 1; 0 where nothing was measured."""
+    """Predicted over measured, less 1; 0 if nothing was measured."""
     return predicted_ns / measured_ns - 1 if measured_ns else 0.0
 
 
@@ -131,8 +128,8 @@ def replay(
     """Replay a graph.
 
     Args:
-        constants: of the one rank, or one of each rank of a coupled graph.
-        durations: int64 ns, one entry a trace row, instead of the graph's own; see `ReplayGraph.with_durations`.
+        constants: for one rank, or one per rank of a coupled graph.
+        durations: int64 ns per trace row, in place of the graph's own; see `ReplayGraph.with_durations`.
 
     Example:
         >>> from etplus import build_graph, fit_constants
@@ -150,7 +147,7 @@ def replay(
 
 
 def predicted_traces(replay: Replay) -> Iterator[Trace]:
-    """Of each rank its trace with `ts` and `dur` as predicted, on the clock of the trace."""
+    """Yield each rank's trace with predicted times, on the trace's clock."""
     graph = replay.graph
     for k, trace in enumerate(graph.traces):
         here = slice(int(graph.first_row[k]), int(graph.first_row[k + 1]))

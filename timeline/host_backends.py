@@ -125,12 +125,14 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, 
     usual = int(median(straight)) if len(straight) else _DISPATCH_NS
     result, reader = points.timed_edges("data")
     read = np.isin(result, rows)
-    edges = Edges.joined([
-        Edges.of(HANDOFF, issued, begin, np.where(queued, np.minimum(lag, usual), lag)),
-        Edges.of(DURATION, begin, end, points.trace.dur[rows], rows),
-        Edges.of(COMM, source, chains.target[edge], np.where(waited, left, 0)[edge]),
-        points.in_order(points.end[result[read]], points.start[reader[read]]),
-    ])  # fmt: skip
+    edges = Edges.joined(
+        [
+            Edges.of(HANDOFF, issued, begin, np.where(queued, np.minimum(lag, usual), lag)),
+            Edges.of(DURATION, begin, end, points.trace.dur[rows], rows),
+            Edges.of(COMM, source, chains.target[edge], np.where(waited, left, 0)[edge]),
+            points.in_order(points.end[result[read]], points.start[reader[read]]),
+        ]
+    )
     notes = _unexplained(points, chains, waited)
     return edges, replace(chains, lag=np.where(waited, left, chains.lag)), shared, notes
 
@@ -149,8 +151,11 @@ def _unexplained(points: GraphEvents, chains: Edges, waited: npt.NDArray[np.bool
     length = int(points.measured.max())
     if not count or not length:
         return []
-    pauses = "pause of a thread beside running collectives is" if count == 1 else (
-        "pauses of threads beside running collectives are")  # fmt: skip
+    pauses = (
+        "pause of a thread beside running collectives is"
+        if count == 1
+        else ("pauses of threads beside running collectives are")
+    )
     return [f"{count} {pauses} not explained by any ({total / 1e6:,.1f} ms, {total / length:.0%}): kept as host work"]
 
 

@@ -1,4 +1,4 @@
-"""What the host waits for devices, and a trace without it: the engines add waiting by themselves."""
+"""Waits of the host for devices, and traces without them: simulators add waiting by themselves."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SYNC_COST_NS = 3_000
 
 
 def synchronising_calls(trace: Trace) -> IntColumn:
-    """int64, positions in `RuntimeCalls` of the calls that wait for a device, stream or event."""
+    """Return positions in `RuntimeCalls` of the calls that wait for a device, stream or event."""
     return np.flatnonzero(named(trace.names, trace.runtime.name, SYNCHRONIZE))
 
 
 def blocking_copies(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Which GPU events are copies that their call waited for; bool, one entry an event."""
+    """Return which GPU events are copies that their call waited for."""
     runtime, gpu = trace.runtime, trace.gpu
     blocks = np.zeros(len(gpu), np.bool_)
     known = np.flatnonzero(gpu.runtime >= 0)
@@ -36,8 +36,10 @@ def blocking_copies(trace: Trace) -> npt.NDArray[np.bool_]:
 
 
 def without_waits(trace: Trace) -> Trace:
-    """The trace with a host that never waits: synchronising and copying calls take `SYNC_COST_NS` at most, and what
-    follows them on their thread comes earlier by the rest. GPU events stay."""
+    """Return the trace with a host that never waits; GPU events stay.
+
+    Synchronizing and copying calls take `SYNC_COST_NS` at most. What follows them on their thread comes earlier.
+    """
     copying = trace.gpu.runtime[blocking_copies(trace)]
     waiting = distinct(np.concatenate([synchronising_calls(trace), copying[copying >= 0]]))
     runtime, calls = trace.runtime, trace.calls
@@ -53,11 +55,7 @@ def without_waits(trace: Trace) -> Trace:
 def _earlier(
     at: IntColumn, thread: IntColumn, of: IntColumn, begin: IntColumn, rest: IntColumn
 ) -> ColumnOf[Any, np.int64]:
-    """Times less what their threads had waited by then; waits do not overlap on a thread.
-
-    Args:
-        of, begin, rest: thread, begin and length of each wait, in order of begin.
-    """
+    """Return times less what their threads had waited by then; the waits of a thread do not overlap."""
     result = at.copy()
     waiting = dict(grouped(of))
     for number, mine in grouped(thread):

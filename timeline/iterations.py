@@ -340,12 +340,15 @@ def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Seq
         apart, alike = np.zeros_like(apart), np.ones_like(alike)
     return tuple(
         Outlier(
-            k, labels[k], int(times[k]),
-            f"takes {_against(int(times[k]), middle)}" if alike[k]
+            k,
+            labels[k],
+            int(times[k]),
+            f"takes {_against(int(times[k]), middle)}"
+            if alike[k]
             else f"{other_work[k]:.0%} of its calls and GPU events differ",
         )
         for k in np.flatnonzero(apart | ~alike).tolist()
-    )  # fmt: skip
+    )
 
 
 def _against(ns: int, middle: float) -> str:
@@ -425,11 +428,12 @@ class StepTimes:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return {
-            "count": self.count, "warm_up": self.warm_up,
+            "count": self.count,
+            "warm_up": self.warm_up,
             "set_apart": [msgspec.structs.asdict(outlier) for outlier in self.set_apart],
             "measured_ns": msgspec.structs.asdict(self.measured),
             "predicted_ns": msgspec.structs.asdict(self.predicted),
-        }  # fmt: skip
+        }
 
     def to_lines(self) -> list[str]:
         """Two or three lines of text, to be wrapped."""

@@ -1,4 +1,4 @@
-"""What a job's own communications took, to fit a network to."""
+"""Times of a job's own communications, to fit a network to."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .replay_graph import COMM, DURATION, HANDOFF, ReplayGraph
 
 
 def job_samples(traces: Sequence[Trace]) -> list[Sample]:
-    """One a communication of known kind, size and group: how long it took until its last rank was done, without
-    waiting for ranks and, on the host, without what other transfers took of its links.
+    """Return one sample per communication of known kind, size and group.
 
-    Of one rank by itself waiting cannot be told from transferring.
+    A sample lasts until its last rank is done, without waiting for ranks and, on the host, without what other transfers
+    took of its links. In the trace of a single rank waiting cannot be told from transferring.
     """
     graphs = [build_graph(trace) for trace in traces]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
@@ -61,7 +61,6 @@ def _late_leaves(graph: ReplayGraph) -> dict[int, int]:
 
 
 def library_of(traces: Sequence[Trace]) -> Library:
-    """Whose formulas hold for a job's communications: NCCL's where its GPUs run them (RCCL has NCCL's algorithms),
-    else Gloo's."""
+    """Return the library whose formulas hold: NCCL (RCCL has its algorithms) if GPUs communicate, else Gloo."""
     on_gpus = any(trace.kind[of.row] == GPU for trace in traces for of in find_communications(trace))
     return "nccl" if on_gpus else "gloo"

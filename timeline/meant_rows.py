@@ -1,4 +1,4 @@
-"""Which rows of a replay graph a what-if means: by kind and name, and within which part of the work."""
+"""Rows of a replay graph that a what-if means: by kind and name, and by part of the work."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ class Within:
     """A part of the work, to which a what-if is restricted.
 
     Attributes:
-        key: "phase", "module", "source", "op", "step", "window".
-        value: the name, or its part. exact: it must be the whole one.
+        key: one of `PARTS`. value: the name, or its part. exact: it must be the whole name.
     """
 
     key: str
@@ -44,10 +43,7 @@ PARTS = ("phase", "module", "source", "op", "step", "window")
 
 
 def check_part(part: Within) -> None:
-    """
-    Raises:
-        UsageError: no such phase, or not a window.
-    """
+    """Check a part; raises UsageError for an unknown phase or an invalid window."""
     if part.key == "phase" and not any(part.fits(phase) for phase in PHASES[1:]):
         raise UsageError(f"what-if: no phase {part.value[:60]!r}; there are {', '.join(PHASES[1:])}")
     if part.key == "window":
@@ -55,8 +51,7 @@ def check_part(part: Within) -> None:
 
 
 def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = False, stream: int = -1) -> Rows:
-    """Rows meant by a target of `GRAMMAR`, bool, one entry a row; of "op" also all that the ops call and launch, and so
-    of "call", which are calls of any kind."""
+    """Return the rows meant by a target of `GRAMMAR`; for "op" and "call" (a call of any kind) also all below."""
     parts = []
     for trace in graph.traces:
         wanted = np.array([known == name if exact else name in known for known in trace.names], np.bool_)
@@ -67,17 +62,20 @@ def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = Fal
         rows = comm_rows(trace)
         communicates = mask_at(len(trace), [*trace.comm, *rows[trace.kind[rows] != GPU].tolist()])
         of_kind = {
-            "gpu": trace.kind == GPU, "cpu": trace.kind != GPU, "op": trace.kind == CPU, "call": trace.kind != GPU,
+            "gpu": trace.kind == GPU,
+            "cpu": trace.kind != GPU,
+            "op": trace.kind == CPU,
+            "call": trace.kind != GPU,
             "stream": (trace.kind == GPU) & (trace.stream == stream),
             "comm": communicates,
-        }.get(target, category & (trace.kind == GPU))  # fmt: skip
+        }.get(target, category & (trace.kind == GPU))
         meant = of_kind & named & trace.timed
         parts.append(with_descendants(trace.parent_row, meant) if target in ("op", "call") else meant)
     return np.concatenate(parts)
 
 
 def with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:
-    """The rows and all below them, level by level (as many as calls nest)."""
+    """Add all rows below, level by level."""
     inside: Rows = rows.copy()
     while True:
         more = ~inside & (parent >= 0) & inside[parent]
@@ -87,9 +85,11 @@ def with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:
 
 
 def rows_within(graph: ReplayGraph, part: Within) -> Rows:
-    """Rows of a part of the work, bool, one entry a row: by phase, by module (the path has one of the name), by the
-    line of own code, by an op that calls or launches them, by the step that they are called or launched in, by time:
-    GPU events that start in it, and calls that run in it."""
+    """Return the rows of a part of the work.
+
+    A module is on the path of a call, an op calls or launches, a step contains the call or launch. In a window GPU
+    events start and calls run.
+    """
     return np.concatenate([_FINDERS[part.key](trace, part) for trace in graph.traces])
 
 
@@ -115,7 +115,7 @@ def _in_op(trace: Trace, part: Within) -> Rows:
 
 
 def _in_step(trace: Trace, part: Within) -> Rows:
-    """A step's number from 0, or its name."""
+    """Select by a step's number from 0, or its name."""
     steps = [part.fits(name) or part.value == str(number) for number, name in enumerate(trace.steps.names)]
     return _coded(step_of_row(trace), steps)
 
@@ -135,13 +135,13 @@ _FINDERS: dict[str, Callable[[Trace, Within], Rows]] = {
 
 
 def _coded(codes: npt.NDArray[np.integer], wanted: list[bool]) -> Rows:
-    """Which codes (−1 for none) are wanted."""
+    """Return which codes (−1 for none) are wanted."""
     found: Rows = np.append(np.array(wanted, np.bool_), False)[codes]
     return found
 
 
 def step_of_row(trace: Trace) -> IntColumn:
-    """int64, of each row the ordinal of the step that it is called or launched in, −1 for none."""
+    """Return the ordinal of the step that each row is called or launched in, −1 for none."""
     return trace.once(_step_of_row)
 
 

@@ -201,11 +201,14 @@ def _links_of(of: _DescribedLinks, file: str, place: str) -> Network:
         for one in of.levels
     )
     return Network(
-        of.bandwidth, of.latency_ns, of.algorithm or "ring", of.library,
+        of.bandwidth,
+        of.latency_ns,
+        of.algorithm or "ring",
+        of.library,
         tuple(Efficiency(_KINDS[one.kind], one.over_bytes, one.times, one.low, one.high) for one in of.kinds),
         tuple(levels),
         tuple(AlgorithmRule(_KINDS[one.kind], one.over_bytes, one.algorithm) for one in of.algorithms),
-    )  # fmt: skip
+    )
 
 
 def described(network: Network) -> DescribedNetwork:
@@ -222,7 +225,9 @@ def network_dict(network: Network) -> dict[str, Any]:
 
 def _plain_links(network: Network) -> dict[str, Any]:
     return {
-        "bandwidth": network.bandwidth, "latency_ns": network.latency_ns, "library": network.library,
+        "bandwidth": network.bandwidth,
+        "latency_ns": network.latency_ns,
+        "library": network.library,
         "algorithm": None if network.library is not None else network.algorithm,
         "levels": tuple(
             DescribedLevel(of.ranks, of.bandwidth, of.latency_ns, of.algorithm, of.name, of.topology)
@@ -232,7 +237,7 @@ def _plain_links(network: Network) -> dict[str, Any]:
         "kinds": tuple(
             KindTimes(_NAMES[of.kind], of.over_bytes, of.times, of.low, of.high) for of in network.efficiency
         ),
-    }  # fmt: skip
+    }
 
 
 def network_schema() -> dict[str, Any]:
@@ -241,10 +246,12 @@ def network_schema() -> dict[str, Any]:
         [DescribedNetwork, NetworkFile], ref_template="#/$defs/{name}"
     )
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Networks of etplus",
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Networks of etplus",
         "description": "One network, or several by name: what --network takes, and predict fit --network writes.",
-        "anyOf": [several, one], "$defs": components,
-    }  # fmt: skip
+        "anyOf": [several, one],
+        "$defs": components,
+    }
 
 
 def write_networks(networks: Mapping[str, DescribedNetwork], path: str | os.PathLike[str]) -> None:

@@ -88,9 +88,7 @@ def scheduled(graph: ReplayGraph) -> ReplayGraph:
     work = (edges.owner >= 0) & np.isin(edges.kind, (HOST, DURATION, COMM))
     free[edges.owner[work]] = edges.target[work]
     rows = rows[np.lexsort((graph.column("id")[rows], graph.rank_of_row[rows]))]
-    found = list_schedule(
-        len(graph), edges.source, edges.target, edges.lag, graph.start[rows], free[rows], lane[rows]
-    )  # fmt: skip
+    found = list_schedule(len(graph), edges.source, edges.target, edges.lag, graph.start[rows], free[rows], lane[rows])
     if len(found.order) < len(graph):
         raise UsageError("the ranks wait for each other's communications in a circle; give the files of one job")
     place = np.empty(len(graph), np.int64)

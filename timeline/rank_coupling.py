@@ -110,9 +110,11 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
 
 
 def _shared(
-    graphs: Sequence[ReplayGraph], rendezvous: Sequence[Rendezvous], first_row: IntColumn,
+    graphs: Sequence[ReplayGraph],
+    rendezvous: Sequence[Rendezvous],
+    first_row: IntColumn,
     met_at: IntColumn,
-) -> SharedTransfers | None:  # fmt: skip
+) -> SharedTransfers | None:
     """What all ranks' communications on the host share. Transfers are those of several ranks together."""
     own = [graph.shared for graph in graphs]
     parts = [(part, row) for part, row in zip(own, first_row.tolist(), strict=False) if part is not None]
@@ -137,12 +139,14 @@ def _shared(
         if m.message and m.sent_ns < 0:  # the data went to a buffer: it moves when the receiver takes it
             links[of[0]], alone[of[0]] = (), 1.0
     return SharedTransfers(
-        rows, tuple(links), alone,
+        rows,
+        tuple(links),
+        alone,
         np.concatenate([_moved(part.queue, int(by)) for (part, _), by in zip(parts, queues, strict=False)]),
         tuple(workers for part, _ in parts for workers in part.workers),
         np.concatenate([part.gap_ns for part, _ in parts]),
         moved,
-    )  # fmt: skip
+    )
 
 
 def _moved(numbers: IntColumn, by: int) -> IntColumn:
@@ -187,11 +191,13 @@ def _join(
     arrival = len(measured) + len(rendezvous) + np.arange(len(late))
     until = end[done]
     until[late] = arrival
-    edges = Edges.joined([
-        Edges.of(COMM, come, len(measured) + to, -early),
-        Edges.of(COMM, len(measured) + of, until, transfer, done),
-        Edges.of(HANDOFF, arrival, end[done[late]], own[late]),
-    ])  # fmt: skip
+    edges = Edges.joined(
+        [
+            Edges.of(COMM, come, len(measured) + to, -early),
+            Edges.of(COMM, len(measured) + of, until, transfer, done),
+            Edges.of(HANDOFF, arrival, end[done[late]], own[late]),
+        ]
+    )
     return edges, np.concatenate([met_at, measured[end[done[late]]] - own[late]])
 
 

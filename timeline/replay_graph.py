@@ -66,10 +66,13 @@ class Edges:
         """Edges of one kind."""
         count = len(source)
         return Edges(
-            np.asarray(source, np.int64), np.asarray(target, np.int64), np.asarray(lag, np.int64),
-            np.full(count, kind, np.int8), np.full(count, -1, np.int64) if owner is None else owner,
+            np.asarray(source, np.int64),
+            np.asarray(target, np.int64),
+            np.asarray(lag, np.int64),
+            np.full(count, kind, np.int8),
+            np.full(count, -1, np.int64) if owner is None else owner,
             np.full(count, capped, np.bool_),
-        )  # fmt: skip
+        )
 
     @staticmethod
     def joined(parts: list[Edges]) -> Edges:
@@ -421,9 +424,7 @@ def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
     start, end = (np.where(of >= 0, number[of], -1) for of in (graph.start, graph.end))
     source, target = number[graph.edges.source], number[graph.edges.target]
     edges = replace(graph.edges, source=source, target=target).take(np.lexsort((source, target)))
-    return replace(
-        graph, row=graph.row[order], start=start, end=end, measured=graph.measured[order], edges=edges
-    )  # fmt: skip
+    return replace(graph, row=graph.row[order], start=start, end=end, measured=graph.measured[order], edges=edges)
 
 
 def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:

@@ -21,7 +21,7 @@ from .whatif import Bounds, WhatIf, apply_what_ifs, parse_what_if
 
 def replay_ranks(
     traces: Sequence[Trace], what_ifs: Sequence[str] = (), network: str | None = None, bounds: Bounds | None = None
-) -> Replay:  # fmt: skip
+) -> Replay:
     """Predict the timeline of one trace, or of all ranks of a job together; of a selection without the calls around it.
 
     Args:

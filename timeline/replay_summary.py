@@ -228,10 +228,12 @@ class Summary:
         }  # fmt: skip
         if self.path_before is not None:
             plain["what_if"] = {
-                "changes": list(self.what_ifs), "before_ns": self.before_ns, "after_ns": self.predicted_ns,
+                "changes": list(self.what_ifs),
+                "before_ns": self.before_ns,
+                "after_ns": self.predicted_ns,
                 "critical_path_before": _path_dict(self.path_before),
                 "range_ns": None if self.span is None else self.span.to_dict(),
-            }  # fmt: skip
+            }
         return plain
 
     def to_text(self, width: int = 80) -> str:
@@ -311,7 +313,7 @@ def summarize(
             for of, (a, b) in zip(graph.traces, itertools.pairwise(graph.first_row.tolist()), strict=True)
         )
         for start, end in ((replay.start, replay.end), (measured_start, measured_end))
-    )  # fmt: skip
+    )
     return Summary(
         files=tuple(trace.file for trace in graph.traces),
         rows=int(np.count_nonzero(graph.start >= 0)), gpu_events=len(gpu),

@@ -166,9 +166,12 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
     begin, until = points.measured[chains.source[pause]], points.measured[chains.target[pause]]
     work = _Blocks.of(points)
     of, block = recently_finished(
-        work.end, work.thread, since=until - (until - begin) // 2, until=until,
+        work.end,
+        work.thread,
+        since=until - (until - begin) // 2,
+        until=until,
         of=trace.thread[points.row[chains.target[pause]]],
-    )  # fmt: skip
+    )
     first, within = work.first_in(block, begin[of], until[of])
     of, block, first = of[within], block[within], first[within]
     latest = np.lexsort((block, -work.end[block], of))

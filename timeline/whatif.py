@@ -154,9 +154,11 @@ Bounds = Callable[[], IntColumn]
 
 
 def apply_what_ifs(
-    graph: ReplayGraph, what_ifs: Sequence[WhatIf], constants: Constants | Sequence[Constants],
+    graph: ReplayGraph,
+    what_ifs: Sequence[WhatIf],
+    constants: Constants | Sequence[Constants],
     bounds: Bounds | None = None,
-) -> ReplayGraph:  # fmt: skip
+) -> ReplayGraph:
     """Apply changes one after the other; see `find_change`."""
     for what_if in what_ifs:
         graph = find_change(graph, what_if, constants, bounds)(graph)

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 
 from ...schemas.communications import comm_rows
-from ...timeline.edge_latencies import iterations_of
 from ...timeline.graph_replay import relative_error, replay
 from ...timeline.iterations import Outlier, StepTimes
 from ...timeline.rank_coupling import find_rendezvous, join_ranks
@@ -31,6 +30,7 @@ from ...trace.trace import Trace
 from ..measure.measured import Measured
 from ..reshape.reshape import Reshaped
 from ..reshape.shape_change import ShapeChange
+from .edge_latencies import iterations_of
 from .fitting import fit_parts, prepare, step_ratios
 from .model_file import EndToEndError, FittedModel
 from .overhead_model import overhead_model_of_ranks

@@ -10,7 +10,6 @@ import numpy as np
 
 from ...analysis.devices import Device, known_devices
 from ...analysis.overheads import OverheadRows, overhead_rows, pool, summarise
-from ...timeline.edge_latencies import Chosen, EdgeLags, edge_lags, fit_edge_latencies, iterations_of, places
 from ...timeline.graph_building import build_graph
 from ...timeline.host_time import without_waits
 from ...timeline.iterations import Outlier, find_iterations, percentiles
@@ -20,6 +19,7 @@ from ...trace.errors import ConvertError, UsageError
 from ...trace.kinds import CPU, GPU
 from ...trace.tables import OP
 from ...trace.trace import Trace
+from .edge_latencies import Chosen, EdgeLags, edge_lags, fit_edge_latencies, iterations_of, places
 from .kernel_model import KernelModel, fit_kernels
 from .measured_tasks import MeasuredTask, cpu_tasks, gpu_tasks, medians, pooled
 from .model_file import VERSION, FittedModel

@@ -9,12 +9,12 @@ import msgspec
 from ...analysis.devices import Device, known_devices
 from ...analysis.overheads import Overheads
 from ...schemas.text.files import Source, open_output, read_struct
-from ...timeline.edge_latencies import EdgeLatencies
 from ...timeline.iterations import Outlier, Percentiles
 from ...trace.brief import brief
 from ...trace.conventions import MAX_NS
 from ...trace.errors import TraceFormatError
 from ..measure.measured import Measured as MeasuredHere
+from .edge_latencies import EdgeLatencies
 from .kernel_model import KernelModel
 from .measured_tasks import MeasuredTask
 from .registry import Costs

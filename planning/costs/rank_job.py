@@ -19,7 +19,6 @@ import numpy as np
 from ...analysis.overheads import Overheads, overhead_rows, summarise
 from ...schemas.communications import comm_rows
 from ...timeline.constants import Constants, fit_constants
-from ...timeline.edge_latencies import host_collective_keys, iterations_of, places, transfer_key
 from ...timeline.graph_building import build_graph
 from ...timeline.graph_replay import replay
 from ...timeline.host_time import without_waits
@@ -40,6 +39,7 @@ from ..measure.lookup import EXECUTED, RECORDED, own_times, shares_of_sources
 from ..measure.measured import Measured
 from ..reshape.reshape import reshaped
 from ..reshape.shape_change import ShapeChange
+from .edge_latencies import host_collective_keys, iterations_of, places, transfer_key
 from .fitting import measured_ns, measured_steps, self_time
 from .measured_tasks import cpu_tasks, medians
 from .model_file import FittedModel

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from etplus.analysis.devices import Device, known_devices
+from etplus.planning.costs.edge_latencies import iterations_of
 from etplus.planning.costs.fitting import (
     Part,
     fit,
@@ -22,7 +23,6 @@ from etplus.planning.costs.fitting import (
 from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.model_file import EndToEndError, FittedModel, _fits_columns, read_model, write_model
 from etplus.planning.costs.task import Task
-from etplus.timeline.edge_latencies import iterations_of
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.iterations import Percentiles
 from etplus.trace.errors import TraceFormatError, UsageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.timeline.edge_latencies import (
+from etplus.planning.costs.edge_latencies import (
     Places,
     edge_lags,
     fit_edge_latencies,

@@ -1,4 +1,4 @@
-"""What the times in a replay graph were at the same place of other iterations or traces, kept as a table."""
+"""Durations of the edges of a replay graph at the same place of other iterations or traces."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.communications import find_communications
-from ..trace.brief import brief
-from ..trace.columns import IntColumn
-from ..trace.comm_kernels import Comm
-from ..trace.conventions import ANNOTATION_SCOPE
-from ..trace.errors import ConvertError, UsageError
-from ..trace.index import CallIndex, Row
-from ..trace.kinds import GPU
-from ..trace.medians import median
-from ..trace.steps import chosen_steps
-from ..trace.tables import OP
-from ..trace.trace import Trace
-from .iterations import MarkedIterations, Outlier, find_iterations, median_ratio
-from .replay_graph import DURATION, HOST, ReplayGraph
+from ...schemas.communications import find_communications
+from ...timeline.iterations import MarkedIterations, Outlier, find_iterations, median_ratio
+from ...timeline.replay_graph import DURATION, HOST, ReplayGraph
+from ...trace.brief import brief
+from ...trace.columns import IntColumn
+from ...trace.comm_kernels import Comm
+from ...trace.conventions import ANNOTATION_SCOPE
+from ...trace.errors import ConvertError, UsageError
+from ...trace.index import CallIndex, Row
+from ...trace.kinds import GPU
+from ...trace.medians import median
+from ...trace.steps import chosen_steps
+from ...trace.tables import OP
+from ...trace.trace import Trace
 
 _HASH_BYTES = 8
 
@@ -34,13 +34,11 @@ class EdgeLatencies(msgspec.Struct, frozen=True):
     """Medians of what work took, ns.
 
     Attributes:
-        places: at the same place (names and shapes of the calls from the thread down, ordinal in the iteration; of GPU
-            events the device).
-        transfers: least duration of collectives of one kind, size and group (`transfer_key`): without waiting.
+        places: by place: names and shapes of the calls from the thread down, ordinal in the iteration, device.
+        transfers: least duration of collectives by kind, size and group (`transfer_key`), which is without waiting.
         collectives: median duration of those on the host, waiting included.
-        host_ratio, device_ratio: what whole iterations take over the sum of the medians of their places, own times of
-            operators and GPU events each. A sum of medians is less than the median of sums where times are skewed or
-            written in whole µs.
+        host_ratio, device_ratio: what iterations take over the sum of the medians of their places. A sum of medians is
+            less than the median of sums if times are skewed or written in whole µs.
     """
 
     places: dict[str, int]
@@ -54,12 +52,11 @@ class EdgeLatencies(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Places:
-    """The places of the edges of a graph that a model prices: work.
+    """Places of the edges that a model predicts.
 
     Attributes:
-        edges: int64, durations of GPU events and collectives; own times of operators where there are no GPU events.
-        place: keys of `EdgeLatencies`, one an edge.
-        iteration: int64, one an edge.
+        edges: int64, GPU events and collectives; own times of operators if there are no GPU events.
+        place: keys of `EdgeLatencies`. iteration: int64, one per edge.
     """
 
     edges: IntColumn
@@ -69,13 +66,12 @@ class Places:
 
 @dataclass(frozen=True)
 class EdgeLags:
-    """What the priced edges of one trace took: all that is kept of it where a model is fitted on many ranks.
+    """Times of the predicted edges of one trace: what a fit on many ranks keeps of it.
 
     Attributes:
-        place: keys of `EdgeLatencies`, one an edge; equal ones of several traces are one object. lag: int64 ns.
-        iteration: int64. host: bool, own times of operators.
-        on_device: the trace has GPU events. transfers: key, duration (ns), and whether it is on the host, of each
-            collective or message.
+        place: keys of `EdgeLatencies`; equal ones are one object. lag: int64 ns. iteration: int64.
+        host: bool, own times of operators. on_device: the trace has GPU events.
+        transfers: key, ns, and whether it is on the host, of each collective or message.
     """
 
     place: list[str]
@@ -88,13 +84,13 @@ class EdgeLags:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Iterations of a trace as far as they are asked for.
+    """Chosen iterations of a trace.
 
     Attributes:
-        of_row: int64, one entry a row, the iteration, −1 for rows outside those chosen.
-        index: int64, the iterations chosen.
-        split: all iterations that are marked, if the choice leaves any out; None if it is the whole trace.
-        set_apart: iterations that were asked for and are not like the others; not among those chosen.
+        of_row: int64, the iteration of each row, −1 for rows outside.
+        index: int64, the chosen iterations.
+        split: all marked iterations, if any is left out; None for the whole trace.
+        set_apart: iterations that were asked for and are unlike the others; left out.
     """
 
     of_row: IntColumn
@@ -104,15 +100,14 @@ class Chosen:
 
 
 def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> Chosen:
-    """Choose iterations of a trace; one in which none are marked is one iteration.
+    """Choose iterations of a trace; a trace without marked iterations is one iteration.
 
     Args:
         wanted: "0-19" or "7", from 0 and inclusive, or a phase such as "decode"; None for the whole trace.
-        keep_outliers: iterations that are not like the others are not set apart.
 
     Raises:
-        UsageError: not such a text, no such iterations, or none of them like the others. ConvertError: iterations are
-            wanted, but none are marked.
+        UsageError: not such a text, no such iterations, or all of them are unlike the others.
+        ConvertError: iterations are wanted, but none are marked.
     """
     try:
         found = find_iterations(trace)
@@ -135,10 +130,10 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
 
 
 def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
-    """Keys of the edges of a graph of one rank that a model prices.
+    """Return the keys of the edges of a graph of one rank that a model predicts.
 
     Args:
-        trace: that of the graph, or the same with other shapes.
+        trace: the graph's, or the same with other shapes.
         of_row: int64, the iteration of each row, −1 for rows whose edges are left out.
     """
     edges, recorded = graph.edges, graph.trace
@@ -163,8 +158,7 @@ def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
 
 
 def _paths(recorded: Trace, trace: Trace) -> list[str]:
-    """A hash of the names and shapes from the outermost call down to each row, of GPU events also of the device.
-    Numbers in annotations do not count."""
+    """Hash the names and shapes from the outermost call down to each row, without numbers in annotations."""
     labels = [""] * len(recorded)
     for call, row in enumerate(trace.calls.source.tolist()):
         signature = trace.signature_of(CallIndex(call))
@@ -188,19 +182,22 @@ def _paths(recorded: Trace, trace: Trace) -> list[str]:
 
 
 def edge_lags(graph: ReplayGraph, at: Places) -> EdgeLags:
-    """What the priced edges of a graph took."""
+    """Return the times of the predicted edges of a graph."""
     trace = graph.trace
     on_host = host_collective_keys(trace)
     keys = {row: transfer_key(comm) for row, comm in trace.comm.items() if trace.timed[row]} | on_host
     return EdgeLags(
-        [sys.intern(place) for place in at.place], graph.edges.lag[at.edges], at.iteration,
-        graph.edges.kind[at.edges] == HOST, bool(np.any(trace.kind == GPU)),
+        [sys.intern(place) for place in at.place],
+        graph.edges.lag[at.edges],
+        at.iteration,
+        graph.edges.kind[at.edges] == HOST,
+        bool(np.any(trace.kind == GPU)),
         [(sys.intern(key), int(trace.dur[row]), row in on_host) for row, key in sorted(keys.items())],
-    )  # fmt: skip
+    )
 
 
 def fit_edge_latencies(parts: Sequence[EdgeLags]) -> EdgeLatencies:
-    """Medians of the lags of several traces, and what iterations take over their sums."""
+    """Return medians of the lags of several traces, and what iterations take over their sums."""
     by_place, by_key = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     transfers: dict[str, int] = {}
     for part in parts:
@@ -217,12 +214,12 @@ def fit_edge_latencies(parts: Sequence[EdgeLags]) -> EdgeLatencies:
 
 
 def transfer_key(comm: Comm) -> str:
-    """Kind, size and group of a collective."""
+    """Return a key of kind, size and group."""
     return f"{comm.collective} {comm.bytes} {comm.group_size}"
 
 
 def host_collective_keys(trace: Trace) -> dict[int, str]:
-    """Row of each collective on the host, or message, to its kind, size and group; without those of unknown size."""
+    """Map rows of collectives and messages on the host to kind, size and group; unknown sizes are left out."""
     return {
         comm.row: f"{trace.name_of(Row(comm.row))} {comm.bytes} {len(comm.group[1]) or trace.world_size}"
         for comm in find_communications(trace)
@@ -231,7 +228,7 @@ def host_collective_keys(trace: Trace) -> dict[int, str]:
 
 
 def _ratio(parts: Sequence[EdgeLags], middle: dict[str, int], *, on_host: bool) -> float:
-    """What the operators, or else the GPU events, of iterations take over the sum of the medians."""
+    """Return what operators (else GPU events) of iterations take over the sum of their medians."""
 
     def lags() -> Iterator[tuple[IntColumn, IntColumn, IntColumn]]:
         for part in parts:
