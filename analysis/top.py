@@ -1,0 +1,120 @@
+"""Where time goes: one table of one trace or a job, by kernel, operator, module, line, phase, step or rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ..trace.kernel_names import kernel_label
+from .summary import Analysis
+from .table import Row, Table, TextColumn, column, derived
+
+
+class TopRow(Row):
+    """Everything of one name in all traces."""
+
+    name: str = column("name", "Full name.")
+    label: str = column("name", "Short name.")
+    device_ns: int = column("ns", "GPU time without what is inside; for a step and a rank, GPU busy time.", "GPU")
+    share: float | None = column("share", "Share of the sum of device_ns, or of host_ns if no GPU time is recorded.")
+    host_ns: int = column("ns", "CPU time without what is inside; for a step and a rank, its duration.", "CPU")
+    count: int = column("count", "GPU events of a kernel or rank, otherwise calls.")
+
+    title = "time, ms"
+    shown = (TextColumn("name", lambda row: row.label), "device_ns", "share", "host_ns", "count", "mean_ns µs")
+
+    @derived("ns", "mean")
+    def mean_ns(self) -> float | None:
+        """Mean GPU time, or CPU time if there is none."""
+        return (self.device_ns or self.host_ns) / self.count if self.count else None
+
+
+class _Part(NamedTuple):
+    """What one trace adds to a row."""
+
+    name: str
+    label: str
+    device_ns: int
+    host_ns: int
+    events: int
+
+
+def top_table(analyses: Sequence[Analysis], by: str = "kernel") -> Table[TopRow]:
+    """Rows with the most time first, those of one name in several traces together.
+
+    Args:
+        by: one of `TOP_BY`.
+
+    Example:
+        >>> [row.name for row in top_table([trace.analyze()], "operator")][:2]
+        ['aten::mm', 'aten::addmm']
+    """
+    sums: dict[str, _Part] = {}
+    for part in (part for analysis in analyses for part in TOP_BY[by](analysis)):
+        known = sums.get(part.name)
+        if known is not None:
+            part = _Part(
+                part.name,
+                part.label,
+                known.device_ns + part.device_ns,
+                known.host_ns + part.host_ns,
+                known.events + part.events,
+            )
+        sums[part.name] = part
+    device = sum(part.device_ns for part in sums.values())
+    host = sum(part.host_ns for part in sums.values())
+    rows = [
+        TopRow(part.name, part.label, part.device_ns, _share(part, device, host), part.host_ns, part.events)
+        for part in sums.values()
+    ]
+    return Table(TopRow, sorted(rows, key=lambda row: (-row.device_ns, -row.host_ns, row.name)))
+
+
+def _share(part: _Part, device: int, host: int) -> float | None:
+    if device:
+        return part.device_ns / device
+    return part.host_ns / host if host else None
+
+
+def _kernels(analysis: Analysis) -> Iterable[_Part]:
+    return (_Part(row.kernel, kernel_label(row.kernel), row.total_ns, 0, row.count) for row in analysis.breakdown)
+
+
+def _operators(analysis: Analysis) -> Iterable[_Part]:
+    return (_Part(row.op, row.op, row.device_self_ns, row.self_ns, row.count) for row in analysis.operators)
+
+
+def _modules(analysis: Analysis) -> Iterable[_Part]:
+    for row in analysis.modules:
+        yield _Part(" / ".join(row.path), row.path[-1], row.device_self_ns, row.self_ns, row.count)
+
+
+def _lines(analysis: Analysis) -> Iterable[_Part]:
+    for row in analysis.sources:
+        yield _Part(f"{row.file}:{row.line}", str(row.source), row.device_self_ns, row.host_ns, row.calls)
+
+
+def _phases(analysis: Analysis) -> Iterable[_Part]:
+    return (_Part(row.phase, row.phase, row.device_ns, row.host_ns, row.calls) for row in analysis.phases)
+
+
+def _steps(analysis: Analysis) -> Iterable[_Part]:
+    return (_Part(row.name, row.name, row.gpu_ns, row.latency_ns, 1) for row in analysis.iterations)
+
+
+def _ranks(analysis: Analysis) -> Iterator[_Part]:
+    trace = analysis.trace
+    name = trace.file if trace.rank is None else f"rank {trace.rank}"
+    busy = sum(use.busy_ns for use in analysis.device_use)
+    yield _Part(name, name, busy, trace.span.length, len(trace.gpu))
+
+
+TOP_BY: dict[str, Callable[[Analysis], Iterable[_Part]]] = {
+    "kernel": _kernels,
+    "operator": _operators,
+    "module": _modules,
+    "line": _lines,
+    "phase": _phases,
+    "step": _steps,
+    "rank": _ranks,
+}
