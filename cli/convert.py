@@ -12,6 +12,7 @@ from ..converters.exporter import Conversion
 from ..converters.folder import InputPair
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
 from ..schemas.parquet import is_stored
+from ..schemas.redaction import redact
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
@@ -37,6 +38,7 @@ examples:
   etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3' --max-nodes 60
   etplus convert job.0.et -o job.0.json
   etplus convert runs/*.json.gz --to npz -o dataset       # train/, valid/, test/
+  etplus convert kineto.json.gz --redact names -o shared.json.gz
 
 ET+ may come from trace-link or from Chakra's linker. Without -o, the second of two FILEs is the output; it must not
 exist yet.
@@ -102,12 +104,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--config", action="append", metavar="NAME=NUMBER", help="npz: threads or batch of the job")
     add("--subtree", metavar="NODE", help="graphs: only this node (id or name) and what it calls and launches")
     add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes (default: all, in pictures 300)")
+    add("--redact", nargs="?", const="fields", metavar="names",
+        help="copy a Kineto trace, ET or ET+ with only the fields that etplus knows; names: also replace annotations, "
+        "paths, hosts and threads by hashes")  # fmt: skip
     add("--option", action="append", default=[], metavar="NAME=VALUE",
         help="any option of a format, see docs/reference/converters.md")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Convert, and say on standard error what was written; returns the exit status."""
+    if arguments.redact is not None:
+        return _redact(arguments)
     arguments.files, output = _inputs_and_output(arguments)
     inputs = find_inputs(arguments, rank_of_job=True)
     exporter = exporter_for(output, arguments.to, inputs)
@@ -137,6 +144,20 @@ def run(arguments: argparse.Namespace) -> int:
     remedy = "" if report.ok else f"; etplus check {shell_word(output)} --profile {report.profile} lists them"
     say(f"check   {report.verdict}{remedy}")
     return 0 if report.ok else 1
+
+
+def _redact(arguments: argparse.Namespace) -> int:
+    """Copy a file in its own format without unknown fields."""
+    if arguments.redact not in ("fields", "names"):  # `convert --redact FILE`: argparse takes FILE for the value
+        arguments.files, arguments.redact = [arguments.redact, *arguments.files], "fields"
+    files, output = _inputs_and_output(arguments)
+    if len(files) != 1 or arguments.to is not None:
+        raise UsageError("--redact copies one file in its own format; convert the copy in a second step")
+    check_outputs([arguments.json, output], files)
+    changed = redact(files[0], output, names=arguments.redact == "names", progress=True)
+    write_json(arguments.json, {"files": [output], "changed": changed})
+    say(f"changed {changed:,} records and header keys\nwrote   {output}")
+    return 0
 
 
 def _checked(done: Conversion, name: str) -> PreflightReport | None:

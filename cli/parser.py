@@ -58,7 +58,7 @@ TASKS = {
 COMMANDS = {
     **{name: summary for group in GROUPS.values() for name, summary in group.items()},
     "completion": "print a script that completes commands and options in a shell",
-    **dict.fromkeys(("ask", "augment", "conformance", "redact", "repro"), "goes"),
+    **dict.fromkeys(("ask", "augment", "conformance", "repro"), "goes"),
 }
 """All commands but their tasks; `completion` is not listed."""
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from heapq import merge
 from itertools import compress
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,11 +13,11 @@ import orjson
 
 from ..schemas.etplus.record_store import FileRecords
 from ..schemas.kineto.event_form import counter_name, with_arguments
+from ..schemas.redaction import known_header
 from ..schemas.text.files import Source, open_output
 from ..schemas.text.files import load as load_bytes
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.records import parse_records
-from ..schemas.text.secrets import mask, warn_of_masks
 from ..schemas.text.transaction import transaction
 from ..trace.columns import IntColumn
 from ..trace.errors import UNREADABLE, TraceFormatError
@@ -65,8 +63,8 @@ def augment(
     """Copy a Kineto trace or an ET+ file with `ARGUMENTS` in the `args` of GPU events where they are known.
 
     A Kineto trace also gets the counters of `analysis.counters`, behind its last event.
-    Secrets in the file's header are masked, with a warning. Everything else keeps its bytes, and a file that was
-    augmented stays as it is.
+    Header keys that etplus does not know are dropped. Everything else keeps its bytes, and a file that was augmented
+    stays as it is.
 
     Args:
         path: output, gzipped if it ends in ".gz".
@@ -77,17 +75,15 @@ def augment(
         TraceFormatError: neither Kineto nor ET+, or a broken file.
         UsageError: the output cannot be written, or is the input.
     """
-    blob = load_bytes(source, progress=progress)
+    blob = known_header(load_bytes(source, progress=progress))
     whole = parse_trace(blob, progress=progress)
     gpu = whole.gpu.take(whole.gpu.source >= 0)  # the others are not nodes
     trace = whole.with_tables(replace(whole.tables, gpu=gpu))
     shown = None if part is None else part(whole)
     added: list[bytes] = []
-    between: list[tuple[int, int, bytes]] = []
     if isinstance(trace.texts, FileRecords):
         start, end = trace.texts.start, trace.texts.end
         body, rest = (int(start.min()), int(end.max())), int(end.max())
-        between = _between(blob.data, start, end)
         at: ColumnOf[GpuIndex, np.int64] = gpu.source
     else:
         if trace.damage:
@@ -104,16 +100,13 @@ def augment(
     if shown is not None:
         chosen = np.isin(trace.id[gpu.source], shown.id[shown.gpu.source[shown.gpu.source >= 0]])
         start, end, values = start[chosen], end[chosen], list(compress(values, chosen.tolist()))
-    (before, masked), (after, more) = mask(blob.data[: body[0]]), mask(blob.data[rest:])
-    inside = [(begin, stop, *mask(text)) for begin, stop, text in between]
-    warn_of_masks(blob.name, masked + more + sum(count for *_, count in inside))
     with open_output(path) as out:
-        out.write(before)
-        for piece in _pieces(blob.data, start, end, values, [text[:3] for text in inside], *body):
+        out.write(blob.data[: body[0]])
+        for piece in _pieces(blob.data, start, end, values, *body):
             out.write(piece)
         for text in added:
             out.write(b",\n" + text)
-        out.write(after)
+        out.write(blob.data[rest:])
     return Augmented(
         len(values),
         sum(ARGUMENTS[0] in value for value in values),
@@ -165,22 +158,13 @@ def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, flo
     return result
 
 
-def _between(data: bytes, start: IntColumn, end: IntColumn) -> list[tuple[int, int, bytes]]:
-    """Where other members of the file are between two records, and their texts."""
-    ranked = start.argsort()
-    gaps = zip(end[ranked[:-1]].tolist(), start[ranked[1:]].tolist(), strict=True)
-    texts = ((begin, stop, data[begin:stop]) for begin, stop in gaps)
-    return [text for text in texts if b'"' in text[2]]
-
-
 def _pieces(
-    data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]],
-    others: list[tuple[int, int, bytes]], at: int, last: int,
-) -> Iterator[bytes]:  # fmt: skip
-    """The file's text between two offsets, with the texts of events and of others exchanged."""
-    events = ((int(start[event]), int(end[event]), event) for event in start.argsort().tolist())
-    for begin, stop, what in merge(events, others, key=itemgetter(0)):
+    data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]], at: int, last: int
+) -> Iterator[bytes]:
+    """The file's text between two offsets, with the texts of events exchanged."""
+    for event in start.argsort().tolist():
+        begin, stop = int(start[event]), int(end[event])
         yield data[at:begin]
-        yield what if isinstance(what, bytes) else with_arguments(data[begin:stop], values[what], ARGUMENTS)
+        yield with_arguments(data[begin:stop], values[event], ARGUMENTS)
         at = stop
     yield data[at:last]

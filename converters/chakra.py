@@ -40,7 +40,7 @@ from ..schemas.chakra.stream import messages_of, write_blocks
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import comm_rows
 from ..schemas.execution_trace.arguments import ET_ATTRIBUTES, FLAT_TENSORS
-from ..schemas.text.secrets import mask
+from ..schemas.known_fields import known_sections
 from ..schemas.wire_format import Cells, byte_rows
 from ..trace.captured import CapturedGraphs
 from ..trace.columns import IntColumn, decimal_ns, distinct
@@ -293,10 +293,10 @@ def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn
 
 def _metadata(trace: Trace) -> GlobalMetadata:
     """Version, and as JSON texts what ET+ has beside nodes and edges."""
-    encode = msgspec.json.encode
+    encode, (header, summary) = msgspec.json.encode, known_sections(dict(trace.header), trace.summary)
     texts = {
-        "header": mask(encode(dict(trace.header)))[0],
-        "etplus": mask(encode(trace.summary))[0],
+        "header": encode(header),
+        "etplus": summary,
         "layout": encode("flat" if trace.flat else "attrs"),
     }
     attributes = [AttributeProto(name=name, string_val=text.decode("utf-8", "replace")) for name, text in texts.items()]

@@ -13,8 +13,8 @@ import orjson
 from ..schemas.etplus.write_etplus import LinkedRecords, summary_as_read
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.read_kineto import EventTable, MemoryTable
+from ..schemas.known_fields import known_head
 from ..schemas.text.gc_control import gc_disabled
-from ..schemas.text.secrets import mask
 from ..trace.brief import brief
 from ..trace.build import GIVEN_COLUMNS, TraceBuilder, built_on_demand
 from ..trace.call_tree import depths
@@ -119,9 +119,10 @@ def linked_trace(
     rows, kernels = LinkedRows.of(join, dependencies, code, numbers), sorted(comm)
     at = numbers.rows(join.gpu_places[kernels]).tolist() if kernels else []
     summary = summary_as_read({**summary, "inferred_edges": numbers.pairs(dependencies.inferred)})
+    before, after = known_head(et.before, et.after)
     records = LinkedRecords(
         rows=rows, summary=summary, comm={row: comm[k] for row, k in zip(at, kernels, strict=True)}, nodes=et.texts,
-        before=mask(et.before)[0], after=mask(et.after)[0], et_id=et.id if renumber else None,
+        before=before, after=after, et_id=et.id if renumber else None,
         events=join.kineto.events.records, whole_us=_has_whole_us(join),
     )  # fmt: skip
     return built_on_demand(et.file, summary, records, partial(_build, rows, records))

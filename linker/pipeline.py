@@ -22,12 +22,12 @@ from ..schemas.inductor import CompileFiles, find_compile_files, read_compile_fi
 from ..schemas.kineto.kineto_calls import cpu_calls
 from ..schemas.kineto.processes import one_process
 from ..schemas.kineto.read_kineto import KinetoTrace, parse_kineto
+from ..schemas.known_fields import KINETO_HEADER, known_members
 from ..schemas.text.file_ranks import ProcessRank
 from ..schemas.text.files import Source, open_text
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.parallel import processes
 from ..schemas.text.recover import damage_of
-from ..schemas.text.secrets import mask, mask_members, warn_of_masks
 from ..trace.columns import IntColumn, distinct, mask_at, scatter
 from ..trace.conventions import CPU_CATEGORIES, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ..trace.errors import TraceFormatError, UsageError
@@ -53,8 +53,6 @@ from .match.result import REASONS, Match
 from .segment import describe_windows, find_iterations
 
 _LOG = logging.getLogger("etplus")
-_HEADER_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo")
-"""What of a Kineto trace's header is kept in an ET+."""
 
 
 @dataclass(frozen=True)
@@ -216,9 +214,7 @@ def _link(
     pair, found = with_lost_collectives(pair, found)
     _LOG.info("%d of %d calls linked by %s", found.linked, len(pair.nodes), found.method or "no method")
     windows = describe_windows(pair.nodes, pair.calls, found, iterations)
-    trace = _trace_of_links(pair, found, windows, options, provenance, considered=considered, identity=identity)
-    warn_of_masks(et.file, mask(pair.et.before)[1] + mask(pair.et.after)[1])
-    return trace
+    return _trace_of_links(pair, found, windows, options, provenance, considered=considered, identity=identity)
 
 
 def trace_of_kineto(
@@ -337,9 +333,7 @@ def _summary(join: Join, report: LinkReport) -> dict[str, Any]:
         for code, reason in enumerate(UNATTACHED_REASONS)
         if code and np.any(attachment.reason == code)
     }
-    header, masked = mask_members({key: kineto.header[key] for key in _HEADER_KEYS if key in kineto.header})
-    warn_of_masks(kineto.file, masked)
-    kineto = replace(kineto, header=header)
+    kineto = replace(kineto, header=known_members(kineto.header, KINETO_HEADER))
     return {
         "version": FORMAT_VERSION,
         "tool_version": __version__,

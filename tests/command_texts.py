@@ -25,15 +25,12 @@ PAIR = "pairs/gpu_shaped_from_cpu"
 
 @cache
 def _sources() -> Path:
-    """et.json and kineto.json, a pair; plus.json, what it links to; plus.0.et, the same as a Chakra trace; secret.json,
-    a trace with secrets; slow.json, the Kineto trace with matrix products of twice the time."""
+    """et.json and kineto.json, a pair; plus.json, what it links to; plus.0.et, the same as a Chakra trace; slow.json,
+    the Kineto trace with matrix products of twice the time."""
     folder = Path(tempfile.mkdtemp())
     et, kineto = fixture_pair(PAIR)
     (folder / "et.json").write_bytes(plain(et))
     (folder / "kineto.json").write_bytes(plain(kineto))
-    secrets = {"traceEvents": [], "API_TOKEN": "hunter22", "env": {"DB_PASSWORD": "swordfish1", "USER": "ann"},
-               "TOKENIZERS_PARALLELISM": "true", "file": "/home/ann/run/a.py", "MASTER_ADDR": "node-17"}  # fmt: skip
-    (folder / "secret.json").write_text(json.dumps(secrets))
     slow = json.loads(plain(kineto))
     for event in slow["traceEvents"]:
         event["dur"] = event.get("dur", 0) * (1 + ("gemm" in str(event.get("name"))))

@@ -31,6 +31,7 @@ from ...trace.trace import Trace
 from ..execution_trace.arguments import launched_members
 from ..execution_trace.read_et import NodeTexts
 from ..kineto.read_kineto import EventRecords
+from ..known_fields import known_args
 from ..text.files import open_output, write_all
 from ..text.gc_control import gc_disabled
 from ..text.json_text import Part, choice, integers, joined_rows, microseconds, signed
@@ -280,7 +281,7 @@ class LinkedRecords(TextRecords):
             texts_of_rows(len(gpu), [caller, integers(parent), b", "]),
             self._launched_members(trace.node_of(gpu)),
             texts_of_rows(len(gpu), self._event_fields(category, columns, _process(columns))),
-            self.events.args(columns["kineto_event"]),
+            known_args(self.events.args(columns["kineto_event"])),
             self._ends(gpu),
         )
 
@@ -298,7 +299,7 @@ class LinkedRecords(TextRecords):
         fields = self._event_fields(category, columns, [reason])
         captured, counterpart = self._captured_by[1], self._counterpart[1]
         ends = [counterpart.get(i, b"") + captured.get(i, b"") + _END for i in range(begin, end)]
-        return _joined((names, texts_of_rows(len(index), fields), events.args, ends))
+        return _joined((names, texts_of_rows(len(index), fields), known_args(events.args), ends))
 
     @cached_property
     def _captured_by(self) -> tuple[dict[int, bytes], dict[int, bytes]]:

@@ -23,7 +23,7 @@ from ...trace.kinds import GPU, RUNTIME
 from ...trace.node_texts import Record
 from ...trace.trace import Trace
 from ..execution_trace.arguments import UndecodedSide, arguments_in
-from ..text.secrets import mask
+from ..known_fields import known_sections
 from .input_args import input_args
 from .kineto_decode import MODULE
 
@@ -38,8 +38,8 @@ _ROWS = 4096
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
     """A Kineto trace's top-level keys, as far as the ET+ has them; `zero`: wall-clock ns of the file's time 0."""
-    kineto = trace.summary.get("kineto")
-    known = json.loads(mask(json.dumps(kineto).encode())[0], parse_int=_integer) if isinstance(kineto, dict) else {}
+    _, summary = known_sections({}, {"kineto": trace.summary.get("kineto")})
+    known = json.loads(summary, parse_int=_integer)["kineto"] or {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
     return {**fields, "displayTimeUnit": "ms", "baseTimeNanoseconds": zero}
 

@@ -27,8 +27,8 @@ def test_files_and_folders_are_completed(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setitem(sys.modules, "shtab", fake)
     monkeypatch.setattr("etplus.cli.parser.etplus_parser", lambda: (root, commands))
     assert run(argparse.Namespace(shell="fish")) == 0 and capsys.readouterr().out == "fish True\n"
-    redact, train = dict(completed(commands["redact"])), dict(completed(commands["predict train"]))
-    assert {name: how for name, how in redact.items() if how} == {"input": "a file", "-o": "a file", "--json": "a file"}
+    augment, train = dict(completed(commands["augment"])), dict(completed(commands["predict train"]))
+    assert {how for name, how in augment.items() if name in ("-o", "--json")} == {"a file"}
     assert {name: how for name, how in train.items() if how} == {
         "folder": "a folder",
         "-o": "a file",
@@ -40,7 +40,7 @@ def test_files_and_folders_are_completed(monkeypatch: pytest.MonkeyPatch, capsys
         for action, (_, how) in zip(one._actions, completed(one), strict=True)
     }
     files = {metavar for metavar, kind in how.items() if kind == "a file"}
-    assert {"FILE", "IN", "OUT", "MODEL", "PAGE", "PREFIX"} <= files and how["DIR"] == "a folder" and how["N"] is None
+    assert {"FILE", "OUT", "MODEL", "PAGE", "PREFIX"} <= files and how["DIR"] == "a folder" and how["N"] is None
 
 
 def test_without_shtab(monkeypatch: pytest.MonkeyPatch) -> None:

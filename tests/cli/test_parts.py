@@ -203,7 +203,7 @@ def test_reshard_reads_the_ranks_that_are_asked_for(file: Path, tmp_path: Path) 
     assert numbers("reshard", file, *words, "0", "--json", "-") == numbers("reshard", file, "--dp", "8", "--json", "-")
 
 
-@pytest.mark.parametrize("command", ["check", "redact", "predict train", "predict evaluate", "link"])
+@pytest.mark.parametrize("command", ["check", "predict train", "predict evaluate", "link"])
 def test_commands_that_work_on_whole_files_say_so_of_a_part(command: str) -> None:
     done = run("etplus", *command.split(), "x", "-o", "y", "--window", "1-2ms")
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"--window" in done.stderr

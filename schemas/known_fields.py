@@ -1,0 +1,411 @@
+"""Allowlist of the fields that etplus keeps: every other argument, header key and environment value is dropped.
+
+Profilers and the programs around them write the environment, the command line and their own arguments into a trace. A
+list of secrets always misses some, so the tables below list what to keep instead: what PyTorch's profiler and observer
+write, and what etplus adds. Objects are filtered member by member. A known field keeps its value, without the unknown
+members of objects in it.
+
+Example: of `{"rank": 0, "env": {"HF_TOKEN": "x"}}` in `distributedInfo` the copy has `{"rank": 0}`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.errors import UNREADABLE
+
+_Raws = dict[str, msgspec.Raw]
+Fields = Mapping[str, "Fields | None"]
+"""Known members of an object, and those of the objects in them; None for members whose values hold no objects."""
+
+
+def _listed(names: str, separator: str = " ") -> list[str]:
+    return names.split(separator)
+
+
+def _plain(names: str) -> dict[str, None]:
+    return dict.fromkeys(_listed(names))
+
+
+_DEVICE = _plain(
+    "id name totalGlobalMem computeMajor computeMinor maxThreadsPerBlock maxThreadsPerMultiprocessor regsPerBlock "
+    "regsPerMultiprocessor warpSize sharedMemPerBlock sharedMemPerMultiprocessor numSms sharedMemPerBlockOptin "
+    "maxSharedMemoryPerMultiProcessor"
+)
+_GROUP = _plain("pg_name pg_desc backend_config pg_size ranks")
+_DISTRIBUTED: dict[str, Fields | None] = {
+    **_plain("backend rank world_size pg_count nccl_version"),
+    "pg_config": _GROUP,
+}
+KINETO_HEADER: dict[str, Fields | None] = {
+    **_plain(
+        "schemaVersion baseTimeNanoseconds displayTimeUnit traceName trace_id host_name ranks record_shapes with_stack "
+        "profile_memory with_flops with_modules cuda_runtime_version cuda_driver_version cupti_version "
+        "hip_runtime_version hip_driver_version roctracer_version"
+    ),
+    "deviceProperties": _DEVICE,
+    "distributedInfo": _DISTRIBUTED,
+}
+ET_HEADER: Fields = _plain("schema pid time start_ts finish_ts")
+ARGUMENTS = frozenset(
+    _listed(
+        "External id,Ev Idx,Record function id,Sequence number,Fwd thread id,finished,correlation,cbid,stream,device,"
+        "context,queued,priority,grid,block,shared memory,registers per thread,blocks per SM,warps per SM,"
+        "est. achieved occupancy %,bytes,memory bandwidth (GB/s),kind,copy kind,src kind,dst kind,memory kind,flags,"
+        "channel,channel_type,cid,graph id,graph node id,value,ptr,src,dst,size,kernel,"
+        "Input Dims,Input type,Input Strides,Concrete Inputs,Output Dims,Output type,Output Strides,"
+        "Python id,Python parent id,Python module id,CallFrom,Module Hierarchy,Call stack,flops,scope,"
+        "Total Reserved,Total Allocated,Bytes,Device Id,Device Type,Addr,Allocated,Reserved,"
+        "cuda_sync_kind,wait_on_stream,wait_on_cuda_event_id,wait_on_cuda_event_record_corr_id,"
+        "Collective name,dtype,In msg nelems,Out msg nelems,In split size,Out split size,Group size,"
+        "Process Group Name,Process Group Description,Process Group Ranks,Global rank start,Global rank stride,"
+        "Src Rank,Dst Rank,Seq,rank,"
+        "kernel_backend,kernel_file,kernel_hash,kernel_kwargs,kernel_name,num_warps,num_stages,"
+        "name,labels,sort_index,Op count,id,dur_ns,"
+        "kernel_flop,kernel_num_gb,achieved_flops_percent,achieved_bandwidth_percent",
+        ",",
+    )
+)
+"""Arguments of Kineto events: those of PyTorch's profiler, then those that etplus adds."""
+_EVENT = frozenset(_listed("ph cat name pid tid ts dur id bp s args"))
+ATTRIBUTES = frozenset(
+    _listed(
+        "rf_id fw_parent seq_id scope tid fw_tid op_schema kernel_backend kernel_file tensor_range collective_name "
+        "dtype in_msg_nelems out_msg_nelems in_split_size out_split_size global_rank_start global_rank_stride pg_name "
+        "pg_desc pg_size"
+    )
+)
+"""Attributes of ET nodes, as PyTorch's observer writes them."""
+_SIDE = _plain("values shapes types strides")
+_COMM: dict[str, Fields | None] = {
+    **_plain(
+        "collective dtype in_nelems out_nelems bytes group_size pg_name pg_desc pg_ranks src_rank dst_rank seq "
+        "in_split out_split pg_first_rank"
+    )
+}
+_COMM["inferred_messages"] = _COMM
+_NODE: dict[str, Fields | None] = {
+    **_plain(
+        "id name parent ctrl_deps rf_id fw_parent seq_id scope tid fw_tid op_schema input_shapes input_types "
+        "input_strides output_shapes output_types output_strides ts dur inclusive_dur exclusive_dur kineto_event link "
+        "inter_thread_dep sync_dep cat ph pid stream device correlation pg_name et_id reason"
+    ),
+    "inputs": _SIDE,
+    "outputs": _SIDE,
+    "comm": _COMM,
+    "captured_by": _plain("op link replay"),
+    "counterpart": _plain("node same_module"),
+}
+_COUNTS: Fields = {}
+"""Counts by category or reason: members of any name that is a word of etplus or Kineto, with numbers as values."""
+_FOUND = _plain("by says")
+_CATEGORY: Fields = {**_plain("total attached equivalent"), "by_method": _COUNTS, "unattached": _COUNTS}
+_LINK: Fields = {
+    **_plain("method considered warnings"),
+    "et": _plain("file schema nodes ops pid threads orphans"),
+    "kineto": {
+        **_plain("file events cpu_ops cpu_ops_not_in_et"),
+        **dict.fromkeys(("by_category", "read", "not_used", "dropped"), _COUNTS),
+    },
+    "ops": {**_plain("total linked certain equivalent"), "unlinked": _COUNTS},
+    "windows": _plain(
+        "et_sequence kineto_sequence linked_sequence kineto_ns linked_ns iterations iteration_annotation "
+        "linked_iterations notes"
+    ),
+    "identity": {
+        **_plain("verdict rank world_size several_ranks"),
+        **dict.fromkeys(("proves", "refutes", "unknown"), _FOUND),
+    },
+    "gpu": {
+        **_plain("time_ns attached_time_ns"),
+        "categories": dict.fromkeys(("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"), _CATEGORY),
+        "repetition": {
+            **_plain("events paired paired_time_ns same_module time_ns"),
+            "trial": _plain("events paired right"),
+            "unpaired": _COUNTS,
+        },
+    },
+    "dependencies": {**_plain("inferred unresolved"), "edges": _COUNTS, "contradicted": _COUNTS},
+    "facts": {
+        **_plain("et_pid kineto_pids joined names_differ"),
+        "threads": _plain("matched of evidence equal_places sequence_offset unsure"),
+    },
+}
+SUMMARY: dict[str, Fields | None] = {
+    **_plain("version tool_version nodes_from damage inferred_edges"),
+    "kineto": {
+        **_plain("file_name base_time_ns schema_version clock_offset_ns"),
+        "device_properties": _DEVICE,
+        "distributed_info": _DISTRIBUTED,
+    },
+    "unattached": _COUNTS,
+    "link": _LINK,
+    "compiled": {**_plain("files graph_calls kernels annotated"), "refused": _COUNTS},
+}
+"""The root's `etplus` in an ET+ file."""
+_SECTIONS: dict[str, Fields | None] = {
+    **ET_HEADER,
+    "edges": None,
+    "memory": None,
+    "etplus": SUMMARY,
+    "stacks": {**_plain("names above_step name line id_step entry"), "evidence": _COUNTS},
+    "generated_kernels": {
+        **_plain("id kernel"),
+        "kernels": _plain("name region backward handle nodes kernel_file kernel_hash kernel_kwargs kernel_backend"),
+    },
+    "captured_graphs": {
+        "graphs": _plain("file index batch_size mode launches"),
+        "replays": _plain("correlation graph candidates evidence reason events certain equivalent"),
+        "ops": {**_plain("name kind parent graph"), "inputs": _SIDE, "outputs": _SIDE, "comm": _COMM},
+        "notes": None,
+    },
+}
+_NUMERIC = frozenset(("edges", "memory", "ts", "dur", "id", "ctrl_deps", "sync_dep"))
+"""Fields without free text, the largest ones of a file."""
+_LISTS = ("runtime", "unattached")
+"""Further lists of records in an ET+ file."""
+
+_WORD = r"(?:[a-z(][a-z',;:_+()-]*|--strict|ET|GPU|CPU|CUDA|ROCm|Kineto|Trace)"
+_COUNTED = re.compile(rf"{_WORD}(?: {_WORD}){{0,15}}|phase \w")
+_FREE = frozenset(
+    _listed(
+        "traceName host_name file_name file files says warnings considered notes damage iteration_annotation "
+        "linked_iterations pg_desc region nodes kernel_file kernel_kwargs names labels CallFrom"
+    )
+) | {"Process Group Description", "Module Hierarchy", "Call stack"}
+"""Fields whose strings a person or program may have chosen; `values` of arguments are so too, but for numbers."""
+_VALUES = frozenset(("values", "inputs", "outputs"))
+"""Values of an operator's arguments; schema 1.0.1 has them in `inputs` and `outputs`."""
+_ANNOTATIONS = frozenset(("user_annotation", "gpu_user_annotation", "python_function"))
+_KNOWN_NAME = re.compile(
+    r"ProfilerStep#\d+|(?:nccl|gloo|mpi|ucc|xccl):\w+|## process_group:init ##|\[[\w|]+\]|etplus\.run=[\w-]+ rank=\d+|"
+    r"Torch-Compiled Region: [\d/]+|PyTorch Profiler \(\d+\)|(?:CPU|GPU) ?\d*|h_[0-9a-f]{12}|"
+)
+_NUMBERS = re.compile(r"[\s\d.,eE+\-\[\]<>]*|(?:True|False|None|<None>|nan|inf)")
+_FRAME = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)|nn\.Module: (?P<module>.*?)(?P<number>_\d+)?")
+_decode = msgspec.json.Decoder(_Raws).decode
+_encode = msgspec.json.encode
+_decode_attrs = msgspec.json.Decoder(list[_Raws]).decode
+
+
+def known_members(header: _Raws, fields: Fields) -> _Raws:
+    """Return the known members of a header, themselves filtered.
+
+    Example:
+        >>> known_members({"pid": msgspec.Raw(b"7"), "API_KEY": msgspec.Raw(b'"x"')}, ET_HEADER).keys()
+        dict_keys(['pid'])
+    """
+    return FieldFilter().members(header, fields)
+
+
+def known_head(before: bytes, after: bytes) -> tuple[bytes, bytes]:
+    """Return the text around the nodes of an Execution Trace without unknown keys; it stays as it is without any."""
+    head = _decode(before + after)
+    kept = known_members(head, {**ET_HEADER, "nodes": None})
+    if kept.keys() == head.keys() and all(bytes(kept[key]) == bytes(head[key]) for key in kept):
+        return before, after
+    members = [b'\n  "%b": %b,' % (key.encode(), bytes(kept[key])) for key in kept if key != "nodes"]
+    return b"{" + b"".join(members) + b'\n  "nodes": [', b"]\n}"
+
+
+def known_sections(header: _Raws, summary: dict[str, Any]) -> tuple[_Raws, bytes]:
+    """Return the known members of an ET+ file's root, and the JSON text of its `etplus`."""
+    keep = FieldFilter()
+    return keep.sections(header), bytes(keep.member(msgspec.Raw(_encode(summary)), SUMMARY))
+
+
+def known_args(texts: Iterable[bytes]) -> list[bytes]:
+    """Return texts of arguments without unknown ones; a text with known ones only stays as it is.
+
+    Example:
+        >>> known_args([b'{"stream": 7, "API_KEY": "x"}', b'{"stream": 7}'])
+        [b'{"stream":7}', b'{"stream": 7}']
+    """
+    keep = FieldFilter().args
+    return [keep(text) for text in texts]
+
+
+class FieldFilter:
+    """Filters records and headers.
+
+    Args:
+        names: also replace free text (annotations, paths, hosts, threads, strings that operators were given) by hashes,
+            equal ones by equal hashes.
+    """
+
+    def __init__(self, *, names: bool = False) -> None:
+        self._names = names
+
+    def members(self, header: _Raws, fields: Fields) -> _Raws:
+        """Return the known members of an object."""
+        return {key: self.member(header[key], fields[key], key) for key in header if key in fields}
+
+    def sections(self, header: _Raws) -> _Raws:
+        """Return the known members of the root of an ET or ET+."""
+        found = self.members(header, _SECTIONS)
+        for key in _LISTS:
+            if key in header:
+                records = msgspec.json.decode(header[key], type=list[msgspec.Raw])
+                kept = list(map(self.node, given := list(map(bytes, records))))
+                found[key] = header[key] if kept == given else msgspec.Raw(b"[%b]" % b",\n".join(kept))
+        return {key: found[key] for key in header if key in found}
+
+    def event(self, text: bytes) -> bytes:
+        """Return a Kineto event without unknown members and arguments."""
+        event = _decode(text)
+        kept = {key: value for key, value in event.items() if key in _EVENT and not (key != "args" and _nested(value))}
+        if "args" in kept:
+            free = self._names and _text(event.get("ph")) == "M"
+            kept["args"] = msgspec.Raw(self.args(bytes(kept["args"]), every_name=free))
+        if self._names and "name" in kept and _is_annotation(None, _text(event.get("cat"))):
+            kept["name"] = _changed(kept["name"], hashed_names)
+        return text if _same(kept, event) else _encode(kept)
+
+    def args(self, text: bytes, *, every_name: bool = False) -> bytes:
+        """Return the arguments of an event without unknown ones, None and texts that are no object without all."""
+        try:
+            given = _decode(text)
+        except UNREADABLE:
+            return b"{}" if text.strip() != b"null" else text
+        kept = {key: value for key, value in given.items() if key in ARGUMENTS}
+        if b"{" in text[1:]:
+            kept = {key: value for key, value in kept.items() if not _nested(value)}
+        if self._names:
+            for key, value in kept.items():
+                if key in _FREE or (key == "name" and every_name):
+                    kept[key] = _changed(value, hashed_names)
+                elif key == "Concrete Inputs":
+                    kept[key] = _changed(value, _hashed_values)
+        return text if _same(kept, given) else _encode(kept)
+
+    def node(self, text: bytes) -> bytes:
+        """Return an ET node, or another record of an ET+ file, without unknown members, attributes and arguments."""
+        node = _decode(text)
+        kept = self.members(node, _NODE)
+        scope = _text(node.get("scope"))
+        if "attrs" in node:
+            kept["attrs"], scope = self._attrs(node["attrs"], scope)
+        if "args" in node:
+            kept["args"] = msgspec.Raw(self.args(bytes(node["args"])))
+        if self._names and "name" in kept and _is_annotation(scope, _text(node.get("cat"))):
+            kept["name"] = _changed(kept["name"], hashed_names)
+        return text if _same(kept, node) else _encode({key: kept[key] for key in node if key in kept})
+
+    def _attrs(self, raw: msgspec.Raw, scope: Any) -> tuple[msgspec.Raw, Any]:
+        """Return the known attributes of a node, and the scope that they state."""
+        given, kept = _decode_attrs(raw), list[_Raws]()
+        for attr in given:
+            name = _text(attr.get("name"))
+            if not isinstance(name, str) or name not in ATTRIBUTES or "value" not in attr:
+                continue
+            found: _Raws = {
+                key: attr[key] for key in ("name", "type", "value") if key in attr and not _nested(attr[key])
+            }
+            if self._names and name in _FREE:
+                found["value"] = _changed(found["value"], hashed_names)
+            scope = _text(attr["value"]) if name == "scope" else scope
+            kept.append(found)
+        same = len(kept) == len(given) and all(map(_same, kept, given))
+        return raw if same else msgspec.Raw(_encode(kept)), scope
+
+    def member(self, raw: msgspec.Raw, fields: Fields | None, key: str = "") -> msgspec.Raw:
+        """Return a value without unknown members, the same bytes if nothing changes."""
+        if (not self._names or key in _NUMERIC) and b"{" not in bytes(raw):
+            return raw
+        value = json.loads(bytes(raw))
+        kept = self._value(value, fields, key)
+        return raw if kept == value else msgspec.Raw(json.dumps(kept).encode())
+
+    def _value(self, value: Any, fields: Fields | None, key: str) -> Any:
+        if isinstance(value, list):
+            return [self._value(item, fields, key) for item in value if fields or not isinstance(item, dict)]
+        if isinstance(value, dict):
+            if fields is _COUNTS:
+                return {
+                    name: number for name, number in value.items() if _COUNTED.fullmatch(name) and _is_count(number)
+                }
+            return {name: self._value(item, (fields or {})[name], name) for name, item in value.items()
+                    if name in (fields or {})}  # fmt: skip
+        if self._names and isinstance(value, str):
+            if key in _FREE:
+                return hashed_name(value)
+            return _hashed_values(value) if key in _VALUES else value
+        return value
+
+
+def hashed_name(text: str) -> str:
+    """Return a stable hash of a name; names of the profiler stay, and so does the form of a Python frame.
+
+    Example:
+        >>> hashed_name("ProfilerStep#3"), hashed_name("my model")
+        ('ProfilerStep#3', 'h_4b16e0cd29fa')
+    """
+    if _KNOWN_NAME.fullmatch(text):
+        return text
+    frame = _FRAME.fullmatch(text)
+    if frame is None:
+        return "h_" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    if frame["line"] is None:
+        return f"nn.Module: {hashed_name(frame['module'])}{frame['number'] or ''}"
+    return f"{hashed_name(frame['file'])}({frame['line']}): {hashed_name(frame['function'])}"
+
+
+def hashed_names(value: Any) -> Any:
+    """Return a value with all its strings hashed."""
+    if isinstance(value, list):
+        return list(map(hashed_names, value))
+    return hashed_name(value) if isinstance(value, str) else value
+
+
+def _hashed_values(value: Any) -> Any:
+    """Hash the strings that an operator was given, but not numbers that are written as text."""
+    if isinstance(value, list):
+        return list(map(_hashed_values, value))
+    if not isinstance(value, str) or _NUMBERS.fullmatch(value):
+        return value
+    if value.startswith('[{"pg_name"'):  # the process groups of a job, on which ranks are matched
+        with contextlib.suppress(ValueError):
+            groups = [{key: group[key] for key in group if key in _GROUP} for group in json.loads(value)]
+            return json.dumps([group | {"pg_desc": hashed_names(group.get("pg_desc"))} for group in groups])
+    return hashed_name(value)
+
+
+def _changed(raw: msgspec.Raw, change: Callable[[Any], Any]) -> msgspec.Raw:
+    value = json.loads(bytes(raw))
+    changed = change(value)
+    return raw if changed == value else msgspec.Raw(json.dumps(changed).encode())
+
+
+def _is_annotation(scope: Any, category: Any) -> bool:
+    return category in _ANNOTATIONS if isinstance(category, str) else category is None and scope == ANNOTATION_SCOPE
+
+
+def _text(raw: msgspec.Raw | None) -> Any:
+    return None if raw is None else msgspec.json.decode(raw)
+
+
+def _same(kept: _Raws, given: _Raws) -> bool:
+    return kept.keys() == given.keys() and all(bytes(kept[key]) == bytes(given[key]) for key in kept)
+
+
+def _nested(raw: msgspec.Raw) -> bool:
+    """Return True if a value holds objects."""
+    return b"{" in bytes(raw) and _has_object(json.loads(bytes(raw)))
+
+
+def _has_object(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(map(_has_object, value)))
+
+
+def _is_count(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_count, value))
+    return isinstance(value, (int, float))

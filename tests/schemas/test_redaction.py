@@ -1,0 +1,213 @@
+"""Redacted copies and linked traces have known fields only."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from etplus import link, load
+from etplus.schemas.known_fields import ARGUMENTS, ET_HEADER, KINETO_HEADER, FieldFilter, hashed_name, known_args
+from etplus.schemas.redaction import redact
+from etplus.trace.errors import TraceFormatError
+from hypothesis import given
+from hypothesis import strategies as st
+from planted_secrets import planted
+from support import call, fixture_pair, gpu_traces, plain, read_json, shared_trace
+
+PAIR = "pairs/gpu_shaped_from_cpu"
+SECRET = "fAk3-vAlu3"
+values = st.recursive(
+    st.just(SECRET) | st.integers() | st.booleans() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", SECRET, "rank"]), inner),
+    max_leaves=5,
+)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """All keys and strings, those of JSON in strings included."""
+    if isinstance(value, (dict, list)):
+        for item in value.items() if isinstance(value, dict) else value:
+            yield from texts_in(list(item) if isinstance(item, tuple) else item)
+    elif isinstance(value, str):
+        yield value
+        try:
+            inner = json.loads(value)
+        except ValueError:
+            return
+        if isinstance(inner, (dict, list)):
+            yield from texts_in(inner)
+
+
+def test_no_planted_secret_is_let_through(tmp_path: Path) -> None:
+    for what, text, parts in list(planted())[::7]:  # each kind at each place
+        assert any(part in "\n".join(texts_in(json.loads(text))) for part in parts), what
+        for names in (True,) if what.endswith("; annotation") else (False, True):
+            redact(text, tmp_path / "copy.json", names=names)
+            left = "\n".join(texts_in(read_json(tmp_path / "copy.json")))
+            assert not any(part in left for part in parts), (what, left)
+
+
+def with_secrets(document: dict[str, Any], value: Any = SECRET, key: str = "HF_TOKEN") -> dict[str, Any]:
+    """A document with an unknown member in each kind of object."""
+    found = {**document, key: value}
+    for name in ("distributedInfo", "deviceProperties"):
+        if name in document or "traceEvents" in document:
+            given = document.get(name) or ({"rank": 0} if name == "distributedInfo" else [{"id": 0}])
+            found[name] = [*given, {"id": 1, key: value}] if isinstance(given, list) else {**given, key: value}
+    for name in ("traceEvents", "nodes", "runtime", "unattached"):
+        if name in document:
+            found[name] = [with_unknown(record, value, key) for record in document[name]]
+    if "etplus" in document:
+        summary = document["etplus"]
+        found["etplus"] = {**summary, key: value, "kineto": {**summary["kineto"], key: value}}
+        found["etplus"]["link"] = {**summary["link"], key: value}
+    return found
+
+
+def with_unknown(record: dict[str, Any], value: Any, key: str) -> dict[str, Any]:
+    found = {**record, key: value}
+    if "args" in record:
+        found["args"] = {**record["args"], key: value, "context": {key: value}}
+    if "attrs" in record:
+        found["attrs"] = [*record["attrs"], {"name": key, "type": "string", "value": value}]
+    for side in ("inputs", "outputs"):
+        if isinstance(record.get(side), dict):
+            found[side] = {**record[side], key: value}
+    return found
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """A Kineto trace, an ET, and the ET+ that they link to, a few records of each list."""
+    et, kineto = fixture_pair(PAIR)
+    plus = tmp_path_factory.mktemp("plus") / "plus.json"
+    link(et, kineto).write(plus)
+    found = {name: read_json(path) for name, path in (("et", et), ("kineto", kineto), ("plus", plus))}
+    for document in found.values():
+        for key in ("traceEvents", "nodes", "runtime"):
+            if key in document:
+                document[key] = document[key][:3] + document[key][-3:]
+    return found
+
+
+@given(value=values, key=st.sampled_from([SECRET, "API_KEY", "env", "Name", "", "graph id x"]), names=st.booleans())
+def test_no_unknown_member_is_kept(
+    documents: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory, value: Any, key: str, names: bool
+) -> None:
+    out = tmp_path_factory.getbasetemp() / "copy.json"
+    for document in documents.values():
+        redact(json.dumps(with_secrets(document, value, key)).encode(), out, names=names)
+        text = out.read_text()
+        assert SECRET not in text and f'"{key}":' not in text.replace('": ', '":')
+
+
+@pytest.mark.parametrize("path", gpu_traces("cuspy", "gpu-kineto", "gpu-pairs", "graph-capture"))
+def test_real_traces_lose_only_their_environment(path: Path, tmp_path: Path) -> None:
+    changed, before = redact(path, tmp_path / "copy.json"), plain(path)
+    copy = (tmp_path / "copy.json").read_bytes()
+    if changed:
+        header, kept = json.loads(before), json.loads(copy)
+        assert header.keys() - kept.keys() <= {"metadata", "INFO"} and header["traceEvents"] == kept["traceEvents"]
+    else:
+        assert copy == before
+
+
+def test_real_execution_traces_keep_their_bytes(tmp_path: Path) -> None:
+    for path in sorted(shared_trace("et-only").glob("*.json*")):
+        assert redact(path, tmp_path / "copy.json") == 0 and (tmp_path / "copy.json").read_bytes() == plain(path)
+
+
+def test_linking_drops_what_it_does_not_know(tmp_path: Path) -> None:
+    et, kineto = fixture_pair(PAIR)
+    for path, name in ((et, "et.json"), (kineto, "kineto.json")):
+        document = read_json(path)
+        key = "traceEvents" if "traceEvents" in document else "nodes"
+        found = {**with_secrets(document), "nodes" if key == "nodes" else key: document[key]}
+        if key == "traceEvents":
+            found[key] = [with_unknown(event, SECRET, "HF_TOKEN") for event in document[key]]
+        (tmp_path / name).write_text(json.dumps(found))
+    link(et, kineto).write(tmp_path / "clean.json")
+    link(tmp_path / "et.json", tmp_path / "kineto.json").write(tmp_path / "plus.json")
+    assert SECRET.encode() not in (tmp_path / "plus.json").read_bytes()
+    clean, plus = (read_json(tmp_path / name) for name in ("clean.json", "plus.json"))
+    for before, after in zip(clean["nodes"], plus["nodes"], strict=True):
+        if "args" in before:
+            assert after["args"] == {key: value for key, value in before["args"].items() if key != "context"}
+    foreign = tmp_path / "foreign.json"
+    foreign.write_text(json.dumps({**with_secrets(plus), "nodes": plus["nodes"], "runtime": plus["runtime"]}))
+    for name in ("augmented.json", "x.0.et", "x.pftrace", "x.chrome.json"):
+        assert call("augment" if name.startswith("a") else "convert", foreign, tmp_path / name).returncode == 0
+        assert SECRET.encode() not in (tmp_path / name).read_bytes(), name
+
+
+def test_names_are_replaced_by_equal_hashes(tmp_path: Path) -> None:
+    et, kineto = fixture_pair(PAIR)
+    for path, name in ((et, "et.json"), (kineto, "kineto.json")):
+        text = plain(path).replace(b'"ProfilerStep#', b'"secret model#', 1)
+        (tmp_path / name).write_bytes(text)
+        redact(tmp_path / name, tmp_path / f"clean.{name}", names=True)
+        assert b"secret model" not in (tmp_path / f"clean.{name}").read_bytes()
+    plain_links, links = (
+        link(tmp_path / f"{prefix}et.json", tmp_path / f"{prefix}kineto.json").report for prefix in ("", "clean.")
+    )
+    assert links.ops == plain_links.ops and links.gpu == plain_links.gpu
+    assert hashed_name("a/b.py(3): step") == f"{hashed_name('a/b.py')}(3): {hashed_name('step')}"
+    assert hashed_name(hashed_name("x")) == hashed_name("x") != hashed_name("y")
+
+
+def test_known_fields() -> None:
+    assert {"stream", "Collective name", "grid"} <= ARGUMENTS and "HF_TOKEN" not in ARGUMENTS
+    assert "distributedInfo" in KINETO_HEADER and "pid" in ET_HEADER
+    assert known_args([b"null", b"[1]", b'{"a": 1}', b' {"grid" : [1]}']) == [b"null", b"{}", b"{}", b' {"grid" : [1]}']
+    summary = {"by_category": {"kernel": 3, "HF_TOKEN": 3, "gpu_memcpy": "secret"}, "file": "a"}
+    raw = msgspec.Raw(json.dumps({"link": {"kineto": summary}}).encode())
+    kept = json.loads(bytes(FieldFilter().sections({"etplus": raw})["etplus"]))
+    assert kept == {"link": {"kineto": {"by_category": {"kernel": 3}, "file": "a"}}}
+
+
+def test_the_command(tmp_path: Path) -> None:
+    et, kineto = fixture_pair(PAIR)
+    out = tmp_path / "out.json.gz"
+    for words in (["--redact", kineto, "-o", out], [kineto, "--redact", "-o", out], [kineto, out, "--redact"]):
+        done = call("convert", *words)
+        assert done.returncode == 0 and b"changed 0 records" in done.stderr, done.stderr
+        assert gzip.decompress(out.read_bytes()) == plain(kineto)
+        out.unlink()
+    secret = json.dumps(with_secrets(read_json(et))).encode()
+    done = call("convert", "-", "--redact", "names", "-o", out, "--json", "-", input=gzip.compress(secret))
+    assert done.returncode == 0 and json.loads(done.stdout)["changed"] > 0
+    assert SECRET not in gzip.decompress(out.read_bytes()).decode()
+
+
+def test_the_command_refuses_its_input_as_output_and_what_is_no_trace(tmp_path: Path) -> None:
+    (source := tmp_path / "a.json").write_bytes(b'{"nodes": []}')
+    (other := tmp_path / "b.et").write_bytes(b"\x05\x0a\x030.1")
+    (cut := tmp_path / "c.json.gz").write_bytes(gzip.compress(b'{"nodes": []}' * 99)[:-9])
+    before = sorted(tmp_path.iterdir())
+    for name, output, message in (
+        (source, source, b"choose another"), (other, tmp_path / "x", b"not a trace"),
+        (cut, tmp_path / "x", b"damaged"), (tmp_path / "none", tmp_path / "x", b"no such file"),
+    ):  # fmt: skip
+        done = call("convert", name, "--redact", "-o", output)
+        assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and message in done.stderr, done.stderr
+    assert source.read_bytes() == b'{"nodes": []}' and sorted(tmp_path.iterdir()) == before
+    for words in (
+        ["--redact", source, source, "-o", tmp_path / "x"],
+        ["--redact", source, "--to", "chakra", "-o", "x"],
+    ):
+        assert call("convert", *words).returncode == 2
+
+
+def test_damaged_traces(tmp_path: Path) -> None:
+    """Unescaped quotes, which PyTorch writes, are repaired; what has no records is refused."""
+    for name in ("weird_quotes.et", "weird_quotes.kineto", "weird_names.et"):
+        redact(shared_trace(f"cpu-pairs/{name}.json.gz"), tmp_path / "copy.json")
+        assert read_json(tmp_path / "copy.json")
+    with pytest.raises(TraceFormatError, match="not a trace that can be read"):
+        redact(b'{"a": 1}', tmp_path / "x.json")
+    assert load(shared_trace("gpu-kineto/alexnet.json.gz")) is not None
