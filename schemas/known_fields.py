@@ -346,7 +346,7 @@ def hashed_name(text: str) -> str:
 
     Example:
         >>> hashed_name("ProfilerStep#3"), hashed_name("my model")
-        ('ProfilerStep#3', 'h_4b16e0cd29fa')
+        ('ProfilerStep#3', 'h_363583c5e811')
     """
     if _KNOWN_NAME.fullmatch(text):
         return text
