@@ -4,6 +4,7 @@ import { el } from "./dom.js";
 import { backgroundOf, Theme } from "./theme.js";
 import { neat } from "./units.js";
 
+/** What is drawn again on another theme or size. @type {Set<Chart>} */
 export const charts = new Set();
 
 /**
@@ -18,21 +19,22 @@ export function drawnWithCharts(one) {
  * Start a chart in an element, with what all charts share; `options()` is asked again when the theme changes.
  * @param {HTMLElement} node
  * @param {number} height
- * @param {() => any} options
+ * @param {() => ChartOptions} options
  * @param {(instance: any) => void} ready
  */
 export function chart(node, height, options, ready = () => {}) {
-  const one = { node, options, ready, instance: null };
+  /** @type {Chart} */
+  const one = { node, instance: null, draw };
   node.style.height = `${height}px`;
   node.classList.add("chart");
   charts.add(one);
-  one.draw = () => {
-    if (one.instance) one.instance.dispose();
+  function draw() {
+    one.instance?.dispose();
     one.instance = echarts.init(node, null, { renderer: "canvas" });
     const described = node.hasAttribute("aria-label");
     one.instance.setOption({ ...common(), aria: { enabled: !described }, ...options() });
     ready(one.instance);
-  };
+  }
   return one;
 }
 
@@ -61,11 +63,11 @@ export function tooltip(formatter, more = {}) {
   };
 }
 
-/** What an axis looks like; `unit` is that of its numbers. */
+/** Options of an axis. @param {AxisOptions} [options] */
 export function axis({ unit, axisLabel, ...more } = {}) {
   const line = { lineStyle: { color: Theme.value("line") } },
     text = { color: Theme.value("muted"), fontSize: 12 };
-  const formatter = unit === undefined ? undefined : (value) => neat(value, unit);
+  const formatter = unit === undefined ? undefined : (/** @type {number} */ value) => neat(value, unit);
   return {
     axisLine: line,
     axisTick: { show: false },
@@ -77,14 +79,15 @@ export function axis({ unit, axisLabel, ...more } = {}) {
   };
 }
 
-/** Content of a tooltip: a heading and rows of label and value. @param {string} heading @param {any[][]} rows */
+/** Content of a tooltip: a heading and rows of label and value. @param {string} heading @param {(any[] | null)[]} rows */
 export function tip(heading, rows) {
   return el(
     "div",
     { class: "tip" },
     el("b", {}, heading),
     rows
-      .filter((row) => row[1] !== null && row[1] !== undefined)
+      .filter((row) => row !== null)
+      .filter(([, value]) => value !== null && value !== undefined)
       .map(([label, value]) => el("div", {}, el("span", {}, label), el("span", {}, value))),
   );
 }

@@ -17,7 +17,7 @@ function csvCell(text) {
  * @param {Row[]} rows
  */
 export function csvOf(columns, rows) {
-  const quoted = (value) => {
+  const quoted = (/** @type {any} */ value) => {
     const text = typeof value === "string" ? csvCell(value) : String(value ?? "");
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };

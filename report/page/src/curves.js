@@ -21,7 +21,7 @@ export function curves(rank, list, unit, { mark = null } = {}) {
   chart(node, 230, () => ({
     grid: { left: 74, right: 24, top: 18, bottom: 26 },
     tooltip: tooltip(
-      (items) =>
+      (/** @type {any[]} */ items) =>
         tip(
           show(items[0].value[0], "ns"),
           items.map((item) => [item.seriesName, show(item.value[1], unit)]),

@@ -11,7 +11,7 @@ export function el(tag, attributes = {}, ...children) {
     else if (key.startsWith("--")) node.style.setProperty(key, value);
     else node.setAttribute(key, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  node.append(.../** @type {any} */ (children).flat(Infinity).filter((/** @type {any} */ child) => child !== null && child !== undefined));
   return node;
 }
 
@@ -26,9 +26,9 @@ export function listed(kind, texts) {
   return texts.length ? el("ul", { class: kind }, texts.map((text) => el("li", {}, text))) : null;
 }
 
-/** Labels and their values. @param {any[][]} rows */
+/** Labels and their values. @param {(any[] | null)[]} rows */
 export function factList(rows) {
-  return el("dl", { class: "facts" }, rows.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]));
+  return el("dl", { class: "facts" }, rows.filter((row) => row !== null).flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)]));
 }
 
 /**
@@ -37,7 +37,7 @@ export function factList(rows) {
  * @param {(event: PointerEvent) => void} up
  */
 export function dragged(move, up = () => {}) {
-  const end = (event) => {
+  const end = (/** @type {PointerEvent} */ event) => {
     removeEventListener("pointermove", move);
     removeEventListener("pointerup", end);
     up(event);

@@ -15,8 +15,8 @@ export function card(heading, note, ...content) {
  * @param {(HTMLElement | null)[]} cards
  */
 export function sideBySide(spans, ...cards) {
-  const shown = cards.filter(Boolean);
-  shown.forEach((node, i) => node.style.setProperty("--span", shown.length > 1 ? spans[i] : 12));
+  const shown = cards.filter((node) => node !== null);
+  shown.forEach((node, i) => node.style.setProperty("--span", shown.length > 1 ? String(spans[i]) : "12"));
   return el("div", { class: "columns" }, shown);
 }
 

@@ -24,7 +24,7 @@ import { overviewSection, timelineSection } from "./sections/overview.js";
 import { pathSection } from "./sections/path.js";
 import { ranksSection } from "./sections/ranks.js";
 import { sourceSection } from "./sections/source.js";
-import { $, drawnOnPaper, page, shownTables } from "./state.js";
+import { $, drawnOnPaper, forgetShown, page } from "./state.js";
 import { chooseRank, fillSteps, reportOfStep } from "./steps.js";
 import { Theme } from "./theme.js";
 import { selectFromAddress } from "./timeline/inspector.js";
@@ -36,21 +36,21 @@ const SECTIONS = [
   launchesSection, memorySection, communicationSection, tablesSection,
 ];
 
+let drawings = 0; // begun; one that another overtakes is not finished
+
 /** Draw everything for a rank, and for one of its steps. @param {number} at @param {number | null} stepAt */
 export async function draw(at, stepAt = null) {
   const { report } = page,
-    asked = (draw.asked = (draw.asked ?? 0) + 1),
+    asked = ++drawings,
     whole = report.ranks[at],
     step = stepAt === null ? null : whole.steps[stepAt],
     shown = step ? await reportOfStep(report, step) : report;
   if (typeof whole.path_rows === "string") whole.path_rows = await unpackJson(whole.path_rows);
-  if (asked !== draw.asked) return; // something else was chosen meanwhile
+  if (asked !== drawings) return; // something else was chosen meanwhile
   const rank = shown.ranks[at];
   for (const one of charts) one.instance?.dispose();
   charts.clear();
-  shownTables.clear();
-  drawnOnPaper.clear();
-  page.timeline = page.cameFrom = null;
+  forgetShown();
   if (!report.difference) useKernelLabels(whole.analysis.kernel_labels);
   const sections = report.difference ? DIFF_SECTIONS : SECTIONS;
   $("sections").replaceChildren(...sections.map((make) => make(shown, rank)).filter(Boolean));
@@ -63,9 +63,10 @@ export async function draw(at, stepAt = null) {
   ].join(", ");
   watch();
   selectFromAddress();
-  document.documentElement.dataset.step = step ? step.number : "";
+  document.documentElement.dataset.step = step ? String(step.number) : "";
 }
 
+/** @type {IntersectionObserver | null} */
 let watcher = null;
 
 /** Mark the section in view in the navigation. */
@@ -99,7 +100,7 @@ function onPaper() {
   Theme.paper = true;
   theme(Theme.choice);
   for (const one of drawnOnPaper) one();
-  for (const node of document.querySelectorAll("details.more")) node.open = true;
+  for (const node of document.querySelectorAll("details")) if (node.classList.contains("more")) node.open = true;
 }
 
 function offPaper() {
@@ -124,15 +125,15 @@ export async function start() {
   $("rank").addEventListener("change", () => chooseRank(Number($("rank").value)));
   $("step").addEventListener("change", () => draw(Number($("rank").value), $("step").value === "" ? null : Number($("step").value)));
   fillSteps(report.ranks[0]);
-  const order = Object.keys(THEMES);
+  const order = /** @type {(keyof typeof THEMES)[]} */ (Object.keys(THEMES));
   $("theme").addEventListener("click", () => theme(order[(order.indexOf(Theme.choice) + 1) % order.length]));
   Theme.system.addEventListener("change", () => Theme.choice === "auto" && theme("auto"));
   addEventListener("beforeprint", onPaper);
   addEventListener("afterprint", offPaper);
-  let pending;
+  let pending = 0;
   addEventListener("resize", () => {
     clearTimeout(pending);
-    pending = setTimeout(() => {
+    pending = window.setTimeout(() => {
       for (const one of charts) one.instance?.resize();
     }, 120);
   });

@@ -52,6 +52,7 @@ export function fits(name, text) {
 
 /** Names in order, runs of equal ones as one: "a ×3, b". @param {string[]} names */
 export function counted(names) {
+  /** @type {[string, number][]} */
   const runs = [];
   for (const name of names) {
     if (runs.length && runs[runs.length - 1][0] === name) runs[runs.length - 1][1] += 1;

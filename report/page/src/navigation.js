@@ -3,6 +3,7 @@
 import { el } from "./dom.js";
 import { $, page } from "./state.js";
 
+/** @type {Record<string, string[]>} */
 const GROUPS = {
   Device: ["breakdown", "kernels", "idle", "launches"],
   Host: ["operators", "source", "flame", "overheads"],
@@ -12,13 +13,14 @@ const GROUPS = {
 
 /** Links to the sections that the page has: of a group with several a list, else the link itself. */
 export function fillNavigation() {
-  const link = ({ id, heading }) => el("a", { href: `#${id}`, "data-to": id, onclick: closeGroups }, heading),
+  /** @typedef {{id: string, heading: string}} Linked */
+  const link = (/** @type {Linked} */ { id, heading }) => el("a", { href: `#${id}`, "data-to": id, onclick: closeGroups }, heading),
     sections = [...document.querySelectorAll("section")].map((node) => ({
       id: node.id,
-      heading: node.querySelector("h2").textContent,
+      heading: node.querySelector("h2")?.textContent ?? "",
     })),
-    groupOf = ({ id }) => Object.keys(GROUPS).find((name) => GROUPS[name].includes(id)) ?? id,
-    groups = new Map();
+    groupOf = (/** @type {Linked} */ { id }) => Object.keys(GROUPS).find((name) => GROUPS[name].includes(id)) ?? id,
+    /** @type {Map<string, Linked[]>} */ groups = new Map();
   for (const one of sections) groups.set(groupOf(one), [...(groups.get(groupOf(one)) ?? []), one]);
   $("nav").replaceChildren(
     ...[...groups].map(([name, of]) => (of.length === 1 || page.report.difference ? of.map(link) : groupOfLinks(name, of.map(link)))).flat(),
@@ -36,7 +38,7 @@ function groupOfLinks(name, links) {
     list.style.top = `${bottom}px`; // fixed, since the navigation may be scrolled sideways
     list.style.left = `${Math.max(4, Math.min(left, innerWidth - list.offsetWidth - 8))}px`;
   });
-  node.addEventListener("keydown", (event) => {
+  node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Escape") return;
     node.open = false;
     node.firstChild.focus();
@@ -51,7 +53,7 @@ function closeGroups() {
 /** Close the lists on a click elsewhere. */
 export function watchNavigation() {
   document.addEventListener("click", (event) => {
-    if (!event.target.closest("nav details")) closeGroups();
+    if (!(/** @type {Element} */ (event.target).closest("nav details"))) closeGroups();
   });
 }
 

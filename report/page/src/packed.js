@@ -22,7 +22,7 @@ export async function unpackJson(text) {
  */
 export async function unpackColumns(text, fields, count) {
   const plain = await unpack(text),
-    columns = {};
+    /** @type {Columns} */ columns = {};
   let at = 0;
   for (const { name, size, delta } of fields) {
     const values = column(plain.subarray(at, (at += count * size)), count, size);

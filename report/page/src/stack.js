@@ -36,7 +36,8 @@ export function stack(rows, { unit = "ns", click = null } = {}) {
       },
       tooltip: tooltip((item) => {
         const row = shown[item.dataIndex],
-          part = row.parts.find((of) => of.name === item.seriesName);
+          part = row.parts.find((one) => one.name === item.seriesName);
+        if (!part) return null;
         return tip(row.name ? `${row.name}: ${part.name}` : part.name, [
           [unit === "ns" ? "time" : "size", show(part.ns, unit)],
           ["share", show(part.ns / (row.whole || 1), "share")],
@@ -76,10 +77,10 @@ export function stack(rows, { unit = "ns", click = null } = {}) {
       })),
     }),
     (instance) => {
-      if (click) instance.on("click", (item) => click(shown.length - 1 - item.dataIndex));
+      if (click) instance.on("click", (/** @type {any} */ item) => click(shown.length - 1 - item.dataIndex));
     },
   );
-  const sum = (name) => ` ${show(rows[0].parts.find((part) => part.name === name).ns, unit)}`;
+  const sum = (/** @type {string} */ name) => ` ${show(rows[0].parts.find((part) => part.name === name)?.ns, unit)}`;
   const kinds = names.map(([name, color]) => ({ name: rows.length === 1 ? name + sum(name) : name, color }));
   return el("div", {}, node, legend(kinds));
 }

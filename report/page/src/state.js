@@ -19,6 +19,19 @@ export const page = {
   draw: async () => {},
 };
 
+/** The timeline, for what is called only on a page with one. */
+export function shownTimeline() {
+  if (!page.timeline) throw new Error("the page has no timeline");
+  return page.timeline;
+}
+
+/** Forget what is shown, before something else is drawn. */
+export function forgetShown() {
+  page.timeline = page.cameFrom = null;
+  shownTables.clear();
+  drawnOnPaper.clear();
+}
+
 /** An element of page.html. */
 export const $ = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 

@@ -41,7 +41,7 @@ export function chooseRank(at) {
 export async function reportOfStep(report, { number }) {
   const ranks = report.ranks.map(async (rank) => {
     const own = rank.steps?.find((one) => one.number === number && one.data);
-    return own ? { ...rank, ...(own.unpacked ??= await unpackJson(own.data)), step: own } : rank;
+    return own ? { ...rank, ...(own.unpacked ??= await unpackJson(own.data ?? "")), step: own } : rank;
   });
   return { ...report, ranks: await Promise.all(ranks) };
 }

@@ -4,16 +4,18 @@ import { csvOf } from "./csv.js";
 import { copied, el, small, stepped } from "./dom.js";
 import { card } from "./layout.js";
 import { bare, fits } from "./names.js";
-import { column } from "./packed.js";
 import { drawnOnPaper, page, shownTables } from "./state.js";
 import { Theme } from "./theme.js";
 import { jumpTo, namedPlace } from "./timeline/jump.js";
 import { columnUnit, fixed, integers, percent, plain, SCALES, show } from "./units.js";
 
 const ROWS_SHOWN = 100;
+const FILTERED_ROWS = 8; // tables of more rows have a filter
 
-/** Columns of a table by what is in them: key of the rows' values, heading, and `more` of what `table` knows. */
-const columnOf = (unit, code) => (key, title, more) => ({ key, title, unit, code, ...more });
+/** Columns by what is in them: key of the rows' values, heading, and more of `TableColumn`. */
+const columnOf =
+  (/** @type {string} */ unit, code = false) =>
+  (/** @type {string} */ key, /** @type {string} */ title, /** @type {Partial<TableColumn>} */ more = {}) => ({ key, title, unit, code, ...more });
 
 export const col = {
   text: columnOf("text"),
@@ -24,7 +26,7 @@ export const col = {
   bytes: columnOf("bytes"),
   bandwidth: columnOf("bytes/s"),
   rate: columnOf("flop/s"),
-  other: (key, title, unit) => ({ key, title, unit }),
+  other: (/** @type {string} */ key, /** @type {string} */ title, /** @type {string} */ unit = "") => ({ key, title, unit }),
 };
 
 /**
@@ -40,157 +42,178 @@ export function tableCard(heading, note, columns, rows, options) {
 }
 
 /**
- * columns: {key, title, unit, hint, code, front, like, indent}, or null; unit "text" for names, "share" for fractions of
- * 1, else see SCALES; texts of `front` are cut at their beginning; `like` names a column whose unit this one takes, too;
- * `indent` one that says how far a name is moved in. `jump`: the place of a row in the timeline (see jump.js), by default
- * the longest call or kernel that the row names; `click`: what a click on a row does instead. The arrow keys go from row
- * to row, Enter does what a click does.
+ * A table with its filter. Columns without any value are left out.
  * @param {(TableColumn | null)[]} columns
  * @param {Row[]} rows
  * @param {TableOptions} [options]
  */
-export function table(columns, rows, { sort = null, filter = true, name = "", jump = null, click = null } = {}) {
-  columns = columns
-    .filter((column) => column && rows.some((row) => (row[column.key] ?? "") !== ""))
-    .map((column) => ({ ...column }));
-  jump ??= (row) => namedPlace(columns, row);
-  const first = sort === "" ? null : (sort ?? columns.find((column) => column.unit !== "text")?.key);
-  const state = { key: first, text: "", most: ROWS_SHOWN, at: -1, found: rows };
-  state.down = columns.find((column) => column.key === state.key)?.unit !== "text";
-  const units = Object.fromEntries(columns.map((column) => [column.key, columnUnit(column, rows)]));
-  const head = el("tr"),
-    body = el("tbody"),
-    said = el("span", { class: "said", role: "status" }),
-    shown = el("table", { "data-table": name, "aria-label": name.replaceAll("_", " ") }, el("thead", {}, head), body);
-  const input = el("input", { type: "search", placeholder: "Filter rows…", "aria-label": `Filter ${name}` });
-  const more = el("button", { type: "button" }, "Show all"),
-    title = "The rows shown, with full names and whole numbers",
-    copy = el("button", { type: "button", class: "push", title }, "Copy as CSV");
-  input.addEventListener("input", () => {
-    state.text = input.value.toLowerCase();
-    state.at = -1;
-    draw();
-  });
-  input.addEventListener("keydown", (event) => stepped(event, state.at, state.found.length, go));
-  more.addEventListener("click", () => {
-    state.most = Infinity;
-    draw();
-  });
-  copy.addEventListener("click", async () => {
-    const count = integers.format(state.found.length);
-    said.textContent = (await copied(csvOf(columns, state.found))) ? `${count} rows copied` : "copying is not allowed";
-  });
-  for (const column of columns) {
-    const [unit] = units[column.key];
-    const turn = () => {
-      state.down = state.key === column.key ? !state.down : column.unit !== "text";
-      state.key = column.key;
-      state.at = -1;
-      draw();
+export const table = (columns, rows, options) => new Table(columns, rows, options).node;
+
+/** A click on a row, or Enter, leads to its place in the timeline; the arrow keys go from row to row. */
+class Table {
+  /** @param {(TableColumn | null)[]} columns @param {Row[]} rows @param {TableOptions} [options] */
+  constructor(columns, rows, { sort = null, filter = true, name = "", jump = null, click = null } = {}) {
+    this.rows = rows;
+    this.name = name;
+    this.click = click;
+    this.columns = columns.filter((column) => column !== null).filter(({ key }) => rows.some((row) => (row[key] ?? "") !== ""));
+    this.jump = jump ?? ((/** @type {Row} */ row) => namedPlace(this.columns, row));
+    this.units = Object.fromEntries(this.columns.map((column) => [column.key, columnUnit(column, rows)]));
+    /** Key of the column that it is sorted by, "" for the order given. */
+    this.sortKey = sort ?? this.columns.find((column) => column.unit !== "text")?.key ?? "";
+    this.isDescending = this.columns.find((column) => column.key === this.sortKey)?.unit !== "text";
+    this.text = ""; // of the filter
+    this.most = ROWS_SHOWN;
+    this.at = -1; // the row that is marked, of those found
+    this.found = rows;
+    this.build(filter && rows.length > FILTERED_ROWS);
+    if (name && !name.startsWith("span-")) {
+      shownTables.set(name, { find: (wanted) => this.find(wanted), has: (wanted) => rows.some(wanted) });
+      if (rows.length > ROWS_SHOWN) drawnOnPaper.add(() => this.draw());
+    }
+    this.draw();
+  }
+
+  /** @param {boolean} searched */
+  build(searched) {
+    const label = this.name.replaceAll("_", " ");
+    this.headings = this.columns.map((column) => this.heading(column));
+    this.body = el("tbody");
+    this.said = el("span", { class: "said", role: "status" });
+    this.more = el("button", { type: "button", onclick: () => this.showAll() }, "Show all");
+    this.input = el("input", {
+      type: "search",
+      placeholder: "Filter rows…",
+      "aria-label": `Filter ${this.name}`,
+      oninput: () => this.filter(this.input.value),
+      onkeydown: (/** @type {KeyboardEvent} */ event) => stepped(event, this.at, this.found.length, (at) => this.go(at)),
+    });
+    const title = "The rows shown, with full names and whole numbers",
+      copy = el("button", { type: "button", class: "push", title, onclick: () => this.copy() }, "Copy as CSV");
+    this.shown = el("table", { "data-table": this.name, "aria-label": label }, el("thead", {}, el("tr", {}, this.headings)), this.body);
+    this.body.addEventListener("click", (/** @type {any} */ event) => {
+      const row = event.target.closest("tr");
+      if (row && getSelection()?.isCollapsed) this.act(row.sectionRowIndex);
+    });
+    this.body.addEventListener("keydown", (/** @type {any} */ event) => this.key(event));
+    this.node = el(
+      "div",
+      {},
+      el("div", { class: searched ? "tools" : "tools alone" }, searched ? [this.input, this.said, this.more] : this.said, copy),
+      el("div", { class: "table", tabindex: 0, role: "region", "aria-label": `${label} table` }, this.shown),
+    );
+  }
+
+  /** @param {TableColumn} column */
+  heading(column) {
+    const sort = () => {
+      this.isDescending = this.sortKey === column.key ? !this.isDescending : column.unit !== "text";
+      this.sortKey = column.key;
+      this.at = -1;
+      this.draw();
     };
-    column.heading = el(
+    const [unit] = this.units[column.key];
+    return el(
       "th",
       { class: column.unit === "text" ? "text" : null, scope: "col" },
-      el("button", { type: "button", title: column.hint, onclick: turn }, column.title, small(unit)),
+      el("button", { type: "button", title: column.hint, onclick: sort }, column.title, small(unit)),
     );
-    head.append(column.heading);
   }
 
-  /** Mark a row of those found and show it. */
-  function go(at, { focus = false } = {}) {
-    state.at = at;
-    if (state.at >= state.most) state.most = Infinity;
-    draw();
-    const row = body.children[state.at];
-    row.scrollIntoView({ block: "nearest" });
-    if (focus) row.focus({ preventScroll: true });
-    said.textContent = `row ${integers.format(state.at + 1)} of ${integers.format(state.found.length)}`;
-  }
-
-  /** Show the first row that fits, of all rows. */
-  function find(wanted) {
-    if (!rows.some(wanted)) return false;
-    input.value = state.text = "";
-    draw();
-    shown.scrollIntoView({ behavior: "instant", block: "center" });
-    go(state.found.findIndex(wanted), { focus: true });
-    body.children[state.at].scrollIntoView({ behavior: "instant", block: "center" });
-    return true;
-  }
-
-  function act(at) {
-    const row = state.found[at],
-      place = click ? null : page.timeline && jump(row);
-    if (click) click(row);
-    else if (place) jumpTo(place, body.children[at]);
-  }
-
-  body.addEventListener("click", (event) => {
-    const row = event.target.closest("tr");
-    if (row && getSelection().isCollapsed) act(row.sectionRowIndex);
-  });
-  body.addEventListener("keydown", (event) => {
-    const at = event.target.sectionRowIndex;
-    if (at === undefined) return;
-    if (event.key === "Enter") return act(at);
-    const count = Math.min(state.found.length, state.most),
-      to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: count - 1 }[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    if (to >= 0 && to < count) go(to, { focus: true });
-  });
-
-  function draw() {
-    const texts = columns.filter((column) => column.unit === "text");
-    state.found = state.text
-      ? rows.filter((row) => texts.some((column) => fits(row[column.key], state.text)))
-      : rows.slice();
-    if (state.key) state.found.sort((a, b) => compare(a[state.key], b[state.key]) * (state.down ? -1 : 1));
-    for (const column of columns) {
-      if (column.key === state.key) column.heading.setAttribute("aria-sort", state.down ? "descending" : "ascending");
-      else column.heading.removeAttribute("aria-sort");
-    }
-    const most = Theme.paper ? Infinity : state.most;
-    body.replaceChildren(
-      ...state.found.slice(0, most).map((row, at) => {
-        const goes = click || (page.timeline && jump(row)),
-          attributes = {
-            "aria-current": at === state.at ? "true" : null,
-            class: goes ? "go" : null,
-            tabindex: at === Math.max(0, state.at) ? 0 : -1, // one of them; the arrow keys lead to the others
-          };
-        return el("tr", attributes, columns.map((column) => cell(column, row, units[column.key])));
-      }),
-    );
-    more.hidden = state.found.length <= most;
-    said.textContent =
-      state.found.length < rows.length
-        ? `${integers.format(state.found.length)} of ${integers.format(rows.length)} rows`
-        : more.hidden
+  draw() {
+    const { columns, rows, sortKey, text } = this,
+      texts = columns.filter((column) => column.unit === "text"),
+      most = Theme.paper ? Infinity : this.most;
+    this.found = text ? rows.filter((row) => texts.some(({ key }) => fits(row[key], text))) : rows.slice();
+    if (sortKey) this.found.sort((a, b) => compare(a[sortKey], b[sortKey]) * (this.isDescending ? -1 : 1));
+    columns.forEach(({ key }, at) => {
+      if (key === sortKey) this.headings?.[at].setAttribute("aria-sort", this.isDescending ? "descending" : "ascending");
+      else this.headings?.[at].removeAttribute("aria-sort");
+    });
+    this.body.replaceChildren(...this.found.slice(0, most).map((row, at) => this.row(row, at)));
+    this.more.hidden = this.found.length <= most;
+    this.said.textContent =
+      this.found.length < rows.length
+        ? `${integers.format(this.found.length)} of ${integers.format(rows.length)} rows`
+        : this.more.hidden
           ? ""
           : `first ${ROWS_SHOWN} of ${integers.format(rows.length)} rows`;
   }
 
-  if (name && !name.startsWith("span-")) {
-    shownTables.set(name, { find, has: (wanted) => rows.some(wanted) });
-    if (rows.length > ROWS_SHOWN) drawnOnPaper.add(draw);
+  /** @param {Row} row @param {number} at */
+  row(row, at) {
+    const attributes = {
+      "aria-current": at === this.at ? "true" : null,
+      class: this.click || (page.timeline && this.jump(row)) ? "go" : null,
+      tabindex: at === Math.max(0, this.at) ? 0 : -1, // one of them; the arrow keys lead to the others
+    };
+    return el("tr", attributes, this.columns.map((column) => cell(column, row, this.units[column.key])));
   }
-  draw();
-  const searched = filter && rows.length > 8;
-  return el(
-    "div",
-    {},
-    el("div", { class: searched ? "tools" : "tools alone" }, searched ? [input, said, more] : said, copy),
-    el(
-      "div",
-      { class: "table", tabindex: 0, role: "region", "aria-label": `${name.replaceAll("_", " ")} table` },
-      shown,
-    ),
-  );
+
+  /** @param {string} text */
+  filter(text) {
+    this.text = text.toLowerCase();
+    this.at = -1;
+    this.draw();
+  }
+
+  showAll() {
+    this.most = Infinity;
+    this.draw();
+  }
+
+  async copy() {
+    const count = integers.format(this.found.length);
+    this.said.textContent = (await copied(csvOf(this.columns, this.found))) ? `${count} rows copied` : "copying is not allowed";
+  }
+
+  /** Mark a row of those found and show it. @param {number} at @param {{focus?: boolean}} [options] */
+  go(at, { focus = false } = {}) {
+    this.at = at;
+    if (at >= this.most) this.most = Infinity;
+    this.draw();
+    const row = this.body.children[at];
+    row.scrollIntoView({ block: "nearest" });
+    if (focus) row.focus({ preventScroll: true });
+    this.said.textContent = `row ${integers.format(at + 1)} of ${integers.format(this.found.length)}`;
+  }
+
+  /** Show the first row that fits, of all rows. @param {(row: Row) => boolean} wanted */
+  find(wanted) {
+    if (!this.rows.some(wanted)) return false;
+    this.input.value = this.text = "";
+    this.draw();
+    this.shown.scrollIntoView({ behavior: "instant", block: "center" });
+    this.go(this.found.findIndex(wanted), { focus: true });
+    this.body.children[this.at].scrollIntoView({ behavior: "instant", block: "center" });
+    return true;
+  }
+
+  /** Do what a click on a row does. @param {number} at */
+  act(at) {
+    const row = this.found[at];
+    if (this.click) return this.click(row);
+    const place = page.timeline && this.jump(row);
+    if (place) jumpTo(place, this.body.children[at]);
+  }
+
+  /** @param {KeyboardEvent & {target: HTMLTableRowElement}} event */
+  key(event) {
+    const at = event.target.sectionRowIndex;
+    if (at === undefined) return;
+    if (event.key === "Enter") return this.act(at);
+    const count = Math.min(this.found.length, this.most);
+    /** @type {Record<string, number>} */
+    const places = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: count - 1 };
+    const to = places[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    if (to >= 0 && to < count) this.go(to, { focus: true });
+  }
 }
 
 /** @param {TableColumn} column @param {Row} row @param {[string, number]} unit */
-export function cell(column, row, [, factor]) {
+function cell(column, row, [, factor]) {
   const value = row[column.key];
   if (value === null || value === undefined)
     return el("td", { class: column.unit === "text" ? "text nothing" : "nothing" }, "–");

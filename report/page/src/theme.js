@@ -18,6 +18,7 @@ export const PATTERNS = [0, 0, 1, 1, 0, 2, 2, 2, 3, 3, 0];
 
 const PATTERN_PX = 6;
 
+/** @type {Record<number, [number, number, number, number][]>} */
 const MARKS = {
   1: [[0, 4, 2, 2], [2, 2, 2, 2], [4, 0, 2, 2]],
   2: [[1, 1, 2, 2], [4, 4, 2, 2]],
@@ -29,18 +30,20 @@ export const SYMBOLS = ["circle", "triangle", "diamond", "rect"]; // of points, 
 export const DASHES = ["solid", "dashed", "dotted", [9, 3, 2, 3]]; // of lines, by pattern
 
 export const Theme = {
-  choice: "auto",
+  choice: /** @type {"auto" | "light" | "dark"} */ ("auto"),
   system: globalThis.matchMedia?.("(prefers-color-scheme: dark)"),
   paper: false,
+  /** @returns {"light" | "dark"} */
   get name() {
     if (this.paper) return "light";
     return this.choice === "auto" ? (this.system.matches ? "dark" : "light") : this.choice;
   },
-  /** A color by its place in the palette, or by its name in the style. */
+  /** A color by its place in the palette, or by its name in the style. @param {Color} which */
   color(which) {
     const colors = PALETTE[this.name];
     return typeof which === "string" ? this.value(which) : colors[which % colors.length];
   },
+  /** A property of the style. @param {string} name */
   value(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   },
@@ -60,7 +63,7 @@ export const INKS = ["#10151c", "#ffffff"];
  * @param {string} color
  */
 export function ink(color) {
-  const contrast = (text) => {
+  const contrast = (/** @type {string} */ text) => {
     const [low, high] = [luminance(text), luminance(color)].sort((a, b) => a - b);
     return (high + 0.05) / (low + 0.05);
   };
@@ -81,7 +84,7 @@ const markOf = (color) => (ink(color) === INKS[0] ? "rgb(255 255 255 / 45%)" : "
 
 const squares = new Map(); // color and pattern to a canvas of one square
 
-/** A square of a color with its pattern, to be repeated. @param {string} color @param {1 | 2 | 3} pattern */
+/** A square of a color with its pattern, to be repeated. @param {string} color @param {number} pattern */
 function square(color, pattern) {
   const key = `${color} ${pattern}`;
   if (!squares.has(key)) {
@@ -107,10 +110,11 @@ export function fillOf(color) {
 export function penFillOf(pen, color) {
   const plain = Theme.color(color),
     pattern = patternOf(color);
-  return pattern ? pen.createPattern(square(plain, pattern), "repeat") : plain;
+  return pattern ? (pen.createPattern(square(plain, pattern), "repeat") ?? plain) : plain;
 }
 
 /** The same patterns in styles, in the color of the marks. */
+/** @type {Record<number, (mark: string) => string>} */
 const GRADIENTS = {
   1: (mark) => `repeating-linear-gradient(135deg, transparent 0 2px, ${mark} 2px 4px)`,
   2: (mark) => `radial-gradient(${mark} 1.2px, transparent 1.4px) 0 0 / 4px 4px`,

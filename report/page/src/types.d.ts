@@ -240,6 +240,7 @@ interface TimelineData {
   places: FoundPlace[];
   path: PathData | null;
   tiles: TileData | null;
+  /** absent without tiles */
   details: PackedDetails;
 }
 
@@ -469,8 +470,8 @@ interface TableFinder {
 /** The place of a row of a table in the timeline. */
 type PlaceOf = (row: Row) => Place;
 
-/** A click handler that leads to a place, or to the row of a table. */
-type Go = (place: Place | null | undefined, row?: [string, (row: Row) => boolean]) => (event: MouseEvent) => void;
+/** A click handler that leads to a place. */
+type Go = (place: Place) => (event: MouseEvent) => void;
 
 /** A bar in parts. */
 interface Bar {
@@ -521,11 +522,38 @@ interface Total {
 
 type Timeline = import("./timeline/timeline.js").Timeline;
 
+type Inspector = import("./timeline/inspector.js").Inspector;
+
 type Content = Node | string | null | undefined | Content[];
 
 interface Chart {
   node?: HTMLElement;
-  options?: () => any;
   instance: any;
   draw: () => void;
+}
+
+/** Options of ECharts, as far as the page gives functions in them. */
+interface ChartOptions {
+  series?: SeriesOptions[];
+  [option: string]: any;
+}
+
+interface SeriesOptions {
+  renderItem?: (params: any, api: any) => any;
+  symbolSize?: number | ((value: any, item: any) => number);
+  label?: LabelOptions;
+  upperLabel?: LabelOptions;
+  [option: string]: any;
+}
+
+interface LabelOptions {
+  formatter?: (item: any) => string;
+  [option: string]: any;
+}
+
+interface AxisOptions {
+  /** of the axis' numbers */
+  unit?: string;
+  axisLabel?: LabelOptions;
+  [option: string]: any;
 }

@@ -4,6 +4,7 @@
 /** @param {string} unit @param {string[]} prefixes @returns {[string, number][]} */
 const metric = (unit, prefixes) => prefixes.map((prefix, i) => [prefix + unit, 1000 ** i]);
 
+/** Names and factors of units, the least first. @type {Record<string, [string, number][]>} */
 export const SCALES = {
   ns: [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]],
   bytes: metric("B", ["", "k", "M", "G", "T"]),
@@ -100,7 +101,7 @@ export const exactMs = (ns) => `${(ns / 1e6).toFixed(6)} ms`;
 export function power(value) {
   const digits = Math.round(Math.log10(value));
   return digits >= 4 || digits <= -3
-    ? `10${[...String(digits)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join("")}`
+    ? `10${[...String(digits)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(c)])).join("")}`
     : String(value);
 }
 

@@ -4,7 +4,7 @@ import { chart, legend, tip, tooltip } from "../chart.js";
 import { el, none } from "../dom.js";
 import { card, kindsOf, leftOut, section } from "../layout.js";
 import { short } from "../names.js";
-import { page } from "../state.js";
+import { shownTimeline } from "../state.js";
 import { col, tableCard } from "../table.js";
 import { fillOf, ink, Theme } from "../theme.js";
 import { Details } from "../timeline/details.js";
@@ -21,7 +21,7 @@ export function breakdownSection(report, rank) {
     kinds = report.gpu_kinds;
   chart(node, 460, () => ({
     tooltip: tooltip((item) => {
-      const path = item.treePathInfo.slice(1).map((one) => one.name),
+      const path = item.treePathInfo.slice(1).map((/** @type {Branch} */ one) => one.name),
         of = item.data.of;
       return of
         ? tip(
@@ -32,7 +32,7 @@ export function breakdownSection(report, rank) {
               ["time", show(of.total_ns, "ns")],
               ["share", show(of.total_ns / tree.total_ns, "share")],
               ["GPU events", show(of.count, "count")],
-            ].filter(Boolean),
+            ],
           )
         : null;
     }),
@@ -124,7 +124,7 @@ const breakdownPlace = ({ device, stream, kernel, op, repeated, modules, shapes 
             top = call && (await topOf(call));
           if (!top || shapesLabel(texts.signatures[top.signature]) !== shapes) return false;
           const forward = Details.first(top.sources, "forward"),
-            paths = [top, forward === null ? null : await page.timeline.inspector.details.of(forward)];
+            paths = [top, forward === null ? null : await shownTimeline().details.of(forward)];
           return paths.some((one) => one && regions(texts, one.path).join(" / ") === modules);
         }
       : null,
@@ -132,7 +132,7 @@ const breakdownPlace = ({ device, stream, kernel, op, repeated, modules, shapes 
 
 /** So many levels at once that there is something to see, but no more than fit. @param {Branch} tree */
 function levelsToShow(tree) {
-  let level = tree.children,
+  let level = tree.children ?? [],
     depth = 1;
   while (depth < 6 && level.length < 24) {
     level = level.flatMap((branch) => branch.children ?? [branch]);

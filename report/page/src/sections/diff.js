@@ -9,13 +9,16 @@ import { fillOf } from "../theme.js";
 import { integers, show } from "../units.js";
 import { findingsSection } from "./findings.js";
 
-const WORTH_OPENING = 0.03;
+const WORTH_OPENING = 0.03; // share of the largest change; smaller branches of the call tree are closed
+
+/** @param {Report} report */
+const differenceOf = (report) => /** @type {Difference} */ (report.difference);
 
 /** @param {Report} report */
 function diffOverview(report) {
-  const found = report.difference,
+  const found = differenceOf(report),
     what = found.per_iteration ? "an iteration" : "whole trace",
-    note = (a, b) => (a ? `${(b / a).toFixed(2)} × A` : "");
+    note = (/** @type {number} */ a, /** @type {number} */ b) => (a ? `${(b / a).toFixed(2)} × A` : "");
   return section(
     "overview",
     "Overview",
@@ -41,7 +44,7 @@ function diffOverview(report) {
 
 /** Source lines, those that call other operators first. @param {Report} report */
 function diffLines(report) {
-  const { lines } = report.difference;
+  const { lines } = differenceOf(report);
   if (!lines.length) return null;
   const time = lines.some((row) => row.a_device_ns || row.b_device_ns) ? "device_ns" : "host_ns";
   return section(
@@ -64,13 +67,14 @@ function diffLines(report) {
 
 /** The operators with the greatest losses and gains. @param {Difference} found */
 function changes(found) {
-  const moved = (names, sign) =>
+  const moved = (/** @type {string[]} */ names, /** @type {1 | -1} */ sign) =>
     names
       .slice(0, 10)
       .map((name) => found.ops.find((row) => row.name === name))
-      .filter((row) => row && row.change_ns * sign > 0);
+      .filter((row) => row !== undefined)
+      .filter((row) => row.change_ns * sign > 0);
   const columns = [col.code("name", "Operator"), col.ns("change_ns", "Change"), col.other("ratio", "B / A", "×")];
-  const half = (heading, rows, name) =>
+  const half = (/** @type {string} */ heading, /** @type {Row[]} */ rows, /** @type {string} */ name) =>
     card(heading, null, rows.length ? table(columns, rows, { sort: "", filter: false, name }) : none("None."));
   return sideBySide(
     [6, 6],
@@ -81,7 +85,7 @@ function changes(found) {
 
 /** @param {Report} report */
 function diffIterations(report) {
-  const { a, b } = report.difference.iteration_list;
+  const { a, b } = differenceOf(report).iteration_list;
   if (!a.length || !b.length) return null;
   const node = el("div"),
     names = ["A", "B"],
@@ -90,7 +94,7 @@ function diffIterations(report) {
   chart(node, 240, () => ({
     grid: { left: 74, right: 20, top: 14, bottom: 40 },
     tooltip: tooltip(
-      (items) =>
+      (/** @type {any[]} */ items) =>
         tip(
           `iteration ${items[0].dataIndex}`,
           items
@@ -115,7 +119,7 @@ function diffIterations(report) {
     "Iterations",
     "Each trace's iterations in order, by their length.",
     card(null, null, node, legend(names.map((name, i) => ({ name, color: i })))),
-    phasesCard(report.difference.phases),
+    phasesCard(differenceOf(report).phases),
   );
 }
 
@@ -146,7 +150,7 @@ function phasesCard(phases) {
 
 /** @param {Report} report */
 function diffPaths(report) {
-  const found = report.difference;
+  const found = differenceOf(report);
   if (!found.paths.length) return null;
   const onDevice = found.paths.some((row) => row.a?.device_ns || row.b?.device_ns),
     key = onDevice ? "device_ns" : "host_ns",
@@ -205,8 +209,8 @@ export function tree(rows, key, total) {
 
 /** @param {Report} report */
 function diffTables(report) {
-  const found = report.difference,
-    flat = (rows) =>
+  const found = differenceOf(report),
+    flat = (/** @type {Row[]} */ rows) =>
       rows.map((row) => ({
         ...row,
         a_count: row.a?.count,
@@ -219,7 +223,7 @@ function diffTables(report) {
     col.other("b_count", "B count", "number"), col.ns("b_ns", "B", { like: "a_ns" }),
     col.ns("change_ns", "Change", { like: "a_ns" }), col.other("ratio", "B / A", "×"),
   ];
-  const left = (key) => (found.left_out[key] ? `${integers.format(found.left_out[key])} more in --json` : null);
+  const left = (/** @type {string} */ key) => (found.left_out[key] ? `${integers.format(found.left_out[key])} more in --json` : null);
   if (found.host_ops) columns.push(col.count("rank", "Most on rank"), col.ns("rank_change_ns", "Change there", { like: "a_ns" }));
   const host = found.host_ops?.length
     ? card("Host", left("host_ops"), table(columns, flat(found.host_ops), { sort: "change_ns", name: "host_ops" }))
@@ -236,7 +240,7 @@ function diffTables(report) {
 
 /** The ranks of two jobs. @param {Report} report */
 function diffRanks(report) {
-  const { ranks, only_a, only_b, per_iteration } = report.difference;
+  const { ranks, only_a, only_b, per_iteration } = differenceOf(report);
   if (!ranks) return null;
   const left = [["A", only_a], ["B", only_b]]
     .filter(([, some]) => some.length)
@@ -255,4 +259,5 @@ function diffRanks(report) {
   );
 }
 
+/** In their order on the page. @type {Section[]} */
 export const DIFF_SECTIONS = [findingsSection, diffOverview, diffRanks, diffLines, diffIterations, diffPaths, diffTables];

@@ -2,13 +2,14 @@
 
 import { copied, el, factList, listed, small } from "../dom.js";
 import { card, section } from "../layout.js";
-import { bare, classesOf } from "../names.js";
+import { bare } from "../names.js";
 import { $ } from "../state.js";
 import { chooseRank } from "../steps.js";
 import { jumpTo } from "../timeline/jump.js";
 import { ofModule, ofRows, ofLine } from "../timeline/places.js";
 import { amountText, show, signed } from "../units.js";
 
+/** @type {Record<string, string>} */
 const CERTAINTY = {
   measured: "the trace shows the problem and its cost",
   likely: "the trace shows the symptom, whose usual cause this is",
@@ -59,27 +60,28 @@ function gainText({ ns, low_ns, high_ns }, makespan) {
 /** @param {Report} report @param {Finding} finding @param {number} at */
 function findingCard(report, finding, at) {
   const { id, title, evidence, certainty, advice, check, command, cost_ns, gain, where } = finding,
-    { makespan_ns } = report.findings,
+    makespan_ns = report.findings?.makespan_ns ?? null,
     replayed = gain?.replayed_ns ?? null,
     node = el("article", { class: "card finding", id: `finding-${at + 1}`, "data-finding": id, "aria-labelledby": `finding-${at + 1}-title` });
   const compared = Boolean(report.difference), // a page without a timeline, of findings whose cost is measured
-    go = compared ? null : (place) => (event) => jumpFrom(node, report, finding, place, event.currentTarget);
-  const price = [
+    /** @type {Go | null} */ go = compared ? null : (place) => (event) => jumpFrom(node, report, finding, place, /** @type {HTMLElement} */ (event.currentTarget));
+  const price = rowsOnly([
     compared ? null : gain ? ["Gain", `${gainText(gain, makespan_ns)}${gain.unexplained ? `; the replay does not explain ${show(gain.unexplained, "share")}` : ""}`] : ["Gain", "not replayed"],
     cost_ns === null ? null : ["At stake", show(cost_ns, "ns")],
     ["Certainty", `${certainty}: ${CERTAINTY[certainty] ?? ""}`],
-  ];
+  ]);
   const shared = evidence.every((one) => one.command === evidence[0].command) ? evidence[0].command : null,
     proof = evidence.map(({ text, value, unit, command: shows }) =>
       el("li", {}, text, value === null ? null : el("b", {}, ` ${amountText(value, unit)}`), shared === null ? [" ", commandOf(shows)] : null),
     );
-  const left = [...price.filter(Boolean), ["Where", chainOf(finding, go)]].filter((row) => row[1] !== null),
-    right = [
+  const chain = chainOf(finding, go),
+    left = rowsOnly([...price, chain && ["Where", chain]]),
+    right = rowsOnly([
       ["Evidence", el("div", {}, el("ul", { class: "proof" }, proof), shared ? commandOf(shared) : null)],
       ["Try", advice],
       ["Check", check],
       command ? ["What if", el("div", {}, commandOf(command), replayed ? small(` prints ${show(replayed, "ns")}, with what recording cost`) : null)] : null,
-    ].filter(Boolean);
+    ]);
   node.append(
     el(
       "header",
@@ -87,7 +89,7 @@ function findingCard(report, finding, at) {
       el("span", { class: "rank" }, String(at + 1)),
       el("h3", { id: `finding-${at + 1}-title` }, title),
       (go ? placesOf(where) : []).map(([text, place], i) =>
-        el("button", { type: "button", class: i ? "other" : "go", title: `${text}, in the timeline`, onclick: go(place) }, i ? text : "Show in the timeline"),
+        el("button", { type: "button", class: i ? "other" : "go", title: `${text}, in the timeline`, onclick: go?.(place) }, i ? text : "Show in the timeline"),
       ),
     ),
     gain ? gainBar(gain, makespan_ns) : "",
@@ -96,9 +98,12 @@ function findingCard(report, finding, at) {
   return node;
 }
 
+/** @param {(any[] | null | "")[]} rows @returns {any[][]} */
+const rowsOnly = (rows) => rows.filter((row) => row !== null && row !== "");
+
 /** The gain as a part of the whole, with its interval. @param {Gain} gain @param {number | null} makespan */
 function gainBar({ ns, low_ns, high_ns }, makespan) {
-  const part = (value) => `${Math.max(0, Math.min(100, (100 * value) / (makespan || 1))).toFixed(2)}%`;
+  const part = (/** @type {number} */ value) => `${Math.max(0, Math.min(100, (100 * value) / (makespan || 1))).toFixed(2)}%`;
   return el(
     "div",
     { class: "gain", role: "img", "aria-label": `Gain: ${gainText({ ns, low_ns, high_ns }, makespan)}`, "--gain": part(ns), "--low": part(low_ns), "--high": part(high_ns) },
@@ -125,10 +130,9 @@ function commandOf(text) {
 function placesOf({ kernel, operator, stream, rows, start_ns, end_ns }) {
   const orElse = kernel ? { gpu: true, name: kernel } : operator ? { gpu: false, name: operator } : undefined,
     span = start_ns !== undefined && end_ns !== undefined ? { from: start_ns, to: end_ns } : null,
-    places = [
-      rows?.length ? ["Longest event", { ...ofRows(rows), orElse: orElse ?? span }] : null,
-      span ? ["Its time", span] : null,
-    ].filter(Boolean);
+    /** @type {[string, Place][]} */ places = [];
+  if (rows?.length) places.push(["Longest event", { ...ofRows(rows), orElse: orElse ?? span }]);
+  if (span) places.push(["Its time", span]);
   return kernel || operator || stream !== undefined ? places : places.reverse();
 }
 
@@ -139,22 +143,21 @@ function placesOf({ kernel, operator, stream, rows, start_ns, end_ns }) {
  */
 function chainOf({ where }, go) {
   const { source, module, operator, kernel, phase, stream, step, rank, rows } = where;
-  const row = (name, wanted, place) => ({ row: [name, wanted], place });
-  const parts = [
-    source && ["line", source, row("sources", (one) => one.place === source, { ...ofLine(source), orElse: ofRows(rows ?? []) })],
-    module && ["module", module.replaceAll(" / ", " › "), row("modules", (one) => one.path === classesOf(module.split(" / ")), ofModule(module))],
-    operator && ["operator", operator, { place: { ...ofRows(rows ?? [], false), name: operator, orElse: { gpu: false, name: operator } } }],
-    kernel && ["kernel", bare(kernel), { place: { ...ofRows(rows ?? [], true), orElse: { gpu: true, name: kernel } } }],
-  ].filter(Boolean);
+  /** @type {[string, string, Place][]} */
+  const parts = [];
+  if (source) parts.push(["line", source, { ...ofLine(source), orElse: ofRows(rows ?? []) }]);
+  if (module) parts.push(["module", module.replaceAll(" / ", " › "), ofModule(module)]);
+  if (operator) parts.push(["operator", operator, { ...ofRows(rows ?? [], false), name: operator, orElse: { gpu: false, name: operator } }]);
+  if (kernel) parts.push(["kernel", bare(kernel), { ...ofRows(rows ?? [], true), orElse: { gpu: true, name: kernel } }]);
   const said = [phase, step, stream === undefined ? null : `stream ${stream}`, rank === undefined ? null : `rank ${rank}`].filter(Boolean);
   if (!parts.length && !said.length) return null;
   return el(
     "span",
     { class: "chain" },
-    parts.map(([what, text, to]) => {
+    parts.map(([what, text, place]) => {
       const shown = [small(what), el("bdi", { dir: "ltr" }, text)];
       return go
-        ? el("button", { type: "button", "data-part": what, title: `${what}: ${text}`, onclick: go(to.place, to.row) }, shown)
+        ? el("button", { type: "button", "data-part": what, title: `${what}: ${text}`, onclick: go(place) }, shown)
         : el("span", { "data-part": what }, shown);
     }),
     said.length ? el("span", { class: "said" }, said.join(" · ")) : null,
@@ -167,7 +170,7 @@ function chainOf({ where }, go) {
  * @param {Report} report
  * @param {Finding} finding
  * @param {Place} place
- * @param {HTMLElement} from
+ * @param {HTMLElement | null} from
  */
 async function jumpFrom(card, report, { where }, place, from) {
   const at = report.ranks.findIndex((one) => one.rank === where.rank);

@@ -25,15 +25,17 @@ const FLAME_KINDS = [
  * @returns {FlameNode}
  */
 function flameNodes({ names, name, parent, kind, count, total }) {
-  const root = { name: "All threads", kind: FLAME_THREAD, count: 0, total: 0, parent: null, children: [], level: 0 };
-  const nodes = name.map((code, at) => ({ name: names[code], kind: kind[at], count: count[at], total: total[at] }));
-  nodes.forEach((node, at) => {
-    node.parent = parent[at] < 0 ? root : nodes[parent[at]];
-    node.level = node.parent.level + 1;
-    node.children = [];
-    node.own = node.total;
-    node.parent.children.push(node);
-    node.parent.own -= node.total;
+  /** @type {FlameNode} */
+  const root = { name: "All threads", kind: FLAME_THREAD, count: 0, total: 0, own: 0, parent: null, children: [], level: 0 };
+  /** @type {FlameNode[]} */
+  const nodes = [];
+  name.forEach((code, at) => {
+    const caller = parent[at] < 0 ? root : nodes[parent[at]],
+      time = { count: count[at], total: total[at], own: total[at] },
+      node = { name: names[code], kind: kind[at], ...time, parent: caller, children: [], level: caller.level + 1 };
+    nodes.push(node);
+    caller.children.push(node);
+    caller.own -= node.total;
   });
   root.total = root.children.reduce((sum, node) => sum + node.total, 0);
   root.own = 0;
@@ -46,6 +48,9 @@ class Flame {
     this.root = flameNodes(data);
     this.shown = this.current = this.root.children.length === 1 ? this.root.children[0] : this.root;
     this.text = "";
+    this.at = -1;
+    this.width = 0;
+    /** @type {FlameNode[]} */
     this.hits = [];
     this.boxes = el("div", { class: "flame", role: "tree", "aria-label": "Host time by call tree" });
     this.picked = el("div", { class: "picked", role: "status" });
@@ -55,7 +60,7 @@ class Flame {
       placeholder: "Search names…",
       "aria-label": "Search the flame graph",
       oninput: () => this.search(this.input.value),
-      onkeydown: (event) => stepped(event, this.at, this.hits.length, (at) => this.go(at)),
+      onkeydown: (/** @type {KeyboardEvent} */ event) => stepped(event, this.at, this.hits.length, (at) => this.go(at)),
     });
     this.node = el(
       "div",
@@ -70,7 +75,7 @@ class Flame {
       this.boxes,
       this.picked,
     );
-    this.boxes.addEventListener("keydown", (event) => this.key(event));
+    this.boxes.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
     new ResizeObserver(() => this.width !== this.boxes.clientWidth && this.draw()).observe(this.boxes);
   }
 
@@ -78,7 +83,7 @@ class Flame {
   search(text) {
     this.text = text.toLowerCase();
     this.hits = [];
-    const visit = (node) => {
+    const visit = (/** @type {FlameNode} */ node) => {
       if (node.name.toLowerCase().includes(this.text)) this.hits.push(node);
       node.children.forEach(visit);
     };
@@ -93,7 +98,8 @@ class Flame {
   go(at) {
     this.at = at;
     this.current = this.hits[at];
-    this.zoom(this.current.children.length ? this.current : this.current.parent);
+    const { current } = this;
+    this.zoom(current.children.length || !current.parent ? current : current.parent);
     this.said.textContent = `${this.at + 1} of ${integers.format(this.hits.length)} places`;
   }
 
@@ -106,8 +112,8 @@ class Flame {
 
   /** @param {FlameNode} node */
   visible(node) {
-    for (let one = node; one; one = one.parent) if (one === this.shown) return true;
-    for (let one = this.shown; one; one = one.parent) if (one === node) return true;
+    for (let one = /** @type {FlameNode | null} */ (node); one; one = one.parent) if (one === this.shown) return true;
+    for (let one = /** @type {FlameNode | null} */ (this.shown); one; one = one.parent) if (one === node) return true;
     return false;
   }
 
@@ -118,7 +124,7 @@ class Flame {
     for (let node = this.shown.parent; node; node = node.parent) callers.unshift(node);
     for (const node of callers) boxes.push(this.box(node, 0, this.width));
     let deepest = this.shown.level;
-    const visit = (node, left, width) => {
+    const visit = (/** @type {FlameNode} */ node, /** @type {number} */ left, /** @type {number} */ width) => {
       boxes.push(this.box(node, left, width));
       deepest = Math.max(deepest, node.level);
       for (const child of node.children) {

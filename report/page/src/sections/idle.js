@@ -127,8 +127,8 @@ function iterationsCard(rank) {
   const rows = rank.analysis.iteration_list,
     node = el("div"),
     kinds = [
-      { name: "GPU busy", color: 0, value: (row) => row.gpu_ns },
-      { name: "GPU idle", color: "line", value: (row) => row.latency_ns - row.gpu_ns },
+      { name: "GPU busy", color: 0, value: (/** @type {Row} */ row) => row.gpu_ns },
+      { name: "GPU idle", color: "line", value: (/** @type {Row} */ row) => row.latency_ns - row.gpu_ns },
     ];
   chart(node, 210, () => ({
     grid: { left: 62, right: 10, top: 12, bottom: 26 },

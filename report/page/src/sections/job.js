@@ -19,6 +19,7 @@ export function rankName(rank) {
 export function jobSection(report) {
   if (report.ranks.length < 2) return null;
   const uses = report.ranks.map((rank) => ({ rank, use: deviceParts(rank) }));
+  /** @type {Row[]} */
   const rows = uses.map(({ rank, use }, place) => ({
     place,
     name: rankName(rank),
@@ -36,7 +37,7 @@ export function jobSection(report) {
   }));
   const least = Math.min(...rows.map((row) => row.communication));
   for (const row of rows) row.waiting = row.communication - least;
-  const spread = (key) => {
+  const spread = (/** @type {string} */ key) => {
     const values = rows.map((row) => row[key]).filter((value) => value !== null);
     return values.length ? Math.max(...values) - Math.min(...values) : null;
   };

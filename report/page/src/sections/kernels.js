@@ -19,6 +19,7 @@ const TIMES = [
 
 /** @type {Section} */
 export function kernelsSection(report, rank) {
+  /** @type {Row[]} */
   const rows = rank.analysis.kernels.map((row, i) => ({
     ...row,
     kind: rank.kernel_kinds[i],
@@ -85,7 +86,10 @@ const productPlace = ({ device, op, batch, m, n, k, count, flops, kernels }) => 
   gpu: true,
   device,
   has: (columns, i) => columns.flops[i] === flops / count || columns.flops[i] === 2 * batch * m * n * k,
-  fits: async (event, texts) => kernels.includes(texts.names[event.name]) && texts.names[(await callOf(event))?.name] === op,
+  fits: async (event, texts) => {
+    const call = await callOf(event);
+    return call !== null && kernels.includes(texts.names[event.name]) && texts.names[call.name] === op;
+  },
 });
 
 /** @param {Report} report @param {Rank} rank @param {Row[]} points */
@@ -157,7 +161,7 @@ function rooflineCard(report, rank, points) {
         z: 3,
         symbol: SYMBOLS[patternOf(color)],
         itemStyle: { color: Theme.color(color), opacity: 0.78, borderColor: Theme.value("card"), borderWidth: 1 },
-        symbolSize: (_, item) => 7 + 26 * Math.sqrt(item.data.row.total_ns / most),
+        symbolSize: (/** @type {any} */ _, /** @type {any} */ item) => 7 + 26 * Math.sqrt(item.data.row.total_ns / most),
         data: shown
           .filter((row) => row.kindName === name)
           .map((row) => ({ value: [row.intensity, row.flops_per_second], row })),

@@ -25,8 +25,8 @@ export function launchesSection(report, rank) {
   const { idle_causes, launches, queues, copies, sequences } = rank.analysis;
   if (!launches.length && !idle_causes.length && !copies.length) return null;
   const several = new Set(idle_causes.map((row) => row.device)).size > 1,
-    queueOf = (row) => queues.find(({ device, stream }) => device === row.device && stream === row.stream),
-    series = (kind) => rank.counters.filter((counter) => counter.kind === kind);
+    queueOf = (/** @type {Row} */ row) => queues.find(({ device, stream }) => device === row.device && stream === row.stream),
+    series = (/** @type {string} */ kind) => rank.counters.filter((counter) => counter.kind === kind);
   const lanes = idle_causes.map((row) => ({ ...queueOf(row), ...row, number: row.stream, stream: streamName(row, several) }));
   return section(
     "launches",

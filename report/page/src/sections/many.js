@@ -21,10 +21,10 @@ const STANDS_OUT = 1;
 function rankDots(many, quantity, choose) {
   const node = el("div", { "aria-label": `${quantity.title} of each rank` }),
     far = new Set(quantity.outliers),
-    dots = (out) =>
+    dots = (/** @type {boolean} */ out) =>
       many.numbers
         .map((rank, at) => [rank, quantity.values[at]])
-        .filter(([rank, value]) => value !== null && far.has(rank) === out);
+        .filter(([rank, value]) => value !== null && far.has(/** @type {number} */ (rank)) === out);
   chart(
     node,
     RANKS_HEIGHT,
@@ -45,7 +45,7 @@ function rankDots(many, quantity, choose) {
         },
       ],
     }),
-    (instance) => instance.on("click", (item) => choose(item.value[0])),
+    (instance) => instance.on("click", (/** @type {any} */ item) => choose(item.value[0])),
   );
   return el("div", {}, node, legend([{ name: "Ranks", color: OTHERS }, { name: "Stand out", color: STANDS_OUT }]));
 }
@@ -54,10 +54,10 @@ function rankDots(many, quantity, choose) {
 export function manySection(report) {
   const { many } = report;
   if (!many) return null;
-  const    place = (rank) => report.ranks.findIndex((one) => one.rank === rank),
+  const    place = (/** @type {number} */ rank) => report.ranks.findIndex((one) => one.rank === rank),
     said = el("div", { class: "picked", role: "status" }),
     drawn = el("div");
-  const choose = (rank) => {
+  const choose = (/** @type {number} */ rank) => {
     const at = place(rank);
     if (at < 0) {
       said.replaceChildren(`rank ${rank} is not in this page: `, el("code", {}, `etplus report … --ranks ${rank}`));
@@ -81,7 +81,7 @@ export function manySection(report) {
     for (const one of charts) if (drawn.contains(one.node) && drawn.isConnected) one.draw();
   };
   plot();
-  const list = (ranks) => (ranks.length ? `${ranks.slice(0, 12).join(", ")}${ranks.length > 12 ? ", …" : ""}` : "none");
+  const list = (/** @type {number[]} */ ranks) => (ranks.length ? `${ranks.slice(0, 12).join(", ")}${ranks.length > 12 ? ", …" : ""}` : "none");
   const cards = many.tables.map(({ title, name, columns, rows, left_out }) =>
     tableCard(title, left_out ? `${integers.format(left_out)} more rows are left out` : null, columns, rows, {
       sort: "",

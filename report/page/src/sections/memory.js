@@ -10,6 +10,7 @@ import { col, table, tableCard } from "../table.js";
 import { ofLine } from "../timeline/places.js";
 import { show } from "../units.js";
 
+/** @type {Record<string, string>} */
 const MEMORY_SOURCES = {
   "allocator events": "what the allocators recorded (profile_memory)",
   "tensors of the ET": "the tensors of the Execution Trace, from the call that makes a storage to the last that uses it",
@@ -58,11 +59,11 @@ export function memorySection(report, rank) {
 /** @param {Rank} rank @param {Row} one @param {Row[]} holders */
 function memoryCard(rank, one, holders) {
   const mine = holders.filter((row) => row.device === one.device),
-    kinds = {};
+    /** @type {Record<string, number>} */ kinds = {};
   for (const row of mine) kinds[row.category] = (kinds[row.category] ?? 0) + row.bytes;
   const names = Object.keys(kinds).sort((a, b) => kinds[b] - kinds[a]),
     peak = { ts: one.peak_ns - rank.start_ns, value: one.peak_bytes, name: `peak ${show(one.peak_bytes, "bytes")}` },
-    curve = (counter) => counter.device === one.number && ["allocated", "reserved"].includes(counter.kind);
+    curve = (/** @type {Counter} */ counter) => counter.device === one.number && ["allocated", "reserved"].includes(counter.kind);
   return card(
     `Allocated on ${one.device}`,
     `peak ${show(one.peak_bytes, "bytes")} at ${show(peak.ts, "ns")}`,

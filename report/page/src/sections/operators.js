@@ -53,12 +53,16 @@ function modulePlace({ path, device_total_ns }) {
   const last = path.split(" / ").at(-1),
     ofPath = new Map(), // by path and name whether a call is such a module
     ofModule = new Map(); // by module whether it is one, or inside one
-  const isOne = (texts, at, name) => {
+  const isOne = (/** @type {Texts} */ texts, /** @type {number} */ at, /** @type {string} */ name) => {
     const around = classesOf(regions(texts, at));
     return (around === path && moduleClass(name) === last) || (around ? `${around} / ${moduleClass(name)}` : moduleClass(name)) === path;
   };
-  const isInside = (texts, module) => `${classesOf((texts.modules[module] ?? "").split(" / "))} / `.startsWith(`${path} / `);
-  const kept = (map, key, find) => map.get(key) ?? map.set(key, find()).get(key);
+  const isInside = (/** @type {Texts} */ texts, /** @type {number} */ module) => `${classesOf((texts.modules[module] ?? "").split(" / "))} / `.startsWith(`${path} / `);
+  const kept = (/** @type {Map<unknown, boolean>} */ map, /** @type {unknown} */ key, /** @type {() => boolean} */ find) => {
+    const found = map.get(key) ?? find();
+    map.set(key, found);
+    return found;
+  };
   return {
     gpu: false,
     has: ({ path: at }, i, texts, name) =>

@@ -29,7 +29,7 @@ export function overheadsSection(report, rank) {
   if (!bars.length && !host_ops.length) return null;
   const ops = [...new Set(["t2", "t3", "t5"].flatMap((key) => Object.keys(overheads[key])))].map((op) => {
     const host = host_ops.find((row) => row.op === op),
-      us = (key) => (overheads[key][op] ? overheads[key][op].mean * 1e3 : null);
+      us = (/** @type {string} */ key) => (overheads[key][op] ? overheads[key][op].mean * 1e3 : null);
     return {
       op,
       count: host?.count ?? null,

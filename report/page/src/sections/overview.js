@@ -13,7 +13,7 @@ import { plain, show } from "../units.js";
  */
 export function deviceParts(rank) {
   const uses = rank.analysis.device_use,
-    sum = (key) => uses.reduce((total, use) => total + use[key], 0);
+    sum = (/** @type {string} */ key) => uses.reduce((total, use) => total + use[key], 0);
   const hidden = sum("communication_ns") - sum("exposed_communication_ns");
   return {
     window: sum("window_ns"),
@@ -55,8 +55,9 @@ export function overviewSection(report, rank) {
   const { analysis } = rank,
     use = deviceParts(rank),
     [rate, ofPeak] = flopRate(rank),
-    told = analysis.iterations;
-  const part = (name) => use.parts.find((one) => one.name === name).ns / (use.window || 1);
+    told = analysis.iterations,
+    served = analysis.serving_phases.at(-1);
+  const part = (/** @type {string} */ name) => (use.parts.find((one) => one.name === name)?.ns ?? 0) / (use.window || 1);
   const attributed = rank.attributed_ns / (rank.tree.total_ns || 1);
   const count = analysis.iteration_list.length,
     iterations = `${count} iteration${count > 1 ? "s" : ""} of ${show(told.mean_latency_ns, "ns")}`,
@@ -82,8 +83,8 @@ export function overviewSection(report, rank) {
     told.samples_per_second
       ? tile("Throughput", `${plain(told.samples_per_second)} samples/s`, `batch of ${told.batch_size}`)
       : null,
-    analysis.serving_phases.length && analysis.serving_phases.at(-1).tokens_per_second
-      ? tile("Tokens", `${plain(analysis.serving_phases.at(-1).tokens_per_second)} /s`, servedNote(analysis.serving_phases))
+    served?.tokens_per_second
+      ? tile("Tokens", `${plain(served.tokens_per_second)} /s`, servedNote(analysis.serving_phases))
       : null,
     tile("Events", show(events, "count"), `${show(rank.gpu_events, "count")} on the GPU`),
     links
@@ -186,7 +187,7 @@ function coverage(rank, attributed) {
     : [
         ["Kind", "Kineto trace alone, not linked with an Execution Trace"],
         rank.gpu_events ? ["GPU time", `${show(attributed, "share")} launched by operators of the trace`] : null,
-      ].filter(Boolean);
+      ];
   return [factList(rows), listed("notes", notes)];
 }
 

@@ -10,7 +10,7 @@ import { show } from "../units.js";
 /** @type {Section} */
 export function pathSection(report, rank) {
   const rows = rank.path_rows;
-  if (!rows?.length) return null;
+  if (!rows?.length || typeof rows === "string") return null;
   const total = rows.reduce((sum, row) => sum + row.ns, 0),
     kinds = new Map();
   for (const { kind, ns } of rows) kinds.set(kind, (kinds.get(kind) ?? 0) + ns);

@@ -33,6 +33,10 @@ class RankAxis {
     this.labels = labels;
     this.iterations = iterations;
     this.at = -1;
+    this.from = 0;
+    this.to = job.span;
+    this.width = 0;
+    /** @type {number[]} */
     this.tops = [];
     let y = RANK_TOP;
     for (const rank of job.ranks) {
@@ -51,11 +55,11 @@ class RankAxis {
   }
 
   build() {
-    const button = (text, title, act) => el("button", { type: "button", title, onclick: act }, text);
+    const button = (/** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ act) => el("button", { type: "button", title, onclick: act }, text);
     const steps = this.iterations.length
       ? el(
           "select",
-          { "aria-label": "Iteration", onchange: (event) => this.step(event.target.value) },
+          { "aria-label": "Iteration", onchange: (/** @type {any} */ event) => this.step(event.target.value) },
           el("option", { value: "" }, "All iterations"),
           this.iterations.map((one, at) => el("option", { value: at }, one.name)),
         )
@@ -98,12 +102,12 @@ class RankAxis {
       el("div", { class: "timeline" }, lanes, el("div", { class: "frame" }, this.canvas, this.hover)),
       this.picked,
     );
-    this.canvas.addEventListener("keydown", (event) => this.key(event));
-    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-    this.canvas.addEventListener("pointerdown", (event) => this.grab(event));
-    this.canvas.addEventListener("pointermove", (event) => this.point(event));
+    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
+    this.canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => this.wheel(event), { passive: false });
+    this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.grab(event));
+    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.point(event));
     this.canvas.addEventListener("pointerleave", () => (this.hover.hidden = true));
-    this.canvas.addEventListener("click", (event) => this.click(event));
+    this.canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => this.click(event));
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentNode);
   }
 
@@ -134,13 +138,13 @@ class RankAxis {
   }
 
   worst() {
-    const weight = (one) => (one.wait ?? []).reduce((sum, wait) => sum + wait, 0);
+    const weight = (/** @type {Collective} */ one) => (one.wait ?? []).reduce((sum, wait) => sum + wait, 0);
     return this.job.collectives.reduce((best, one, at, all) => (weight(one) > weight(all[best]) ? at : best), 0);
   }
 
   /** @param {string} value */
   step(value) {
-    const one = this.iterations[value];
+    const one = this.iterations[Number(value)];
     if (one) this.view(one.start, one.end);
     else this.view(0, this.job.span);
   }
@@ -155,9 +159,9 @@ class RankAxis {
 
   /** @param {Collective} one */
   describe(one) {
-    const waits = (one.wait ?? []).map((wait, i) => [wait, this.labels[one.members[i]]]).filter(([wait]) => wait > 0);
-    waits.sort((a, b) => b[0] - a[0]);
-    const texts = waits.slice(0, 8).map(([wait, name]) => `${name} waits ${show(wait, "ns")}`),
+    const waits = (one.wait ?? []).map((wait, i) => ({ wait, name: this.labels[one.members[i]] })).filter(({ wait }) => wait > 0);
+    waits.sort((a, b) => b.wait - a.wait);
+    const texts = waits.slice(0, 8).map(({ wait, name }) => `${name} waits ${show(wait, "ns")}`),
       waiting = texts.length ? `; ${texts.join(", ")}${waits.length > texts.length ? ", …" : ""}` : "";
     const of = `${integers.format(this.at + 1)} of ${integers.format(this.job.collectives.length)}`;
     this.picked.dataset.at = this.at;
@@ -222,7 +226,7 @@ class RankAxis {
   collectiveAt(x, y) {
     const time = this.time(x),
       slack = (2 * (this.to - this.from)) / this.width;
-    const hit = (one, top, i) =>
+    const hit = (/** @type {Collective} */ one, /** @type {number} */ top, /** @type {number} */ i) =>
       y >= top && y < top + RANK_BAR && one.start[i] - slack <= time && time <= one.end[i] + slack;
     return this.job.collectives.findIndex((one) => one.members.some((rank, i) => hit(one, this.bar(rank), i)));
   }
@@ -250,8 +254,8 @@ class RankAxis {
 
   /** @param {Collective} one @returns {[string, any[][]]} */
   collective(one) {
-    const waits = (i) => (one.wait ? `, waits ${show(one.wait[i], "ns")}` : "");
-    const text = (rank, i) => [this.labels[rank], show(one.end[i] - one.start[i], "ns") + waits(i)];
+    const waits = (/** @type {number} */ i) => (one.wait ? `, waits ${show(one.wait[i], "ns")}` : "");
+    const text = (/** @type {number} */ rank, /** @type {number} */ i) => [this.labels[rank], show(one.end[i] - one.start[i], "ns") + waits(i)];
     return [one.kind, one.members.map(text)];
   }
 
@@ -291,10 +295,10 @@ class RankAxis {
     this.drawAxis(pen);
     this.job.ranks.forEach((rank, at) => this.drawRank(pen, rank, at));
     const shown = this.job.collectives
-      .map((one, at) => [one, at])
-      .filter(([one]) => Math.min(...one.start) <= this.to && Math.max(...one.end) >= this.from);
-    for (const [one, at] of shown) this.drawJoint(pen, one, at === this.at);
-    for (const [one, at] of shown) this.drawBars(pen, one, at === this.at);
+      .map((one, at) => ({ one, at }))
+      .filter(({ one }) => Math.min(...one.start) <= this.to && Math.max(...one.end) >= this.from);
+    for (const { one, at } of shown) this.drawJoint(pen, one, at === this.at);
+    for (const { one, at } of shown) this.drawBars(pen, one, at === this.at);
   }
 
   /** @param {CanvasRenderingContext2D} pen */
@@ -302,7 +306,7 @@ class RankAxis {
     const length = this.to - this.from,
       rough = length / Math.max(2, this.width / 130),
       power = 10 ** Math.floor(Math.log10(rough)),
-      step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
+      step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) ?? power;
     pen.font = `12px ${Theme.value("sans")}`;
     for (let at = Math.ceil(this.from / step) * step; at <= this.to; at += step) {
       pen.fillStyle = Theme.value("line");
@@ -418,7 +422,7 @@ export function ranksSection(report) {
   }
   drawnWithCharts(axis);
   const kinds = RANK_KINDS.filter((_, at) => job.ranks.some((rank) => rank.kind.includes(at)));
-  const goTo = (row) => {
+  const goTo = (/** @type {Row} */ row) => {
     axis.node.scrollIntoView({ block: "nearest" });
     axis.go(row.at);
   };

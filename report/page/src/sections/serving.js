@@ -8,6 +8,7 @@ import { col, tableCard } from "../table.js";
 import { fillOf, patternOf, SYMBOLS, Theme } from "../theme.js";
 import { neat, plain, power, show } from "../units.js";
 
+/** @type {Record<string, Color>} */
 const PHASE_COLORS = { prefill: 1, decode: 0, mixed: 6, capture: 4, idle: "line", unknown: 9 };
 
 const MANY_TIMES = 30; // values that differ so much get a logarithmic axis
@@ -88,7 +89,7 @@ function legendNote(steps) {
 
 /** @param {Rank} rank @param {Row} row */
 function stepTip(rank, row) {
-  const tokens = (requests, count) => (requests ? `${show(count, "count")} of ${show(requests, "count")} requests` : null);
+  const tokens = (/** @type {number} */ requests, /** @type {number} */ count) => (requests ? `${show(count, "count")} of ${show(requests, "count")} requests` : null);
   return tip(`step ${row.step}: ${row.phase}`, [
     ["at", show(row.start_ns - rank.start_ns, "ns")],
     ["latency", show(row.latency_ns, "ns")],
@@ -176,13 +177,13 @@ function stepRoofline(rank, steps, present) {
   const shown = steps.filter((row) => row.flops > 0 && row.bytes > 0 && row.device_ns > 0),
     devices = Object.values(rank.analysis.devices).filter((device) => Object.keys(device.peaks).length && device.memory_gb_s);
   if (!shown.length) return null;
-  const at = (row) => [row.flops / row.bytes, (row.flops / row.device_ns) * 1e9],
+  const at = (/** @type {Row} */ row) => [row.flops / row.bytes, (row.flops / row.device_ns) * 1e9],
     points = shown.map(at),
     node = el("div");
   const roofs = devices.length ? Object.entries(devices[0].peaks) : [],
-    bandwidth = devices.length ? devices[0].memory_gb_s * 1e9 : null,
+    bandwidth = devices.length ? devices[0].memory_gb_s * 1e9 : 0,
     highest = Math.max(0, ...roofs.map((roof) => roof[1]));
-  const decade = (value, round) => 10 ** round(Math.log10(value)),
+  const decade = (/** @type {number} */ value, /** @type {(x: number) => number} */ round) => 10 ** round(Math.log10(value)),
     low = decade(Math.min(...points.map((point) => point[0])), Math.floor),
     high = decade(Math.max(...points.map((point) => point[0]), bandwidth ? (3 * highest) / bandwidth : 1), Math.ceil),
     bottom = decade(Math.min(...points.map((point) => point[1])), Math.floor),

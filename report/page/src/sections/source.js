@@ -76,10 +76,11 @@ const phasePlace = ({ phase, launches }) => ({
  * @param {string | null} note
  */
 function filesCard(sources, heat, note) {
+  /** @type {Map<string, Row[]>} */
   const files = new Map();
   for (const row of sources)
     if (row[heat] > 0) files.set(row.file, [...(files.get(row.file) ?? []), row]);
-  const sum = (rows) => rows.reduce((total, row) => total + row[heat], 0),
+  const sum = (/** @type {Row[]} */ rows) => rows.reduce((total, row) => total + row[heat], 0),
     most = Math.max(...sources.map((row) => row[heat]), 1),
     ordered = [...files].sort((a, b) => sum(b[1]) - sum(a[1])),
     list = el("div", { class: "files" });
@@ -107,7 +108,7 @@ function filesCard(sources, heat, note) {
               class: "line",
               "data-line": `${file}:${row.line}`,
               title: `${file}:${row.line} ${row.function}`,
-              onclick: (event) => jumpTo(sourcePlace({ ...row, place: `${file}:${row.line}` }), event.currentTarget),
+              onclick: (/** @type {any} */ event) => jumpTo(sourcePlace({ ...row, place: `${file}:${row.line}` }), event.currentTarget),
             },
             bar,
             el("span", { class: "number" }, String(row.line)),

@@ -4,23 +4,29 @@ import { el } from "../dom.js";
 import { tile } from "../layout.js";
 import { integers, show } from "../units.js";
 import { firstEnding } from "./blocks.js";
-import { Tiles } from "./tiles.js";
+import { NO_TILES, Tiles } from "./tiles.js";
 
 export const PATH_STRIP = 10; // px above the lanes
 
+/** @type {Record<string, number>} */
 export const PATH_COLORS = { "host work": 0, "GPU work": 4, collective: 2 };
 
 const PATH_WAIT = 1;
 const MOST_PATH_TILES = 24; // of elements that are drawn one by one
 
+/** @type {PathData} */
+const NO_PATH = { kinds: [], work: [], main: [], makespan_ns: 0, shown_ns: 0, tiles: NO_TILES };
+
 export class CriticalPath {
   /** @param {PathData | null} path @param {Timeline} timeline */
   constructor(path, timeline) {
-    this.path = path;
+    this.path = path ?? NO_PATH;
     this.timeline = timeline;
     this.shown = true;
+    this.walking = false;
+    /** @type {number | null} */
     this.at = null; // number of the element that was walked to, null after another event was selected
-    this.tiles = new Tiles(path?.tiles ?? null, () => timeline.redraw());
+    this.tiles = new Tiles(this.path.tiles, () => timeline.redraw());
     this.node = el("div", { class: "picked", id: "path-said", "aria-live": "polite" });
     if (path) this.say(null);
   }
@@ -61,13 +67,15 @@ export class CriticalPath {
 
   /** To the next element, or the one before; from the selected event if none was walked to. @param {number} step */
   async walk(step) {
-    if (!this.size || this.walking) return;
+    const { from, inspector } = this.timeline;
+    if (!this.size || !inspector || this.walking) return;
     this.walking = true;
-    const { from, inspector } = this.timeline,
+    const
       begin = inspector.event ? inspector.event.ts : from;
     const next = Math.max(0, Math.min(this.size - 1, this.at === null ? await this.atTime(begin) : this.at + step));
-    const element = await this.tiles.event(next);
+    const element = /** @type {PathElement & TimelineEvent} */ (await this.tiles.event(next));
     this.shown = true;
+    this.walking = false;
     this.say(element);
     if (element.event >= 0) await inspector.select(element.event);
     this.at = next;
@@ -101,6 +109,6 @@ export class CriticalPath {
       ? `Critical path, element ${integers.format(element.number + 1)} of ${count}: ` +
         `${kinds[element.kind]}, ${show(element.ns, "ns")} of ${total}`
       : `Critical path: ${count} elements, ${total} by the replay${part}; n and p walk along it, c hides it`;
-    this.node.dataset.ns = element?.ns ?? "";
+    this.node.dataset.ns = String(element?.ns ?? "");
   }
 }

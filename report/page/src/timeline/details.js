@@ -5,14 +5,18 @@ import { unpackColumns, unpackJson } from "../packed.js";
 const KEPT_DETAILS = 64;
 
 export class Details {
-  /** `packed`: `timeline.details` of the page; `tiles`: of the same events. */
+  /** @param {PackedDetails} packed @param {import("./tiles.js").Tiles} tiles @param {Lane[]} lanes */
   constructor(packed, tiles, lanes) {
     this.packed = packed;
     this.tiles = tiles;
     this.lanes = lanes;
-    this.kept = new Map(); // tile to its columns and relations
+    /** Columns and relations of tiles. @type {Map<number, Promise<{columns: Columns, sources: Columns, targets: Columns}>>} */
+    this.kept = new Map();
+    /** @type {Promise<Texts> | null} */
+    this.unpacked = null;
   }
 
+  /** @returns {Promise<Texts>} */
   texts() {
     return (this.unpacked ??= unpackJson(this.packed.texts));
   }
@@ -26,7 +30,7 @@ export class Details {
     const tile = this.tiles.tileOf(number),
       { columns, sources, targets } = await this.tile(tile),
       at = number - this.tiles.first[tile],
-      event = await this.tiles.event(number);
+      event = /** @type {DetailedEvent} */ (await this.tiles.event(number));
     for (const name in columns) event[name] = columns[name][at];
     event.gpu = this.lanes[event.lane].gpu;
     event.sources = this.related(sources, at);
@@ -40,7 +44,7 @@ export class Details {
     if (!found) {
       found = this.decode(tile);
       this.kept.set(tile, found);
-      if (this.kept.size > KEPT_DETAILS) this.kept.delete(this.kept.keys().next().value);
+      if (this.kept.size > KEPT_DETAILS) this.kept.delete([...this.kept.keys()][0]);
     }
     return found;
   }
@@ -49,7 +53,7 @@ export class Details {
   async decode(tile) {
     const { packed } = this,
       fields = this.lanes[this.tiles.tiles.lane[tile]].gpu ? packed.gpu : packed.cpu;
-    const links = (side) => unpackColumns(packed[side].data[tile], packed.links, packed[side].count[tile]);
+    const links = (/** @type {"sources" | "targets"} */ side) => unpackColumns(packed[side].data[tile], packed.links, packed[side].count[tile]);
     const [columns, sources, targets] = await Promise.all([
       unpackColumns(packed.data[tile], fields, this.tiles.tiles.count[tile]),
       links("sources"),

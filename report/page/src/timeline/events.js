@@ -22,23 +22,23 @@ const MOST_CHECKED = 400; // events whose details are compared one by one
  * @returns {Promise<Found[]>}
  */
 export async function eventsOf(timeline, { gpu, device, stream, name, codes, op, has }) {
-  const { tiles, inspector, step, data } = timeline,
-    texts = await inspector.details.texts(),
+  const { tiles, details, step, data } = timeline,
+    texts = await details.texts(),
     wanted = codes ?? (name === undefined ? null : codesOf(texts.names, name)),
     launched = op ? codesOf(texts.names, op) : null,
-    found = [];
+    /** @type {Found[]} */ found = [];
   for (let tile = 0; tile < tiles.first.length; tile++) {
     const lane = data.lanes[tiles.tiles.lane[tile]];
     if (gpu !== undefined && lane.gpu !== gpu) continue;
     if (stream !== undefined && lane.stream !== stream) continue;
     if (device !== undefined && lane.device !== device) continue;
     const columns = tiles.decoded.get(tile) ?? (await tiles.decode(tile)),
-      details = has || step ? (await inspector.details.tile(tile)).columns : null;
+      detail = has || step ? (await details.tile(tile)).columns : {};
     for (let i = 0; i < columns.count; i++) {
       if (wanted && !wanted.has(columns.name[i])) continue;
       if (launched && !launched.has(columns.op[i])) continue;
-      if (step && details.step[i] !== step.number) continue;
-      if (has && !has(details, i, texts, columns.name[i])) continue;
+      if (step && detail.step[i] !== step.number) continue;
+      if (has && !has(detail, i, texts, columns.name[i])) continue;
       found.push({ number: columns.first + i, ts: columns.ts[i], dur: columns.dur[i] });
     }
   }
@@ -57,7 +57,7 @@ const codesOf = (names, name) => new Set(names.flatMap((one, i) => (one === name
 export async function longestOf(timeline, found, fits) {
   const ordered = found.slice().sort((a, b) => b.dur - a.dur || a.ts - b.ts);
   if (!fits) return ordered[0]?.number ?? null;
-  const { details } = timeline.inspector,
+  const { details } = timeline,
     texts = await details.texts();
   for (const { number } of ordered.slice(0, MOST_CHECKED))
     if (await fits(await details.of(number), texts)) return number;
@@ -77,7 +77,12 @@ export function longestGap(found) {
 
 /** Events to go through in order of time. */
 export class Hits {
-  /** `numbers`: of the events; `at`: place of the one that is shown, −1 for none. */
+  /**
+   * `numbers`: of the events; `at`: place of the one that is shown, −1 for none.
+   * @param {Timeline} timeline
+   * @param {number[]} numbers
+   * @param {number} at
+   */
   constructor(timeline, numbers, at = -1) {
     this.timeline = timeline;
     this.numbers = numbers;
@@ -93,6 +98,6 @@ export class Hits {
     const count = this.numbers.length;
     if (!count) return;
     this.at = this.at < 0 && by < 0 ? count - 1 : (this.at + by + count) % count;
-    await this.timeline.inspector.select(this.numbers[this.at], { reveal: true });
+    await this.timeline.inspector?.select(this.numbers[this.at], { reveal: true });
   }
 }

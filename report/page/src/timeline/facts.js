@@ -2,6 +2,7 @@
 
 import { plain, show } from "../units.js";
 
+/** @type {Record<string, [string, string]>} */
 export const RELATION_TEXTS = {
   // kind of relation: what its source is to the event, what its target is
   caller: ["Called by", "Calls"],
@@ -22,7 +23,7 @@ export const RELATION_TEXTS = {
 export const fact = (key, label, value, text) => ({ key, label, value, text: text ?? String(value) });
 
 /** @param {(Fact | null)[]} facts */
-export const known = (facts) => facts.filter((one) => one && (one.value ?? -1) !== -1);
+export const known = (facts) => facts.filter((one) => one !== null).filter((one) => (one.value ?? -1) !== -1);
 
 /** @param {string} key @param {string} label @param {number} value @param {string} unit */
 const amount = (key, label, value, unit) => fact(key, label, value, show(value, unit));
@@ -119,6 +120,7 @@ export const within = (value, most = Infinity) => typeof value === "number" && v
 
 // Arguments of a launch: label, and the text of a value, null for one that cannot be right. Kineto divides all blocks
 // and warps of a launch by the number of SMs, however many of them run at a time; an occupancy is a whole percentage.
+/** @type {Record<string, [string, (value: any) => string | null]>} */
 const LAUNCH_FACTS = {
   grid: ["Grid", extents],
   block: ["Block", extents],
@@ -134,6 +136,7 @@ const LAUNCH_FACTS = {
 };
 
 // What a communication kernel communicates: label, and unit of numbers.
+/** @type {Record<string, [string, string?]>} */
 const COMM_FACTS = {
   collective: ["Collective"],
   dtype: ["Communicated type"],
@@ -156,7 +159,7 @@ const COMM_FACTS = {
 /** A value of a communication as text. @param {string} name @param {any} value @param {string | undefined} unit */
 function commText(name, value, unit) {
   if (name === "inferred_messages")
-    return value.map((sent) => `${sent.collective} ${sent.dst_rank ?? sent.src_rank ?? ""}`.trim()).join(", ");
+    return value.map((/** @type {Row} */ sent) => `${sent.collective} ${sent.dst_rank ?? sent.src_rank ?? ""}`.trim()).join(", ");
   return Array.isArray(value) ? value.join(", ") : unit ? show(value, unit) : String(value);
 }
 
@@ -195,12 +198,12 @@ function fromMemory(event, device) {
  * Facts of a device event; `operator` are those of the innermost call that launched it, null if it is not known.
  * @param {DetailedEvent} event
  * @param {Texts} texts
- * @param {Lane} lane
+ * @param {Pick<Lane, "device" | "stream">} lane
  * @param {DetailedEvent | null} operator
  * @param {Record<string, Row>} devices
  */
 export function deviceFacts(event, texts, lane, operator, devices) {
-  const device = devices[lane.device],
+  const device = devices[lane.device ?? -1],
     dtype = texts.dtypes[event.dtype],
     rate = event.flops >= 0 && event.dur ? (event.flops / event.dur) * 1e9 : null,
     moved = event.bytes >= 0 && event.dur ? (event.bytes / event.dur) * 1e9 : null,

@@ -14,17 +14,19 @@ const ARROWS = 80;
 const LONG_FACT = 90; // characters; longer texts take a line of their own
 
 export class Inspector {
-  /** `timeline`: a `Timeline`; `devices`: of the analysis, with their peaks. */
+  /** `devices`: of the analysis, with their peaks. @param {Timeline} timeline @param {Record<string, Row>} devices */
   constructor(timeline, devices) {
     this.timeline = timeline;
     this.devices = devices;
     this.details = new Details(timeline.data.details, timeline.tiles, timeline.data.lanes);
+    /** @type {DetailedEvent | null} */
     this.event = null;
-    this.arrows = []; // {kind, from, to}, events
+    /** @type {Arrow[]} */
+    this.arrows = [];
     this.asked = 0;
     const label = "Details of the selected event";
     this.node = el("div", { class: "details", role: "region", hidden: true, tabindex: -1, "aria-label": label });
-    this.node.addEventListener("keydown", (event) => {
+    this.node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== "Escape") return;
       this.timeline.canvas.focus();
       event.preventDefault();
@@ -85,8 +87,9 @@ export class Inspector {
    * @returns {Promise<Arrow[]>}
    */
   async arrowsOf(event) {
+    /** @type {[string, number, number][]} */
     const pairs = [];
-    const add = (kind, from, to) => from >= 0 && to >= 0 && pairs.length < ARROWS && pairs.push([kind, from, to]);
+    const add = (/** @type {string} */ kind, /** @type {number} */ from, /** @type {number} */ to) => from >= 0 && to >= 0 && pairs.length < ARROWS && pairs.push([kind, from, to]);
     for (const { kind, other } of event.sources) add(kind, other, event.number);
     for (const { kind, other } of event.targets) if (kind !== "caller") add(kind, event.number, other);
     const launch = event.gpu ? Details.first(event.sources, "launch") : null;
@@ -128,7 +131,7 @@ export class Inspector {
         ...(event.gpu ? deviceFacts(event, texts, lane, operator, this.devices) : callFacts(event, texts)),
         ...(callers.length ? [fact("callers", "Call stack", callers, callers.join(" › "))] : []),
       ];
-    const button = (text, title, act) => el("button", { type: "button", title, onclick: act }, text);
+    const button = (/** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ act) => el("button", { type: "button", title, onclick: act }, text);
     this.node.hidden = false;
     this.node.replaceChildren(
       el(
@@ -141,7 +144,7 @@ export class Inspector {
           "div",
           { class: "tools" },
           button("Fill the view", "z", () => this.timeline.fill(event)),
-          button("What runs meanwhile", "m", () => this.timeline.span.set(event.ts, event.ts + event.dur)),
+          button("What runs meanwhile", "m", () => this.timeline.span?.set(event.ts, event.ts + event.dur)),
           button("Close", "Esc", () => this.clear()),
           rowButton(event.gpu ? "kernel" : "call", texts.names[event.name], "In the table"),
           page.cameFrom ? button("Back", "Backspace: to the row or finding that led here", goBack) : null,
@@ -189,7 +192,7 @@ export class Inspector {
       list = el("ul"),
       gone = others.length - here.length;
     const more = el("button", { type: "button" }, `Show all ${integers.format(here.length)}`);
-    const fill = async (end) => {
+    const fill = async (/** @type {number} */ end) => {
       const { names } = this.timeline.data;
       const events = await Promise.all(here.slice(0, end).map((other) => this.timeline.tiles.event(other)));
       list.replaceChildren(
@@ -286,7 +289,7 @@ export class Inspector {
       g: () => this.follow(["data", 0], ["event", 0], ["sync", 0], ["comm", 0], ["thread_handoff", 0], ["graph", 0]),
       h: () => this.follow(["data", 1], ["event", 1], ["sync", 1], ["comm", 1], ["thread_handoff", 1], ["graph", 1]),
       z: () => this.event && this.timeline.fill(this.event),
-      m: () => this.event && this.timeline.span.set(this.event.ts, this.event.ts + this.event.dur),
+      m: () => this.event && this.timeline.span?.set(this.event.ts, this.event.ts + this.event.dur),
       Enter: () => (this.event ? this.node.focus() : this.beside(0)),
       Escape: () => this.clear(),
     }[key];

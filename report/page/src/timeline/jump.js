@@ -3,7 +3,7 @@
 import { bringIntoView, el } from "../dom.js";
 import { classesOf, shortenedName } from "../names.js";
 import { column } from "../packed.js";
-import { page, shownTables } from "../state.js";
+import { page, shownTables, shownTimeline } from "../state.js";
 import { eventsOf, Hits, longestGap, longestOf } from "./events.js";
 
 /**
@@ -16,8 +16,10 @@ export async function jumpTo(place, from = null) {
   if (!timeline) return;
   page.cameFrom = from;
   if (place.from !== undefined || !timeline.inspector) return jumpToTime(place);
-  let hits = [],
-    number = place.event;
+  /** @type {number[]} */
+  let hits = [];
+  /** @type {number | null | undefined} */
+  let number = place.event;
   if (number === undefined) {
     let found = await eventsOf(timeline, place);
     if (!found.length && place.orElse?.from !== undefined) return jumpToTime(place.orElse);
@@ -27,7 +29,7 @@ export async function jumpTo(place, from = null) {
     hits = found.map((one) => one.number);
     number = (await longestOf(timeline, found, place.fits)) ?? (await longestOf(timeline, found));
   }
-  if (number === null) return timeline.picked.replaceChildren("Not in the timeline: what this row is of has no event there.");
+  if (number === null || number === undefined) return timeline.picked.replaceChildren("Not in the timeline: what this row is of has no event there.");
   if (place.fits || !hits.length) hits = place.events ?? [number];
   timeline.hits = new Hits(timeline, hits, hits.indexOf(number));
   bringIntoView(timeline.node);
@@ -38,11 +40,11 @@ export async function jumpTo(place, from = null) {
 
 /** A span of time, or without tiles the longest call of a name. @param {Place} place */
 function jumpToTime({ from, to, name }) {
-  const { timeline } = page;
-  const { names, found } = timeline.data,
+  const timeline = shownTimeline(),
+    { names, found } = timeline.data,
     one = from === undefined ? found.find((row) => names[row.name] === name) : null;
   if (one) [from, to] = [one.ts, one.ts + one.dur];
-  if (from === undefined) return;
+  if (from === undefined || to === undefined) return;
   bringIntoView(timeline.node);
   const room = Math.max((to - from) * 0.15, 20);
   timeline.show(from - room, to + room);
@@ -73,7 +75,7 @@ export function namedPlace(columns, row) {
   return column ? { name: row[column.key] } : null;
 }
 
-/** Of a fact of an event what finds its row in a table: [table, (value) => (row) => boolean]. */
+/** What finds the row of a fact of an event in a table. @type {Record<string, [string, (value: any) => (row: Row) => boolean]>} */
 const ROWS_OF_FACTS = {
   kernel: ["kernels", (name) => (row) => row.kernel === name],
   call: ["operators", (name) => (row) => row.op === name],
@@ -91,10 +93,10 @@ const ROWS_OF_FACTS = {
  * @param {string | null} text
  */
 export function rowButton(key, value, text = null) {
-  const [name, of] = ROWS_OF_FACTS[key] ?? [],
-    rows = name && shownTables.get(name),
-    wanted = rows && of(value);
-  if (!rows?.has(wanted)) return null;
+  const [name, finderOf] = ROWS_OF_FACTS[key] ?? [],
+    rows = name ? shownTables.get(name) : undefined,
+    wanted = finderOf?.(value);
+  if (!rows || !wanted || !rows.has(wanted)) return null;
   const shown = text ?? (Array.isArray(value) ? value.join(" / ") : String(value)),
     title = `Its row in the table of ${name}`;
   return el("button", { type: "button", class: text ? null : "to-row", title, "data-row": key, onclick: () => rows.find(wanted) }, shown);

@@ -6,6 +6,7 @@ import { PATH_STRIP } from "./critical.js";
 
 const ARROW_HEAD = 6;
 
+/** @type {Record<string, number>} */
 const ARROW_COLORS = { caller: 9, operator: 4, launch: 4, forward: 5, data: 3, comm: 2, sync: 1, event: 1 };
 
 const LEAST_ELEMENT_PX = 1.5;
@@ -24,7 +25,7 @@ export function overlaySeries(timeline) {
     progressive: 0,
     encode: { x: [0, 1], y: -1 },
     tooltip: { show: false },
-    renderItem: (params, api) => timeline.overlays[params.dataIndex]?.draw(api) ?? null,
+    renderItem: (/** @type {any} */ params, /** @type {any} */ api) => timeline.overlays[params.dataIndex]?.draw(api) ?? null,
     data: overlayData(timeline),
   };
 }
@@ -48,7 +49,7 @@ export const at = (api, time) => api.coord([time, 0])[0];
  * @param {number} out
  */
 function boxed(from, to, y, height, style, out = 0) {
-  const draw = (api) => {
+  const draw = (/** @type {any} */ api) => {
     const x = at(api, from) - out,
       width = Math.max(1 + 2 * out, at(api, to) - x + out);
     return { type: "rect", shape: { x, y: y - out, width, height: height + 2 * out, r: 2 * out }, style };
@@ -67,10 +68,9 @@ function* selectedOf(timeline) {
 
 /** @param {Timeline} timeline @returns {Generator<Overlay>} */
 function* spanOf(timeline) {
-  const { from, to } = timeline.span ?? {};
-  if (from === null || from === undefined) return;
-  const color = Theme.value("accent");
-  yield boxed(from, to, AXIS, timeline.height, { fill: color, opacity: 0.14, stroke: color, lineWidth: 1 });
+  const selected = timeline.span?.selected,
+    color = Theme.value("accent");
+  if (selected) yield boxed(selected.from, selected.to, AXIS, timeline.height, { fill: color, opacity: 0.14, stroke: color, lineWidth: 1 });
 }
 
 /**

@@ -1,7 +1,7 @@
 /* P */
 
 import { classesOf } from "../names.js";
-import { page } from "../state.js";
+import { shownTimeline } from "../state.js";
 import { Details } from "./details.js";
 
 /**
@@ -16,21 +16,23 @@ function lineOf(texts, entry) {
 }
 
 /** Label of the shapes of a signature: "[8,4],[4,2]". @param {Row | undefined} signature @returns {string} */
-export const shapesLabel = (signature) => signature?.shapes.map((shape) => `[${shape.join(",")}]`).join(",") ?? "";
+export const shapesLabel = (signature) => signature?.shapes.map((/** @type {number[]} */ shape) => `[${shape.join(",")}]`).join(",") ?? "";
 
 /** The call that launched a device event, itself if it is a call. @param {DetailedEvent} event */
 export async function callOf(event) {
   const number = event.gpu ? Details.first(event.sources, "operator") : event.number;
-  return number === null ? null : page.timeline.inspector.details.of(number);
+  return number === null ? null : shownTimeline().details.of(number);
 }
 
 /** The topmost operator around a call. @param {DetailedEvent} call */
 export async function topOf(call) {
-  const { data, inspector } = page.timeline;
+  const { data, details } = shownTimeline();
   let top = call;
-  for (let at = call; at; ) {
+  /** @type {DetailedEvent | null} */
+  let at = call;
+  while (at) {
     const caller = Details.first(at.sources, "caller");
-    at = caller === null ? null : await inspector.details.of(caller);
+    at = caller === null ? null : await details.of(caller);
     if (at && data.kinds[at.kind].name === "Operator") top = at;
   }
   return top;

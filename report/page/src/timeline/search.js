@@ -22,10 +22,11 @@ export class TimelineSearch {
     this.said = el("span", { class: "said", id: "search-said", role: "status" });
     this.list = el("div", { class: "found", hidden: true });
     this.node = el("div", { class: "searching" }, this.input, this.list);
-    this.rows = []; // of the list: {name} or {text}
+    /** Of the list: names, then places. @type {(FoundName & FoundPlace)[]} */
+    this.rows = [];
     this.at = -1; // in the list
     this.input.addEventListener("input", () => this.find(this.input.value));
-    this.input.addEventListener("keydown", (event) => this.key(event));
+    this.input.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
     document.addEventListener("click", (event) => {
       if (!this.node.contains(event.target)) this.list.hidden = true;
     });
@@ -49,11 +50,12 @@ export class TimelineSearch {
     const { timeline } = this,
       { names, found, places, kinds } = timeline.data,
       wanted = text.trim().toLowerCase();
-    timeline.matches = wanted ? new Set(names.flatMap((name, i) => (fits(name, wanted) ? [i] : []))) : null;
+    const matches = new Set(wanted ? names.flatMap((name, i) => (fits(name, wanted) ? [i] : [])) : []);
+    timeline.matches = wanted ? matches : null;
     timeline.hits = null;
-    const hits = wanted ? found.filter((one) => timeline.matches.has(one.name)) : [],
+    const hits = wanted ? found.filter((one) => matches.has(one.name)) : [],
       lines = wanted ? places.filter((one) => one.text.toLowerCase().includes(wanted)) : [];
-    this.rows = [...hits.slice(0, FOUND_SHOWN), ...lines.slice(0, FOUND_SHOWN)];
+    this.rows = /** @type {any[]} */ ([...hits.slice(0, FOUND_SHOWN), ...lines.slice(0, FOUND_SHOWN)]);
     this.at = -1;
     this.list.hidden = !this.rows.length;
     this.list.replaceChildren(

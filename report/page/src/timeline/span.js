@@ -11,13 +11,14 @@ export class SelectedSpan {
   /** @param {Timeline} timeline */
   constructor(timeline) {
     this.timeline = timeline;
-    this.from = this.to = null;
+    /** Its ends, ns. @type {{from: number, to: number} | null} */
+    this.selected = null;
     this.asked = 0;
     const label = "What runs in the selected span";
     this.node = el("div", { class: "in-span", role: "region", hidden: true, "aria-label": label });
     const frame = timeline.canvas;
     for (const kind of ["pointerdown", "mousedown"])
-      frame.addEventListener(kind, (event) => this.press(event, kind), true);
+      frame.addEventListener(kind, (/** @type {MouseEvent} */ event) => this.press(event, kind), true);
   }
 
   /** Shift and drag; the chart does not see it. @param {MouseEvent} event @param {string} kind */
@@ -35,32 +36,33 @@ export class SelectedSpan {
   /** @param {number} one @param {number} other */
   preview(one, other) {
     const { span } = this.timeline.data;
-    this.from = Math.round(Math.max(0, Math.min(one, other)));
-    this.to = Math.round(Math.min(span, Math.max(one, other)));
+    this.selected = { from: Math.round(Math.max(0, Math.min(one, other))), to: Math.round(Math.min(span, Math.max(one, other))) };
     this.timeline.redraw();
+    return this.selected;
   }
 
   clear() {
     this.asked++;
-    this.from = this.to = null;
+    this.selected = null;
     this.node.hidden = true;
     this.timeline.redraw();
   }
 
   /** One end of the span at a time; the other one at the view's. @param {"from" | "to"} which @param {number} time */
   setEnd(which, time) {
-    const { from, to } = this.timeline;
-    if (which === "from") this.set(time, this.to > time ? this.to : to);
-    else this.set(this.from !== null && this.from < time ? this.from : from, time);
+    const { from, to } = this.timeline,
+      { selected } = this;
+    if (which === "from") this.set(time, selected && selected.to > time ? selected.to : to);
+    else this.set(selected && selected.from < time ? selected.from : from, time);
   }
 
   /** Select a span, ns, and list what runs in it. @param {number} one @param {number} other */
   async set(one, other) {
-    this.preview(one, other);
-    if (this.to <= this.from) return this.clear();
+    const { from, to } = this.preview(one, other);
+    if (to <= from) return this.clear();
     const asked = ++this.asked;
-    const totals = await this.totals(this.from, this.to, () => asked === this.asked);
-    if (totals) this.show(totals);
+    const totals = await this.totals(from, to, () => asked === this.asked);
+    if (totals) this.show(from, to, totals);
   }
 
   /**
@@ -71,10 +73,10 @@ export class SelectedSpan {
    */
   async totals(from, to, wanted) {
     const { tiles, rows } = this.timeline,
-      byName = new Map(),
-      byOp = new Map(),
+      /** @type {Map<number, Total>} */ byName = new Map(),
+      /** @type {Map<number, Total>} */ byOp = new Map(),
       lanes = this.timeline.data.lanes;
-    const add = (map, key, first, ns) => {
+    const add = (/** @type {Map<number, Total>} */ map, /** @type {number} */ key, /** @type {Omit<Total, "count" | "total">} */ first, /** @type {number} */ ns) => {
       const found = map.get(key);
       if (found) {
         found.count += 1;
@@ -95,11 +97,11 @@ export class SelectedSpan {
     return { byName: [...byName.values()], byOp: [...byOp.values()] };
   }
 
-  /** @param {{byName: Total[], byOp: Total[]}} totals */
-  show({ byName, byOp }) {
+  /** @param {number} from @param {number} to @param {{byName: Total[], byOp: Total[]}} totals */
+  show(from, to, { byName, byOp }) {
     const { names, kinds } = this.timeline.data,
-      length = this.to - this.from;
-    const rows = (found) =>
+      length = to - from;
+    const rows = (/** @type {Total[]} */ found) =>
       found.map(({ name, kind, count, total }) => ({
         name: name >= 0 ? names[name] : "unknown",
         kind: kind === undefined ? null : kinds[kind].name,
@@ -112,7 +114,7 @@ export class SelectedSpan {
       col.ns("total", "Time", { hint: "Within the span, callees included" }),
       col.share("share", "Share", { hint: SHARE_HINT }),
     ];
-    const part = (heading, key, found) =>
+    const part = (/** @type {string} */ heading, /** @type {string} */ key, /** @type {Total[]} */ found) =>
       found.length ? [el("h4", {}, heading), table(columns, rows(found), { sort: "total", name: `span-${key}` })] : [];
     this.node.hidden = false;
     this.node.replaceChildren(
@@ -120,13 +122,13 @@ export class SelectedSpan {
         "header",
         {},
         el("h3", {}, `${show(length, "ns")} selected`),
-        el("span", { class: "said" }, `${exactMs(this.from)} to ${exactMs(this.to)}`),
+        el("span", { class: "said" }, `${exactMs(from)} to ${exactMs(to)}`),
         el("button", { type: "button", onclick: () => this.clear() }, "Clear"),
       ),
       ...part("Device work by operator", "op", byOp),
       ...part("Device work by name", "gpu", byName.filter((one) => one.gpu)),
       ...part("Host calls", "cpu", byName.filter((one) => !one.gpu)),
     );
-    this.node.dataset.span = `${this.from} ${this.to}`;
+    this.node.dataset.span = `${from} ${to}`;
   }
 }

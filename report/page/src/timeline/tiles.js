@@ -5,23 +5,34 @@ import { unpackColumns } from "../packed.js";
 const MOST_TILES = 400; // that one view may ask for; with more, merged blocks are drawn
 const KEPT_TILES = 600;
 
+/** @type {TileData} */
+export const NO_TILES = { fields: [], lane: [], depth: [], from: [], to: [], count: [], data: [] };
+
 export class Tiles {
-  /** `changed` is called when tiles that a view asked for have been decoded. */
+  /**
+   * `changed` is called when tiles that a view asked for have been decoded.
+   * @param {TileData | null} tiles
+   * @param {() => void} changed
+   */
   constructor(tiles, changed) {
-    this.tiles = tiles;
+    this.tiles = tiles ?? NO_TILES;
     this.changed = changed;
-    this.decoded = new Map(); // tile to its columns, those used last at the end
+    /** Tiles by number, those used last at the end. @type {Map<number, Tile>} */
+    this.decoded = new Map();
+    /** @type {Set<number>} */
     this.pending = new Set();
-    this.rows = new Map(); // "lane depth" to [first tile, end)
-    this.first = []; // number of each tile's first event
+    /** "lane depth" to [first tile, end). @type {Map<string, [number, number]>} */
+    this.rows = new Map();
+    /** Number of each tile's first event. @type {number[]} */
+    this.first = [];
     this.size = 0; // number of all events
-    for (let i = 0; i < (tiles?.lane.length ?? 0); i++) {
-      const key = `${tiles.lane[i]} ${tiles.depth[i]}`;
+    for (let i = 0; i < this.tiles.lane.length; i++) {
+      const key = `${this.tiles.lane[i]} ${this.tiles.depth[i]}`;
       const row = this.rows.get(key);
       if (row) row[1] = i + 1;
       else this.rows.set(key, [i, i + 1]);
       this.first.push(this.size);
-      this.size += tiles.count[i];
+      this.size += this.tiles.count[i];
     }
   }
 
@@ -46,7 +57,7 @@ export class Tiles {
    * @returns {(Tile[] | null)[] | null}
    */
   of(rows, from, to) {
-    if (!this.tiles) return null;
+    if (!this.size) return null;
     const wanted = rows.map(({ lane, depth }) => [...this.within(lane, depth, from, to)]);
     const count = wanted.reduce((sum, tiles) => sum + tiles.length, 0);
     if (count > MOST_TILES) return null;
@@ -57,7 +68,7 @@ export class Tiles {
 
   /** @param {number} tile */
   use(tile) {
-    const columns = this.decoded.get(tile);
+    const columns = /** @type {Tile} */ (this.decoded.get(tile));
     this.decoded.delete(tile);
     this.decoded.set(tile, columns);
     return columns;
@@ -89,7 +100,7 @@ export class Tiles {
       columns = await unpackColumns(this.tiles.data[tile], this.tiles.fields, count);
     const lane = this.tiles.lane[tile],
       depth = this.tiles.depth[tile];
-    return Object.assign(columns, { lane, depth, first: this.first[tile], count });
+    return /** @type {any} */ (Object.assign(columns, { lane, depth, first: this.first[tile], count }));
   }
 
   /** The tile of an event. @param {number} number */
@@ -115,7 +126,7 @@ export class Tiles {
     const tile = this.tileOf(number);
     if (!this.decoded.has(tile)) this.keep(tile, await this.decode(tile));
     const columns = this.use(tile),
-      event = { number, ...this.placeOf(number) };
+      /** @type {any} */ event = { number, ...this.placeOf(number) };
     for (const { name } of this.tiles.fields) event[name] = columns[name][number - columns.first];
     return event;
   }

@@ -23,20 +23,35 @@ const MERGED_PX = 6;
 const TEXT_PX = 34;
 
 export class Timeline {
-  /** `data`: `timeline` of the page; `devices`: of the analysis, with their peaks. */
+  /** `devices`: of the analysis, with their peaks. @param {TimelineData} data @param {Record<string, Row>} devices */
   constructor(data, devices = {}) {
     this.data = data;
     this.rows = rowsOf(data);
     this.names = new Set(data.names);
     this.tiles = new Tiles(data.tiles, () => this.redraw());
     this.numbers = numbersOf(data.count); // of each block's first event
+    /** @type {any[]} */
     this.sources = [data]; // what is drawn from: merged blocks, then the tiles in view
     this.from = 0;
     this.to = data.span;
+    /** Names that the search found. @type {Set<number> | null} */
     this.matches = null;
-    this.hits = null; // a `Hits`: of the search, or of the row that led here
-    this.step = null; // {number, from, to} of the step that the page is of, null for all
-    this.folded = new Map(); // lane to the rows that are shown of it
+    /** Of the search, or of the row that led here. @type {import("./events.js").Hits | null} */
+    this.hits = null;
+    /** The step that the page is of, null for all. @type {Step | null} */
+    this.step = null;
+    /** Null on a page without tiles. @type {Inspector | null} */
+    this.inspector = null;
+    /** @type {SelectedSpan | null} */
+    this.span = null;
+    /** What is drawn over the calls. @type {Overlay[]} */
+    this.overlays = [];
+    this.pending = 0;
+    /** Place of each lane, px below the axis. @type {number[]} */
+    this.tops = [];
+    this.height = 0;
+    /** Rows that are shown of a lane. @type {Map<number, number>} */
+    this.folded = new Map();
     const tall = data.lanes.reduce((sum, lane) => sum + lane.rows * (lane.gpu ? GPU_ROW : CPU_ROW) + LANE_GAP, 0);
     const main = data.lanes.findIndex((lane) => !lane.gpu);
     if (tall > TALL)
@@ -44,7 +59,8 @@ export class Timeline {
         if (!lane.gpu && lane.rows > (i === main ? FOLDED_MAIN : FOLDED))
           this.folded.set(i, i === main ? FOLDED_MAIN : FOLDED);
       });
-    this.overlays = [];
+    /** @type {Chart} */
+    this.chart = { instance: null, draw() {} }; // until it is mounted
     this.build();
     this.critical = new CriticalPath(data.path, this);
     if (data.tiles) {
@@ -62,7 +78,7 @@ export class Timeline {
     this.help = keyHelp();
     this.picked = el("div", { class: "picked" }, "Click a call for its details.");
     this.search = new TimelineSearch(this);
-    const button = (id, text, title, act) => el("button", { type: "button", id, title, onclick: act }, text);
+    const button = (/** @type {string} */ id, /** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ act) => el("button", { type: "button", id, title, onclick: act }, text);
     const tools = el(
       "div",
       { class: "tools" },
@@ -85,8 +101,8 @@ export class Timeline {
       this.picked,
       this.help,
     );
-    this.canvas.addEventListener("keydown", (event) => this.key(event));
-    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
+    this.canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => this.wheel(event), { passive: false });
   }
 
   /** Give every lane and row its place, in px below the axis. */
@@ -127,6 +143,12 @@ export class Timeline {
     this.place();
     this.canvas.style.height = `${AXIS + this.height + FOOT}px`;
     this.chart.draw();
+  }
+
+  /** Details of its events, on a page with tiles. */
+  get details() {
+    if (!this.inspector) throw new Error("the page has no details");
+    return this.inspector.details;
   }
 
   mount() {
@@ -181,7 +203,7 @@ export class Timeline {
           clip: true,
           encode: { x: [0, 1], y: -1 },
           progressive: 0,
-          renderItem: (_, api) => this.draw(api),
+          renderItem: (/** @type {any} */ _, /** @type {any} */ api) => this.draw(api),
           data: this.visible(),
         },
         overlaySeries(this),
@@ -197,10 +219,10 @@ export class Timeline {
       cancelAnimationFrame(this.pending);
       this.pending = requestAnimationFrame(() => this.redraw());
     });
-    instance.on("click", (item) => {
+    instance.on("click", (/** @type {any} */ item) => {
       if (item.seriesId === "calls") this.pick(this.at(item.data));
     });
-    instance.on("dblclick", (item) => {
+    instance.on("dblclick", (/** @type {any} */ item) => {
       if (item.seriesId === "calls") this.fill(this.at(item.data));
     });
   }
@@ -258,6 +280,7 @@ export class Timeline {
     const rows = this.rows.filter(({ lane, depth }) => depth < (this.folded.get(lane) ?? Infinity));
     const close = LEAST_PX * px < this.data.resolution;
     const fine = close ? this.tiles.of(rows, this.from, this.to) : null;
+    /** @type {number[][]} */
     const out = [];
     this.sources = [this.data];
     const complete = !close || Boolean(fine?.every((tiles) => tiles !== null));
@@ -366,7 +389,7 @@ export class Timeline {
         ["start", show(ts, "ns")],
         [many ? "from first to last" : "duration", show(dur, "ns")],
         many ? ["busy", show(busy, "ns")] : null,
-      ].filter(Boolean),
+      ],
     );
   }
 
@@ -374,7 +397,7 @@ export class Timeline {
   pick(item) {
     this.sayOf(item);
     if (item.event === null) this.inspector?.clear();
-    else this.inspector.select(item.event);
+    else this.inspector?.select(item.event);
   }
 
   /** @param {ShownItem} item */
@@ -442,6 +465,7 @@ export class Timeline {
   /** @param {KeyboardEvent} event */
   key(event) {
     const step = (this.to - this.from) * 0.25;
+    /** @type {Record<string, () => unknown>} */
     const acts = {
       w: () => this.zoom(0.5),
       s: () => this.zoom(2),
@@ -452,11 +476,11 @@ export class Timeline {
       c: () => this.critical.toggle(),
       ".": () => this.hits?.step(1),
       ",": () => this.hits?.step(-1),
-      "/": () => this.search.input.focus(),
+      "/": () => this.search?.input.focus(),
       Backspace: () => goBack(),
-      "[": () => this.inspector?.event && this.span.setEnd("from", this.inspector.event.ts),
-      "]": () => this.inspector?.event && this.span.setEnd("to", this.inspector.event.ts + this.inspector.event.dur),
-      "?": () => this.help.showModal(),
+      "[": () => this.inspector?.event && this.span?.setEnd("from", this.inspector.event.ts),
+      "]": () => this.inspector?.event && this.span?.setEnd("to", this.inspector.event.ts + this.inspector.event.dur),
+      "?": () => this.help?.showModal(),
     };
     const act = acts[event.key] ?? this.inspector?.act(event.key);
     if (event.ctrlKey || event.metaKey || event.altKey || !act) return;
