@@ -96,7 +96,7 @@ def test_errors_of_findings_name_the_package(code: str, problem: str, tmp_path: 
     info.mkdir(parents=True)
     (info.parent / "tiny.py").write_text(f"class Wrong:\n    def find(self, case):\n        {code}\n")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.5\n")
-    (info / "entry_points.txt").write_text("[etplus.analysis.findings]\nmine = tiny:Wrong\n")
+    (info / "entry_points.txt").write_text("[etplus.findings]\nmine = tiny:Wrong\n")
     (tmp_path / "in.json").write_bytes(plain(ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"))
     done = run("etplus", "analyze", "in.json", cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(info.parent)})
     assert done.returncode == 2

@@ -17,7 +17,7 @@ from .serving_findings import SERVING
 from .step_outliers import STEPS
 from .stragglers import STRAGGLERS
 
-GROUP = "etplus.analysis.findings"
+GROUP = "etplus.findings"
 """Group of the entry points of other packages: the name is the finding's, the value a `Detector` or a class of one."""
 
 BUILT_IN: tuple[Detector, ...] = (*HOST, *DEVICE, *COMMUNICATION, *STRAGGLERS, *SERVING, *STEPS, *RECORDING)

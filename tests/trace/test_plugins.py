@@ -88,8 +88,8 @@ def test_packages_are_asked_only_where_one_may_name_the_group(tmp_path: Path, mo
     plugins("etplus.commands", "command", ())
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "meta_path", [types.SimpleNamespace(find_distributions=None), *sys.meta_path])
-    plugins("etplus.analysis.findings", "finding", ())
-    assert asked == ["etplus.readers", "etplus.commands", "etplus.analysis.findings"]
+    plugins("etplus.findings", "finding", ())
+    assert asked == ["etplus.readers", "etplus.commands", "etplus.findings"]
 
 
 def test_a_plugin_is_loaded_and_a_class_made() -> None:
