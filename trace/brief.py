@@ -1,4 +1,4 @@
-"""How records print: a small one in one line, a large one in a screen that says what each attribute holds."""
+"""`__repr__` of records: a small one in one line, a large one on a screen that says what each attribute holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHORT = (bool, int, float, str, bytes, type(None))
 
 
 def brief(self: Any) -> str:
-    """The `__repr__` of a dataclass, struct or named tuple: at most 24 lines of 79 columns, whatever it holds.
+    """Return the `__repr__` of a dataclass, struct or named tuple: at most 24 lines of 79 columns.
 
     Example:
         >>> trace.analyze().device_use[0]
@@ -50,7 +50,7 @@ def _names(record: Any) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """A value in some words; what it holds is not looked at where that may be much."""
+    """Describe a value in a few words without looking at large contents."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} × {' × '.join(f'{size:,}' for size in value.shape) or 1}"
     if isinstance(value, (str, bytes)):
@@ -64,7 +64,7 @@ def _text(value: Any) -> str:
 
 
 def _title(record: Any) -> str:
-    """The name of its class, and how many rows it has."""
+    """Return the name of its class, and the number of rows."""
     name = type(record).__name__
     if isinstance(record, tuple) or not hasattr(record, "__len__"):
         return name
@@ -72,7 +72,7 @@ def _title(record: Any) -> str:
 
 
 def _collection(value: Collection[Any]) -> str:
-    """All of a few numbers and texts, else how many of what."""
+    """Show a few numbers and texts; else say how many there are of what."""
     items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else list(value)
     if len(items) <= 8 and all(isinstance(item, _SHORT) for item in items):
         return repr(value)

@@ -1,4 +1,4 @@
-"""The one place that makes a `Trace`: whoever has rows adds them here; what follows from all of them is found once."""
+"""The builder: the one place that makes a `Trace`, from columns that are added in the order of the file."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ Values = Sequence[Any] | npt.NDArray[Any]
 
 _REMEDY = "make the file again with trace-link"
 _SHOWN = 5
-"""Ids that a message names at most."""
+"""Maximum number of ids in a message."""
 _NAME = 60
-"""Characters of a name in a message."""
+"""Maximum number of characters of a name in a message."""
 
 _DERIVED = ("structural", "parent_row", "thread")
 GIVEN_COLUMNS: dict[str, RowColumn] = {
     **{name: row_column for name, row_column in NODE_COLUMNS.items() if name not in _DERIVED},
     "tid": RowColumn(np.int64, 0, "", "of a CPU node the ET's thread, of a runtime call a code into `tids`"),
 }
-"""Those that rows are added with; the others follow from them."""
+"""Columns that nodes are added with; the other columns of `Nodes` are derived from them."""
 
 
 class TraceBuilder:
-    """Rows, added in the order of the file: nodes, then runtime calls.
+    """Nodes, added in the order of the file, then runtime calls.
 
     Attributes:
         names, categories: interned texts; codes that are added as such must be of these.
-        tids: Kineto's threads of runtime calls, interned, or any list that their codes were made for.
+        tids: Kineto's threads of runtime calls, interned, or any list that their codes refer to.
         sync_dep, comm: by row, as in `Trace`; fill them at will.
         count: number of rows so far.
 
@@ -68,7 +68,7 @@ class TraceBuilder:
         >>> builder.add(RUNTIME, id=[4], parent=[2], name=["cudaLaunchKernel"], ts=[1100], dur=[50], tid=["main"])
         >>> launch = EDGE_KINDS.index("launch")
         >>> made = builder.build(NO_RECORDS, summary={"version": "1.1"}, edges=np.array([[4, 3, launch]]))
-        >>> made.parent_row.tolist(), made.thread.tolist(), made.edges.tolist()
+        >>> made.nodes.parent_row.tolist(), made.nodes.thread.tolist(), made.edges.tolist()
         ([-1, 0, 1, 1], [0, 1, -1, 1], [[3, 2, 1]])
     """
 
@@ -85,10 +85,10 @@ class TraceBuilder:
         """Add rows.
 
         Args:
-            kind: of all of them, or of each.
+            kind: one for all rows, or one per row.
             id: unique, not negative.
-            columns: others of `GIVEN_COLUMNS`, each with as many entries; `name`, `category` and runtime calls' `tid`
-                are texts, or arrays of codes. Columns that are left out hold their null.
+            columns: others of `GIVEN_COLUMNS`, each with as many entries; `name`, `category`, and runtime calls' `tid`
+                are texts or arrays of codes. Columns that are left out hold their null.
         """
         size = len(id)
         given: dict[str, Values] = {"kind": np.broadcast_to(np.int8(kind), size), "id": id, **columns}
@@ -111,14 +111,14 @@ class TraceBuilder:
         self.count += size
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """One of `GIVEN_COLUMNS`, of all rows so far; it must not be changed."""
+        """Return one of `GIVEN_COLUMNS`, of all rows so far; do not change it."""
         blocks = self._blocks[name]
         if len(blocks) != 1:
             blocks[:] = [np.concatenate([np.zeros(0, GIVEN_COLUMNS[name].dtype), *blocks])]
         return blocks[0]
 
     def check(self) -> None:
-        """What a reader of files has to look at.
+        """Check what a file may have wrong.
 
         Raises:
             TraceFormatError: durations out of range, or an id that two rows have.
@@ -147,11 +147,11 @@ class TraceBuilder:
         thread: ColumnOf[Row, np.int64] | None = None,
         notes: tuple[str, ...] = (),
     ) -> Trace:
-        """The trace of the rows, with what follows from all of them.
+        """Return the trace of the rows, and derive the other columns of `Nodes`.
 
         Args:
-            edges: int64 (m, 3): source id, target id, index into EDGE_KINDS. The others are those of `Trace`.
-            thread: found by an earlier build of the same rows; then `tid` is not looked at.
+            edges: (m, 3): source id, target id, index into EDGE_KINDS. The others are attributes of `Trace`.
+            thread: as an earlier build of the same rows found it; then `tid` is not read.
 
         Raises:
             TraceFormatError: an edge that does not join two rows.
@@ -208,7 +208,7 @@ class TraceBuilder:
         )
 
     def _impossible(self, columns: dict[str, Any], unattached: UnattachedEvents) -> npt.NDArray[np.int8]:
-        """`impossible_times` of the rows, and after them of the GPU events without a row."""
+        """Return `impossible_times` of the rows, then of the GPU events without a node."""
 
         def both(name: str, others: npt.NDArray[Any]) -> npt.NDArray[Any]:
             found: npt.NDArray[Any] = np.concatenate([columns[name], others]) if len(unattached) else columns[name]
@@ -224,7 +224,7 @@ class TraceBuilder:
         )  # fmt: skip
 
     def _wrong_times(self, columns: dict[str, Any], unattached: UnattachedEvents, wrong: npt.NDArray[np.int8]) -> str:
-        """A part of a sentence about events that count in no sum."""
+        """Return the predicate of a sentence about events with impossible times."""
         places = np.flatnonzero(wrong)
         shown = []
         for place in places[:_SHOWN].tolist():
@@ -240,13 +240,13 @@ class TraceBuilder:
         return f"{count} in no sum: {'; '.join(shown)}{', ...' if len(places) > _SHOWN else ''}"
 
     def _circle_of(self, ids: IntColumn) -> str:
-        """A sentence about calls that are each other's callers."""
+        """Return a sentence about calls that are each other's callers."""
         shown = ", ".join(map(str, ids[:_SHOWN].tolist())) + (", ..." if len(ids) > _SHOWN else "")
         are = "1 call is its own caller" if len(ids) == 1 else f"{len(ids):,} calls are each other's callers"
         return f"{PurePath(self.file).name} is broken: {are} (ids {shown}); read as calls without a caller"
 
     def _rows_of(self, edges: IntColumn, ids: IntColumn) -> IntColumn:
-        """`Trace.edges` from edges between ids."""
+        """Convert edges between ids to `Trace.edges`."""
         ends = positions(ids, edges[:, :2].reshape(-1)).reshape(-1, 2)
         strange = np.flatnonzero(np.any(ends < 0, axis=1) | (ends[:, 0] == ends[:, 1]))
         if len(strange):
@@ -257,17 +257,20 @@ class TraceBuilder:
 
 
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
-    """A trace that is built when something else of it is asked for: to write what was linked needs no columns."""
+    """Return a trace that `build` completes on first use of more than its texts:
+
+    writing a linked trace needs no columns.
+    """
     trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
     vars(trace).update(file=file, summary=summary, texts=texts, _build=build)
     return trace
 
 
 class _ColumnsOnDemand(Trace):
-    """A trace with `file`, `summary` and `texts`, and all else from when it is asked for."""
+    """A trace with `file`, `summary` and `texts`; the rest is built on first use."""
 
     def __getattr__(self, name: str) -> Any:
-        """Called for what is not there yet."""
+        """Build, since an attribute is not there yet."""
         known = vars(self)
         if name not in self.__dataclass_fields__ or "_build" not in known:
             return super().__getattr__(name)  # type: ignore[misc]
@@ -279,17 +282,15 @@ class _ColumnsOnDemand(Trace):
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """What is wrong with the columns, also."""
+        """Damage of the file and of the columns, which are built for it."""
         len(self.nodes)
         return super().damage
 
 
 def parent_rows(ids: IntColumn, parent: IntColumn) -> tuple[Positions[Row, Row], IntColumn]:
-    """Find `Trace.parent_row`, the row whose id each row has as its caller's, and cut circles of callers.
+    """Return `Nodes.parent_row`, with circles of callers cut, and the rows on circles.
 
-    Returns:
-        the rows of callers, −1 for none; the rows on circles, which have none. The process node of an ET, which is its
-        own caller, is not among these.
+    The process node of an ET, which is its own caller, is not on a circle.
 
     Example:
         >>> [column.tolist() for column in parent_rows(np.array([1, 2, 5, 6, 7]), np.array([1, 1, 4, 7, 6]))]
@@ -308,12 +309,12 @@ def threads_of_rows(
     kind: npt.NDArray[np.int8], tid: IntColumn, parent_row: IntColumn, codes: npt.NDArray[np.integer],
     tids: Sequence[int | str], *, same_tids: bool,
 ) -> ColumnOf[Row, np.int64]:  # fmt: skip
-    """`Trace.thread`: that of a runtime call is the one of most of the ops that call from its Kineto thread.
+    """Return `Nodes.thread`. A runtime call gets the thread of most operators that call from its Kineto thread.
 
     Args:
         kind, tid, parent_row: columns of all rows; `tid` is that of ET nodes.
-        codes: of each runtime call, in row order, the index of its Kineto tid in `tids`.
-        same_tids: ops have Kineto's tids (their nodes were made of the Kineto trace).
+        codes: for each runtime call, in row order, the index of its Kineto tid in `tids`.
+        same_tids: operators have Kineto's tids, since their nodes were made of the Kineto trace.
     """
     thread = np.where(kind == GPU, -1, tid)
     runtime = np.flatnonzero(kind == RUNTIME)

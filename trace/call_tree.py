@@ -1,4 +1,4 @@
-"""The call tree: under which modules and annotations a call is, and in which topmost operator."""
+"""The call tree: the modules and annotations around a call, and the topmost operator that it is part of."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 Mask = npt.NDArray[np.bool_]
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 _WALKED = 64
-"""Callers that `nearest` walks up one by one: usual trees are not deeper."""
+"""Callers that `nearest` walks up one by one, before it jumps: call trees are rarely deeper."""
 
 
 @dataclass(frozen=True)
 class CallTree:
-    """Who calls whom, by position.
+    """The calls below each call.
 
     Attributes:
-        order: int64, all positions but roots, those of one caller together, in order.
-        first: int64, one entry a call and one more: where in `order` its callees begin.
+        order: all calls but roots, grouped by caller.
+        first: where in `order` the callees of each call begin; one entry more than there are calls.
     """
 
     order: Positions[int, CallIndex]
@@ -40,17 +40,16 @@ class CallTree:
 
     @staticmethod
     def of(parent: Positions[CallIndex, CallIndex]) -> CallTree:
-        """The tree of callers, −1 for none."""
         order = np.argsort(parent, kind="stable")
         return CallTree(as_positions(order), np.searchsorted(parent[order], np.arange(len(parent) + 1)))
 
     def children(self, call: CallIndex) -> Positions[int, CallIndex]:
-        """The calls directly below one, ascending."""
+        """Return the calls directly below a call, ascending."""
         first, end = self.first[call], self.first[call + 1]
         return self.order[first:end]
 
     def below(self, call: CallIndex) -> Positions[int, CallIndex]:
-        """A call and all below it, int64."""
+        """Return a call and all calls below it."""
         found: list[Positions[int, CallIndex]] = [as_positions(np.array([call]))]
         while len(found[-1]):
             found.append(as_positions(np.concatenate([self.children(caller) for caller in found[-1].tolist()])))
@@ -59,7 +58,7 @@ class CallTree:
     def totals(
         self, parent: Positions[CallIndex, CallIndex], values: ColumnOf[CallIndex, np.int64]
     ) -> ColumnOf[CallIndex, np.int64]:
-        """Of each call the sum of the values of it and of all calls below it."""
+        """Return for each call the sum of the values of it and of all calls below it."""
         total = values.copy()
         for rows in reversed(levels(parent)[1:]):
             np.add.at(total, parent[rows], total[rows])
@@ -71,13 +70,13 @@ class Hierarchy:
     """Paths of modules and annotations as a tree, and the place of each call.
 
     An operator counts to itself if it is the topmost one under a module or annotation, or has no caller; else to the
-    topmost one that it runs in. A named region (`## … ##`, `nn.Module: …`) inside an operator begins anew; any other
-    annotation there, such as "nccl:all_reduce", is looked through, and so is `ProfilerStep#…` everywhere.
+    topmost one that it runs in. A named region (`## … ##`, `nn.Module: …`) inside an operator starts again; any other
+    annotation there, such as "nccl:all_reduce", is ignored, and so is `ProfilerStep#…` everywhere.
 
     Attributes:
-        top: int64, one entry a call: position of the operator that it counts to, −1 for an annotation above all ops.
-        path: int64, one entry a call: row in the tree of the innermost region around it or that it is; 0 for none.
-        tree_parent, tree_name: int64, one entry a path: the path without its last region, and that one's name code.
+        top: the operator that each call counts to, −1 for an annotation above all operators.
+        path: for each call, the row in the tree of the innermost region around it or that it is; 0 for none.
+        tree_parent, tree_name: for each path, the path without its last region, and the name code of that region.
             Row 0 is the empty path (parent −1, name −1).
     """
 
@@ -89,7 +88,7 @@ class Hierarchy:
     __repr__ = brief
 
     def regions(self, path: int) -> list[int]:
-        """Name codes of a path's regions, outermost first."""
+        """Return the name codes of a path's regions, outermost first."""
         codes = []
         while path > 0:
             codes.append(int(self.tree_name[path]))
@@ -120,11 +119,10 @@ def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
 def place_calls(
     parent: Positions[CallIndex, CallIndex], name: npt.NDArray[np.int32], is_op: Mask, is_region: Mask, is_step: Mask
 ) -> Hierarchy:
-    """Find every call's topmost operator and module path, level by level from the roots.
+    """Find each call's topmost operator and module path, level by level from the roots.
 
     Args:
-        parent: as in `preorder`. name: codes.
-        is_op, is_region, is_step: operators; named regions; the profiler's own iterations.
+        is_op, is_region, is_step: masks of operators, named regions, the profiler's own steps.
     """
     top, path = np.full(len(parent), -1, np.int64), np.zeros(len(parent), np.int64)
     tree_parent, tree_name = [np.array([-1])], [np.array([-1])]
@@ -146,7 +144,7 @@ def place_calls(
 
 
 def levels(parent: IntColumn) -> list[IntColumn]:
-    """Positions by depth, the roots first. Parents are smaller than their children."""
+    """Return positions by depth, the roots first. Parents must precede their children."""
     if not len(parent):
         return []
     depth = depths(parent)
@@ -156,9 +154,9 @@ def levels(parent: IntColumn) -> list[IntColumn]:
 
 
 def depths(parent: IntColumn) -> IntColumn:
-    """How many callers each call is below, 0 for roots. Parents are smaller than their children.
+    """Return how many callers each call is below, 0 for roots. Parents must precede their children.
 
-    How far each call is below an ancestor twice as far up is known from how far both halves are: n log(depth).
+    The distance to an ancestor is the sum of the distances to and from one halfway: n log(depth).
 
     Example:
         >>> depths(np.array([-1, 0, 1, 0])).tolist()
@@ -177,14 +175,13 @@ def depths(parent: IntColumn) -> IntColumn:
 def name_paths(
     parent: IntColumn, name: npt.NDArray[np.integer], root: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Calls with the same names from the outermost call down to them as one path.
+    """Merge calls that have the same names from the outermost call down to them into one path.
 
     Args:
-        parent: as in `preorder`. name: codes, one entry a call.
-        root: int64, below 0, one entry a call: what its outermost caller is below, such as a thread.
+        root: negative number for each call, what its outermost caller is below, such as a thread.
 
     Returns:
-        int64: of each call its path; of each path the one above it (or the root) and the code of its last name.
+        for each call its path; for each path the one above it (or the root), and the code of its last name.
 
     Example:
         >>> paths = name_paths(np.array([-1, 0, 0, -1]), np.array([7, 5, 5, 7]), np.full(4, -1))
@@ -217,11 +214,11 @@ def on_circles(parent: IntColumn) -> Mask:
 
 
 def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
-    """For intervals sorted by (thread, ts, −end): the innermost earlier one of the same thread that is open at ts, or
-    −1.
+    """Return the innermost earlier interval of the same thread that is open at the start of each, −1 for none.
 
-    That is the nearest j before i with end[j] > ts[i], found for all i at once by pointer jumping: if j is closed
-    at ts[i], so is whatever was closed at ts[j], and j's own candidate is next. O(n log n).
+    Intervals are sorted by (thread, ts, −end). The result is the nearest j before i with end[j] > ts[i], found for all
+    i by pointer jumping: if j is closed at ts[i], so is all that was closed at ts[j], so j's own candidate is next.
+    O(n log n).
     """
     parent = np.arange(-1, len(ts) - 1)
     parent[run_starts(thread)] = -1
@@ -234,13 +231,10 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
 
 
 def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Where each call begins and ends when all are written out callers first: a call is within its caller's range.
+    """Return where each call begins and ends (one after the last) if callers are written before their callees.
 
     Args:
-        parent: int64, position of the caller, −1 for none; smaller than the call's own.
-
-    Returns:
-        int64 first and end (one after the last), from 0 to the number of calls.
+        parent: position of the caller, −1 for none; smaller than the call's own.
 
     Example:
         >>> [column.tolist() for column in preorder(np.array([-1, 0, 0, 1]))]
@@ -260,10 +254,11 @@ def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 def outermost(parent: IntColumn, key: IntColumn) -> Mask:
-    """Which calls are not below one of the same key, however far.
+    """Return which calls are not below one of the same key, however far.
 
     Args:
-        parent: as in `preorder`. key: int64, one entry a call, −1 for calls that do not count, which are never chosen.
+        parent: as in `preorder`.
+        key: −1 for calls that do not count, which are never chosen.
 
     Example:
         >>> outermost(np.array([-1, 0, 1, 1]), np.array([5, -1, 5, 2])).tolist()
@@ -280,9 +275,9 @@ def outermost(parent: IntColumn, key: IntColumn) -> Mask:
 
 
 def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:
-    """Each position's nearest ancestor-or-self that is good, −1 without one; `start` has −1 for none.
+    """Return each position's nearest ancestor-or-self that is good, −1 without one; `start` has −1 for none.
 
-    A few callers are walked up; from deeper ones everything jumps twice as far each time: n log(depth).
+    Walks up a few callers; then all jump twice as far each time: n log(depth).
     """
     at: IntColumn = np.full(len(start), -1, np.int64)
     active = np.flatnonzero(start >= 0)

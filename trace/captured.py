@@ -1,7 +1,7 @@
 """Captured graphs: the operators under which the kernels of replayed CUDA or HIP graphs were launched when captured.
 
-A replayed graph is one launch call with hundreds of kernels. Each of them keeps that call as its launcher and gains
-`captured_by`, the operator that launched it while the graph was captured.
+A replayed graph is one launch call with hundreds of kernels. Each kernel keeps that call as its launcher and gains
+`captured_by`, the operator that launched it during the capture.
 """
 
 from __future__ import annotations
@@ -28,32 +28,34 @@ if TYPE_CHECKING:
 
 CallKind = Literal["operator", "annotation", "module"]
 CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
-"""What the values of `Calls.kind` are called in files and row views."""
+"""Names of the values of `Calls.kind` in files and row views."""
 EVIDENCE = (
     "kernel names", "kernel names per stream", "number of kernels", "alignment of kernel names", "grids",
     "other grids", "order in the step", "batch size", "padded batch size",
     "one of several batch sizes", "graph node ids",
 )  # fmt: skip
-"""By what a replay was found to be of a captured graph: `GraphReplay.evidence`.
+"""Values of `GraphReplay.evidence`: why a replay is known to be of a captured graph.
 
-"alignment": names agree but for launches or kernels that are left out. "other grids": names agree, grids do not.
+"alignment": names agree except for launches or kernels that are left out. "other grids": names agree, grids do not.
 "padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer. "one of several
-batch sizes": graphs of other batch sizes fit as well, and the step's is not known.
+batch sizes": graphs of other batch sizes fit equally, and the step's is unknown.
 """
 GRAPH_REASONS = (
     "no captured graph has these kernels",
     "no graph of this batch size was captured",
     "kernels on several streams, and the capture has no kernel names",
 )
-"""Why no kernel of a replay is linked: `GraphReplay.reason`."""
+"""Values of `GraphReplay.reason`: why no kernel of a replay is linked."""
 
 
 class CapturedGraph(msgspec.Struct, gc=False, frozen=True):
     """A graph that was captured.
 
     Attributes:
-        file: name of the capture's file, without folders. index: ordinal among the graphs of that file.
-        batch_size: for which it was captured, None if that is not recorded. mode: "FULL", "PIECEWISE", "" if unknown.
+        file: name of the capture's file, without folders.
+        index: ordinal among the graphs of that file.
+        batch_size: None if not recorded.
+        mode: "FULL", "PIECEWISE", "" if unknown.
         launches: number of captured launch calls.
     """
 
@@ -70,11 +72,11 @@ class GraphReplay(msgspec.Struct, gc=False, frozen=True):
     """One launch of a graph.
 
     Attributes:
-        correlation: of the launch call and all device events of the replay.
+        correlation: of the launch call and all GPU events of the replay.
         graph: position in `CapturedGraphs.graphs`, None if no captured graph fits.
-        candidates: how many captured graphs fit equally well by their kernels.
-        evidence: some of `EVIDENCE`. reason: one of `GRAPH_REASONS` where `graph` is None, else "".
-        events: device events of the replay. certain, equivalent: how many are linked to an operator.
+        candidates: number of captured graphs whose kernels fit equally well.
+        evidence: some of `EVIDENCE`. reason: one of `GRAPH_REASONS` if `graph` is None, else "".
+        events: number of GPU events. certain, equivalent: number linked to an operator.
     """
 
     correlation: int
@@ -91,13 +93,13 @@ class GraphReplay(msgspec.Struct, gc=False, frozen=True):
 
 @dataclass(frozen=True)
 class CaptureLinks:
-    """Which device events are linked to an operator of a capture; all arrays have one entry a link.
+    """Links from GPU events to operators of a capture; one entry per link.
 
     Attributes:
-        event: int64, ascending: rows of the `Trace`, or positions in `Trace.unattached`.
-        op: int64, position among the captured operators.
-        link: int8, EQUIVALENT or CERTAIN.
-        replay: int64, position in `CapturedGraphs.replays`.
+        event: nodes of the trace, or positions in `Trace.unattached`; ascending.
+        op: position among the captured operators.
+        link: EQUIVALENT or CERTAIN.
+        replay: position in `CapturedGraphs.replays`.
     """
 
     event: IntColumn
@@ -109,7 +111,6 @@ class CaptureLinks:
 
     @staticmethod
     def none() -> CaptureLinks:
-        """No links."""
         empty = np.zeros(0, np.int64)
         return CaptureLinks(empty, empty, np.zeros(0, np.int8), empty)
 
@@ -117,7 +118,7 @@ class CaptureLinks:
         return len(self.event)
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.int8], IntColumn]:
-        """`op`, `link` and `replay` of some events; −1, UNLINKED and −1 for those without a link."""
+        """Return `op`, `link` and `replay` of some events; −1, UNLINKED and −1 for those without a link."""
         at = positions(self.event, events)
         has = at >= 0
         columns = ((self.op, -1), (self.link, UNLINKED), (self.replay, -1))
@@ -128,18 +129,17 @@ class CaptureLinks:
 
 @dataclass(frozen=True)
 class CapturedGraphs:
-    """The graphs that a trace replays, and the calls in which they were captured, once a graph.
+    """The graphs that a trace replays, and the calls in which each was captured.
 
     Attributes:
         graphs: those that are replayed. replays: every launch of a graph, in order.
-        names: of the calls. kind: int8, OP, ANNOTATION or MODULE. parent: int64, position of the caller, −1 for none;
-            smaller than the call's own. graph: int64, position in `graphs` of the one in whose capture the call began,
-            −1 for a call around several.
-        texts: JSON objects with `inputs` and `outputs` as ET nodes of schema 1.1 have them; without what is not
-            recorded.
+        names: of the calls. kind: OP, ANNOTATION or MODULE.
+        parent: the caller, smaller than the call's own position, −1 for none.
+        graph: position in `graphs` of the one in whose capture the call began, −1 for a call around several.
+        texts: JSON objects with `inputs` and `outputs` as in ET nodes of schema 1.1, as far as recorded.
         comm: by call, what it communicates.
-        links: device events that are rows of the trace. unattached: those of `Trace.unattached`.
-        notes: what was left out, in sentences.
+        links: for events that are nodes. unattached: for those of `Trace.unattached`.
+        notes: sentences about what was left out.
     """
 
     graphs: tuple[CapturedGraph, ...]
@@ -161,7 +161,7 @@ class CapturedGraphs:
 
     @cached_property
     def comm_above(self) -> list[int]:
-        """Of each call the nearest one at or above it that has `comm`, −1 for none."""
+        """For each call the nearest one at or above it that has `comm`, −1 for none."""
         found: list[int] = []
         for call, above in enumerate(self.parent.tolist()):
             found.append(call if call in self.comm else found[above] if above >= 0 else -1)
@@ -169,7 +169,7 @@ class CapturedGraphs:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Device events of replayed graphs: "events", "certain", "equivalent", "unlinked"."""
+        """Number of GPU events of replayed graphs: "events", "certain", "equivalent", "unlinked"."""
         events, certain, equivalent = (
             sum(getattr(replay, key) for replay in self.replays) for key in ("events", "certain", "equivalent")
         )
@@ -178,7 +178,7 @@ class CapturedGraphs:
 
     @property
     def sentences(self) -> list[str]:
-        """What was linked and what was not, for reports."""
+        """Sentences for reports about what was linked and what was not."""
         counts, replays = self.counts, len(self.replays)
         if not replays:
             return ["the trace has no launch of a graph: the captures were not used", *self.notes]
@@ -209,20 +209,20 @@ def _launches(count: int) -> str:
 
 
 class CalledWith:
-    """What a call was called with, for views of calls."""
+    """Shapes and dtypes of a call, for views."""
 
     def _signature(self) -> Signature | None:
         raise NotImplementedError
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the input tensors; () where they are not recorded."""
+        """Shapes of the input tensors; () if not recorded."""
         signature = self._signature()
         return tuple(tensor.shape for tensor in signature.tensors) if signature else ()
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Element types of the input tensors, in torch's spelling; "" where a type is not recorded."""
+        """Dtypes of the input tensors, in torch's spelling; "" for one that is not recorded."""
         signature = self._signature()
         return tuple(tensor.dtype for tensor in signature.tensors) if signature else ()
 
@@ -248,7 +248,6 @@ class CapturedOp(CalledWith):
 
     @property
     def name(self) -> str:
-        """The operator's name."""
         return self._graphs.names[self.index]
 
     @property
@@ -258,22 +257,21 @@ class CapturedOp(CalledWith):
 
     @property
     def link(self) -> str:
-        """How sure it is: "certain" or "equivalent"."""
+        """ "certain" or "equivalent"."""
         return LINK_NAMES[self.link_code]
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """By what the captured graph was found, some of `EVIDENCE`."""
+        """Why the captured graph is known, some of `EVIDENCE`."""
         return self.replay.evidence if self.replay is not None else ()
 
     @property
     def candidates(self) -> int:
-        """How many captured graphs fit equally well."""
+        """Number of captured graphs that fit equally well."""
         return self.replay.candidates if self.replay is not None else 0
 
     @property
     def graph(self) -> CapturedGraph | None:
-        """The captured graph."""
         at = self.replay.graph if self.replay is not None else None
         return self._graphs.graphs[at] if at is not None else None
 
@@ -301,17 +299,18 @@ class CapturedOp(CalledWith):
 
 @dataclass(frozen=True)
 class Attribution:
-    """Which operator the time of each device event counts to: where a graph was replayed the one that launched the
-    event when the graph was captured, else the one that launched it; of an event that was launched before the trace
-    that of its counterpart.
+    """The operator to which the time of each GPU event counts.
+
+    For an event of a replayed graph, the operator that launched it during the capture. For an event launched before the
+    trace, the operator of its counterpart. For other events, the operator that launched them.
 
     Attributes:
         calls: the calls of the trace, then those of its captured graphs, which have no time (0).
-        call: int64, for each device event a position in `calls`, −1 for none.
+        call: for each GPU event a position in `calls`, −1 for none.
         hierarchy: of `calls`.
-        repetition: int64, for each device event 0, or, where `call` is that of its counterpart (equivalent, by
-            repetition), a number from 1 that it shares with no other event of the same counterpart.
-        in_module: bool, for each device event whether the modules around `call` are its own, too.
+        repetition: 0, or, if `call` is that of the event's counterpart (inferred by repetition), a number from 1 that
+            differs among the events of one counterpart.
+        in_module: whether the modules around `call` are also the event's own.
     """
 
     calls: Calls
@@ -324,7 +323,6 @@ class Attribution:
 
 
 def attribution_of(trace: Trace) -> Attribution:
-    """See `Attribution`; without captured graphs and counterparts these are the trace's own columns."""
     calls, gpu, captured = trace.calls, trace.gpu, trace.tables.captured
     if not len(captured):
         return _with_counterparts(trace, calls, gpu.call, trace.hierarchy)
@@ -347,7 +345,7 @@ def _with_counterparts(trace: Trace, calls: Calls, call: IntColumn, hierarchy: H
 
 
 def captured_calls(trace: Trace, table: SignatureTable) -> Calls:
-    """The calls of the captured graphs as a table, without times; their signatures are added to the table of these."""
+    """Return the calls of the captured graphs as a table, without times; their signatures are added to `table`."""
     graphs = trace.captured
     if graphs is None:
         return Calls.none()

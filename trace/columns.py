@@ -1,4 +1,4 @@
-"""Columns of numbers, and what makes them of Python values."""
+"""Columns of numbers, and functions on them that numpy lacks or does slowly."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ IntColumn = npt.NDArray[np.int64]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _SPARSE = 4
-"""Values are looked up in a table if there are at most so many numbers in their range for each of them."""
+"""Values are looked up in an array if their range has at most this many numbers per value; else by sorting."""
 
 
 class RowColumn(NamedTuple):
-    """What a column of the rows of a `Trace` holds.
+    """Description of a column of `Nodes`.
 
     Attributes:
         dtype: numpy's type of its entries.
-        none: the value for "none" or "not recorded", None where every row has one.
-        unit: of its values, "" for none.
-        about: what it is.
+        none: the value for "none" or "not recorded", None if every row has a value.
+        unit: "" for none.
+        about: meaning.
     """
 
     dtype: type[np.generic]
@@ -37,8 +37,10 @@ class RowColumn(NamedTuple):
 
 
 class StringTable:
-    """Interned values: a value's code is its index in `values`, in order of first appearance, the given (distinct) ones
-    first."""
+    """Interned values.
+
+    A value's code is its index in `values`: the given (distinct) ones, then others as they appear.
+    """
 
     def __init__(self, values: Sequence[Any] = ()) -> None:
         self._codes: defaultdict[Any, int] = defaultdict(
@@ -47,15 +49,14 @@ class StringTable:
 
     @property
     def values(self) -> list[Any]:
-        """All values, by code."""
         return list(self._codes)
 
     def codes(self, values: list[Any]) -> npt.NDArray[np.int32]:
-        """Codes of many values, int32 of the same length; new values are added."""
+        """Return the codes of many values; new values are added."""
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
 
     def recode(self, values: Sequence[Any], codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Codes of values that are given as codes into another list; some of it may be unused or equal.
+        """Return codes of values that are given as codes into another list, of which some may be unused or equal.
 
         Example:
             >>> table = StringTable(["b"])
@@ -70,12 +71,12 @@ class StringTable:
         return found
 
     def code(self, value: Any) -> int:
-        """Code of one value, −1 if it was never seen."""
+        """Return the code of a value, −1 if it is new."""
         return self._codes.get(value, -1)
 
 
 def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Where runs of equal rows begin in some columns of one length; bool, one entry a row.
+    """Return where runs of equal rows begin in some columns of one length.
 
     Example:
         >>> run_starts(np.array([3, 3, 5, 3]), np.array([1, 1, 1, 1])).tolist()
@@ -89,14 +90,13 @@ def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def distinct(values: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
-    """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost,
-    and imports `numpy.ma` for it."""
+    """Like `np.unique`, without importing `numpy.ma`, and ten times as fast since it sorts instead of hashing."""
     ordered = np.sort(values, axis=None)
     return ordered[run_starts(ordered)]
 
 
 def median(values: npt.ArrayLike) -> float:
-    """As `np.median` gives it, which imports `numpy.ma`; NaN of nothing.
+    """Like `np.median`, without importing `numpy.ma`. NaN if empty.
 
     Example:
         >>> median([5, 1, 2, 4])
@@ -110,7 +110,7 @@ def median(values: npt.ArrayLike) -> float:
 
 
 def percentiles_of(values: npt.NDArray[np.float64], *wanted: float) -> list[float]:
-    """What `np.percentile` gives, which imports `numpy.ma` and takes ten times as long for a few numbers.
+    """Like `np.percentile`, without importing `numpy.ma`, and ten times as fast for a few numbers.
 
     Example:
         >>> percentiles_of(np.array([4.0, 1.0, 3.0, 2.0]), 25, 50)
@@ -128,15 +128,13 @@ def percentiles_of(values: npt.NDArray[np.float64], *wanted: float) -> list[floa
 
 
 def without(values: IntColumn, gone: IntColumn) -> IntColumn:
-    """Those of some values that are not among others; sorted, without repetitions. What `np.setdiff1d` does, which
-    hashes, too."""
+    """Like `np.setdiff1d`, by sorting instead of hashing."""
     left: IntColumn = distinct(values)
     return left[~among(left, gone)]
 
 
 def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-    """Which values are among others; bool, one entry a value. For numbers far apart, where `np.isin` hashes and sorts
-    both; for small ones it is as good."""
+    """Like `np.isin`, for numbers far apart, which that hashes and sorts."""
     known: IntColumn = distinct(np.asarray(others, np.int64))
     if not len(known):
         return np.zeros(len(values), np.bool_)
@@ -146,10 +144,11 @@ def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """The distinct rows of some columns of one length, ascending, int64 (k, columns); and of each row which one it is.
+    """Return the distinct rows of some columns of one length, ascending, (k, columns); and for each row which one it
+    is.
 
-    What `np.unique(axis=0)` does, in linear time where the columns have few values, and at a tenth of the cost where
-    the rows can be packed into one number each.
+    Like `np.unique(axis=0)`, in linear time if the columns have few values, and ten times as fast if the rows can be
+    packed into one number each.
 
     Example:
         >>> rows, which = distinct_rows(np.array([3, 1, 3]), np.array([0, 5, 0]))
@@ -174,7 +173,7 @@ def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColu
 
 
 def _numbered(values: IntColumn, room: int) -> tuple[IntColumn, IntColumn]:
-    """The distinct values, ascending, and of each value which one it is; they are from 0 to below `room`."""
+    """Return the distinct values, ascending, and for each value which one it is; values are in range(room)."""
     if room <= _SPARSE * len(values):
         there = mask_at(room, values)
         return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
@@ -186,7 +185,7 @@ def _numbered(values: IntColumn, room: int) -> tuple[IntColumn, IntColumn]:
 
 
 def first_places(values: npt.NDArray[_Scalar]) -> tuple[npt.NDArray[_Scalar], IntColumn]:
-    """The distinct values, ascending, and where each first occurs, int64.
+    """Return the distinct values, ascending, and the position of the first of each.
 
     Example:
         >>> [column.tolist() for column in first_places(np.array([7, 3, 7]))]
@@ -198,7 +197,7 @@ def first_places(values: npt.NDArray[_Scalar]) -> tuple[npt.NDArray[_Scalar], In
 
 
 def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """The distinct values in the order in which they first occur, int64; and of each value which one it is.
+    """Return the distinct values in order of first appearance, and for each value which one it is.
 
     Example:
         >>> [column.tolist() for column in first_seen(np.array([7, 3, 7]))]
@@ -210,7 +209,7 @@ def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
 
 
 def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], IntColumn]]:
-    """The distinct rows of some columns of one length, ascending, each with the positions that have it, ascending.
+    """Yield the distinct rows of some columns of one length, ascending, each with its positions, ascending.
 
     Example:
         >>> [(key, at.tolist()) for key, at in grouped(np.array([1, 0, 1]), np.array([5, 5, 5]))]
@@ -223,10 +222,7 @@ def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], I
 
 
 def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
-    """Of each of some groups the position of its largest value, the first of equal ones, int64; −1 without any.
-
-    Args:
-        group: int64, of each value its group, from 0.
+    """Return the position of the largest value of each group, the first of equal ones; −1 for an empty group.
 
     Example:
         >>> largest(np.array([0, 2, 0, 2]), np.array([5, 7, 6, 7]), 3).tolist()
@@ -239,7 +235,7 @@ def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
 
 
 def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]:
-    """Each key with its values, both in order of appearance.
+    """Return the values of each key, keys and values in order of appearance.
 
     Example:
         >>> lists_by([7, 5, 7], range(3))
@@ -254,7 +250,7 @@ def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]
 def matching(
     codes: npt.NDArray[np.integer], values: Sequence[str], fits: Callable[[str], object]
 ) -> npt.NDArray[np.bool_]:
-    """Which codes are of values that fit; bool, one entry a code. Each value is looked at once.
+    """Return which codes stand for values that fit. Each value is tested once.
 
     Example:
         >>> matching(np.array([1, 0, 1]), ["aten::mm", "nccl:recv"], lambda name: name.startswith("nccl:")).tolist()
@@ -266,7 +262,10 @@ def matching(
 
 
 def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Where each wanted value first occurs in a column, −1 where it does not; ids, which count up, in linear time."""
+    """Return the first position of each wanted value in a column, −1 if absent;
+
+    in linear time for ids, which count up.
+    """
     if not len(among):
         return np.full(len(wanted), -1, np.int64)
     low, high = int(among.min()), int(among.max())
@@ -281,7 +280,7 @@ def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
 
 
 def scatter(size: int, at: Any, values: Any, missing: Any = -1) -> npt.NDArray[Any]:
-    """A column of a size with values (of their type) at some positions, and `missing` at all others.
+    """Return a column with values at some positions and `missing` elsewhere.
 
     Example:
         >>> scatter(4, [2, 0], np.array([7, 8])).tolist()
@@ -293,7 +292,7 @@ def scatter(size: int, at: Any, values: Any, missing: Any = -1) -> npt.NDArray[A
 
 
 def mask_at(size: int, at: Any) -> npt.NDArray[np.bool_]:
-    """Which of `size` positions are among some; bool.
+    """Return a mask that is true at some positions.
 
     Example:
         >>> mask_at(4, [2, 0]).tolist()
@@ -303,7 +302,7 @@ def mask_at(size: int, at: Any) -> npt.NDArray[np.bool_]:
 
 
 def inverse_positions(size: int, at: IntColumn) -> IntColumn:
-    """Of each of `size` positions its place among some distinct ones, −1 for the others.
+    """Return the place of each of `size` positions among some distinct ones, −1 for the others.
 
     Example:
         >>> inverse_positions(4, np.array([2, 0])).tolist()
@@ -313,7 +312,7 @@ def inverse_positions(size: int, at: IntColumn) -> IntColumn:
 
 
 def joined_ranges(first: IntColumn, size: IntColumn) -> IntColumn:
-    """The numbers of some ranges, one range after the other, int64.
+    """Return the numbers of some ranges, one range after the other.
 
     Example:
         >>> joined_ranges(np.array([7, 0]), np.array([2, 3])).tolist()
@@ -325,26 +324,25 @@ def joined_ranges(first: IntColumn, size: IntColumn) -> IntColumn:
 
 
 def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
-    """Columns of the same names, one part after the other; none of no parts. The parts lose theirs: no more than one
-    column is in memory twice."""
+    """Concatenate columns by name. The parts lose theirs, so that at most one column is in memory twice."""
     return {key: np.concatenate([part.pop(key) for part in parts]) for key in list(parts[0])} if parts else {}
 
 
 def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
-    """µs below 2**43, where half an ulp is under 0.5 ns, as int64 ns: rounded to the ns that was written."""
+    """Convert µs below 2**43, where half an ulp is under 0.5 ns, to the ns that were written."""
     whole = np.floor(us)  # apart, since the product of the whole would be rounded
     ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
     return ns
 
 
 def decimal_ns(us: Sequence[Decimal | None]) -> IntColumn:
-    """µs as they were written, as int64 ns; 0 for None."""
+    """Convert µs as they were written to ns; 0 for None."""
     exact = (0 if value is None else int((value * 1000).to_integral_value()) for value in us)
     return np.fromiter(exact, np.int64, len(us))
 
 
 def int_column(values: list[Any], missing: int) -> IntColumn:
-    """An int64 column; values other than 64-bit integers become `missing`."""
+    """Return a column in which values other than 64-bit integers become `missing`."""
     if set(map(type, values)) <= {int}:
         with contextlib.suppress(OverflowError):
             return np.fromiter(values, np.int64, len(values))

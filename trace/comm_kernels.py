@@ -1,4 +1,4 @@
-"""Communication kernels: the evidence and the names by which they are known, and what they communicate."""
+"""Communication kernels: how they are recognized, and what they communicate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIBRARIES = (
     ("mori", r"(?<![a-z])mori::(?!moe::Convert)|(?<![a-zA-Z])Ep(?:Dispatch|Combine)(?=[A-Z])"),
     ("Perplexity", r"(?<![a-z])pplx::|(?<![a-z])a2a_(?:dispatch|combine)"),
 )  # fmt: skip
-"""Names of device functions by library. Only the first row is read in any letter case: its libraries differ in it."""
+"""Names of device functions by library. Only the first row ignores letter case: its libraries differ in it."""
 _ANY_CASE = re.compile(_LIBRARIES[0][1], re.IGNORECASE)
 _BY_LIBRARY = re.compile("|".join(pattern for _, pattern in _LIBRARIES[1:]))
 _BY_COLLECTIVE = re.compile(
@@ -32,22 +32,22 @@ _BY_COLLECTIVE = re.compile(
 )
 """Collectives in the names of other functions, as words: "small_reduce" has none."""
 _GENERATED = "triton_"
-"""Inductor lists the operators that a kernel fuses in its name, and such a kernel communicates nothing."""
+"""Inductor lists the operators that a kernel fuses in its name; such a kernel communicates nothing."""
 _COMPUTES = re.compile(r"^at::native::|elementwise|pointwise|gemm|matmul", re.IGNORECASE)
-"""Functions that compute though a collective may be in their names: a GEMM with a fused collective is a GEMM."""
+"""Functions that compute even if their names contain a collective: a GEMM with a fused collective is a GEMM."""
 _COMPUTES_IN_CALL = re.compile(
     r"^(?:triton|at|cub|thrust|cutlass\w*|cublas\w*|cudnn)(?:_|::)|elementwise|pointwise|gemm|matmul|softmax|norm"
     r"|copy|split|(?<![a-z])(?:cat|div|mul|add|fill)(?![a-z])",
     re.IGNORECASE,
 )
-"""Functions that do not communicate though the call of a collective launched them: they prepare or divide its data."""
+"""Functions that do not communicate even if the call of a collective launched them: they prepare or divide its data."""
 _COMM_OPERATOR = re.compile(
     r"(?:[nrhumx]|ms|one?)ccl:(?!coalesced)\w+.*|record_param_comms"
     r"|c10d::(?:_?(?:all_?|reduce|broadcast|gather|scatter|send|recv|barrier)\w*)"
     r"|symm_mem::(?:multimem|one_shot|two_shot|all_to_all|nvshmem)\w*"
     r"|(?!aten::|fsdp::|c10d|_c10d)\w+::_?\w*?(?:all_?reduce|all_?to_?all)\w*"
 )
-"""Operators that launch the kernel of a collective themselves; what they compute before is done by operators below."""
+"""Operators that launch the kernel of a collective themselves; operators below them do the computation before."""
 _PARTS = re.compile(r"[<>(]|[^<>(]+")
 _COLLECTIVE_FIELDS = (b'"Collective name"', b'"Process Group Name"')
 _COLLECTIVES = tuple((re.compile(part, re.IGNORECASE), name) for part, name in (
@@ -59,11 +59,11 @@ _COLLECTIVES = tuple((re.compile(part, re.IGNORECASE), name) for part, name in (
 
 
 class Comm(msgspec.Struct, gc=False, frozen=True):
-    """What a communication kernel communicates; None where neither trace records it.
+    """What a communication kernel communicates; None for what neither trace records.
 
-    `pg_first_rank` is the first rank of a group whose list of ranks the profiler cut off. A rank is in one group of a
-    name only, so name and first rank say which group it is. `inferred_messages` are those of a kernel of several; the
-    kernel then has what they have in common, and the elements sent and received by all of them.
+    `pg_first_rank` is the first rank of a group whose list of ranks the profiler cut off. Since a rank is in one group
+    of a name only, name and first rank identify the group. `inferred_messages` are those of a kernel with several
+    messages; the kernel then has what they have in common, and the elements sent and received by all.
     """
 
     collective: str | None = None
@@ -86,7 +86,7 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
     __repr__ = brief
 
     def members(self) -> dict[str, Any]:
-        """Return the fields as files have them: the last two only where they are known."""
+        """Return the fields as files have them: the last two only if known."""
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
         for name in ("pg_first_rank", "inferred_messages"):
             if fields[name] is None:
@@ -96,7 +96,7 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
         return fields
 
     def filled(self, other: Comm) -> Comm:
-        """With the other's values for what is not known here.
+        """Return a copy with the other's values for unknown ones.
 
         Example:
             >>> Comm(collective="allreduce").filled(Comm(collective="x", group_size=2)).group_size
@@ -110,7 +110,7 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
 def is_comm_kernel(name: str) -> bool:
     """Return whether a GPU event's name is that of a communication kernel; only the function's own name counts.
 
-    Evidence precedes names (`has_collective_fields`, `launches_collective`): ask `Trace.is_comm`, which knows both.
+    Other evidence (`has_collective_fields`, `launches_collective`) precedes names; `Trace.is_comm` knows both.
 
     Example:
         >>> [is_comm_kernel(one) for one in ("ncclDevKernel_AllReduce_Sum_f32", "triton_poi_fused_all_reduce_0")]
@@ -125,12 +125,7 @@ def is_comm_kernel(name: str) -> bool:
 
 
 def has_collective_fields(args: bytes) -> bool:
-    """Return whether Kineto's arguments of a GPU event say what it communicates.
-
-    Example:
-        >>> has_collective_fields(b'{"stream": 7, "Collective name": "allreduce"}')
-        True
-    """
+    """Return whether Kineto's arguments of a GPU event say what it communicates."""
     return any(field in args for field in _COLLECTIVE_FIELDS)
 
 
@@ -146,12 +141,12 @@ def launches_collective(operator: str, kernel: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def may_communicate(kernel: str) -> bool:
-    """Return whether a kernel's name leaves open that it communicates."""
+    """Return whether a kernel's name allows that it communicates."""
     return _COMPUTES_IN_CALL.search(_function_name(kernel)) is None
 
 
 def _function_name(kernel: str) -> str:
-    """The function in a demangled signature, without its return type `void`, template arguments and parameters."""
+    """Return the function in a demangled signature, without return type `void`, template arguments, and parameters."""
     text = kernel[:MAX_NAME].removeprefix("void ").replace("(anonymous namespace)::", "")
     kept, depth = [], 0
     for part in _PARTS.findall(text):
@@ -164,7 +159,7 @@ def _function_name(kernel: str) -> str:
 
 
 def collective_of(kernel: str) -> str | None:
-    """The collective in a communication kernel's name, None if the name has none.
+    """Return the collective in a communication kernel's name, None if the name has none.
 
     Example:
         >>> collective_of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL")

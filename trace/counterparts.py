@@ -1,7 +1,7 @@
 """Counterparts: GPU events that were launched before the recording, and the same work of a later iteration.
 
-Such an event has no launcher in the trace. Where the same sequence of events is repeated later with its launches, what
-launched the later one launched this one an iteration earlier: a link by repetition, never certain, and no edge.
+Such an event has no launcher in the trace. If the same sequence of events is repeated later with its launches, the
+launcher of the later one also launched this one, an iteration earlier: a link by repetition, never certain, no edge.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ UNPAIRED_REASONS = (
 
 @dataclass(frozen=True)
 class CounterpartLinks:
-    """Which device events have a counterpart; all arrays have one entry a link.
+    """Links from GPU events to their counterparts; one entry per link.
 
     Attributes:
-        event: int64, ascending: rows of the `Trace`, or positions in `Trace.unattached`.
-        row: int64, row of the counterpart, a GPU event with an operator.
-        same_module: bool, the counterpart is at the same place of the model, not in another layer that is alike: its
-            module is that of the event, not its operator, shapes and source line alone.
+        event: nodes of the trace, or positions in `Trace.unattached`; ascending.
+        row: node of the counterpart, a GPU event with an operator.
+        same_module: the counterpart is in the same module, not in another layer with equal work, so the event's module
+            is also known, not only operator, shapes and source line.
     """
 
     event: IntColumn
@@ -47,12 +47,11 @@ class CounterpartLinks:
 
     @staticmethod
     def none() -> CounterpartLinks:
-        """No links."""
         empty = np.zeros(0, np.int64)
         return CounterpartLinks(empty, empty, np.zeros(0, np.bool_))
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-        """`row` and `same_module` of some events; −1 and False for those without a counterpart."""
+        """Return `row` and `same_module` of some events; −1 and False for those without a counterpart."""
         at = positions(self.event, events)
         has = at >= 0
         row, same = np.full(len(events), -1, np.int64), np.zeros(len(events), np.bool_)
@@ -62,10 +61,10 @@ class CounterpartLinks:
 
 @dataclass(frozen=True)
 class Counterparts:
-    """The counterparts of a trace's device events.
+    """The counterparts of a trace's GPU events.
 
     Attributes:
-        links: of device events that are rows of the trace. unattached: of those of `Trace.unattached`.
+        links: of events that are nodes. unattached: of those of `Trace.unattached`.
     """
 
     links: CounterpartLinks = field(default_factory=CounterpartLinks.none)
@@ -93,7 +92,7 @@ class _GpuReport(msgspec.Struct):
 
 
 def repetition_sentences(gpu: object) -> list[str]:
-    """What the link report's `gpu` says of counterparts, for readers; [] where every event has a launcher."""
+    """Return sentences about counterparts from the link report's `gpu`; [] if every event has a launcher."""
     try:
         found = msgspec.convert(gpu, _GpuReport).repetition
     except msgspec.ValidationError:  # of a file that says nothing of it

@@ -1,4 +1,4 @@
-"""The tables of a trace from its rows: operators with their callers and shapes, launches, GPU events."""
+"""The tables of a trace from its nodes: calls with their callers and shapes, launches, GPU events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def tables_of(trace: Trace) -> Tables:
-    """The tables of a trace, without nodes that are not linked and events whose times cannot be: they have no time."""
+    """Return the tables of a trace, without nodes that are not linked and events with impossible times:
+
+    they have no time.
+    """
     call_rows: Positions[CallIndex, Row] = _in_order(trace.timed & (trace.kind == CPU), trace.id)  # ids follow starts
     runtime_rows: Positions[RuntimeIndex, Row] = _in_order(trace.timed & (trace.kind == RUNTIME), trace.ts)
     gpu_rows: Positions[GpuIndex, Row] = _in_order(trace.timed & (trace.kind == GPU), trace.ts)
@@ -51,9 +54,9 @@ def _in_order(wanted: npt.NDArray[np.bool_], key: ColumnOf[Row, np.int64]) -> Po
 
 
 def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Positions[Row, CallIndex]:
-    """Of every row the position among the calls of its nearest caller that has a time, −1 for none.
+    """Return for each node the position among the calls of its nearest caller with a time, −1 for none.
 
-    A caller of greater id than its own (a file that claims cycles) is ignored.
+    A caller with a greater id than its own (a file that claims cycles) is ignored.
     """
     order = np.argsort(trace.id, kind="stable")
     rank = inverse_positions(len(trace), order)
@@ -83,7 +86,10 @@ def _reasons(
     trace: Trace, rows: Positions[GpuIndex, Row], runtime: Positions[RuntimeIndex, Row],
     caller: Positions[Row, CallIndex], launcher: Positions[Row, RuntimeIndex], cpu_calls: int,
 ) -> ColumnOf[GpuIndex, np.int8]:  # fmt: skip
-    """`GpuEvents.reason`: a trace whose nodes were made of its own calls has rows for events without a launch."""
+    """Return `GpuEvents.reason`:
+
+    in a trace whose nodes were made of its own calls, events without a launch are nodes.
+    """
     reason = np.where(launcher[rows] >= 0, OUTSIDE_OPS, 0).astype(np.int8)
     lost = np.flatnonzero(launcher[rows] < 0)
     reason[lost] = unknown_launch_reasons(
@@ -111,9 +117,9 @@ def _gpu_events(
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
-    """What is known of each device number that GPU events have.
+    """Return what is known of each device number that GPU events have.
 
-    AMD's numbers are not those of `deviceProperties`: where all that are listed are alike, it holds for any number.
+    AMD's numbers differ from those of `deviceProperties`: if all listed devices are equal, any number gets the first.
     """
     records = [record for record in listed if isinstance(record, dict)] if isinstance(listed, list) else []
     by_id = {record.get("id"): record for record in records}

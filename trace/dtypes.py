@@ -1,4 +1,4 @@
-"""The element types of PyTorch: one table with the spellings that traces use (ET, Kineto, NCCL, torch) and sizes."""
+"""The dtypes of PyTorch: one table with sizes and the spellings that traces use (ET, Kineto, NCCL, torch)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 UNKNOWN_DTYPE = "unknown"
-"""What ET+ writes for an element type that is not recorded: `Tensor(unknown)`."""
+"""ET+'s spelling of a dtype that is not recorded: `Tensor(unknown)`."""
 
 
 class _Dtype(NamedTuple):
-    """An element type.
+    """A dtype.
 
     Attributes:
         name: torch's, without "torch.".
-        size: bytes of an element of a shape, None if several elements share a byte.
+        size: bytes per element of a shape, None if several elements share a byte.
         others: other spellings, lower case, without "c10::" and a final " int", "_" for blanks.
-        et, kineto: the spelling in the ET, which is that of C++, and that of communication in Kineto, the one of
-            `ScalarType`; "" if no trace is made with the type.
+        et, kineto: C++ spelling in the ET, and spelling of `ScalarType` in Kineto's collectives; "" if no trace is made
+            with the dtype.
         values: numbers that an element holds.
     """
 
@@ -68,7 +68,7 @@ _FLOATING = ("float", "bfloat")
 
 
 def itemsize(dtype: str | None) -> int | None:
-    """Bytes of one element; None for an unknown type, and for one of which several elements share a byte.
+    """Return the bytes of one element; None for an unknown dtype, or if several elements share a byte.
 
     Spellings: the ET's ("float", "c10::Half", "unsigned char", "long int"), Kineto's ("Float", "BFloat16"), torch's.
     """
@@ -77,22 +77,19 @@ def itemsize(dtype: str | None) -> int | None:
 
 
 def values_per_element(dtype: str) -> int:
-    """How many numbers an element of a shape holds: 2 for packed FP4, else 1."""
+    """Return how many numbers an element of a shape holds: 2 for packed FP4, else 1."""
     known = _known(dtype)
     return 1 if known is None else known.values
 
 
 def standard_dtype(dtype: str) -> str:
-    """Torch's name of a type ("bfloat16" for "c10::BFloat16"), the spelling itself for one that is not known.
-
-    "" for `UNKNOWN_DTYPE`.
-    """
+    """Return torch's name ("bfloat16" for "c10::BFloat16"); "" for `UNKNOWN_DTYPE`; other spellings as they are."""
     known = _known(dtype)
     return _plain(dtype) if known is None else known.name
 
 
 def is_floating(dtype: str) -> bool:
-    """Whether a type, in any spelling, has real floating-point numbers.
+    """Return whether a dtype, in any spelling, has real floating-point numbers.
 
     Example:
         >>> [is_floating(dtype) for dtype in ("c10::Half", "double", "long int", "c10::complex<float>")]
@@ -102,7 +99,7 @@ def is_floating(dtype: str) -> bool:
 
 
 def scalar_type(number: int) -> str:
-    """Torch's name of a `ScalarType`, as a `dtype` argument is recorded.
+    """Return torch's name of a `ScalarType`, as a `dtype` argument is recorded.
 
     Raises:
         LookupError: there is none with this number.
@@ -113,7 +110,7 @@ def scalar_type(number: int) -> str:
 
 
 def et_spelling(dtype: str) -> str:
-    """How the ET writes a type; the given spelling if no trace is made with the type.
+    """Return the ET's spelling of a dtype; the given one if no trace is made with the dtype.
 
     Example:
         >>> et_spelling("bfloat16"), et_spelling("Long")
@@ -124,12 +121,7 @@ def et_spelling(dtype: str) -> str:
 
 
 def kineto_spelling(dtype: str) -> str:
-    """How Kineto writes the type of a collective; the given spelling if no trace is made with the type.
-
-    Example:
-        >>> kineto_spelling("float32")
-        'Float'
-    """
+    """Return Kineto's spelling of a collective's dtype; the given one if no trace is made with the dtype."""
     known = _known(dtype)
     return dtype if known is None else known.kineto or dtype
 

@@ -1,4 +1,4 @@
-"""The one hierarchy of errors that users see; each message says file, place, expectation and remedy."""
+"""The errors that users see; each message says file, place, expectation and remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import errno
 import msgspec
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-"""What msgspec raises on text that it cannot take; the second for nesting without end."""
+"""What msgspec raises for text that it cannot read; RecursionError for endless nesting."""
 
 
 class EtplusError(Exception):
@@ -19,19 +19,19 @@ class UsageError(EtplusError):
 
 
 class LinkError(EtplusError):
-    """The two traces were read but cannot be joined the way that was asked for."""
+    """The two traces were read but cannot be joined as requested."""
 
 
 class ConvertError(EtplusError):
-    """An ET+ document cannot be expressed in the format that was asked for."""
+    """A trace cannot be expressed in the requested format."""
 
 
 class TraceFormatError(EtplusError):
-    """A file that is not what it was given as.
+    """A file that does not have the expected format.
 
     Attributes:
         file: the file's name as the user gave it.
-        place: byte offset, node or event index, or "" for the file as a whole.
+        place: byte offset, node or event index, or "" for the whole file.
     """
 
     def __init__(self, file: str, place: str, problem: str, remedy: str = "") -> None:
@@ -42,7 +42,7 @@ class TraceFormatError(EtplusError):
         super().__init__(f"{where}: {problem}" + (f"; {remedy}" if remedy else ""))
 
     def __reduce__(self) -> tuple[type[TraceFormatError], tuple[str, str, str, str]]:
-        """So that it can be sent from one process to another."""
+        """Pickle the error, so that a process can send it to another."""
         return type(self), self._given
 
 

@@ -1,4 +1,9 @@
-"""Steps that nothing marks: where the sequence of kernels repeats, as in the denoising of a diffusion model."""
+"""Steps of a trace: as annotations mark them, else where the sequence of kernels repeats.
+
+Nothing marks the steps of many programs, such as the denoising of a diffusion model. If the kernels are
+`load a b b c a b b c a b b c a b b c save`, `a` occurs at even distances of 4: the period is 4, the repetition starts
+at `a`, and there are 4 steps.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +20,22 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 _FEWEST = 4
-"""So many times at least must the sequence repeat."""
+"""Minimum number of repetitions; fewer may be chance."""
 _SHORTEST = 4
-"""Kernels of one repetition at least."""
+"""Minimum number of kernels in a repetition."""
 _COVERED = 0.5
-"""Share of the kernels that must be in repetitions."""
+"""Minimum share of the kernels in repetitions."""
 _CANDIDATES = 32
-"""So many names are tried, the rarest first."""
+"""Number of names that are tried, rarest first; limits the time of a trace that does not repeat."""
 
 
 class Repetition(NamedTuple):
     """A sequence that repeats.
 
     Attributes:
-        start: place of the first one. period: their length. times: how many there are, one after the other.
-        slack: so much later the first one may begin as well: what follows the last repetition goes on like it.
+        start: position of the first repetition. period: length of one. times: number of them, one after the other.
+        slack: how much later the first one may begin as well, since the sequence goes on like a repetition after the
+            last.
     """
 
     start: int
@@ -39,13 +45,11 @@ class Repetition(NamedTuple):
 
 
 def find_repetition(codes: IntColumn) -> Repetition | None:
-    """The longest part of a sequence that is one part repeated, of the outermost such structure; None without one.
+    """Return the longest part of a sequence that is one part repeated, of the outermost such structure; None without
+    one.
 
-    What occurs once in each repetition is rare and recurs at even distances: the rarest names whose distance is that of
-    a repetition decide, so that a step of 28 equal layers is one step. Linear in the sequence for each name tried.
-
-    Args:
-        codes: int, such as the name of each kernel in order of launch.
+    An element that occurs once per repetition is rare and recurs at even distances. So the rarest names are tried
+    first, and a step of 28 equal layers is one step. Linear in the sequence for each name tried.
 
     Example:
         >>> find_repetition(np.array([9, 8, *[1, 2, 2, 3] * 5, 7]))
@@ -72,7 +76,7 @@ def find_repetition(codes: IntColumn) -> Repetition | None:
 
 
 def _longest(codes: IntColumn, period: int) -> Repetition | None:
-    """The longest run in which every element is the one a period before."""
+    """Return the longest run in which every element equals the one a period before."""
     same = np.concatenate([[False], codes[period:] == codes[:-period], [False]])
     edges = np.flatnonzero(same[1:] != same[:-1])
     if not len(edges):
@@ -84,13 +88,12 @@ def _longest(codes: IntColumn, period: int) -> Repetition | None:
 
 
 def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
-    """Places at which repetitions begin and, last, the one behind the last repetition; None where nothing repeats.
+    """Return where repetitions begin and, last, where the last one ends; None if nothing repeats.
 
-    Of the places at which the first one may begin as well the one is taken before which the host pauses longest, summed
-    over the repetitions.
+    If the first may begin at several places, choose the one before which the host pauses longest, summed over all.
 
     Args:
-        codes: of each kernel, in order of launch. launched: int64 ns, when.
+        codes: name of each kernel, in order of launch. launched: time of the launch, ns.
     """
     found = find_repetition(codes)
     if found is None:
@@ -126,8 +129,10 @@ def steps_of(trace: Trace) -> Steps:
 
 
 def repeated_steps(trace: Trace) -> Steps | None:
-    """Steps by the repetition of a trace's kernels, marked inferred; None where they do not repeat, or all within one
-    operator or one call of a module, whose layers they then are."""
+    """Return steps by the repetition of a trace's kernels, marked inferred; None if they do not repeat.
+
+    Also None if all repetitions are within one operator or one call of a module: they are its layers then.
+    """
     gpu, calls = trace.gpu, trace.calls
     order = np.flatnonzero(trace.is_kernel & (gpu.call >= 0))
     order = order[np.lexsort((gpu.ts[order], trace.launched_ns[order]))]
@@ -145,7 +150,7 @@ def repeated_steps(trace: Trace) -> Steps | None:
 
 
 def _outermost_operators(calls: Calls, at: IntColumn) -> IntColumn:
-    """Of calls the outermost operator that each is in; annotations and modules may be around several steps."""
+    """Return the outermost operator around each call; annotations and modules may be around several steps."""
     while True:
         above = calls.parent[at]
         climbs = (above >= 0) & (calls.kind[above] == OP)
@@ -155,7 +160,7 @@ def _outermost_operators(calls: Calls, at: IntColumn) -> IntColumn:
 
 
 def _in_one_module(calls: Calls, at: IntColumn) -> bool:
-    """Whether calls are all within one call of a module; within a thread they are in order of start."""
+    """Return whether calls are all within one call of a module; within a thread they are in order of start."""
     common: set[int] | None = None
     for thread in distinct(calls.thread[at]).tolist():
         mine = at[calls.thread[at] == thread]

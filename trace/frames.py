@@ -1,4 +1,4 @@
-"""Tables for other libraries: pandas, pyarrow, networkx; each is imported where it is asked for."""
+"""Tables for other libraries: pandas, pyarrow, networkx; each is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 _MOST_BYTES = 2**31 - 1
-"""Of the texts of an Arrow array."""
+"""Maximum size of the texts of an Arrow array."""
 
 
 class Nullable(NamedTuple):
-    """A column with nulls: values of one length, int64 or float64, and which of them are none."""
+    """A column with nulls: int64 or float64 values, and which of them are missing."""
 
     values: npt.NDArray[Any]
     missing: npt.NDArray[np.bool_]
@@ -33,7 +33,7 @@ Frame = dict[str, Any]
 
 
 def to_pandas(columns: Frame) -> Any:
-    """A `pandas.DataFrame`, with pd.NA in whole numbers and NaN in others that are not known.
+    """Return a `pandas.DataFrame`, with pd.NA for missing integers and NaN for other missing numbers.
 
     Raises:
         UsageError: pandas is not installed.
@@ -51,10 +51,13 @@ def to_pandas(columns: Frame) -> Any:
 
 
 def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = None) -> Any:
-    """A `pyarrow.Table`; UsageError if pyarrow is not installed.
+    """Return a `pyarrow.Table`.
 
     Args:
         about: metadata of columns.
+
+    Raises:
+        UsageError: pyarrow is not installed.
     """
     arrow = library("pyarrow")
     made = {
@@ -73,9 +76,9 @@ def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = Non
 
 
 def arrow_numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> Any:
-    """Numbers or truth values as a `pyarrow.Array`, null where they are missing; UsageError without pyarrow.
+    """Return numbers or truth values as a `pyarrow.Array`, null if missing.
 
-    Like the functions below it makes what `pyarrow.array` does, which imports pandas first: half the time of a query.
+    Like the functions below it does what `pyarrow.array` does, which imports pandas first: half the time of a query.
 
     Example:
         >>> arrow_numbers(np.array([3, -1]), np.array([False, True])).to_pylist()
@@ -171,7 +174,11 @@ def to_networkx(trace: Trace) -> Any:
 
 
 def library(name: str) -> Any:
-    """An optional library; UsageError where it is not installed."""
+    """Import an optional library.
+
+    Raises:
+        UsageError: it is not installed.
+    """
     try:
         return import_module(name)
     except ImportError:

@@ -1,4 +1,4 @@
-"""Kernels that a compiler generated: what the compiler says of them, and the calls that launched them."""
+"""Kernels that a compiler generated: what the compiler says about them, and the calls that launched them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .index import Positions, Row, as_positions
 
 
 class CompiledSummary(msgspec.Struct, gc=False, frozen=True):
-    """What files of the compiler said of a trace: `etplus.compiled` of an ET+.
+    """What files of the compiler say about a trace: `etplus.compiled` of an ET+.
 
     Attributes:
         files: their names, without folders.
-        graph_calls: calls of compiled graphs. kernels: calls in them whose kernel is known.
-        refused: by reason, how many calls of graphs nothing is known of.
-        annotated: GPU events that annotations of graphs say something of.
+        graph_calls: number of calls of compiled graphs. kernels: number of calls in them whose kernel is known.
+        refused: number of calls of graphs about which nothing is known, by reason.
+        annotated: number of GPU events that annotations of graphs describe.
     """
 
     files: list[str]
@@ -33,7 +33,7 @@ class CompiledSummary(msgspec.Struct, gc=False, frozen=True):
 
     @property
     def sentences(self) -> list[str]:
-        """Of how many kernels the source is known, and of how many calls of graphs it is not.
+        """Sentences about the kernels whose source is known, and the calls of graphs for which it is not.
 
         Example:
             >>> CompiledSummary(["kernel_information.json"], 3, 9, {"several graphs fit": 1}, 0).sentences[0]
@@ -47,7 +47,7 @@ class CompiledSummary(msgspec.Struct, gc=False, frozen=True):
 
 
 def compiled_summary(summary: dict[str, Any]) -> CompiledSummary | None:
-    """That of a trace by its `summary`, None where no files were read."""
+    """Return the summary of the compiler's files of a trace, None if none were read."""
     try:
         return msgspec.convert(summary.get("compiled"), CompiledSummary)
     except msgspec.ValidationError:
@@ -58,14 +58,14 @@ class GeneratedKernel(msgspec.Struct, gc=False, frozen=True, omit_defaults=True)
     """A kernel of compiled code, or a call in it of an operator that the compiler leaves to PyTorch.
 
     Attributes:
-        name: as the compiler has it: "triton_poi_fused_gelu_1", "extern_kernels.addmm".
-        region: of which compiled region it is, "Torch-Compiled Region: 0/0"; "" where that is not known.
-        backward: it is of the region's backward; None where that is not known.
-        handle: the compiler's number of the call, None where it is not known.
-        nodes: names of the source nodes that it does the work of.
-        kernel_file, kernel_hash, kernel_kwargs: where Triton's code is ("/tmp/torchinductor_me/ab/cabc….py"), its hash,
-            and its constants ("XBLOCK=1024"), as Kineto records them; "" where they are not recorded.
-        kernel_backend: "triton", "" where it is not recorded.
+        name: the compiler's: "triton_poi_fused_gelu_1", "extern_kernels.addmm".
+        region: its compiled region, "Torch-Compiled Region: 0/0"; "" if unknown.
+        backward: it belongs to the region's backward; None if unknown.
+        handle: the compiler's number of the call, None if unknown.
+        nodes: names of the source nodes whose work it does.
+        kernel_file, kernel_hash, kernel_kwargs: file of Triton's code ("/tmp/torchinductor_me/ab/cabc….py"), its hash,
+            and its constants ("XBLOCK=1024"), as Kineto records them; "" if not recorded.
+        kernel_backend: "triton", "" if not recorded.
     """
 
     name: str
@@ -82,7 +82,7 @@ class GeneratedKernel(msgspec.Struct, gc=False, frozen=True, omit_defaults=True)
 
     @property
     def fused(self) -> bool:
-        """It does the work of several source nodes."""
+        """Whether it does the work of several source nodes."""
         return len(self.nodes) > 1
 
 
@@ -92,7 +92,7 @@ class GeneratedKernels:
 
     Attributes:
         kernels: each once.
-        row: int64, ascending, rows of the calls that launched one. kernel: int64, position in `kernels` of each one's.
+        row: nodes of the calls that launched one, ascending. kernel: position in `kernels` for each.
     """
 
     kernels: tuple[GeneratedKernel, ...]
@@ -102,17 +102,16 @@ class GeneratedKernels:
     __repr__ = brief
 
     def __len__(self) -> int:
-        """Number of calls."""
+        """Return the number of calls."""
         return len(self.row)
 
     @staticmethod
     def none() -> GeneratedKernels:
-        """No kernels."""
         none = np.zeros(0, np.int64)
         return GeneratedKernels((), as_positions(none), none)
 
     def at(self, rows: IntColumn) -> IntColumn:
-        """int64, position in `kernels` of that of each of some rows, −1 for none.
+        """Return the position in `kernels` for each of some nodes, −1 for none.
 
         Example:
             >>> made = GeneratedKernels((GeneratedKernel("triton_0"),), as_positions(np.array([3])), np.array([0]))

@@ -1,6 +1,6 @@
 """Runtime calls that hold their thread until the device has done something, by their names and by how they end.
 
-One rule for the linker (edges of kind `sync`), the replay and the overhead model of the host.
+The linker (edges of kind `sync`), the replay, and the overhead model of the host share this rule.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STREAM_WAIT = re.compile(r"StreamWaitEvent")
 ROUNDING_NS = 1000
 """Times of files before 2024 are whole µs."""
 MAX_SKEW_NS = 20_000
-"""The clocks of host and device, as a profiler joins them, differ by less: 8.1 µs were seen on MI300X."""
+"""Maximum difference of the clocks of host and device as a profiler joins them; 8.1 µs was seen on MI300X."""
 LONG_PAUSE_NS = 200_000
 """A shorter pause of a thread is its own work between two calls, not waiting for another thread."""
 _ASYNC = re.compile(r"Async")
@@ -33,7 +33,7 @@ _Flags = npt.NDArray[np.bool_]
 
 
 def named(names: Sequence[str], code: _Codes, pattern: re.Pattern[str]) -> _Flags:
-    """Which codes into `names` are of names with the pattern in them; bool, one entry a code.
+    """Return which codes into `names` are of names that contain the pattern.
 
     >>> named(["cudaLaunchKernel", "cudaStreamSynchronize"], np.array([1, 0]), SYNCHRONIZE).tolist()
     [True, False]
@@ -44,7 +44,7 @@ def named(names: Sequence[str], code: _Codes, pattern: re.Pattern[str]) -> _Flag
 def blocking_copies(
     names: Sequence[str], copy: _Codes, call: _Codes, late_ns: IntColumn, tolerance_ns: int = ROUNDING_NS
 ) -> _Flags:
-    """Which GPU events are copies that their calls waited for; bool, one entry an event.
+    """Return which GPU events are memcpys that their calls waited for.
 
     A call waits if it is synchronous or copies from or to pageable memory, and if it returned when the copy had ended.
     Copies of pinned memory by asynchronous calls hold no thread (CUDA C Programming Guide, "Asynchronous Concurrent
@@ -52,14 +52,15 @@ def blocking_copies(
 
     Args:
         names: by code. copy, call: codes of the name of each GPU event and of the call that launched it.
-        late_ns: int64, by how much each event ended later than its call.
-        tolerance_ns: by how much it may, since the clocks differ.
+        late_ns: how much later than its call each event ended.
+        tolerance_ns: how much later it may end, since the clocks differ.
     """
     waits = named(names, copy, _HOST_COPY) | ~named(names, call, _ASYNC)
     return waits & named(names, call, COPY) & (late_ns <= tolerance_ns)
 
 
 def synchronous_readback(names: Sequence[str], copy: _Codes, call: _Codes) -> _Flags:
-    """Which GPU events are copies to the host by synchronous calls, which return only when the copy has ended."""
+    """Return which GPU events are memcpys to the host by synchronous calls, which return only when the copy has ended.
+    Return which GPU events are memcpys to the host by synchronous calls, which return only when the copy has ended."""
     by_copy_call = named(names, call, COPY) & ~named(names, call, _ASYNC)
     return by_copy_call & named(names, copy, _READBACK)

@@ -1,4 +1,4 @@
-"""Times that no recording can have: such an event counts in no sum, and the trace says which one it is."""
+"""Times that no recording can have: such an event counts in no sum, and the trace names it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ IMPOSSIBLE = (
 """What is wrong with the times of an event, by code."""
 _NEGATIVE, _LONG, _FAR, _OVERRUNS = range(1, 5)
 _DAY_NS = 86_400 * 10**9
-"""Recordings take minutes. A time that was not written is 0, others are since the epoch or since some months."""
+"""Recordings take minutes. A time that was not written is 0; others are since the epoch or since some months ago."""
 _OVERRUN_NS, _QUEUE_OVERRUN_NS = 10**8, 10**9
-"""For so long no event of a stream runs on after a later one has ended. Rounding, programmatic dependent launches and
-copies overlap by µs to ms; on ROCm several streams share a queue, and a collective may wait there."""
+"""No event of a stream runs on for this long after a later one has ended.
+
+Rounding, programmatic dependent launches and memcpys overlap by µs to ms. On ROCm several streams share a queue, in
+which a collective may wait.
+"""
 _CONCURRENT = "mtia_ccp_events"
-"""Lanes of MTIA hold work of several units, which runs side by side."""
+"""Lanes of MTIA hold work of several units, which overlaps."""
 
 
 def impossible_times(
@@ -40,14 +43,11 @@ def impossible_times(
     categories: Sequence[str],
     names: Sequence[str],
 ) -> npt.NDArray[np.int8]:
-    """Find events whose times cannot be; the others are judged without these.
+    """Return an index into `IMPOSSIBLE` for each event, 0 for a possible one.
 
     Args:
-        ts: int64 ns, −1 for none. dur: int64 ns; negative for an unfinished call, which is none of a GPU.
+        ts: ns, −1 for none. dur: ns; negative for an unfinished call, which is never a GPU event.
         names: of all events, by which a trace of ROCm is known.
-
-    Returns:
-        an index into `IMPOSSIBLE` for each, 0 for a possible one.
     """
     found = np.zeros(len(ts), np.int8)
     timed = np.flatnonzero(ts >= 0)
@@ -71,7 +71,7 @@ def impossible_times(
 
 
 def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColumn, limit: int) -> npt.NDArray[np.bool_]:
-    """Which GPU events end this long after one of their stream that started later."""
+    """Return which GPU events end this long after one of their stream that started later."""
     if not np.any(dur > limit):  # as in nearly every trace
         return np.zeros(len(ts), np.bool_)
     lane = distinct_rows(device, stream)[1]
@@ -86,7 +86,7 @@ def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColum
 
 
 def _of_graphs(correlation: IntColumn, rows: IntColumn) -> npt.NDArray[np.bool_]:
-    """Which rows share their launch, as the events of a graph do: they run side by side, on whatever lane."""
+    """Return which rows share their launch, as the events of a graph do: they overlap on any lane."""
     _, which, counts = np.unique(correlation[rows], return_inverse=True, return_counts=True)
     shared: npt.NDArray[np.bool_] = (counts > 1)[which] & (correlation[rows] >= 0)
     return shared

@@ -1,8 +1,7 @@
-"""Types of rows and positions, one for each table of a trace, so that an index into one is not used in another.
+"""Index types, one per table of a trace, so that the type checker refuses an index of one table in another.
 
-They exist for the type checker alone: at run time an index is an `int` and a column an ordinary array. Looking up
-positions in a column of another table gives a `WrongIndex`, which nothing accepts. What numpy computes (by
-`np.flatnonzero`, by arithmetic) is an ordinary array, accepted everywhere.
+At run time an index is an `int` and a column an ordinary array. A lookup with positions of another table has type
+`WrongIndex`, which nothing accepts. Arrays that numpy computes are accepted everywhere.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .columns import IntColumn
 __all__ = ["CallIndex", "ColumnOf", "GpuIndex", "Positions", "Row", "RuntimeIndex", "as_column", "as_positions"]
 
 Row = NewType("Row", int)
-"""Row of a `Trace`."""
+"""Row of `Trace.nodes`."""
 CallIndex = NewType("CallIndex", int)
 """Position in `Trace.calls`."""
 RuntimeIndex = NewType("RuntimeIndex", int)
@@ -78,10 +77,10 @@ else:
 
 
 def as_column(values: npt.NDArray[Scalar]) -> ColumnOf[Any, Scalar]:
-    """A computed array as a column of whichever table it is put into."""
+    """Declare a computed array to be a column of whichever table it is put into."""
     return cast("ColumnOf[Any, Scalar]", values)
 
 
 def as_positions(values: IntColumn) -> Positions[Any, Any]:
-    """Computed positions as a column of whichever table they are put into."""
+    """Declare computed positions to be a column of whichever table they are put into."""
     return cast("Positions[Any, Any]", values)

@@ -1,4 +1,4 @@
-"""Intervals of time: unions, their lengths and intersections, in ns; step functions; and sums without rounding."""
+"""Intervals of time in ns: unions, lengths, intersections; step functions; sums without rounding."""
 
 from __future__ import annotations
 
@@ -16,42 +16,37 @@ _Number = TypeVar("_Number", bound=np.number[Any])
 
 
 class Span(NamedTuple):
-    """From `start` to `end`, ns."""
-
     start: int
     end: int
 
     @property
     def length(self) -> int:
-        """ns."""
         return self.end - self.start
 
 
 class Intervals(NamedTuple):
-    """Disjoint intervals in order; int64 ns."""
+    """Disjoint intervals in order."""
 
     start: IntColumn
     end: IntColumn
 
     @property
     def length(self) -> int:
-        """Total length, ns."""
         return int((self.end - self.start).sum())
 
 
 def sums(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
-    """Exact sums of integers by group, int64 of `count` groups."""
+    """Return exact sums of integers by group."""
     total = np.zeros(count, np.int64)
     np.add.at(total, group, values)
     return total
 
 
 def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColumn, npt.NDArray[_Number]]:
-    """The running sum of changes over time.
+    """Return the running sum of changes over time.
 
     Args:
-        ts: int64 ns, when each change happens, in any order.
-        change: int64 or float64, by how much.
+        ts: when each change happens, in any order. change: int64 or float64.
 
     Returns:
         the distinct times, ascending, and the sum from each until the next.
@@ -67,7 +62,7 @@ def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColum
 
 
 def most_at_once(spans: Iterable[tuple[int, int, int]]) -> int:
-    """The largest sum of sizes at one place, of spans (first place, last place, size); exact for any integers.
+    """Return the largest sum of sizes at one place, for spans (first place, last place, size); exact for any integers.
 
     Example:
         >>> most_at_once([(0, 2, 10), (2, 3, 5), (3, 4, 7)])
@@ -81,7 +76,7 @@ def most_at_once(spans: Iterable[tuple[int, int, int]]) -> int:
 
 
 def union(start: IntColumn, end: IntColumn) -> Intervals:
-    """The union of intervals in any order; those that touch are joined, empty ones vanish."""
+    """Return the union of intervals in any order; those that touch are joined, empty ones vanish."""
     kept = end > start
     start, end = start[kept], end[kept]
     order = np.argsort(start, kind="stable")
@@ -91,7 +86,7 @@ def union(start: IntColumn, end: IntColumn) -> Intervals:
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """The time that both cover."""
+    """Return the time that both cover."""
     edges = np.concatenate([one.start, other.start, one.end, other.end])
     step = np.repeat([1, -1], [len(one.start) + len(other.start), len(one.end) + len(other.end)])
     times, open_count = step_function(edges, step)

@@ -1,7 +1,7 @@
-"""Kinds of GPU work, by category and name: what a picture colours by, and where an operator's FLOPs are counted.
+"""Kinds of GPU work, by category and name: for colors of pictures, and to find an operator's main kernel.
 
-Which kernels communicate is decided by `trace.comm_kernels`; opcodes of exported graphs are a versioned vocabulary of
-their own (`converters.npz`).
+`trace.comm_kernels` decides which kernels communicate. Opcodes of exported graphs are a versioned vocabulary of their
+own (`converters.npz`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ _BY_NAME = (
     ("Reduction and softmax", re.compile(r"reduce|softmax|cumsum|scan", re.IGNORECASE)),
     ("Elementwise", re.compile(r"elementwise|multi_tensor|foreach|pointwise|fill|gelu|relu|triton_poi", re.IGNORECASE)),
 )
-"""The first that fits holds: an attention kernel may be built from a library of matrix products."""
+"""The first match holds: an attention kernel may be built from a GEMM library."""
 _MTIA = "mtia_ccp_events"
 _PRODUCTS = frozenset({"Matrix product", "Convolution", "Attention"})
 _HELPER = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|col2im|elementwise|setZero", re.I)
-"""Kernels beside a product: changes of layout, sums of partial results."""
+"""Kernels next to a GEMM: changes of layout, sums of partial results."""
 
 
 def is_device_copy(name: str, category: str) -> bool:
-    """Whether an event copies or fills memory; MTIA has one category for all, and names its copies ("dma_request").
+    """Return whether an event is a memcpy or memset; MTIA has one category for all, and names its copies
+    ("dma_request").
 
     Example:
         >>> is_device_copy("dma_request", "mtia_ccp_events"), is_device_copy("dma_request", "kernel")
@@ -46,12 +47,12 @@ def is_device_copy(name: str, category: str) -> bool:
 
 
 def is_device_wait(name: str, category: str) -> bool:
-    """Whether an event does no work but waits: MTIA has events of that kind among its others."""
+    """Return whether an event does no work but waits, as some of MTIA's do."""
     return category == _MTIA and name.startswith("waitOnEvent")
 
 
 def gpu_kind(name: str, category: str, is_comm: bool) -> int:
-    """Index into `GPU_KINDS`.
+    """Return an index into `GPU_KINDS`.
 
     Example:
         >>> GPU_KINDS[gpu_kind("pytorch_flash::flash_fwd_kernel", "kernel", is_comm=False)]
@@ -68,7 +69,7 @@ def gpu_kind(name: str, category: str, is_comm: bool) -> int:
 
 @lru_cache(maxsize=4096)
 def computes_products(name: str) -> bool:
-    """Whether a kernel's name is that of a matrix product, a convolution or attention: an operator's main kernel.
+    """Return whether a kernel's name is that of a GEMM, a convolution or attention: an operator's main kernel.
 
     Example:
         >>> computes_products("volta_sgemm_64x64_tn"), computes_products("void splitKreduce_kernel<32, 16, int>")

@@ -1,4 +1,4 @@
-"""Readable names of kernels: the functor or the library's own name in place of a template's head and arguments."""
+"""Readable names of kernels: the functor or the library's own name instead of a template's head and arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 _LONGEST = 80
 _PARSED, _DEEPEST = 4000, 16
-"""Characters of a name and wrappers around a functor that are looked at: names in a trace can be anyone's."""
+"""Maximum number of characters of a name, and of wrappers around a functor; names in a trace are untrusted."""
 _MOST_ARGUMENTS = 6
 _OPEN, _CLOSE = "<({[", ">)}]"
 _ANONYMOUS = "(anonymous namespace)::"
@@ -48,7 +48,7 @@ _SHAPE = re.compile(r"Shape(?:I|_?)Li(\d+)ELi(\d+)ELi(\d+)E")
 
 
 class _Part(NamedTuple):
-    """A component of a qualified name: `name<arguments>(parameters)`; parameters are None where there are none."""
+    """A component of a qualified name: `name<arguments>(parameters)`; parameters are None if there are none."""
 
     name: str
     arguments: tuple[str, ...]
@@ -57,14 +57,14 @@ class _Part(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def kernel_label(name: str) -> str:
-    """A short name of a kernel for people; those of copies, and names that are short already, stay as they are.
+    """Return a short name of a kernel for people; memcpys and short names stay as they are.
 
-    Kernels of PyTorch are named after the functor or the function that they apply, with its element type; those of
-    libraries by the library's name without what is the same for all; everything else without namespaces of PyTorch,
-    parameters and nested template arguments. Different kernels may share a label; the full name distinguishes them.
+    A kernel of PyTorch is named after the functor that it applies, with its dtype; a kernel of a library by what
+    distinguishes the library's kernels; others lose namespaces of PyTorch, parameters, and nested template arguments.
+    Different kernels may share a label.
 
     Returns:
-        at most 80 characters, not empty unless the name is; of a name that cannot be parsed its beginning.
+        at most 80 characters, not empty unless the name is; the beginning of a name that cannot be parsed.
 
     Example:
         >>> kernel_label("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
@@ -100,7 +100,10 @@ def _of_signature(text: str) -> str:
 
 
 def _shown(arguments: Sequence[str]) -> list[str]:
-    """The numbers and types among template arguments, equal types in a row once; of many not the truth values."""
+    """Return the numbers and types among template arguments;
+
+    a run of equal types once; no booleans if there are many.
+    """
     found = [_simple(argument) for argument in arguments if _SIMPLE.fullmatch(argument) or _NUMBER.fullmatch(argument)]
     repeated = (at and name == found[at - 1] and name not in _BOOLS for at, name in enumerate(found))
     shown = [name for name, again in zip(found, repeated, strict=True) if not again or _NUMBER.fullmatch(name)]
@@ -108,7 +111,7 @@ def _shown(arguments: Sequence[str]) -> list[str]:
 
 
 def _applies(argument: str) -> bool:
-    """Whether a template argument can be a functor: no number, type, or description of tensors."""
+    """Return whether a template argument can be a functor: no number, type, or description of tensors."""
     if argument.endswith("*") or not any(bracket in argument for bracket in "<({"):
         return False
     parts = list(_parts(argument))
@@ -170,7 +173,7 @@ def _parts(text: str) -> Iterator[_Part]:
 
 
 def _closing(text: str, at: int) -> int:
-    """Position of the bracket that closes the one at a position; the text's end if none does."""
+    """Return the position of the bracket that closes the one at a position, else the text's end."""
     depth = 0
     for place in range(at, len(text)):
         if text[place] in _OPEN:
@@ -183,7 +186,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _cut(text: str) -> list[str]:
-    """The arguments of a list."""
+    """Split a list of arguments at its own commas."""
     found, depth, begin = [], 0, 0
     for at, character in enumerate(text):
         depth += (character in _OPEN) - (character in _CLOSE)
@@ -194,7 +197,7 @@ def _cut(text: str) -> list[str]:
 
 
 def _of_mangled(text: str, at: int) -> str:
-    """The name in a mangled one (Itanium C++ ABI): its path; of a launcher the first class among its arguments."""
+    """Return the path in a mangled name (Itanium C++ ABI); for a launcher the first class among its arguments."""
     path: list[str] = []
     while length := _LENGTH.match(text, at):
         end = length.end() + int(length[0])
@@ -212,7 +215,7 @@ def _of_mangled(text: str, at: int) -> str:
 
 
 def _identifiers(text: str, at: int) -> Iterator[str]:
-    """The source names of a mangled name from a position on."""
+    """Yield the source names of a mangled name from a position on."""
     while length := _LENGTH.search(text, at):
         size = int(length[0])
         word = text[length.end() : length.end() + size]

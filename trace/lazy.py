@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first asked for, so that importing the package is cheap."""
+"""Public names of a package that are imported on first use, so that importing the package is cheap."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 def lazy_names(
     package: str, modules: Mapping[str, str], public: Iterable[str], guesses: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A package's `__getattr__` (PEP 562) and `__dir__`.
+    """Return a package's `__getattr__` (PEP 562) and `__dir__`.
 
     Args:
         package: `__name__` of the package.
         modules: the names of each module, space-separated, by the module's relative name.
         public: `__all__` of the package.
-        guesses: by a name that users try, what does that; None for no suggestions.
+        guesses: replacements for names that users try; None for no suggestions.
 
     Example:
         >>> get, _ = lazy_names("etplus.trace", {".printable": "printable shortened"}, ["printable", "shortened"])

@@ -1,4 +1,4 @@
-"""What users ask of a trace: analysis, replay, report, files. The layers above are imported where they are needed."""
+"""What users ask of a trace: analysis, replay, report, files. Outer packages do the work and are imported on demand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ETPLUS = (".json", ".json.gz")
 _MS = 1e6
 MOST_IN_FULL = 64
-"""Ranks of which a page shows each in detail; of larger jobs it shows some."""
+"""Ranks that a page shows each in detail; of larger jobs it shows some."""
 HTA_CALLS = {
     "get_temporal_breakdown": "`analyze().device_use`", "get_idle_time_breakdown": "`analyze().idle_causes`",
     "get_gpu_kernel_breakdown": "`analyze().kernels`", "get_comm_comp_overlap": "`analyze().device_use`",
@@ -34,12 +34,10 @@ HTA_CALLS = {
     "get_cuda_kernel_launch_stats": "`analyze().launches`", "get_memory_bw_summary": "`analyze().copies`",
     "critical_path_analysis": "`critical_path()`",
 }  # fmt: skip
-"""What Holistic Trace Analysis calls of a trace or a job, and what does that here."""
+"""Names of Holistic Trace Analysis for calls on a trace or a job, and what replaces them."""
 
 
 class Library(Suggests):
-    """Methods of a `Trace` that other layers of the package do the work of."""
-
     guesses: ClassVar[dict[str, str]] = {
         "operators": "`ops`", "cpu_ops": "`ops`", "events": "`ops`, `kernels` or `device_events`",
         "gpu_events": "`device_events`", "iterations": "`steps`", "profiler_steps": "`steps`",
@@ -75,11 +73,11 @@ class Library(Suggests):
         raise no_key("Trace", key, f"`trace.{key}`" if named else "`trace.ops`, `trace.kernels`, `trace.steps`")
 
     def analyze(self, *, by_shape: bool = False, batch_size: int | None = None, **options: Any) -> Analysis:
-        """Where the time goes: breakdown, streams, devices, operators, kernels with roofline, overheads.
+        """Return where the time goes: breakdown, streams, devices, operators, kernels with roofline, overheads.
 
         Args:
             by_shape: separate rows for operators with different shapes.
-            batch_size: samples an iteration, for the throughput.
+            batch_size: samples per iteration, for the throughput.
             options: others of `etplus.analysis.summary.analyse`.
 
         Example:
@@ -91,16 +89,16 @@ class Library(Suggests):
         return analyse(cast("Trace", self), by_shape=by_shape, batch_size=batch_size, **options)
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
-        """Predict the timeline, with changes if any are given; see docs/reference/replay.md for their grammar.
+        """Predict the timeline, with what-if changes if given; docs/reference/replay.md has their grammar.
 
         Args:
             what_ifs: such as "kernel*0.5", applied in order.
-            network: such as "bandwidth=25,latency=5us", what communications are priced on first; the result's
+            network: such as "bandwidth=25,latency=5us", on which communication is estimated first. The result's
                 `answer_range` says how far the makespan may be off, and why.
 
         Raises:
-            ConvertError: no row of the trace has a time.
-            UsageError: a change that is not understood, or nothing to price on a network.
+            ConvertError: no node of the trace has a time.
+            UsageError: a change that is not understood, or no communication to estimate on a network.
 
         Example:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
@@ -113,8 +111,7 @@ class Library(Suggests):
         return replay_ranks([trace], what_ifs, network, lambda: row_bounds([trace]))
 
     def findings(self) -> Findings:
-        """What is wrong, what it costs and what fixing it is expected to gain, the largest gain first; see
-        docs/reference/findings.md.
+        """Return problems, their cost, and fixes, the largest expected gain first; see docs/reference/findings.md.
 
         Example:
             >>> [finding.id for finding in trace.findings() if not finding.evidence]
@@ -126,7 +123,7 @@ class Library(Suggests):
         return find_findings(Case([cast("Trace", self)]))
 
     def ask(self, question: str, /, **options: Any) -> Answer:
-        """The answer to a question, of bounded length and in the contract's form; see docs/reference/agents.md.
+        """Return the answer to a question, of bounded length; see docs/reference/agents.md.
 
         Args:
             question: "overview", "findings", "hot", "why", "path", "event", "whatif", "table" or "repro".
@@ -151,8 +148,9 @@ class Library(Suggests):
         return AskedTraces({0: cast("Trace", self)})
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
-        """The rows that a SELECT finds in the tables `calls`, `device`, `runtime`, `edges`, `communications`, `memory`
-        and `steps`; see docs/reference/sql.md for their columns.
+        """Run a SELECT on the tables `calls`, `device`, `runtime`, `edges`, `communications`, `memory` and `steps`.
+
+        docs/reference/sql.md lists their columns.
 
         Raises:
             UsageError: an error in the query, or DuckDB is not installed.
@@ -167,25 +165,25 @@ class Library(Suggests):
         return SqlTables({trace.rank or 0: trace}, memory=memory).query(query)
 
     def op_frame(self, calls: IntColumn) -> Frame:
-        """The columns of some calls, by positions; `analysis.frame_columns` says what they are."""
+        """Return the columns of some calls, by positions; see `analysis.frame_columns`."""
         from ..analysis.frame_columns import op_frame
 
         return op_frame(cast("Trace", self), calls)
 
     def event_frame(self, events: IntColumn, only: str | None = None) -> Frame:
-        """The columns of some GPU events, by positions, or one; `analysis.frame_columns` says what they are."""
+        """Return the columns of some GPU events, by positions, or one column; see `analysis.frame_columns`."""
         from ..analysis.frame_columns import event_frame
 
         return event_frame(cast("Trace", self), events, only)
 
     def frame_columns(self, kind: str) -> dict[str, dict[str, str]]:
-        """Unit and meaning of the columns of the frames of "ops" and of "kernels"."""
+        """Return unit and meaning of the columns of the frames of "ops" and of "kernels"."""
         from ..analysis.frame_columns import described_columns
 
         return described_columns(kind)
 
     def step(self, number: int | str) -> Trace:
-        """An iteration as a trace: what ran on the host in it, and what was launched then.
+        """Return iterations as a trace: what ran on the host in them, and what was launched then.
 
         Args:
             number: from 0; or several, such as "0-19", or a phase of a serving engine, such as "decode".
@@ -202,7 +200,7 @@ class Library(Suggests):
         return part_of(cast("Trace", self), steps=str(number))
 
     def between(self, annotation: str, number: int = 0) -> Trace:
-        """What runs and is launched in an annotation, the `number`-th from 0 with this in its name, as a trace.
+        """Return what runs and is launched in an annotation, the `number`-th from 0 with this in its name, as a trace.
 
         Raises:
             UsageError: no such annotation.
@@ -216,11 +214,11 @@ class Library(Suggests):
         return part_of(cast("Trace", self), between=(annotation, number))
 
     def window(self, start: str | int, end: str | int | None = None) -> Trace:
-        """What runs in a window of time, as a trace.
+        """Return what runs in a window of time, as a trace.
 
         Args:
-            start, end: after the trace's start, in ns or with a unit, such as "10ms" and "12.5ms"; or both in one
-                text, "10-12.5ms".
+            start, end: after the trace's start, in ns or with a unit, such as "10ms" and "12.5ms"; or both in one text,
+                "10-12.5ms".
 
         Raises:
             UsageError: no such times, or nothing runs there.
@@ -234,7 +232,7 @@ class Library(Suggests):
         return part_of(cast("Trace", self), window=window_text(start, end))
 
     def module(self, name: str) -> Trace:
-        """The calls in a module, their backward work and the GPU events of both, as a trace.
+        """Return the calls in a module, their backward work, and the GPU events of both, as a trace.
 
         Args:
             name: such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of one.
@@ -247,11 +245,11 @@ class Library(Suggests):
         return part_of(cast("Trace", self), module=name)
 
     def critical_path(self, *what_ifs: str, between: str | None = None, number: int = 0) -> CriticalPath:
-        """The longest path of the replay, by kind of time, operator, source line and phase.
+        """Return the longest path of the replay, by kind of time, operator, source line, and phase.
 
         Args:
-            between: of an annotation only, the `number`-th from 0 with this in its name: to the last end of what it
-                calls and launches.
+            between: only the path of an annotation, the `number`-th from 0 with this in its name, to the last end of
+                what it calls and launches.
 
         Example:
             >>> path = trace.critical_path()
@@ -277,14 +275,10 @@ class Library(Suggests):
         """Write a self-contained HTML page about the trace, or about a part of it.
 
         Args:
-            steps: only these iterations, by number from 0, such as "3" or "0-19".
-            window: only this time after the trace's start, such as "10-12.5ms"; see `etplus.trace.selection.part_of`.
-            between: only what runs and is launched in an annotation, by name and number, such as ("forward", 0).
-            module: only this module, such as "Linear_3".
+            steps, window, between, module: the part, as in `etplus.trace.selection.part_of`.
 
         Raises:
-            UsageError: the file cannot be written, is an input, or has another suffix than .html; or there is no such
-                part.
+            UsageError: the file cannot be written, is an input, or does not end in .html; or there is no such part.
 
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
@@ -301,12 +295,11 @@ class Library(Suggests):
             out.write(page)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace; the format follows from the extension: ET+ for .json and .json.gz, Chakra for .et, and all
-        that `etplus.convert` knows.
+        """Write the trace in the format of the extension: ET+ for .json and .json.gz, others as `etplus.convert` knows.
 
         Raises:
             UsageError: an unknown extension, or the file cannot be written.
-            ConvertError: the trace cannot be expressed in that format.
+            ConvertError: the format cannot express the trace.
         """
         from ..converters.convert import convert
         from ..converters.registry import suffixes
@@ -319,7 +312,7 @@ class Library(Suggests):
             convert(trace, path)
 
     def to_networkx(self) -> Any:
-        """The dependency graph as a `networkx.MultiDiGraph`; see `etplus.trace.frames.to_networkx`."""
+        """Return the dependency graph as a `networkx.MultiDiGraph`; see `etplus.trace.frames.to_networkx`."""
         return to_networkx(cast("Trace", self))
 
     def __repr__(self) -> str:
@@ -333,7 +326,7 @@ class Library(Suggests):
         return f"<b>{escape(title)}</b><table>{cells}</table>"
 
     def _card(self) -> Sequence[tuple[str, str]]:
-        """Title and lines of the summary."""
+        """Return title and lines of the summary."""
         trace = cast("Trace", self)
         rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
         title = f"<Trace {PurePath(trace.file).name}{rank}: {len(trace):,} rows, {trace.row_span.length / _MS:,.3f} ms>"
@@ -351,10 +344,10 @@ class Library(Suggests):
 
 
 def write_job_report(ranks: Mapping[int, Trace], path: str | os.PathLike[str], *, title: str = "") -> None:
-    """Write one self-contained HTML page about the ranks of a job, read one after the other.
+    """Write one self-contained HTML page about the ranks of a job, reading one rank after the other.
 
     Raises:
-        UsageError: the traces are not of one job, or the file cannot be written or has another suffix than .html.
+        UsageError: the traces are not of one job, or the file cannot be written or does not end in .html.
     """
     from ..analysis.summary import analyse
     from ..report.html_page import check_page_name
@@ -371,7 +364,7 @@ def write_large_job_report(job: RanksOfJob, path: str | os.PathLike[str], *, tit
     """Write one self-contained HTML page about a job of many ranks: all in numbers, some in detail.
 
     Raises:
-        UsageError: the traces are not of one job, or the file cannot be written or has another suffix than .html.
+        UsageError: as `write_job_report`.
     """
     from ..report.html_page import check_page_name
     from ..report.many_ranks import large_job_html

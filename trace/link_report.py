@@ -1,4 +1,4 @@
-"""What a link found out, machine-readable (`to_dict`) and as one screen of text (`to_text`)."""
+"""The report of a link, machine-readable (`to_dict`) and as one screen of text (`to_text`)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79
 _SHOWN = frozenset({"run", "rank", "job"})
-"""Evidence that is shown where it proves something: on the id of the recording, on the rank."""
+"""Subjects of evidence that is shown if it proves something: the id of the recording, the rank, the job."""
 
 
 @dataclass(frozen=True)
 class Clue:
-    """One fact for or against one process and one time, or one that is missing.
+    """One fact for or against one process and one time, or a missing fact.
 
     Attributes:
-        by: what it is about: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both
-            files), "job" (files of all ranks), "names" (of the files), "option" (--rank), "calls" (that one file
-            lacks).
+        by: its subject: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files),
+            "job" (files of all ranks), "names" (of the files), "option" (--rank), "calls" (that one file lacks).
         says: a sentence for the report.
     """
 
@@ -40,8 +39,8 @@ class Identity:
     """Whether two traces are of one process and one time.
 
     Attributes:
-        verdict: "proved", "refuted", "stated" (all but the rank is proved, which the user says), or "unknown"; links
-            are `certain` only if it is proved.
+        verdict: "proved", "refuted", "stated" (all is proved except the rank, which the user gives), or "unknown".
+            Links are `certain` only if it is proved.
         rank: the rank of both files, None if it is neither proved nor stated, or there is only one.
         world_size: ranks of the job, None if neither file says.
         several_ranks: another rank could have recorded one of the files.
@@ -59,19 +58,19 @@ class Identity:
     __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready values, see docs/reference/report.md."""
+        """Return JSON-ready values; see docs/reference/report.md."""
         fields: dict[str, Any] = asdict(self)
         return fields | {key: list(fields[key]) for key in ("proves", "refutes", "unknown")}
 
     @property
     def doubts(self) -> list[str]:
-        """Why it is refuted, or what is unknown; [] if it is proved."""
+        """Why identity is refuted, or what is unknown; [] if it is proved."""
         found = {"proved": (), "refuted": self.refutes}.get(self.verdict, self.unknown)
         return [finding.says for finding in found]
 
     @property
     def sentences(self) -> list[str]:
-        """What a user should read: the doubts, or by what the recording or the rank is proved."""
+        """Sentences for the user: the doubts, or what proves the recording or the rank."""
         return self.doubts or [finding.says for finding in self.proves if finding.by in _SHOWN]
 
 
@@ -80,13 +79,13 @@ class LinkReport:
     """Counts and findings of one link.
 
     Attributes:
-        et, kineto: what each file holds (counts by kind, window, pid, schema).
-        ops: how many ET ops there are, and how many are certain, equivalent, unlinked by reason.
-        method: the matching method whose links are used; considered: what each method found, in words.
+        et, kineto: contents of each file (counts by kind, window, pid, schema).
+        ops: number of ET operators: total, certain, equivalent, unlinked by reason.
+        method: the matching method whose links are used. considered: what each method found, in words.
         windows: iterations and sequence numbers of both files.
-        gpu: per category, attached by method and unattached by reason; and coverage of GPU time.
+        gpu: by category, attached by method and unattached by reason; and coverage of GPU time.
         dependencies: edges by kind, those that the measured order contradicts, inferred ones, unresolved records.
-        identity: whether both files are of one process and one time; None where no ET was given.
+        identity: None if no ET was given.
         warnings: sentences a user should read.
     """
 
@@ -106,23 +105,24 @@ class LinkReport:
 
     @property
     def linked_share(self) -> float:
-        """Linked ET ops over all ET ops, 0 to 1."""
+        """Linked ET operators over all ET operators, 0 to 1."""
         linked: int = self.ops["linked"]
         total: int = self.ops["total"]
         return linked / total if total else 0.0
 
     def all_warnings(self, of_graphs: Iterable[str] = ()) -> tuple[str, ...]:
-        """The warnings, sentences about replayed graphs, and why links are not certain."""
+        """Return the warnings, sentences about replayed graphs, and why links are not certain."""
         return (*self.warnings, *of_graphs, *(self.identity.doubts if self.identity is not None else ()))
 
     def reaches(self, min_match: float, min_certain: float = 0.0) -> bool:
-        """Whether at least one ET op and at least these shares of them are linked, and linked for certain."""
+        """Return whether an ET operator is linked, and at least these shares of them are linked, and linked for
+        certain."""
         if not self.ops["linked"]:
             return False
         return self.linked_share >= min_match and self.ops["certain"] / self.ops["total"] >= min_certain
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-ready values; its keys are documented in docs/reference/report.md."""
+        """Return JSON-ready values; docs/reference/report.md describes the keys."""
         return {
             "et": self.et, "kineto": self.kineto, "ops": self.ops, "method": self.method,
             "considered": list(self.considered), "windows": self.windows,
@@ -132,7 +132,7 @@ class LinkReport:
         }  # fmt: skip
 
     def to_text(self) -> str:
-        """One screen of text, 79 columns."""
+        """Return one screen of text, 79 columns."""
         ops, gpu = self.ops, self.gpu
         share = f"{100 * self.linked_share:.2f}%"
         lines = [

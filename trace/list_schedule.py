@@ -1,4 +1,4 @@
-"""Times of work that waits for other work and for a free resource: what simulators of Chakra traces do."""
+"""Times of work that waits for other work and for a free resource, as simulators of Chakra traces compute them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Schedule(NamedTuple):
     """When points come.
 
     Attributes:
-        time: int64 ns, of each point; −1 for points on or behind a cycle.
-        order: int64, the other points as they come; none comes before a point that it waits for.
+        time: ns, −1 for points on or behind a cycle.
+        order: the other points as they come; none comes before a point that it waits for.
     """
 
     time: IntColumn
@@ -28,14 +28,14 @@ def list_schedule(
 ) -> Schedule:
     """Schedule points in time.
 
-    A point comes when all edges that lead to it have passed. An item, which lasts from one point to another, also needs
-    its lane: of the items that are ready, the first one in the order of the arguments takes a free lane.
+    A point comes when all edges that lead to it have passed. An item lasts from one point to another and also needs its
+    lane: of the items that are ready, the first in the order of the arguments takes a free lane.
 
     Args:
-        points: number of points; they are 0 to points - 1.
-        source, target, lag: one entry an edge; ns, not negative.
-        begin, end: one entry an item, its points; no two items share one.
-        lane: one entry an item, from 0; −1 for an item that needs none.
+        points: number of points.
+        source, target, lag: one entry per edge; ns, not negative.
+        begin, end: one entry per item, its points; no two items share one.
+        lane: one entry per item, from 0; −1 for an item that needs none.
 
     Example:
         Three items of 5 ns that wait for nothing, the second and third on one lane:
@@ -89,7 +89,7 @@ def list_schedule(
 def _followers(
     points: int, source: IntColumn, target: IntColumn, lag: IntColumn
 ) -> Callable[[int], Iterator[tuple[int, int]]]:
-    """What gives the points that follow a point, each with the lag in ns."""
+    """Return a function that gives the points after a point, each with the lag in ns."""
     order = np.argsort(source, kind="stable")
     after, lags = target[order].tolist(), np.maximum(lag[order], 0).tolist()
     first = np.searchsorted(source[order], np.arange(points + 1)).tolist()
@@ -102,7 +102,7 @@ def _followers(
 
 
 def _by_point(points: int, point: IntColumn, value: IntColumn, lane: IntColumn) -> list[int]:
-    """Of each point the value of the item that has it, −1 for none and for items that need no lane."""
+    """Return for each point the value of the item that has it, −1 for none and for items that need no lane."""
     found = np.full(points, -1, np.int64)
     found[point[lane >= 0]] = value[lane >= 0]
     values: list[int] = found.tolist()

@@ -1,4 +1,13 @@
-"""Where every call and GPU event came from: phase, forward operator behind a backward one, module, source line."""
+"""Where each call and GPU event came from: phase, forward operator of a backward one, module, source line.
+
+For example, `MmBackward0` has the sequence number of an `aten::mm` that ran before it on the forward thread. That
+call is its forward operator, from which it inherits module and source line. Its phase is "backward", and so is the
+phase of the kernels that it launches, except communication ("gradient communication").
+
+1. `_backward_roots`: calls that are autograd functions. 2. `_forward_of`: their forward operators. 3. `_phases`: what
+names, annotations and frames say, inherited by the calls below. 4. `_inherited`, `_inherited_modules`,
+`_with_forward`: forward operator, module and source line for all calls. 5. GPU events take those of their calls.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +55,7 @@ _REDUCES = re.compile(
     rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*"
     r"|torch\.distributed\.ddp\.reducer::.*"
 )
-"""What reduces gradients: FSDP's (torch/distributed/fsdp/_fully_shard), DDP's copies to and from buckets."""
+"""What reduces gradients: FSDP (torch/distributed/fsdp/_fully_shard), DDP's copies to and from buckets."""
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
 _DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
 _BY_WORD = {
@@ -57,7 +66,7 @@ _BY_WORD = {
         (OPTIMIZER, "optimi[sz]er|zero_grad"),
     )
 }
-"""What annotations of the user's own say."""
+"""Words in the user's own annotations."""
 _FRAMES = ((OPTIMIZER, re.compile(r"(?:.*/)?torch/optim/.*")), (DATA, re.compile(r"(?:.*/)?torch/utils/data/.*")))
 _COMPILED = re.compile(r"Torch-Compiled Region: .*|## Call CompiledFxGraph .* ##|CompiledFunction")
 _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
@@ -68,16 +77,15 @@ class Origin:
     """Where the calls and GPU events of a trace came from.
 
     Attributes:
-        phase: int8, by call an index into `PHASES`.
-        forward: int64, by call the forward call behind it (of a backward call and of those below it), −1 for none.
-        through: int8, by call how `forward` is known, an index into `THROUGH`.
-        entry: int64, by call the innermost entry (in `Trace.stacks`) of its stack, of a backward call that of its
-            forward call; −1 for none.
-        module: int64, by call a code into `modules`, that of the innermost module; −1 for none.
+        phase: for each call an index into `PHASES`.
+        forward: for each backward call, and those below it, the forward call; −1 for none.
+        through: how `forward` is known, an index into `THROUGH`.
+        entry: innermost entry (in `Trace.stacks`) of the stack of the call or of its forward call; −1 for none.
+        module: code into `modules` of the innermost module; −1 for none.
         modules: paths of modules and named regions, outermost first, without "nn.Module: ".
-        gpu_phase: int8, by GPU event. gpu_entry, gpu_module: int64, by GPU event.
-        gpu_call: int64, by GPU event the call that it belongs to: the one that launched it, or, where that is not
-            known, the one that launched its counterpart in another iteration; −1 for none.
+        gpu_phase, gpu_entry, gpu_module: the same for each GPU event.
+        gpu_call: the call that launched each GPU event, or that launched its counterpart in another iteration; −1 for
+            none.
     """
 
     phase: ColumnOf[CallIndex, np.int8]
@@ -95,7 +103,6 @@ class Origin:
 
 
 def origin_of(trace: Trace) -> Origin:
-    """Derive the origins of a trace's calls and GPU events, once for all of them."""
     calls, gpu = trace.calls, trace.gpu
     own_entry = trace.stacks.first_entry(calls.source)
     backward = _backward_roots(trace)
@@ -133,7 +140,7 @@ def origin_of(trace: Trace) -> Origin:
 
 
 def _backward_roots(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Which calls are an autograd function that the engine runs, gradient accumulation included."""
+    """Return which calls are an autograd function that the engine runs, gradient accumulation included."""
     calls = trace.calls
     named = matching(calls.name, trace.names, _is_backward)
     found: npt.NDArray[np.bool_] = (named & (calls.kind == OP)) | (trace.scope[calls.source] == _BACKWARD_SCOPE)
@@ -146,7 +153,7 @@ def _is_backward(name: str) -> bool:
 
 
 def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColumn, npt.NDArray[np.int8]]:
-    """Of each backward root the forward call, −1 for none, and how it is known."""
+    """Return for each backward root the forward call, −1 for none, and how it is known."""
     calls, rows = trace.calls, trace.calls.source
     forward, through = np.full(len(calls), -1, np.int64), np.zeros(len(calls), np.int8)
     seq, fw_tid = trace.seq_id[rows], trace.fw_tid[rows]
@@ -169,9 +176,10 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
 def _add_engine(
     trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, through: npt.NDArray[np.int8]
 ) -> None:
-    """Give the engine's own call around a function, which has no number, what is known of the function.
+    """Give the engine's own call around a function, which has no number, the forward call of the function.
 
-    What it does beside calling that (sums a bias's gradient over the batch) is work for the same forward call.
+    The engine's other work in that call, such as summing a bias's gradient over the batch, is for the same forward
+    call.
     """
     calls = trace.calls
     inner = np.flatnonzero(forward >= 0)
@@ -185,10 +193,10 @@ def _add_engine(
 
 
 def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColumn:
-    """The forward calls of backward ones whose forward thread is not known, as in a Kineto trace alone.
+    """Return the forward calls of backward ones whose forward thread is unknown, as in a Kineto trace alone.
 
-    Every thread counts by itself. Where several have the number, forward and backward operator have to be named alike;
-    where that leaves several, or none, the forward call is not known.
+    Each thread is searched alone. If several have the number, forward and backward operator must have similar names; if
+    that leaves several or none, the forward call is unknown.
     """
     thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
     threads = distinct(thread[first])
@@ -209,7 +217,7 @@ def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColu
 
 
 def _named_alike(trace: Trace, forward: IntColumn, backward: IntColumn) -> npt.NDArray[np.bool_]:
-    """Whether a backward operator is named after the forward one: "ViewBackward0" and "aten::view"."""
+    """Return whether a backward operator is named after the forward one: "ViewBackward0" and "aten::view"."""
     name = trace.calls.name
     pairs, of = distinct_rows(name[forward], name[backward])
     texts = ((trace.names[a], _FUNCTION.fullmatch(trace.names[b])) for a, b in pairs.tolist())
@@ -225,7 +233,7 @@ def _letters(name: str) -> str:
 def _last_before(
     trace: Trace, first: IntColumn, thread: IntColumn, wanted: IntColumn, fw_thread: IntColumn
 ) -> IntColumn:
-    """Of each wanted backward call the last of some forward calls with its number and thread that began before it."""
+    """Return for each wanted backward call the last forward call with its number and thread that began before it."""
     calls, seq = trace.calls, trace.seq_id[trace.calls.source]
     both = np.concatenate([first, wanted])
     of = np.concatenate([thread[first], fw_thread[wanted]])
@@ -244,7 +252,7 @@ def _last_before(
 def _phases(
     trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, entry: IntColumn
 ) -> npt.NDArray[np.int8]:
-    """`Origin.phase`: what a call, or else the nearest call around it, says that it is part of."""
+    """Return `Origin.phase`: what a call, or else the nearest call around it, states."""
     calls, names = trace.calls, trace.names
     named = calls.kind != OP
     mark = np.full(len(calls), -1, np.int8)
@@ -282,8 +290,7 @@ def _communicates(name: str) -> bool:
 
 
 def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> None:
-    """Mark the calls whose stacks are in a module's forward, in an optimizer or in a loader of data; nothing that is
-    marked already, or below what is."""
+    """Mark the calls whose stacks are in a module's forward, an optimizer or a data loader; not below marked calls."""
     stacks = trace.stacks
     if not len(stacks):
         return
@@ -303,8 +310,8 @@ def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> 
 
 
 def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) -> IntColumn:
-    """The forward call behind each call: that of the nearest backward root at or above it; none of what runs forward
-    again, or accumulates gradients."""
+    """Return the forward call of the nearest backward root at or above each call, except in recomputation or
+    accumulation."""
     at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
     inside = (at >= 0) & np.isin(phase, (BACKWARD,))
     return np.where(inside, forward[np.maximum(at, 0)], -1) if len(forward) else forward
@@ -313,10 +320,9 @@ def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) ->
 def _inherited_modules(
     trace: Trace, module: IntColumn, forward: IntColumn, behind: IntColumn, phase: npt.NDArray[np.int8]
 ) -> IntColumn:
-    """The modules of calls, of those without one that of the forward call behind them.
+    """Give calls without a module that of their forward call.
 
-    What runs forward again on a thread whose frames are not recorded has that of the forward call that the function
-    around it belongs to, in which the checkpoint is.
+    Recomputation on a thread without recorded frames gets the module of the checkpoint's forward call.
     """
     if not len(module):
         return module
@@ -332,7 +338,7 @@ def _nearest_value(trace: Trace, values: npt.NDArray[np.int8]) -> npt.NDArray[np
 
 
 def _has_own(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
-    """Which entries (−1 for none) have a line in own code."""
+    """Return which entries (−1 for none) have a line in own code."""
     own = np.array([line.own for line in table.lines], np.bool_)
     code = np.where(entry >= 0, table.of_entry[np.maximum(entry, 0)], -1) if len(table.of_entry) else entry
     found: npt.NDArray[np.bool_] = np.zeros(len(entry), np.bool_)
@@ -341,17 +347,16 @@ def _has_own(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
 
 
 def _has_line(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
-    """Which entries (−1 for none) have a line at all."""
     return (entry >= 0) & (np.append(table.of_entry, -1)[entry] >= 0)
 
 
 def _with_forward(
     entry: IntColumn, behind: IntColumn, table: SourceTable, stated: npt.NDArray[np.bool_]
 ) -> IntColumn:  # fmt: skip
-    """The stack of each call, of one that has a forward call behind it that one's if it has a line in own code.
+    """Return the stack of each call, or that of its forward call if this has a line in own code.
 
     Args:
-        stated: the stack is not what was open when the call began, but what it does the work of.
+        stated: the stack says what the call does the work of, not only what was open when it began.
     """
     if not len(entry):
         return entry
@@ -363,7 +368,7 @@ def _with_forward(
 def _with_annotated(
     trace: Trace, entry: IntColumn, paths: list[tuple[str, ...]], module: IntColumn
 ) -> tuple[list[tuple[str, ...]], IntColumn]:
-    """Paths of modules with those of graph annotations, and by GPU event the code of its own: an annotation's first."""
+    """Add the module paths of graph annotations, and give each GPU event that of its own annotation first."""
     stacks, source = trace.stacks, trace.gpu.source
     if not np.any(stacks.evidence == GRAPH_ANNOTATION):
         return paths, module
@@ -381,7 +386,7 @@ def _with_annotated(
 
 
 def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
-    """Paths of modules, and by call the code of its own, −1 for none."""
+    """Return paths of modules, and for each call the code of its own, −1 for none."""
     tree, known = trace.hierarchy, dict[tuple[str, ...], int]()
     paths: list[tuple[str, ...]] = [()]
     code_of = [-1]
@@ -396,7 +401,7 @@ def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
 
 
 class RowOrigin(NamedTuple):
-    """Origins by row of the trace, int64: the innermost entry of its stack and its module, −1 for none; its phase."""
+    """Origins by node: innermost entry of its stack, phase, module; −1 for no entry or module."""
 
     entry: IntColumn
     phase: IntColumn
@@ -404,7 +409,7 @@ class RowOrigin(NamedTuple):
 
 
 def origin_of_rows(trace: Trace) -> RowOrigin:
-    """Origins of calls, GPU events and runtime calls; a runtime call has those of the call around it."""
+    """Return the origins of calls, GPU events, and runtime calls, which have those of the call around them."""
     return trace.once(_origin_of_rows)
 
 

@@ -1,4 +1,4 @@
-"""What other packages add to etplus: objects that they register as entry points."""
+"""Objects of other packages that extend etplus, registered as entry points."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ class Plugin:
         return _package(self.point)
 
     def load(self) -> Any:
-        """The object; of a class without arguments an instance. EtplusError if it cannot be imported or made."""
+        """Return the object, or an instance if it is a class.
+
+        Raises:
+            EtplusError: it cannot be imported or made.
+        """
         try:
             found = self.point.load()
             return found() if isinstance(found, type) else found
@@ -41,14 +45,14 @@ class Plugin:
             raise EtplusError(f"{self} {problem}; update or remove that package") from error
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """What one of the object's methods returns; EtplusError for an error of the package's own."""
+        """Call one of the object's methods; EtplusError for an error of the package."""
         found = self.load()
         with self.contained():
             return getattr(found, method)(*arguments)
 
     @contextmanager
     def contained(self) -> Iterator[None]:
-        """Name the package in errors of its own that occur within; a generator of its runs where it is consumed."""
+        """Name the package in its own errors that occur within. A generator's errors occur where it is consumed."""
         try:
             yield
         except (EtplusError, OSError, MemoryError):
@@ -61,9 +65,9 @@ class Plugin:
 
 
 def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
-    """What is registered in a group of entry points, by name; `what` one of them is, for messages.
+    """Return what is registered in a group of entry points, by name; `what` names one of them in messages.
 
-    Names that are `taken` are etplus's own; others of this name are ignored with a warning.
+    Names in `taken` are etplus's own; others of this name are ignored with a warning.
     """
     found: dict[str, Plugin] = {}
     if not _may_be_declared(group):
@@ -80,8 +84,11 @@ def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
 
 
 def _may_be_declared(group: str) -> bool:
-    """Whether an installed package's entry points name a group. To look is 30 times as fast as `importlib.metadata`,
-    whose import takes a tenth of a small command; where packages may be elsewhere than in folders, it is asked."""
+    """Return whether an installed package's entry points name a group.
+
+    This is 30 times as fast as `importlib.metadata`, whose import takes a tenth of a small command. If packages may be
+    elsewhere than in folders, return True.
+    """
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True
     for place in sys.path:

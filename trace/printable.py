@@ -1,5 +1,4 @@
-"""Names for people. Those in traces are untrusted: texts without control sequences for the terminal, and cells that no
-spreadsheet runs."""
+"""Texts for people. Names in traces are untrusted: no text steers the terminal, and no spreadsheet runs a cell."""
 
 from __future__ import annotations
 
@@ -8,16 +7,16 @@ import shlex
 from collections.abc import Sequence
 
 _FEW = 3
-"""Names in a sentence; more are not read."""
+"""Number of names in a sentence; readers skip more."""
 
 _OPENS_A_FORMULA = frozenset("=+-@|＝＋－＠｜﹢﹣﹦﹫−")
-"""What formulas and commands begin with, as typed and as East Asian input methods and fonts have it."""
+"""First characters of formulas and commands, as typed and in the variants of East Asian input methods and fonts."""
 _CELL_END = re.compile(r"(?<=[;\t\r\n])")
-"""Where a spreadsheet of another language, or a paste, may begin another cell."""
+"""Characters after which a spreadsheet of another locale, or a paste, may begin another cell."""
 
 
 def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
-    """A text with another character for each that could steer a terminal, line ends included.
+    """Replace each character that could steer a terminal, line ends included.
 
     Example:
         >>> printable("gemm\\x1b[2J", "?")
@@ -27,7 +26,7 @@ def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
 
 
 def few(names: Sequence[str]) -> str:
-    """The first three of some names, and how many more there are.
+    """Join the first three of some names, and say how many more there are.
 
     Example:
         >>> few(["a.et", "b.et", "c.et", "d.et"])
@@ -38,9 +37,9 @@ def few(names: Sequence[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Lines of text with an escape, as Python and JSON write it, for each character that could steer a terminal.
+    """Escape each character that could steer a terminal, as Python and JSON do, but keep line ends.
 
-    Directions of writing, blanks without width and the controls U+0080 to U+009F are among them.
+    Among them are directions of writing, blanks without width, and the controls U+0080 to U+009F.
 
     Example:
         >>> escaped("gemm\\x1b[2J\\u202e")
@@ -55,12 +54,11 @@ def _escape(character: str) -> str:
 
 
 _SPECIAL = frozenset('"$`\\!')
-"""What a shell reads within double quotes."""
+"""Characters that a shell interprets within double quotes."""
 
 
 def shell_word(text: str) -> str:
-    """A text as one word of a shell's command line; what cannot be printed, such as a byte of a file's name that is not
-    UTF-8, as an escape in `$'…'`, which bash, zsh and ksh read.
+    """Quote a text as one word of a command line. What cannot be printed becomes an escape in `$'…'` (bash, zsh, ksh).
 
     Example:
         >>> shell_word("a b.json"), shell_word("\\udcffa\\n'b'")
@@ -85,7 +83,7 @@ def _in_dollar_quotes(character: str) -> str:
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet could take a cell for a formula or a command, whatever blanks it begins with.
+    """Return whether a spreadsheet could take a cell for a formula or a command.
 
     Example:
         >>> [is_formula(text) for text in ("=1+1", " =1+1", "＝1+1", "|calc", "a=b")]
@@ -96,7 +94,7 @@ def is_formula(text: str) -> bool:
 
 
 def csv_cell(text: str) -> str:
-    """A text as a cell of CSV, with an apostrophe before what a spreadsheet could take for a formula.
+    """Return a cell of CSV, with an apostrophe before what a spreadsheet could take for a formula.
 
     https://owasp.org/www-community/attacks/CSV_Injection
 
@@ -109,7 +107,7 @@ def csv_cell(text: str) -> str:
 
 
 def text_of_cell(cell: str) -> str:
-    """The text that `csv_cell` made a cell of.
+    """Return the text from which `csv_cell` made a cell.
 
     Example:
         >>> text_of_cell("a;'=1+1"), text_of_cell("'a'")
@@ -120,7 +118,7 @@ def text_of_cell(cell: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """A printable text of at most `width` characters; what is cut off is marked.
+    """Return a printable text of at most `width` characters; "…" marks what is cut off.
 
     Example:
         >>> shortened("ampere_sgemm_128x64_tn", 12)
@@ -131,7 +129,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def thread_label(thread: int) -> str:
-    """A host thread by its number, which is negative where the trace gives none.
+    """Return the label of a host thread; its number is negative if the trace gives none.
 
     Example:
         >>> thread_label(7), thread_label(-2)
@@ -141,5 +139,5 @@ def thread_label(thread: int) -> str:
 
 
 def stream_label(device: int, stream: int, *, several: bool) -> str:
-    """A stream, with its device where there are several."""
+    """Return the label of a stream, with its device if there are several."""
     return f"GPU {device} · stream {stream}" if several else f"stream {stream}"

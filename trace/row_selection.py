@@ -1,4 +1,4 @@
-"""Some rows of a trace as a trace of its own."""
+"""Some nodes of a trace as a trace of its own."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ Mask = npt.NDArray[np.bool_]
 
 
 def new_places(kept: Mask) -> IntColumn:
-    """Of each row its position among those kept, −1 for the others; one entry more, −1, for row −1."""
+    """Return the position of each row among those kept, −1 for the others; and a last entry −1, for row −1."""
     return inverse_positions(len(kept) + 1, np.flatnonzero(kept))
 
 
 def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection: Selection) -> Trace:
-    """The trace of the rows that are chosen, and of the structural ones; what refers to others refers to none.
+    """Return the trace of the chosen nodes and the structural ones; references to others become −1.
 
     Args:
-        loose: bool, which of `Trace.unattached` to keep.
-        tables: of the chosen rows, whose `source` are rows of the whole trace.
+        loose: which of `Trace.unattached` to keep.
+        tables: of the chosen nodes; `source` refers to the whole trace.
     """
     kept = chosen | trace.structural
     rows, place = np.flatnonzero(kept), new_places(kept)
@@ -73,7 +73,7 @@ def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection
 
 
 def _placed(tables: Tables, place: IntColumn) -> Tables:
-    """Tables whose rows are elsewhere."""
+    """Renumber `source` and `counterpart` of tables."""
     calls, runtime, gpu = tables.calls, tables.runtime, tables.gpu
     return replace(
         tables,
@@ -95,13 +95,13 @@ def _generated(made: GeneratedKernels, kept: npt.NDArray[np.bool_], place: IntCo
 
 
 def _counterparts(links: CounterpartLinks, event: IntColumn, row: IntColumn) -> CounterpartLinks:
-    """Those of events that are kept to rows that are; of both the new places."""
+    """Keep the links of kept events to kept nodes, renumbered."""
     at = np.flatnonzero((event[links.event] >= 0) & (row[links.row] >= 0))
     return CounterpartLinks(event[links.event[at]], row[links.row[at]], links.same_module[at])
 
 
 def _captured(graphs: CapturedGraphs, place: IntColumn, loose: IntColumn) -> CapturedGraphs:
-    """Captured graphs whose links are those of events that are kept."""
+    """Keep the links of kept events."""
     return replace(graphs, links=_links(graphs.links, place), unattached=_links(graphs.unattached, loose))
 
 

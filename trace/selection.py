@@ -1,4 +1,4 @@
-"""A part of a trace, which is a trace: some of its iterations, a window, what is in an annotation or a module."""
+"""A part of a trace as a trace: some of its iterations, a window, an annotation, or a module."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Which part of a recording a trace is.
+    """The part of a recording that a trace is.
 
     Attributes:
         about: how it was chosen, such as "steps 2-4".
-        span: the chosen time and what the GPU events and their launches need beyond it.
+        span: the chosen time, extended to the GPU events and their launches.
         steps: the iterations of the recording that are in it.
     """
 
@@ -49,7 +49,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Rows of the tables that are in a part, the time that was asked for, and the steps where they were."""
+    """Masks of the tables, the time that was asked for, and the steps if these were."""
 
     calls: Mask
     runtime: Mask
@@ -59,7 +59,8 @@ class _Chosen:
 
 
 def parse_window(text: str) -> Span:
-    """A span of time after the trace's start; ns, us, ms or s, and a unit left out is the one that follows.
+    """Parse a span of time after the trace's start, in ns, us, ms or s; a unit that is left out is the one that
+    follows.
 
     Raises:
         UsageError: not such a text, or an empty span.
@@ -79,7 +80,7 @@ def parse_window(text: str) -> Span:
 
 
 def window_text(start: str | int, end: str | int | None = None) -> str:
-    """The text of a window from two times, in ns or with a unit; a text that has both stays as it is.
+    """Return the text of a window from two times, in ns or with a unit; a text that has both stays as it is.
 
     Example:
         >>> window_text("10ms", 12_000_000), window_text("10-12ms")
@@ -90,9 +91,9 @@ def window_text(start: str | int, end: str | int | None = None) -> str:
 
 
 def call_between(trace: Trace, name: str, number: int = 0) -> int:
-    """Position in `trace.calls` of an annotation, the `number`-th from 0 of those with a name; −1 where it is no call.
+    """Return the position in `trace.calls` of the `number`-th annotation with a name.
 
-    The name is the whole one, else a part of it; operators count where no annotation has it.
+    The whole name decides, else a part of it; operators count if no annotation has it.
 
     Raises:
         UsageError: no call has the name, or not so many do.
@@ -122,25 +123,24 @@ def part_of(
     between: tuple[str, int] | None = None,
     module: str | None = None,
 ) -> Trace:
-    """A part of a trace, as a trace: it can be analysed, replayed, converted and selected from again.
+    """Return a part of a trace as a trace, which can be analyzed, replayed, converted and selected from again.
 
-    Of iterations and an annotation: what ran on the host meanwhile, and the GPU events launched meanwhile. Of a window:
-    what ran in it, in part at least. Of a module: the calls in it, its backward work, and the GPU events of both. With
-    the GPU events come the calls that launched them. Nothing is cut off: an operator that began earlier keeps its
-    duration. `span` is the chosen time and what the GPU events and their launches need beyond it; of steps that do not
-    follow each other, as those of a phase, it is the time from the first to the last. Only the text of ET+ cannot be
-    written of a part.
+    Iterations and annotations contain what ran on the host meanwhile, and the GPU events launched meanwhile. A window
+    contains what ran in it, at least partly. A module contains its calls, its backward work, and the GPU events of
+    both. The calls that launched the GPU events are included. Nothing is cut: an operator that began earlier keeps its
+    duration. `span` is the chosen time, extended to the GPU events and their launches; if steps are apart, as those of
+    a phase, it goes from the first to the last. A part cannot be written as ET+.
 
     Args:
         steps: iterations by number from 0, such as "3" or "0-19", or of a phase, such as "decode".
         window: see `parse_window`.
-        between: a name and a number, see `call_between`: from its start to its end.
-        module: a module's name such as "Linear_3", a path of them such as "Encoder_0.Linear_3", or a part of one; of
-            what the other choices leave.
+        between: a name and a number, see `call_between`.
+        module: a name such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of one; applied after the
+            others.
 
     Raises:
-        UsageError: two of the first three are given, or not such a text, no such iterations, annotation or module, or
-            nothing in the window.
+        UsageError: two of the first three are given, or no such text, iterations, annotation or module, or nothing in
+            the window.
 
     Example:
         >>> part = part_of(trace, window="0-1ms")
@@ -168,8 +168,10 @@ def part_of(
 
 
 def without_enclosing(trace: Trace) -> Trace:
-    """A selection without the calls around it, whose time is not its own: those that begin before it or end after it
-    and have others in them, as the step's annotation of a selected forward pass. Other traces are as they are.
+    """Return a selection without the calls around it, such as the step's annotation around a selected forward pass.
+
+    Such a call begins before the selection or ends after it, and has other calls in it. Whole traces are returned as
+    they are.
 
     Example:
         >>> part = without_enclosing(trace.between("forward", 1))
@@ -216,7 +218,7 @@ def _of_window(trace: Trace, window: str) -> _Chosen:
 
 
 def _of_module(trace: Trace, name: str) -> _Chosen:
-    """What `trace.origin` says is of a module, else what is in a named region of the host."""
+    """Choose what `trace.origin` assigns to a module, else what is in a named region of the host."""
     calls, gpu, origin = trace.calls, trace.gpu, trace.origin
     codes = _paths_named(origin.modules, name)
     in_calls, on_gpu = np.isin(origin.module, codes), np.isin(origin.gpu_module, codes)
@@ -238,14 +240,15 @@ def _of_module(trace: Trace, name: str) -> _Chosen:
 
 
 def _paths_named(paths: Sequence[Sequence[str]], name: str) -> list[int]:
-    """Positions of paths with a module of a name, else of a path of names, else with this in it."""
+    """Return the positions of paths that contain a module, or a path of modules, else of those with this text in them.
+    Return the positions of paths that contain a module, or a path of modules, else of those with this text in them."""
     dotted = [f".{'.'.join(path)}." for path in paths]
     exact = [at for at, path in enumerate(dotted) if f".{name}." in path]
     return exact or [at for at, path in enumerate(dotted) if name in path]
 
 
 def _in_spans(trace: Trace, spans: Intervals, on_gpu: Mask) -> _Chosen:
-    """What runs on the host in some spans, and chosen GPU events with what launched them."""
+    """Choose what runs on the host in some spans, and given GPU events with what launched them."""
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     in_runtime = _in(spans, runtime.ts, runtime.end)
     in_runtime[gpu.runtime[on_gpu & (gpu.runtime >= 0)]] = True
@@ -255,7 +258,7 @@ def _in_spans(trace: Trace, spans: Intervals, on_gpu: Mask) -> _Chosen:
 
 
 def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str) -> Trace:
-    """The trace of what was chosen in `whole`, the trace with the events that could not be attached."""
+    """Return the trace of what was chosen in `whole`, the trace with the events that could not be attached."""
     gpu = whole.gpu
     begun = np.append(whole.launched_ns[chosen.gpu], chosen.span.start)
     span = Span(int(begun.min()), int(np.append(gpu.end[chosen.gpu], chosen.span.end).max()))
@@ -275,14 +278,14 @@ def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str) -> Trace:
 
 
 def _spans_of(steps: Steps, numbers: IntColumn) -> Intervals:
-    """The time of some steps (ordinals, ascending); between those that follow each other nothing is left out."""
+    """Return the time of some steps (ascending ordinals); adjacent steps leave no gap."""
     runs = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
     start, end = steps.start[numbers[runs]], np.maximum.reduceat(steps.end[numbers], runs)
     return union(start, end) if np.any(start[1:] < end[:-1]) else Intervals(start, end)
 
 
 def _in(spans: Intervals, start: IntColumn, end: IntColumn) -> Mask:
-    """Which intervals overlap one of some spans; empty ones that are in one do."""
+    """Return which intervals overlap one of some spans; empty ones count if they are inside."""
     begun = np.searchsorted(spans.start, np.maximum(end, start + 1))
     inside: Mask = (begun > 0) & (start < np.append(spans.end, 0)[begun - 1])
     return inside
@@ -297,7 +300,7 @@ def _add_with_callers(chosen: Mask, parent: IntColumn, calls: IntColumn) -> None
 
 
 def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> Tables:
-    """Some rows of each table; what refers to a row that is left out refers to none."""
+    """Take some rows of each table; references to rows that are left out become −1."""
     call, runtime = new_places(in_calls), new_places(in_runtime)
     calls, runtime_calls = tables.calls.take(in_calls), tables.runtime.take(in_runtime)
     gpu = tables.gpu.take(in_gpu)
@@ -312,7 +315,7 @@ def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> T
 
 
 def ranks_of(text: str) -> list[int]:
-    """A list of ranks, in its order.
+    """Parse a list of ranks, in its order.
 
     Raises:
         UsageError: no such list.

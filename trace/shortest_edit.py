@@ -9,12 +9,12 @@ import numpy as np
 from .columns import IntColumn
 
 _MAX_DIFFERENCES = 500
-"""A diff gives up beyond so many insertions and deletions; its time and memory grow with their square."""
+"""A diff gives up after this many insertions and deletions; its time and memory grow with their square."""
 
 
 @dataclass(frozen=True)
 class CallOrder:
-    """A thread's calls in call order: name codes and sequence numbers, int64 arrays of one length."""
+    """A thread's calls in call order: name codes and sequence numbers."""
 
     name: IntColumn
     seq: IntColumn
@@ -24,11 +24,11 @@ class CallOrder:
 
     @staticmethod
     def of_names(name: IntColumn) -> CallOrder:
-        """Calls without numbers, which are compared by name alone."""
+        """Return calls without numbers, which are compared by name alone."""
         return CallOrder(name, np.full(len(name), -1, np.int64))
 
     def slice(self, begin: int, end: int, step: int = 1) -> CallOrder:
-        """The calls from begin to end, backwards with step −1 (both ends counted from the front)."""
+        """Return the calls from begin to end, backwards with step −1 (both ends counted from the front)."""
         part = slice(begin, end)
         return CallOrder(self.name[part][::step], self.seq[part][::step])
 
@@ -36,9 +36,10 @@ class CallOrder:
 def shortest_edit(
     pattern: CallOrder, text: CallOrder, *, whole: bool = False, most: int = _MAX_DIFFERENCES
 ) -> tuple[IntColumn, IntColumn]:
-    """Matched pairs, as positions on both sides, of a shortest edit script from the start of both (Myers 1986, greedy).
+    """Return matched pairs, as positions on both sides, of a shortest edit script from the start of both (Myers 1986,
+    greedy).
 
-    O(length · differences). What is beyond the allowed number (`most`) of insertions and deletions is left out.
+    O(length · differences). What comes after more than `most` insertions and deletions is left out.
 
     Args:
         whole: both sides must be used up; otherwise the script ends when either side does.

@@ -1,4 +1,8 @@
-"""Frames around calls that are known by stacks alone, as further nodes of the call tree."""
+"""Frames of stacks as further nodes of the call tree.
+
+For example, `aten::mm` begins in the frames `nn.Module: Net`, `nn.Module: Linear`, and its caller in `nn.Module: Net`.
+Then `nn.Module: Linear` is put between the two.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,13 @@ def frames_between(
     """Put between calls and their callers the frames in which the call began and the caller did not.
 
     Args:
-        entry: int64, by call the innermost entry of its stack, −1 for none.
-        parent: int64, by call its caller's position, −1 for none.
-        wanted: bool, by entry whether its frame is one to put in.
+        entry: innermost entry of each call's stack, −1 for none.
+        parent: each call's caller, −1 for none.
+        wanted: by entry, whether to put its frame in.
 
     Returns:
-        `parent` anew, of the calls and after them of the frames that are added, whose callers may come after them; of
-        these the codes of their names in the stacks, and how many calls each is put around.
+        a new `parent`, of the calls and then of the added frames, whose callers may come after them; the codes of the
+        frames' names in the stacks; the number of calls that each frame is around.
     """
     innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
     around = nearest(stacks.above, stacks.above, wanted)  # of a frame the next one outside of it
@@ -56,14 +60,13 @@ def frames_between(
 def module_regions(
     stacks: Stacks, entry: IntColumn, parent: IntColumn, codes: Mapping[str, int]
 ) -> tuple[IntColumn, npt.NDArray[np.int32]]:
-    """The same with modules only, as names of the trace.
+    """Put the frames of modules between calls and their callers.
 
     Args:
-        codes: of names, those of the modules' frames among them.
+        codes: by name, the modules' frames among them.
 
     Returns:
-        `parent` anew, of the calls and after them of the regions that are added, whose callers may come after them; and
-        of these the codes of their names.
+        a new `parent`, of the calls and then of the added regions; the codes of the regions' names.
 
     Example:
         >>> stacks = Stacks.none().with_stacks({5: [["nn.Module: Net_0", "nn.Module: Linear_0", "a.py(1): f"]]})

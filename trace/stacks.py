@@ -1,11 +1,11 @@
-"""Where in the program rows were called: stacks of frames, and the source line that a stack stands for."""
+"""Stacks of frames in which nodes were called, and the source line that a stack stands for."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -19,11 +19,11 @@ from .printable import shortened
 
 Codes = npt.NDArray[np.int32]
 EVIDENCE_OF_STACKS = ("Python frames", "compiled code", "graph annotation", "repetition")
-"""How it is known that a row was called in a stack: `Stacks.evidence`.
+"""Values of `Stacks.evidence`: why a node is known to be called in a stack.
 
-"Python frames": recorded, open when the row began or was launched. "compiled code": the source of what a compiled
-kernel was generated from. "graph annotation": written when the kernel's graph was captured. "repetition": that of an
-equal kernel of another iteration, inferred.
+"Python frames": recorded, open when the node began or was launched. "compiled code": the source that a compiled
+kernel was generated from. "graph annotation": written when the kernel's graph was captured. "repetition": the stack
+of an equal kernel of another iteration, inferred.
 """
 PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_STACKS))
 
@@ -34,7 +34,7 @@ _LIBRARY = (
     r"<(?!ipython-input)|(?:.*[/\\])?(?:torch|functorch|triton)[/\\]"
     r"|.*[/\\]lib(?:64)?[/\\]python\d[\w.]*[/\\](?!(?:site|dist)-packages[/\\])|.*[/\\]torchinductor_[^/\\]*[/\\]"
 )
-"""Files that are nobody's own code: made up or compiled ones, torch, the standard library with its folder."""
+"""Files that are not own code: made-up or compiled ones, torch, the standard library with its folder."""
 _STANDARD = frozenset(sys.stdlib_module_names) | {"asyncore", "distutils", "imp"}
 
 
@@ -42,11 +42,11 @@ class SourceLine(NamedTuple):
     """A line of a program.
 
     Attributes:
-        file: as it was recorded: absolute, or relative to the folder of installed packages.
-        line: from 1; that of the call where it was recorded, else the first line of the function.
-        function: in which it is; "" if that is not known.
+        file: as recorded: absolute, or relative to the folder of installed packages.
+        line: from 1; the line of the call if recorded, else the first line of the function.
+        function: "" if unknown.
         exact: `line` is that of the call.
-        own: it is in own code; else no frame of the stack is, and this is the innermost one.
+        own: the line is in own code. If no frame of a stack is, the innermost line stands for it, with own=False.
     """
 
     file: str
@@ -64,19 +64,19 @@ class SourceLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Stacks:
-    """Stacks of frames, and in which of them the rows of a trace were called.
+    """Stacks of frames, and the nodes that were called in them.
 
-    An entry is a frame together with all those that called it, so that stacks are a tree. A row may have several: a
-    fused kernel is called for by several lines, and all of them are given, the first one first.
+    An entry is a frame together with all its callers, so stacks form a tree. A node may have several stacks: a fused
+    kernel does the work of several lines. The first one counts most.
 
     Attributes:
         names: of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>".
-        above: int64, by entry that of the caller, smaller than its own; −1 for an outermost frame.
-        name: int32, by entry the code of its frame in `names`.
-        line: int32, by entry the line, in the file of the frame above, from which it was called; −1 if not recorded.
-        row: int64, ascending, rows of the trace; one that has several stacks is there several times.
-        entry: int64, by position in `row` the innermost entry of the stack.
-        evidence: int8, by position in `row` an index into `EVIDENCE_OF_STACKS`.
+        above: entry of the caller, smaller than the entry's own; −1 for an outermost frame.
+        name: code of each entry's frame in `names`.
+        line: line in the file of the frame above from which the frame was called; −1 if not recorded.
+        row: nodes, ascending; one per stack of a node.
+        entry: for each of `row`, the innermost entry of the stack.
+        evidence: for each of `row`, an index into `EVIDENCE_OF_STACKS`.
 
     Example:
         >>> stacks = Stacks.none().with_stacks({7: [["train.py(3): main", "nn.Module: Net_0", "net.py(8): forward"]]})
@@ -95,17 +95,16 @@ class Stacks:
     __repr__ = brief
 
     def __len__(self) -> int:
-        """Number of entries."""
+        """Return the number of entries."""
         return len(self.above)
 
     @staticmethod
     def none() -> Stacks:
-        """No stacks."""
         none, codes = np.zeros(0, np.int64), np.zeros(0, np.int32)
         return Stacks([], none, codes, codes, as_positions(none), none, np.zeros(0, np.int8))
 
     def first_entry(self, rows: IntColumn) -> IntColumn:
-        """int64, the innermost entry of the first stack of each of some rows, −1 for none."""
+        """Return the innermost entry of the first stack of each node, −1 for none."""
         at = np.searchsorted(self.row, rows)
         within = np.minimum(at, len(self.row) - 1)
         if not len(self.row):
@@ -113,51 +112,53 @@ class Stacks:
         return np.where(self.row[within] == rows, self.entry[within], -1)
 
     def first_evidence(self, rows: IntColumn) -> IntColumn:
-        """int64, how the first stack of each of some rows is known, an index into `EVIDENCE_OF_STACKS`; −1 for none."""
+        """Return the evidence of the first stack of each node, an index into `EVIDENCE_OF_STACKS`; −1 for none."""
         if not len(self.row):
             return np.full(len(rows), -1, np.int64)
         within = np.minimum(np.searchsorted(self.row, rows), len(self.row) - 1)
         return np.where(self.row[within] == rows, self.evidence[within], -1).astype(np.int64)
 
     def stated(self, rows: IntColumn) -> npt.NDArray[np.bool_]:
-        """Which of some rows have a stack that says of what they do the work, as compilers and annotations give it, and
-        not only where they were called."""
+        """Return which nodes have a stack that a compiler or annotation states:
+
+        that of the work, not only of the launch.
+        """
         return np.isin(self.first_evidence(rows), (COMPILED, GRAPH_ANNOTATION))
 
     def entries(self, row: int) -> list[int]:
-        """The innermost entries of all stacks of a row."""
+        """Return the innermost entries of all stacks of a node."""
         begin, end = np.searchsorted(self.row, [row, row + 1])
         found: list[int] = self.entry[begin:end].tolist()
         return found
 
     def evidence_of(self, row: int) -> str:
-        """How the stacks of a row are known, one of `EVIDENCE_OF_STACKS`; "" for a row without."""
+        """Return the evidence of the stacks of a node, one of `EVIDENCE_OF_STACKS`; "" without stacks."""
         at = int(np.searchsorted(self.row, row))
         known = at < len(self.row) and self.row[at] == row
         return EVIDENCE_OF_STACKS[self.evidence[at]] if known else ""
 
     def frames(self, entry: int) -> list[str]:
-        """Names of the frames of a stack, outermost first."""
+        """Return the names of the frames of a stack, outermost first."""
         return [self.names[self.name[at]] for at in self._path(entry)]
 
     def lines(self, entry: int) -> list[SourceLine]:
-        """The lines of a stack, outermost first; modules and built-in functions, which have no line, are left out."""
+        """Return the lines of a stack, outermost first, without modules and built-in functions, which have no line."""
         path = self._path(entry)
         located = [self._located(at, inner) for at, inner in zip(path, [*path[1:], -1], strict=True)]
         return [line for line in located if line is not None]
 
     def source(self, entry: int, is_own: Callable[[str], bool] | None = None) -> SourceLine | None:
-        """The innermost line of a stack in own code; if there is none the innermost at all, which is not `own`.
+        """Return the innermost line of a stack in own code; without one the innermost of all, with own=False.
 
         Args:
-            is_own: which files are own code; None for `is_own_file`.
+            is_own: tells own files; None for `is_own_file`.
         """
         lines = self.lines(entry)[::-1]
         own = (line for line in lines if (is_own or is_own_file)(line.file))
         return next(own, lines[0]._replace(own=False) if lines else None)
 
     def modules(self, entry: int) -> tuple[str, ...]:
-        """The modules of a stack, outermost first: "nn.Module: Net_0"."""
+        """Return the modules of a stack, outermost first: "nn.Module: Net_0"."""
         return tuple(name for name in self.frames(entry) if name.startswith(MODULE_FRAME))
 
     @property
@@ -181,8 +182,10 @@ class Stacks:
 
     @cached_property
     def _exact(self) -> npt.NDArray[np.bool_]:
-        """bool, by entry: its frame's name has the line that it was at, as compilers and annotations write it, and not
-        the first one of the function."""
+        """Entries whose frame's name has the line of the call, as compilers and annotations write it;
+
+        else the function's first.
+        """
         exact = np.zeros(len(self), np.bool_)
         fresh = self.entry[np.isin(self.evidence, (COMPILED, GRAPH_ANNOTATION))]
         while len(fresh):
@@ -193,7 +196,7 @@ class Stacks:
         return exact
 
     def table_of(self, is_own: Callable[[str], bool]) -> SourceTable:
-        """The source line of every entry, in time linear in their number; the same as `source` of each."""
+        """Return the source line of every entry in linear time; equal to `source` of each."""
         places = [_place(name) for name in self.names]
         own = [place is not None and is_own(place.file) for place in places]
         lines: dict[SourceLine, int] = {}
@@ -202,7 +205,7 @@ class Stacks:
         return SourceTable(list(lines), np.where(of_own >= 0, of_own, others))
 
     def _innermost(self, places: Sequence[SourceLine | None], lines: dict[SourceLine, int]) -> IntColumn:
-        """By entry the code in `lines` of the line in the innermost frame that has a place, by name."""
+        """Return for each entry the code in `lines` of the innermost frame that has a place."""
         found = list[int]()
         names = self.name.tolist()
         columns = names, self.above.tolist(), self.line.tolist(), self._exact.tolist()
@@ -220,11 +223,11 @@ class Stacks:
     def with_stacks(
         self, of_rows: dict[int, Sequence[Sequence[str | tuple[str, int]]]], evidence: int = PYTHON_FRAMES
     ) -> Stacks:
-        """These stacks and those of further rows; rows that have some already get the given ones in their place.
+        """Return these stacks and those of more nodes; nodes that have stacks already get the given ones instead.
 
         Args:
-            of_rows: by row its stacks, each the names of its frames, outermost first; in place of a name a pair of it
-                and the line (−1 for unknown) in the frame above from which it was called.
+            of_rows: stacks by node, each the names of its frames, outermost first. Instead of a name, a pair of it and
+                the line in the frame above from which it was called (−1 for unknown).
             evidence: index into `EVIDENCE_OF_STACKS`.
         """
         names, entries = dict(zip(self.names, range(len(self.names)), strict=True)), self._codes()
@@ -250,23 +253,6 @@ class Stacks:
             np.concatenate([self.evidence[kept], proof])[order],
         )  # fmt: skip
 
-    def with_rows_like(self, rows: IntColumn, others: IntColumn, evidence: int) -> Stacks:
-        """The stacks with those of other rows for some rows that have none.
-
-        Args:
-            rows, others: int64 of one length: a row, distinct, and one of whose stacks it takes the first.
-            evidence: index into `EVIDENCE_OF_STACKS`.
-        """
-        entry = self.first_entry(others)
-        new = (entry >= 0) & (self.first_entry(rows) < 0)
-        row = np.concatenate([self.row, rows[new]])
-        order = np.argsort(row, kind="stable")
-        proof = np.full(int(np.count_nonzero(new)), evidence, np.int8)
-        return replace(
-            self, row=as_positions(row[order]), entry=np.concatenate([self.entry, entry[new]])[order],
-            evidence=np.concatenate([self.evidence, proof])[order],
-        )  # fmt: skip
-
     def _codes(self) -> dict[tuple[int, int, int], int]:
         keys = zip(self.above.tolist(), self.name.tolist(), self.line.tolist(), strict=True)
         return dict(zip(keys, range(len(self)), strict=True))
@@ -274,7 +260,7 @@ class Stacks:
 
 @dataclass(frozen=True)
 class SourceTable:
-    """Distinct source lines, and by stack entry the code of its line, int64, −1 for none."""
+    """Distinct source lines, and for each stack entry the code of its line, −1 for none."""
 
     lines: list[SourceLine]
     of_entry: IntColumn
@@ -285,12 +271,12 @@ class SourceTable:
 def stacks_of_tree(
     names: list[str], parent: IntColumn, name: Codes, line: Codes, row: IntColumn, frame: IntColumn
 ) -> Stacks:
-    """Stacks of recorded frames; equal ones become one.
+    """Return the stacks of recorded frames; equal ones become one.
 
     Args:
-        names: of frames. parent: int64, by frame its caller's position, smaller than its own, −1 for none.
+        names: of frames. parent: position of each frame's caller, smaller than its own, −1 for none.
         name: codes. line: as in `Stacks`.
-        row: int64, ascending. frame: int64, the innermost frame of each of these rows.
+        row: nodes, ascending. frame: the innermost frame of each.
 
     Example:
         >>> codes = np.array([0, 1, 1], np.int32), np.array([-1, 5, 5], np.int32)
@@ -320,7 +306,7 @@ def stacks_of_tree(
 
 @lru_cache(maxsize=1 << 16)
 def _place(name: str) -> SourceLine | None:
-    """The line that the name of a frame gives, None for modules and built-in functions."""
+    """Return the line in the name of a frame, None for modules and built-in functions."""
     if name.startswith(("<built-in", MODULE_FRAME)):
         return None
     found = re.fullmatch(_LOCATED, name)
@@ -328,15 +314,14 @@ def _place(name: str) -> SourceLine | None:
 
 
 def is_module(name: str) -> bool:
-    """Whether a frame or call is a module's forward."""
     return name.startswith(MODULE_FRAME)
 
 
 def is_own_file(file: str) -> bool:
-    """Whether a file is own code, by default: not of the standard library, torch or Triton, built in or compiled.
+    """Return whether a file is own code by default: not built in or compiled, nor of the standard library, torch or
+    Triton.
 
-    Installed packages, whose paths are recorded relative to their folder, count as own; name what you mean by own code
-    (`own_by`) if they should not.
+    Installed packages, recorded relative to their folder, count as own; `own_by` names other files.
 
     Example:
         >>> files = "train.py", "transformers/models/vit.py", "torch/nn/modules/linear.py", "threading.py", "<string>"
@@ -350,7 +335,7 @@ def is_own_file(file: str) -> bool:
 
 
 def own_by(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Which files are own code by patterns: a file is if one of them occurs in its path, "*" standing for any text.
+    """Return a test for own files: a pattern occurs in the path, with "*" for any text.
 
     Example:
         >>> [own_by(["models/*.py"])(file) for file in ("/home/me/models/net.py", "train.py")]

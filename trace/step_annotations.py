@@ -1,10 +1,10 @@
-"""What annotations say of steps: phase, requests and tokens of a serving engine's, and what a step takes untraced.
+"""Annotations that describe steps: phase, requests and tokens of a serving engine, and the time of a step untraced.
 
-The forms of serving engines (vLLM, SGLang), one annotation a step on the host (`user_annotation`) and on the device
+Serving engines (vLLM, SGLang) write one annotation per step on the host (`user_annotation`) and on the device
 (`gpu_user_annotation`):
 
-- vLLM: `execute_{size}_context_{requests}({sums})_generation_{requests}({sums})`, sums `sq…sk…sqsq…sqsk…`; older ones
-  without the size and with `Σq` or `Σq_Σq²` as sums.
+- vLLM: `execute_{size}_context_{requests}({sums})_generation_{requests}({sums})`, sums `sq…sk…sqsq…sqsk…`; older
+  versions without the size and with `Σq` or `Σq_Σq²` as sums.
 - SGLang: `step[DECODE bs=32]`, `step[EXTEND bs=15 toks=15360]`; the modes are those of its `ForwardMode`.
 - Captures of both: `capture_32_DECODE`, `capture_8192_PIECEWISE`, `graph_capture: batch=32 mode=FULL`.
 
@@ -30,22 +30,22 @@ _STEP = re.compile(r"step\[([A-Z_]{1,40})((?: [a-z_]{1,40}=[^ \]]{1,40}){0,20})\
 _MODE = r"([A-Z]+(?:_[A-Z]+)*)"
 _CAPTURE = re.compile(rf"capture_(\d{{1,18}})_{_MODE}|graph_capture: batch=(\d{{1,18}}) mode={_MODE}", re.ASCII)
 _LIKE_A_STEP = re.compile(r"execute_(?:(\d{1,18})_.*|.*\d.*)|step\[[A-Za-z].*\]", re.ASCII)
-"""Annotations of engines in forms that are not known: an `execute_` with numbers in it, a `step` with a mode."""
+"""Annotations of engines in unknown forms: an `execute_` with numbers in it, a `step` with a mode."""
 _BATCH_SIZE = re.compile(r"\bbs=(\d{1,18})\b", re.ASCII)
 _UNTRACED = re.compile(r"etplus\.untraced steps=(\d{1,18}) step_ns=(\d{1,18}) host_ns=(\d{1,18})", re.ASCII)
 _MODES = {
     "DECODE": DECODE, "TARGET_VERIFY": DECODE, "DRAFT_EXTEND": DECODE, "DRAFT_EXTEND_V2": DECODE,
     "EXTEND": PREFILL, "PREFILL": PREFILL, "SPLIT_PREFILL": PREFILL, "MIXED": MIXED, "IDLE": IDLE,
 }  # fmt: skip
-"""Phase of SGLang's forward modes; those of speculative decoding verify or draft tokens of requests in decode."""
+"""Phase of SGLang's forward modes. Those of speculative decoding verify or draft tokens of requests in decode."""
 
 
 class RequestSums(NamedTuple):
-    """Sums over the requests of one phase of a step, None where the annotation does not have them.
+    """Sums over the requests of one phase of a step, None if the annotation lacks them.
 
     Attributes:
         requests: their number.
-        q, k: Σ of each one's new tokens, and of its keys, the new ones included.
+        q, k: Σ of the new tokens of each, and of its keys, the new ones included.
         qq, qk: Σq² and Σq·k.
     """
 
@@ -74,13 +74,13 @@ NO_REQUESTS = RequestSums(0, 0, 0, 0, 0)
 
 
 class StepBatch(NamedTuple):
-    """What one step of a serving engine works on, as its annotation says; None is not known.
+    """The work of one step of a serving engine, from its annotation; None for unknown values.
 
     Attributes:
         phase: one of `PHASES`.
-        prefill, decode: of the requests in each phase.
+        prefill, decode: sums over the requests in each phase.
         requests, tokens: of both phases; tokens are new ones (q).
-        size: tokens or sequences that the engine runs or captures the step with; where it pads, more than `tokens`.
+        size: tokens or sequences that the engine runs or captures the step with; more than `tokens` if it pads.
         mode: SGLang's forward mode or the mode of a capture ("DECODE", "PIECEWISE"), "" without one.
     """
 
@@ -93,9 +93,9 @@ class StepBatch(NamedTuple):
     mode: str = ""
 
     def completed(self, inner: StepBatch) -> StepBatch:
-        """This one, with what an annotation within it says where it says nothing itself.
+        """Return this batch, with unknown values from an annotation within it of the same phase.
 
-        SGLang writes `step[…]` within `execute_…`. Annotations of different phases are not joined.
+        SGLang writes `step[…]` within `execute_…`.
         """
         if UNKNOWN_PHASE in (self.phase, inner.phase):
             return self if inner.phase == UNKNOWN_PHASE else inner
@@ -113,7 +113,7 @@ def _first(own: int | None, other: int | None) -> int | None:
 
 
 def parse_step(name: str) -> StepBatch | None:
-    """What a step's annotation says; of one in an unknown form only that it is a step; None for other annotations.
+    """Parse a step's annotation; in an unknown form only the phase "unknown" is set; None for other annotations.
 
     Example:
         >>> parse_step("execute_context_1(888_788544)_generation_0(0)").prefill
@@ -133,7 +133,7 @@ def parse_step(name: str) -> StepBatch | None:
 
 
 def parse_capture(name: str) -> StepBatch | None:
-    """What the annotation around the capture of a graph says; None for other annotations.
+    """Parse the annotation around the capture of a graph; None for other annotations.
 
     Example:
         >>> parse_capture("capture_8192_PIECEWISE").size
@@ -147,7 +147,7 @@ def parse_capture(name: str) -> StepBatch | None:
 
 
 def batch_size_in(name: str) -> int | None:
-    """The batch size in the name of a step's annotation, None for another annotation.
+    """Return the batch size in the name of a step's annotation, None for another annotation.
 
     Example:
         >>> batch_size_in("step[DECODE bs=32]"), batch_size_in("execute_context_1(100)_generation_2(2)")
@@ -172,7 +172,7 @@ def _execute_step(found: re.Match[str]) -> StepBatch:
 
 
 def _sums(requests: int, text: str) -> RequestSums:
-    """The sums of a phase; of a request with one new token each, what follows from the others."""
+    """Parse the sums of a phase. If each request has one new token, missing sums follow from the others."""
     if not requests:
         return NO_REQUESTS
     plain = _PLAIN_SUMS.fullmatch(text)
@@ -187,7 +187,7 @@ def _sums(requests: int, text: str) -> RequestSums:
 
 
 def _forward_step(mode: str, fields: dict[str, str]) -> StepBatch:
-    """Of SGLang, which gives the number of requests and, but for decode, the tokens."""
+    """Return a step of SGLang, which gives the number of requests and, except in decode, the tokens."""
     requests, tokens = (_number(fields.get(key)) for key in ("bs", "toks"))
     phase = _MODES.get(mode, UNKNOWN_PHASE)
     prefill = decode = RequestSums()
@@ -210,12 +210,13 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 
 class UntracedStep(NamedTuple):
-    """What a step took before anything recorded it, as `etplus record` measured it.
+    """The time of a step before anything recorded it, as `etplus record` measured it.
 
     Attributes:
-        steps: so many were timed, between two points at which the device was idle.
-        step_ns: their mean. host_ns: the median time from one step's end to the next one's on the host, which a device
-            that is late does not make longer until its launch queue is full.
+        steps: number of steps timed, between two points at which the device was idle.
+        step_ns: their mean.
+        host_ns: median time from one step's end to the next one's on the host. A late device does not increase it until
+            its launch queue is full.
     """
 
     steps: int
@@ -224,7 +225,7 @@ class UntracedStep(NamedTuple):
 
 
 def untraced_step(names: Iterable[str]) -> UntracedStep | None:
-    """What an annotation among the names of calls says; None where there is none.
+    """Return the untraced time that one of the names states; None without such an annotation.
 
     Example:
         >>> untraced_step(["aten::mm", "etplus.untraced steps=5 step_ns=812345 host_ns=640000"]).host_ns

@@ -1,4 +1,4 @@
-"""Which annotations mark the steps of a trace: the one rule that linking, analysis and prediction share."""
+"""The steps (iterations) of a trace, and the one rule for which annotations mark them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 DATA_LOADER = "DataLoader"
-"""Part of the names of PyTorch's data loaders' annotations (`enumerate(DataLoader)#….__next__`), one an iteration."""
+"""Part of the names of the annotations of PyTorch's data loaders (`enumerate(DataLoader)#….__next__`), one per
+iteration."""
 _OPTIMIZER = "Optimizer.step#"
-"""How the annotations begin that torch.optim puts around each step."""
+"""Prefix of the annotations that torch.optim puts around each step."""
 _STEPS = "ProfilerStep"
 _MODULE = "nn.Module: "
 _NUMBER = re.compile(r"#?\d+")
 _FEWEST = 3
-"""So many times at least must an annotation recur that is not the profiler's own."""
+"""Minimum number of repetitions of an annotation that is not the profiler's own."""
 _EVEN = 0.5
-"""An annotation recurs evenly if its distances (10th to 90th percentile) differ by this share of their median at most.
-"""
+"""An annotation recurs evenly if the 10th and 90th percentile of its distances differ by at most this share of the
+median."""
 _COVERED = 0.5
 """Share of the trace's calls that must begin within the iterations."""
 _WHOLE = 0.5
-"""What follows the last mark is an iteration if it is as long as this share of the median one."""
+"""The time after the last mark is an iteration if it is at least this share of the median one."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,12 @@ class IterationMarks:
     """The annotations that mark iterations, in order of start.
 
     Attributes:
-        mark: int64, positions among the annotations given; an iteration begins with its mark.
-        end: int64 ns, where each iteration ends: where the next one begins; the last one with its mark, if marks
-            enclose their iterations, else with the last call.
+        mark: positions among the annotations given; an iteration begins with its mark.
+        end: ns. An iteration ends when the next one begins; the last one ends with its mark if marks enclose their
+            iterations, else with the last call.
         annotation: "ProfilerStep", or the marks' name without running numbers; "" without marks.
-        encloses: the marks last as long as their iterations, more or less.
-        batches: of a serving engine's steps what each works on; () of other iterations.
+        encloses: the marks last about as long as their iterations.
+        batches: what each step of a serving engine works on; () for other iterations.
     """
 
     mark: IntColumn
@@ -65,11 +66,11 @@ class IterationMarks:
 
     @property
     def steps(self) -> bool:
-        """Whether they are the profiler's own steps, whose names have their numbers."""
+        """Whether the marks are the profiler's own steps, with numbers in their names."""
         return self.annotation == _STEPS
 
     def labels(self, names: Sequence[str]) -> list[str]:
-        """What each iteration is called: the name of its mark if that is a step of the profiler, else its ordinal."""
+        """Return the name of each iteration: that of its mark if it is a step of the profiler, else its ordinal."""
         return [names[mark] if self.steps else str(k) for k, mark in enumerate(self.mark.tolist())]
 
 
@@ -82,10 +83,10 @@ class Step(Suggests):
 
     Attributes:
         number: from 0, as in `etplus analyze --steps`.
-        name: that of the profiler's step ("ProfilerStep#3"), else its number.
+        name: "ProfilerStep#3" for a step of the profiler, else the number.
         start_ns, end_ns: on the trace's clock.
-        batch: of a serving engine's step its phase, requests and tokens, as its annotation says; None of others.
-        inferred: nothing marks it; it is one repetition of a sequence of kernels.
+        batch: phase, requests and tokens of a step of a serving engine, from its annotation; None for others.
+        inferred: no annotation marks the step; it is one repetition of a sequence of kernels.
     """
 
     number: int
@@ -105,19 +106,18 @@ class Step(Suggests):
         return whole.step(self.number)
 
     def __getattr__(self, name: str) -> Any:
-        """What a trace has, of the iteration: `trace.steps[1].kernels`."""
+        """Look up attributes of a trace, as in `trace.steps[1].kernels`."""
         if not name.startswith("_") and self._whole is not None and hasattr(type(self._whole), name):
             return getattr(self.trace, name)
         return super().__getattr__(name)  # type: ignore[misc]
 
     @property
     def duration_ns(self) -> int:
-        """From its start to its end."""
         return self.end_ns - self.start_ns
 
     @property
     def phase(self) -> str | None:
-        """ "prefill", "decode", … (`trace.step_annotations.PHASES`); None if it is not a serving engine's."""
+        """ "prefill", "decode", … (`trace.step_annotations.PHASES`); None if the step is not a serving engine's."""
         return self.batch.phase if self.batch is not None else None
 
 
@@ -130,13 +130,11 @@ class Steps(Suggests, Sequence[Step]):
         ([('ProfilerStep#2', 3849674), ('ProfilerStep#3', 3227174)], 2)
 
     Attributes:
-        call: int64, position in `Trace.calls` of the annotation that marks each.
-        start, end: int64 ns.
-        names: those of the profiler's steps ("ProfilerStep#3"), else ordinals from "0".
-        thread: int64, that of each one's annotation.
-        batches: of a serving engine's steps what each works on; () of others.
-        inferred: nothing marks them; they are repetitions of a sequence of kernels, and `call` has the outermost call
-            in which each one's first kernel is launched.
+        call: position in `Trace.calls` of the annotation that marks each; of inferred steps, the outermost call in
+            which the first kernel is launched.
+        start, end: ns.
+        thread: that of the annotation.
+        names, batches, inferred: as in `Step`; batches is () without a serving engine.
     """
 
     call: Positions[Any, CallIndex]
@@ -151,7 +149,7 @@ class Steps(Suggests, Sequence[Step]):
     __repr__ = brief
 
     def of_trace(self, trace: Trace) -> Steps:
-        """The same steps, which know whose they are."""
+        """Return the same steps, bound to their trace."""
         return replace(self, _whole=trace)
 
     def __len__(self) -> int:
@@ -170,11 +168,11 @@ class Steps(Suggests, Sequence[Step]):
         return Step(number, self.names[number], *times, batch, self.inferred, self._whole)
 
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
-        """int64, for each time (ns) the ordinal of the step that it is in, −1 for none; of several the last begun.
+        """Return the ordinal of the step that each time (ns) is in, −1 for none; the last begun if several.
 
         Args:
-            thread: int64, where each time is of, −1 where that is not known. What runs on a thread that has steps of
-                its own is in these alone; what runs elsewhere is in the step of whatever thread.
+            thread: thread of each time, −1 if unknown. A time on a thread with steps of its own is in these alone; on
+                another thread, in the steps of any thread.
         """
         found = enclosing(self.start, self.end, ts)
         own = dict(grouped(self.thread))
@@ -189,11 +187,11 @@ class Steps(Suggests, Sequence[Step]):
         return found
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame, one row a step; needs pandas (`pip install 'etplus[frames]'`)."""
+        """Return a pandas DataFrame, one row per step; needs pandas (`pip install 'etplus[frames]'`)."""
         return to_pandas(self._columns())
 
     def to_arrow(self) -> Any:
-        """A pyarrow Table, one row a step; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        """Return a pyarrow Table, one row per step; needs pyarrow (`pip install 'etplus[frames]'`)."""
         return to_arrow(self._columns())
 
     def _columns(self) -> Frame:
@@ -210,10 +208,10 @@ class Steps(Suggests, Sequence[Step]):
         return columns
 
     def take(self, numbers: IntColumn, places: Positions[CallIndex, CallIndex]) -> Steps:
-        """Some of the steps, by ordinals.
+        """Return some steps, by ordinals.
 
         Args:
-            places: of each call its position in the table that the steps are to be of.
+            places: for each call, its position in the table that the new steps refer to.
         """
         at = numbers.tolist()
         return Steps(
@@ -224,11 +222,11 @@ class Steps(Suggests, Sequence[Step]):
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """Of each step of a serving engine its phase; () of others."""
+        """The phase of each step of a serving engine; () for others."""
         return tuple(batch.phase for batch in self.batches)
 
     def of_phase(self, phase: str) -> tuple[Step, ...]:
-        """The steps of a phase, such as "decode"; () where there are none.
+        """Return the steps of a phase, such as "decode"; () if there are none.
 
         Raises:
             UsageError: no such phase.
@@ -239,13 +237,15 @@ class Steps(Suggests, Sequence[Step]):
 
 
 def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> IntColumn:
-    """Ordinals (int64) of the steps that a text names, of so many: "7", "0-19", or a phase such as "decode".
+    """Return the ordinals of the steps that a text names: "7", "0-19", or a phase such as "decode".
 
     Args:
-        phases: of each step of a serving engine; () of others. file: for messages.
+        count: number of steps.
+        phases: phase of each step of a serving engine; () for others.
+        file: for messages.
 
     Raises:
-        UsageError: no such text, or no such steps.
+        UsageError: not such a text, or no such steps.
 
     Example:
         >>> chosen_steps("decode", 3, ["prefill", "decode", "decode"], "").tolist()
@@ -268,10 +268,10 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
 
 
 def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
-    """int64, for each time the position of the span that it is in, −1 for none; of several the one that began last.
+    """Return the position of the span that each time is in, −1 for none; the last begun if several.
 
     Args:
-        start, end: int64, of each span, in order of start.
+        start, end: of the spans, in order of start.
 
     Example:
         >>> enclosing(np.array([0, 10]), np.array([5, 20]), np.array([3, 7, 12])).tolist()
@@ -287,7 +287,7 @@ def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
 
 
 def _innermost(start: IntColumn, end: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Disjoint spans in order: where each of those given is the last begun of those that are open, and which it is."""
+    """Cut nested spans into disjoint ones in order, each with the last begun of those that are open."""
     found: list[tuple[int, int, int]] = []
     opened: list[tuple[int, int]] = []  # (minus position, end)
     at = 0
@@ -305,7 +305,7 @@ def _innermost(start: IntColumn, end: IntColumn) -> tuple[IntColumn, IntColumn, 
 
 
 def family_of(name: str) -> str:
-    """An annotation's name without its running number.
+    """Return an annotation's name without its running number.
 
     Example:
         >>> family_of("ProfilerStep#12"), family_of("batch 3")
@@ -317,22 +317,22 @@ def family_of(name: str) -> str:
 def find_marks(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn, calls: IntColumn, last: int
 ) -> IterationMarks:
-    """Find the marks: the first of these rules that fits decides.
+    """Find the marks by the first of these rules that applies:
 
-    1. Annotations of serving engines (`trace.step_annotations`), however many: those that say their phase, and with
-       them those of forms that are not known; else those of captures.
-    2. `ProfilerStep#K`, however many.
-    3. Annotations of serving engines in forms that are not known.
-    4. Annotations of the data loader, which recur evenly.
-    5. The annotation that recurs evenly and covers the trace; of several the rarest, of equally rare ones the first.
-    6. `Optimizer.step#…`, where it covers the trace, evenly or not.
+    1. Annotations of serving engines (`trace.step_annotations`), any number: those that say their phase, and with them
+       those in unknown forms; else those of captures.
+    2. `ProfilerStep#K`, any number.
+    3. Annotations of serving engines in unknown forms.
+    4. Annotations of the data loader that recur evenly.
+    5. The annotation that recurs evenly and covers the trace; the rarest if several, ties in trace order.
+    6. `Optimizer.step#…` that covers the trace, evenly or not.
 
-    By 4 to 6 marks recur three times at least. Of annotations of an engine within another on the same thread only the
-    outer one is a mark, and says what both say. Iterations that all take no time are none.
+    Rules 4 to 6 need three marks. If an engine's annotation is within another on the same thread, only the outer one is
+    a mark; it says what both say. Iterations that all take no time do not count.
 
     Args:
-        names: of the user annotations, in order of start. ts, end: int64 ns, and thread: int64, theirs.
-        calls: int64 ns, starts of all operators and annotations. last: end of the last one, ns.
+        names, ts, end, thread: of the user annotations, in order of start; ns.
+        calls: starts of all operators and annotations, ns. last: end of the last one.
     """
     found = _first_marks(names, ts, end, thread, calls, last)
     return found if np.any(found.end > ts[found.mark]) else _NO_MARKS
@@ -341,7 +341,6 @@ def find_marks(
 def _first_marks(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn, calls: IntColumn, last: int
 ) -> IterationMarks:
-    """The marks by the first rule that fits; see `find_marks`."""
     served, known = _serving_steps(names, ts, end, thread)
     if known:
         return served
@@ -366,7 +365,7 @@ def _first_marks(
 def _serving_steps(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IterationMarks, bool]:
-    """The steps of a serving engine, and whether any annotation is in a form that is known."""
+    """Return the steps of a serving engine, and whether any annotation is in a known form."""
     read = {name: parse_step(name) for name in set(names)}
     order = np.lexsort((-end, ts)).tolist()  # a step before those within it
     batches = {at: batch for at in order if (batch := read[names[at]]) is not None}
@@ -381,7 +380,7 @@ def _serving_steps(
 
 
 def _outermost(batches: dict[int, StepBatch], ts: IntColumn, end: IntColumn, thread: IntColumn) -> dict[int, StepBatch]:
-    """Those that are within no other one of their thread, completed by those within; all in order of start."""
+    """Keep those that are within no other one of their thread, completed by those within; all in order of start."""
     found: dict[int, StepBatch] = {}
     last: dict[int, int] = {}
     for at, batch in batches.items():
@@ -396,7 +395,7 @@ def _outermost(batches: dict[int, StepBatch], ts: IntColumn, end: IntColumn, thr
 def _apart(
     batches: dict[int, StepBatch], steps: list[int], ts: IntColumn, end: IntColumn, thread: IntColumn
 ) -> dict[int, StepBatch]:
-    """Those that share no time with a step of their thread."""
+    """Keep those that share no time with a step of their thread."""
     threads = {number: [at for at in steps if thread[at] == number] for number in distinct(thread[steps]).tolist()}
     bounds = {number: (np.sort(ts[mine]), np.sort(end[mine])) for number, mine in threads.items()}
     nothing = np.zeros(0, np.int64)
@@ -409,7 +408,7 @@ def _apart(
 
 
 def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
-    """Annotations that recur, the rarest first, of equally rare ones the first."""
+    """Return annotations that recur, rarest first, ties in trace order."""
     members: dict[str, list[int]] = {}
     for i, name in enumerate(names):
         if name.startswith(_MODULE):  # a layer is called in every iteration, but it is not one

@@ -1,4 +1,4 @@
-"""Attributes that do not exist: an error that names the one that was probably meant."""
+"""Errors for attributes that do not exist, which name the one that was probably meant."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PANDAS = frozenset([
     "to_html", "to_json", "to_markdown", "to_numpy", "to_records", "to_string", "transpose", "unique", "value_counts",
     "values", "where",
 ])  # fmt: skip
-"""Attributes of a data frame that users look for where there is `to_pandas`."""
+"""Attributes of a data frame that users look for on objects with `to_pandas`."""
 
 
 def no_key(thing: str, key: object, remedy: str) -> TypeError:
-    """The error for a subscript that a thing does not take.
+    """Return the error for a subscript that an object does not take.
 
     Example:
         >>> str(no_key("Ops", 3.5, "`trace.ops[3]`"))
@@ -27,11 +27,11 @@ def no_key(thing: str, key: object, remedy: str) -> TypeError:
 
 
 def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[str, str]) -> AttributeError:
-    """The error for a name that a thing does not have.
+    """Return the error for a name that an object does not have.
 
     Args:
-        thing: what has no such attribute, for the message. known: what it has.
-        guesses: by a name that users of other libraries try, what does that here.
+        thing: name of the object. known: its attributes.
+        guesses: replacements for names that users of other libraries try.
 
     Example:
         >>> no_attribute("Trace", "kernel", ["kernels", "ops"], {})
@@ -50,10 +50,10 @@ def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[s
 
 
 class Suggests:
-    """Base of public objects: an attribute that is not there is answered with the one that was probably meant.
+    """Base of public objects: the error for a missing attribute names the one that was probably meant.
 
     Attributes:
-        guesses: by a name that users of pandas, PyTorch or HTA try, what does that here.
+        guesses: replacements for names that users of pandas, PyTorch or HTA try.
     """
 
     guesses: ClassVar[Mapping[str, str]] = {}

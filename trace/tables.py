@@ -1,4 +1,4 @@
-"""The one form in which analysis sees a trace, whether ET+ or Kineto alone: columns of calls and of GPU events."""
+"""The tables of a trace: calls, runtime calls, and GPU events with a time, each in order of start."""
 
 from __future__ import annotations
 
@@ -26,18 +26,16 @@ OP, ANNOTATION, MODULE = 0, 1, 2
 
 @dataclass(frozen=True)
 class _Table(Suggests):
-    """Columns of one length; a subclass has more than these."""
-
     def __len__(self) -> int:
         return len(self.name)  # type: ignore[attr-defined]
 
     def take(self: T, rows: npt.NDArray[Any]) -> T:
-        """Some rows, given as positions in any order or as a mask."""
+        """Return some rows, by positions in any order or by a mask."""
         at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # a mask would be searched once a column
         return replace(self, **{name: column[at] for name, column in self._columns().items()})
 
     def joined(self: T, other: T) -> T:
-        """These rows and after them those of another table, every column as it is."""
+        """Return these rows, then those of another table; positions in other tables stay as they are."""
         pairs = {name: [column, getattr(other, name)] for name, column in self._columns().items()}
         return replace(self, **{name: np.concatenate(pair) for name, pair in pairs.items()})
 
@@ -50,13 +48,13 @@ class Calls(_Table):
     """CPU calls with a known time. Parents precede their children.
 
     Attributes:
-        name: int32 code into `Trace.names`.
-        kind: int8, OP, ANNOTATION or MODULE.
-        parent: int64, position of the innermost call around it, −1 for none.
-        thread: int64, one number a thread.
-        ts, end: int64 ns.
-        signature: int32 code into `Trace.signatures`, −1 if nothing is recorded.
-        source: int64, row of the `Trace`.
+        name: code into `Trace.names`.
+        kind: OP, ANNOTATION or MODULE.
+        parent: the innermost call around it, −1 for none.
+        thread: one number per thread.
+        ts, end: ns.
+        signature: code into `Trace.signatures`, −1 if nothing is recorded.
+        source: row of `Trace.nodes`.
     """
 
     guesses: ClassVar[dict[str, str]] = {"to_pandas": "`trace.ops.to_pandas()`"}
@@ -74,27 +72,22 @@ class Calls(_Table):
 
     @property
     def dur(self) -> ColumnOf[CallIndex, np.int64]:
-        """end − ts, in ns."""
         return as_column(self.end - self.ts)
 
     @staticmethod
     def none() -> Calls:
-        """A table without calls."""
         code, number = as_column(np.zeros(0, np.int32)), as_positions(np.zeros(0, np.int64))
         return Calls(code, as_column(np.zeros(0, np.int8)), number, number, number, number, code, number)
 
 
 @dataclass(frozen=True)
 class RuntimeCalls(_Table):
-    """Runtime and driver calls, in order of start.
+    """Runtime and driver calls.
 
     Attributes:
-        name: int32 code into `Trace.names`.
-        thread: int64, the same numbers as `Calls.thread`.
-        ts, end: int64 ns.
-        call: int64, position in `Calls` of the innermost call around it, −1 for none.
-        launches: bool, it started at least one of the trace's GPU events.
-        source: int64, as in `Calls`.
+        call: the innermost call around it, −1 for none.
+        launches: it started at least one of the trace's GPU events.
+        name, thread, ts, end, source: as in `Calls`.
     """
 
     guesses: ClassVar[dict[str, str]] = {"to_pandas": '`trace.sql("select * from runtime").to_pandas()`'}
@@ -111,30 +104,27 @@ class RuntimeCalls(_Table):
 
     @property
     def dur(self) -> ColumnOf[RuntimeIndex, np.int64]:
-        """end − ts, in ns."""
         return as_column(self.end - self.ts)
 
 
 @dataclass(frozen=True)
 class GpuEvents(_Table):
-    """Kernels, copies and memsets, in order of start.
+    """Kernels, memcpys and memsets.
 
     Attributes:
-        name: int32 code into `Trace.names`.
-        category: int32 code into `Trace.categories`.
-        ts, dur: int64 ns; dur is not negative.
-        device, stream: int64, −1 for none.
-        call: int64, position in `Calls` of the call that launched it, −1 if unknown.
-        runtime: int64, position in `RuntimeCalls` of the call that launched it, −1 if unknown.
-        reason: int8, why no call is known to have launched it, index into `UNATTACHED_REASONS`; 0 where one is.
-        bytes: int64, size of a copy or memset, −1 if not recorded.
+        name, ts, source: as in `Calls`; source is −1 for an event without a node.
+        category: code into `Trace.categories`.
+        dur: ns, not negative.
+        device, stream: −1 for none.
+        call, runtime: the call and the runtime call that launched it, −1 if unknown.
+        reason: why no call is known to have launched it, index into `UNATTACHED_REASONS`; 0 if one is.
+        bytes: size of a memcpy or memset, −1 if not recorded.
         comm: by position, what a communication kernel communicates.
-        source: int64, as in `Calls`; −1 for an event without a row.
-        captured_by: int64, position in `Tables.captured` of the call that launched the event when its graph was
-            captured, −1 for none. captured_link: int8, EQUIVALENT or CERTAIN where there is one, else UNLINKED.
-        graph_replay: int64, position in `CapturedGraphs.replays` where there is one, else −1.
-        counterpart: int64, of an event whose launch precedes the trace the row of the GPU event that repeats it, −1 for
-            none; see `trace.counterparts`. same_module: bool, whether that is at the same place of the model.
+        captured_by: position in `Tables.captured` of the call that launched the event when its graph was captured, −1
+            for none. captured_link: EQUIVALENT or CERTAIN if there is one, else UNLINKED.
+        graph_replay: position in `CapturedGraphs.replays`, −1 for none.
+        counterpart: for an event whose launch precedes the trace, the node of the GPU event that repeats it, −1 for
+            none; see `trace.counterparts`. same_module: that is in the same module of the model.
     """
 
     guesses: ClassVar[dict[str, str]] = {"to_pandas": "`trace.device_events.to_pandas()`"}
@@ -161,21 +151,19 @@ class GpuEvents(_Table):
 
     @cached_property
     def end(self) -> ColumnOf[GpuIndex, np.int64]:
-        """int64 ns, ts + dur."""
+        """ts + dur, ns."""
         return as_column(self.ts + self.dur)
 
     def by_stream(self) -> Iterator[tuple[int, int, Positions[int, GpuIndex]]]:
-        """Device and stream, ascending, with the positions of its events in order of start."""
+        """Yield device, stream, and the positions of its events in order of start; devices and streams ascend."""
         for (device, stream), events in grouped(self.device, self.stream):
             yield device, stream, as_positions(events[np.argsort(self.ts[events], kind="stable")])
 
     def take(self, rows: npt.NDArray[Any]) -> GpuEvents:
-        """Some events, given as positions in any order or as a mask."""
         kept = {old: new for new, old in enumerate(np.arange(len(self))[rows].tolist())} if self.comm else {}
         return replace(super().take(rows), comm={kept[old]: comm for old, comm in self.comm.items() if old in kept})
 
     def joined(self, other: GpuEvents) -> GpuEvents:
-        """These events and after them others, every column as it is."""
         comm = self.comm | {position + len(self): more for position, more in other.comm.items()}
         return replace(super().joined(other), comm=comm)
 
@@ -183,14 +171,14 @@ class GpuEvents(_Table):
 def unknown_launch_reasons(
     ts: IntColumn, correlation: IntColumn, recorded_ts: IntColumn, recorded: IntColumn, cpu_calls: int
 ) -> npt.NDArray[np.int8]:
-    """Say why the launch of each of some GPU events is not in the trace: codes of `UNATTACHED_REASONS`.
+    """Return why the launch of each of some GPU events is not in the trace: codes of `UNATTACHED_REASONS`.
 
-    The correlations of a process ascend, so an event with a smaller one than all recorded calls was launched before
-    them. So was one that ran before the first of them.
+    Correlations of a process ascend. An event with a smaller one than all recorded calls, or one that ran before the
+    first of them, was launched before the recording.
 
     Args:
-        ts, correlation: int64, one entry an event.
-        recorded_ts, recorded: int64, start and correlation of each runtime and driver call of the trace.
+        ts, correlation: of the events.
+        recorded_ts, recorded: start and correlation of each runtime and driver call of the trace.
         cpu_calls: number of operators and annotations in the trace.
     """
     if not cpu_calls and not len(recorded):
@@ -205,13 +193,12 @@ def unknown_launch_reasons(
 
 @dataclass(frozen=True)
 class Tables:
-    """The rows of a trace that have a time, by what they are, in order of start.
+    """The nodes of a trace that have a time, by what they are.
 
     Attributes:
         signatures: what calls were called with, by code.
-        calls, runtime, gpu: the tables.
         captured: the calls in which graphs were captured, without times; see `CapturedGraphs`.
-        whole: GPU events that could not be attached are among them; see `with_unattached`.
+        whole: `gpu` includes the GPU events that could not be attached; see `with_unattached`.
     """
 
     signatures: list[Signature]
@@ -226,13 +213,13 @@ class Tables:
 
 @dataclass(frozen=True)
 class UnattachedEvents:
-    """Kernels, copies and memsets that no operator of the ET is known to have launched, in order of start.
+    """Kernels, memcpys and memsets that no operator of the ET is known to have launched, in order of start.
 
     Attributes:
-        names, categories: texts, one entry an event.
-        ts: int64 ns, −1 if the event's times cannot be. dur: int64 ns; not negative, 0 without a time.
-        device, stream, correlation: int64, −1 for none.
-        reason: int8, index into `UNATTACHED_REASONS`.
+        ts: ns, −1 if the event's times are impossible.
+        dur: ns; not negative, 0 without a time.
+        device, stream, correlation: −1 for none.
+        reason: index into `UNATTACHED_REASONS`.
         args: Kineto's arguments, JSON.
     """
 
@@ -252,7 +239,6 @@ class UnattachedEvents:
         return len(self.names)
 
     def take(self, events: IntColumn) -> UnattachedEvents:
-        """Some of them, by positions."""
         at = events.tolist()
         names, categories, args = ([texts[i] for i in at] for texts in (self.names, self.categories, self.args))
         return UnattachedEvents(
@@ -262,14 +248,12 @@ class UnattachedEvents:
 
     @staticmethod
     def none() -> UnattachedEvents:
-        """No events."""
         none = np.zeros(0, np.int64)
         return UnattachedEvents([], [], none, none, none, none, none, none.astype(np.int8), [])
 
 
 _DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuseone"}
-"""By value of c10::DeviceType (c10/core/DeviceType.h) those whose allocators report to the profiler, as in
-`str(torch.device)`."""
+"""Spelling of devices whose allocators report to the profiler, by c10::DeviceType (c10/core/DeviceType.h)."""
 
 
 @dataclass(frozen=True)
@@ -277,13 +261,13 @@ class MemoryEvents:
     """Allocations and frees, in order of time.
 
     Attributes:
-        ts: int64 ns.
-        bytes: int64, allocated, or freed if negative.
-        address: int64, of the block; −1 where it is not recorded.
-        allocated, reserved: int64, bytes of the device's allocator after the event, −1 where they are not recorded.
-        device_type: int64, value of c10::DeviceType. device: int64, −1 of the CPU.
-        row: int64, row of the innermost linked operator around it, −1 for none.
-        kineto_event: int64, index in the Kineto trace's `traceEvents`.
+        ts: ns.
+        bytes: allocated, or freed if negative.
+        address: of the block, −1 if not recorded.
+        allocated, reserved: bytes of the device's allocator after the event, −1 if not recorded.
+        device_type: value of c10::DeviceType. device: −1 for the CPU.
+        row: node of the innermost linked operator around it, −1 for none.
+        kineto_event: index in the Kineto trace's `traceEvents`.
     """
 
     ts: IntColumn
@@ -303,13 +287,12 @@ class MemoryEvents:
 
     @staticmethod
     def none() -> MemoryEvents:
-        """No events."""
         none = np.zeros(0, np.int64)
         return MemoryEvents(none, none, none, none, none, none, none, as_positions(none), none)
 
 
 def device_label(device_type: int, device: int) -> str:
-    """A device as PyTorch writes it.
+    """Return a device as PyTorch writes it.
 
     Example:
         >>> device_label(0, -1), device_label(1, 3), device_label(99, 0)

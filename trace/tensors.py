@@ -1,4 +1,4 @@
-"""Inputs and outputs of operators, as nodes of the ET record them: shapes, types, numbers."""
+"""Inputs and outputs of operators, as ET nodes record them: shapes, dtypes, numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WITH_NUMBERS = re.compile(
 
 
 def numbers_matter(name: str) -> bool:
-    """Whether an operator's numbers are kept in its signature; of others only shapes and types are.
+    """Return whether an operator's numbers are kept in its signature; for others only shapes and dtypes are.
 
     Example:
         >>> [numbers_matter(name) for name in ("aten::convolution", "aten::addmm")]
@@ -42,8 +42,7 @@ _OF_EXPERTS = re.compile(r"vllm::\w*moe_forward\w*")
 
 
 def inside_matters(name: str) -> bool:
-    """Whether what an operator works on is not among its arguments but among those of the calls inside: the weights of
-    vLLM's experts.
+    """Return whether an operator's work depends on arguments of the calls inside, as vLLM's experts on their weights.
 
     Example:
         >>> inside_matters("vllm::moe_forward"), inside_matters("aten::linear")
@@ -53,25 +52,24 @@ def inside_matters(name: str) -> bool:
 
 
 class Tensor(NamedTuple):
-    """Shape, and torch's name of the element type ("bfloat16"), "" where it is not recorded (lists in Kineto)."""
+    """Shape, and torch's name of the dtype ("bfloat16"), "" if not recorded (lists in Kineto)."""
 
     shape: tuple[int, ...]
     dtype: str
 
     @property
     def numel(self) -> int:
-        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int | None:
-        """Size in bytes, None for an unknown type."""
+        """Size in bytes, None for an unknown dtype."""
         size = itemsize(self.dtype)
         return None if size is None else self.numel * size
 
 
 def total_bytes(tensors: Iterable[Tensor]) -> int | None:
-    """Size of tensors together, bytes; None if the type of one is unknown.
+    """Return the size of tensors together in bytes; None if a dtype is unknown.
 
     Example:
         >>> total_bytes([Tensor((2, 3), "float32"), Tensor((4,), "bfloat16")])
@@ -85,9 +83,9 @@ class Argument(NamedTuple):
     """One argument.
 
     Attributes:
-        tensors: its tensors: one, those of a list, or none.
-        value: of other values the value, if recorded.
-        expanded: dimensions of its one tensor along which all elements are at one place of memory: their strides are 0.
+        tensors: one, those of a list, or none.
+        value: of other arguments the value, if recorded.
+        expanded: dimensions of its one tensor with stride 0: all elements are at one place of memory.
     """
 
     tensors: tuple[Tensor, ...] = ()
@@ -100,13 +98,13 @@ class Argument(NamedTuple):
 
     @property
     def nbytes(self) -> int | None:
-        """Memory that its tensors take, bytes; None if the type of one is unknown."""
+        """Bytes of memory that its tensors take; None if a dtype is unknown."""
         size = total_bytes(self.tensors)
         return size if not size else size // math.prod(self.tensors[0].shape[dim] for dim in self.expanded)
 
 
 def read_bytes(arguments: Iterable[Argument]) -> int | None:
-    """Memory that the tensors of arguments take, bytes; None if the type of one is unknown.
+    """Return the bytes of memory that the tensors of arguments take; None if a dtype is unknown.
 
     Example:
         >>> read_bytes([Argument((Tensor((4, 1000), "int64"),), expanded=(1,))])
@@ -122,8 +120,7 @@ class Signature:
 
     Attributes:
         inputs: the arguments in the order of the operator's schema.
-        outputs: the tensors it returned, () for none; None where that is not recorded (by Kineto; in an ET node without
-            the field, or with null).
+        outputs: the tensors it returned, () for none; None if not recorded (Kineto, or an ET node without outputs).
     """
 
     inputs: tuple[Argument, ...]
@@ -133,7 +130,7 @@ class Signature:
 
     @cached_property
     def known(self) -> dict[tuple[str, str], Any]:
-        """What functions have found of it, by function and operator: many calls, in parts of a trace too, share it."""
+        """Results of functions on this signature, by function and operator; many calls share them (see `once`)."""
         return {}
 
     @cached_property
@@ -142,7 +139,7 @@ class Signature:
         return tuple(tensor for argument in self.inputs for tensor in argument.tensors)
 
     def shape(self, position: int) -> tuple[int, ...] | None:
-        """Shape of the tensor at a position, None if there is none."""
+        """Return the shape of the tensor at a position, None if there is none."""
         tensors = self.inputs[position].tensors if position < len(self.inputs) else ()
         return tensors[0].shape if len(tensors) == 1 else None
 
@@ -153,13 +150,13 @@ class Signature:
 
     @cached_property
     def dtype(self) -> str:
-        """Element type of the first tensor of floating-point numbers, else of the first one; "" if unknown."""
+        """Dtype of the first floating-point tensor, else of the first tensor; "" if unknown."""
         dtypes = [tensor.dtype for tensor in self.tensors if tensor.dtype]
         return next((d for d in dtypes if "float" in d), dtypes[0] if dtypes else "")
 
 
 def once(find: Callable[[str, Signature], _T]) -> Callable[[str, Signature], _T]:
-    """Make a function of an operator's name and a signature find what it returns once for each pair."""
+    """Cache a function of an operator's name and a signature on the signature."""
 
     @wraps(find)
     def found(name: str, signature: Signature) -> _T:
@@ -177,15 +174,15 @@ MAX_STORAGE = 2**31
 
 
 class TensorUses(NamedTuple):
-    """Tensors of some calls, one entry for each time that one is given or given back.
+    """Tensors of some calls, one entry for each time that one is passed or returned.
 
     Attributes:
-        node: int64, which of the nodes asked for.
-        output: bool, given back.
-        argument: int64, which of the node's inputs (or outputs) it is or is in.
-        storage: int64, storage id, 1 to MAX_STORAGE − 1.
-        begin, end: int64, its bytes in the storage, as if it were contiguous; at least one.
-        device_code: int32, into `devices`. devices: as in `str(torch.device)`.
+        node: position among the nodes asked for.
+        output: returned, not passed.
+        argument: position among the node's inputs (or outputs).
+        storage: storage id, 1 to MAX_STORAGE − 1.
+        begin, end: bytes in the storage, as if contiguous; at least one.
+        device_code: into `devices`, which are spelled as in `str(torch.device)`.
     """
 
     node: IntColumn
@@ -199,16 +196,15 @@ class TensorUses(NamedTuple):
 
     @staticmethod
     def none() -> TensorUses:
-        """Of nodes without tensors."""
         none = np.zeros(0, np.int64)
         return TensorUses(none, none.astype(np.bool_), none, none, none, none, none.astype(np.int32), ())
 
     def device(self, tensor: int) -> str:
-        """The device of one of them, as in `str(torch.device)`."""
+        """Return the device of an entry, as in `str(torch.device)`."""
         return self.devices[int(self.device_code[tensor])]
 
     def of(self, which: IntColumn) -> TensorUses:
-        """Those of other nodes, each of which is one of the nodes here (int64)."""
+        """Return the uses of other nodes, each of which equals one of these nodes (`which`)."""
         uses = np.bincount(self.node, minlength=int(which.max(initial=-1)) + 1)
         first, size = (np.cumsum(uses) - uses)[which], uses[which]
         at = joined_ranges(first, size)
@@ -219,7 +215,7 @@ class TensorUses(NamedTuple):
 
 
 class SignatureTable:
-    """Interned signatures, decoded by the reader of the format: equal texts once. This one is for texts without any.
+    """Interned signatures. The reader of a format decodes them, equal texts once; this base class decodes nothing.
 
     Attributes:
         values: the signatures, by code.
@@ -234,13 +230,12 @@ class SignatureTable:
         self, texts: Sequence[bytes], wants_values: npt.ArrayLike, which: IntColumn | None = None, *,
         outputs_recorded: bool = True,
     ) -> npt.NDArray[np.int32]:  # fmt: skip
-        """Codes of the signatures of nodes, −1 where nothing is recorded.
+        """Return the codes of the signatures of nodes, −1 if nothing is recorded.
 
         Args:
-            texts, which: of each node which of some texts it has (see `RecordStore.tensor_texts`); by default each has
-                its own.
-            wants_values: whether numbers matter, and are not to be left out.
-            outputs_recorded: without outputs, a node returns none. Else it was made of a Kineto event: its outputs are
-                unknown, and so are its inputs if it has none.
+            texts, which: for each node the index of its text (see `RecordStore.tensor_texts`); by default its own.
+            wants_values: whether numbers matter and are kept.
+            outputs_recorded: a node without outputs returns none. False for nodes made of Kineto events: their outputs
+                are unknown, and so are their inputs if they have none.
         """
         return np.full(len(texts if which is None else which), -1, np.int32)

@@ -15,7 +15,7 @@ _WORDY, _SHORT = "autograd::engine::evaluate_function: ", "autograd: "
 
 
 def terminal_width() -> int:
-    """Columns to fill: those of the terminal (or of the variable COLUMNS), at least 40; 80 where there is none."""
+    """Return the columns of the terminal (or of the variable COLUMNS), at least 40; 80 without a terminal."""
     return max(shutil.get_terminal_size((_USUAL, 24)).columns, _NARROWEST)
 
 
@@ -27,11 +27,10 @@ def render(
     above: Sequence[str] | None = None,
     below: Sequence[Sequence[str]] | None = None,
 ) -> str:
-    """A table: the first column holds names and takes the room that is left, the others are set to the right.
+    """Return a table: the first column holds names and gets the remaining width, the others are aligned right.
 
-    Where they do not fit side by side, a row and the heads take several lines, with as many columns in each. Cells of
-    None are left empty; `above` has a line for each row, shown above it, `below`
-    lines for each.
+    If columns do not fit side by side, a row and the heads take several lines. Cells of None are empty. `above` has one
+    line per row, shown above it; `below` has several.
 
     Example:
         >>> print(render("kernels", ["name", "count", "mean µs"], [["gemm", 12, "3.40"]], 80))
@@ -58,7 +57,8 @@ def render(
 
 
 def _slots(widths: Sequence[int], room: int) -> list[int]:
-    """The widths of the columns of one line when columns are dealt to as few lines as fit, two spaces before each."""
+    """Return the widths of the columns of one line if columns are dealt to as few lines as fit, two spaces before
+    each."""
     slots = list(widths)
     for lines in range(2, len(widths) + 1):
         if sum(slots) + 2 * len(slots) <= room:
@@ -69,7 +69,7 @@ def _slots(widths: Sequence[int], room: int) -> list[int]:
 
 
 def rewrap(lines: Iterable[str], width: int, indent: str) -> list[str]:
-    """Lines of text, those that are longer than `width` continued after an indent."""
+    """Continue lines that are longer than `width` after an indent."""
     return [
         part
         for line in lines
@@ -78,9 +78,9 @@ def rewrap(lines: Iterable[str], width: int, indent: str) -> list[str]:
 
 
 def shorten(name: str, room: int) -> str:
-    """A name of at most `room` characters, made printable; where it is longer the middle is left out.
+    """Return a printable name of at most `room` characters; if it is longer, the middle is left out.
 
-    What every operator of the backward pass begins with is abbreviated to "autograd: ".
+    The prefix of all operators of the backward pass becomes "autograd: ".
     """
     name = printable(name.removeprefix("void ").replace(_WORDY, _SHORT), "?")
     if len(name) <= room:
@@ -90,17 +90,17 @@ def shorten(name: str, room: int) -> str:
 
 
 def number(value: float | None, digits: int = 1, unit: float = 1) -> str | None:
-    """A number in a unit, 1e6 for ms of ns, with a fixed count of decimals; None for none."""
+    """Return a number in a unit (1e6 for ms from ns) with a fixed number of decimals; None for None."""
     return None if value is None else f"{value / unit:,.{digits}f}"
 
 
 def share(value: float | None) -> str | None:
-    """A share as percent, None for none."""
+    """Return a share in percent; None for None."""
     return None if value is None else f"{100 * value:.1f}%"
 
 
 def titled(title: str, count: int, top: int) -> str:
-    """The title of a table of at most `top` of so many rows."""
+    """Return the title of a table that shows at most `top` of `count` rows."""
     return f"{title} (the first {top} of {count})" if count > top else title
 
 

@@ -1,4 +1,7 @@
-"""What threads did while another one paused: which of them finished something lately, and how long they were busy."""
+"""What other threads did while a thread paused:
+
+which of them finished something lately, and how long they were busy.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,25 @@ import numpy.typing as npt
 from .columns import IntColumn, distinct, run_starts
 
 MOST_RECENT = 16
-"""Of so many other threads, those that finished something last, a pause is compared with the work."""
+"""Number of other threads with which a pause is compared: those that finished something last."""
 
 
 def recently_finished(
     end: IntColumn, thread: IntColumn, *, since: IntColumn, until: IntColumn, of: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """For each pause of a thread the work that other threads finished last before it ended.
+    """Return for each pause of a thread the work that other threads finished last before it ended.
 
     One sweep through time in n log n. A pause is compared with `MOST_RECENT` threads only, since whatever ended it
-    finished shortly before; with all of them, n pauses on as many threads take n² steps.
+    finished shortly before; n pauses on as many threads would otherwise take n² steps.
 
     Args:
-        end, thread: int64, of each piece of work: ns, thread.
-        since, until, of: int64, of each pause: what ended before `since` (ns) does not count, nor what ends after
-            `until` (ns); `of` is the thread that paused.
+        end, thread: end (ns) and thread of each piece of work.
+        since, until, of: for each pause: work that ended before `since` or ends after `until` (ns) does not count; `of`
+            is the thread that paused.
 
     Returns:
-        Pairs, two int64 arrays of one length: pause, and the last piece of work of another thread that ended in it;
-        at most one pair a pause and thread, in order of pauses.
+        pairs of a pause and the last piece of work of another thread that ended in it; at most one per pause and
+        thread, in order of pauses.
 
     Example:
         >>> both = np.array([5, 9]), np.array([1, 2])
@@ -62,11 +65,11 @@ def recently_finished(
 
 @dataclass(frozen=True)
 class BusyTime:
-    """For how long threads have been busy up to a time; time in which work of a thread overlaps counts once.
+    """How long threads have been busy up to a time; overlapping work of a thread counts once.
 
     Attributes:
-        thread, start: int64, of each piece of work, by thread and start; end: running maximum on the thread.
-        total: int64 ns, busy time of all pieces before each, one more than there are pieces.
+        thread, start: of each piece of work, sorted. end: running maximum on the thread.
+        total: busy time (ns) of all pieces before each, one entry more than there are pieces.
 
     Example:
         >>> busy = BusyTime.of(np.array([1, 1]), np.array([0, 8]), np.array([5, 9]))
@@ -81,14 +84,14 @@ class BusyTime:
 
     @staticmethod
     def of(thread: IntColumn, start: IntColumn, end: IntColumn) -> BusyTime:
-        """Of work given as int64 columns, sorted by thread and start."""
+        """Return the busy time of work that is sorted by thread and start."""
         first = run_starts(thread)
         end = running_max(end, first)
         since = np.maximum(start, np.where(first, start, np.concatenate((start[:1], end[:-1]))))
         return BusyTime(thread, start, end, np.concatenate(([0], np.cumsum(np.maximum(end - since, 0)))))
 
     def before(self, time: IntColumn, thread: IntColumn) -> IntColumn:
-        """int64 ns, how long each thread has been busy by a time, up to a constant that belongs to the thread."""
+        """Return how long each thread has been busy by a time (ns), up to a constant per thread."""
         times = distinct(np.concatenate([self.start, time]))
         mine, asked = (np.searchsorted(times, of) for of in (self.start, time))
         begun = np.searchsorted(self.thread * len(times) + mine, thread * len(times) + asked)
@@ -98,7 +101,7 @@ class BusyTime:
 
 
 def running_max(values: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
-    """Running maximum that begins anew wherever `first` (bool, one entry a value) is true.
+    """Return the running maximum, which starts again wherever `first` is true.
 
     Example:
         >>> running_max(np.array([3, 1, 2, 1]), np.array([True, False, True, False]))

@@ -1,4 +1,4 @@
-"""Order of issue and cycles of a dependency graph given as two index columns."""
+"""Order of issue and cycles of a dependency graph, given as two index columns."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_first: bool = True) -> IntArray:
-    """Nodes in an order in which each comes after all that it waits for, by Kahn's algorithm.
+    """Return nodes in an order in which each comes after all that it waits for, by Kahn's algorithm.
 
     Args:
-        count: number of nodes; they are 0 to count - 1.
-        source, target: one entry an edge; ``target`` waits for ``source``. Edges may be repeated.
-        lowest_first: of the nodes that are ready the lowest comes next, as simulators issue them; else the one that has
-            become ready last, which takes a stack in place of a heap.
+        count: number of nodes.
+        source, target: one entry per edge; ``target`` waits for ``source``. Edges may be repeated.
+        lowest_first: of the nodes that are ready the lowest comes next, as simulators issue them; else the one that
+            became ready last, with a stack instead of a heap.
 
     Returns:
         the nodes; those on a cycle or behind one are absent.
@@ -54,11 +54,11 @@ def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_fi
 
 
 def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArray) -> list[int]:
-    """One cycle of the graph, each node waiting for the one before it and the first for the last; empty if there is
-    none.
+    """Return one cycle of the graph, each node waiting for the one before it and the first for the last; [] without
+    one.
 
     Args:
-        count, source, target: the graph, as for `issue_order`, and the `order` that this gave for it.
+        count, source, target, order: arguments and result of `issue_order`.
     """
     left = ~mask_at(count, order)
     if not left.any():

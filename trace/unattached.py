@@ -21,11 +21,10 @@ _MS = 1e6
 
 
 def with_unattached(trace: Trace) -> Trace:
-    """The trace with the GPU events that could not be attached in its table of GPU events, for analysis.
+    """Return the trace with the GPU events that could not be attached in its table of GPU events, for analysis.
 
-    They took time on the device like all others. Counted are those that ran, at least in part, while the nodes did
-    (all of them where no node has a time). `notes` has the number and time of those that are counted, and the number
-    of those that are not.
+    Events count if they ran, at least partly, while the nodes did (all of them if no node has a time). `notes` gets the
+    number and time of those that count, and the number of the others.
     """
     events, tables = trace.unattached, trace.tables
     if tables.whole:
@@ -46,7 +45,7 @@ def with_unattached(trace: Trace) -> Trace:
 
 
 def counted_events(trace: Trace) -> IntColumn:
-    """Positions in `Trace.unattached`, in order of start, of the events that `with_unattached` counts."""
+    """Return the positions in `Trace.unattached`, in order of start, of the events that `with_unattached` counts."""
     events, (first, last) = trace.unattached, trace.row_span
     near = (events.ts < last) & (events.ts + events.dur > first)
     if trace.selection is not None or not trace.timed.any():
@@ -56,7 +55,7 @@ def counted_events(trace: Trace) -> IntColumn:
 
 
 def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuEvents:
-    """Some of the events as columns; their launching calls are known by correlation, where they are in the file."""
+    """Return some of the events as a table; correlation gives their launching calls if these are in the file."""
     chosen = rows.tolist()
     names, categories = StringTable(trace.names), StringTable(trace.categories)
     none = as_positions(np.full(len(rows), -1, np.int64))

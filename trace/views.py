@@ -1,4 +1,4 @@
-"""Row views: operators and device events as light objects over a trace's columns, made when they are asked for."""
+"""Operators and GPU events as light objects over a trace's columns, made when they are asked for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Index = TypeVar("Index", CallIndex, GpuIndex)
 
 @dataclass(frozen=True)
 class View(Suggests, Generic[Index]):
-    """One row of a table of a trace, by its position there."""
+    """One row of a table of a trace, by position."""
 
     trace: Trace
     index: Index
@@ -62,7 +62,6 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def name(self) -> str:
-        """The operator's or annotation's name."""
         return self.trace.name_at(self.trace.calls.name[self.index])
 
     @property
@@ -72,22 +71,21 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def start_ns(self) -> int:
-        """Start, ns on the trace's clock (`Trace.base_time_ns` is added for wall-clock time)."""
+        """Start on the trace's clock; add `Trace.base_time_ns` for wall-clock time."""
         return int(self.trace.calls.ts[self.index])
 
     @property
     def duration_ns(self) -> int:
-        """Duration on the host, callees included."""
+        """CPU time, callees included."""
         return int(self.trace.calls.end[self.index] - self.trace.calls.ts[self.index])
 
     @property
     def self_ns(self) -> int:
-        """Duration on the host without the calls directly below it on the same thread."""
+        """CPU time without the calls directly below it on the same thread."""
         return int(self.trace.self_ns[self.index])
 
     @property
     def thread(self) -> int:
-        """Number of the thread."""
         return int(self.trace.calls.thread[self.index])
 
     def _signature(self) -> Signature | None:
@@ -101,12 +99,12 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def children(self) -> Ops:
-        """The calls directly below it, in order of their starts."""
+        """The calls directly below it, in order of start."""
         return Ops(self.trace, self.trace.call_tree.children(self.index))
 
     @property
     def kernels(self) -> DeviceEvents:
-        """The device events launched by it or by calls below it, in order of their starts."""
+        """The GPU events launched by it or by calls below it, in order of start."""
         calls = self.trace.call_tree.below(self.index)
         return DeviceEvents(self.trace, np.flatnonzero(np.isin(self.trace.gpu.call, calls)))
 
@@ -123,18 +121,17 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def module(self) -> str | None:
-        """The innermost module that it is part of ("Linear_3"), of a backward operator that of its forward operator;
-        None where that is not known."""
+        """The innermost module ("Linear_3") of the call, or of its forward operator; None if unknown."""
         return _module_name(self.trace, int(self.trace.origin.module[self.index]))
 
     @property
     def phase(self) -> str:
-        """What it is part of, one of `trace.kinds.PHASES`: "forward", "backward", "optimizer", …; "" if not known."""
+        """One of `trace.kinds.PHASES`: "forward", "backward", "optimizer", …; "" if unknown."""
         return PHASES[int(self.trace.origin.phase[self.index])]
 
     @property
     def forward(self) -> Op | None:
-        """The forward operator behind a backward one, None if there is none or it is not known."""
+        """The forward operator of a backward one, None if unknown."""
         call = CallIndex(int(self.trace.origin.forward[self.index]))
         return Op(self.trace, call) if call >= 0 else None
 
@@ -145,23 +142,22 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def source(self) -> SourceLine | None:
-        """The line of own code that called it, of a backward operator that of its forward operator; None where no stack
-        is recorded."""
+        """The line of own code that called it or its forward operator; None if no stack is recorded."""
         return _source_at(self.trace, int(self.trace.origin.entry[self.index]))
 
     @property
     def sources(self) -> tuple[SourceLine, ...]:
-        """All lines that called for it: a compiled operator may do the work of several."""
+        """All lines whose work it does; several for a compiled operator."""
         return _all_sources(self.trace, int(self.trace.calls.source[self.index]), self.source)
 
     @property
     def stack(self) -> tuple[str, ...]:
-        """Names of the frames that were open when it began, outermost first; () where none are recorded."""
+        """Names of the frames that were open when it began, outermost first; () if none are recorded."""
         return _frames_at(self.trace, int(self.trace.calls.source[self.index]))
 
     @property
     def generated(self) -> GeneratedKernel | None:
-        """The kernel of compiled code that it is, or that it is called by; None for anything else."""
+        """The kernel of compiled code that it is or is called by, None for others."""
         return _generated_at(self.trace, int(self.index))
 
     @property
@@ -172,12 +168,12 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def link(self) -> str:
-        """How sure its link to the ET is: "certain", "equivalent" or "unlinked"."""
+        """Its link to the ET: "certain", "equivalent" or "unlinked"."""
         return LINK_NAMES[self.trace.link[self.trace.calls.source[self.index]]]
 
     @property
     def record(self) -> dict[str, Any]:
-        """The node as the ET+ file has it, decoded."""
+        """The node as in the ET+ file, decoded."""
         return self.trace.texts.decoded(int(self.trace.calls.source[self.index]))
 
     def __repr__(self) -> str:
@@ -186,7 +182,7 @@ class Op(View[CallIndex], CalledWith):
 
 
 class DeviceEvent(View[GpuIndex]):
-    """Work on a device: a kernel, a copy or a memset."""
+    """A kernel, memcpy or memset."""
 
     guesses: ClassVar[dict[str, str]] = {
         "duration": "`duration_ns`", "dur": "`duration_ns`", "ts": "`start_ns`", "start": "`start_ns`",
@@ -204,7 +200,6 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def name(self) -> str:
-        """The kernel's name."""
         return self.trace.name_at(self.trace.gpu.name[self.index])
 
     @property
@@ -214,38 +209,38 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def start_ns(self) -> int:
-        """Start, ns on the trace's clock."""
+        """Start on the trace's clock."""
         return int(self.trace.gpu.ts[self.index])
 
     @property
     def duration_ns(self) -> int:
-        """Duration on the device."""
+        """GPU time."""
         return int(self.trace.gpu.dur[self.index])
 
     @property
     def device(self) -> int:
-        """Number of the device, −1 where it is not recorded."""
+        """Number of the device, −1 if not recorded."""
         return int(self.trace.gpu.device[self.index])
 
     @property
     def stream(self) -> int:
-        """Number of the stream, −1 where it is not recorded."""
+        """Number of the stream, −1 if not recorded."""
         return int(self.trace.gpu.stream[self.index])
 
     @property
     def op(self) -> Op | None:
-        """The innermost call that launched it, None if that is not known."""
+        """The innermost call that launched it, None if unknown."""
         call = CallIndex(int(self.trace.gpu.call[self.index]))
         return Op(self.trace, call) if call >= 0 else None
 
     @property
     def module(self) -> str | None:
-        """The innermost module that it is part of ("Linear_3"); see `Op.module`."""
+        """The innermost module ("Linear_3"); see `Op.module`."""
         return _module_name(self.trace, int(self.trace.origin.gpu_module[self.index]))
 
     @property
     def phase(self) -> str:
-        """What it is part of: "forward", "backward", …; see `Op.phase`."""
+        """See `Op.phase`."""
         return PHASES[int(self.trace.origin.gpu_phase[self.index])]
 
     @property
@@ -255,38 +250,38 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def sources(self) -> tuple[SourceLine, ...]:
-        """All lines that called for it; see `Op.sources`."""
+        """See `Op.sources`."""
         return _all_sources(self.trace, int(self.trace.gpu.source[self.index]), self.source)
 
     @property
     def stack(self) -> tuple[str, ...]:
-        """Names of the frames that were open at its launch, outermost first; () where none are recorded."""
+        """Names of the frames that were open at its launch, outermost first; () if none are recorded."""
         return _frames_at(self.trace, int(self.trace.gpu.source[self.index]))
 
     @property
     def counterpart(self) -> DeviceEvent | None:
-        """Of work that was launched before the trace the same work of a later iteration, whose operator, shapes and
-        source line are its own, too (and the module, if `same_module`); None for other work, and where none is known.
+        """For an event launched before the trace, the same work of a later iteration; None for others, and if unknown.
 
-        The link is equivalent, by repetition, never certain; `op` remains None.
+        The two share operator, shapes and source line, and the module if `same_module`. The link is inferred by
+        repetition, never certain; `op` remains None.
         """
         found = int(self.trace.counterpart[self.index])
         return DeviceEvent(self.trace, GpuIndex(found)) if found >= 0 else None
 
     @property
     def same_module(self) -> bool:
-        """Whether the counterpart is at the same place of the model, not in another layer that is alike."""
+        """Whether the counterpart is in the same module of the model, not in another layer with equal work."""
         return bool(self.trace.gpu.same_module[self.index])
 
     @property
     def generated(self) -> GeneratedKernel | None:
-        """The call of compiled code that launched it, with `kernel_file`, `kernel_hash` and `kernel_kwargs` of a Triton
-        kernel; None for anything else."""
+        """The call of compiled code that launched it, with `kernel_file`, `kernel_hash` and `kernel_kwargs` for
+        Triton."""
         return _generated_at(self.trace, int(self.trace.gpu.call[self.index]))
 
     @property
     def captured_by(self) -> CapturedOp | None:
-        """Of a kernel of a replayed graph the call that launched it when the graph was captured, None if unknown."""
+        """For a kernel of a replayed graph, the call that launched it during the capture; None if unknown."""
         op = int(self.trace.gpu.captured_by[self.index])
         if op < 0 or self.trace.captured is None:
             return None
@@ -301,27 +296,27 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def correlation(self) -> int | None:
-        """Kineto's number of its launch, None where it is not recorded."""
+        """Kineto's number of its launch, None if not recorded."""
         return self._value("correlation")
 
     @property
     def launch_ns(self) -> int | None:
-        """When it was launched: start of the runtime call, else of the operator; None where that is not known."""
+        """Start of the runtime call, else of the operator, that launched it; None if unknown."""
         return self._value("launch_ns")
 
     @property
     def delay_ns(self) -> int | None:
-        """From the end of the call that launched it to its own start, 0 where it began before; None without a call."""
+        """Time from the end of the launching call to its start, 0 if it began before; None without a call."""
         return self._value("delay_ns")
 
     @property
     def grid(self) -> tuple[int, ...] | None:
-        """Blocks of the grid as recorded; None where they are not."""
+        """Blocks of the grid, None if not recorded."""
         return self._extents("grid")
 
     @property
     def block(self) -> tuple[int, ...] | None:
-        """Threads of a block; None where they are not recorded."""
+        """Threads of a block, None if not recorded."""
         return self._extents("block")
 
     def _value(self, column: str) -> int | None:
@@ -370,7 +365,7 @@ def _generated_at(trace: Trace, call: int) -> GeneratedKernel | None:
 
 
 def generated_columns(trace: Trace, call: IntColumn) -> Frame:
-    """Columns of what some calls (−1 for none) launched, as far as it was generated."""
+    """Return columns about generated kernels for some calls (−1 for none)."""
     kernels = [_generated_at(trace, at) for at in call.tolist()] if len(trace.generated) else [None] * len(call)
     return {
         key: ["" if kernel is None else getattr(kernel, key) for kernel in kernels]
@@ -381,7 +376,7 @@ def generated_columns(trace: Trace, call: IntColumn) -> Frame:
 def origin_columns(
     trace: Trace, phase: npt.NDArray[np.integer], module: npt.NDArray[np.integer], entry: IntColumn
 ) -> Frame:  # fmt: skip
-    """Texts of phase, module and source line, by their codes in `Trace.origin`."""
+    """Return the texts of phase, module and source line, by their codes in `Trace.origin`."""
     return {
         "phase": [PHASES[code] for code in phase.tolist()],
         "module": [_module_text(trace, code) for code in module.tolist()],
@@ -399,7 +394,7 @@ Rows = TypeVar("Rows", bound="_Rows[Any]")
 
 
 class _Rows(Suggests, Sequence[Row], Generic[Row]):
-    """Some rows of a table, in order; slices and filters give the same kind."""
+    """Rows of a table, in order; slices and filters give the same kind."""
 
     _row: type[Row]
     guesses: ClassVar[dict[str, str]] = {
@@ -441,22 +436,22 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         raise NotImplementedError
 
     def named(self: Rows, name: str) -> Rows:
-        """Those of exactly this name."""
+        """Return those with exactly this name."""
         return self._where(name.__eq__)
 
     def matching(self: Rows, pattern: str) -> Rows:
-        """Those whose name contains a match of a regular expression."""
+        """Return those whose name contains a match of a regular expression."""
         return self._where(re.compile(pattern).search)
 
     def _where(self: Rows, fits: Callable[[str], object]) -> Rows:
         return type(self)(self.trace, self.rows[matching(self._codes(), self.trace.names, fits)])
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame, one row each; needs pandas (`pip install 'etplus[frames]'`)."""
+        """Return a pandas DataFrame, one row each; needs pandas (`pip install 'etplus[frames]'`)."""
         return to_pandas(self._columns())
 
     def to_arrow(self) -> Any:
-        """A pyarrow Table, one row each; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        """Return a pyarrow Table, one row each; needs pyarrow (`pip install 'etplus[frames]'`)."""
         return to_arrow(self._columns())
 
     def __repr__(self) -> str:
@@ -471,7 +466,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
 
 
 class Ops(_Rows[Op]):
-    """Calls on the host, in order of their starts."""
+    """Calls on the host, in order of start."""
 
     _row = Op
 
@@ -482,12 +477,12 @@ class Ops(_Rows[Op]):
         return self.trace.op_frame(self.rows)
 
     def to_arrow(self) -> Any:
-        """A pyarrow Table, one row each, with units and meanings; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        """Return a pyarrow Table with units and meanings; needs pyarrow (`pip install 'etplus[frames]'`)."""
         return to_arrow(self._columns(), self.trace.frame_columns("ops"))
 
 
 class DeviceEvents(_Rows[DeviceEvent]):
-    """Kernels, copies and memsets, in order of their starts."""
+    """Kernels, memcpys and memsets, in order of start."""
 
     _row = DeviceEvent
 
@@ -498,5 +493,5 @@ class DeviceEvents(_Rows[DeviceEvent]):
         return self.trace.event_frame(self.rows)
 
     def to_arrow(self) -> Any:
-        """A pyarrow Table, one row each, with units and meanings; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        """Return a pyarrow Table with units and meanings; needs pyarrow (`pip install 'etplus[frames]'`)."""
         return to_arrow(self._columns(), self.trace.frame_columns("kernels"))

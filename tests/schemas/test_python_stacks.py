@@ -75,14 +75,11 @@ def test_any_stacks(stacks: dict[int, list[list[tuple[str, int]]]]) -> None:
         assert source == (table.lines[code] if code >= 0 else None)
 
 
-def test_rows_are_replaced_and_shared() -> None:
+def test_rows_are_replaced() -> None:
     made = Stacks.none().with_stacks({0: [["a.py(1): f"]], 1: [["a.py(1): f"], ["b.py(2): g"]]})
     other = made.with_stacks({0: [["c.py(3): h"]]}, COMPILED)
     assert other.frames(other.entries(0)[0]) == ["c.py(3): h"] and other.evidence_of(0) == "compiled code"
     assert len(other.entries(1)) == 2 and other.evidence_of(1) == "Python frames"
-    shared = other.with_rows_like(np.array([2, 1]), np.array([1, 0]), 3)
-    assert shared.entries(2) == other.entries(1)[:1] and shared.evidence_of(2) == "repetition"
-    assert shared.entries(1) == other.entries(1)
 
 
 def test_commands_refuse_it(tmp_path: Path) -> None:
