@@ -1,8 +1,8 @@
-"""The `comm` object of communication kernels: from Kineto's args, else from the ET's record_param_comms ancestor; of
-the all-reduces of serving engines, which record neither, from the tensor that the operator takes.
+"""Find what communication kernels send: the `comm` object of docs/reference/etplus.md.
 
-The positions in record_param_comms' inputs are those of its macro (tensors, sequence, group, rank, collective, in
-split, out split, …).
+Sources, best first: the arguments that Kineto records, the ET's record_param_comms node around the launch, and, for
+all-reduces of serving engines, the first tensor of the operator. The inputs of record_param_comms are in the order of
+its macro: tensors, sequence, group, rank, collective, in split, out split.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 from ..schemas.execution_trace.arguments import DecodedSide, decode_call
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.event_args import int_list, kernel_comm
-from ..schemas.kineto.read_kineto import EventTable
 from ..trace.columns import IntColumn, distinct, distinct_rows, matching
 from ..trace.comm_kernels import (
     Comm,
@@ -31,6 +30,7 @@ from ..trace.comm_kernels import (
 from ..trace.conventions import KERNEL_CATEGORIES, MAX_RANKS
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
+from .join import Join
 
 RECORD_PARAM_COMMS = "record_param_comms"
 """The node that PyTorch records around every collective."""
@@ -50,33 +50,25 @@ _ATTRS = {
 }
 """Attributes of record_param_comms since schema 1.1.0."""
 _STRIDED = ("global_rank_start", "global_rank_stride", "pg_size")
-_OF_ET = ("collective", "in_nelems", "pg_ranks")
-"""Fields whose lack on a kernel sends the linker to the ET's record_param_comms."""
+_FROM_ET = ("collective", "in_nelems", "pg_ranks")
+"""A kernel that lacks one of these fields is completed from the ET's record_param_comms."""
 _ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
-_ELEMENT_TYPE = re.compile(r"Tensor\(([^)]*)\)")
-"""In a type like "GenericList[Tensor(float)]"."""
+_DTYPE = re.compile(r"Tensor\(([^)]*)\)")
+"""In a type such as "GenericList[Tensor(float)]"."""
 _MAX_DEPTH = 63
+"""Callers above a launch in which record_param_comms is looked for; bounds the work in a file with endless chains."""
 _TEXTS = 1024
 """Texts of nodes that are in memory at once."""
 
 T = TypeVar("T")
 
 
-def comm_of_kernels(
-    et: ExecutionTrace, nodes: EtCalls, events: EventTable, rows: IntColumn, parents: IntColumn
-) -> dict[int, Comm]:
-    """`comm` objects of the communication kernels among GPU events.
-
-    Args:
-        rows: int64, event rows of GPU events.
-        parents: int64, position in `nodes` of each one's parent.
-
-    Returns:
-        By position in `rows`, the fields of docs/reference/etplus.md; None where neither trace records them.
-    """
-    wanted, operator = _communicating(et, nodes, events, rows, parents)
+def comm_of_kernels(join: Join) -> dict[int, Comm]:
+    """Return what communication kernels send, by position in `join.gpu_row`; None if neither trace records a field."""
+    et, nodes, events, rows, parents = join.et, join.nodes, join.kineto.events, join.gpu_row, join.gpu_parent
+    wanted, operator = _communicating(join)
     result = dict(zip(wanted.tolist(), map(kernel_comm, events.args_of(rows[wanted])), strict=True))
-    partial = [i for i, comm in result.items() if any(comm[field] is None for field in _OF_ET)]
+    partial = [i for i, comm in result.items() if any(comm[field] is None for field in _FROM_ET)]
     for i, from_et in zip(partial, _of_ancestors(et, nodes, parents[partial], comm_of_node), strict=True):
         if from_et is not None:
             result[i] = {key: from_et.get(key) if value is None else value for key, value in result[i].items()}
@@ -94,15 +86,14 @@ def comm_of_kernels(
     return {i: msgspec.convert(comm, Comm) for i, comm in result.items()}
 
 
-def _communicating(
-    et: ExecutionTrace, nodes: EtCalls, events: EventTable, rows: IntColumn, parents: IntColumn
-) -> tuple[IntColumn, IntColumn]:
-    """Return the positions in `rows` of communication kernels, and of every event the name code of its operator.
+def _communicating(join: Join) -> tuple[IntColumn, IntColumn]:
+    """Return the positions in `gpu_row` of communication kernels, and the name code of every event's operator.
 
-    Evidence is what Kineto wrote of the kernel, the operator that launched it, or its name. Kineto writes the same
-    fields for all kernels of one name and operator, so the first of them is asked.
+    Evidence is the kernel's arguments, its operator or its name. Kineto writes the same arguments for all kernels of
+    one name and operator, so only the first is read.
     """
-    operator = et.name[nodes.node[parents]].astype(np.int64)
+    et, events, rows, parents = join.et, join.kineto.events, join.gpu_row, join.gpu_parent
+    operator = et.name[join.nodes.node[parents]].astype(np.int64)
     operator[parents < 0] = -1
     kernels = events.mask(KERNEL_CATEGORIES)[rows]
     named = matching(events.name[rows], events.names, is_comm_kernel)
@@ -118,7 +109,7 @@ def _communicating(
 
 
 def is_all_reduce(operator: str) -> bool:
-    """Whether an operator is a serving engine's own all-reduce, which no `record_param_comms` is around.
+    """Return whether an operator is a serving engine's own all-reduce, which has no `record_param_comms`.
 
     Example:
         >>> [is_all_reduce(name) for name in ("_C_custom_ar::all_reduce", "c10d::allreduce_", "aten::sum")]
@@ -128,32 +119,28 @@ def is_all_reduce(operator: str) -> bool:
 
 
 def reduced_tensor(text: bytes) -> dict[str, Any]:
-    """Elements and type of an all-reduce's message, by the first tensor that its operator takes; {} without one.
-
-    Args:
-        text: JSON object of the call, with `inputs` as ET nodes have them.
-    """
+    """Return size and dtype of an all-reduce's message from the first tensor of its call; {} without a tensor."""
     inputs = decode_call(text).inputs
     for shape, kind in zip(inputs.shapes, inputs.types, strict=False):
-        found = _ELEMENT_TYPE.fullmatch(kind) if isinstance(kind, str) else None
+        found = _DTYPE.fullmatch(kind) if isinstance(kind, str) else None
         if found and isinstance(shape, list) and shape and all(type(extent) is int for extent in shape):
             return {"dtype": found[1], "in_nelems": prod(shape), "out_nelems": prod(shape)}
     return {}
 
 
 def comm_of_tensor(text: bytes) -> Comm:
-    """What an operator communicates that reduces the first tensor it takes; nothing is known without one."""
+    """Return what an operator sends that reduces its first tensor."""
     given = reduced_tensor(text)
     size = itemsize(given.get("dtype"))
     return Comm(**given, bytes=size * given["in_nelems"] if size else None)
 
 
 class CommRecord(NamedTuple):
-    """What a `record_param_comms` says for pairing `Work.wait` with its collective.
+    """The part of a `record_param_comms` that pairs `Work.wait` with its collective.
 
     Attributes:
         collective: its name, `WAIT` for `Work.wait`.
-        sequence: number of the collective within its group; that of `Work.wait` is the number of what it waits for.
+        sequence: number within its group of the collective, or of the collective that is waited for.
         group: name of the process group, "" if unknown (PyTorch before 2.4 writes none for `Work.wait`).
     """
 
@@ -163,7 +150,7 @@ class CommRecord(NamedTuple):
 
 
 def comm_records(et: ExecutionTrace, nodes: EtCalls, positions: IntColumn) -> list[CommRecord | None]:
-    """For each of some nodes (−1 for none) the nearest `record_param_comms` at or above it, None without one."""
+    """Return the nearest `record_param_comms` at or above each node (−1 for none), None without one."""
     return _of_ancestors(et, nodes, positions, _record_of)
 
 
@@ -183,7 +170,7 @@ def _record_of(text: bytes) -> CommRecord | None:
 def _of_ancestors(
     et: ExecutionTrace, nodes: EtCalls, positions: IntColumn, read: Callable[[bytes], T]
 ) -> list[T | None]:
-    """What a function makes of the text of the nearest record_param_comms at or above each node, None without one."""
+    """Apply a function to the text of the nearest record_param_comms at or above each node; None without one."""
     is_record = matching(et.name[nodes.node], et.names, RECORD_PARAM_COMMS.__eq__)
     at = np.array(positions, np.int64)
     for _ in range(_MAX_DEPTH):
@@ -192,7 +179,7 @@ def _of_ancestors(
     found = np.flatnonzero((at >= 0) & is_record[at])
     node = nodes.node[at[found]]
     wanted = distinct(node)
-    made: list[T] = []  # each text is read once, in the order of the file, so that no piece of it is looked for twice
+    made: list[T] = []  # in file order, so that each block of the file is decoded once
     for first in range(0, len(wanted), _TEXTS):
         made += map(read, et.texts.of(wanted[first : first + _TEXTS]))
     result: list[T | None] = [None] * len(at)
@@ -202,13 +189,13 @@ def _of_ancestors(
 
 
 def _name_at(inputs: DecodedSide) -> int:
-    """The position of the collective's name among the inputs of a record_param_comms, −1 for none."""
+    """Return the position of the collective's name in the inputs of a record_param_comms, −1 for none."""
     pairs = enumerate(zip(inputs.values, inputs.types, strict=False))
     return next((i for i, (v, t) in pairs if t == "String" and isinstance(v, str)), -1)
 
 
 def comm_of_node(text: bytes) -> dict[str, Any]:
-    """Fields of `comm` in the text of a record_param_comms node: its attributes (schema 1.1.0 on), else its inputs."""
+    """Return the `comm` fields of a record_param_comms: from attributes (since schema 1.1.0), else from inputs."""
     record, comm = decode_call(text), dict[str, Any]()
     values, types, name_at = record.inputs.values, record.inputs.types, _name_at(record.inputs)
     tensors = _tensors(values[0]) if values else []
@@ -221,7 +208,7 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
         comm["in_split"], comm["out_split"] = (*splits, None, None)[:2]
     if tensors:
         comm["in_nelems"] = sum(t[3] for t in tensors)
-        found = _ELEMENT_TYPE.search(types[0] if types else "")
+        found = _DTYPE.search(types[0] if types else "")
         comm["dtype"] = found[1] if found else None
         comm["out_nelems"] = sum(t[3] for v in record.outputs.values for t in _tensors(v)) or comm["in_nelems"]
     given = {field: record.attributes.get(name) for field, name in _ATTRS.items()}
@@ -232,9 +219,9 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
 
 
 def peer_in_group(inputs: DecodedSide) -> dict[str, Any]:
-    """Return the other rank of a message, by the inputs of its record_param_comms; {} if its ranks are not known.
+    """Return the peer of a message, from the inputs of its record_param_comms; {} if unknown.
 
-    The position of a rank in the group is that in the job only for the group of all ranks.
+    Ranks are numbered within the group, so only the group of all ranks gives ranks of the job.
     """
     at = _name_at(inputs)
     peer, group = (inputs.values[at - back] if at >= back else None for back in (1, 2))
@@ -243,14 +230,14 @@ def peer_in_group(inputs: DecodedSide) -> dict[str, Any]:
 
 
 def _strided(start: Any, stride: Any, size: Any) -> list[int] | None:
-    """The ranks of a group that PyTorch describes by the first, their distance and number; −1 if they have no one."""
+    """Return the ranks of a group that PyTorch describes by first rank, stride and size; a stride of −1 is none."""
     if not all(type(value) is int for value in (start, stride, size)) or min(start, stride - 1, size - 1) < 0:
         return None
     return list(range(start, start + stride * size, stride)) if start + stride * size < MAX_RANKS else None
 
 
 def _tensors(value: Any) -> list[list[Any]]:
-    """All tensors [tensor, storage, offset, numel, itemsize, device] in a value, lists of them included."""
+    """Return all tensors [tensor, storage, offset, numel, itemsize, device] in a value, nested lists included."""
     found, pending = [], [value]
     while pending:
         item = pending.pop()

@@ -1,4 +1,4 @@
-"""Who belongs to whom of two traces: the links of calls, the parents of GPU events and of runtime calls."""
+"""The stage that attaches: which node each GPU event and runtime call of a pair belongs to."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy.typing as npt
 
 from ..schemas.kineto.kineto_calls import enclosing_call
 from ..trace.columns import IntColumn, scatter
-from .attach import Attachment
+from .attach import Attachment, attach_gpu_events
 from .calls import TracePair
 from .data_dependencies import data_edges
+from .kineto_only import adopt_unattached
 from .match.result import Match
 
 
 @dataclass(frozen=True)
 class Join(TracePair):
-    """What the stages after attachment work on: positions in the tables of both traces, no copies of their columns.
+    """A matched pair with its attachments, as positions in the tables of both traces.
 
-    The rows of the trace that is built of it are numbered by place: the ET's nodes, then attached GPU events, then
-    runtime calls.
+    A row of the trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls.
 
     Attributes:
         match: the call that each of `nodes` is linked to.
@@ -32,7 +32,7 @@ class Join(TracePair):
         gpu_launcher: int64, event row of the runtime call that launched each, −1 for none.
         runtime_row: int64, event row of each runtime call in the window, in order of start.
         runtime_parent: int64, position in `nodes` of each one's innermost linked caller, −1 for none.
-        has_storages: the nodes may name the storages of tensors; those made of a Kineto trace cannot.
+        has_storages: the nodes can name storages of tensors; nodes made from a Kineto trace cannot.
     """
 
     match: Match
@@ -57,7 +57,7 @@ class Join(TracePair):
 
     @cached_property
     def data_edges(self) -> tuple[IntColumn, IntColumn]:
-        """See `data_dependencies.data_edges`; found when first asked for, which takes as long as matching does."""
+        """Writers and readers of tensors; finding them takes as long as matching, so only on request."""
         if not self.has_storages:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return data_edges(self.et, self.nodes)
@@ -69,19 +69,62 @@ class Join(TracePair):
 
     @cached_property
     def node_times(self) -> tuple[IntColumn, IntColumn]:
-        """int64 ns, start and end of each of `nodes`, −1 for one that is not linked."""
+        """int64 ns, start and end of each of `nodes`, −1 if it is not linked."""
         return self.of_nodes(self.calls.ts), self.of_nodes(self.calls.end)
 
     def of_nodes(self, values: IntColumn) -> IntColumn:
-        """int64, for each of `nodes` the value (one entry a call) of its call, −1 for one that is not linked."""
+        """int64, for each of `nodes` the value (one per call) of its call, −1 if it is not linked."""
         at = np.flatnonzero(self.node_of_call >= 0)
         return scatter(len(self.nodes), self.node_of_call[at], values[at])
+
+
+def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
+    """Attach GPU events and runtime calls to the nodes of linked calls.
+
+    Args:
+        alone: there is no ET. The process then adopts what has no operator, and no runtime call is left out.
+    """
+    calls, at = pair.calls, np.flatnonzero(match.call >= 0)
+    node_of_call = scatter(len(calls), match.call[at], at)
+    attachment = attach_gpu_events(pair.kineto, calls, node_of_call >= 0)
+    has, nodes = np.flatnonzero(attachment.call >= 0), pair.nodes
+    parent = scatter(len(attachment.row), has, node_of_call[attachment.call[has]])
+    if alone:
+        nodes, attachment, parent = adopt_unattached(pair, attachment, parent)
+    runtime = _runtime_calls(pair, node_of_call >= 0, whole=alone)
+    events, attached = pair.kineto.events, np.flatnonzero(parent >= 0)
+    return Join(
+        pair.et,
+        pair.kineto,
+        nodes,
+        calls,
+        match,
+        node_of_call,
+        attachment,
+        gpu_row=attachment.row[attached],
+        gpu_parent=parent[attached],
+        gpu_launcher=attachment.launcher[attached],
+        runtime_row=runtime,
+        runtime_parent=linked_caller(
+            pair, node_of_call, events.thread[runtime], events.ts[runtime], events.end[runtime]
+        ),
+        has_storages=not alone,
+    )
+
+
+def _runtime_calls(pair: TracePair, linked: npt.NDArray[np.bool_], *, whole: bool) -> IntColumn:
+    """Event rows of runtime and driver calls between the first and the last linked call, in order of start."""
+    events, calls = pair.kineto.events, pair.calls
+    rows = np.flatnonzero(events.runtime_mask())
+    if not whole:
+        begin, end = calls.ts[linked].min(initial=2**63 - 1), calls.end[linked].max(initial=-1)
+        rows = rows[(events.ts[rows] >= begin) & (events.ts[rows] <= end)]
+    return rows[np.argsort(events.ts[rows], kind="stable")]
 
 
 def linked_caller(
     pair: TracePair, node_of_call: IntColumn, thread: npt.NDArray[np.int32], ts: IntColumn, end: IntColumn
 ) -> IntColumn:
-    """Position in `nodes` of the innermost linked call around each of some events of threads, −1 for none."""
-    calls = pair.calls
-    op = enclosing_call(calls, thread.astype(np.int64), ts, end, node_of_call >= 0)
+    """Position in `nodes` of the innermost linked call around some events of threads, −1 for none."""
+    op = enclosing_call(pair.calls, thread.astype(np.int64), ts, end, node_of_call >= 0)
     return scatter(len(op), op >= 0, node_of_call[op[op >= 0]])

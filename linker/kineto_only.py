@@ -1,14 +1,15 @@
-"""A host side for those who have no ET: nodes made of the Kineto trace's own CPU ops and annotations.
+"""Make an Execution Trace from the CPU calls and annotations of a Kineto trace, for users who have no ET.
 
-The nodes have the layout of ET schema 1.1.1. What Kineto does not record (outputs, tensor ids, forward parents) is
-empty, and `nodes_from` in the file says so: an empty list of outputs does not mean that there were none. GPU work that
-was launched outside any op, or by nobody in the trace, is below its thread or the process; in a trace of Nsight
-Systems, whose capture may begin in the middle of the program, what nobody in the trace launched remains unattached.
+The nodes follow ET schema 1.1.1. Fields that Kineto does not record (outputs, tensor ids, forward parents) are empty;
+`nodes_from` in the file tells readers that this does not mean "none". The process node adopts GPU work that no
+operator launched. In a trace of Nsight Systems, whose capture may begin in the middle of the program, GPU work whose
+launch is not recorded stays unattached.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ _SCHEMA = "1.1.1-chakra.0.0.4"
 _ROOT = "[pytorch|profiler|execution_trace|%s]"
 _BEFORE = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": ['
 _BLOCK = 1024
-"""Nodes whose texts are made at once."""
+"""Nodes whose texts are made at once; a larger block needs more memory."""
 _NODE_NUMBERS = ("id", "parent", "rf_id", "seq_id", "scope", "tid")
 _NODE = (
     b'{"id":%%d,"name":%%b,"ctrl_deps":%%d,"inputs":%%b,"outputs":%b,"attrs":['
@@ -40,12 +41,14 @@ _NODE = (
     b'{"name":"tid","type":"uint64","value":%%d},{"name":"fw_tid","type":"uint64","value":0},'
     b'{"name":"op_schema","type":"string","value":""}]}'
 ) % NO_TENSORS
-"""A node, but for its numbers, name and inputs."""
+"""A node with places for its numbers, name and inputs."""
 
 
 def host_side(kineto: KinetoTrace, calls: CpuCalls) -> tuple[TracePair, Match]:
-    """The trace as a pair with an ET of its own calls (the process, its threads, the calls in order of start), each of
-    them linked to its own event, which is certain. The file's name in messages and the report is the Kineto trace's."""
+    """Return the trace with an ET made from its calls, and a match that links each call to its own event for certain.
+
+    The ET has the process, its threads, and the calls in order of start.
+    """
     order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts))
     trace = _trace_of(kineto, calls, order)
     note = "no ET was given: the nodes are the CPU calls of the Kineto trace"
@@ -54,17 +57,17 @@ def host_side(kineto: KinetoTrace, calls: CpuCalls) -> tuple[TracePair, Match]:
     return TracePair(trace, kineto, et_calls(trace, kineto.events.names), calls), match
 
 
-def adopt_rest(pair: TracePair, attachment: Attachment, parent: IntColumn) -> tuple[EtCalls, Attachment, IntColumn]:
-    """Parents for GPU events without an op: the process.
-
-    In a trace of Nsight Systems those whose launch is not in the trace remain unattached.
+def adopt_unattached(
+    pair: TracePair, attachment: Attachment, parent: IntColumn
+) -> tuple[EtCalls, Attachment, IntColumn]:
+    """Make the process the parent of GPU events without an operator.
 
     Args:
         parent: int64, position in `pair.nodes` of each event's parent, −1 for none.
 
     Returns:
-        the calls with the process node as one more, at the end; the attachment without reasons for what has a parent;
-        and the parents in these calls.
+        The calls with the process node added at the end, the attachment without reasons for adopted events, and the
+        parents.
     """
     apart = np.isin(attachment.reason, UNKNOWN_LAUNCH) & (pair.kineto.recorder != "Kineto")
     parent = np.where(apart, -1, np.where(attachment.call >= 0, parent, len(pair.nodes)))
@@ -79,7 +82,7 @@ def adopt_rest(pair: TracePair, attachment: Attachment, parent: IntColumn) -> tu
 
 
 def _pid(kineto: KinetoTrace) -> int:
-    """The process of most CPU calls, 0 if it has no number."""
+    """Return the process with the most events, 0 if its id is no number."""
     events = kineto.events
     if not len(events):
         return 0
@@ -88,7 +91,7 @@ def _pid(kineto: KinetoTrace) -> int:
 
 
 def _trace_of(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> ExecutionTrace:
-    """The nodes as columns: the process (id 1), its threads, the calls in order; their texts are made on demand."""
+    """Return the nodes as columns: the process (id 1), its threads, the calls in order."""
     events = kineto.events
     threads, ordinal = np.unique(calls.thread, return_inverse=True)
     ordinal, roots = ordinal.reshape(-1), len(threads) + 1
@@ -111,29 +114,47 @@ def _trace_of(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Executi
     }
     name = column(0, 1, events.name[rows].astype(np.int64) + 2).astype(np.int32)
     none = np.zeros(len(name), np.int64)
+    columns |= {"fw_parent": none, "fw_tid": none}
+    index = np.concatenate([np.full(roots, -1), events.index[rows]])
     return ExecutionTrace(
-        file=Path(kineto.file).name, schema=_SCHEMA, flat=False, pid=_pid(kineto), started_s=-1, duration_s=0.0,
-        before=_BEFORE % (_SCHEMA.encode(), _pid(kineto)), after=b"]}",
-        texts=_Texts(events.records, np.concatenate([np.full(roots, -1), events.index[rows]]), columns, name, names),
-        name=name, names=names, structural=np.arange(len(name)) < roots, fw_parent=none, fw_tid=none, losses=(),
+        file=Path(kineto.file).name,
+        schema=_SCHEMA,
+        flat=False,
+        pid=_pid(kineto),
+        started_s=-1,
+        duration_s=0.0,
+        before=_BEFORE % (_SCHEMA.encode(), _pid(kineto)),
+        after=b"]}",
+        texts=_Texts(events.records, index, columns, name, names),
+        name=name,
+        names=names,
+        structural=np.arange(len(name)) < roots,
+        losses=(),
         **columns,
-    )  # fmt: skip
+    )
 
 
+@dataclass(frozen=True)
 class _Texts:
-    """The texts of the nodes, made when they are asked for; see `RecordTexts`, and `ExecutionTrace` for the columns.
-    `index` is the event of each node, −1 for the process and its threads."""
+    """The JSON texts of the nodes, made on demand; implements `RecordTexts`.
 
-    def __init__(
-        self, events: EventRecords, index: IntColumn, columns: dict[str, IntColumn], name: npt.NDArray[np.int32],
-        names: list[str],
-    ) -> None:  # fmt: skip
-        self._events, self._index, self._columns, self._name, self._names = events, index, columns, name, names
-        self._known: dict[RecordedInputs | None, bytes] = {None: NO_TENSORS}
-        self.first = np.append(np.arange(0, len(index), _BLOCK), len(index))
+    Attributes:
+        index: event of each node, −1 for the process and its threads. columns, name, names: see `ExecutionTrace`.
+    """
+
+    events: EventRecords
+    index: IntColumn
+    columns: dict[str, IntColumn]
+    name: npt.NDArray[np.int32]
+    names: list[str]
+    known: dict[RecordedInputs | None, bytes] = field(default_factory=lambda: {None: NO_TENSORS})
+
+    @cached_property
+    def first(self) -> IntColumn:
+        return np.append(np.arange(0, len(self.index), _BLOCK), len(self.index))
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self.index)
 
     @property
     def block_count(self) -> int:
@@ -144,29 +165,29 @@ class _Texts:
         return b"", [text[:-1] for text in self.of(records)]
 
     def tensors_of(self, records: IntColumn) -> list[bytes]:
-        """The inputs and outputs alone; those of equal calls are one object."""
+        """Return inputs and outputs alone; equal texts are one object."""
         inputs = self._inputs_of(records)
         whole = {text: b'{"inputs":%b,"outputs":%b}' % (text, NO_TENSORS) for text in set(inputs)}
         return [whole[text] for text in inputs]
 
     def _inputs_of(self, records: IntColumn) -> list[bytes]:
-        index = self._index[records]
+        index = self.index[records]
         inputs: npt.NDArray[np.object_] = np.full(len(index), NO_TENSORS, object)
-        inputs[index >= 0] = et_inputs(self._events.read(index[index >= 0], recorded_inputs), self._known)
+        inputs[index >= 0] = et_inputs(self.events.read(index[index >= 0], recorded_inputs), self.known)
         texts: list[bytes] = inputs.tolist()
         return texts
 
     def of(self, records: IntColumn) -> list[bytes]:
         inputs = self._inputs_of(records)
-        own, caller, rf_id, seq_id, scope, tid = (self._columns[key][records].tolist() for key in _NODE_NUMBERS)
-        codes = self._name[records].tolist()
-        name_texts = {code: msgspec.json.encode(self._names[code]) for code in set(codes)}
-        names = map(name_texts.__getitem__, codes)
-        return [_NODE % row for row in zip(own, names, caller, inputs, rf_id, seq_id, scope, tid, strict=True)]
+        own, caller, rf_id, seq_id, scope, tid = (self.columns[key][records].tolist() for key in _NODE_NUMBERS)
+        codes = self.name[records].tolist()
+        encoded = {code: msgspec.json.encode(self.names[code]) for code in set(codes)}
+        names_json = map(encoded.__getitem__, codes)
+        return [_NODE % row for row in zip(own, names_json, caller, inputs, rf_id, seq_id, scope, tid, strict=True)]
 
 
 def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
-    """Kineto's own thread ids; ordinals where these are not numbers, or where those of several processes clash."""
+    """Return Kineto's thread ids; ordinals if these are no numbers or if threads of two processes share an id."""
     tids = [kineto.events.threads[code][1] for code in threads.tolist()]
     numbers = [tid for tid in tids if isinstance(tid, int) and 0 < tid < 2**62]
     return numbers if len(set(numbers)) == len(tids) else list(range(1, len(tids) + 1))

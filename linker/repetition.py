@@ -1,14 +1,25 @@
-"""Counterparts by repetition: which later GPU event is the same work as one that was launched before the recording.
+"""Find, for GPU events launched before the recording, the same work in a later iteration.
 
-Kernels whose launch precedes the recording belong to an earlier iteration. In a trace of iterations their sequence
-occurs again, with its launches. Sequences are compared stream by stream by runs of 8, 10, 12, 14, 16, 20 … events, all
-of one length at once: runs of a power of two get numbers by doubling (Karp, Miller and Rosenberg 1972), others are two
-of these that overlap. Whether a trace repeats itself is tried first on events whose operators are known.
+Kernels at the beginning of a trace may have been launched before the profiler started. Nothing records their operator,
+but in a trace of several iterations the same sequence of kernels occurs again, with launches. Example of one stream;
+letters are symbols (equal for equal kernel, launch size and message), and capitals are events without a launch:
+
+    D E F G H I J K | a b c d e f g h i j k | a b c d e f g h i j k
+
+1. `_sequences` gives each event its symbol and puts the streams one after the other, with a separator in between.
+2. `_find_pairs` looks for the longest run of symbols around each capital that also occurs among small letters. Here
+   the run `d … k` of length 8 occurs twice. The counterpart of F is the first f, at the same offset in the first
+   occurrence; if the operators of the two f differ, F is ambiguous. Lengths go down: …, 20, 16, 14, 12, 10, 8.
+   All runs of one length are compared at once by number: the number of a run of 16 follows from those of its two halves
+   (Karp, Miller and Rosenberg 1972), that of a run of 20 from two runs of 16 that overlap.
+3. `_trial` checks that the trace repeats itself: it hides the launches of the first small letters, pairs these events
+   with later ones, and compares the operators. The result is the length from which on runs are reliable.
+4. `_accepted` keeps the pairs that are long enough, unambiguous, and of similar duration.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,56 +39,58 @@ Mask = npt.NDArray[np.bool_]
 
 _NO_REPETITION, _NO_RUN, _SEVERAL, _DURATION, _NO_OPERATOR = range(len(UNPAIRED_REASONS))
 SHORTEST_RUN = 8
-"""Events of the shortest run; fewer that were launched before the recording are not worth the columns of the trace."""
+"""Length of the shortest run. Shorter ones recur by chance: a layer repeats two or three kernels within an iteration.
+Fewer events than this without a launch are not worth building the tables of the trace."""
 _MARGIN = 2
-"""Neighbours on either side that have to agree as well, but for those beyond the ends of the stream."""
+"""Neighbors on either side of an event that must be in its run (fewer at the ends of a stream). An event at the edge of
+a run has context on one side only."""
 _CANDIDATES = 8
-"""Occurrences of a run whose operators are compared; of more than these so many, evenly chosen."""
-_HIDDEN = (0.4, 0.2, 0.1)
-"""Shares of the known events that a trial hides: the first that lets it say anything."""
-_RIGHT = 0.99
-"""Share of the trial's later pairs that has to be right for runs of a length to count, when the kernels that varied in
-its earlier ones are left out."""
-_REPEATED = 0.5
-"""Share of the trial's events that have to be found again."""
-_TRIED = 32
-"""Pairs that a trial needs to say anything."""
-_LONG, _NEARLY_ALL = 64, 0.9
-"""Runs that speak for themselves, if so many of the unknown events are in such ones."""
+"""Occurrences of a run whose operators are compared, evenly spaced; bounds the work for runs that occur often."""
+_HIDDEN_SHARES = (0.4, 0.2, 0.1)
+"""Shares of the known launches that a trial hides. A trace of few iterations repeats only a small share of itself, so
+smaller shares follow until a trial is conclusive."""
+_MIN_RIGHT = 0.99
+"""Share of a trial's pairs that must have the right operator for a run length to count. With a lower share, kernels
+would be attributed to wrong operators."""
+_MIN_REPEATED = 0.5
+"""Share of its hidden events that a conclusive trial must pair."""
+_MIN_TRIED = 32
+"""Pairs of a conclusive trial; of fewer, one wrong pair is already over 3%."""
+_LONG_RUN, _NEARLY_ALL = 64, 0.9
+"""Without a conclusive trial only runs of this length count, and only if they hold this share of the unknown events."""
 _TIMES, _NEAR_NS = 4, 10_000
-"""Durations that differ more, in times and in ns, are of other work, but for kernels that wait for other ranks."""
+"""Durations that differ by more than this factor and by more than 10 µs are of different work. Short kernels vary by
+more than the factor, and communication kernels wait for other ranks."""
 
 
 def find_repetition(trace: Trace) -> Trace:
-    """The trace with counterparts of the GPU events whose launch precedes it, also in its file and its link report.
+    """Return the trace with counterparts of the GPU events that were launched before it, also in its file and report.
 
     Args:
-        trace: as `link` makes it, without such counterparts.
+        trace: a linked trace without counterparts.
     """
-    events = _GpuSequences.of(trace)
-    unknown = int(np.count_nonzero(events.unknown))
-    if not unknown:
+    events = _sequences(trace)
+    if not events.unknown.any():
         return trace
-    found = _pair(events)
-    report = _report(events, found)
+    found = _accepted(events, _trial(events), _find_pairs(events))
     summary = {**trace.summary, "link": {**trace.summary["link"]}}
-    summary["link"]["gpu"] = {**summary["link"]["gpu"], "repetition": report}
+    summary["link"]["gpu"] = {**summary["link"]["gpu"], "repetition": _report(events, found)}
     return with_counterparts(trace, _counterparts(trace, events, found), summary)
 
 
 @dataclass(frozen=True)
-class _GpuSequences:
-    """All GPU events, those of one stream together in order of start, and a separator after each stream.
+class _Sequences:
+    """All GPU events, stream by stream in order of start, with a separator after each stream; arrays of one length.
 
     Attributes:
-        event: int64, position among the device events (those that are rows, then `Trace.unattached`), −1 of a
-            separator.
-        symbol: int64, equal for events of one stream that are alike: name, sizes of the launch, what is communicated.
-            Separators have negative ones, each another.
-        operator: int64, equal for events of equal operators and shapes; −1 where none is known to have launched it.
-        module: int64, code of the name of the innermost module around the launch, −1 for none.
-        dur: int64 ns. waits: bool, its duration depends on other ranks. launched: int64 ns.
-        unknown: bool, its launch is not in the trace.
+        event: int64, position among the device events (rows, then `Trace.unattached`), −1 for a separator.
+        symbol: int64, equal for interchangeable events of one stream. Each separator has a negative one of its own.
+        operator: int64, equal for equal operators with equal shapes, −1 if no operator is known.
+        module: int64, name code of the innermost module around the launch, −1 for none.
+        dur: int64 ns.
+        waits: bool, the duration depends on other ranks.
+        launched: int64 ns.
+        unknown: bool, the launch is not in the trace.
     """
 
     event: IntColumn
@@ -89,46 +102,57 @@ class _GpuSequences:
     launched: IntColumn
     unknown: Mask
 
-    @staticmethod
-    def of(trace: Trace) -> _GpuSequences:
-        gpu, calls, rest = trace.gpu, trace.calls, trace.unattached
-        names, categories = StringTable(trace.names), StringTable(trace.categories)
-        args = [bytes(record.get("args", b"")) for record in trace.records(gpu.source)] + rest.args
-        none = np.full(len(rest), -1, np.int64)
-        call = np.append(gpu.call, none)
-        columns = {key: np.append(getattr(gpu, key), getattr(rest, key)) for key in ("device", "stream", "ts", "dur")}
-        name = np.append(gpu.name, names.codes(rest.names)).astype(np.int64)
-        category = np.append(gpu.category, categories.codes(rest.categories)).astype(np.int64)
-        unknown = np.isin(np.append(gpu.reason, rest.reason), (LAUNCHED_BEFORE, NO_LAUNCHER))
-        kind = distinct_rows(name, category)[1]
-        symbol = distinct_rows(columns["device"], columns["stream"], kind, _work(kind, args, unknown))[1]
-        has = call >= 0
-        operator, module = np.full((2, len(call)), -1, np.int64)
-        operator[has] = distinct_rows(calls.name[call[has]], calls.signature[call[has]])[1]
-        inside = nearest(call, calls.parent, calls.kind == MODULE)
-        module[inside >= 0] = calls.name[inside[inside >= 0]]
-        described = zip(rest.names, args[len(gpu) :], strict=True)
-        loose = [is_comm_kernel(kernel) or has_collective_fields(text) for kernel, text in described]
-        waits = np.append(trace.is_comm, np.array(loose, np.bool_))
-        launched = np.append(trace.launched_ns, rest.ts)
-        order = np.lexsort((columns["ts"], columns["stream"], columns["device"]))
-        first = np.flatnonzero(run_starts(columns["device"][order], columns["stream"][order]))[1:]
-        event = np.append(np.insert(order, first, -1), -1) if len(order) else order
-        apart = event < 0
-        placed_symbol = np.where(apart, -np.cumsum(apart.astype(np.int64)), np.append(symbol, -1)[event])
-        placed = _GpuSequences(
-            event, placed_symbol, operator, module, columns["dur"], waits, launched, unknown,
-        )  # fmt: skip
-        return replace(placed, **{key: _placed(getattr(placed, key), event) for key in _BY_EVENT})
+    def take(self, kept: Mask) -> _Sequences:
+        """Return some of the events; `kept` must include the separators."""
+        return _Sequences(**{column.name: getattr(self, column.name)[kept] for column in fields(self)})
 
-    def take(self, kept: Mask) -> _GpuSequences:
-        """Some of the events; separators have to be among them."""
-        columns = {key: getattr(self, key)[kept] for key in ("event", "symbol", *_BY_EVENT)}
-        return _GpuSequences(**columns)
+
+def _sequences(trace: Trace) -> _Sequences:
+    gpu, rest = trace.gpu, trace.unattached
+    in_both = ("device", "stream", "ts", "dur")
+    device, stream, ts, dur = (np.append(getattr(gpu, key), getattr(rest, key)) for key in in_both)
+    args = [bytes(record.get("args", b"")) for record in trace.records(gpu.source)] + rest.args
+    unknown = np.isin(np.append(gpu.reason, rest.reason), (LAUNCHED_BEFORE, NO_LAUNCHER))
+    name = np.append(gpu.name, StringTable(trace.names).codes(rest.names)).astype(np.int64)
+    category = np.append(gpu.category, StringTable(trace.categories).codes(rest.categories)).astype(np.int64)
+    kind = distinct_rows(name, category)[1]
+    symbol = distinct_rows(device, stream, kind, _work(kind, args, unknown))[1]
+    operator, module = _operators(trace, np.append(gpu.call, np.full(len(rest), -1, np.int64)))
+    described = zip(rest.names, args[len(gpu) :], strict=True)
+    communicates = [is_comm_kernel(kernel) or has_collective_fields(text) for kernel, text in described]
+    waits = np.append(trace.is_comm, np.array(communicates, np.bool_))
+
+    order = np.lexsort((ts, stream, device))
+    stream_starts = np.flatnonzero(run_starts(device[order], stream[order]))[1:]
+    event = np.append(np.insert(order, stream_starts, -1), -1) if len(order) else order
+
+    def placed(column: npt.NDArray[Any], separator: int = -1) -> npt.NDArray[Any]:
+        return np.append(column, np.array([separator], column.dtype))[event]  # −1 takes the last one
+
+    return _Sequences(
+        event,
+        symbol=np.where(event < 0, -np.cumsum((event < 0).astype(np.int64)), placed(symbol)),
+        operator=placed(operator),
+        module=placed(module),
+        dur=placed(dur),
+        waits=placed(waits, 0),
+        launched=placed(np.append(trace.launched_ns, rest.ts)),
+        unknown=placed(unknown, 0),
+    )
+
+
+def _operators(trace: Trace, call: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Return operator and module of some calls (−1 for none); see `_Sequences`."""
+    calls, has = trace.calls, call >= 0
+    operator, module = np.full((2, len(call)), -1, np.int64)
+    operator[has] = distinct_rows(calls.name[call[has]], calls.signature[call[has]])[1]
+    inside = nearest(call, calls.parent, calls.kind == MODULE)
+    module[inside >= 0] = calls.name[inside[inside >= 0]]
+    return operator, module
 
 
 def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
-    """Code of what tells events of a kind (name and category) apart, as far as all unknown events of the kind have it.
+    """Return codes of the launch arguments, as far as all unknown events of a kind have them.
 
     On ROCm the grid and block of a kernel come from its launch call, so kernels without a launch lack them.
     """
@@ -147,17 +171,9 @@ def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
     return StringTable().codes(compared).astype(np.int64)[variant]
 
 
-_BY_EVENT = ("operator", "module", "dur", "waits", "launched", "unknown")
-
-
-def _placed(column: npt.NDArray[Any], event: IntColumn) -> npt.NDArray[Any]:
-    none = np.zeros(1, column.dtype) if column.dtype == np.bool_ else np.full(1, -1, column.dtype)
-    return np.append(column, none)[event]
-
-
-class _RunPairs(NamedTuple):
-    """Of each event the place of its counterpart, −1 for none; how long the run is in which both are; whether others
-    are possible whose operator, or whose module, is another; all 0 for events that are known."""
+class _Pairs(NamedTuple):
+    """By place: the counterpart (−1 for none), the length of the run that holds both, and whether other occurrences of
+    the run have another operator, or another module, at this place."""
 
     partner: IntColumn
     length: IntColumn
@@ -165,179 +181,73 @@ class _RunPairs(NamedTuple):
     modules: Mask
 
 
-class _FoundCounterparts(NamedTuple):
-    """Of each event the place of its counterpart, −1 for none; whether it is in the same module; the reason why an
-    unknown event has none; and the trial's numbers for the report."""
-
-    partner: IntColumn
-    same_module: Mask
-    reason: IntColumn
-    trial: dict[str, int]
-
-
-def _pair(events: _GpuSequences) -> _FoundCounterparts:
-    """Counterparts, as far as the trial says that they are right."""
-    trial, pairs = _trial(events), _find_pairs(events)
-    n, reason = len(events.event), np.full(len(events.event), _NO_RUN)
-    shortest = trial.shortest(events, pairs)
-    found = events.unknown & (pairs.partner >= 0)
-    checks = (
-        (found & (pairs.length < shortest), _NO_RUN),
-        (found & _differ(events, pairs.partner), _DURATION),
-        (found & (pairs.several | mask_at(n, np.isin(events.symbol, trial.varies))), _SEVERAL),
-        (found & (events.operator[pairs.partner] < 0) & ~pairs.several, _NO_OPERATOR),
-    )
-    for wrong, code in checks:
-        reason[wrong & found] = code
-        found &= ~wrong
-    if shortest > n:
-        reason[:] = _NO_REPETITION
-    same = found & ~pairs.modules & trial.same_modules
-    return _FoundCounterparts(np.where(found, pairs.partner, -1), same, reason, trial.counts)
-
-
-class _PairingTrial(NamedTuple):
-    """What pairing events whose operators are known, as if they were not, showed.
-
-    Attributes:
-        length: int64, of the run of each of the later pairs. right: bool, its operator is.
-        says: it has as many pairs as it takes to say anything, of as many of its events as a trace has that repeats
-            itself.
-        varies: symbols whose operator differs between repetitions. same_modules: modules are right, too.
-        counts: for the report.
-    """
-
-    length: IntColumn
-    right: Mask
-    says: bool
-    varies: IntColumn
-    same_modules: bool
-    counts: dict[str, int]
-
-    def shortest(self, events: _GpuSequences, pairs: _RunPairs) -> int:
-        """The length of runs from which on pairs count; more than there are events if none does."""
-        never = len(events.event) + 1
-        if not self.says:  # too little is known: the whole sequence occurs again, or nothing counts
-            long = np.count_nonzero(events.unknown & (pairs.length >= _LONG))
-            whole = self.right.all() and long >= _NEARLY_ALL * np.count_nonzero(events.unknown)
-            return _LONG if whole else never
-        order = np.argsort(-self.length, kind="stable")
-        share = np.cumsum(self.right[order]) / np.arange(1, len(order) + 1)
-        if len(share) < _TRIED // 4:
-            return never
-        if share[-1] >= _RIGHT:
-            return SHORTEST_RUN
-        last = ~np.append(self.length[order][1:] == self.length[order][:-1], False)
-        return int(min(self.length[order][last & (share >= _RIGHT)], default=never))
-
-
-def _trial(events: _GpuSequences) -> _PairingTrial:
-    """Pair the first events whose launch is known with later ones."""
-    here = events.take(~events.unknown)
-    trial = None
-    for share in _HIDDEN:
-        trial = _trial_of(here, share, int(np.count_nonzero(events.unknown)))
-        if trial.says:
-            return trial
-    assert trial is not None
-    return trial
-
-
-def _trial_of(here: _GpuSequences, share: float, most: int) -> _PairingTrial:
-    """Hide a share of known events, the first ones, but at most so many."""
-    launched = np.sort(here.launched[here.event >= 0])
-    count = min(max(most, _TRIED), int(len(launched) * share))
-    hidden = (here.event >= 0) & (here.launched < launched[count]) if count else np.zeros(len(here.event), np.bool_)
-    pairs = _find_pairs(replace(here, unknown=hidden))
-    tried = np.flatnonzero(hidden & (pairs.partner >= 0) & ~pairs.several & ~_differ(here, pairs.partner))
-    tried = tried[np.argsort(here.launched[tried], kind="stable")]
-    right = here.operator[tried] == here.operator[pairs.partner[tried]]
-    within = tried[here.module[tried] >= 0]
-    in_module = np.count_nonzero(here.module[within] == here.module[pairs.partner[within]])
-    half = len(tried) // 2
-    later = np.arange(half, len(tried))
-    later = later[~np.isin(here.symbol[tried[later]], here.symbol[tried[:half][~right[:half]]])]
-    counts = {"events": int(hidden.sum()), "paired": len(tried), "right": int(right.sum())}
-    return _PairingTrial(
-        pairs.length[tried[later]], right[later], len(tried) >= max(_TRIED, _REPEATED * counts["events"]),
-        distinct(here.symbol[tried[~right]]), bool(in_module >= _RIGHT * len(within)), counts,
-    )  # fmt: skip
-
-
-def _differ(events: _GpuSequences, partner: IntColumn) -> Mask:
-    """Where durations are too different to be of the same work."""
-    mine, other = events.dur, events.dur[partner]
-    longer, shorter = np.maximum(mine, other), np.minimum(mine, other)
-    return (partner >= 0) & ~events.waits & (longer > _TIMES * shorter) & (longer - shorter > _NEAR_NS)
-
-
-def _find_pairs(events: _GpuSequences) -> _RunPairs:
-    """For every unknown event the longest run around it that occurs among known ones."""
+def _find_pairs(events: _Sequences) -> _Pairs:
+    """Pair every unknown event by the longest run around it that occurs among known events."""
     n = len(events.event)
-    pairs = _RunPairs(np.full(n, -1), np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.bool_))
-    windows = _Windows.of(events)
-    numbered = _numbered(events.symbol, windows)
-    for length, number in reversed(numbered):
+    pairs = _Pairs(np.full(n, -1), np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.bool_))
+    surroundings = _surroundings(events)
+    for length, number in reversed(_numbered_runs(events.symbol, surroundings)):
         for longer in (length * 7 // 4, length * 3 // 2, length * 5 // 4, length):
-            open_ = np.flatnonzero(events.unknown & (pairs.partner < 0))
+            unpaired = events.unknown & (pairs.partner < 0)
             count = n - longer + 1
-            if not len(open_) or count <= 0:
+            if count <= 0 or not unpaired.any():
                 continue
-            begin = number[:count]
-            of = begin if longer == length else distinct_rows(begin, number[longer - length :][:count])[1]
-            runs = _occurrences(windows, longer, of, events.unknown & (pairs.partner < 0))
+            run = number[:count].astype(np.int64)
+            if longer > length:  # two runs of the power of two that overlap
+                run = distinct_rows(run, number[longer - length :][:count])[1]
+            runs = _repeated_runs(surroundings, longer, run, unpaired)
             if runs is not None:
-                _extend(events, pairs, runs, open_, windows.room(open_))
+                _pair_by_runs(events, pairs, runs, np.flatnonzero(unpaired), surroundings)
     return pairs
 
 
-class _Windows(NamedTuple):
-    """What runs may be of: of every event how many of its stream are before and after it, and running counts of
-    separators and unknown events, one entry more."""
+class _Surroundings(NamedTuple):
+    """By place: events of the same stream before and after it; separators and unknown events before it, in one entry
+    more for the total."""
 
     before: IntColumn
     after: IntColumn
-    ends: IntColumn
+    separators: IntColumn
     unknown: IntColumn
 
-    @staticmethod
-    def of(events: _GpuSequences) -> _Windows:
-        apart, places, n = events.symbol < 0, np.arange(len(events.symbol)), len(events.symbol)
-        before = places - np.maximum.accumulate(np.where(apart, places, -1)) - 1
-        after = np.minimum.accumulate(np.where(apart, places, n)[::-1])[::-1] - places - 1
-        return _Windows(before, after, *(np.append(0, np.cumsum(mask)) for mask in (apart, events.unknown)))
-
-    def room(self, events: IntColumn) -> tuple[IntColumn, IntColumn]:
-        """How many neighbours of some events have to be in a run before and after them."""
-        return np.minimum(self.before[events], _MARGIN), np.minimum(self.after[events], _MARGIN)
-
-    def kinds(self, length: int) -> tuple[Mask, Mask]:
-        """By first place, runs of a length within one stream: of known events alone, and others."""
-        whole = self.ends[length:] == self.ends[:-length]
+    def runs(self, length: int) -> tuple[Mask, Mask]:
+        """Return, by first place, which runs of a length within one stream have only known events, and which others."""
+        whole = self.separators[length:] == self.separators[:-length]
         known = self.unknown[length:] == self.unknown[:-length]
         return whole & known, whole & ~known
 
 
-def _numbered(symbol: IntColumn, windows: _Windows) -> list[tuple[int, npt.NDArray[np.int32]]]:
-    """Lengths, powers of two from the shortest run on, and the number of the run that begins at each place: equal runs
-    have the same; as long as a run with unknown events occurs among known ones."""
-    length, found = 1, list[tuple[int, npt.NDArray[np.int32]]]()
-    number = np.unique(symbol, return_inverse=True)[1].reshape(-1).astype(np.int32)
+def _surroundings(events: _Sequences) -> _Surroundings:
+    separator, n = events.symbol < 0, len(events.symbol)
+    places = np.arange(n)
+    before = places - np.maximum.accumulate(np.where(separator, places, -1)) - 1
+    after = np.minimum.accumulate(np.where(separator, places, n)[::-1])[::-1] - places - 1
+    return _Surroundings(before, after, *(np.append(0, np.cumsum(mask)) for mask in (separator, events.unknown)))
+
+
+def _numbered_runs(symbol: IntColumn, surroundings: _Surroundings) -> list[tuple[int, npt.NDArray[np.int32]]]:
+    """Return, for each power of two up to the longest run that still has a match, the number of the run at each place."""
+    length, numbered = 1, list[tuple[int, npt.NDArray[np.int32]]]()
+    number: npt.NDArray[np.int32] = np.unique(symbol, return_inverse=True)[1].reshape(-1).astype(np.int32)
     while len(symbol) >= 2 * length:
         number = distinct_rows(number[:-length], number[length:])[1].astype(np.int32)
         length *= 2
-        known, others = windows.kinds(length)
-        occurs = mask_at(int(number.max()) + 1, number[known])
-        if not np.any(occurs[number[others]]):
+        known, others = surroundings.runs(length)
+        if not np.any(mask_at(int(number.max()) + 1, number[known])[number[others]]):
             break
         if length >= SHORTEST_RUN:
-            found.append((length, number))
-    return found
+            numbered.append((length, number))
+    return numbered
 
 
-class _EqualRuns(NamedTuple):
-    """Runs of a length: at which places ones with unknown events begin that occur among known ones; and where these
-    begin: from `first` on in `starts`, so many `times`, by place."""
+class _RepeatedRuns(NamedTuple):
+    """Runs of one length with unknown events that also occur among known events.
+
+    Attributes:
+        matched: bool, such a run begins at this place.
+        starts: int64, where the occurrences among known events begin, grouped by run.
+        first, times: int64, by place, position in `starts` of the run's first occurrence, and number of occurrences.
+    """
 
     length: int
     matched: Mask
@@ -346,15 +256,11 @@ class _EqualRuns(NamedTuple):
     times: IntColumn
 
 
-def _occurrences(windows: _Windows, length: int, number: npt.NDArray[np.integer], wanted: Mask) -> _EqualRuns | None:
-    """The runs of a length around wanted events that occur among known ones, None if there is none.
-
-    Args:
-        number: of the run that begins at each place.
-    """
-    known, others = windows.kinds(length)
-    around = np.append(0, np.cumsum(wanted))
-    others &= around[length:] > around[:-length]
+def _repeated_runs(surroundings: _Surroundings, length: int, number: IntColumn, wanted: Mask) -> _RepeatedRuns | None:
+    """Find the runs around wanted events that occur among known ones; `number` is that of the run at each place."""
+    known, others = surroundings.runs(length)
+    wanted_before = np.append(0, np.cumsum(wanted))
+    others &= wanted_before[length:] > wanted_before[:-length]
     size = int(number.max()) + 1
     starts = np.flatnonzero(known & mask_at(size, number[others])[number])
     if not len(starts):
@@ -362,49 +268,155 @@ def _occurrences(windows: _Windows, length: int, number: npt.NDArray[np.integer]
     starts = starts[np.argsort(number[starts], kind="stable")]
     count = np.bincount(number[starts], minlength=size)
     first = np.cumsum(count) - count
-    return _EqualRuns(length, others & (count[number] > 0), starts, first[number], count[number])
+    return _RepeatedRuns(length, others & (count[number] > 0), starts, first[number], count[number])
 
 
-def _extend(
-    events: _GpuSequences, pairs: _RunPairs, runs: _EqualRuns, orphans: IntColumn, room: tuple[IntColumn, IntColumn]
+def _pair_by_runs(
+    events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: IntColumn, surroundings: _Surroundings
 ) -> None:
-    """Pair unknown events that are in runs of a length.
+    """Pair unknown events that lie in repeated runs of a length.
 
-    Of the runs around an event the nearest to the one that has it in its middle are taken, on either side: they have
-    to agree.
-
-    Args:
-        room: how many neighbours of each of `orphans` have to be in the run before and after it.
+    Several such runs may hold an event. The nearest ones on either side of the run that has the event in its middle
+    must agree.
     """
     size = len(runs.matched)
     places = np.arange(size)
     earlier = np.maximum.accumulate(np.where(runs.matched, places, -1))
     later = np.minimum.accumulate(np.where(runs.matched, places, size)[::-1])[::-1]
-    least = np.maximum(orphans - runs.length + 1 + room[1], 0)
-    most = np.minimum(orphans - room[0], size - 1)
-    middle = np.clip(orphans - runs.length // 2, least, np.maximum(most, least)).clip(0, size - 1)
+    margin_before, margin_after = (np.minimum(side[event], _MARGIN) for side in surroundings[:2])
+    least = np.maximum(event - runs.length + 1 + margin_after, 0)
+    most = np.minimum(event - margin_before, size - 1)
+    middle = np.clip(event - runs.length // 2, least, np.maximum(most, least)).clip(0, size - 1)
     left, right = earlier[middle], later[middle]
-    for side, seen in ((left, np.zeros(len(left), np.bool_)), (right, right == left)):
-        has = (least <= most) & (side >= least) & (side <= most) & ~seen
-        pairs.length[orphans[has]] = runs.length
-        _compare(events, pairs, orphans[has], runs, side[has])
+    for start, compared in ((left, np.zeros(len(left), np.bool_)), (right, right == left)):
+        has = (least <= most) & (start >= least) & (start <= most) & ~compared
+        pairs.length[event[has]] = runs.length
+        _pair_in_run(events, pairs, runs, event[has], start[has])
 
 
-def _compare(events: _GpuSequences, pairs: _RunPairs, event: IntColumn, runs: _EqualRuns, start: IntColumn) -> None:
-    """Pair events with the first occurrence of the runs that begin at `start`, and compare it with the others."""
-    count, first, shift = runs.times[start], runs.first[start], event - start
+def _pair_in_run(events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: IntColumn, start: IntColumn) -> None:
+    """Pair events with the first occurrence of the runs that begin at `start`, and compare the other occurrences."""
+    count, first, offset = runs.times[start], runs.first[start], event - start
     new = pairs.partner[event] < 0
-    pairs.partner[event[new]] = runs.starts[first[new]] + shift[new]
+    pairs.partner[event[new]] = runs.starts[first[new]] + offset[new]
     for k in range(_CANDIDATES):
         at = np.flatnonzero(count > k)
         chosen = np.where(count[at] > _CANDIDATES, k * (count[at] - 1) // (_CANDIDATES - 1), k)
-        other, mine = runs.starts[first[at] + chosen] + shift[at], pairs.partner[event[at]]
-        pairs.several[event[at]] |= events.operator[mine] != events.operator[other]
-        pairs.modules[event[at]] |= events.module[mine] != events.module[other]
+        other, partner = runs.starts[first[at] + chosen] + offset[at], pairs.partner[event[at]]
+        pairs.several[event[at]] |= events.operator[partner] != events.operator[other]
+        pairs.modules[event[at]] |= events.module[partner] != events.module[other]
 
 
-def _report(events: _GpuSequences, found: _FoundCounterparts) -> dict[str, Any]:
-    """`gpu.repetition` of the link report; see docs/reference/report.md."""
+class _Trial(NamedTuple):
+    """The result of pairing events whose launches are known, as if they were not.
+
+    The earlier half of the pairs shows which symbols vary; only the later half, without these, is counted.
+
+    Attributes:
+        length: int64, run length of each later pair. right: bool, its operator is right.
+        conclusive: enough events were paired.
+        varies: int64, symbols whose operator differs between repetitions.
+        same_modules: modules are right, too.
+        counts: for the report.
+    """
+
+    length: IntColumn
+    right: Mask
+    conclusive: bool
+    varies: IntColumn
+    same_modules: bool
+    counts: dict[str, int]
+
+
+def _trial(events: _Sequences) -> _Trial:
+    """Return the first conclusive trial, or the last one."""
+    known, unknown = events.take(~events.unknown), int(np.count_nonzero(events.unknown))
+    trial = _trial_of(known, _HIDDEN_SHARES[0], unknown)
+    for share in _HIDDEN_SHARES[1:]:
+        if not trial.conclusive:
+            trial = _trial_of(known, share, unknown)
+    return trial
+
+
+def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
+    """Hide the launches of the first events, a share of all but at most `most`, pair them, and compare operators."""
+    launched = np.sort(events.launched[events.event >= 0])
+    count = min(max(most, _MIN_TRIED), int(len(launched) * share))
+    hidden = (events.event >= 0) & (events.launched < launched[count]) if count else np.zeros(len(events.event), bool)
+    pairs = _find_pairs(replace(events, unknown=hidden))
+    tried = np.flatnonzero(hidden & (pairs.partner >= 0) & ~pairs.several & ~_differ(events, pairs.partner))
+    tried = tried[np.argsort(events.launched[tried], kind="stable")]
+    right = events.operator[tried] == events.operator[pairs.partner[tried]]
+    in_module = tried[events.module[tried] >= 0]
+    same_module = np.count_nonzero(events.module[in_module] == events.module[pairs.partner[in_module]])
+    half = len(tried) // 2
+    later = np.arange(half, len(tried))
+    later = later[~np.isin(events.symbol[tried[later]], events.symbol[tried[:half][~right[:half]]])]
+    counts = {"events": int(hidden.sum()), "paired": len(tried), "right": int(right.sum())}
+    return _Trial(
+        pairs.length[tried[later]],
+        right[later],
+        conclusive=len(tried) >= max(_MIN_TRIED, _MIN_REPEATED * counts["events"]),
+        varies=distinct(events.symbol[tried[~right]]),
+        same_modules=bool(same_module >= _MIN_RIGHT * len(in_module)),
+        counts=counts,
+    )
+
+
+def _shortest_reliable(events: _Sequences, trial: _Trial, pairs: _Pairs) -> int:
+    """Return the run length from which on pairs count; more than there are events if none counts."""
+    never = len(events.event) + 1
+    if not trial.conclusive:  # then the whole sequence must occur again
+        long = np.count_nonzero(events.unknown & (pairs.length >= _LONG_RUN))
+        return _LONG_RUN if trial.right.all() and long >= _NEARLY_ALL * np.count_nonzero(events.unknown) else never
+    order = np.argsort(-trial.length, kind="stable")
+    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # right pairs among those at least as long
+    if len(share) < _MIN_TRIED // 4:
+        return never
+    if share[-1] >= _MIN_RIGHT:
+        return SHORTEST_RUN
+    last_of_length = ~np.append(trial.length[order][1:] == trial.length[order][:-1], False)
+    return int(min(trial.length[order][last_of_length & (share >= _MIN_RIGHT)], default=never))
+
+
+def _differ(events: _Sequences, partner: IntColumn) -> Mask:
+    """Return where the durations of events and their partners are too different for the same work."""
+    dur, other = events.dur, events.dur[partner]
+    longer, shorter = np.maximum(dur, other), np.minimum(dur, other)
+    return (partner >= 0) & ~events.waits & (longer > _TIMES * shorter) & (longer - shorter > _NEAR_NS)
+
+
+class _Accepted(NamedTuple):
+    """The final counterparts: place of each, −1 for none; whether it is in the same module; why an unknown event has
+    none (index into `UNPAIRED_REASONS`); and the trial's numbers for the report."""
+
+    partner: IntColumn
+    same_module: Mask
+    reason: IntColumn
+    trial: dict[str, int]
+
+
+def _accepted(events: _Sequences, trial: _Trial, pairs: _Pairs) -> _Accepted:
+    n, reason = len(events.event), np.full(len(events.event), _NO_RUN)
+    shortest = _shortest_reliable(events, trial, pairs)
+    kept = events.unknown & (pairs.partner >= 0)
+    checks = (
+        (kept & (pairs.length < shortest), _NO_RUN),
+        (kept & _differ(events, pairs.partner), _DURATION),
+        (kept & (pairs.several | mask_at(n, np.isin(events.symbol, trial.varies))), _SEVERAL),
+        (kept & (events.operator[pairs.partner] < 0) & ~pairs.several, _NO_OPERATOR),
+    )
+    for refused, code in checks:
+        reason[refused & kept] = code
+        kept &= ~refused
+    if shortest > n:
+        reason[:] = _NO_REPETITION
+    same_module = kept & ~pairs.modules & trial.same_modules
+    return _Accepted(np.where(kept, pairs.partner, -1), same_module, reason, trial.counts)
+
+
+def _report(events: _Sequences, found: _Accepted) -> dict[str, Any]:
+    """Return `gpu.repetition` of the link report; see docs/reference/report.md."""
     unknown, paired = events.unknown, found.partner >= 0
     count = np.bincount(found.reason[unknown & ~paired], minlength=len(UNPAIRED_REASONS)).tolist()
     return {
@@ -418,12 +430,14 @@ def _report(events: _GpuSequences, found: _FoundCounterparts) -> dict[str, Any]:
     }
 
 
-def _counterparts(trace: Trace, events: _GpuSequences, found: _FoundCounterparts) -> Counterparts:
+def _counterparts(trace: Trace, events: _Sequences, found: _Accepted) -> Counterparts:
     at = np.flatnonzero(found.partner >= 0)
     at = at[np.argsort(events.event[at])]
-    event, partner = events.event[at], events.event[found.partner[at]]
-    row, same, here = trace.gpu.source[partner], found.same_module[at], event < len(trace.gpu)
-    own = trace.gpu.source[event[here]]
+    event, partner, same = events.event[at], events.event[found.partner[at]], found.same_module[at]
+    row, attached = trace.gpu.source[partner], event < len(trace.gpu)
+    own = trace.gpu.source[event[attached]]
     order = np.argsort(own)
-    links = CounterpartLinks(own[order], row[here][order], same[here][order])
-    return Counterparts(links, CounterpartLinks(event[~here] - len(trace.gpu), row[~here], same[~here]))
+    return Counterparts(
+        CounterpartLinks(own[order], row[attached][order], same[attached][order]),
+        CounterpartLinks(event[~attached] - len(trace.gpu), row[~attached], same[~attached]),
+    )

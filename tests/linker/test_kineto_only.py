@@ -11,7 +11,7 @@ import orjson
 import pytest
 from etplus.linker import kineto_only, link
 from etplus.linker.attach import Attachment
-from etplus.linker.kineto_only import adopt_rest, host_side
+from etplus.linker.kineto_only import adopt_unattached, host_side
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
@@ -228,7 +228,7 @@ def test_what_has_no_operator_goes_to_the_process_if_it_was_launched(recorder: s
     none = np.zeros(3, np.int64)
     reason = np.array([0, 2, 1], np.int8)
     attachment = Attachment(none, none, none.astype(np.int8), 0, none > 0, np.array([0, -1, -1]), reason)
-    nodes, attached, parent = adopt_rest(pair, attachment, np.array([2, -1, -1]))
+    nodes, attached, parent = adopt_unattached(pair, attachment, np.array([2, -1, -1]))
     assert parent.tolist() == [2, 4, 4 if recorder == "Kineto" else -1]
     assert attached.reason.tolist() == [0, 0, 0 if recorder == "Kineto" else 1] and attached.reason.dtype == np.int8
     assert nodes.node.tolist() == [4, 5, 6, 7, 0] and not nodes.orphan.any()
