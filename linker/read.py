@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from ..schemas import nsys
 from ..schemas.execution_trace.read_et import ExecutionTrace, parse_execution_trace
@@ -14,7 +15,7 @@ from ..schemas.kineto.processes import one_process
 from ..schemas.kineto.read_kineto import KinetoTrace, parse_kineto
 from ..schemas.text.file_ranks import ProcessRank
 from ..schemas.text.files import Blob, Source, open_text
-from ..schemas.text.large_text import Text
+from ..schemas.text.text import Text
 from ..trace.errors import TraceFormatError
 
 _LOG = logging.getLogger("etplus")
@@ -26,7 +27,7 @@ def read_timeline(
     modules: bool = True,
     strict: bool = False,
     progress: bool = False,
-    **process: int | None,
+    **process: Any,
 ) -> KinetoTrace:
     """Read a recorded timeline: a Kineto trace, or an export of Nsight Systems.
 
@@ -74,8 +75,8 @@ def read_pair(
     else:
         et_text, opened = open_text(et, progress=progress), open_text(kineto, progress=progress)
     trace = parse_execution_trace(et_text, strict=strict, progress=progress)
-    process = {"et_pid": trace.pid, "et_rank": rank}
-    return trace, read_timeline(opened, modules=False, strict=strict, progress=progress, **process)
+    timeline = read_timeline(opened, modules=False, strict=strict, progress=progress, et_pid=trace.pid, et_rank=rank)
+    return trace, timeline
 
 
 def _is_gzipped(source: Source) -> bool:

@@ -192,7 +192,7 @@ def _find_pairs(events: _Sequences) -> _Pairs:
             count = n - longer + 1
             if count <= 0 or not unpaired.any():
                 continue
-            run = number[:count].astype(np.int64)
+            run: npt.NDArray[np.integer] = number[:count]
             if longer > length:  # two runs of the power of two that overlap
                 run = distinct_rows(run, number[longer - length :][:count])[1]
             runs = _repeated_runs(surroundings, longer, run, unpaired)
@@ -226,7 +226,7 @@ def _surroundings(events: _Sequences) -> _Surroundings:
 
 
 def _numbered_runs(symbol: IntColumn, surroundings: _Surroundings) -> list[tuple[int, npt.NDArray[np.int32]]]:
-    """Return, for each power of two up to the longest run that still has a match, the number of the run at each place."""
+    """Return lengths, powers of two up to the longest run that still has a match, and the number of each place's run."""
     length, numbered = 1, list[tuple[int, npt.NDArray[np.int32]]]()
     number: npt.NDArray[np.int32] = np.unique(symbol, return_inverse=True)[1].reshape(-1).astype(np.int32)
     while len(symbol) >= 2 * length:
@@ -256,7 +256,9 @@ class _RepeatedRuns(NamedTuple):
     times: IntColumn
 
 
-def _repeated_runs(surroundings: _Surroundings, length: int, number: IntColumn, wanted: Mask) -> _RepeatedRuns | None:
+def _repeated_runs(
+    surroundings: _Surroundings, length: int, number: npt.NDArray[np.integer], wanted: Mask
+) -> _RepeatedRuns | None:
     """Find the runs around wanted events that occur among known ones; `number` is that of the run at each place."""
     known, others = surroundings.runs(length)
     wanted_before = np.append(0, np.cumsum(wanted))
