@@ -226,7 +226,7 @@ def _surroundings(events: _Sequences) -> _Surroundings:
 
 
 def _numbered_runs(symbol: IntColumn, surroundings: _Surroundings) -> list[tuple[int, npt.NDArray[np.int32]]]:
-    """Return lengths, powers of two up to the longest run that still has a match, and the number of each place's run."""
+    """Return lengths, powers of two up to the longest run with a match, and the number of the run at each place."""
     length, numbered = 1, list[tuple[int, npt.NDArray[np.int32]]]()
     number: npt.NDArray[np.int32] = np.unique(symbol, return_inverse=True)[1].reshape(-1).astype(np.int32)
     while len(symbol) >= 2 * length:

@@ -1,4 +1,4 @@
-"""Matching ET nodes to Kineto CPU events: the methods, and the choice among them."""
+"""Match ET nodes to Kineto CPU events by the best method that works: ids, sequence, shift or tree."""
 
 from __future__ import annotations
 
@@ -13,30 +13,28 @@ from ...trace.kinds import CERTAIN, EQUIVALENT
 from ...trace.link_report import Identity
 from ..calls import EtCalls, TracePair
 from ..identity import Claims, identify, linked_pids
-from .order import match_remaining, match_sequence, match_sequence_and_shift, match_shift, match_tree
+from .order import match_remaining, match_sequence, match_sequence_and_shift, match_shift
 from .result import REASONS, Match, demote_uncertain, unmatched
+from .tree import match_tree
 
 __all__ = ["METHODS", "match_calls"]
 
 METHODS = ("ids", "sequence", "shift", "tree")
-"""Names of the methods, best evidence first."""
+"""The methods, best evidence first."""
 
 _MIN_AGREEMENT = 0.99
-"""A join with fewer equal names joins two different runs whose ids happen to overlap."""
+"""With a smaller share of equal names, the ids are from two runs and overlap by chance."""
 _ENOUGH = 0.5
-"""Ids decide if they join this share of the calls that could have a partner."""
+"""A match that covers this share of the calls that can have a partner ends the search."""
 
 
 def match_calls(
     pair: TracePair, claims: Claims, *, method: str, exact: bool, strict: bool, iteration: str
 ) -> tuple[Match, Identity, list[str]]:
-    """Match by the method asked for, or by the best that works.
-
-    Args:
-        claims: what the files and the user say about the rank.
+    """Match by one method, or by the best that works ("auto").
 
     Returns:
-        The match, whether both files are of one process, and a sentence on each method that was tried.
+        the match, whether both files are from one process, and a sentence about each method that was tried.
     """
     considered: list[str] = []
     found = unmatched(len(pair.nodes))
@@ -78,7 +76,7 @@ def _attempts(pair: TracePair, method: str, exact: bool, iteration: str) -> list
 
 
 def _is_enough(pair: TracePair, found: Match) -> bool:
-    """Whether a match covers enough of what could have a partner: for ids, of the calls that have one."""
+    """Return whether a match covers enough of the calls that can have a partner; for ids, of those with an id."""
     ours, theirs = len(pair.nodes), len(pair.calls)
     if found.method == "ids":
         ours, theirs = (int(np.count_nonzero(ids > 0)) for ids in pair.rf_ids)
@@ -86,7 +84,7 @@ def _is_enough(pair: TracePair, found: Match) -> bool:
 
 
 def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
-    """Tell unlinked calls of the window from those before and after it and those of threads that were not profiled."""
+    """Give the reason for unlinked calls before and after the window, and on threads that were not profiled."""
     linked = found.call >= 0
     if not linked.any():
         return found
@@ -101,10 +99,9 @@ def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
 
 
 def match_ids(pair: TracePair) -> Match:
-    """Join on ids that are not 0 and unique on both sides; names must be equal.
+    """Join calls by ids that are not 0 and unique on both sides; the names must be equal.
 
-    Where under 99% of the joined pairs have equal names the whole join is refused: the ids are of another run. Every
-    link is `CERTAIN`; whether the pids agree is not this stage's to judge.
+    Every link is `CERTAIN` here; `identity` judges whether both files are from one process.
     """
     (rf_id, event_id), nodes, calls = pair.rf_ids, pair.nodes, pair.calls
     if not (rf_id > 0).any() or not (event_id > 0).any():
@@ -133,7 +130,7 @@ def match_ids(pair: TracePair) -> Match:
 
 
 def _times(ids: IntColumn) -> IntColumn:
-    """How often each id occurs."""
+    """Return how often each id occurs."""
     first = positions(ids, ids)
     times: IntColumn = np.bincount(first, minlength=len(ids))[first]
     return times

@@ -1,10 +1,30 @@
-"""All places of one ET thread in one Kineto thread, by sequence numbers or by call order."""
+"""Find every place of an ET thread (the pattern) in a Kineto thread (the text), and say which links it leaves open.
+
+A thread is a list of calls with a name and perhaps a sequence number. Kineto often recorded more iterations than the
+ET, and either side may lack calls. Example; numbers are below the calls that have one:
+
+    pattern      b c d b b e
+                 7     8
+    text       a b c x d b b b e f
+                 7       8
+
+1. Anchors: calls whose name and number occur once on both sides, here b7 and b8 (`unique_anchors`). They fix one place
+   (`candidates_by_sequence`).
+2. Without anchors the order of names must do (`candidates_by_order`): the whole pattern as a substring, else runs of
+   64, 16 or 4 names that both sides have. Each run votes for its diagonal (text minus pattern position), and each
+   diagonal with many votes is a place. Its middle run serves as the anchor.
+3. `align_at_anchors` places the calls between anchors: one by one along a diagonal, else from both ends of the gap
+   inwards, and the rest by a shortest edit script. Here c and d are placed on either side of x.
+4. `_unsure` marks calls that could be elsewhere. All placed calls of a gap are embedded as early and as late as their
+   order allows; a call with two positions is unsure. Here the third b of the pattern can be either of two in the text.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,23 +33,54 @@ from ...trace.columns import IntColumn, distinct, scatter
 from ...trace.shortest_edit import CallOrder, shortest_edit
 
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
-"""Evidence for a placement: numbers that differ (another iteration), names alone, numbers that agree."""
+"""Evidence for a place: numbers that differ (another iteration), names alone, numbers that agree."""
 
 _MIN_DENSITY = 0.8
-"""An alignment that leaves out more of the calls between its first and its last one is chance: unlike programs of like
-layers share three quarters."""
+"""Share of the calls between the first and the last placed one that must be placed. Two different programs with similar
+layers reach three quarters."""
 _MIN_OVERLAP = 0.3
-"""Windows of one program that have less in common are not recognised by names alone."""
+"""Share of the shorter side that must be placed if the threads run one program. Less can be one repeated layer."""
 _MIN_COMMON_NAMES = 0.95
+"""Share of the calls of either side whose name the other side has, if the threads run one program."""
 _MIN_AGREEMENT = 0.8
-"""Of the ET's calls whose number the Kineto thread has, so many must have a place: two programs share numbers, too."""
+"""Share of the calls whose number the Kineto thread also has that must be placed: every program counts from 0."""
 _MIN_STEADY = 0.5
-"""Another iteration of the same program has its numbers moved by one offset; of another program they are anyhow."""
-_GRAMS = (64, 16, 4)
+"""Share of numbered pairs with the most frequent offset. Another iteration of the same program has one offset, another
+program has any."""
+_RUN_LENGTHS = (64, 16, 4)
+"""Names of the runs that vote for diagonals. Long runs are rare, so they are tried first."""
 _MAX_DIAGONALS = 64
+"""Places that are tried; each costs an alignment of the whole thread."""
 _MIN_BAND = 32
+"""Votes are counted in bands of this width or 5% of the pattern, since each lacking call moves the diagonal by one."""
 _MAX_REPEATS = 32
+"""Occurrences of a run that vote if it is not unique in the pattern; bounds the pairs."""
 _NEARLY = 0.98
+"""A place competes with the best one if it has this share of its calls."""
+_MAX_OCCURRENCES = 4096
+_SPARE = 8
+"""How many calls further a call before the first or after the last anchor may be displaced if nothing is lacking."""
+_FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The position in the text of each call of the pattern.
+
+    Attributes:
+        at: int64, −1 for none; ascending where it is not −1.
+        unsure: bool, the call could as well be linked to a neighbor with the same name.
+        anchors: how many pairs sequence numbers fixed.
+    """
+
+    at: IntColumn
+    unsure: npt.NDArray[np.bool_]
+    anchors: int = 0
+
+    @property
+    def matched(self) -> int:
+        """How many calls have a place."""
+        return int(np.count_nonzero(self.at >= 0))
 
 
 @dataclass(frozen=True)
@@ -37,10 +88,9 @@ class CandidateAlignment:
     """One way to place an ET thread in a Kineto thread.
 
     Attributes:
-        alignment: positions in the Kineto thread.
         evidence: DISAGREE, NAMES or NUMBERS.
         distinct: how many different sequence numbers agree.
-        offset: Kineto's sequence numbers minus the ET's where that is one constant, 0 if they agree, else None.
+        offset: Kineto's sequence numbers minus the ET's if that is one constant, else None.
         steady: share of the pairs with numbers that have the most frequent offset.
     """
 
@@ -57,47 +107,75 @@ class CandidateAlignment:
 
 
 def candidates_by_sequence(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
-    """The place that calls with equal name and sequence number fix, if there are any; at most one."""
+    """Return the place that equal names and sequence numbers fix; at most one."""
     i, j = unique_anchors(pattern, text)
     if not len(i):
         return []
     alignment = align_at_anchors(pattern, text, i, j)
     numbered = np.flatnonzero((pattern.seq >= 0) & np.isin(pattern.seq, text.seq))
     agree = np.count_nonzero(alignment.at[numbered] >= 0)
-    if agree < _MIN_AGREEMENT * len(numbered) or not _dense(alignment):
+    if agree < _MIN_AGREEMENT * len(numbered) or not _is_dense(alignment):
         return []
-    return [_judge(pattern, text, alignment)]
+    return [_judged(pattern, text, alignment)]
 
 
 def candidates_by_order(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
-    """Every place in which the names follow each other in the same order, whole or with gaps; equally good ones."""
+    """Return all about equally good places in which the names have the same order, whole or with gaps."""
     alignments = _whole(pattern, text) or _with_gaps(pattern, text)
-    if not alignments:
-        return []
-    most = max(a.matched for a in alignments)
-    places = [_judge(pattern, text, a) for a in alignments if a.matched >= _NEARLY * most]
-    return [p for p in places if p.evidence > DISAGREE or p.steady >= _MIN_STEADY]
+    most = max((alignment.matched for alignment in alignments), default=0)
+    places = [_judged(pattern, text, alignment) for alignment in alignments if alignment.matched >= _NEARLY * most]
+    return [place for place in places if place.evidence > DISAGREE or place.steady >= _MIN_STEADY]
+
+
+def _judged(pattern: CallOrder, text: CallOrder, alignment: Alignment) -> CandidateAlignment:
+    """Weigh a place by the sequence numbers of its pairs."""
+    placed = np.flatnonzero(alignment.at >= 0)
+    ours, theirs = pattern.seq[placed], text.seq[alignment.at[placed]]
+    both = (ours >= 0) & (theirs >= 0)
+    offsets, counts = np.unique(theirs[both] - ours[both], return_counts=True)
+    if not len(offsets):
+        return CandidateAlignment(alignment, NAMES, 0, None)
+    if len(offsets) == 1 and offsets[0] == 0:
+        return CandidateAlignment(alignment, NUMBERS, len(distinct(ours[both])), 0)
+    offset = int(offsets[0]) if len(offsets) == 1 else None
+    return CandidateAlignment(alignment, DISAGREE, 0, offset, float(counts.max() / counts.sum()))
+
+
+# Places by the order of names
 
 
 def _whole(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
-    sure = np.zeros(len(pattern), np.bool_)
-    found = [Alignment(np.arange(at, at + len(pattern)), sure) for at in occurrences(pattern.name, text.name)]
-    if found or len(text) >= len(pattern):
-        return found
-    result = []
-    for begin in occurrences(text.name, pattern.name):
-        at = slice(begin, begin + len(text))
-        result.append(Alignment(scatter(len(pattern), at, np.arange(len(text))), sure))
-    return result
+    """Return the places where the shorter side occurs whole in the other one."""
+    size = len(pattern)
+    places = [np.arange(begin, begin + size) for begin in occurrences(pattern.name, text.name)]
+    if not places and len(text) < size:
+        inside = np.arange(len(text))
+        places = [scatter(size, begin + inside, inside) for begin in occurrences(text.name, pattern.name)]
+    return [Alignment(at, np.zeros(size, np.bool_)) for at in places]
+
+
+def occurrences(pattern: IntColumn, text: IntColumn) -> list[int]:
+    """Return the positions at which a list of names occurs whole in another one, at most 4096; linear time."""
+    if not len(pattern) or len(pattern) > len(text) or int(max(pattern.max(), text.max())) > _LAST_CHAR - _FIRST_CHAR:
+        return []
+    needle, hay = _as_text(pattern), _as_text(text)
+    found: list[int] = []
+    at = hay.find(needle)
+    while at >= 0 and len(found) < _MAX_OCCURRENCES:
+        found.append(at)
+        at = hay.find(needle, at + 1)
+    return found
+
+
+def _as_text(codes: IntColumn) -> str:
+    """Return codes as characters, because Python searches strings in C and in linear time."""
+    return "".join(_NO_CHAR if code < 0 else chr(code + _FIRST_CHAR) for code in codes.tolist())
 
 
 def _with_gaps(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
-    """Align around runs of names that both have, on the diagonals (text minus pattern position) with the most runs.
-
-    Every gap moves the diagonal by a few, so that votes are counted in bands.
-    """
-    for length in _GRAMS:
-        i, j = _shared_grams(pattern.name, text.name, length)
+    """Return alignments from the middle run of each band of diagonals with many votes."""
+    for length in _RUN_LENGTHS:
+        i, j = _shared_runs(pattern.name, text.name, length)
         if len(i):
             break
     else:
@@ -116,55 +194,37 @@ def _with_gaps(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
     middles = [k + int(votes[k]) // 2 for k in sorted(taken)]
     names, others = CallOrder.of_names(pattern.name), CallOrder.of_names(text.name)
     found = [align_from(names, others, int(i[k]), int(j[k])) for k in middles]
-    least = _MIN_OVERLAP if _one_vocabulary(pattern.name, text.name) else _MIN_DENSITY
-    return [a for a in found if _dense(a) and _overlaps(a, len(text), least)]
+    least = _MIN_OVERLAP if _is_one_program(pattern.name, text.name) else _MIN_DENSITY
+    return [alignment for alignment in found if _is_dense(alignment) and _overlaps(alignment, len(text), least)]
 
 
-def _dense(alignment: Alignment) -> bool:
-    placed = np.flatnonzero(alignment.at >= 0)
-    return len(placed) >= _MIN_DENSITY * int(placed[-1] - placed[0] + 1)
+_NO_PAIRS = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
-def _one_vocabulary(pattern: IntColumn, text: IntColumn) -> bool:
-    """Whether nearly all calls of either side have a name that the other side has: iterations of one program."""
-    shares = (np.isin(pattern, text).mean(), np.isin(text, pattern).mean())
-    return bool(min(shares) >= _MIN_COMMON_NAMES)
-
-
-def _overlaps(alignment: Alignment, size: int, least: float) -> bool:
-    """Whether the two overlap as windows do: at either end one is used up, and at least that share is common."""
-    placed = np.flatnonzero(alignment.at >= 0)
-    before = min(int(placed[0]), int(alignment.at[placed[0]]))
-    after = min(len(alignment.at) - 1 - int(placed[-1]), size - 1 - int(alignment.at[placed[-1]]))
-    missing = (1 - _MIN_DENSITY) * len(placed)
-    return bool(before + after <= missing and len(placed) >= least * min(len(alignment.at), size))
-
-
-def _shared_grams(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntColumn, IntColumn]:
-    """Positions of equal runs of names: of those unique in the pattern, else of the rarest one."""
-    none = np.zeros(0, np.int64)
+def _shared_runs(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntColumn, IntColumn]:
+    """Return positions of equal runs of names: those unique in the pattern, else those of the rarest one."""
     if len(pattern) < length or len(text) < length:
-        return none, none
+        return _NO_PAIRS
     ours, theirs = _hashes(pattern, length), _hashes(text, length)
     keys, first, counts = np.unique(ours, return_index=True, return_counts=True)
     at = np.minimum(np.searchsorted(keys, theirs), len(keys) - 1)
     shared = np.flatnonzero(keys[at] == theirs)
     if not len(shared):
-        return none, none
+        return _NO_PAIRS
     rarest = counts[at[shared]].min()
     if rarest == 1:
         j = shared[counts[at[shared]] == 1]
         i = first[at[j]]
     else:
         key = keys[at[shared[counts[at[shared]] == rarest][0]]]
-        mine, others = np.flatnonzero(ours == key)[:_MAX_REPEATS], np.flatnonzero(theirs == key)[:_MAX_REPEATS]
-        i, j = np.repeat(mine, len(others)), np.tile(others, len(mine))
+        left, right = np.flatnonzero(ours == key)[:_MAX_REPEATS], np.flatnonzero(theirs == key)[:_MAX_REPEATS]
+        i, j = np.repeat(left, len(right)), np.tile(right, len(left))
     same = pattern[i] == text[j]  # hashes can be equal by chance
     return i[same], j[same]
 
 
 def _hashes(names: IntColumn, length: int) -> IntColumn:
-    """Polynomial hash of each run of names, int64 with wrap-around."""
+    """Return the polynomial hash of each run of names, int64 with wrap-around."""
     count = len(names) - length + 1
     value: npt.NDArray[np.unsignedinteger[Any]] = np.zeros(count, np.uint64)
     for k in range(length):
@@ -172,71 +232,37 @@ def _hashes(names: IntColumn, length: int) -> IntColumn:
     return value.astype(np.int64)
 
 
-def _judge(pattern: CallOrder, text: CallOrder, alignment: Alignment) -> CandidateAlignment:
+def _is_dense(alignment: Alignment) -> bool:
     placed = np.flatnonzero(alignment.at >= 0)
-    ours, theirs = pattern.seq[placed], text.seq[alignment.at[placed]]
-    both = (ours >= 0) & (theirs >= 0)
-    offsets, counts = np.unique(theirs[both] - ours[both], return_counts=True)
-    if not len(offsets):
-        return CandidateAlignment(alignment, NAMES, 0, None)
-    if len(offsets) == 1 and offsets[0] == 0:
-        return CandidateAlignment(alignment, NUMBERS, len(distinct(ours[both])), 0)
-    offset = int(offsets[0]) if len(offsets) == 1 else None
-    return CandidateAlignment(alignment, DISAGREE, 0, offset, float(counts.max() / counts.sum()))
+    return len(placed) >= _MIN_DENSITY * int(placed[-1] - placed[0] + 1)
 
 
-_MAX_OCCURRENCES = 4096
-_SPARE = 8
-"""By how many calls those before the first or after the last anchor may be displaced, if nothing is missing."""
-_FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
+def _is_one_program(pattern: IntColumn, text: IntColumn) -> bool:
+    """Return whether nearly all calls of either side have a name that the other side has."""
+    shares = (np.isin(pattern, text).mean(), np.isin(text, pattern).mean())
+    return bool(min(shares) >= _MIN_COMMON_NAMES)
 
 
-@dataclass(frozen=True)
-class Alignment:
-    """The position in the text of each call of the pattern.
-
-    Attributes:
-        at: int64, position in the text for each call of the pattern, −1 for none; ascending where it is not −1.
-        unsure: bool, calls beside a gap that could as well be linked to a neighbour with the same name.
-        anchors: how many pairs were fixed by sequence numbers.
-    """
-
-    at: IntColumn
-    unsure: npt.NDArray[np.bool_]
-    anchors: int = 0
-
-    @property
-    def matched(self) -> int:
-        """How many calls of the pattern have a place."""
-        return int(np.count_nonzero(self.at >= 0))
+def _overlaps(alignment: Alignment, size: int, least: float) -> bool:
+    """Return whether two windows overlap: at either end one side is used up, and at least a share is common."""
+    placed = np.flatnonzero(alignment.at >= 0)
+    before = min(int(placed[0]), int(alignment.at[placed[0]]))
+    after = min(len(alignment.at) - 1 - int(placed[-1]), size - 1 - int(alignment.at[placed[-1]]))
+    left_over = (1 - _MIN_DENSITY) * len(placed)
+    return bool(before + after <= left_over and len(placed) >= least * min(len(alignment.at), size))
 
 
-def occurrences(pattern: IntColumn, text: IntColumn) -> list[int]:
-    """Every position at which the pattern of names occurs whole in the text (at most 4096). Linear time."""
-    if not len(pattern) or len(pattern) > len(text) or int(max(pattern.max(), text.max())) > _LAST_CHAR - _FIRST_CHAR:
-        return []
-    needle, hay = _as_text(pattern), _as_text(text)
-    found: list[int] = []
-    at = hay.find(needle)
-    while at >= 0 and len(found) < _MAX_OCCURRENCES:
-        found.append(at)
-        at = hay.find(needle, at + 1)
-    return found
-
-
-def _as_text(codes: IntColumn) -> str:
-    """Codes as characters, so that the string search of the language (linear, in C) does the work."""
-    return "".join(_NO_CHAR if code < 0 else chr(code + _FIRST_CHAR) for code in codes.tolist())
+# Anchors, and the calls between them
 
 
 def unique_anchors(pattern: CallOrder, text: CallOrder) -> tuple[IntColumn, IntColumn]:
-    """Pairs of calls with equal name and sequence number that occur once on each side, in one common order."""
+    """Return pairs of calls whose name and sequence number occur once on each side, in one common order."""
     left, right = np.flatnonzero((pattern.seq >= 0) & (pattern.name >= 0)), np.flatnonzero(text.seq >= 0)
     if not len(left) or not len(right):
-        return left[:0], right[:0]
+        return _NO_PAIRS
     top = int(max(pattern.seq.max(), text.seq.max())) + 1
-    if top > 2**40 or int(text.name.max()) > 2**22:
-        return left[:0], right[:0]
+    if top > 2**40 or int(text.name.max()) > 2**22:  # name and number would not fit into one int64
+        return _NO_PAIRS
     keys, at, counts = np.unique(pattern.name[left] * top + pattern.seq[left], return_index=True, return_counts=True)
     others, other_at, other_counts = np.unique(
         text.name[right] * top + text.seq[right], return_index=True, return_counts=True
@@ -251,7 +277,7 @@ def unique_anchors(pattern: CallOrder, text: CallOrder) -> tuple[IntColumn, IntC
 
 
 def _longest_increasing(values: IntColumn) -> IntColumn:
-    """Positions of a longest increasing subsequence."""
+    """Return the positions of a longest increasing subsequence."""
     if np.all(values[1:] > values[:-1]):
         return np.arange(len(values))
     tails: list[int] = []
@@ -269,16 +295,25 @@ def _longest_increasing(values: IntColumn) -> IntColumn:
     return np.array(chain[::-1], np.int64)
 
 
+class _Stretch(NamedTuple):
+    """Calls `begin:end` of the pattern, and calls `low:high` of the text among which they are."""
+
+    begin: int
+    end: int
+    low: int
+    high: int
+
+
 def align_at_anchors(pattern: CallOrder, text: CallOrder, i: IntColumn, j: IntColumn) -> Alignment:
-    """Fill in an alignment whose anchors (pairs i, j, both ascending) are given; there must be at least one."""
+    """Place the other calls around anchors (pairs i, j, both ascending); there must be at least one."""
     at = scatter(len(pattern), i, j)
     diagonal = j - i
     runs = np.concatenate(([0], np.flatnonzero(np.diff(diagonal)) + 1, [len(i)]))
-    for begin, end in zip(runs[:-1].tolist(), runs[1:].tolist(), strict=True):
+    for begin, end in pairwise(runs.tolist()):
         _fill_diagonal(pattern, text, i[begin:end], int(diagonal[begin]), at)
         if end < len(i):
-            a, b = int(i[end - 1]) + 1, int(i[end])
-            _fill_gap(pattern, text, (a, b), (int(j[end - 1]) + 1, int(j[end])), at)
+            gap = _Stretch(int(i[end - 1]) + 1, int(i[end]), int(j[end - 1]) + 1, int(j[end]))
+            _fill_gap(pattern, text, gap, at)
     first, last = (int(i[0]), int(j[0])), (int(i[-1]), int(j[-1]))
     head = shortest_edit(pattern.slice(0, first[0], -1), text.slice(0, first[1], -1))
     at[first[0] - 1 - head[0]] = first[1] - 1 - head[1]
@@ -288,31 +323,29 @@ def align_at_anchors(pattern: CallOrder, text: CallOrder, i: IntColumn, j: IntCo
 
 
 def align_from(pattern: CallOrder, text: CallOrder, i: int, j: int) -> Alignment:
-    """Align both ways from one pair of calls that is taken to belong together; either side may end first."""
+    """Align both ways from one pair of calls that is assumed to be right; either side may end first."""
     alignment = align_at_anchors(pattern, text, np.array([i]), np.array([j]))
     return Alignment(alignment.at, alignment.unsure)
 
 
 def _fill_diagonal(pattern: CallOrder, text: CallOrder, i: IntColumn, diagonal: int, at: IntColumn) -> None:
-    """Between anchors on one diagonal: all calls where they fit one by one, else a diff of the pieces that do not."""
+    """Place calls between anchors on one diagonal: one by one if they all fit, else each misfit as a gap."""
     begin, end = int(i[0]), int(i[-1]) + 1
     fit = _fits(pattern.slice(begin, end), text.slice(begin + diagonal, end + diagonal))
     if fit.all():
         at[begin:end] = np.arange(begin, end) + diagonal
         return
-    good = np.concatenate(([0], np.cumsum(~fit)))
+    misfits = np.concatenate(([0], np.cumsum(~fit)))
     for a, b in zip((i[:-1] + 1).tolist(), i[1:].tolist(), strict=True):
-        if good[b - begin] == good[a - begin]:
+        if misfits[b - begin] == misfits[a - begin]:
             at[a:b] = np.arange(a, b) + diagonal
         else:
-            _fill_gap(pattern, text, (a, b), (a + diagonal, b + diagonal), at)
+            _fill_gap(pattern, text, _Stretch(a, b, a + diagonal, b + diagonal), at)
 
 
-def _fill_gap(
-    pattern: CallOrder, text: CallOrder, left: tuple[int, int], right: tuple[int, int], at: IntColumn
-) -> None:
-    """Align two pieces whose ends are fixed: as far as they fit from the left, from the right, the rest by diff."""
-    (a, b), (c, d) = left, right
+def _fill_gap(pattern: CallOrder, text: CallOrder, gap: _Stretch, at: IntColumn) -> None:
+    """Place calls between fixed ends: as far as they fit from the left, from the right, the rest by edit script."""
+    a, b, c, d = gap
     n = min(b - a, d - c)
     if n == 0:
         return
@@ -334,76 +367,82 @@ def _fits(pattern: CallOrder, text: CallOrder) -> npt.NDArray[np.bool_]:
     return fits & agree
 
 
-def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColumn) -> npt.NDArray[np.bool_]:
-    """Calls that, by their names and numbers, could as well be elsewhere between the neighbouring anchors.
+# Calls that could be elsewhere
 
-    Between two anchors, what is matched is embedded as far left and as far right as it fits, in the text and the other
-    way round in the pattern: what has only one place is sure. Runs without a gap need no look. Before the first and
-    after the last anchor the text continues; there a call may be displaced by a few more than are known to be missing.
-    """
+
+def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColumn) -> npt.NDArray[np.bool_]:
+    """Return which calls could, by name and number, be elsewhere between their neighboring anchors."""
     unsure = np.zeros(len(pattern), np.bool_)
-    steady = np.concatenate(([0], np.cumsum(np.diff(at) != 1)))
-    for a, b in zip(anchors[:-1].tolist(), anchors[1:].tolist(), strict=True):
-        if steady[a] != steady[b]:
-            _mark_unnumbered(pattern, text, at, unsure, (a + 1, b), (int(at[a]) + 1, int(at[b])))
-            _mark_displaceable(pattern, text, at, unsure, (a + 1, b), (int(at[a]) + 1, int(at[b])))
+    gaps = np.concatenate(([0], np.cumsum(np.diff(at) != 1)))
+    for a, b in pairwise(anchors.tolist()):
+        if gaps[a] != gaps[b]:  # calls without a gap have one place only
+            stretch = _Stretch(a + 1, b, int(at[a]) + 1, int(at[b]))
+            unsure[_undecided(pattern, text, at, stretch)] = True
+            unsure[_displaceable(pattern, text, at, stretch)] = True
     for begin, end in ((0, int(anchors[0])), (int(anchors[-1]) + 1, len(pattern))):
         placed = begin + np.flatnonzero(at[begin:end] >= 0)
         if not len(placed):
             continue
-        beyond = (int(at[begin - 1]) + 1, len(text)) if begin else (0, int(at[end]))
-        _mark_unnumbered(pattern, text, at, unsure, (begin, end), beyond)
-        run = np.arange(begin - 1, end) if begin else np.arange(end, -1, -1)  # from the anchor outwards
-        gaps = np.flatnonzero(np.abs(np.diff(at[run])) != 1)
-        beyond_gap = run[gaps[0] + 1 :] if len(gaps) else run[:0]
-        unsure[beyond_gap[at[beyond_gap] >= 0]] = True  # nothing on its far side holds it in place
         low, high = int(at[placed[0]]), int(at[placed[-1]]) + 1
-        if begin:
-            spare = 2 * (high - int(at[begin - 1]) - 1 - len(placed)) + _SPARE
-            bounds = (int(at[begin - 1]) + 1, min(len(text), high + spare))
+        if begin:  # after the last anchor
+            outwards, near = np.arange(begin - 1, end), int(at[begin - 1]) + 1
+            beyond = _Stretch(begin, end, near, len(text))
+            reach = high + 2 * (high - near - len(placed)) + _SPARE
+            within = beyond._replace(high=min(len(text), reach))
         else:
-            spare = 2 * (int(at[end]) - low - len(placed)) + _SPARE
-            bounds = (max(0, low - spare), int(at[end]))
-        _mark_displaceable(pattern, text, at, unsure, (begin, end), bounds)
+            outwards, near = np.arange(end, -1, -1), int(at[end])
+            beyond = _Stretch(begin, end, 0, near)
+            reach = low - 2 * (near - low - len(placed)) - _SPARE
+            within = beyond._replace(low=max(0, reach))
+        unsure[_undecided(pattern, text, at, beyond)] = True
+        unsure[_behind_gap(at, outwards)] = True
+        unsure[_displaceable(pattern, text, at, within)] = True
     return unsure
 
 
-def _mark_unnumbered(
-    pattern: CallOrder, text: CallOrder, at: IntColumn, unsure: npt.NDArray[np.bool_], ours: tuple[int, int],
-    theirs: tuple[int, int],
-) -> None:  # fmt: skip
-    """Where both sides have calls left over, the two may be of different iterations: only sequence numbers decide."""
-    mine = np.arange(*ours)
-    placed = mine[at[mine] >= 0]
-    if len(placed) == theirs[1] - theirs[0] or not np.any((at[mine] < 0) & (pattern.name[mine] >= 0)):
-        return
-    unsure[placed[(pattern.seq[placed] < 0) | (text.seq[at[placed]] < 0)]] = True
+def _undecided(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:
+    """Return the placed calls without numbers if both sides have calls left over.
+
+    The two sides may then be of different iterations, which only numbers tell apart.
+    """
+    ours = np.arange(stretch.begin, stretch.end)
+    placed = ours[at[ours] >= 0]
+    left_over = len(placed) < stretch.high - stretch.low and np.any((at[ours] < 0) & (pattern.name[ours] >= 0))
+    return placed[(pattern.seq[placed] < 0) | (text.seq[at[placed]] < 0)] if left_over else placed[:0]
 
 
-def _mark_displaceable(
-    pattern: CallOrder, text: CallOrder, at: IntColumn, unsure: npt.NDArray[np.bool_], ours: tuple[int, int],
-    theirs: tuple[int, int],
-) -> None:  # fmt: skip
-    placed = ours[0] + np.flatnonzero(at[slice(*ours)] >= 0)
-    if not len(placed):
-        return
-    mine, there = _members(pattern, placed), _members(text, at[placed])
-    for members, side, (begin, end) in ((mine, text, theirs), (there, pattern, ours)):
-        other = _members(side, np.arange(begin, end))
-        left = _leftmost(members, other)
-        right = [len(other) - 1 - k for k in _leftmost(members[::-1], other[::-1])][::-1]
-        unsure[placed] |= np.array(left) != np.array(right)
+def _behind_gap(at: IntColumn, outwards: IntColumn) -> IntColumn:
+    """Return the placed calls behind the first gap, on the way out from the outermost anchor: no anchor holds them."""
+    gaps = np.flatnonzero(np.abs(np.diff(at[outwards])) != 1)
+    behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]
+    return behind[at[behind] >= 0]
+
+
+def _displaceable(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:
+    """Return the placed calls that have another position, in the text or the other way round in the pattern."""
+    placed = stretch.begin + np.flatnonzero(at[stretch.begin : stretch.end] >= 0)
+    ours, theirs = _members(pattern, placed), _members(text, at[placed])
+    moves = np.zeros(len(placed), np.bool_)
+    for members, side, begin, end in ((ours, text, *stretch[2:]), (theirs, pattern, *stretch[:2])):
+        others = _members(side, np.arange(begin, end))
+        earliest = _earliest(members, others)
+        latest = [len(others) - 1 - k for k in _earliest(members[::-1], others[::-1])][::-1]
+        moves |= np.array(earliest) != np.array(latest)
+    return placed[moves]
 
 
 def _members(calls: CallOrder, positions: IntColumn) -> list[tuple[int, int]]:
     return list(zip(calls.name[positions].tolist(), calls.seq[positions].tolist(), strict=True))
 
 
-def _leftmost(members: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[int]:
-    """The position of each member if all are embedded in order and as early as possible; they are known to fit."""
+def _earliest(members: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[int]:
+    """Return the positions of members that are embedded in order, each as early as possible; they are known to fit."""
     result, k = [], 0
     for name, seq in members:
-        while k < len(other) - 1 and not (name == other[k][0] and (seq == other[k][1] or seq < 0 or other[k][1] < 0)):
+        while k < len(others) - 1:
+            other, number = others[k]
+            if name == other and (seq == number or seq < 0 or number < 0):
+                break
             k += 1
         result.append(k)
         k += 1

@@ -1,35 +1,30 @@
-"""Match by sequence numbers and call order: thread by thread, and what is on different threads on the two sides; where
-neither fits, by call trees: labelled ordered trees of both sides, equal subtrees first, then as much as names allow.
+"""Match by sequence numbers and by call order: the methods sequence and shift, thread by thread.
 
-In trees calls whose name only one side has are left out, their children go to the caller. What remains is compared
-from the roots down: lists of siblings are aligned by equal subtrees, then by names, and pairs that are not equal are
-compared in turn. Where two small trees have the same calls in another order, networkx finds the isomorphism.
+An ET thread can fit several Kineto threads, and several iterations of one. `place_threads` takes one place per thread,
+the threads with the best evidence first, and calls its links certain only if nothing else fits as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...schemas.kineto.kineto_calls import CpuCalls
-from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, distinct, mask_at
 from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
-from ...trace.shortest_edit import CallOrder, shortest_edit
+from ...trace.shortest_edit import CallOrder
 from ..calls import EtCalls, TracePair
 from .candidate_alignments import NAMES, NUMBERS, CandidateAlignment, candidates_by_order, candidates_by_sequence
 from .result import REASONS, Match
 
-if TYPE_CHECKING:
-    import networkx as nx
-
 
 def match_sequence(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
-    """Place each ET thread where its (name, sequence number) pairs occur in a Kineto thread; others are left out."""
+    """Place each ET thread whose (name, sequence number) pairs occur in a Kineto thread."""
     found = place_threads(nodes, calls, steps, candidates_by_sequence, iteration, "sequence")
     if not found.linked:
         return found.noting("sequence: no sequence number of the ET occurs with the same name in the Kineto trace")
@@ -37,12 +32,12 @@ def match_sequence(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration:
 
 
 def match_shift(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
-    """Place each ET thread by the order of its names alone; sequence numbers only judge the places found."""
+    """Place each ET thread by the order of its names; sequence numbers only judge the places."""
     return _noted(place_threads(nodes, calls, steps, candidates_by_order, iteration, "shift"))
 
 
 def match_sequence_and_shift(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
-    """Place each ET thread by sequence numbers where it has any that agree, else by the order of its names."""
+    """Place each ET thread by sequence numbers if any agree, else by the order of its names."""
 
     def place(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
         return candidates_by_sequence(pattern, text) or candidates_by_order(pattern, text)
@@ -59,10 +54,10 @@ def _noted(found: Match) -> Match:
 
 
 def match_remaining(pair: TracePair, found: Match) -> Match:
-    """Pair what a method left over within the window that it linked, where both sides have as many of a name.
+    """Pair calls that a method left over in the linked window, if both sides have equally many with a name.
 
-    Asynchronous collectives are recorded on their caller's thread in the ET and on their worker's in Kineto. The k-th
-    by call order goes with the k-th by time, never with certainty.
+    The ET records asynchronous collectives on their caller's thread, Kineto on their worker's. The k-th in call order
+    is paired with the k-th in time; such a link is never certain.
     """
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     if not len(linked):
@@ -89,18 +84,20 @@ Placer = Callable[[CallOrder, CallOrder], list[CandidateAlignment]]
 """Finds the places of an ET thread (first) in a Kineto thread (second)."""
 
 _NEARLY = 0.98
+"""A place is as good as the best one if it has this share of its calls."""
 _RIVAL = 0.9
-"""A place with gaps, or of another thread, is a rival if it has this share of the calls."""
+"""A place with gaps, or in another thread, casts doubt on the taken one if it has this share of its calls."""
 _MOST = 0.5
+"""Share of an ET thread that identifies the Kineto thread it uses up whole."""
 _SAME_PROGRAM = 0.8
 """Two threads run the same program if this share of the calls of one has a name that the other has."""
 _MIN_COMMON = 0.3
-"""Threads of which less is common by name are not tried."""
+"""Two threads are compared only if this share of the shorter one has common names."""
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A placement of ET thread `ours` in Kineto thread `theirs` (positions in the lists of threads)."""
+    """A place of ET thread `ours` in Kineto thread `theirs` (positions in the lists of threads)."""
 
     ours: int
     theirs: int
@@ -112,15 +109,31 @@ class _Candidate:
 
     @property
     def gapless(self) -> bool:
-        """Every call of the ET thread, or of the Kineto thread, is placed, and without a gap on the other side."""
+        """All calls of either thread are placed, without a gap on the other side."""
         placed = np.flatnonzero(self.call >= 0)
         span = int(self.call[placed[-1]] - self.call[placed[0]]) + 1
         return len(placed) == span == int(placed[-1] - placed[0]) + 1 and len(placed) in (len(self.call), self.size)
 
 
+@dataclass(frozen=True)
+class _Threads:
+    """The calls of both sides by thread: positions in `nodes`, and bounds in `calls`."""
+
+    nodes: EtCalls
+    calls: CpuCalls
+    ours: list[IntColumn]
+    theirs: list[tuple[int, int]]
+
+    @staticmethod
+    def of(nodes: EtCalls, calls: CpuCalls) -> _Threads:
+        ours = [np.flatnonzero(nodes.thread == thread) for thread in distinct(nodes.thread).tolist()]
+        bounds = np.flatnonzero(np.diff(calls.thread, prepend=-1, append=-1)).tolist() if len(calls) else []
+        return _Threads(nodes, calls, ours, list(pairwise(bounds)))
+
+
 @dataclass
 class _Search:
-    """Links made so far."""
+    """The links so far."""
 
     call: IntColumn
     link: npt.NDArray[np.int8]
@@ -133,17 +146,15 @@ def place_threads(
 ) -> Match:
     """Place every ET thread in a Kineto thread.
 
-    A thread's links are certain if its one best place is proved by sequence numbers that agree, or, by names alone,
-    if both traces are used up whole, and if no other thread of either side fits as well.
+    A thread's links are certain if sequence numbers prove its only best place, or if names do because both traces are
+    used up whole, and if no other thread of either side fits as well.
 
     Args:
         steps: codes of the names that count an iteration (ProfilerStep#7).
-        iteration: which of equal places is taken: "first", "last", "median" (by total duration) or an ordinal.
+        iteration: which of equal places to take: "first", "last", "median" (by total duration) or an ordinal.
     """
-    ours = [np.flatnonzero(nodes.thread == t) for t in distinct(nodes.thread).tolist()]
-    bounds = np.flatnonzero(np.diff(calls.thread, prepend=-1, append=-1)) if len(calls) else np.zeros(1, np.int64)
-    theirs = list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
-    candidates = _all_candidates(nodes, calls, ours, theirs, place)
+    threads = _Threads.of(nodes, calls)
+    ours, candidates = threads.ours, _all_candidates(threads, place)
     state = _Search(np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int8), np.zeros(len(calls), np.bool_))
 
     def quality(t: int) -> tuple[int, int, int]:
@@ -151,11 +162,11 @@ def place_threads(
         return (*max(best, default=(-1, 0)), len(ours[t]))
 
     for t in sorted(range(len(ours)), key=quality, reverse=True):
-        _place_one(nodes, calls, ours, candidates, state, t, iteration)
+        _place_one(threads, candidates, state, t, iteration)
     whole = bool(np.all(state.call >= 0) and np.all(state.taken)) and bool(np.isin(nodes.name, steps).any())
     for t, (taken, rivals) in state.chosen.items():
         state.link[ours[t]] = np.where(state.call[ours[t]] >= 0, EQUIVALENT, UNLINKED)
-        if not rivals and _is_proof(taken, whole) and not _has_double(nodes, ours, state, t):
+        if not rivals and _is_proof(taken, whole) and not _has_double(threads, state, t):
             sure = (state.call[ours[t]] >= 0) & ~taken.place.alignment.unsure
             state.link[ours[t][sure]] = CERTAIN
     reason = np.where(state.call >= 0, 0, REASONS.index("not in the Kineto trace")).astype(np.int8)
@@ -163,18 +174,18 @@ def place_threads(
     return Match(state.call, state.link, reason, method, (), facts)
 
 
-def _all_candidates(
-    nodes: EtCalls, calls: CpuCalls, ours: list[IntColumn], theirs: list[tuple[int, int]], place: Placer
-) -> list[list[_Candidate]]:
+def _all_candidates(threads: _Threads, place: Placer) -> list[list[_Candidate]]:
+    """Return the candidates of each ET thread."""
+    nodes, calls, theirs = threads.nodes, threads.calls, threads.theirs
     width = int(max(nodes.name.max(initial=0), calls.name.max(initial=0))) + 2
     counts = [np.bincount(calls.name[a:b] + 1, minlength=width) for a, b in theirs]
     result: list[list[_Candidate]] = []
-    for t, mine in enumerate(ours):
-        pattern, own = CallOrder(nodes.name[mine], nodes.seq[mine]), np.bincount(nodes.name[mine] + 1, minlength=width)
-        own[0] = 0
+    for t, own in enumerate(threads.ours):
+        pattern, names = CallOrder(nodes.name[own], nodes.seq[own]), np.bincount(nodes.name[own] + 1, minlength=width)
+        names[0] = 0  # those that Kineto does not have
         found = []
         for k, (a, b) in enumerate(theirs):
-            if np.minimum(own, counts[k]).sum() < _MIN_COMMON * min(len(mine), b - a):
+            if np.minimum(names, counts[k]).sum() < _MIN_COMMON * min(len(own), b - a):
                 continue
             for placement in place(pattern, CallOrder(calls.name[a:b], calls.seq[a:b])):
                 at = placement.alignment.at
@@ -187,7 +198,7 @@ def _all_candidates(
 
 
 def _best(candidates: list[_Candidate]) -> list[_Candidate]:
-    """The candidates with the best evidence and, of these, nearly the most calls; a place of few calls is chance."""
+    """Return the candidates with the best evidence and nearly the most calls; a place of few calls is chance."""
     most = max((c.place.matched for c in candidates), default=0)
     large = [c for c in candidates if 2 * c.place.matched >= most]
     evidence = max((c.place.evidence for c in large), default=0)
@@ -196,31 +207,28 @@ def _best(candidates: list[_Candidate]) -> list[_Candidate]:
     return [c for c in proved if c.place.matched >= _NEARLY * most]
 
 
-def _place_one(
-    nodes: EtCalls, calls: CpuCalls, ours: list[IntColumn], candidates: list[list[_Candidate]], state: _Search, t: int,
-    iteration: str,
-) -> None:  # fmt: skip
+def _place_one(threads: _Threads, candidates: list[list[_Candidate]], state: _Search, t: int, iteration: str) -> None:
+    """Take the best free place of an ET thread, of equal ones the one that fits the times of placed threads."""
     free = [c for c in candidates[t] if not state.taken[c.call[c.call >= 0]].any()]
     if not free:
         return
     equal = _best(free)
-    violations = [_violations(nodes, calls, state, ours[t], c) for c in equal]
+    violations = [_violations(threads, state, c) for c in equal]
     fewest = [c for c, v in zip(equal, violations, strict=True) if v == min(violations)]
     best = max(c.place.matched for c in fewest)
     thread = min((c for c in fewest if c.place.matched == best), key=lambda c: (c.start, c.theirs)).theirs
     taken = _choose([c for c in fewest if c.theirs == thread], iteration)
     rivals = [c for c in candidates[t] if c is not taken and _rivals(c, taken)]
-    for other in range(len(ours)):
+    for other in range(len(candidates)):
         if other != t:
             rivals += [c for c in candidates[other] if c.theirs == taken.theirs and _rivals(c, taken)]
     state.chosen[t] = taken, len(rivals)
-    state.call[ours[t]] = taken.call
+    state.call[threads.ours[t]] = taken.call
     state.taken[taken.call[taken.call >= 0]] = True
 
 
 def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
-    """Whether a candidate is as good as the one taken; what explains every call of a thread without a gap has rivals
-    only in what does so too."""
+    """Return whether a candidate is as good as the taken one; only a gapless place competes with a gapless one."""
     if candidate.place.evidence < taken.place.evidence:
         return False
     enough = candidate.place.matched >= _RIVAL * taken.place.matched
@@ -231,33 +239,35 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
     return enough
 
 
-def _has_double(nodes: EtCalls, ours: list[IntColumn], state: _Search, t: int) -> bool:
-    """Whether another ET thread runs the same program and has no Kineto thread by its own numbers: numbers are
-    counted per thread, so that it could be the one profiled. A Kineto thread used up whole by most of the ET thread
-    distinguishes them, unless the other one had to take a place against its numbers."""
+def _has_double(threads: _Threads, state: _Search, t: int) -> bool:
+    """Return whether another ET thread with the same program could be the profiled one.
+
+    Sequence numbers are counted per thread, so they do not tell such threads apart. The other thread is ruled out if
+    its own numbers prove another Kineto thread. It is also ruled out if it has no place and most of this ET thread uses
+    up its Kineto thread whole.
+    """
     taken = state.chosen[t][0]
     whole = taken.gapless and taken.place.matched == taken.size >= _MOST * len(taken.call)
-    names = nodes.name[ours[t]]
-    for u, theirs in enumerate(ours):
+    names = threads.nodes.name[threads.ours[t]]
+    for u, other in enumerate(threads.ours):
         own = state.chosen[u][0] if u in state.chosen else None
         if u == t or (own is None and whole):
             continue
         if own is not None and own.theirs != taken.theirs and own.place.evidence == NUMBERS:
             continue
-        if np.isin(names, nodes.name[theirs]).mean() >= _SAME_PROGRAM:
+        if np.isin(names, threads.nodes.name[other]).mean() >= _SAME_PROGRAM:
             return True
     return False
 
 
-def _violations(nodes: EtCalls, calls: CpuCalls, state: _Search, mine: IntColumn, candidate: _Candidate) -> int:
-    """How many calls of a candidate are outside the times of their neighbours, in call order over all threads, that
-    other threads have linked already."""
+def _violations(threads: _Threads, state: _Search, candidate: _Candidate) -> int:
+    """Count a candidate's calls whose time is not between those of their linked neighbors in call order."""
     linked = np.flatnonzero(state.call >= 0)
-    at = mine[candidate.call >= 0]
-    ts = calls.ts[candidate.call[candidate.call >= 0]]
     if not len(linked):
         return 0
-    times = calls.ts[state.call[linked]]
+    at = threads.ours[candidate.ours][candidate.call >= 0]
+    ts = threads.calls.ts[candidate.call[candidate.call >= 0]]
+    times = threads.calls.ts[state.call[linked]]
     after = np.searchsorted(linked, at)
     low = np.where(after > 0, times[after - 1], np.iinfo(np.int64).min)
     high = np.where(after < len(linked), times[np.minimum(after, len(linked) - 1)], np.iinfo(np.int64).max)
@@ -274,9 +284,12 @@ def _choose(candidates: list[_Candidate], iteration: str) -> _Candidate:
 
 
 def _is_proof(taken: _Candidate, whole: bool) -> bool:
-    """Sequence numbers prove a place if several different ones agree; one number alone can recur in every iteration
-    (inference does not count), and is worth no more than names. Names do if both traces are used up whole and
-    the step that the profiler counted is among them: one iteration has the same names as the next."""
+    """Return whether a place is proved.
+
+    Sequence numbers prove it if several agree; one number can recur in every iteration, because inference does not
+    count. Names recur in every iteration, so they prove it only if both traces are used up whole and contain the
+    profiler's numbered step.
+    """
     if taken.place.evidence == NUMBERS and taken.place.distinct > 1:
         return True
     return taken.place.evidence >= NAMES and whole
@@ -292,148 +305,3 @@ def _facts(taken: _Candidate, rivals: int) -> dict[str, Any]:
         "sequence_offset": place.offset,
         "unsure": int(np.count_nonzero(place.alignment.unsure)),
     }
-
-
-_MAX_ISOMORPHISM = 64
-"""Calls of a tree up to which networkx looks for an isomorphism of permuted siblings; its worst case is exponential."""
-_MAX_PLACES = 16
-_MIN_SHARE = 0.8
-"""Of the calls between the first and the last pair on either side so many must be paired: trees of unlike programs
-have common parts, too."""
-
-
-@dataclass(frozen=True)
-class _Forest:
-    """The call trees of one thread: names, children in call order (entry −1 of `children` are the roots)."""
-
-    name: list[int]
-    children: dict[int, list[int]]
-    shape: dict[int, int]
-    size: dict[int, int]
-
-
-def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
-    """Pair the calls of each ET thread with those of the Kineto thread whose call trees have most in common.
-
-    Shapes say nothing of which iteration it was, so that every link is `EQUIVALENT`. Linear in practice.
-    """
-    common = np.intersect1d(nodes.name[nodes.name >= 0], calls.name)
-    shapes: dict[tuple[int, tuple[int, ...]], int] = {}
-    ours, theirs = _forests(nodes, common, shapes), _forests(calls, common, shapes)
-    call = np.full(len(nodes), -1, np.int64)
-    free = set(range(len(theirs)))
-    for mine in sorted(ours, key=lambda forest: -forest.size[-1]):
-        found = ((_pair(mine, theirs[k]), k) for k in sorted(free))
-        pairs, best = max(found, key=lambda pairs_of: len(pairs_of[0]), default=([], -1))
-        if not pairs or not _belong_together(pairs, nodes.thread, calls.thread):
-            continue
-        free.discard(best)
-        for left, right in pairs:
-            call[left] = right
-    reason = np.where(call >= 0, 0, REASONS.index("not in the Kineto trace")).astype(np.int8)
-    match = Match(call, np.where(call >= 0, EQUIVALENT, 0).astype(np.int8), reason, "tree")
-    return match.noting(f"tree: {match.linked:,} calls paired by call trees")
-
-
-def _forests(
-    of: EtCalls | CpuCalls, common: IntColumn, shapes: dict[tuple[int, tuple[int, ...]], int]
-) -> list[_Forest]:
-    """One forest a thread, of the calls with common names. Equal subtrees of any get the same number from `shapes`."""
-    thread, kept = of.thread, np.isin(of.name, common)
-    above = nearest(of.parent, of.parent, kept)
-    same = (above >= 0) & (thread[np.maximum(above, 0)] == thread)
-    above = np.where(same, above, -1)
-    names, forests = of.name.tolist(), []
-    for t in distinct(thread[kept]):
-        members = np.flatnonzero(kept & (thread == t))
-        children: dict[int, list[int]] = {-1: []}
-        for i, p in zip(members.tolist(), above[members].tolist(), strict=True):
-            children.setdefault(p, []).append(i)
-        shape: dict[int, int] = {}
-        size: dict[int, int] = {}
-        for i in members[::-1].tolist():  # callers precede callees
-            below = children.get(i, [])
-            shape[i] = shapes.setdefault((names[i], tuple(shape[c] for c in below)), len(shapes))
-            size[i] = 1 + sum(size[c] for c in below)
-        size[-1] = len(members)
-        forests.append(_Forest(names, children, shape, size))
-    return forests
-
-
-def _belong_together(pairs: list[tuple[int, int]], ours: IntColumn, theirs: IntColumn) -> bool:
-    """Whether, on both threads, nearly all calls from the first to the last that is paired are paired."""
-    for side, thread in zip(np.array(pairs).T, (ours, theirs), strict=True):
-        span = thread[side.min() : side.max() + 1] == thread[side[0]]
-        if len(pairs) < _MIN_SHARE * np.count_nonzero(span):
-            return False
-    smaller = min(np.count_nonzero(ours == ours[pairs[0][0]]), np.count_nonzero(theirs == theirs[pairs[0][1]]))
-    return bool(len(pairs) >= _MIN_SHARE * smaller)
-
-
-def _pair(ours: _Forest, theirs: _Forest) -> list[tuple[int, int]]:
-    """Pairs of the largest common part found, at the best of the places where the roots' names fit."""
-    left, right = ours.children[-1], theirs.children[-1]
-    places = candidates_by_order(_labels(ours.name, left), _labels(theirs.name, right))[:_MAX_PLACES]
-    roots = [[(left[i], right[j]) for i, j in enumerate(p.alignment.at.tolist()) if j >= 0] for p in places]
-    return max((_descend(ours, theirs, pairs) for pairs in [*roots, _align(ours, theirs, left, right)]), key=len)
-
-
-def _descend(ours: _Forest, theirs: _Forest, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The pairs given and those below them."""
-    found, pending = [], list(pairs)
-    while pending:
-        a, b = pending.pop()
-        found.append((a, b))
-        left, right = ours.children.get(a, []), theirs.children.get(b, [])
-        if not left or not right:
-            continue
-        if ours.shape[a] == theirs.shape[b]:
-            pending += zip(left, right, strict=True)
-        elif (permuted := _isomorphism(ours, theirs, a, b)) is not None:
-            found += permuted
-        else:
-            pending += _align(ours, theirs, left, right)
-    return found
-
-
-def _align(ours: _Forest, theirs: _Forest, left: list[int], right: list[int]) -> list[tuple[int, int]]:
-    """Siblings in one common order: those with equal subtrees, and between these those with equal names."""
-    x, y = shortest_edit(_labels(ours.shape, left), _labels(theirs.shape, right), whole=True)
-    pairs, a, b = [], 0, 0
-    for i, j in [*zip(x.tolist(), y.tolist(), strict=True), (len(left), len(right))]:
-        u, v = shortest_edit(_labels(ours.name, left[a:i]), _labels(theirs.name, right[b:j]), whole=True)
-        pairs += [(left[a + p], right[b + q]) for p, q in zip(u.tolist(), v.tolist(), strict=True)]
-        if i < len(left):
-            pairs.append((left[i], right[j]))
-        a, b = i + 1, j + 1
-    return pairs
-
-
-def _labels(labels: dict[int, int] | list[int], members: list[int]) -> CallOrder:
-    return CallOrder.of_names(np.array([labels[member] for member in members], np.int64))
-
-
-def _isomorphism(ours: _Forest, theirs: _Forest, a: int, b: int) -> list[tuple[int, int]] | None:
-    """Pairs below two calls whose trees differ only in the order of siblings; None if they differ more or are large."""
-    if ours.size[a] != theirs.size[b] or ours.size[a] > _MAX_ISOMORPHISM:
-        return None
-    import networkx as nx  # takes longer to import than a small pair to link, and is seldom needed
-
-    left, right = _graph(ours, a), _graph(theirs, b)
-    mapping = nx.vf2pp_isomorphism(left, right, node_label="name")
-    return None if mapping is None else [(u, v) for u, v in mapping.items() if u != a]
-
-
-def _graph(forest: _Forest, root: int) -> nx.Graph[int]:
-    import networkx as nx
-
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_node(root, name="root")
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        for child in forest.children.get(node, []):
-            graph.add_node(child, name=forest.name[child])
-            graph.add_edge(node, child)
-            pending.append(child)
-    return graph
