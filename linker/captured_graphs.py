@@ -1,10 +1,21 @@
-"""Link the kernels of replayed CUDA and HIP graphs to the operators that launched them while they were captured."""
+"""Link the kernels of replayed CUDA and HIP graphs to the operators that launched them during capture.
+
+A replay is one launch call with many kernels, and no operator is open when these are launched. A capture holds the
+launch calls, each inside an operator, but no kernels. Both have the kernels' names, in the same order per stream:
+
+    capture   aten::mm{launch gemm}  aten::relu{launch relu}  aten::mm{launch gemm}
+    replay    graphLaunch -> gemm relu gemm
+
+1. `_CandidateGraphs.fit` finds the captured graphs that a replay fits: by the order of names (over all, per graph node
+   id, per stream), without names by their number, and else by alignment with some left out.
+2. `_choose` picks one graph per replay: by the batch size of the step, and among equal ones by order in the step.
+3. `_with_links` links each kernel to the operator of its launch.
+"""
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,17 +25,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.etplus.write_etplus import with_captured
-from ..schemas.kineto.event_args import graph_node_args
 from ..trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
-from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions, mask_at, positions, scatter
+from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions, mask_at, scatter
 from ..trace.comm_kernels import Comm, launches_collective
 from ..trace.errors import UsageError
-from ..trace.kinds import CERTAIN, EQUIVALENT, GPU, RUNTIME
-from ..trace.step_annotations import batch_size_in
+from ..trace.kinds import CERTAIN, EQUIVALENT
 from ..trace.trace import Trace
 from .captured_alignment import Aligned, align, align_streams, could_align, could_follow, fits_by_count
-from .captures import Capture, kernel_key, with_callers
+from .captures import Capture, with_callers
 from .comm import comm_of_tensor, is_all_reduce
+from .graph_launches import GraphLaunch, graph_launches
 
 _NO_KERNELS, _NO_BATCH, _STREAMS = GRAPH_REASONS
 _ALL = slice(None)
@@ -32,18 +42,18 @@ _OTHER_RANK = "the captures are of another rank than the trace: no link to them 
 
 
 def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
-    """The trace with its replayed graphs linked to the calls of their captures.
+    """Link the replayed graphs of a trace to the calls of their captures.
 
-    A kernel is `certain` if the names of the whole graph agree in order, no other captured graph has them, and no other
-    launch of the graph can be the kernel's. It is `equivalent` if other captured graphs fit as well (another layer,
-    another batch size), if launches or kernels had to be left out, or if only the number of kernels agrees.
+    A link is `certain` if the names of the whole graph agree in order, no other captured graph has them, and no other
+    launch of the graph can be the kernel's. It is `equivalent` if other captured graphs also fit (another layer or
+    batch size), if launches or kernels were left out, or if only the number of kernels agrees.
 
     Args:
-        captures: from `read_captures`. Those of other ranks are left out, or, where there are no others, make
-            `equivalent` links.
+        captures: from `read_captures`. Captures of other ranks are used only if there are no others; their links are
+            `equivalent`.
 
     Raises:
-        UsageError: the trace has captured graphs already.
+        UsageError: the graphs of the trace are already linked.
 
     Example:
         >>> linked = link_captured_graphs(replay, read_captures(["capture.json.gz"]))  # doctest: +SKIP
@@ -53,24 +63,22 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
     if trace.captured is not None:
         raise UsageError(f"{trace.file}: its graphs are linked to captures already; give the trace without them")
     names = StringTable()
-    mine = [capture for capture in captures if trace.rank is None or capture.rank in (None, trace.rank)]
-    captures = mine or captures
-    graphs = _CandidateGraphs(_graphs_of(captures, names), own_rank=bool(mine))
+    of_rank = [capture for capture in captures if trace.rank is None or capture.rank in (None, trace.rank)]
+    captures = of_rank or captures
+    graphs = _CandidateGraphs(_graphs_of(captures, names), own_rank=bool(of_rank))
     replays = graph_launches(trace, names)
-    fits = {}
-    for replay in replays:
-        if replay.key not in fits:
-            fits[replay.key] = graphs.fit(replay)
+    fits = {key: graphs.fit(replay) for key, replay in {replay.key: replay for replay in reversed(replays)}.items()}
     chosen = _choose(graphs, replays, [fits[replay.key] for replay in replays])
     return _with_links(trace, captures, graphs, replays, chosen)
 
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured graph: `launches` (int64, codes of kernel names, −1 unknown), and where its launches are.
+    """A captured graph.
 
     Attributes:
-        capture: position among the captures. ordinal: of the graph in its capture. at: int64, rows of the capture.
+        capture: position among the captures. ordinal: of the graph in its capture.
+        at: int64, positions of its launches in the capture. launches: int64, codes of kernel names, −1 if unknown.
     """
 
     capture: int
@@ -93,7 +101,7 @@ class _Graph:
         return Counter(self.launches.tolist())
 
     @cached_property
-    def neighbours(self) -> Counter[tuple[int, int]]:
+    def neighbors(self) -> Counter[tuple[int, int]]:
         return Counter(pairwise(self.launches.tolist()))
 
 
@@ -109,8 +117,10 @@ def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
 
 
 class _Fit(NamedTuple):
-    """Captured graphs (their positions, in order of capture) that a replay fits equally well; whether all names agree
-    in order; evidence as in `GraphReplay`; and why there are no candidates."""
+    """The captured graphs that a replay fits equally well, in order of capture, and how its kernels align with each.
+
+    `whole` means that all names agree in order; `evidence` is that of `GraphReplay`; `reason` is why nothing fits.
+    """
 
     candidates: tuple[int, ...]
     aligned: tuple[Aligned, ...]
@@ -120,7 +130,7 @@ class _Fit(NamedTuple):
 
 
 class _CandidateGraphs:
-    """The captured graphs, found by the names of their kernels."""
+    """The captured graphs, indexed by the names of their kernels."""
 
     def __init__(self, graphs: list[_Graph], *, own_rank: bool) -> None:
         self.graphs, self.own_rank = graphs, own_rank
@@ -135,7 +145,7 @@ class _CandidateGraphs:
                 self.by_count[len(graph.launches)].append(i)
 
     def fit(self, replay: GraphLaunch) -> _Fit:
-        """The graphs that fit best, by whatever is recorded."""
+        """Return the graphs that fit best."""
         by_node = replay.node_order
         if by_node is not None and (found := self.by_order.get(replay.codes[by_node].tobytes())):
             return self._by_grids(replay, found, _in_order(by_node), ("kernel names", "graph node ids"))
@@ -148,7 +158,7 @@ class _CandidateGraphs:
         return by_number if by_number is not None else self._nearly(replay)
 
     def _by_grids(self, replay: GraphLaunch, found: list[int], aligned: Aligned, evidence: tuple[str, ...]) -> _Fit:
-        """Of graphs whose names agree those whose grids do; all of them if none's do."""
+        """Narrow graphs with the same names to those with the same grids, unless no grids agree."""
         agree = [_grids_agree(self.graphs[i], aligned.launch, replay) for i in found]
         if False in agree:
             fitting = [i for i, same in zip(found, agree, strict=True) if same is not False]
@@ -165,7 +175,7 @@ class _CandidateGraphs:
         return _Fit(tuple(sure), tuple(sure.values()), whole, ("kernel names per stream",))
 
     def _by_number(self, replay: GraphLaunch, by_node: IntColumn | None) -> _Fit | None:
-        """Graphs without names that have as many launches."""
+        """Return the graphs without names that have equally many launches."""
         count = len(replay.codes)
         order = np.arange(count) if by_node is None else by_node
         found = [i for i in self.by_count.get(count, ()) if fits_by_count(self.graphs[i].launches, replay.codes[order])]
@@ -177,15 +187,16 @@ class _CandidateGraphs:
         return _Fit(tuple(found), (_in_order(order),) * len(found), False, evidence)
 
     def _nearly(self, replay: GraphLaunch) -> _Fit:
-        """Graphs that agree when some launches or kernels are left out: those with the most kernels that do."""
-        counts, neighbours = Counter(replay.codes.tolist()), Counter(pairwise(replay.codes.tolist()))
+        """Return the graphs that agree best when some launches or kernels are left out."""
+        counts, neighbors = Counter(replay.codes.tolist()), Counter(pairwise(replay.codes.tolist()))
         single = replay.streams == 1
         likely = [
             (sum((graph.counts & counts).values()), i)
             for i, graph in enumerate(self.graphs)
-            if graph.mostly_named and could_align(graph.counts, counts)
-            and (not single or could_follow(graph.neighbours, neighbours))
-        ]  # fmt: skip
+            if graph.mostly_named
+            and could_align(graph.counts, counts)
+            and (not single or could_follow(graph.neighbors, neighbors))
+        ]
         best: dict[int, Aligned] = {}
         matched = 0
         for possible, i in sorted(likely, key=lambda graph: (-graph[0], graph[1])):
@@ -203,16 +214,16 @@ class _CandidateGraphs:
 
 
 def _in_order(order: IntColumn) -> Aligned:
-    """The k-th kernel of an order with the k-th launch."""
+    """Align the k-th kernel of an order with the k-th launch."""
     return Aligned(inverse_positions(len(order), order), np.ones(len(order), np.bool_))
 
 
 def _grids_agree(
     graph: _Graph, launch: IntColumn, replay: GraphLaunch, among: npt.NDArray[np.bool_] | slice = _ALL
 ) -> bool | None:
-    """Whether the grids of some kernels are those of the launches, None where they are not recorded on both sides.
+    """Return whether kernels and launches have the same grids; None if not recorded on both sides.
 
-    Some of HIP's calls and tracers give the grid in threads, which is grid times block.
+    Some HIP calls and tracers give the grid in threads, which is grid times block.
     """
     captured, ran = graph.grid[launch[among]], replay.grid[among]
     known = np.all(captured[:, 0] >= 0, axis=1) & np.all(ran[:, 0] >= 0, axis=1)
@@ -226,7 +237,7 @@ def _grids_agree(
 
 
 class _Choice(NamedTuple):
-    """The graph of a replay, None with a reason; see `GraphReplay`."""
+    """The graph of a replay, or the reason why it has none; see `GraphReplay`."""
 
     graph: int | None
     aligned: Aligned | None
@@ -237,7 +248,7 @@ class _Choice(NamedTuple):
 
 
 def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fit]) -> list[_Choice]:
-    """One graph for each replay: by the batch size of its step; among equal ones by the order in the step."""
+    """Choose one graph for each replay: by the batch size of its step, then by the order in the step."""
     narrowed = [_of_batch(graphs, replay, fit) for replay, fit in zip(replays, fits, strict=True)]
     alike: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
     for i, (replay, fit) in enumerate(zip(replays, narrowed, strict=True)):
@@ -261,7 +272,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
 
 
 def _of_batch(graphs: _CandidateGraphs, replay: GraphLaunch, fit: _Fit) -> _Fit:
-    """The candidates of the step's batch size; where none has it the smallest greater one, to which it is padded."""
+    """Return the candidates with the step's batch size, else with the next larger one, to which batches are padded."""
     sizes = [graphs.graphs[i].batch_size for i in fit.candidates]
     if not replay.batch or None in sizes or not sizes:
         return fit
@@ -273,10 +284,8 @@ def _of_batch(graphs: _CandidateGraphs, replay: GraphLaunch, fit: _Fit) -> _Fit:
             return _Fit((), (), False, (), _NO_BATCH)
         wanted, evidence = {min(greater)}, "padded batch size"
     kept = [at for at, size in enumerate(sizes) if size in wanted]
-    return _Fit(
-        tuple(fit.candidates[at] for at in kept), tuple(fit.aligned[at] for at in kept),
-        fit.whole and evidence == "batch size", (*fit.evidence, evidence),
-    )  # fmt: skip
+    candidates, aligned = tuple(fit.candidates[at] for at in kept), tuple(fit.aligned[at] for at in kept)
+    return _Fit(candidates, aligned, fit.whole and evidence == "batch size", (*fit.evidence, evidence))
 
 
 def _with_links(
@@ -301,20 +310,26 @@ def _with_links(
             parts.append(np.stack([replay.events[has], op[has], link, np.full(len(has), number)]))
             certain, equivalent = int(np.count_nonzero(link == CERTAIN)), int(np.count_nonzero(link == EQUIVALENT))
         place = None if choice.graph is None else used.index(choice.graph)
+        counts = len(replay.events), certain, equivalent
         listed.append(
-            GraphReplay(replay.correlation, place, choice.candidates, choice.evidence, choice.reason,
-                        len(replay.events), certain, equivalent)
-        )  # fmt: skip
+            GraphReplay(replay.correlation, place, choice.candidates, choice.evidence, choice.reason, *counts)
+        )
     links = np.concatenate(parts, axis=1) if parts else np.zeros((4, 0), np.int64)
     links = links[:, np.argsort(links[0], kind="stable")]
-    here = links[0] < len(trace)
+    attached = links[0] < len(trace)
     captured = CapturedGraphs(
         graphs=tuple(_description(captures[graph.capture], graph) for graph in map(graphs.graphs.__getitem__, used)),
-        replays=tuple(listed), names=calls.name,
-        kind=calls.kind, parent=calls.parent, graph=calls.graph, texts=calls.texts, comm=calls.comm,
-        links=_links(links[:, here], 0), unattached=_links(links[:, ~here], len(trace)),
+        replays=tuple(listed),
+        names=calls.name,
+        kind=calls.kind,
+        parent=calls.parent,
+        graph=calls.graph,
+        texts=calls.texts,
+        comm=calls.comm,
+        links=_links(links[:, attached], 0),
+        unattached=_links(links[:, ~attached], len(trace)),
         notes=(*([] if graphs.own_rank else [_OTHER_RANK]), *(note for capture in captures for note in capture.notes)),
-    )  # fmt: skip
+    )
     names = StringTable(trace.names)
     names.codes(captured.names)
     return with_captured(trace.with_(names=names.values, comm=_comm(trace, captured)), captured)
@@ -331,7 +346,7 @@ def _description(capture: Capture, graph: _Graph) -> CapturedGraph:
 
 
 def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
-    """What communication kernels communicate: what their captured call says where they do not."""
+    """Complete what communication kernels send from their captured calls."""
     comm = dict(trace.comm)
     for row, op in zip(captured.links.event.tolist(), captured.links.op.tolist(), strict=True):
         source = captured.comm_above[op]
@@ -349,7 +364,10 @@ def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
 
 @dataclass(frozen=True)
 class _CapturedCalls:
-    """The calls around the launches of some graphs of all captures together, callers first; see `CapturedGraphs`."""
+    """The calls around the launches of some graphs of all captures, callers first; see `CapturedGraphs`.
+
+    `place` maps the calls of each capture to these.
+    """
 
     place: dict[int, IntColumn]
     name: list[str]
@@ -368,12 +386,12 @@ class _CapturedCalls:
         comm: dict[int, Comm] = {}
         for number in sorted({graph.capture for graph in graphs}):
             capture = captures[number]
-            mine = [(i, graph) for i, graph in enumerate(graphs) if graph.capture == number]
-            kept = with_callers(np.concatenate([capture.op[graph.at] for _, graph in mine]), capture.parent)
+            own = [(i, graph) for i, graph in enumerate(graphs) if graph.capture == number]
+            kept = with_callers(np.concatenate([capture.op[graph.at] for _, graph in own]), capture.parent)
             silent = ~mask_at(len(capture.name), with_callers(capture.op, capture.parent))  # they launch nothing
             kept = distinct(np.append(kept, np.flatnonzero(silent & np.isin(capture.parent, kept))))
             place[number] = scatter(len(capture.name), kept, len(name) + np.arange(len(kept)))
-            ordinals = scatter(len(capture.batch_size) + 1, [graph.ordinal for _, graph in mine], [i for i, _ in mine])
+            ordinals = scatter(len(capture.batch_size) + 1, [graph.ordinal for _, graph in own], [i for i, _ in own])
             above = capture.parent[kept]
             parent.append(np.where(above >= 0, place[number][above], -1))
             kind.append(capture.kind[kept])
@@ -387,125 +405,6 @@ class _CapturedCalls:
         return _CapturedCalls(place, name, *columns, texts, comm)
 
     def op_of(self, captures: Sequence[Capture], graph: _Graph, launches: IntColumn) -> IntColumn:
-        """int64, the calls of some launches of a graph, −1 for none."""
+        """Return the calls of some launches of a graph, −1 for none."""
         op = captures[graph.capture].op[launches]
         return np.append(self.place[graph.capture], -1)[op]  # the last one is what −1 gets
-
-
-_GRAPH_LAUNCH = re.compile(r"\w*GraphLaunch\w*")
-
-
-@dataclass(frozen=True)
-class GraphLaunch:
-    """One launch of a graph and its device events, in order of start.
-
-    Attributes:
-        events: int64, rows of the trace, or len(trace) plus positions in `Trace.unattached`.
-        codes: int64, of kernel names. stream: int64. grid: int64 (n, 2, 3), −1 where it is not recorded.
-        node: int64, `graph node id`, 0 where it is not recorded.
-        step: what it shares with the other launches of its step. batch: batch sizes of the annotations around it.
-    """
-
-    correlation: int
-    events: IntColumn
-    codes: IntColumn
-    stream: IntColumn
-    grid: IntColumn
-    node: IntColumn
-    step: int
-    batch: tuple[int, ...]
-
-    @cached_property
-    def key(self) -> tuple[bytes, ...]:
-        """Replays of equal key fit the same graphs."""
-        ranks = np.argsort(np.argsort(self.node, kind="stable"), kind="stable")
-        return tuple(column.tobytes() for column in (self.codes, self.stream, self.grid, ranks))
-
-    @property
-    def streams(self) -> int:
-        """How many streams it ran on."""
-        return len(distinct(self.stream))
-
-    @property
-    def node_order(self) -> IntColumn | None:
-        """The events in order of node ids, which count up while a graph is captured; None where they are unknown."""
-        known = bool(np.all(self.node > 0)) and len(distinct(self.node)) == len(self.node)
-        return np.argsort(self.node, kind="stable") if known else None
-
-
-def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
-    """All launches of graphs whose device events are known, in order of the launch calls.
-
-    Args:
-        names: gives the codes; keys that it does not have yet are added.
-    """
-    launching = np.array([_GRAPH_LAUNCH.fullmatch(name) is not None for name in trace.names], np.bool_)
-    launches = np.flatnonzero((trace.kind == RUNTIME) & launching[trace.name] & (trace.correlation > 0))
-    launches = launches[np.argsort(trace.ts[launches], kind="stable")]
-    rows, rest = np.flatnonzero(trace.kind == GPU), np.arange(len(trace.unattached))
-    correlation = np.concatenate([trace.correlation[rows], trace.unattached.correlation])
-    launch = positions(trace.correlation[launches], correlation)
-    events = np.concatenate([rows, rest + len(trace)])
-    ts = np.concatenate([trace.ts[rows], trace.unattached.ts])
-    stream = np.concatenate([_lanes(trace.device[rows], trace.stream[rows]),
-                             _lanes(trace.unattached.device, trace.unattached.stream)])  # fmt: skip
-    order = np.lexsort((events, ts, launch))
-    order = order[launch[order] >= 0]
-    events, launch, stream = events[order], launch[order], stream[order]
-    codes = np.array(names.codes(list(_keys(trace, events))), np.int64)
-    grid, node = _launched_as(trace, events)
-    step, batch = _steps(trace, launches)
-    ends = np.flatnonzero(np.diff(launch, append=-1)) + 1
-    starts = np.concatenate([[0], ends])[:-1].astype(np.int64)
-    return [
-        GraphLaunch(int(trace.correlation[launches[k]]), events[a:b], codes[a:b], stream[a:b], grid[a:b], node[a:b],
-                step[k], batch[k])
-        for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
-        for k in [int(launch[a])]
-    ]  # fmt: skip
-
-
-def _lanes(device: IntColumn, stream: IntColumn) -> IntColumn:
-    """One number a device and stream."""
-    return (device + 1) * 2**32 + stream + 1
-
-
-def _keys(trace: Trace, events: IntColumn) -> Iterator[str]:
-    for event in events.tolist():
-        if event < len(trace):
-            yield kernel_key(trace.name_of(event), trace.categories[trace.category[event]])
-        else:
-            at = event - len(trace)
-            yield kernel_key(trace.unattached.names[at], trace.unattached.categories[at])
-
-
-def _launched_as(trace: Trace, events: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Grid and block, and node id, of device events from their arguments."""
-    grid, node = np.full((len(events), 2, 3), -1, np.int64), np.zeros(len(events), np.int64)
-    is_row = events < len(trace)
-    records = trace.records(events[is_row])
-    for at, event in enumerate(events.tolist()):
-        args = bytes(next(records).get("args", b"{}")) if is_row[at] else trace.unattached.args[event - len(trace)]
-        found = graph_node_args(args)
-        if found is not None:
-            grid[at], node[at] = found.dimensions, found.node if found.node < 2**63 else 0
-    return grid, node
-
-
-def _steps(trace: Trace, launches: IntColumn) -> tuple[list[int], list[tuple[int, ...]]]:
-    """Of each launch call what it shares with the others of its step, and the batch sizes of the annotations around it,
-    the innermost first."""
-    sizes = [batch_size_in(name) for name in trace.names]
-    ordinal = [-1] * len(launches) if trace.steps.inferred else trace.steps.of(trace.ts[launches]).tolist()
-    steps, batches = [], []
-    for launch, step in zip(launches.tolist(), ordinal, strict=True):
-        found, row, outermost = [], int(trace.parent_row[launch]), -1
-        while row >= 0:
-            size = sizes[trace.name[row]]
-            if size is not None:
-                found.append(size)
-                outermost = row
-            row = int(trace.parent_row[row])
-        steps.append(outermost if outermost >= 0 else -2 - step)
-        batches.append(tuple(found))
-    return steps, batches
