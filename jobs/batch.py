@@ -1,11 +1,11 @@
-"""A whole job: link every rank, on as many processes or machines as there are, and report on all of them together."""
+"""Link all ranks of a job, on several processes or machines, and report on them together."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,17 +32,17 @@ from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, set_clock_o
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
 _OF_A_RANK = ("rank", "whole_job", "one_of_several")
-"""Options of `link` that are found out for each rank."""
+"""Options of `link` that `link_many` finds out for each rank."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What `link_many` returns.
+    """The result of `link_many`.
 
     Attributes:
-        report: on the job, also written as job_report.json and, as text, job_report.txt.
-        output: folder with these and the ET+ files.
-        now, before: how many ranks were linked in this run, and how many were found done.
+        report: about the job, also written as job_report.json and job_report.txt.
+        output: folder of the reports and the ET+ files.
+        now, before: number of ranks linked by this run, and by earlier ones.
     """
 
     report: JobReport
@@ -78,32 +78,31 @@ def link_many(
     provenance: Sequence[str | os.PathLike[str]] | None = None,
     **options: Any,
 ) -> Batch:
-    """Link all ranks of a job: `rank_N.etplus.json.gz` (or columns) for each, and a report on the whole.
+    """Link all ranks of a job: write `rank_N.etplus.json.gz` (or columns) for each, and a report about the job.
 
-    A rank that fails is named in the report, and the others are linked all the same. What an earlier run with the same
-    inputs and options has done is kept. A script calls it below `if __name__ == "__main__":`, since the workers may
-    import the script.
+    The report names ranks that fail; the others are still linked. Ranks that an earlier run with the same inputs and
+    options has linked are kept. Call it below `if __name__ == "__main__":`, because workers may import the script.
 
     Args:
-        source: folder with the traces, or its URL where fsspec is installed (s3://, gs://, ...).
-        output: folder or URL for the results; "etplus" in `source` by default. One that ends in .parquet or .etplus
-            gets columns, see docs/reference/columns.md.
-        manifest: CSV or JSON file that lists rank, et, kineto; file names in it are relative to `source`.
-        et, kineto: patterns like "*step_12*.json" of the files that alone are of that kind.
-        ranks: link these only, and take them to be all that there should be; by default 0 to the highest one found.
+        source: folder of the traces, or its URL with fsspec (s3://, gs://, ...).
+        output: folder or URL of the results, "etplus" in `source` by default; columns if it ends in .parquet or
+            .etplus, see docs/reference/columns.md.
+        manifest: CSV or JSON file that lists rank, et, kineto, with file names relative to `source`.
+        et, kineto: patterns such as "*step_12*.json"; only matching files are of that kind.
+        ranks: the ranks that there should be; by default 0 to the highest one found.
         engine: "processes", "dask", or a `concurrent.futures.Executor` whose workers reach the same files.
-        jobs: processes, the cores by default.
-        scheduler: of Dask, "tcp://host:8786" or the path of its scheduler file.
+        jobs: number of processes, one per core by default.
+        scheduler: Dask's address "tcp://host:8786", or the path of its scheduler file.
         apply_clock_offsets: write the estimated offsets into the ET+ files (`clock_offset_ns`).
         min_match, min_certain: a rank fails if a smaller share of its ET's ops is linked, or has a certain link.
-        iteration: as in `link`. "first" and not "median" by default: all ranks should take the same.
+        iteration: as in `link`; the default is "first", so that all ranks take the same one.
         progress: show a bar with rate and remaining time on a terminal.
-        graph_captures: as in `link`, files and folders that the workers reach; each rank takes those of its own.
-        provenance: as in `link`, files that the workers reach, for all ranks; None for those beside each rank's trace.
-        options: others of `link`.
+        graph_captures, provenance: as in `link`, files that the workers reach; each rank uses the captures of its own
+            rank.
+        options: other options of `link`.
 
     Raises:
-        UsageError: nothing was found to link, or an option that makes no sense.
+        UsageError: nothing was found to link, or invalid options.
         TraceFormatError: an invalid manifest.
 
     Example:
@@ -117,22 +116,9 @@ def link_many(
     runner = engine_of(engine, jobs, scheduler)
     target = open_folder(_output_folder(folder, output))
     pairing = find_job(source, output, manifest=manifest, et=et, kineto=kineto, ranks=ranks)
-    given = _other_than_default({**options, "iteration": iteration})
-    if graph_captures:
-        given["graph_captures"] = [os.path.abspath(graph_capture) for graph_capture in graph_captures]  # noqa: PTH100 (links stay)
-    if provenance is not None:
-        given["provenance"] = [os.path.abspath(file) for file in provenance]  # noqa: PTH100 (links stay)
-    if pairing.several_ranks:
-        given["one_of_several"] = True
-    tasks = [
-        RankTask(
-            rank.rank, rank.et, rank.kineto, folder, target, min_match, min_certain,
-            given | ({"rank": rank.rank} if rank.settled else {}) | ({"whole_job": True} if rank.proved else {}),
-            apply_clock_offsets,
-        )
-        for rank in pairing.ranks
-        if not rank.problem
-    ]  # fmt: skip
+    given = _other_than_default({**options, "iteration": iteration}) | _absolute(graph_captures, provenance)
+    first = RankTask(-1, "", "", folder, target, min_match, min_certain, given, apply_clock_offsets)
+    tasks = list(_tasks(pairing, first))
     _keep_inputs(tasks, target, manifest)
     states, failures, before = _link_all(runner, tasks, progress)
     report, offsets = _report(pairing, states, failures)
@@ -144,6 +130,23 @@ def link_many(
     return Batch(report, target.root, len(states) - before, before)
 
 
+def _absolute(graph_captures: Sequence[Any], provenance: Sequence[Any] | None) -> dict[str, list[str]]:
+    """Return the options that name files, by names that are valid in other folders; symbolic links stay."""
+    files = {"graph_captures": graph_captures or None, "provenance": provenance}
+    return {key: list(map(os.path.abspath, names)) for key, names in files.items() if names is not None}
+
+
+def _tasks(pairing: Pairing, plan: RankTask) -> Iterator[RankTask]:
+    """Yield the plan with the files and options of each rank."""
+    several = {"one_of_several": True} if pairing.several_ranks else {}
+    for rank in pairing.ranks:
+        settled = {"rank": rank.rank} if rank.settled else {}
+        proved = {"whole_job": True} if rank.proved else {}
+        options = {**plan.options, **several, **settled, **proved}
+        if not rank.problem:
+            yield replace(plan, rank=rank.rank, et=rank.et, kineto=rank.kineto, options=options)
+
+
 def find_job(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
@@ -153,7 +156,7 @@ def find_job(
     kineto: str | None = None,
     ranks: Sequence[int] | None = None,
 ) -> Pairing:
-    """Find which files `link_many` would link; the arguments are the same."""
+    """Find the files that `link_many` would link; the arguments are the same."""
     folder = open_folder(source)
     if manifest is not None:
         if et is not None or kineto is not None:
@@ -164,15 +167,14 @@ def find_job(
         pairing = find_pairs(folder, et=et, kineto=kineto, skip=skip)
     pairing = proved_by_all(folder, pairing).of(ranks)
     if not any(rank.et and rank.kineto for rank in pairing.ranks):
-        reasons = "; ".join(f"rank {rank.rank}: {rank.problem}" for rank in pairing.ranks[:3]) or "; ".join(
-            pairing.notes
-        )
+        problems = [f"rank {rank.rank}: {rank.problem}" for rank in pairing.ranks[:3]]
+        reasons = "; ".join(problems or pairing.notes)
         raise UsageError(f"{folder.root}: no pair of an Execution Trace and a Kineto trace was found: {reasons}")
     return pairing
 
 
 def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.PathLike[str] | None) -> None:
-    """Refuse a job of which an output would replace an input, wherever they are, or cannot be written."""
+    """Refuse a job if an output would replace an input or cannot be written."""
     inputs = {file if is_url(file) else task.source.place(file) for task in tasks for file in (task.et, task.kineto)}
     inputs |= {os.fspath(manifest)} if manifest is not None else set()
     inputs |= {file for task in tasks for file in task.captures}
@@ -181,8 +183,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
     for name in filter(is_url, outputs):
         if name in inputs:
             raise UsageError(f"{name}: the output would replace an input; choose another --output")
-    here = sorted(name for name in inputs if not is_url(name))
-    check_outputs([name for name in outputs if not is_url(name)], here)
+    check_outputs([name for name in outputs if not is_url(name)], sorted(name for name in inputs if not is_url(name)))
     if not is_url(target.root):
         if any(task.columns for task in tasks):
             check_place(target.root, rank=0, beside=(REPORT, STATE_FOLDER))
@@ -190,7 +191,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
 
 
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that say something, so that outputs are the same whether or not a default was spelt out."""
+    """Return the options that differ from their defaults, so a spelled-out default does not change the output."""
     defaults = {field.name: field.default for field in fields(LinkOptions) if field.name not in _OF_A_RANK}
     unknown = sorted(options.keys() - defaults.keys())
     if unknown:
@@ -205,7 +206,7 @@ def _output_folder(source: Folder, output: str | os.PathLike[str] | None) -> str
 
 
 def _inside(root: str, output: str) -> str:
-    """The output folder relative to the inputs' one, "" if it is not inside."""
+    """Return the output folder relative to the input folder, "" if it is not inside."""
     if is_url(root) or is_url(output):
         return output.rstrip("/").removeprefix(f"{root}/") if output.startswith(f"{root}/") else ""
     try:
@@ -218,7 +219,7 @@ def _inside(root: str, output: str) -> str:
 def _link_all(
     engine: Engine, tasks: Sequence[RankTask], progress: bool
 ) -> tuple[dict[int, RankState], dict[int, str], int]:
-    """States of the ranks that could be linked, reasons for the others, and how many had been done before."""
+    """Return the states of linked ranks, the reasons for the others, and how many were linked before."""
     states: dict[int, RankState] = {}
     failures: dict[int, str] = {}
     before = 0
@@ -234,7 +235,7 @@ def _link_all(
 def _set_offsets(
     engine: Engine, tasks: Sequence[RankTask], states: dict[int, RankState], offsets: Mapping[int, int], progress: bool
 ) -> None:
-    """Write its rank's clock offset into every ET+ file that does not hold it yet."""
+    """Write the clock offset of its rank into every ET+ file that does not have it yet."""
     given = [
         (task, states[task.rank], offsets.get(task.rank))
         for task in tasks
@@ -249,12 +250,12 @@ def _set_offsets(
 def _report(
     pairing: Pairing, states: Mapping[int, RankState], failures: Mapping[int, str]
 ) -> tuple[JobReport, dict[int, int]]:
-    """The report, and the clock offset of each rank that takes part in collectives."""
+    """Return the report, and the clock offset of each rank with collectives."""
     linked = {rank: state for rank, state in sorted(states.items()) if state.result.status == "linked"}
-    foreign, notes = foreign_traces(
-        {rank: RankFacts(of.result.kineto, of.info, of.result.window_ns and of.result.window_ns[0])
-         for rank, of in linked.items()}
-    )  # fmt: skip
+    facts = {}
+    for rank, state in linked.items():
+        facts[rank] = RankFacts(state.result.kineto, state.info, state.result.window_ns and state.result.window_ns[0])
+    foreign, notes = foreign_traces(facts)
     foreign = {rank: f"not of this job: {reason}" for rank, reason in foreign.items()}
     own = {rank: state.communications() for rank, state in linked.items() if rank not in foreign}
     matched, groups, mismatches = match_collectives(own)

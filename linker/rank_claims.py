@@ -51,7 +51,7 @@ class Claim:
         ranks: the ranks that the process can have, None if nothing narrows them down.
         world_size: number of ranks of the job, None if the file does not say.
         communicates: calls or kernels of the file communicate with other processes.
-        runs: ids of the recordings that it is of, see `run_annotation`.
+        runs: ids of the recordings that it is of, from annotations of `etplus.recording`.
     """
 
     ranks: frozenset[int] | None = None
@@ -63,19 +63,6 @@ class Claim:
     def rank(self) -> int | None:
         """The rank, where only one is possible."""
         return next(iter(self.ranks)) if self.ranks is not None and len(self.ranks) == 1 else None
-
-
-def run_annotation(run: str, rank: int) -> str:
-    """Name of the annotation that `etplus record` puts into both files of a recording.
-
-    Args:
-        run: an id that no other recording has, of this rank or another: letters, digits, "-".
-
-    Example:
-        >>> run_annotation("8a5b", 3)
-        'etplus.run=8a5b rank=3'
-    """
-    return f"etplus.run={run} rank={rank}"
 
 
 def _recordings(names: Iterable[str]) -> Claim:

@@ -1,4 +1,4 @@
-"""Recording a matching pair of traces from a training loop, and linking it when the loop is over."""
+"""Record a matching pair of traces from a training loop, and link it when the loop is over."""
 
 from __future__ import annotations
 
@@ -8,38 +8,35 @@ import os
 import shutil
 import sys
 import tempfile
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..linker.pipeline import link as link_traces
-from ..linker.rank_claims import run_annotation
 from ..schemas.text.files import open_output
 from ..schemas.text.transaction import transaction
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .hook.observers import make_observer, make_profiler
+from .hook.observers import annotate_run, knows_option, make_observer, make_profiler, profile_options, rank_of
 
 _COPY_BLOCK = 1 << 20
 _TRACKED = "provenance_tracking_to_timeline"
-"""The option of `torch._inductor.config.trace` that has Inductor keep kernel information."""
+"""The option of `torch._inductor.config.trace` with which Inductor keeps kernel information."""
 
 
 class Recording:
-    """One recording on its way: what `record` yields.
+    """A recording in progress, as `record` yields it.
 
     Attributes:
-        rank: the rank that the files are named after.
+        rank: the rank in the file names.
         et_path, kineto_path, etplus_path: the three files of this rank.
-        graphs_et_path, graphs_kineto_path: the two of the capture phase, with ``graphs=True``.
-        kernel_information_path: what Inductor says of its kernels; there where it compiled any.
-        steps_needed: how many calls of `step` end the window.
-        steps: how many there were so far.
-        finished: the window is over and the Execution Trace and the Kineto trace are on disk; a loop that
-            runs only to be recorded may stop here.
-        result: what linking gave, after the block has ended (None before, and with ``link=False``).
+        graphs_et_path, graphs_kineto_path: the two files of the capture phase, with ``graphs=True``.
+        kernel_information_path: Inductor's information about its kernels; exists if it compiled any.
+        steps_needed: number of calls of `step` that end the window.
+        steps: number of calls so far.
+        finished: the window is over and both traces are on disk; a loop that runs only to be recorded can stop.
+        result: the linked trace, after the block has ended (None before, and with ``link=False``).
     """
 
     def __init__(
@@ -63,9 +60,9 @@ class Recording:
         self._next_phase: Callable[[], None] | None = None
 
     def step(self) -> None:
-        """Say that an iteration is over; call it at the end of every one, like ``profiler.step()``.
+        """Mark the end of an iteration, like ``profiler.step()``.
 
-        With ``graphs=True`` the first call says that the graphs are captured. In a fork of the process nothing happens.
+        With ``graphs=True`` the first call marks the end of the capture phase. A fork of the process ignores it.
         """
         if self.in_fork:
             return
@@ -78,18 +75,23 @@ class Recording:
 
     @property
     def in_fork(self) -> bool:
-        """This process is a fork of the one that records, with a copy of this object; it records nothing."""
+        """Whether this process is a fork of the recorded one, with a copy of this object."""
         return os.getpid() != self._pid
 
     def _mark_begin(self) -> None:
-        """Write an id of this recording, and the rank, into both files as soon as both observers are at work."""
+        """Write an id of this recording into both files as soon as both observers run."""
         if not self._marked and _is_recording(self._profiler):
             self._marked = True
-            _mark(self.rank)
+            self._mark()
+
+    def _mark(self) -> None:
+        import torch
+
+        annotate_run(torch, self.rank)
 
     @contextlib.contextmanager
     def _running(self, options: dict[str, Any]) -> Iterator[None]:
-        """Both observers at work; their output is in a hidden folder until it is complete."""
+        """Run both observers; their output stays in a hidden folder until it is complete."""
         with self._scratch() as folder, contextlib.ExitStack() as phases:
             capture, scratch = folder / "capture", folder / "window"
             capture.mkdir()
@@ -110,7 +112,7 @@ class Recording:
 
     @contextlib.contextmanager
     def _scratch(self) -> Iterator[Path]:
-        """A hidden folder until the block ends; a fork that leaves the block does not remove it."""
+        """Make a hidden folder until the block ends; a fork that leaves the block does not remove it."""
         folder = tempfile.mkdtemp(dir=self.et_path.parent, prefix=".recording-")
         try:
             yield Path(folder)
@@ -130,7 +132,7 @@ class Recording:
 
     @contextlib.contextmanager
     def _window(self, scratch: Path, options: dict[str, Any]) -> Iterator[None]:
-        """The iterations that are recorded."""
+        """Record the iterations of the window."""
         observer = _observer(scratch / "et.json")
 
         def window_over(profiler: Any) -> None:
@@ -144,7 +146,7 @@ class Recording:
                 if information:
                     with open_output(self.kernel_information_path) as file:
                         file.write(information)
-            if not information:  # that of an earlier recording says nothing of this one
+            if not information:  # a file of an earlier recording would be about other kernels
                 self.kernel_information_path.unlink(missing_ok=True)
             self.finished = True
 
@@ -158,13 +160,13 @@ class Recording:
 
     @contextlib.contextmanager
     def _capture_phase(self, scratch: Path, options: dict[str, Any]) -> Iterator[None]:
-        """What runs until the graphs are captured; its files appear if the window begins."""
+        """Record what runs until the graphs are captured; the files appear when the window begins."""
         observer = _observer(scratch / "et.json")
         always = {key: value for key, value in options.items() if key != "schedule"}
         try:
             profiler = _profiler(observer, {**always, "record_shapes": True, "with_stack": True})
             with self._profiling(profiler):
-                _mark(self.rank)
+                self._mark()
                 yield
             observer.unregister_callback()
             if self._next_phase is not None and self.steps:
@@ -176,9 +178,9 @@ class Recording:
 
 @contextlib.contextmanager
 def _tracking_provenance(wanted: bool) -> Iterator[None]:
-    """Have Inductor keep what its kernels are made of, if `torch.compile` was called and this PyTorch (2.14) can.
+    """Have Inductor keep information about its kernels, if `torch.compile` was called and PyTorch can (2.14).
 
-    What comes out of its caches says nothing of its kernels, so that they are not used.
+    Its caches are disabled, because a kernel from a cache comes without information.
     """
     if not wanted or "torch._dynamo" not in sys.modules:
         yield
@@ -193,7 +195,7 @@ def _tracking_provenance(wanted: bool) -> Iterator[None]:
 
 
 def _kernel_information() -> bytes:
-    """What Inductor says of the kernels that it compiled, b"" for nothing."""
+    """Return Inductor's information about the kernels that it compiled, b"" for none."""
     read = getattr(sys.modules.get("torch._inductor.debug"), "get_kernel_information_jsons", None)
     information = {key: kernels for key, kernels in read().items() if kernels} if read is not None else {}
     return json.dumps(information, default=str).encode() if information else b""
@@ -205,16 +207,8 @@ def _is_recording(profiler: Any) -> bool:
     return profiler.current_action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
-def _mark(rank: int) -> None:
-    """Make the annotation that proves that two files are of one recording."""
-    from torch.profiler import record_function
-
-    with record_function(run_annotation(str(uuid.uuid4()), rank)):
-        pass
-
-
 def _put_in_place(scratch: Path, et_path: Path, kineto_path: Path) -> None:
-    """Move what the observers wrote to its files."""
+    """Move the output of the observers to its files."""
     with transaction():  # both or none
         for plain, target in (("et.json", et_path), ("kineto.json", kineto_path)):
             with (scratch / plain).open("rb") as source, open_output(target) as file:
@@ -239,7 +233,7 @@ def record(
     graphs: bool = False,
     provenance: bool = True,
 ) -> Iterator[Recording]:
-    """Record `active` iterations of a training loop with both of PyTorch's observers and link the traces.
+    """Record some iterations of a training loop with both of PyTorch's observers, and link the traces.
 
     ::
 
@@ -248,38 +242,30 @@ def record(
                 train(batch)
                 recording.step()
 
-    leaves ``rank-0.et.json.gz``, ``rank-0.kineto.json.gz`` and ``rank-0.etplus.json.gz`` in ``traces``, one
-    such set a rank; files of these names are replaced. The two traces appear as soon as the window is over,
-    the ET+ when the block ends. The rank is that of ``torch.distributed`` if it is initialised, else the
-    variable RANK, else 0. Both traces begin with an annotation ``etplus.run=ID rank=N`` of no duration, whose random ID
-    proves that they are of one recording, whatever becomes of their names.
+    writes ``rank-0.et.json.gz``, ``rank-0.kineto.json.gz`` and ``rank-0.etplus.json.gz`` to ``traces``, and replaces
+    earlier ones. Both traces have an annotation with a random id, which proves that they are from one recording.
 
     Args:
-        out_dir: folder for the files, made if need be.
-        wait, warmup, active: how many iterations are skipped, warm the profiler up, are recorded.
-        name: put before the rank in the file names (``NAME.rank-0.et.json.gz``).
-        activities: `torch.profiler.ProfilerActivity` values; None: CPU, and CUDA where there is a GPU (with
-            synchronisation records, which show what waited for what).
+        out_dir: folder for the files.
+        wait, warmup, active: number of iterations that are skipped, warm up the profiler, and are recorded.
+        name: first part of the file names (``NAME.rank-0.et.json.gz``).
+        activities: `torch.profiler.ProfilerActivity` values; None: CPU, and CUDA with synchronization records.
         record_shapes, with_stack, profile_memory: as in `torch.profiler.profile`.
-        all_threads: have Kineto record every thread, as the Execution Trace always does; needs a PyTorch
-            whose profiler knows ``profile_all_threads``.
-        link: link the pair; False leaves the two traces only.
-        compress: gzip the files (and ".gz" at the end of their names).
-        graphs: record what runs before the first ``step()``, too, in which CUDA or HIP graphs are captured, as
-            ``rank-0.graphs.et.json.gz`` and ``rank-0.graphs.kineto.json.gz``, and link the kernels of their replays to
-            the operators of the capture; see docs/reference/captured_graphs.md.
-        provenance: save what Inductor says of the kernels of compiled code as ``rank-0.kernel_information.json.gz``, by
-            which they get the lines of their source, where there is compiled code (PyTorch 2.14). Known is what is
-            compiled inside the block, of functions for which ``torch.compile`` was called before it: without Inductor's
-            caches, and with a Python function around each operator that it calls.
+        all_threads: have Kineto record all threads, if this PyTorch can; the Execution Trace always has them.
+        link: False writes no ET+ file.
+        compress: gzip the files.
+        graphs: also record what runs before the first ``step()`` as ``rank-0.graphs.et.json.gz`` and
+            ``rank-0.graphs.kineto.json.gz``, and link replays of the CUDA or HIP graphs captured there;
+            see docs/reference/captured_graphs.md.
+        provenance: save Inductor's information about compiled kernels as ``rank-0.kernel_information.json.gz``;
+            see docs/reference/compiled.md.
 
     Yields:
         the `Recording`, on which the loop calls ``step()``.
 
     Raises:
-        UsageError: PyTorch is missing, the numbers make no window, the name is a path, another Execution
-            Trace is being recorded, or the loop ended before the window was over (nothing is written then).
-            An exception of the loop itself passes through; what was not complete is removed.
+        UsageError: PyTorch is missing, the numbers make no window, the name is a path, another Execution Trace is being
+            recorded, or the loop ended before the window did. Incomplete files are removed.
     """
     options = _profile_options(wait, warmup, active, activities, all_threads)
     options |= {"record_shapes": record_shapes, "with_stack": with_stack, "profile_memory": profile_memory}
@@ -295,23 +281,19 @@ def record(
     if recording.in_fork:
         return
     if not recording.finished:
-        raise UsageError(
-            f"nothing was recorded: step() was called {recording.steps} times and wait={wait}, "
-            f"warmup={warmup}, active={active} need {recording.steps_needed}; "
-            "run more iterations or lower these numbers"
-        )
+        needed = f"wait={wait}, warmup={warmup}, active={active} need {recording.steps_needed}"
+        counted = f"step() was called {recording.steps} times and {needed}"
+        raise UsageError(f"nothing was recorded: {counted}; run more iterations or lower these numbers")
     if link:
-        recording.result = link_traces(
-            recording.et_path, recording.kineto_path,
-            graph_captures=[(recording.graphs_et_path, recording.graphs_kineto_path)] if graphs else [],
-        )  # fmt: skip
+        captures = [(recording.graphs_et_path, recording.graphs_kineto_path)] if graphs else []
+        recording.result = link_traces(recording.et_path, recording.kineto_path, graph_captures=captures)
         recording.result.write(recording.etplus_path)
 
 
 def _profile_options(
     wait: int, warmup: int, active: int, activities: Iterable[Any] | None, all_threads: bool
 ) -> dict[str, Any]:
-    """The arguments of `torch.profiler.profile` for one window, as far as this PyTorch knows them."""
+    """Return the arguments of `torch.profiler.profile` for one window."""
     if wait < 0 or warmup < 0 or active < 1:
         raise UsageError(f"wait={wait}, warmup={warmup}, active={active}: at least 0, 0 and 1 are needed")
     try:
@@ -321,34 +303,20 @@ def _profile_options(
         raise UsageError(f"recording needs PyTorch 2.0 or later ({error}); try: pip install torch") from None
     if activities is None:
         activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
-    options: dict[str, Any] = {
-        "activities": list(activities),
-        "schedule": schedule(wait=wait, warmup=warmup, active=active, repeat=1),
-    }
-    config = torch._C._profiler._ExperimentalConfig
-    known = config.__init__.__doc__ or ""  # pybind11 puts the signature here
-    experimental: dict[str, Any] = {}
-    if all_threads:
-        if "profile_all_threads" not in known:
-            raise UsageError(f"PyTorch {torch.__version__} cannot record all threads; leave all_threads out")
-        experimental["profile_all_threads"] = True
-    if ProfilerActivity.CUDA in options["activities"] and "enable_cuda_sync_events" in known:
-        experimental["enable_cuda_sync_events"] = True
-    if experimental:
-        options["experimental_config"] = config(**experimental)
-    return options
+    options = profile_options(torch, list(activities), all_threads=all_threads)
+    if all_threads and not knows_option(torch, "profile_all_threads"):
+        raise UsageError(f"PyTorch {torch.__version__} cannot record all threads; leave all_threads out")
+    return {**options, "schedule": schedule(wait=wait, warmup=warmup, active=active, repeat=1)}
 
 
 def _rank() -> int:
-    import torch.distributed as dist
+    import torch
 
-    if dist.is_available() and dist.is_initialized():
-        return int(dist.get_rank())
-    return int(os.environ.get("RANK", "0"))
+    return rank_of(torch)
 
 
 def _observer(path: Path) -> Any:
-    """An ExecutionTraceObserver that will write to `path`; a process can have only one at a time."""
+    """Return an ExecutionTraceObserver that will write to `path`; a process can have only one at a time."""
     import torch
 
     observer = make_observer(torch, path)

@@ -1,4 +1,4 @@
-"""PyTorch's two observers, as the recorder starts and stops them together."""
+"""Start and stop PyTorch's two observers together; shared by `record` and by the recorder inside a program."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,12 @@ _NOTICE = re.compile(
     rb"abling Execution Trace Observer|^USDT:.*profiler_st(?:art|op)|^STAGE:.*ActivityProfilerController"
     rb"|^ERROR:.*gpuGetDeviceCount failed"
 )
-"""The last one is of builds for a GPU on a machine without a driver."""
+"""The last one comes from builds for a GPU on a machine without a driver."""
 
 
 @contextlib.contextmanager
 def without_notices(folder: Path) -> Iterator[None]:
-    """Keep what PyTorch's observers say of starting and stopping out of standard error; anything else is handed on."""
+    """Keep notices of PyTorch's observers out of standard error, and pass on everything else."""
     try:
         sys.stderr.flush()
         before = os.dup(2)
@@ -44,31 +45,73 @@ def without_notices(folder: Path) -> Iterator[None]:
                     os.write(2, line)
 
 
-def profile_options(torch: Any) -> dict[str, Any]:
-    """What the profiler records, if it can: the GPU and all threads, which the Execution Trace always has."""
-    activity = torch.profiler.ProfilerActivity
-    on_gpu = torch.cuda.is_available()
+def rank_of(torch: Any) -> int:
+    """Return the rank of the process group if there is one, else the variable RANK, else 0."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    rank = os.environ.get("RANK", "0")
+    return int(rank) if rank.isdecimal() else 0
+
+
+def run_annotation(run: str, rank: int) -> str:
+    """Return the name of the annotation that proves that two files are from one recording.
+
+    Args:
+        run: an id that no other recording has: letters, digits, "-".
+
+    Example:
+        >>> run_annotation("8a5b", 3)
+        'etplus.run=8a5b rank=3'
+    """
+    return f"etplus.run={run} rank={rank}"
+
+
+def annotate_run(torch: Any, rank: int) -> None:
+    """Write `run_annotation` with a random id into both files."""
+    annotate(torch, run_annotation(str(uuid.uuid4()), rank))
+
+
+def annotate(torch: Any, name: str) -> None:
+    """Write an annotation of no duration into both files."""
+    with torch.profiler.record_function(name):
+        pass
+
+
+def knows_option(torch: Any, name: str) -> bool:
+    """Return whether this PyTorch has an experimental option of its profiler."""
+    return name in (torch._C._profiler._ExperimentalConfig.__init__.__doc__ or "")  # pybind11's signature
+
+
+def profile_options(torch: Any, activities: list[Any] | None = None, *, all_threads: bool = True) -> dict[str, Any]:
+    """Return the arguments of the profiler, as far as this PyTorch knows them.
+
+    Args:
+        activities: CPU, and CUDA if there is a GPU, if None. With CUDA synchronizations are recorded.
+        all_threads: record all threads, which the Execution Trace always has.
+    """
+    cpu, cuda = torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA
+    if activities is None:
+        activities = [cpu, cuda] if torch.cuda.is_available() else [cpu]
+    wanted = {"profile_all_threads": all_threads, "enable_cuda_sync_events": cuda in activities}
+    known = {name: value for name, value in wanted.items() if value and knows_option(torch, name)}
     config = torch._C._profiler._ExperimentalConfig
-    wanted = {"profile_all_threads": True, "enable_cuda_sync_events": on_gpu}
-    signature = config.__init__.__doc__ or ""  # pybind11 puts it here
-    known = {name: value for name, value in wanted.items() if value and name in signature}
-    options: dict[str, Any] = {"activities": [activity.CPU, activity.CUDA] if on_gpu else [activity.CPU]}
-    return options | ({"experimental_config": config(**known)} if known else {})
+    return {"activities": activities, **({"experimental_config": config(**known)} if known else {})}
 
 
 def make_observer(torch: Any, path: Path) -> Any:
-    """An observer that will write to `path`; None where the process has one already."""
+    """Return an observer that will write to `path`; None if the process already has one."""
     observer = torch.profiler.ExecutionTraceObserver()
     observer.register_callback(str(path))
     if path.exists():
         keep_out_of_forks(torch, observer, path)
         return observer
-    observer._registered = False  # else its end would unregister the one that is at work
+    observer._registered = False  # else its destructor would unregister the other one
     return None
 
 
 def make_profiler(torch: Any, observer: Any, options: dict[str, Any]) -> Any:
-    """A profiler that starts and stops `observer` with itself, so that both see the same calls."""
+    """Return a profiler that starts and stops `observer` with itself, so that both see the same calls."""
     profile: Any = torch.profiler.profile
     if "execution_trace_observer" in inspect.signature(profile.__init__).parameters:
         return profile(execution_trace_observer=observer, **options)

@@ -1,9 +1,8 @@
-"""The recorder inside of a program: finds its steps and records a window of them with both of PyTorch's observers.
+"""Find the steps of the program around it, and record a window of them with both of PyTorch's observers.
 
-Its plan is a JSON object: `folder` for the files, and `steps` or `seconds`, each the first and the last. `otherwise`
-has seconds to record if no step was seen until then. The recorder leaves `PID.et.json`, `PID.kineto.json`
-(`PID.time.…` for `otherwise`) and `PID.status.json`, which says how far it came.
-Nothing in here raises into the program or prints.
+The plan is a JSON object: `folder` for the files, and `steps` or `seconds`, each the first and the last. `otherwise`
+has seconds to record if no step was seen by then. Each process writes `PID.et.json`, `PID.kineto.json` (`PID.time.…`
+for `otherwise`) and its progress as `PID.status.json`. Nothing raises into the program or prints.
 """
 
 from __future__ import annotations
@@ -11,45 +10,27 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import inspect
 import json
 import os
 import re
 import sys
 import threading
 import time
-import uuid
-import warnings
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from .fatal_signals import FatalSignals
-from .observers import make_observer, make_profiler, profile_options, without_notices
+from .observers import annotate, annotate_run, make_observer, make_profiler, profile_options, rank_of, without_notices
+from .step_hooks import FORWARD, StepHooks
 from .untraced_steps import UntracedSteps
 
 _LAUNCHERS = re.compile(r"(?:^|[/\\])(?:torchrun|accelerate|deepspeed)$|^torch\.distributed\.(?:run|launch)$")
-_OF_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
-OPTIMIZER, FORWARD, TIME = "optimizer steps", "forward passes", "seconds"
-
-
-class _StepEnd(dict):  # type: ignore[type-arg]
-    """The keyword arguments of an `Optimizer.step()`, which go when it has returned, and then say so.
-
-    PyTorch's hook after a step still runs within the annotation of the step. A window that began or ended there would
-    cut the annotation, and steps would not nest with it.
-    """
-
-    ended: Callable[[], None] | None = None
-
-    def __del__(self) -> None:
-        if self.ended is not None:
-            self.ended()
+TIME = "seconds"
 
 
 class StepRecorder:
-    """Counts the steps of this process, records a window of them, and is gone."""
+    """Counts the steps of this process and records a window of them."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._folder = Path(plan["folder"])
@@ -58,11 +39,7 @@ class StepRecorder:
         self._done = 0  # steps that are over
         self._untraced = UntracedSteps(self._before_window)
         self._kind = ""
-        self._hooks: list[Any] = []  # those for optimizers
-        self._module_hooks: list[Any] = []
-        self._optimizer: Any = None  # weak; the one whose steps count
-        self._others: dict[int, int] = {}  # steps of other optimizers since its last one
-        self._local = threading.local()
+        self._hooks = StepHooks(self._step_ended)
         self._thread: int | None = None  # whose forward passes count, and which records
         self._profiler: Any = None
         self._step: Any = None  # the annotation of the step, within the window
@@ -75,7 +52,7 @@ class StepRecorder:
         self._status: dict[str, Any] = {"state": "waiting", "reason": ""}
 
     def arm(self) -> None:
-        """Register the hooks, or say why that cannot be."""
+        """Register the hooks, or report why that is impossible."""
         words = [word for word in sys.orig_argv[1:4] if not word.startswith("-")]
         self._status["launcher"] = "RANK" not in os.environ and any(map(_LAUNCHERS.search, words))
         with self._reporting():
@@ -98,93 +75,16 @@ class StepRecorder:
                 self._kind = TIME
                 self._wait(self._first, self._begin_window)
             else:
-                self._hooks = [
-                    optimizer.register_optimizer_step_pre_hook(self._before_step),
-                    optimizer.register_optimizer_step_post_hook(self._after_step),
-                ]
-                self._add_module_hooks()
+                self._hooks.add()
                 if self._otherwise is not None:
                     self._wait(self._otherwise[0], self._begin_otherwise)
             self._write()
 
-    def _add_module_hooks(self) -> None:
-        from torch.nn.modules import module
-
-        # torch.compile warns of hooks on all modules; ours do nothing in compiled code.
-        warnings.filterwarnings("ignore", _OF_HOOKS)
-        always = {"always_call": True}
-        if "always_call" not in inspect.signature(module.register_module_forward_hook).parameters:
-            always = {}
-        self._module_hooks = [
-            module.register_module_forward_pre_hook(self._before_forward),
-            module.register_module_forward_hook(self._after_forward, **always),
-        ]
-
-    def _drop_module_hooks(self) -> None:
-        if not self._module_hooks:  # each step asks
-            return
-        self._drop(self._module_hooks)
-        warnings.filters[:] = [found for found in warnings.filters if getattr(found[1], "pattern", "") != _OF_HOOKS]  # type: ignore[index]
-
-    # Steps by optimizer
-
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
-        import torch
-
-        if self._over or _is_compiling(torch) or not self._counts(optimizer):
-            return None
-        self._drop_module_hooks()
-        kwargs = _StepEnd(kwargs)
-        self._local.step = kwargs  # until `_after_step`; a step that raises is none
-        return args, kwargs
-
-    def _after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        ending = getattr(self._local, "step", None)
-        if ending is not None:
-            ending.ended = self._optimizer_step_over
-            self._local.step = None
-
-    def _optimizer_step_over(self) -> None:
+    def _step_ended(self, kind: str) -> None:
+        if kind == FORWARD and self._thread is None and not self._over:
+            self._thread = threading.get_ident()
         with self._reporting():
-            self._boundary(OPTIMIZER)
-
-    def _counts(self, optimizer: Any) -> bool:
-        """Whether a step of this optimizer is one of the program.
-
-        Of several that take turns the first one is. Another takes its place when it makes two steps without it.
-        """
-        if self._optimizer is not None and self._optimizer() is optimizer:
-            self._others.clear()
-            return True
-        self._others[id(optimizer)] = self._others.get(id(optimizer), 0) + 1
-        if self._optimizer is None or self._optimizer() is None or self._others[id(optimizer)] > 1:
-            self._optimizer = weakref.ref(optimizer)
-            self._others.clear()
-            return True
-        return False
-
-    # Steps by forward pass, where there is no optimizer
-
-    def _before_forward(self, *_: Any) -> None:
-        import torch
-
-        if _is_compiling(torch):
-            return
-        self._local.depth = depth = getattr(self._local, "depth", 0) + 1
-        if depth == 1 and _optimizer_exists(torch):  # before anything is compiled with hooks in it
-            self._drop_module_hooks()
-
-    def _after_forward(self, *_: Any) -> None:
-        import torch
-
-        if _is_compiling(torch):
-            return
-        self._local.depth = depth = getattr(self._local, "depth", 0) - 1
-        if depth == 0 and not self._over:
-            if self._thread is None:
-                self._thread = threading.get_ident()
-            with self._reporting():
-                self._boundary(FORWARD)
+            self._boundary(kind)
 
     # The window
 
@@ -239,7 +139,7 @@ class StepRecorder:
                 self._end()
 
     def _begin_otherwise(self) -> None:
-        """No step was seen for a while: record by time, which is kept unless steps come and their window is reached."""
+        """Record by time, because no step was seen; this is dropped if steps come and reach their window."""
         import torch
 
         if self._over or self._done or self._profiler is not None or torch.utils.data.get_worker_info() is not None:
@@ -256,7 +156,7 @@ class StepRecorder:
                 self._end_provisional()
 
     def _end_provisional(self) -> None:
-        """Keep what was recorded by time, and wait for steps again."""
+        """Keep the recording by time, and wait for steps again."""
         try:
             self._stop()
             self._status["otherwise"] = self._complete
@@ -267,7 +167,7 @@ class StepRecorder:
             self._write()
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
-        """Call `then` later on the main thread, which alone PyTorch's profiler sees if it starts there."""
+        """Call `then` later on the main thread: PyTorch's profiler sees only the thread on which it starts."""
 
         def call_back(_argument: Any) -> int:
             then()
@@ -283,10 +183,10 @@ class StepRecorder:
         threading.Thread(target=later, daemon=True, name="etplus-record").start()
 
     def _begin(self) -> None:
-        """Start both observers, with a step to warm up if there is one."""
+        """Start both observers, with a step of warm-up if there is one."""
         import torch
 
-        self._status["rank"] = rank = _rank(torch)
+        self._status["rank"] = rank = rank_of(torch)
         by_time = self._by_time or self._provisional
         try:
             if not self._provisional:
@@ -329,7 +229,7 @@ class StepRecorder:
             self._begin_annotation()
 
     def _begin_annotation(self) -> None:
-        """Begin the step that follows, as PyTorch's profiler names it."""
+        """Begin the next step, named as PyTorch's profiler names it."""
         import torch
 
         self._step = torch.profiler.record_function(f"ProfilerStep#{self._done}")
@@ -341,21 +241,19 @@ class StepRecorder:
             step.__exit__(None, None, None)
 
     def _mark(self) -> None:
-        """Make the annotation that proves that two files are of one recording (`linker.rank_claims`), and one with the
-        time of a step before the window, where that is known."""
+        """Write the id of this recording into both files, and the time of a step before the window if known."""
         import torch
 
-        for name in (f"etplus.run={uuid.uuid4()} rank={self._status['rank']}", self._untraced.annotation()):
-            if name:
-                with torch.profiler.record_function(name):
-                    pass
+        annotate_run(torch, self._status["rank"])
+        if untraced := self._untraced.annotation():
+            annotate(torch, untraced)
         self._status["marked"] = True
 
     def _window_over(self, _profiler: Any) -> None:
         self._complete = self._status.get("marked", False)
 
     def _end(self) -> None:
-        """Stop for good, and write both traces if there was a window."""
+        """Stop for good, and write both traces if the window was complete."""
         self._over = True
         try:
             self._stop()
@@ -364,12 +262,11 @@ class StepRecorder:
             elif self._status["state"] == "recording":  # the program ended while the profiler warmed up
                 self._status["state"] = "waiting"
         finally:
-            self._drop_module_hooks()
-            self._drop(self._hooks)
+            self._hooks.drop()
             self._write()
 
     def _stop(self) -> None:
-        """Stop both observers, and write both traces if there is something in them."""
+        """Stop both observers, and write both traces if the window was complete."""
         profiler, self._profiler = self._profiler, None
         observer, self._observer = self._observer, None
         try:
@@ -385,28 +282,27 @@ class StepRecorder:
             self._signals.unwatch()
 
     def _at_exit(self) -> None:
-        """The program ends: what there is of the window is kept."""
+        """Keep what there is of the window when the program ends."""
         with self._reporting(), self._signals.deferred():
             self._end_early()
 
     def _in_child(self) -> None:
-        """A fork of this process: it records its own steps if it comes from before the window, and nothing else."""
+        """Record the steps of a fork only if it was forked before the window."""
         self._status.pop("otherwise", None)  # the parent's
         if self._profiler is None:
             return
         self._over = True
         self._profiler = self._observer = None  # stopped by `observers`
-        self._drop_module_hooks()
-        self._drop(self._hooks)
+        self._hooks.drop()
 
     def _interrupted(self, number: int) -> None:
-        """A signal ends the program as soon as this returns."""
+        """Save the traces; the signal ends the program when this returns."""
         with self._reporting():
             self._status["signal"] = number
             self._end_early()
 
     def _lost(self, number: int) -> None:
-        """A signal ends the program, which is in a call that does not return."""
+        """Note that a signal ends the program in a call that does not return."""
         with contextlib.suppress(Exception):
             self._status["signal"] = number
             self._write()
@@ -440,41 +336,12 @@ class StepRecorder:
 
     @contextlib.contextmanager
     def _reporting(self) -> Iterator[None]:
-        """Whatever fails is a line in the status, and the program goes on."""
+        """Turn an exception into a line of the status, so the program goes on."""
         try:
             yield
         except Exception as error:
             with contextlib.suppress(Exception):
                 self._fail(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}")
 
-    @staticmethod
-    def _drop(hooks: list[Any]) -> None:
-        while hooks:
-            hooks.pop().remove()
-
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-
-
-def _is_compiling(torch: Any) -> bool:
-    compiler = getattr(torch, "compiler", None)
-    return bool(getattr(compiler, "is_compiling", torch.jit.is_scripting)())
-
-
-def _optimizer_exists(torch: Any) -> bool:
-    """Whether the program has made an optimizer: PyTorch then has put hooks around `step` of its class."""
-    pending = [torch.optim.Optimizer]
-    while pending:
-        kind = pending.pop()
-        if getattr(kind.__dict__.get("step"), "hooked", False):
-            return True
-        pending += kind.__subclasses__()
-    return False
-
-
-def _rank(torch: Any) -> int:
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
-    rank = os.environ.get("RANK", "0")
-    return int(rank) if rank.isdecimal() else 0

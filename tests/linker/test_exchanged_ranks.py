@@ -18,7 +18,8 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import LinkReport, link
-from etplus.linker.rank_claims import INIT, rank_of_et, run_annotation
+from etplus.linker.rank_claims import INIT, rank_of_et
+from etplus.recording.hook.observers import run_annotation
 from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.kinds import CERTAIN

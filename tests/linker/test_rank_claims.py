@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.linker.rank_claims import INIT, Claim, group_ranks, rank_of_et, rank_of_kineto, run_annotation
+from etplus.linker.rank_claims import INIT, Claim, group_ranks, rank_of_et, rank_of_kineto
+from etplus.recording.hook.observers import run_annotation
 from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.conventions import MAX_RANKS
