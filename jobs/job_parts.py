@@ -44,6 +44,10 @@ class JobParts(Suggests):
     def _with(self: _Job, chosen: ChosenTraces) -> _Job:
         raise NotImplementedError
 
+    def _of(self: _Job, sources: Iterable[Any]) -> _Job:
+        """Return the same parts of some of the sources."""
+        return self._with(replace(self._chosen, sources=tuple(sources)))
+
     def part(
         self: _Job,
         *,
