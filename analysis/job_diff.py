@@ -179,8 +179,7 @@ class JobDifference(Difference):
     @property
     def tables(self) -> NamedTables:
         """`ranks`, `ops`, `kernels` and `host_ops`, each with `to_pandas()`."""
-        plain = self.to_dict()
-        return flat_tables({name: plain[name] for name in ("ranks", *_NAMED)})
+        return flat_tables({name: getattr(self, name) for name in ("ranks", *_NAMED)})
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: what the text shows, in full."""

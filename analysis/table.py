@@ -288,6 +288,14 @@ class Row(Suggests):
         found = {name: _plain(getattr(self, name), declared) for name, (declared, _) in self._declared().items()}
         return found | {member.column.name: getattr(self, member.column.name) for member in self._derived()}
 
+    def flat(self) -> dict[str, Any]:
+        """As `plain`, but the values of nested rows are values of this row, by the names of `columns`."""
+        found = dict[str, Any]()
+        for name, value in self.plain().items():
+            row = self._declared()[name][0].row if name in self._declared() else None
+            found |= {name: value} if row is None else {f"{name}_{key}": value and value[key] for key in row.names()}
+        return found
+
 
 def _plain(value: Any, declared: _Declared) -> Any:
     if declared.row is not None:

@@ -27,13 +27,12 @@ from .kernel_peaks import KernelRow, kernel_table
 from .serving_steps import PhaseChange, phase_changes
 from .source_diff import LineRow, line_rows, lines_text
 from .summary import Analysis
-from .table import NamedTables, PlainRows, Row, WithMean, column, derived, inferred, nested
+from .table import NamedTables, PlainRows, Row, Table, WithMean, column, derived, inferred, nested
 from .workbook import write_workbook
 
 _MS = 1e6
 _US = 1e3
 _BIGGEST = 5
-_ROWS = ("ops", "kernels", "paths", "phases", "lines")
 
 
 class Side(Row):
@@ -112,10 +111,13 @@ class Difference(Suggests):
 
     @property
     def tables(self) -> NamedTables:
-        """The rows of `ops`, `kernels`, `paths`, `phases` and `lines` by these names, each with `to_pandas()`; what a
-        trace has of a row in columns that begin with "a_" and "b_"."""
-        plain = json_of_difference(self)
-        return flat_tables({name: plain[name] for name in _ROWS})
+        """The rows of `sided` by name, each with `to_pandas()`; columns of one trace begin with "a_" or "b_"."""
+        return flat_tables(self.sided())
+
+    def sided(self) -> dict[str, Table[Any]]:
+        """Rows with both sides: `ops`, `kernels`, `paths`, `phases` and `lines`."""
+        kinds = {"ops": DiffRow, "kernels": DiffRow, "paths": PathRow, "phases": PhaseChange, "lines": LineRow}
+        return {name: Table(kind, getattr(self, name)) for name, kind in kinds.items()}
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
         """Write these tables as sheets of a workbook; see `Analysis.to_excel`."""
@@ -132,20 +134,9 @@ class Difference(Suggests):
         return sorted((row for row in self.ops if row.change_ns > 0), key=lambda row: -row.change_ns)
 
 
-def flat_tables(tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> NamedTables:
-    """Tables of plain rows, what a side has of one in columns of its own."""
-    return NamedTables((name, PlainRows(map(_flat, rows))) for name, rows in tables.items())
-
-
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row whose sides are columns of its own."""
-    found: dict[str, Any] = {}
-    for name, value in row.items():
-        if name in ("a", "b") and isinstance(value, Mapping):
-            found |= {f"{name}_{key}": inner for key, inner in value.items()}
-        elif name not in ("a", "b"):
-            found[name] = value
-    return found
+def flat_tables(tables: Mapping[str, Iterable[Row]]) -> NamedTables:
+    """Tables of rows, with what a side has of one in columns of its own."""
+    return NamedTables((name, PlainRows(row.flat() for row in rows)) for name, rows in tables.items())
 
 
 def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> Difference:
@@ -283,7 +274,7 @@ def device_names(trace: Trace) -> str:
 
 def json_of_difference(found: Difference) -> dict[str, Any]:
     """All of it as plain objects."""
-    rows = {name: [row.plain() for row in getattr(found, name)] for name in _ROWS}
+    rows = {name: rows.plain() for name, rows in Difference.sided(found).items()}
     plain = asdict(replace(found, ops=[], kernels=[], paths=[], phases=[], lines=[])) | rows
     return plain | {"gains": [row.name for row in found.gains], "losses": [row.name for row in found.losses]}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..analysis.questions.asked_traces import AskedTraces
 from ..analysis.questions.mcp_server import require_mcp, serve
+from ..analysis.questions.served_traces import ServedTraces
 from ..trace.errors import UsageError
 from .inputs import add_inputs, find_inputs, read_inputs
 from .terminal import say, warn_of_damage
@@ -24,7 +24,7 @@ The server speaks on standard input and output, reads only the traces that are n
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Serve answers about traces to an agent over the Model Context Protocol (needs the extra mcp)."
     parser.epilog = _EPILOG
-    add_inputs(parser, "the ranks of a job are asked together")
+    add_inputs(parser, "the ranks of a job are served together")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,5 +36,5 @@ def run(arguments: argparse.Namespace) -> int:
     traces = list(read_inputs(inputs))
     warn_of_damage(traces)
     say(f"etplus mcp: {len(traces)} trace{'s' if len(traces) > 1 else ''}; waiting for a client on standard input")
-    serve(AskedTraces.of(traces))
+    serve(ServedTraces.of(traces))
     return 0

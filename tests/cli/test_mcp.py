@@ -32,21 +32,21 @@ def served(words: list[str], talk: Callable[[Any], Awaitable[Any]]) -> Any:
     return asyncio.run(asyncio.wait_for(conversation(), 60))
 
 
-def test_a_client_lists_tools_and_gets_the_same_bytes() -> None:
+def test_a_client_lists_tools_and_gets_the_tables_of_the_analysis() -> None:
     async def talk(client: Any) -> Any:
         tools = (await client.list_tools()).tools
-        answers = [await client.call_tool("hot", {"by": by}) for by in ("phase", "kernel")]
-        wrong = [await client.call_tool(*of) for of in (("hot", {"by": "x"}), ("nothing", {}), ("hot", {"asked": 1}))]
-        return tools, answers, wrong, await client.call_tool("why", {"what": "idle"})
+        found = await client.call_tool("table", {"name": "operators", "columns": ["op", "count"]})
+        wrong = [await client.call_tool(*of) for of in (("table", {"name": "x"}), ("nothing", {}), ("sql", {}))]
+        return tools, found, wrong, await client.call_tool("overview", {})
 
-    tools, answers, wrong, last = served(PAIR, talk)
-    assert [tool.name for tool in tools][:3] == ["overview", "findings", "hot"]
+    tools, found, wrong, last = served(PAIR, talk)
+    assert [tool.name for tool in tools] == ["overview", "findings", "table", "sql", "diff", "whatif"]
     assert all(tool.annotations.read_only_hint and tool.input_schema["type"] == "object" for tool in tools)
-    trace = linked("pairs/gpu_shaped_from_cpu")
-    for by, answer in zip(("phase", "kernel"), answers, strict=True):
-        assert answer.content[0].text.encode() == trace.ask("hot", by=by).to_json() and not answer.is_error
+    rows = [[row.op, row.count] for row in linked("pairs/gpu_shaped_from_cpu").analyze().operators]
+    shown = orjson.loads(found.content[0].text)["rows"]
+    assert shown and shown == rows[: len(shown)] and not found.is_error
     assert all(answer.is_error for answer in wrong)
-    assert all("bug" not in orjson.loads(answer.content[0].text)["error"]["message"] for answer in wrong)
+    assert all("bug" not in orjson.loads(answer.content[0].text)["error"] for answer in wrong)
     assert not last.is_error, "an error ends nothing"
 
 
@@ -76,7 +76,7 @@ def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path) -> None:
 def test_other_commands_do_not_import_the_sdk() -> None:
     program = (
         "import sys; from etplus.cli.main import main; "
-        f"main(['ask', 'overview', {str(KINETO)!r}]); print('mcp' in sys.modules, 'pydantic' in sys.modules)"
+        f"main(['why', {str(KINETO)!r}]); print('mcp' in sys.modules, 'pydantic' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
     assert done.stdout.splitlines()[-1] == b"False False"

@@ -1,0 +1,110 @@
+"""The traces that the server for agents has loaded, with what is derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TypeVar
+
+from ...jobs.job_ranks import check_job, job_trace
+from ...trace.errors import UsageError
+from ...trace.selection import part_of
+from ...trace.trace import Trace
+from ...trace.unattached import with_unattached
+from ..findings.case import Case
+from ..findings.find import Findings, find_findings
+from ..findings.trace_changes import TraceChanges, changes
+from ..job_summary import JobSummary, job_summary, rank_contribution
+from ..sql import SqlTables
+from ..summary import Analysis
+
+_T = TypeVar("_T")
+_KEPT = 12
+"""Results for some steps that are kept; those for whole traces always are."""
+
+
+class ServedTraces:
+    """Traces by number: the rank in a job, otherwise the position from 0. Results are made when first needed, and kept.
+
+    Args:
+        job: they are the ranks of one job; tools are then about all of them together.
+
+    Example:
+        >>> ServedTraces({0: trace}).analysis(0).trace.file == trace.file
+        True
+    """
+
+    def __init__(self, traces: Mapping[int, Trace], *, job: bool = False) -> None:
+        if not traces:
+            raise UsageError("no trace was given to ask about")
+        self.traces = {number: with_unattached(trace) for number, trace in traces.items()}
+        self.job = job and len(self.traces) > 1
+        self.sql: SqlTables | None = None
+        self._made: dict[tuple[object, ...], object] = {}
+
+    @staticmethod
+    def of(traces: Sequence[Trace]) -> ServedTraces:
+        """Traces as they were given: the ranks of a job if they say so and nothing contradicts it."""
+        ranks = {trace.rank: trace for trace in traces if trace.rank is not None}
+        if len(traces) > 1 and len(ranks) == len(traces):
+            try:
+                check_job([job_trace(trace) for trace in traces])
+            except UsageError:
+                return ServedTraces(dict(enumerate(traces)))
+            return ServedTraces(dict(sorted(ranks.items())), job=True)
+        return ServedTraces(dict(enumerate(traces)))
+
+    def chosen(self, number: int | None) -> list[int]:
+        """The number that is asked for, all ranks of a job, or the first trace.
+
+        Raises:
+            UsageError: there is no such trace.
+        """
+        if number is not None and number not in self.traces:
+            raise UsageError(f"no trace {number}; there are {', '.join(map(str, [*self.traces][:8]))}")
+        if number is not None:
+            return [number]
+        return list(self.traces) if self.job else [next(iter(self.traces))]
+
+    def analysis(self, number: int, steps: str | None = None) -> Analysis:
+        """The analysis of a trace, or of some of its steps."""
+        return self._case([number], steps).analysis
+
+    def case(self, number: int | None, steps: str | None = None) -> Case:
+        """One trace or all ranks, or some of their steps, with the replay."""
+        return self._case(self.chosen(number), steps)
+
+    def findings(self, number: int | None) -> Findings:
+        """What is wrong in a trace, or in all ranks together."""
+        numbers = self.chosen(number)
+        return self._kept(("findings", *numbers, None), lambda: find_findings(self._case(numbers, None)))
+
+    @cached_property
+    def summary(self) -> JobSummary:
+        """The ranks of a job together."""
+        return job_summary({number: rank_contribution(trace) for number, trace in self.traces.items()})
+
+    @cached_property
+    def difference(self) -> TraceChanges | None:
+        """The first two traces compared; None for a job and for one trace."""
+        if self.job or len(self.traces) < 2:
+            return None
+        a, b = [*self.traces][:2]
+        return changes(self.analysis(a), self.analysis(b))
+
+    def _case(self, numbers: Sequence[int], steps: str | None) -> Case:
+        def made() -> Case:
+            analyses = [self.analysis(number, steps) for number in numbers] if len(numbers) > 1 else None
+            parts = [self.traces[number] for number in numbers]
+            return Case([part_of(part, steps=steps) if steps else part for part in parts], analyses=analyses)
+
+        return self._kept(("case", *numbers, steps), made)
+
+    def _kept(self, key: tuple[object, ...], make: Callable[[], _T]) -> _T:
+        if key not in self._made:
+            made = make()
+            of_steps = [known for known in self._made if known[-1] is not None]
+            for old in of_steps[: max(len(of_steps) - _KEPT, 0)]:
+                del self._made[old]
+            self._made[key] = made
+        return self._made[key]  # type: ignore[return-value]

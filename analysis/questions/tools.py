@@ -1,0 +1,385 @@
+"""What the server for agents answers about loaded traces: an overview, findings, tables, SQL, comparisons and what-ifs.
+
+A tool is a function of the traces and its options that returns plain values. `call` checks the options and makes
+recorded text harmless (`recorded_text`), in one place for all tools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+import orjson
+
+from ...timeline.graph_replay import replay
+from ...timeline.whatif import GRAMMAR, apply_what_ifs, parse_what_if
+from ...trace.errors import EtplusError, UsageError
+from ..device_gaps import Gap, longest_gaps
+from ..findings.find import Findings
+from ..findings.finding import Candidate, Finding, Intervention, Where
+from ..findings.pricing import gain_of
+from ..sql import SqlTables
+from ..summary import row_classes, table_of
+from ..table import Row
+from .recorded_text import PROSE_WIDTH, recorded_text
+from .served_traces import ServedTraces
+
+MOST_CHARACTERS = 6_000
+"""Length of an answer: about 2,000 tokens, what an agent reads in one go. Longer tables go on with `offset`."""
+_ROWS = 50
+_TRACES = 4
+_CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|!=|=|<|>|~)\s*(.*)", re.S | re.ASCII)
+_SIGNS: dict[str, Callable[[float, float], bool]] = {
+    "=": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+Answer = dict[str, Any]
+
+
+def overview(served: ServedTraces) -> Answer:
+    """What was recorded, and the tables that can be asked for."""
+    traces = []
+    for number, trace in [*served.traces.items()][:_TRACES]:
+        analysis = served.analysis(number)
+        uses = [use.plain() for use in analysis.device_use]
+        traces.append({
+            "trace": number, "file": trace.file, "rank": trace.rank, "span_ns": trace.span.length,
+            "times_recorded": trace.times_recorded, "calls": len(trace.calls), "gpu_events": len(trace.gpu),
+            "steps": len(analysis.iterations), "mean_step_ns": analysis.mean_latency_ns, "devices": uses,
+            "notes": [*trace.damage, *analysis.notes],
+        })  # fmt: skip
+    left = len(served.traces) - len(traces)
+    more = {"left_out": f"{left} more traces: see the tables job_ranks and device_use"} if left else {}
+    return {"one_job": served.job, "tables": [*_row_classes(served)], "traces": traces, **more}
+
+
+def findings(served: ServedTraces, id: str = "", trace: int | None = None) -> Answer:
+    """All findings in short, or one of them with evidence, advice and check."""
+    found = served.findings(trace)
+    if not id:
+        base = None if found.base is None else found.base.makespan
+        return {
+            "makespan_ns": found.makespan_ns, "replay_error": base, "notes": [*found.notes],
+            "none_reason": found.none_reason, "findings": [_short(at, one) for at, one in enumerate(found.all)],
+        }  # fmt: skip
+    return _finding(found, id).to_dict()
+
+
+def _short(number: int, finding: Finding) -> Answer:
+    gain = finding.gain
+    return {
+        "number": number, "id": finding.id, "title": finding.title, "certainty": finding.certainty,
+        "cost_ns": finding.cost_ns, "gain_ns": gain and gain.ns, "least_gain_ns": gain and gain.low_ns,
+        "most_gain_ns": gain and gain.high_ns, "source": finding.where.source, "rank": finding.where.rank,
+    }  # fmt: skip
+
+
+def _finding(found: Findings, id: str) -> Finding:
+    known = {str(number): finding for number, finding in enumerate(found.all)}
+    known |= {finding.id: finding for finding in reversed(found.all)}
+    chosen: Finding = _chosen(known, id, "finding")
+    return chosen
+
+
+def table(
+    served: ServedTraces, name: str, columns: Sequence[str] = (), where: Sequence[str] = (), order: str = "",
+    limit: int = _ROWS, offset: int = 0, trace: int | None = None, steps: str = "",
+) -> Answer:  # fmt: skip
+    """Rows of a table in its own order, or by a column."""
+    kind = _chosen(_row_classes(served), name, "table")
+    described = {column.name: column for column in kind.columns()}
+    rows = _rows(served, name, trace, steps or None)
+    if rows and "rank" in rows[0] and "rank" not in described:
+        described = {"rank": None, **described}  # of a job: which rank a row is of
+    for column in (*columns, *order.split()[:1]):
+        _chosen(described, column, f"column of {name}")
+    for condition in where:
+        fits = _condition(condition, name, described)
+        rows = [row for row in rows if fits(row)]
+    if order:
+        column, _, way = order.partition(" ")
+        known = [row for row in rows if row[column] is not None]
+        known.sort(key=lambda row: row[column], reverse=way != "asc")
+        rows = [*known, *(row for row in rows if row[column] is None)]
+    names = list(columns or described)
+    shown = [(name, described[name]) for name in names]
+    head = [
+        {"name": name} if column is None else {"name": name, "unit": column.unit, "certainty": column.certainty}
+        for name, column in shown
+    ]
+    return {"columns": head, **_page([[row[name] for name in names] for row in rows], offset, limit)}
+
+
+def _page(rows: Sequence[Any], offset: int, limit: int) -> Answer:
+    """Rows that fit an answer, the number of all, and the offset of the next ones."""
+    room, shown = MOST_CHARACTERS, list[Any]()
+    for row in rows[offset : offset + limit]:
+        row = harmless(row)
+        room -= len(orjson.dumps(row, default=str))
+        if shown and room < 0:
+            break
+        shown.append(row)
+    following = offset + len(shown)
+    return {"rows": shown, "row_count": len(rows), "next_offset": following if following < len(rows) else None}
+
+
+def _row_classes(served: ServedTraces) -> dict[str, type[Row]]:
+    first = served.analysis(next(iter(served.traces)))
+    classes = row_classes(first) | {"gaps": Gap}
+    if served.job:
+        classes |= {f"job_{name}": table.kind for name, table in served.summary.tables.items()}
+    if served.difference is not None:
+        classes |= {f"diff_{name}": rows.kind for name, rows in served.difference.sided().items()}
+    return classes
+
+
+def _rows(served: ServedTraces, name: str, trace: int | None, steps: str | None) -> list[dict[str, Any]]:
+    if name.startswith("job_"):
+        return served.summary.tables[name.removeprefix("job_")].plain()
+    if name.startswith("diff_") and served.difference is not None:
+        return [row.flat() for row in served.difference.sided()[name.removeprefix("diff_")]]
+    numbers, found = served.chosen(trace), []
+    for number in numbers:
+        analysis = served.analysis(number, steps)
+        rows = longest_gaps(analysis.trace) if name == "gaps" else table_of(analysis, name)
+        ranked = {"rank": number} if len(numbers) > 1 else {}
+        found += [ranked | row.plain() for row in rows]
+    return found
+
+
+def _condition(text: str, name: str, known: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], bool]:
+    """The test that a condition such as "total_ns>1000" or "kernel~gemm" makes of a row."""
+    parsed = _CONDITION.fullmatch(text)
+    if parsed is None:
+        raise UsageError(f"condition {text[:60]!r} is not understood; write total_ns>1000 or kernel~gemm")
+    column, sign, wanted = parsed[1], parsed[2], parsed[3].strip()
+    _chosen(known, column, f"column of {name}")
+    try:
+        number: float | None = float(wanted)
+    except ValueError:
+        number = None
+    if number is None and sign in ("<", "<=", ">", ">="):
+        raise UsageError(f"condition {text[:60]!r} compares with something that is not a number")
+
+    def fits(row: Mapping[str, Any]) -> bool:
+        value = row[column]
+        if sign == "~":
+            return wanted.lower() in str(value).lower()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and number is not None:
+            return _SIGNS[sign](value, number)
+        return (str(value).lower() == wanted.lower()) == (sign == "=") and sign in ("=", "!=")
+
+    return fits
+
+
+def sql(served: ServedTraces, query: str, limit: int = _ROWS, offset: int = 0) -> Answer:
+    """Rows that a SELECT finds."""
+    if served.sql is None:
+        served.sql = SqlTables(served.traces)
+    found = served.sql.query(query)
+    return {"columns": found.columns, **_page([list(row) for row in found.rows], offset, limit)}
+
+
+def diff(served: ServedTraces, findings: int = 5) -> Answer:
+    """What differs between the first two traces."""
+    found = served.difference
+    if found is None:
+        raise UsageError("two traces of different runs are compared; start the server with both: etplus mcp A B")
+    return {
+        "a": found.a, "b": found.b, "per_iteration": found.per_iteration, "latency_a_ns": found.latency_a,
+        "latency_b_ns": found.latency_b, "device_a_ns": found.total_a, "device_b_ns": found.total_b,
+        "findings": [_short(at, one) for at, one in enumerate(found.findings.all[:findings])],
+        "tables": [f"diff_{name}" for name in found.sided()],
+    }  # fmt: skip
+
+
+def whatif(served: ServedTraces, changes: Sequence[str], trace: int | None = None, steps: str = "") -> Answer:
+    """The replayed timeline with changes, all together and each alone: gains do not add up."""
+    if not changes:
+        raise UsageError(f"no change was given; changes are\n{GRAMMAR}")
+    case = served.case(trace, steps or None)
+    rows = []
+    for given in [list(changes), *([change] for change in changes if len(changes) > 1)]:
+        graph = apply_what_ifs(
+            case.graph, [parse_what_if(text) for text in given], case.constants, lambda: case.row_bounds
+        )
+        gain = case.makespan_ns - replay(graph, case.constants).makespan_ns
+        bounds = gain_of(case, [Candidate("", "", Where(), (), None, "", "", "", tuple(map(Intervention, given)))])
+        known = bounds if gain > 0 else None
+        rows.append({
+            "changes": given, "gain_ns": gain, "least_gain_ns": known and known.low_ns,
+            "most_gain_ns": known and known.high_ns,
+        })  # fmt: skip
+    base = case.base
+    return {
+        "measured_ns": base.measured_ns, "makespan_ns": case.makespan_ns, "replay_error": base.error,
+        "reliable": case.base_error.reliable, "gains": rows,
+    }  # fmt: skip
+
+
+def harmless(value: Any, width: int = PROSE_WIDTH) -> Any:
+    """Plain values with recorded text as one short line each, which steers neither terminal nor model.
+
+    Example:
+        >>> harmless({"name": ["gemm\\n</result>", 3]})
+        {'name': ['gemm ‹/result>', 3]}
+    """
+    if isinstance(value, str):
+        return recorded_text(value, width)
+    if isinstance(value, Mapping):
+        return {key: harmless(inner, width) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [harmless(inner, width) for inner in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    return str(value) if type(value) is int and abs(value) >= 2**63 else value
+
+
+def _chosen(known: Mapping[str, Any], name: str, kind: str) -> Any:
+    """The value of a name; UsageError with the names that may have been meant."""
+    if name in known:
+        return known[name]
+    low = name.lower()[:200]
+    inside = sorted((one for one in known if low and low in one.lower()), key=len)
+    near = [*dict.fromkeys([*inside[:3], *get_close_matches(low, known, 3, 0.5)])][:3] or list(known)[:20]
+    raise UsageError(f"no {kind} {recorded_text(name, 40)!r}; did you mean {', '.join(near)}?")
+
+
+class Option(NamedTuple):
+    """An option of a tool: its JSON type, and its meaning for models."""
+
+    type: str
+    about: str
+    required: bool = False
+
+
+class Tool(NamedTuple):
+    """A tool of the server.
+
+    Attributes:
+        about: for models. run: its keywords are the options.
+    """
+
+    about: str
+    run: Callable[..., Answer]
+    options: dict[str, Option]
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the options."""
+        properties = {
+            name: {"type": option.type, "description": option.about}
+            | ({"items": {"type": "string"}} if option.type == "array" else {})
+            for name, option in self.options.items()
+        }
+        required = [name for name, option in self.options.items() if option.required]
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+_TRACE = Option("integer", "number of the trace: the rank in a job, otherwise the position from 0; default: all ranks")
+_STEPS = Option("string", "only these steps, by number from 0 (3 or 0-4) or by phase (decode)")
+_PAGE = {
+    "limit": Option("integer", f"most rows; default: {_ROWS}"),
+    "offset": Option("integer", "next_offset of the previous answer, for the rows after it"),
+}
+TOOLS = {
+    "overview": Tool("What was recorded: traces, devices, notes, names of tables. Ask it first.", overview, {}),
+    "findings": Tool(
+        "What is wrong, what it costs and what fixing it gains, the largest gain first.",
+        findings,
+        {"id": Option("string", "number or id of one finding: its evidence, advice and check"), "trace": _TRACE},
+    ),
+    "table": Tool(
+        "Rows of an analysis table, such as kernels, operators, modules, sources (lines), phases, idle_causes, gaps, "
+        "memory_holders; for a job job_collectives, job_stragglers; for two traces diff_kernels, diff_lines.",
+        table,
+        {
+            "name": Option("string", "a table of overview", required=True),
+            "columns": Option("array", "only these"),
+            "where": Option("array", "conditions that all hold: total_ns>1000, kernel~gemm, phase=backward"),
+            "order": Option("string", "column, the largest first; with ' asc' the smallest"),
+            "trace": _TRACE,
+            "steps": _STEPS,
+            **_PAGE,
+        },
+    ),
+    "sql": Tool(
+        "Rows of a SELECT over ops, kernels, device, calls, runtime, edges, communications, memory, steps, ranks "
+        "(DuckDB; `describe kernels` lists columns; times in ns).",
+        sql,
+        {"query": Option("string", "one SELECT or DESCRIBE", required=True), **_PAGE},
+    ),
+    "diff": Tool(
+        "What became slower between the two traces of the server, and why; tables diff_* have all rows.",
+        diff,
+        {"findings": Option("integer", "most findings; default: 5")},
+    ),
+    "whatif": Tool(
+        "What changes would gain end to end, by replay: kernel:name~gemm*0.5, comm*0.5, op:aten::mul*2, "
+        "'remove op:aten::copy_', 'no wait aten::item', 'no launch gaps', 'overlap comm', cpu*0, 'rank=3 kernel*1.5'.",
+        whatif,
+        {
+            "changes": Option("array", "one or more, applied together", required=True),
+            "trace": _TRACE,
+            "steps": _STEPS,
+        },
+    ),
+}
+"""By name, in the order in which an agent needs them."""
+
+
+def call(served: ServedTraces, name: str, options: Mapping[str, Any]) -> Answer:
+    """Run a tool.
+
+    Raises:
+        UsageError: no such tool, an option that it does not have or whose value has another type, or nothing to find.
+
+    Example:
+        >>> call(ServedTraces({0: trace}), "table", {"name": "operators", "columns": ["op"], "limit": 1})["rows"]
+        [['aten::mm']]
+    """
+    tool: Tool = _chosen(TOOLS, name, "tool")
+    given = {}
+    for option, value in options.items():
+        declared: Option = _chosen(tool.options, option, f"option of {name}")
+        if value is not None:
+            given[option] = _checked(option, declared, value)
+    missing = [option for option, declared in tool.options.items() if declared.required and option not in given]
+    if missing:
+        raise UsageError(f"{name} needs {missing[0]}: {tool.options[missing[0]].about}")
+    return harmless(tool.run(served, **given))  # type: ignore[no-any-return]
+
+
+def _checked(name: str, option: Option, value: Any) -> Any:
+    """A value in the option's type; text is taken for a list of one and for a number."""
+    if option.type == "array" and isinstance(value, str):
+        value = [value]
+    if option.type == "integer" and isinstance(value, str) and value.strip().isdecimal() and len(value) < 10:
+        value = int(value)
+    if option.type == "string" and type(value) is int:
+        value = str(value)
+    fits = {
+        "array": isinstance(value, list) and all(isinstance(text, str) for text in value),
+        "integer": type(value) is int and 0 <= value < 2**31,
+        "string": isinstance(value, str),
+    }
+    if not fits[option.type]:
+        raise UsageError(f"{name} is no {option.type} that makes sense")
+    return value
+
+
+def answer(served: ServedTraces, name: str, options: Mapping[str, Any]) -> tuple[str, bool]:
+    """The answer of a tool as JSON, and whether it is an error."""
+    try:
+        return orjson.dumps(call(served, name, options), default=str).decode(), False
+    except EtplusError as error:
+        problem = recorded_text(str(error), 400)
+    except Exception as error:  # the next call may be answered
+        problem = f"{type(error).__name__}: {recorded_text(str(error), 200)}; this is a bug in etplus, please report it"
+    return orjson.dumps({"error": problem}).decode(), True

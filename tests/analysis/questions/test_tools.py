@@ -1,0 +1,182 @@
+"""The tools of the server for agents: their numbers, pages, errors, and hostile names as data."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from etplus.analysis.questions.served_traces import ServedTraces
+from etplus.analysis.questions.tools import MOST_CHARACTERS, TOOLS, answer, call
+from etplus.analysis.summary import TABLES, table_of
+from etplus.jobs.job import load
+from etplus.trace.errors import UsageError
+from hostile_job import LATE, RANKS, SLOW, STEPS, write_job
+from support import linked
+
+PAIR = "pairs/gpu_shaped_from_cpu"
+
+
+@cache
+def one() -> ServedTraces:
+    return ServedTraces.of([linked(PAIR)])
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> ServedTraces:
+    return ServedTraces.of([*load([*map(str, write_job(tmp_path_factory.mktemp("job")))])])
+
+
+def rows_of(found: dict[str, Any]) -> list[dict[str, Any]]:
+    names = [column["name"] for column in found["columns"]]
+    return [dict(zip(names, row, strict=True)) for row in found["rows"]]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_the_columns_and_values_of_the_analysis(name: str) -> None:
+    found = call(one(), "table", {"name": name})
+    rows = [row.plain() for row in table_of(one().analysis(0), name)]
+    assert found["row_count"] == len(rows)
+    described = {column.name: column for column in TABLES[name].columns()}
+    assert [column["name"] for column in found["columns"]] == list(described)
+    for column in found["columns"]:
+        assert (column["unit"], column["certainty"]) == described[column["name"]][1:5:3]
+    for shown, row in zip(rows_of(found), rows, strict=False):
+        whole = {key: value for key, value in row.items() if type(value) is int}
+        assert {key: shown[key] for key in whole} == whole
+
+
+def test_pages_together_are_the_whole_table() -> None:
+    whole, offset = [], 0
+    while offset is not None:
+        page = call(one(), "table", {"name": "operators", "limit": 7, "offset": offset})
+        assert len(page["rows"]) <= 7
+        whole += page["rows"]
+        offset = page["next_offset"]
+    assert len(whole) == page["row_count"] == len(one().analysis(0).operators)
+    text, failed = answer(one(), "table", {"name": "breakdown", "limit": 100_000})
+    assert not failed and len(text) < 2 * MOST_CHARACTERS
+
+
+def test_conditions_and_order() -> None:
+    def counts(*where: str, order: str = "") -> list[int]:
+        given = {"name": "operators", "where": list(where), "order": order, "columns": ["count"], "limit": 1000}
+        return [row[0] for row in call(one(), "table", given)["rows"]]
+
+    whole = counts()
+    for sign, fits in (("<", int.__lt__), ("<=", int.__le__), (">", int.__gt__), (">=", int.__ge__), ("=", int.__eq__)):
+        assert counts(f"count{sign}3") == [count for count in whole if fits(count, 3)], sign
+    assert len(counts("count!=3")) == len(whole) - whole.count(3)
+    assert 0 < len(counts("op~ATEN::M", "count>1")) <= len(counts("op~aten::m")) < len(whole)
+    assert counts("op=aten::mm") and counts("op!=aten::mm") != whole
+    assert counts(order="count") == sorted(whole, reverse=True) and counts(order="count asc") == sorted(whole)
+
+
+@pytest.mark.parametrize(
+    ("tool", "options", "problem"),
+    [
+        ("tabel", {}, "did you mean table"), ("table", {}, "table needs name"),
+        ("table", {"nam": "x"}, "did you mean name"),
+        ("table", {"name": "kernel"}, "did you mean kernels"), ("table", {"name": 7}, "no table '7'"),
+        ("table", {"name": "kernels", "columns": ["total"]}, "did you mean total_ns"),
+        ("table", {"name": "kernels", "order": "tota_ns"}, "did you mean total_ns"),
+        ("table", {"name": "kernels", "where": ["tota_ns>1"]}, "did you mean total_ns"),
+        ("table", {"name": "kernels", "where": ["total_ns"]}, "is not understood"),
+        ("table", {"name": "kernels", "where": ["total_ns>much"]}, "not a number"),
+        ("table", {"name": "kernels", "limit": -1}, "limit is no integer"),
+        ("table", {"name": "kernels", "limit": True}, "limit is no integer"),
+        ("table", {"name": "kernels", "trace": 7}, "no trace 7; there are 0"),
+        ("table", {"name": "kernels", "steps": "99"}, "99"), ("findings", {"id": "nothing"}, "no finding"),
+        ("whatif", {"changes": []}, "no change was given"), ("whatif", {"changes": ["kernel"]}, "kernel"),
+        ("diff", {}, "etplus mcp A B"), ("sql", {"query": "drop table kernels"}, "DROP is not allowed"),
+        ("sql", {"query": "select * from read_csv('/etc/passwd')"}, "SQL: "),
+        ("table", {"name": "q" * 100_000}, "no table"), ("sql", {"query": "q" * 100_000}, "SQL"),
+    ],
+)  # fmt: skip
+def test_an_error_says_what_to_do_and_is_short(tool: str, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UsageError) as found:
+        call(one(), tool, options)
+    assert problem in str(found.value)
+    text, failed = answer(one(), tool, options)
+    assert failed and list(orjson.loads(text)) == ["error"] and len(text) < 600 and "bug" not in text
+
+
+def test_a_failure_of_a_tool_is_an_error_and_the_next_call_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TOOLS, "overview", TOOLS["overview"]._replace(run=lambda _: 1 / 0))
+    text, failed = answer(one(), "overview", {})
+    assert failed and "ZeroDivisionError" in text and "bug" in text
+    assert not answer(one(), "table", {"name": "kernels"})[1]
+
+
+def test_overview_and_findings() -> None:
+    found = call(one(), "overview", {})
+    assert set(TABLES) < set(found["tables"]) and "gaps" in found["tables"] and not found["one_job"]
+    (trace,) = found["traces"]
+    assert trace["gpu_events"] == len(one().traces[0].gpu) and trace["steps"] == 3
+    assert trace["devices"][0]["busy_ns"] == one().analysis(0).device_use[0].busy_ns
+    findings = call(one(), "findings", {})
+    known = one().traces[0].findings()
+    assert [row["id"] for row in findings["findings"]] == [finding.id for finding in known.all]
+    assert [row["gain_ns"] for row in findings["findings"]] == [one.gain and one.gain.ns for one in known.all]
+    for name in (findings["findings"][0]["id"], "0", 0):
+        detail = call(one(), "findings", {"id": name})
+        assert len(detail["evidence"]) == len(known.all[0].evidence) and detail["advice"]
+
+
+def test_sql_sees_the_tables_and_nothing_else() -> None:
+    found = call(one(), "sql", {"query": "select count(*) as n from kernels"})
+    assert found == {"columns": ["n"], "rows": [[len(one().traces[0].kernels)]], "row_count": 1, "next_offset": None}
+
+
+def test_what_ifs_are_those_of_the_replay() -> None:
+    trace = one().traces[0]
+    found = call(one(), "whatif", {"changes": ["kernel*0.5", "cpu*0.5"]})
+    makespans = [trace.replay(*given).makespan_ns for given in (("kernel*0.5", "cpu*0.5"), ("cpu*0.5",))]
+    assert found["makespan_ns"] == trace.replay().makespan_ns
+    assert [found["makespan_ns"] - found["gains"][at]["gain_ns"] for at in (0, 2)] == makespans
+    assert call(one(), "whatif", {"changes": "cpu*0.5"})["gains"][0]["gain_ns"] == found["gains"][2]["gain_ns"]
+
+
+def test_two_traces_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    files = [write_job(tmp_path / "a")[0], write_job(tmp_path / "b", slow=2 * SLOW)[0]]
+    both = ServedTraces({number: load(file) for number, file in enumerate(files)})
+    found = call(both, "diff", {})
+    assert found["device_b_ns"] > found["device_a_ns"] and "diff_kernels" in found["tables"]
+    rows = rows_of(call(both, "table", {"name": "diff_kernels", "order": "change_ns"}))
+    assert rows[0]["change_ns"] == (rows[0]["b_total_ns"] or 0) - (rows[0]["a_total_ns"] or 0) > 0
+
+
+def test_ranks_of_a_job_are_served_together(job: ServedTraces) -> None:
+    assert job.job and call(job, "overview", {})["one_job"]
+    late = rows_of(call(job, "table", {"name": "job_stragglers", "order": "caused_ns"}))
+    assert late[0]["rank"] == 1 and late[0]["caused_ns"] == (RANKS - 1) * LATE * 1000
+    rows = rows_of(call(job, "table", {"name": "iteration_list"}))
+    assert [row["rank"] for row in rows] == [rank for rank in range(RANKS) for _ in range(STEPS)]
+    assert len(rows_of(call(job, "table", {"name": "iteration_list", "trace": 2}))) == STEPS
+    assert len(rows_of(call(job, "table", {"name": "iteration_list", "trace": 2, "steps": "1-2"}))) == 2
+    assert call(job, "whatif", {"changes": ["kernel*0.5"]})["gains"][0]["gain_ns"] > 0
+
+
+def test_hostile_names_are_data(job: ServedTraces) -> None:
+    asked = [
+        *(("overview", {}), ("findings", {})),
+        *(("table", {"name": name}) for name in (*TABLES, "gaps", "job_collectives")),
+        *(("sql", {"query": f"select * from {name}"}) for name in ("ops", "kernels", "device", "communications")),
+    ]  # fmt: skip
+    for tool, options in asked:
+        text, failed = answer(job, tool, options)
+        assert not failed, text
+        for value in _texts(orjson.loads(text)):
+            assert len(value) <= 300 and value.isprintable(), (tool, options, value)
+            assert not any(sign in value for sign in ("</", "<|", "```")), (tool, options, value)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for one in inner for text in _texts(one)] or [""]
