@@ -18,7 +18,8 @@ import numpy as np
 from etplus.planning.reshard.items import CommOp, CommWait, Item, RecordedOp
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
-from etplus.planning.reshard.structure import Model
+from etplus.planning.reshard.model import Model
+from etplus.planning.reshard.rank_program import program
 from etplus.trace.trace import Trace
 from support import FIXTURES, ROOT, shared_pair
 
@@ -65,7 +66,7 @@ def made_lines(name: str) -> list[str]:
     lines = [*_model_lines(model), f"plan {json.dumps(job.plan)}", f"report {json.dumps(job.to_dict())}"]
     lines += [f"matched {job.matched()}"]
     for rank in job.rank_map:
-        lines += [f"rank {rank} runs {_item_text(item)}" for item in job.derivation.program(rank)]
+        lines += [f"rank {rank} runs {_item_text(item)}" for item in program(job.derivation, rank)]
         lines += [f"rank {rank} {line}" for line in _trace_lines(job.trace(rank))]
     return lines
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...trace.brief import brief
 from ...trace.dtypes import itemsize
+from ..reshape.shapes.followed_calls import Shapes
 from .items import CommOp, Item, SyntheticOp
+from .model import Model, Parameter, Weights
 from .step_calls import VIEWS, Call, is_tensor, tensor_values, walked
-from .weights import Parameter, Weights, gradients_of, lists_of, make_whole
-
-if TYPE_CHECKING:
-    from ..reshape.shapes.followed_calls import Shapes
-    from .structure import Model
+from .weights import gradients_of, lists_of, make_whole
 
 _FINITE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 

@@ -1,51 +1,30 @@
-"""Expert parallelism: routed experts divided over ranks, which send each other tokens all-to-all."""
+"""Expert parallelism: routed experts divided over ranks, which send each other tokens all-to-all.
+
+Example: four experts over two ranks. Rank 0 has experts 0 and 1. It sends the tokens of experts 2 and 3 to rank 1 and
+receives rank 1's tokens of experts 0 and 1, which it puts in the order of its experts. Their results go back the same
+way, and so do gradients in backward. `expert_calls.py` gives the recorded calls of a layer the sizes of one rank.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...trace.brief import brief
 from ...trace.dtypes import itemsize
 from ...trace.errors import UsageError
-from .experts import GROUPED, Expert, ExpertLayer, contiguous, find_layers, parts_of, sliced_extents
+from ..reshape.shapes.terms import Shape
+from .expert_calls import BackwardStages, DividedLayer, RankCalls, token_rows, with_shapes
+from .experts import GROUPED, ExpertLayer, contiguous, find_layers, parts_of, sliced_extents
 from .items import CommOp, Item, SyntheticOp
-from .step_calls import SUM, SUM_IN_PLACE, Call, pruned
-from .weights import ACCUMULATE, GivenTensor, Parameter
-
-if TYPE_CHECKING:
-    from ..reshape.shapes.extents import Extents
-    from ..reshape.shapes.terms import Shape
-    from .layout import Layout, Routing
-    from .structure import Model, Pass, Unit
+from .layout import Layout
+from .model import GivenTensor, Model, Parameter, Pass, Unit
+from .step_calls import Call
 
 _COUNT = "int64", 8
 """Type and bytes of the numbers of tokens that ranks send each other."""
-
-
-@dataclass(frozen=True)
-class DividedLayer:
-    """A layer of experts in a pass, with extents of their own for what one rank has of it.
-
-    Attributes:
-        layer: as recorded. unit: of the model. own: tokens that a rank gives to each expert; of experts with room for
-            so many tokens that room. routing: what these numbers are from.
-        tokens: of each expert a class for the tokens that it is given on its rank, or of the room for these; none where
-            how many these are is not recorded. total: of all of them together. experts: of the experts of a rank.
-    """
-
-    layer: ExpertLayer
-    unit: int
-    own: tuple[int, ...]
-    routing: Routing
-    tokens: tuple[int, ...]
-    total: int
-    experts: int
-
-    __repr__ = brief
 
 
 class ExpertRegions:
@@ -190,7 +169,7 @@ class ExpertRegions:
             return {root(one.layer.experts[0].entry.shape[1]): one.own[0]}
         if not one.tokens:
             return {}
-        rows = one.layer.grouped or [_rows(expert, self._model.extents) for expert in one.layer.experts]
+        rows = one.layer.grouped or [token_rows(expert, self._model.extents) for expert in one.layer.experts]
         return {root(row): own for row, own in zip(rows, one.own, strict=True) if row >= 0}
 
     def _inside(self, one: DividedLayer, index: int) -> dict[int, int]:
@@ -216,7 +195,7 @@ class ExpertRegions:
         """The forward pass of a unit on a rank of a group."""
         found, at = list[Call | Item](), 0
         for one in self._of_unit[id(unit)] if self._layout.ep > 1 else ():
-            layer, divide = one.layer, _Division(self._model, one, self._local(one, index))
+            layer, divide = one.layer, RankCalls(self._model, one, self._local(one, index))
             places = sorted(layer.calls())
             found += unit.forward[at : places[0]]
             found += [unit.forward[place] for place, after in layer.middle.items() if not after]
@@ -233,7 +212,7 @@ class ExpertRegions:
         layers = self._of_unit[id(unit)]
         if not layers or self._layout.ep == 1:
             return list(unit.backward)
-        stages = _Stages(unit, layers)
+        stages = BackwardStages(unit, layers)
         found = list[Call | Item]()
         for stage in range(2 * len(layers), -1, -1):
             number, within = divmod(stage, 2)
@@ -242,7 +221,7 @@ class ExpertRegions:
                 found += [call for call, _ in calls]
                 continue
             one = layers[number]
-            divide = _Division(self._model, one, self._local(one, index))
+            divide = RankCalls(self._model, one, self._local(one, index))
             first = next((inner for call, _ in calls for inner in call.walk() if inner.tensor_ids("inputs")), None)
             if first is not None and one.layer.whole[1] and not contiguous(first, first.tensor_ids("inputs")[0]):
                 found.append(self._copy(one, one.layer.experts[0].exit))
@@ -256,7 +235,7 @@ class ExpertRegions:
         extent in a parameter."""
         for call, parameter in owned:
             if parameter is not None:
-                yield _with_shapes(call, self._of_parameter(parameter)), parameter
+                yield with_shapes(call, self._of_parameter(parameter)), parameter
             else:
                 yield self._of_lists(call) if self._stacked else call, None
 
@@ -278,7 +257,7 @@ class ExpertRegions:
 
         before, parts = parts_of(call, count)
         children = [self._of_lists(child) for child in before]
-        children += [_with_shapes(child, change) for change, part in zip(new, parts, strict=False) for child in part]
+        children += [with_shapes(child, change) for change, part in zip(new, parts, strict=False) for child in part]
         return replace(call, inputs=side(call.inputs), results=side(call.results), children=children)
 
     # communication
@@ -356,124 +335,6 @@ class ExpertRegions:
         rows = (one.layer.count, one.own[0]) if one.layer.padded else (sum(one.own),)
         sizes = (*rows, *self._width(tensor.shape))
         return SyntheticOp("aten::clone", (sizes,), (sizes,), *_element(tensor.dtype, tensor.itemsize))
-
-
-class _Stages:
-    """Calls of backward by what they belong to: 2k + 1 to the experts of layer k, 2k to what is before, 2k + 2 to what
-    is behind; each with the place in forward of the call whose gradient it computes."""
-
-    def __init__(self, unit: Unit, layers: Sequence[DividedLayer]) -> None:
-        place_of = {inner.sequence: at for at, call in enumerate(unit.forward) for inner in call.walk()
-                    if inner.sequence >= 0}  # fmt: skip
-        weights = {p: (2 * k + 1, place) for k, one in enumerate(layers) for expert in one.layer.experts
-                   for place in expert.places[:1] for p in expert.parameters}  # fmt: skip
-        weights |= {p: (2 * k + 1, -1) for k, one in enumerate(layers) for p in one.layer.stacked}
-        self._calls: dict[int, list[tuple[Call, int]]] = {}
-        current = 2 * len(layers), -1
-        for call in unit.backward:
-            parameter = unit.ready.get(call.row) if ACCUMULATE in call.name else None
-            place = next((place_of[inner.sequence] for inner in call.walk() if inner.sequence in place_of), None)
-            if parameter in weights:
-                current = weights[parameter]
-            elif place is not None:
-                current = _stage(place, layers), place
-            self._calls.setdefault(current[0], []).append((call, current[1]))
-
-    def calls(self, stage: int) -> list[tuple[Call, int]]:
-        """The calls of a stage, in order."""
-        return self._calls.get(stage, [])
-
-
-def _stage(place: int, layers: Sequence[DividedLayer]) -> int:
-    for k, one in enumerate(layers):
-        own = set(one.layer.calls())
-        if place in own:
-            return 2 * k + 1
-        if place < min(own) or (place < one.layer.end and not one.layer.middle[place]):
-            return 2 * k
-    return 2 * len(layers)
-
-
-class _Division:
-    """Calls of a layer's experts with the extents that they have on one rank."""
-
-    def __init__(self, model: Model, one: DividedLayer, local: range) -> None:
-        self._extents, self._one, self._local = model.extents, one, local
-        layer, root = one.layer, model.extents.root
-        self._expert = {place: e for e, expert in enumerate(layer.experts) for place in expert.places}
-        self._experts = {root(p.shape[0]) for p in layer.stacked}
-        single = len(layer.experts) == 1 and not layer.padded
-        tokens = [one.total] if single else one.tokens
-        rows = (_rows(expert, model.extents) for expert in layer.experts)
-        self._rows = [{root(row): new} for row, new in zip(rows, tokens, strict=True)]
-        self._all = {root: new for rows in self._rows for root, new in rows.items()}
-
-    def call(self, call: Call, place: int) -> list[Call]:
-        """The call on this rank; none where it is another rank's expert."""
-        layer, e = self._one.layer, self._expert.get(place, -1)
-        if e >= 0 and len(layer.experts) > 1:
-            return [_with_shapes(call, lambda shape: self._new(shape, self._rows[e]))] if e in self._local else []
-        if place in (layer.scatter, layer.gather) and place >= 0:
-            chosen = pruned(call, list(self._local), layer.count)
-            return [_with_shapes(chosen, lambda shape: self._new(shape, self._all))]
-        return [self._grouped(call)]
-
-    def _grouped(self, call: Call) -> Call:
-        """A call, and those below it, with what a product of all experts calls for each of them on this rank."""
-        if GROUPED in call.name and self._one.tokens:
-            children, parts = parts_of(call, self._one.layer.count)
-            new = [self._grouped(child) for child in children]
-            for e in self._local if parts else ():
-                sliced = dict.fromkeys(sliced_extents(parts[e], self._extents), self._one.tokens[e])
-                new += [_with_shapes(child, lambda shape, of=sliced: self._new(shape, self._all | of))  # type: ignore[misc]
-                        for child in parts[e]]  # fmt: skip
-        else:
-            new = [self._grouped(child) for child in call.children]
-        alone = _with_shapes(replace(call, children=[]), lambda shape: self._new(shape, self._all))
-        return replace(alone, children=new)
-
-    def backward(self, calls: Sequence[tuple[Call, int]]) -> Iterator[Call]:
-        """Calls of backward on this rank. Gradients of a tensor with the weights of all experts are added to those of
-        the expert before: the first one on this rank is not."""
-        ran = list(dict.fromkeys(self._expert[place] for _, place in calls if place in self._expert))
-        first = next((e for e in ran if e in self._local), -1)
-        for call, place in calls:
-            for mine in self.call(call, place):
-                alone = self._one.layer.stacked and self._expert.get(place) == first != ran[0]
-                yield replace(mine, children=[c for c in mine.children if not self._adds(c)]) if alone else mine
-
-    def _adds(self, call: Call) -> bool:
-        experts = all(shape[:1] == (self._one.experts,) for shape in call.input_shapes)
-        return call.name in (SUM.name, SUM_IN_PLACE.name) and experts
-
-    def _new(self, shape: Shape, rows: Mapping[int, int]) -> Shape:
-        value, one = self._extents.value, self._one
-        found = [rows.get(self._extents.root(extent), extent) for extent in shape]
-        size = len(shape)
-        for at, extent in enumerate(shape):
-            experts = value[extent] == one.layer.count and at == 0
-            if experts and (
-                size > 2 or self._extents.root(extent) in self._experts or (size == 1 and one.layer.counts)
-            ):
-                found[at] = one.experts
-        return tuple(found)
-
-
-def _rows(expert: Expert, extents: Extents) -> int:
-    """The extent of an expert's tokens, −1 where several are."""
-    rows = [extent for extent in expert.entry.shape[:-1] if extents.value[extent] != 1]
-    rows = rows[1:] if len(expert.entry.shape) > 2 and len(rows) == 2 else rows
-    return rows[0] if len(rows) == 1 else -1
-
-
-def _with_shapes(call: Call, new: Callable[[Shape], Shape]) -> Call:
-    """A call, and those below it, with other extents."""
-
-    def side(arguments: Sequence[tuple[Shape | None, ...]]) -> tuple[tuple[Shape | None, ...], ...]:
-        return tuple(tuple(None if shape is None else new(shape) for shape in tensors) for tensors in arguments)
-
-    children = [_with_shapes(child, new) for child in call.children]
-    return replace(call, inputs=side(call.inputs), results=side(call.results), children=children)
 
 
 def _element(dtype: str, size: int) -> tuple[str, int]:

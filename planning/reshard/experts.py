@@ -7,15 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...trace.brief import brief
 from ...trace.dtypes import is_floating
+from ..reshape.shapes.extents import Extents
+from .model import GivenTensor, Parameter, Weights, given_tensors
 from .step_calls import VIEWS, Call, tensor_values
-from .weights import GivenTensor, Parameter, Weights, given_tensors
-
-if TYPE_CHECKING:
-    from ..reshape.shapes.extents import Extents
 
 CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
 """Operators by which a router chooses experts, along the last dimension of their scores."""

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from math import prod
 
+from .derivation import Derivation
 from .items import CommOp, RecordedOp
+from .model import Parameter, Unit
 from .plan import partial_results
-from .rank_program import Derivation
-from .structure import Unit
-from .weights import Parameter
+from .rank_program import program
 
 _FOUND = {
     "optimizer": "memory that forward reads and the optimizer changes",
@@ -172,7 +172,7 @@ def _communication(derivation: Derivation) -> Iterator[str]:
     for stage in range(layout.pp):
         found = Counter[tuple[str, str]]()
         elements = Counter[tuple[str, str]]()
-        for item in derivation.program(layout.rank(0, 0, stage)):
+        for item in program(derivation, layout.rank(0, 0, stage)):
             comms = [item] if isinstance(item, CommOp) else []
             if isinstance(item, RecordedOp):
                 comms = [comm for call in item.call.walk() for comm in item.after.get(call.row, ())]

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 from ..reshape.shapes.extents import Extents
 from ..reshape.shapes.terms import match
+from .model import Model, Parameter, RecordedWrap, Unit, accumulations
 from .step_calls import Call, tensor_values
-from .weights import Parameter, accumulations, gradients_of
-from .wraps import RecordedWrap
-
-if TYPE_CHECKING:
-    from .structure import Model, Unit
+from .weights import gradients_of
 
 
 def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int:

@@ -27,6 +27,7 @@ from ..costs.model_file import FittedModel
 from ..costs.pricing import Pricing
 from ..measure.lookup import EXECUTED, own_times, shares_of_sources
 from ..measure.measured import Measured
+from .derivation import Derivation, derive
 from .items import CommOp, RecordedOp
 from .joined_stages import join_stages
 from .layout import Layout
@@ -44,7 +45,7 @@ from .proof import (
     recorded_layout_of,
     scaling_in_words,
 )
-from .rank_program import Derivation
+from .rank_program import program
 from .rank_trace import build_trace
 from .recorded_job import recorded_layout
 from .resized_calls import ResizedCalls
@@ -154,7 +155,7 @@ class Resharded:
         derivation = self.derivation
         ranks = self.ranks or (own_rank(derivation.model),)
         plan = replace(derivation.plan, stages=self.stages)
-        itself = replace(derivation, layout=recorded_layout_of(derivation, ranks[0]), plan=plan)
+        itself = derive(derivation.model, plan, recorded_layout_of(derivation, ranks[0]), derivation.recorded)
         return prove_all(itself, ResizedCalls(itself), ranks)
 
     @cached_property
@@ -176,7 +177,7 @@ class Resharded:
     @cached_property
     def doubts(self) -> list[str]:
         """Why the result is not to be relied upon, a line each; empty where all is derived."""
-        return doubts(self)
+        return doubts(self.derivation, self.not_derived, self.gradients, self.proof)
 
     @cached_property
     @gc_disabled()
@@ -237,7 +238,7 @@ class Resharded:
             "layout": {
                 "tp": layout.tp, "dp": layout.dp, "pp": layout.pp, "ep": layout.ep, "zero": layout.zero,
                 "batch": layout.batch,
-                "microbatches": self.derivation.parts, "schedule": layout.schedule, "tp_style": layout.tp_style,
+                "microbatches": self.derivation.microbatches, "schedule": layout.schedule, "tp_style": layout.tp_style,
                 "sequence_parallel": layout.sequence_parallel, "fsdp_wrap": layout.fsdp_wrap,
                 "find_unused_parameters": layout.find_unused_parameters,
                 "broadcast_buffers": layout.broadcast_buffers, "reshard_after_forward": layout.reshard_after_forward,
@@ -282,7 +283,7 @@ def _part(comm: CommOp, side: int, place: int) -> int:
 
 def _communications(derivation: Derivation, rank: int) -> list[CommOp]:
     found: list[CommOp] = []
-    for item in derivation.program(rank):
+    for item in program(derivation, rank):
         if isinstance(item, CommOp):
             found.append(item)
         elif isinstance(item, RecordedOp):
@@ -380,43 +381,43 @@ def reshard(
         >>> reshard([trace], Layout(dp=1024)).trace(1000).world_size
         1024
     """
-    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else traces  # which may be read when looked at
+    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else traces  # read one at a time if they are lazy
     if not given:
         raise UsageError("nothing to reshard; give the trace of a rank")
-    first = given[0]
-    was = recorded if recorded is not None else recorded_layout([first])
-    only_more = (
-        layout.tp == layout.pp == layout.ep == 1
-        and not layout.zero
-        and layout.batch is None
-        and layout.microbatches is None
-    )
-    divided = any(name.startswith("FSDP::") for name in first.names)  # other ranks would have other parts
-    if only_more and not divided and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
+    was = recorded if recorded is not None else recorded_layout([given[0]])
+    if plan is None and _is_only_scaled(given[0], layout, was):
         return Scaled(given, layout)
     pipeline = join_stages(given, was, step) if was.pp > 1 else None
-    if pipeline is not None:
-        was, structure = pipeline.layout, read_model(pipeline.trace, None, pipeline.layout, pipeline.begins)
+    if pipeline is None:
+        structure = read_model(given[0], step, was)
     else:
-        structure = read_model(first, step, was)
+        was, structure = pipeline.layout, read_model(pipeline.trace, None, pipeline.layout, pipeline.begins)
     if not structure.trains and (layout.dp > 1 or layout.pp > 1 or layout.zero or layout.sequence_parallel):
         raise UsageError(
-            f"{first.file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do not"
+            f"{given[0].file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do not"
             " communicate)"
         )
     chosen = make_plan(structure, was.tp) if plan is None else plan_from_dict(plan, structure)
+    stages = None
     if pipeline is None:
-        stages = None
         others = (given[k] for k in range(1, len(given)))
-        ranks = [own_rank(structure, step), *(other_rank(one, step, structure) for one in others)]
+        ranks = [own_rank(structure, step), *(other_rank(trace, step, structure) for trace in others)]
     else:
         stages = tuple(bisect(pipeline.begins, unit.forward[0].row) for unit in structure.units)
         dropped = pipeline.dropped
-        ranks = [other_rank(one, step, structure, dropped.get(one.rank or 0, frozenset())) for one in given]
+        ranks = [other_rank(trace, step, structure, dropped.get(trace.rank or 0, frozenset())) for trace in given]
     if plan is None and layout.pp == was.pp:
         chosen = replace(chosen, stages=stages)
-    derivation = Derivation(structure, chosen, layout, was)
+    derivation = derive(structure, chosen, layout, was)
     return Resharded(derivation, network or _NETWORK, model, measured, tuple(ranks), stages)
+
+
+def _is_only_scaled(trace: Trace, layout: Layout, was: Layout) -> bool:
+    """Whether a data-parallel job is only put on more ranks; with FSDP other ranks would have other parts."""
+    fsdp = any(name.startswith("FSDP::") for name in trace.names)
+    only_dp = layout.tp == layout.pp == layout.ep == was.tp == was.pp == 1 and not layout.zero
+    same_batch = layout.batch is None and layout.microbatches is None
+    return only_dp and same_batch and not fsdp and layout.dp > 1 and was.dp > 1
 
 
 def _scaled(comm: Mapping[str, Any], world: int, ranks: int, file: str) -> dict[str, Any]:

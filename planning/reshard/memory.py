@@ -8,11 +8,12 @@ from math import prod
 
 from ...trace.brief import brief
 from ...trace.intervals import most_at_once
+from .derivation import Derivation
 from .items import CommOp, CommWait, Item, RecordedOp, Shard, SyntheticOp
-from .rank_program import Derivation
+from .model import ACCUMULATE, Parameter, accumulations
+from .rank_program import program
 from .resized_calls import ResizedCalls
 from .step_calls import VIEWS, Call, tensor_values, walked
-from .weights import ACCUMULATE, Parameter, accumulations
 
 _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
 """Tensors of the size of a parameter that an optimizer keeps for each (torch.optim); momentum is seen in its calls."""
@@ -245,5 +246,5 @@ class _Lives:
 def _lives(derivation: Derivation, stage: int) -> _Lives:
     """The blocks that the first rank of a stage allocates in a step."""
     lives = _Lives(derivation, stage)
-    lives.follow(derivation.program(derivation.layout.rank(0, 0, stage)))
+    lives.follow(program(derivation, derivation.layout.rank(0, 0, stage)))
     return lives

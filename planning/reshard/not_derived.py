@@ -1,24 +1,41 @@
-"""What of a layout is not derived: extents that stay, communication that is not known, with their shares."""
+"""What of a layout is not derived, and whether the result can be relied upon.
+
+Three kinds of gaps are listed, with their share of the time or of the parameters:
+
+- operators with an extent that follows from divided ones in an unknown way, that depends on values, or that tensor
+  parallelism leaves whole (`_operators`);
+- parameters that every tensor-parallel rank has whole (`_parameters`);
+- communication that the layout needs and the recording does not tell. Each rule of `_RULES` looks for one such gap.
+
+`doubts` turns the list into reasons to distrust the result; with any reason the command's exit status is 3.
+
+Example: a recording of a batch norm model without DDP, in a layout of dp=2. If it has frozen weights and constants from
+outside, the rule `_buffers` says "buffers: as there are frozen weights, these may be such, …", which is a doubt.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from math import prod
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ...trace.brief import brief
-from .rank_program import Derivation
+from .derivation import Derivation
+from .model import PRODUCTS, Model, Parameter
+from .proof import Gradients, SelfProof
 from .step_calls import BOOKKEEPING, VIEWS, Call, walked
-from .structure import PRODUCTS, Model
-
-if TYPE_CHECKING:
-    from .job import Resharded
 
 _NAMED = 4
+"""Operators that a doubt names; the report lists all."""
 LEAST = 0.01
-"""Operators that are not derived make a result doubtful from this share of the time on."""
+"""Share of the time in operators that are not derived from which a result is doubtful. Recorded layouts derived from
+themselves stay below it."""
+_COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
+"""Names of calls within which torch.compile hides parameters and buffers."""
+_UNKNOWN = "follows from what is divided in an unknown way"
+_OF_DATA = "depends on values: in proportion"
+_WHOLE = "whole on every tensor-parallel rank"
 
 
 @dataclass(frozen=True)
@@ -26,9 +43,8 @@ class NotDerived:
     """Something that stays as it was recorded, or is taken in proportion.
 
     Attributes:
-        what: the operator, or the kind of parameters. reason: why.
-        count: calls or parameters. share: of the recorded operators' own time, or of the parameters' elements.
-        kind: of what it is: "operators", "parameters" or "communication".
+        what: the operator, or the kind of parameters or communication. reason: why.
+        count: calls or parameters. share: of the recorded operators' self time, or of the parameters' elements.
     """
 
     what: str
@@ -40,204 +56,242 @@ class NotDerived:
     __repr__ = brief
 
 
-_UNKNOWN = "follows from what is divided in an unknown way"
-_OF_DATA = "depends on values: in proportion"
-_WHOLE = "whole on every tensor-parallel rank"
-
-
 def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
-    """Operators with an extent that follows from divided ones in an unknown way; parameters that stay whole; and
-    communication that the layout needs and that is not known."""
-    model = derivation.model
-    leaves = model.leaves
-    stated = derivation.experts.stated if derivation.layout.routing is not None else frozenset()
+    """All gaps, those with the largest share first."""
+    found = [*_operators(derivation), *_parameters(derivation)]
+    for rule in _RULES:
+        found += [NotDerived(what, reason, n, 0.0, "communication") for what, reason, n in rule(derivation) if n]
+    return tuple(sorted(found, key=lambda row: (-row.share, row.what, row.reason)))
+
+
+# operators and parameters
+
+
+def _operators(derivation: Derivation) -> Iterator[NotDerived]:
+    model, layout = derivation.model, derivation.layout
+    stated = derivation.experts.stated if layout.routing is not None else frozenset()
     of_data = (derivation.extents.of_data | derivation.experts.rooms) - stated
     unknown = (derivation.extents.unknown | _loose(derivation)) - stated
+    whole_rows = _whole_products(derivation)
     count, time = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    stay = _whole_products(derivation)
     whole = 0
     for call in model.calls():
         own = int(model.trace.self_ns[call.index])
         whole += own
-        if "::" not in call.name and call.children:
-            continue  # a node of autograd, whose work is in what it calls
-        if call.name in VIEWS:
+        if ("::" not in call.name and call.children) or call.name in VIEWS:  # autograd's nodes: their work is below
             continue
-        classes = {leaf for shape in call.shapes for leaf in leaves(shape)}
-        reason = (
-            _OF_DATA if not classes.isdisjoint(of_data)
-            else _UNKNOWN if not classes.isdisjoint(unknown)
-            else _WHOLE if call.row in stay else None
-        )  # fmt: skip
-        if reason is not None:
-            count[call.name, reason] += 1
-            time[call.name, reason] += own
-    found = [
-        NotDerived(name, reason, number, time[name, reason] / max(whole, 1))
-        for (name, reason), number in count.items()
-    ]  # fmt: skip
-    found += [*_whole_parameters(derivation), *_communication(derivation)]
-    return tuple(sorted(found, key=lambda row: (-row.share, row.what, row.reason)))
+        classes = model.leaves_of(call)
+        if not classes.isdisjoint(of_data):
+            reason = _OF_DATA
+        elif not classes.isdisjoint(unknown):
+            reason = _UNKNOWN
+        elif call.row in whole_rows:
+            reason = _WHOLE
+        else:
+            continue
+        count[call.name, reason] += 1
+        time[call.name, reason] += own
+    for (name, reason), number in count.items():
+        yield NotDerived(name, reason, number, time[name, reason] / max(whole, 1))
 
 
 def _loose(derivation: Derivation) -> set[int]:
-    """Classes that follow extents which tensor parallelism divides, in an unknown way."""
+    """Classes that follow divided extents in an unknown way."""
     model, divided = derivation.model, derivation.plan.divided if derivation.layout.tp > 1 else set()
-    extents, changed = model.extents, derivation.changed
+    extents, changed, value = model.extents, derivation.changed, model.extents.value
     loose: set[int] = set()
-    firm = set[int]()  # they keep their values if others do, and those do
+    firm = set[int]()  # classes that keep their values if others do, and those do
     related = {leaf for whole, parts in extents.sums for leaf in extents.leaves([whole, *parts])}
     for some, basis in extents.following:
         moved = [leaf for leaf in extents.leaves(basis) if leaf in divided]
         if moved:
+            free = (leaf for leaf in extents.leaves(some) if leaf not in changed and leaf not in related)
             loose |= {
-                leaf for leaf in extents.leaves(some)
-                if leaf not in changed and leaf not in related
-                and any(extents.value[leaf] % extents.value[root] == 0 for root in moved) and extents.value[leaf] > 1
-            }  # fmt: skip
+                leaf for leaf in free if value[leaf] > 1 and any(value[leaf] % value[root] == 0 for root in moved)
+            }
         elif basis:
             firm |= set(extents.leaves(some))
     return loose - firm - set(extents.leaves([*model.given, *extents.numbers]))
 
 
 def _whole_products(derivation: Derivation) -> set[int]:
-    """Rows of the products of samples with a weight that tensor parallelism divides nowhere; not those outside of the
-    repeated blocks, such as the output layer, which are whole as tensor parallelism leaves them."""
+    """Rows of GEMMs of samples that tensor parallelism divides nowhere, within the repeated blocks. GEMMs outside of
+    these, such as the output layer, are whole in every implementation."""
     if derivation.layout.tp == 1:
         return set()
-    model, leaves, divided = derivation.model, derivation.model.leaves, derivation.plan.divided
+    model, divided = derivation.model, derivation.plan.divided
     batch, outside = set(model.batches), _outside_blocks(model)
-    return {
-        call.row for call in model.calls()
-        if call.name in PRODUCTS
-        and call.row not in outside
-        and divided.isdisjoint(known := {leaf for shape in call.shapes for leaf in leaves(shape)})
-        and (not batch or not batch.isdisjoint(known))
-    }  # fmt: skip
+    found = set[int]()
+    for call in model.calls():
+        if call.name in PRODUCTS and call.row not in outside:
+            classes = model.leaves_of(call)
+            if divided.isdisjoint(classes) and (not batch or not batch.isdisjoint(classes)):
+                found.add(call.row)
+    return found
 
 
 def _outside_blocks(model: Model) -> set[int]:
-    """Rows of the calls of units before and after the repeated blocks; none where nothing repeats."""
+    """Rows of the calls of units before and after the repeated blocks; none if nothing repeats."""
     blocks = [wrap.units for wrap in model.blocks if not wrap.root]
     if len(blocks) < 2:
         return set()
     first, last = min(begin for begin, _ in blocks), max(end for _, end in blocks)
-    parts = [
-        part for one in model.passes for unit in one.units if not first <= unit.number <= last
-        for part in (unit.forward, unit.backward)
-    ]  # fmt: skip
-    return {call.row for part in parts for call in walked(part)}
+    units = [unit for one in model.passes for unit in one.units if not first <= unit.number <= last]
+    return {call.row for unit in units for part in (unit.forward, unit.backward) for call in walked(part)}
 
 
-def _whole_parameters(derivation: Derivation) -> Iterator[NotDerived]:
-    model = derivation.model
+def _parameters(derivation: Derivation) -> Iterator[NotDerived]:
+    model, divided = derivation.model, derivation.plan.divided
     if derivation.layout.tp == 1:
         return
-    divided, extents = derivation.plan.divided, model.extents
-    kept = [parameter for parameter in model.parameters
-            if len(parameter.shape) > 1 and divided.isdisjoint(model.leaves(parameter.shape))]  # fmt: skip
-    elements = sum(prod(extents.sizes(parameter.shape)) for parameter in model.parameters)
+    weights = (parameter for parameter in model.parameters if len(parameter.shape) > 1)
+    kept = [weight for weight in weights if divided.isdisjoint(model.leaves(weight.shape))]
     if kept:
-        mine = sum(prod(extents.sizes(parameter.shape)) for parameter in kept)
-        yield NotDerived("parameters", _WHOLE, len(kept), mine / max(elements, 1), "parameters")
+        share = model.elements(kept) / max(model.elements(), 1)
+        yield NotDerived("parameters", _WHOLE, len(kept), share, "parameters")
 
 
-def _communication(derivation: Derivation) -> Iterator[NotDerived]:
-    """Communication that the layout needs and that is not known."""
-    model, layout = derivation.model, derivation.layout
+# rules: what, reason and count of communication that is not known; a count of 0 means none
 
-    def row(what: str, reason: str, count: int) -> NotDerived:
-        return NotDerived(what, reason, count, 0.0, "communication")
+_Gap = tuple[str, str, int]
 
-    if layout.ep > 1 and layout.routing is None and not all(one.layer.padded for one in derivation.experts.layers):
-        yield row("tokens of experts", "they depend on values, and all ranks are taken to route as the recorded "
-                  "one: say so with --routing recorded, or give --routing uniform",
-                  len(derivation.experts.layers))  # fmt: skip
-    if derivation.experts.layers and (layout.tp > 1 or (layout.ep > 1 and layout.pp > 1)):
+
+def _shards_parameters(derivation: Derivation) -> bool:
+    return derivation.layout.zero == 3 and derivation.layout.dp > 1
+
+
+def _shards_optimizer(derivation: Derivation) -> bool:
+    """ZeRO 1 and 2."""
+    return derivation.layout.zero in (1, 2) and derivation.layout.dp > 1
+
+
+def _new_data_parallel(derivation: Derivation) -> bool:
+    """Data parallelism is derived from a recording without it."""
+    return derivation.layout.dp > 1 and derivation.recorded.dp == 1
+
+
+def _divides_the_model(derivation: Derivation) -> bool:
+    layout = derivation.layout
+    return layout.tp > 1 or layout.pp > 1 or layout.ep > 1
+
+
+def _experts(derivation: Derivation) -> Iterator[_Gap]:
+    layout, layers = derivation.layout, derivation.experts.layers
+    if layout.ep > 1 and layout.routing is None and not all(one.layer.padded for one in layers):
+        yield (
+            "tokens of experts",
+            "they depend on values, and all ranks are taken to route as the recorded one: say so with --routing "
+            "recorded, or give --routing uniform",
+            len(layers),
+        )
+    if layout.tp > 1 or (layout.ep > 1 and layout.pp > 1):
         beside = "with tensor parallelism" if layout.tp > 1 else "divided within a pipeline"
-        yield row("experts", f"routed ones {beside} were not compared with a recording",
-                  len(derivation.experts.layers))  # fmt: skip
-    if model.unmatched and layout.dp > 1 and derivation.recorded.dp == 1:
-        yield row("gradients", "no parameter is known for them", model.unmatched)
-    lost = [parameter for parameter in model.parameters if not parameter.accumulates]
-    if lost and layout.dp > 1 and derivation.recorded.dp == 1 and model.weights.evidence == "optimizer":
-        yield row("gradients", "the optimizer changes parameters for which none is accumulated", len(lost))
-    if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and not model.blocks[1:]:
-        yield row("units of FSDP", "no block repeats, so all parameters are in the root: give --fsdp-wrap", 1)
-    if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and model.loose_blocks:
-        yield row("units of FSDP", "it is not known whether some layers belong to blocks or to the root: give "
-                  "--fsdp-wrap", 1)  # fmt: skip
-    yield from _of_recorded_calls(derivation)
-    clipping = derivation.clipping
-    if clipping.joined and (layout.tp > 1 or layout.pp > 1 or layout.ep > 1):
-        yield row("clipping", "the sum of norms over tensor-parallel ranks, stages or experts is left out",
-                  len(clipping.joined))  # fmt: skip
-    if clipping.joined and layout.zero in (1, 2) and layout.dp > 1:
-        yield row("clipping", "norms are taken of whole gradients", len(clipping.joined))
-    if clipping.scaled and (
-        layout.tp > 1 or layout.pp > 1 or layout.ep > 1 or (layout.zero in (1, 2) and layout.dp > 1)
-    ):
-        yield row("gradient scaling", "whether gradients are finite is not shared over ranks", len(clipping.scaled))
-    again = _run_again(derivation) if layout.zero == 3 and layout.dp > 1 else set()
-    if again:
-        yield row("units of FSDP", "run several times in a forward pass, each time gathered; gathered once here",
-                  len(again))  # fmt: skip
-    constants = [buffer for buffer in model.buffers if not buffer.written]
-    frozen = model.weights.frozen
-    if frozen and constants and not model.own_buffers and layout.dp > 1:
-        yield row("buffers", "as there are frozen weights, these may be such, which FSDP gathers and DDP does not "
-                  "broadcast", len(constants))  # fmt: skip
-    elif derivation.buffers and not model.own_buffers and layout.dp > 1 and layout.zero < 3 and _runs_apart(model):
-        yield row("buffers", "as there are frozen weights without autograd, these may be of another model, which DDP "
-                  "does not broadcast", len(derivation.buffers))  # fmt: skip
-    if frozen and layout.zero == 3 and layout.dp > 1 and _unplaced(derivation):
-        yield row("frozen weights", "FSDP gathers them with others, and it is not known with which", len(frozen))
-    if model.unreached and layout.dp > 1 and derivation.recorded.dp == 1:
-        yield row("weights without a gradient", "what their layers compute does not reach the loss: if they are "
-                  "parameters, they are reduced with the others", model.unreached)  # fmt: skip
-    divides = layout.zero == 3 or layout.tp > 1 or layout.pp > 1 or layout.ep > 1
-    if clipping.unknown and divides and layout.ranks > 1:
-        yield row("gradients", "what is made of them before the optimizer's step is not summed over ranks",
-                  len(clipping.unknown))  # fmt: skip
-    if layout.pp > 1:
-        tied = [p for p in model.parameters if len({derivation.stages[unit] for unit in _users(derivation, p)}) > 1]
-        if tied:
-            yield row("tied parameters", "their gradients are not summed over stages", len(tied))
-        at = [k for k in range(len(model.units) - 1) if derivation.stages[k] != derivation.stages[k + 1]]
-        open_cuts = [k for k in at if not model.units[k].alone]
-        if open_cuts:
-            yield row("stages", "several activations pass between them, one is sent", len(open_cuts))
+        yield "experts", f"routed ones {beside} were not compared with a recording", len(layers)
 
 
-def _of_recorded_calls(derivation: Derivation) -> Iterator[NotDerived]:
-    """Communication that is not known since the recording has other calls than a layout is derived of."""
+def _gradients(derivation: Derivation) -> Iterator[_Gap]:
+    model = derivation.model
+    if _new_data_parallel(derivation):
+        yield "gradients", "no parameter is known for them", model.unmatched
+        if model.weights.evidence == "optimizer":
+            lost = sum(not parameter.accumulates for parameter in model.parameters)
+            yield "gradients", "the optimizer changes parameters for which none is accumulated", lost
+        if model.trains:
+            sparse = {call.row for call in model.calls() if call.name.startswith("aten::_sparse_coo_tensor")}
+            yield "gradients", "sparse ones, whose elements depend on values", len(sparse)
+        yield (
+            "weights without a gradient",
+            "what their layers compute does not reach the loss: if they are parameters, they are reduced with the "
+            "others",
+            model.unreached,
+        )
+    divides = derivation.layout.zero == 3 or _divides_the_model(derivation)
+    if divides and derivation.layout.ranks > 1:
+        yield (
+            "gradients",
+            "what is made of them before the optimizer's step is not summed over ranks",
+            len(derivation.clipping.unknown),
+        )
+
+
+def _fsdp_units(derivation: Derivation) -> Iterator[_Gap]:
+    model = derivation.model
+    if not _shards_parameters(derivation):
+        return
+    if derivation.layout.fsdp_wrap is None and not model.wraps:
+        if not model.blocks[1:]:
+            yield "units of FSDP", "no block repeats, so all parameters are in the root: give --fsdp-wrap", 1
+        if model.loose_blocks:
+            reason = "it is not known whether some layers belong to blocks or to the root: give --fsdp-wrap"
+            yield "units of FSDP", reason, 1
+    again = "run several times in a forward pass, each time gathered; gathered once here"
+    yield "units of FSDP", again, len(_run_again(derivation))
+
+
+def _compiled(derivation: Derivation) -> Iterator[_Gap]:
     model, layout = derivation.model, derivation.layout
-
-    def row(what: str, reason: str, count: int) -> NotDerived:
-        return NotDerived(what, reason, count, 0.0, "communication")
-
-    if layout.dp > 1 and derivation.recorded.dp == 1:
-        sparse = {call.row for call in model.calls() if call.name.startswith("aten::_sparse_coo_tensor")}
-        if sparse and model.trains:
-            yield row("gradients", "sparse ones, whose elements depend on values", len(sparse))
-    compiled = [call for call in model.calls() if call.name.startswith(_COMPILED)]
-    if (
-        compiled
-        and layout.dp > 1
-        and ((layout.zero == 3 and not model.wraps) or (model.buffers and not model.own_buffers))
-    ):
-        yield row("compiled regions", "what is a parameter or buffer in them is not recorded", len(compiled))
-    divided = (layout.zero and layout.dp > 1) or layout.tp > 1
-    whole = [call for step, _ in model.optimizer for call in step.walk() if _reduces(call)] if divided else []
-    if whole:
-        yield row("optimizer", "what it sums over the elements of a parameter is not summed over ranks", len(whole))
+    hidden = (layout.zero == 3 and not model.wraps) or (model.buffers and not model.own_buffers)
+    if layout.dp > 1 and hidden:
+        count = sum(call.name.startswith(_COMPILED) for call in model.calls())
+        yield "compiled regions", "what is a parameter or buffer in them is not recorded", count
 
 
-_COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
+def _optimizer(derivation: Derivation) -> Iterator[_Gap]:
+    layout = derivation.layout
+    if (layout.zero and layout.dp > 1) or layout.tp > 1:
+        whole = sum(_reduces(call) for step, _ in derivation.model.optimizer for call in step.walk())
+        yield "optimizer", "what it sums over the elements of a parameter is not summed over ranks", whole
+
+
+def _clipping(derivation: Derivation) -> Iterator[_Gap]:
+    clipping = derivation.clipping
+    if _divides_the_model(derivation):
+        reason = "the sum of norms over tensor-parallel ranks, stages or experts is left out"
+        yield "clipping", reason, len(clipping.joined)
+    if _shards_optimizer(derivation):
+        yield "clipping", "norms are taken of whole gradients", len(clipping.joined)
+    if _divides_the_model(derivation) or _shards_optimizer(derivation):
+        yield "gradient scaling", "whether gradients are finite is not shared over ranks", len(clipping.scaled)
+
+
+def _buffers(derivation: Derivation) -> Iterator[_Gap]:
+    model, layout = derivation.model, derivation.layout
+    constants = sum(not buffer.written for buffer in model.buffers)
+    if model.own_buffers or layout.dp == 1:
+        return
+    if model.weights.frozen and constants:
+        reason = "as there are frozen weights, these may be such, which FSDP gathers and DDP does not broadcast"
+        yield "buffers", reason, constants
+    elif layout.zero < 3 and _runs_apart(model):
+        reason = (
+            "as there are frozen weights without autograd, these may be of another model, which DDP does not broadcast"
+        )
+        yield "buffers", reason, len(derivation.buffers)
+
+
+def _frozen(derivation: Derivation) -> Iterator[_Gap]:
+    frozen = derivation.model.weights.frozen
+    if frozen and _shards_parameters(derivation) and _unplaced(derivation):
+        yield "frozen weights", "FSDP gathers them with others, and it is not known with which", len(frozen)
+
+
+def _pipeline(derivation: Derivation) -> Iterator[_Gap]:
+    model, stages = derivation.model, derivation.stages
+    if derivation.layout.pp > 1:
+        tied = sum(len({stages[unit] for unit in _users(model, parameter)}) > 1 for parameter in model.parameters)
+        yield "tied parameters", "their gradients are not summed over stages", tied
+        cuts = [unit for unit, following in zip(model.units, model.units[1:], strict=False)
+                if stages[unit.number] != stages[following.number]]  # fmt: skip
+        yield "stages", "several activations pass between them, one is sent", sum(not unit.alone for unit in cuts)
+
+
+_RULES: tuple[Callable[[Derivation], Iterator[_Gap]], ...] = (
+    _experts, _gradients, _fsdp_units, _compiled, _optimizer, _clipping, _buffers, _frozen, _pipeline,
+)  # fmt: skip
 
 
 def _reduces(call: Call) -> bool:
-    """A call makes one tensor of fewer elements than it takes, or multiplies matrices."""
+    """Whether a call makes one tensor of fewer elements than it takes, or is a GEMM."""
     signature = call.signature
     if signature is None or not signature.outputs or call.name in VIEWS | BOOKKEEPING or "::" not in call.name:
         return False
@@ -246,34 +300,39 @@ def _reduces(call: Call) -> bool:
 
 
 def _unplaced(derivation: Derivation) -> bool:
-    """Frozen weights may not be in the units of FSDP that have them, or be another model's, which runs without
-    autograd; or a unit but the root has no others."""
+    """Whether the FSDP unit of some frozen weight is not known: they may be of another model, which runs without
+    autograd, or an FSDP unit other than the root has nothing else."""
     model = derivation.model
     if derivation.layout.pp > 1 or model.weights.evidence != "optimizer":
         return True
     wraps, wanted = [wrap for wrap in derivation.wraps if not wrap.root], derivation.layout.fsdp_wrap or ""
-    known = {one.number for one in model.parameters}
+    known = {parameter.number for parameter in model.parameters}
     if wanted == "each" or wanted.isdecimal() or any(known.isdisjoint(wrap.parameters) for wrap in wraps):
         return True
     return not model.wraps and _runs_apart(model)
 
 
+def _forward_calls(model: Model) -> Iterator[Call]:
+    parts = [*(unit.forward for unit in model.units), model.loss_forward]
+    return walked(call for part in parts for call in part)
+
+
 def _runs_apart(model: Model) -> bool:
-    """Some frozen weights are taken without autograd alone: perhaps another model's, such as a teacher's."""
+    """Whether some frozen weights are only taken without autograd: perhaps another model's, such as a teacher's."""
     differentiated = {
-        one.number for part in (*(unit.forward for unit in model.units), model.loss_forward) for call in walked(part)
-        if call.sequence >= 0 for one in model.weights.read(call)
+        weight.number
+        for call in _forward_calls(model) if call.sequence >= 0
+        for weight in model.weights.read(call)
     }  # fmt: skip
-    return not differentiated.issuperset(one.number for one in model.weights.frozen)
+    return not differentiated.issuperset(weight.number for weight in model.weights.frozen)
 
 
 def _run_again(derivation: Derivation) -> set[str]:
-    """Units of FSDP whose parameters forward takes again after those of another unit."""
+    """FSDP units whose parameters forward takes again after those of another unit."""
     model = derivation.model
     label_of = {number: wrap.label for wrap in derivation.wraps if not wrap.root for number in wrap.parameters}
     found, seen, current = set[str](), set[str](), ""
-    parts = [*(unit.forward for unit in model.units), model.loss_forward]
-    for call in walked(call for part in parts for call in part):
+    for call in _forward_calls(model):
         for parameter in model.weights.taken(call):
             label = label_of.get(parameter.number, current)
             if label != current and label in seen:
@@ -283,12 +342,17 @@ def _run_again(derivation: Derivation) -> set[str]:
     return found
 
 
-def _users(derivation: Derivation, parameter: object) -> set[int]:
-    model = derivation.model
+def _users(model: Model, parameter: Parameter) -> Set[int]:
+    """Numbers of the units that take a parameter."""
     return {
-        unit.number for unit in model.units for call in walked(unit.forward)
-        for taken in model.weights.taken(call) if taken is parameter
-    }  # fmt: skip
+        unit.number
+        for unit in model.units
+        for call in walked(unit.forward)
+        if any(taken is parameter for taken in model.weights.taken(call))
+    }
+
+
+# what the result depends on
 
 
 def assumptions(derivation: Derivation) -> list[str]:
@@ -303,9 +367,9 @@ def assumptions(derivation: Derivation) -> list[str]:
         if layout.broadcast_buffers is not False:
             found.append(f"buffers are what forward takes and no optimizer changes: {len(derivation.buffers)}")
         return found
-    found = ["every parameter is used in the step (FSDP gathers others, too); reshard_after_forward is not changed"]
-    if layout.reshard_after_forward is not None:
-        found = [found[0].partition(";")[0]]
+    found = ["every parameter is used in the step (FSDP gathers others, too)"]
+    if layout.reshard_after_forward is None:
+        found = [f"{found[0]}; reshard_after_forward is not changed"]
     constants = sum(not buffer.written for buffer in model.inferred)
     if constants:
         found.append(f"constants that forward takes are not frozen parameters: {constants}")
@@ -315,35 +379,36 @@ def assumptions(derivation: Derivation) -> list[str]:
     return found
 
 
-def doubts(job: Resharded) -> list[str]:
-    """Why a result is not to be relied upon."""
+def doubts(
+    derivation: Derivation, gaps: Sequence[NotDerived], gradients: Sequence[Gradients], proof: SelfProof
+) -> list[str]:
+    """Reasons to distrust the result, a line each; none if all is derived."""
     found = []
-    share = sum(row.share for row in job.not_derived if row.kind == "operators")
+    operators = [row for row in gaps if row.kind == "operators"]
+    share = sum(row.share for row in operators)
+    guessed = [row.what for row in operators if row.reason == _UNKNOWN and row.what not in BOOKKEEPING]
     if share > LEAST:
-        rows = [row.what for row in job.not_derived if row.kind == "operators"]
-        names = ", ".join(rows[:_NAMED]) + (f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else "")
+        more = f" and {len(operators) - _NAMED} more" if len(operators) > _NAMED else ""
+        names = ", ".join(row.what for row in operators[:_NAMED]) + more
         found.append(f"{share:.1%} of the time is in operators with extents that are not derived: {names}")
-    elif guessed := [row.what for row in job.not_derived if row.reason == _UNKNOWN and row.what not in BOOKKEEPING]:
-        found.append(f"extents are taken in proportion, of operators with {share:.2%} of the time: "
-                     + ", ".join(guessed[:_NAMED]))  # fmt: skip
-    found += [
-        f"communication is not derived: {row.what}: {row.reason} ({row.count})"
-        for row in job.not_derived if row.kind == "communication"
-    ]  # fmt: skip
-    found += [
-        f"stage {one.stage} communicates {one.communicated:,} elements of gradients, its parameters have "
-        f"{one.parameters:,}" + (f" and {one.padding:,} of padding" if one.padding else "")
-        for one in job.gradients if not one.whole
-    ]  # fmt: skip
-    proof = job.proof
+    elif guessed:
+        names = ", ".join(guessed[:_NAMED])
+        found.append(f"extents are taken in proportion, of operators with {share:.2%} of the time: {names}")
+    unknown = (row for row in gaps if row.kind == "communication")
+    found += [f"communication is not derived: {row.what}: {row.reason} ({row.count})" for row in unknown]
+    for stage in (stage for stage in gradients if not stage.whole):
+        padding = f" and {stage.padding:,} of padding" if stage.padding else ""
+        found.append(
+            f"stage {stage.stage} communicates {stage.communicated:,} elements of gradients, its parameters have "
+            f"{stage.parameters:,}{padding}"
+        )
     if proof.missing or proof.extra:
         found.append(
             f"the recorded layout derived from itself lacks {proof.missing.total():,} and adds "
             f"{proof.extra.total():,} of {proof.operators:,} operators ({proof.share:.1%} of the time)"
         )
-    of_fsdp = proof.gathers and job.derivation.layout.zero < 3 and bool(job.derivation.model.wraps)
-    if proof.other_communications and not of_fsdp:
-        found.append(
-            "the recorded layout derived from itself has other communication: " + proof.other_communications[0]
-        )
+    only_fsdp = proof.gathers and derivation.layout.zero < 3 and bool(derivation.model.wraps)
+    if proof.other_communications and not only_fsdp:
+        first = proof.other_communications[0]
+        found.append(f"the recorded layout derived from itself has other communication: {first}")
     return found

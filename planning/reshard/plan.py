@@ -9,10 +9,9 @@ from typing import Any
 
 from ...trace.brief import brief
 from ...trace.errors import UsageError
+from .model import PRODUCTS, Model, Parameter, Unit, contracted
 from .step_calls import VIEWS, Call, walked
-from .structure import PRODUCTS, Model, Unit, contracted
 from .vocabulary import find_vocabulary
-from .weights import Parameter
 
 _VERSION = 1
 _FLUSH_AT = "ViewBackward0"

@@ -7,22 +7,21 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...trace.brief import brief
 from ...trace.index import CallIndex
+from ...trace.trace import Trace
 from ..reshape.shapes.followed_calls import Shapes
+from .derivation import Derivation
 from .items import CommOp, RecordedOp, SyntheticOp
 from .layout import Layout
+from .model import Model
 from .passes import last_step
+from .rank_program import USED, program
 from .recorded_job import recorded_issues
+from .resized_calls import ResizedCalls
 from .step_calls import BOOKKEEPING, VIEWS, Call, read_step, step_window, walked
-
-if TYPE_CHECKING:
-    from ...trace.trace import Trace
-    from .rank_program import Derivation
-    from .resized_calls import ResizedCalls
-    from .structure import Model
 
 _ISSUED = {
     "allgather_into_tensor_coalesced_": "all_gather",
@@ -208,7 +207,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     added = {"aten::add_"} if not model.wraps else set()  # FSDP does it within its own calls
     added |= {"aten::clone"}
     added |= {"aten::div_"} if layout.pp > 1 else set()
-    for item in derivation.program(rank):
+    for item in program(derivation, rank):
         if isinstance(item, CommOp):
             comms.append((item.kind, item.elements))
         elif isinstance(item, RecordedOp):
@@ -294,10 +293,11 @@ def gradients(derivation: Derivation, stage: int) -> Gradients | None:
     layout = derivation.layout
     if layout.dp == 1:
         return None
-    parameters = derivation.reduced_parameters(stage)
+    alone = derivation.experts.parameters if layout.ep == layout.dp else set()  # no other rank has these
+    parameters = [p for p in derivation.parameters(stage) if p.accumulates and p not in alone]
     whole = sum(prod(derivation.sizes(parameter)) for parameter in parameters)
     found, padding = 0, 0
-    reduced = derivation.reduced(stage)
+    reduced = reductions(derivation, stage)
     if layout.zero == 3:
         shard = derivation.shard(layout.coordinates(layout.rank(0, 0, stage)))
         assert shard is not None
@@ -308,6 +308,20 @@ def gradients(derivation: Derivation, stage: int) -> Gradients | None:
         if layout.zero == 2:
             padding = sum(-bucket.elements % layout.dp for bucket in derivation.buckets(stage))
     return Gradients(stage, found, whole, padding)
+
+
+def reductions(derivation: Derivation, stage: int) -> list[CommOp]:
+    """The reductions of gradients that the first rank of a stage issues for one microbatch."""
+    layout = derivation.layout
+    kind = "reduce_scatter" if layout.zero >= 2 else "all_reduce"
+    found = [
+        item
+        for item in program(derivation, layout.rank(0, 0, stage))
+        if isinstance(item, CommOp) and item.dimension in ("dp", "edp") and item.kind == kind
+        and not item.functional and item.key != USED
+    ]  # fmt: skip
+    times = derivation.microbatches if layout.pp == 1 and not layout.no_sync else 1
+    return found[: len(found) // times]
 
 
 def recorded_layout_of(derivation: Derivation, rank: RecordedRank) -> Layout:
@@ -329,7 +343,7 @@ def recorded_layout_of(derivation: Derivation, rank: RecordedRank) -> Layout:
 def scaling_in_words(derivation: Derivation) -> str:
     """Whether the global batch stays (strong scaling) or that of a rank (weak scaling), with both."""
     layout, model = derivation.layout, derivation.model
-    rank, parts = derivation.rank_batch, derivation.parts
+    rank, parts = derivation.rank_batch, derivation.microbatches
     if not rank:
         return "no batch was found: every rank works on what was recorded"
     whole, before = rank * layout.dp, model.samples * derivation.recorded.dp

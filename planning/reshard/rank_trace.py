@@ -24,9 +24,10 @@ from ...trace.conventions import ANNOTATION_SCOPE
 from ...trace.dtypes import et_spelling, kineto_spelling
 from ...trace.index import Row
 from ...trace.trace import Trace
+from .derivation import Derivation
 from .items import CommOp, CommWait, Item, RecordedOp, SyntheticOp
 from .layout import Layout
-from .rank_program import Derivation
+from .rank_program import program
 from .resized_calls import ResizedCalls
 from .step_calls import Call
 
@@ -90,7 +91,7 @@ def build_trace(
         times: ns of kernels and self times of operators, by their nodes' ids, in place of scaled ones.
     """
     builder = _Builder(derivation, sizes, rank, network, times or {})
-    for item in derivation.program(rank):
+    for item in program(derivation, rank):
         builder.add(item)
     return builder.trace()
 

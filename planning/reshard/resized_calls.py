@@ -12,11 +12,13 @@ from typing import Any, Literal
 import orjson
 
 from ...schemas.etplus.made_records import NodeTensors
+from ...trace.index import CallIndex
+from ..measure.reader import recorded_calls
 from ..measure.recorded_calls import RecordedCall, TensorArg, resized
+from .derivation import Derivation
 from .items import RecordedOp
-from .rank_program import Derivation
+from .model import PRODUCTS
 from .step_calls import Call, is_tensor, tensor_values
-from .structure import PRODUCTS
 
 _TENSOR = re.compile(r"Tensor\(")
 _MOST = 1 << 15
@@ -27,10 +29,16 @@ class ResizedCalls:
     """Calls of a recording at the sizes that they have in a derived layout."""
 
     def __init__(self, derivation: Derivation) -> None:
-        self._model, self._derivation = derivation.model, derivation
+        self._model = derivation.model
         self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # by id of what changed: of extents
         self._tensors: dict[tuple[Call, int, int], NodeTensors] = {}
         self._factors: dict[tuple[Call, int], float] = {}
+
+    @cached_property
+    def _recorded(self) -> Mapping[CallIndex, RecordedCall]:
+        """The recorded operators whose arguments are known."""
+        found = recorded_calls(self._model.trace)
+        return {call: recorded for call, recorded in found if isinstance(recorded, RecordedCall)}
 
     @cached_property
     def kernels(self) -> Mapping[int, list[int]]:
@@ -70,7 +78,7 @@ class ResizedCalls:
 
     def _resized(self, item: RecordedOp, call: Call) -> RecordedCall | None:
         """The call with its arguments at the new sizes; None where they are not all known."""
-        recorded = self._derivation.recorded_calls.get(call.index)
+        recorded = self._recorded.get(call.index)
         given, made = (self._new_sizes(item, call, side) for side in ("inputs", "outputs"))
         if recorded is None or (len(given), len(made)) != (len(recorded.tensors), len(recorded.results)):
             return None

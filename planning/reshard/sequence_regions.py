@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 
 from ...trace.errors import UsageError
 from .items import CommOp, Item, RecordedOp
 from .layout import Layout
-from .structure import Model, Unit
-from .weights import Parameter
+from .model import Model, Parameter, Unit
 
 
 @dataclass(frozen=True)
@@ -20,16 +18,12 @@ class SequenceRegions:
 
     Around each pair of column and row layers an all-gather and a reduce-scatter replace the all-reduce, in forward and
     in backward; the input is gathered again for the gradient of the column layers' weights. Norms, residuals and losses
-    are of a part of the sequence; gradients of their parameters are summed over the tensor-parallel ranks once a step.
+    have a part of the sequence; gradients of their parameters are summed over the tensor-parallel ranks once a step.
     (V. Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022.)
 
     Attributes:
-        divided: classes of extents that tensor parallelism divides.
-        partial: rows of products whose results are partial.
-        changed: new values of classes within divided layers.
-
-    Raises:
-        UsageError: the tensors between units have no extent for the sequence, or it does not divide.
+        divided: classes that tensor parallelism divides. partial: rows of GEMMs whose results are partial.
+        changed: new values of classes within divided layers. outside: those where a rank has a part of the sequence.
     """
 
     model: Model
@@ -37,21 +31,7 @@ class SequenceRegions:
     divided: Set[int]
     partial: Set[int]
     changed: Mapping[int, int]
-
-    @cached_property
-    def outside(self) -> dict[int, int]:
-        """New values of classes where a rank has a part of the sequence."""
-        model, found = self.model, dict(self.changed)
-        for one in model.passes:
-            output = one.units[0].output
-            leaves = model.extents.leaves(output[1:2]) if len(output) == 3 else []
-            if not leaves or leaves[0] == one.batch:
-                raise UsageError("no sequence is found between the layers; leave --sequence-parallel out")
-            size = self.changed.get(leaves[0], model.extents.value[leaves[0]])
-            if size % self.layout.tp:
-                raise UsageError(f"a sequence of {size} does not divide over tp={self.layout.tp} ranks")
-            found[leaves[0]] = size // self.layout.tp
-        return found
+    outside: Mapping[int, int]
 
     def apply(self, items: Iterable[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
         """The items of a unit's forward or backward (None: of the loss), with gathers and reduce-scatters."""
@@ -92,3 +72,24 @@ class SequenceRegions:
 
     def _scatter(self, comm: CommOp) -> CommOp:
         return replace(comm, kind="reduce_scatter", out_elements=comm.elements // self.layout.tp, functional=False)
+
+
+def divide_sequence(
+    model: Model, layout: Layout, divided: Set[int], partial: Set[int], changed: Mapping[int, int]
+) -> SequenceRegions:
+    """Divide the sequence between the layers; arguments as in `SequenceRegions`.
+
+    Raises:
+        UsageError: the tensors between units have no extent for the sequence, or it does not divide.
+    """
+    outside = dict(changed)
+    for one in model.passes:
+        output = one.units[0].output
+        leaves = model.extents.leaves(output[1:2]) if len(output) == 3 else []
+        if not leaves or leaves[0] == one.batch:
+            raise UsageError("no sequence is found between the layers; leave --sequence-parallel out")
+        size = changed.get(leaves[0], model.extents.value[leaves[0]])
+        if size % layout.tp:
+            raise UsageError(f"a sequence of {size} does not divide over tp={layout.tp} ranks")
+        outside[leaves[0]] = size // layout.tp
+    return SequenceRegions(model, layout, divided, partial, changed, outside)

@@ -16,10 +16,10 @@ from ...trace.columns import distinct
 from ...trace.errors import UsageError
 from ...trace.trace import Trace
 from ..reshape.shapes.followed_calls import Shapes
+from .model import ACCUMULATE
 from .passes import last_step
 from .recorded_job import recorded_issues
 from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, read_step, step_window, tensor_values, walked
-from .weights import ACCUMULATE
 
 _MESSAGES = {"c10d::send": True, "c10d::recv_": False}
 

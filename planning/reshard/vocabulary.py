@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
 
 from ...trace.brief import brief
 from ...trace.dtypes import itemsize
 from ...trace.errors import UsageError
+from ..reshape.shapes.terms import Shape
 from .items import CommOp, Item, RecordedOp, SyntheticOp
+from .layout import Layout
+from .model import Model, Parameter, Pass
 from .step_calls import Call, walked
-
-if TYPE_CHECKING:
-    from ..reshape.shapes.terms import Shape
-    from .layout import Layout
-    from .structure import Model, Pass
-    from .weights import Parameter
 
 _SOFTMAX, _LOSS = "aten::_log_softmax", "aten::nll_loss_forward"
 _SOFTMAX_BACKWARD, _LOSS_BACKWARD = "aten::_log_softmax_backward_data", "aten::nll_loss_backward"

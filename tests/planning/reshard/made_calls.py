@@ -7,9 +7,8 @@ from math import prod
 from typing import Any
 
 from etplus.planning.reshape.shapes.extents import Extents
+from etplus.planning.reshard.model import Model, Parameter, Unit
 from etplus.planning.reshard.step_calls import Call
-from etplus.planning.reshard.structure import Model, Unit
-from etplus.planning.reshard.weights import Parameter
 from etplus.trace.index import CallIndex
 from etplus.trace.tensors import Argument, Signature, Tensor
 

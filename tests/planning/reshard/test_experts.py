@@ -19,6 +19,7 @@ from etplus.planning.reshard.explain import explain
 from etplus.planning.reshard.items import CommOp
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
+from etplus.planning.reshard.rank_program import program
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from reshard_families_truth import kept_run, recording, whole_run
@@ -78,7 +79,7 @@ def test_a_rank_has_its_experts_alone() -> None:
 
 def test_ranks_with_the_same_experts_sum_their_gradients() -> None:
     job = _derive("loop", Layout(dp=8, ep=2, batch=8, routing="recorded"))
-    layout, found = job.layout, [item for item in job.derivation.program(3) if isinstance(item, CommOp)]
+    layout, found = job.layout, [item for item in program(job.derivation, 3) if isinstance(item, CommOp)]
     at = layout.coordinates(3)
     assert layout.group("ep", at) == (2, 3) and layout.group("edp", at) == (1, 3, 5, 7)
     sums = {comm.dimension: comm.elements for comm in found if comm.kind == "all_reduce"}
@@ -92,7 +93,7 @@ def test_ranks_with_the_same_experts_sum_their_gradients() -> None:
 def test_tokens_are_sent_to_the_ranks_with_their_experts() -> None:
     """By hand from the recorded counts: 48, 60, 44 and 40 tokens, a half of them on each rank."""
     programs = [
-        [item for item in _divided("loop").derivation.program(rank) if isinstance(item, CommOp)] for rank in (0, 1)
+        [item for item in program(_divided("loop").derivation, rank) if isinstance(item, CommOp)] for rank in (0, 1)
     ]
     first = [next(comm for comm in program if comm.splits[0]) for program in programs]
     assert [comm.splits for comm in first] == [((54, 42), (54, 54)), ((54, 42), (42, 42))]

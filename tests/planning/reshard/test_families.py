@@ -13,6 +13,8 @@ from etplus.planning.reshard.explain import explain
 from etplus.planning.reshard.items import CommOp, RecordedOp
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
+from etplus.planning.reshard.proof import reductions
+from etplus.planning.reshard.rank_program import program
 from etplus.planning.reshard.recorded_job import recorded_layout
 from etplus.trace.errors import UsageError
 from reshard_families_truth import differences, recording, whole_run
@@ -85,7 +87,7 @@ def test_every_recorded_pass_reduces_over_tensor_parallel_ranks(layout: Layout) 
 
 def _tensor_parallel(job: Resharded) -> list[tuple[str, int]]:
     found = []
-    for item in job.derivation.program(0):
+    for item in program(job.derivation, 0):
         comms = [c for of in item.after.values() for c in of] if isinstance(item, RecordedOp) else [item]
         found += [(c.kind, c.elements) for c in comms if isinstance(c, CommOp) and c.dimension == "tp"]
     return found
@@ -198,4 +200,4 @@ def test_a_recording_of_fsdp_is_a_source() -> None:
     for layout, gradients in ((Layout(dp=4), "all_reduce"), (Layout(dp=4, zero=3), "reduce_scatter")):
         job = reshard(trace, layout)
         assert isinstance(job, Resharded) and not job.doubts and job.gradients[0].whole
-        assert {comm.kind for comm in job.derivation.reduced(0)} == {gradients}
+        assert {comm.kind for comm in reductions(job.derivation, 0)} == {gradients}

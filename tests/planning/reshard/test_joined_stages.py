@@ -68,7 +68,7 @@ def test_one_rank_runs_what_one_rank_ran(job: str) -> None:
 
 def test_microbatches_accumulate_gradients_unless_another_number_is_asked_for() -> None:
     found = _derived("gpt.pp3", Layout(dp=2, batch=12))
-    assert found.derivation.parts == 3 and found.gradients[0].whole and not found.doubts
+    assert found.derivation.microbatches == 3 and found.gradients[0].whole and not found.doubts
     assert found.scaling.startswith("another batch") or "3 microbatches of 2" in found.scaling
 
 

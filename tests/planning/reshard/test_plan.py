@@ -11,8 +11,9 @@ from typing import Any
 
 import etplus
 import pytest
+from etplus.planning.reshard.model import Model
 from etplus.planning.reshard.plan import _after_forward, _layers, make_plan, plan_from_dict
-from etplus.planning.reshard.structure import Model, read_model
+from etplus.planning.reshard.structure import read_model
 from etplus.trace.errors import UsageError
 from support import FIXTURES
 

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from etplus.planning.reshard.derivation import _of_other_input, derive, in_order_of_gradients, reduced_results
 from etplus.planning.reshard.items import CommOp, CommWait, RecordedOp, Shard
 from etplus.planning.reshard.layout import Coordinates, Layout
+from etplus.planning.reshard.model import Unit
 from etplus.planning.reshard.plan import Division, Partial, Plan
-from etplus.planning.reshard.rank_program import Derivation, _in_order_of_gradients
-from etplus.planning.reshard.sequence_regions import SequenceRegions
+from etplus.planning.reshard.rank_program import reduction
+from etplus.planning.reshard.sequence_regions import SequenceRegions, divide_sequence
 from etplus.planning.reshard.step_calls import pruned
-from etplus.planning.reshard.structure import Unit
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
 
@@ -33,9 +34,8 @@ def test_gradients_of_other_inputs_are_reduced_apart(made: Made) -> None:
     def gap(name: str, letters: str, units: tuple[int, int] = (0, 0), ends: tuple[int, int] = (0, 2)) -> bool:
         back = [made.call("aten::mm"), made.call(name, [], [(1, letters)] if letters else []), made.call("aten::mm")]
         model = made_model(made, [Unit(0, [], back)], batch=made.of["n"])
-        derivation = Derivation(model, plan(made, "i"), Layout(tp=2), Layout())
         first, second = (Partial(back[at], back[at], False, unit, at) for at, unit in zip(ends, units, strict=True))
-        return derivation._gap(first, second)
+        return _of_other_input(model, plan(made, "i"), first, second)
 
     assert gap("aten::mm", "ni") and gap("aten::bmm", "nhi") and gap("aten::add", "ni", (0, 1))
     assert not gap("aten::mm", "nh") and not gap("aten::mm", "hi") and not gap("aten::mm", "")
@@ -50,9 +50,8 @@ def test_which_partial_gradients_are_summed(made: Made) -> None:
     partial = [Partial(call, call, at in (0, 3), int(at == 4), at) for at, call in enumerate(back)]
 
     def kept(**style: Any) -> list[int]:
-        return [
-            one.place for one in Derivation(model, plan(made, "i"), Layout(tp=2, **style), Layout())._fused(partial)
-        ]
+        found = reduced_results(model, plan(made, "i"), Layout(tp=2, **style), partial)
+        return [one.place for one in found]
 
     assert kept() == [0, 1, 2, 3, 4] and kept(tp_style="megatron") == [0, 2, 3, 4]
 
@@ -60,12 +59,12 @@ def test_which_partial_gradients_are_summed(made: Made) -> None:
 def test_what_is_reduced(made: Made) -> None:
     """The first result of the call behind, unless it has other elements."""
     model = made_model(made, [Unit(0, [])], batch=made.of["n"])
-    derivation = Derivation(model, plan(made, "i"), Layout(tp=2), Layout())
+    derivation = derive(model, plan(made, "i"), Layout(tp=2), Layout())
     product = made.call("aten::mm", [], [(1, "nh")], dtype="bfloat16")
 
     def reduced(*after: str) -> CommOp:
         behind = made.call("aten::view", [], [(2, letters) for letters in after])
-        return derivation._reduction(Partial(product, behind, True, 0, 0))
+        return reduction(derivation, Partial(product, behind, True, 0, 0))
 
     assert reduced("hn") == CommOp("all_reduce", "tp", (4, 8), 32, "bfloat16", 2, functional=True)
     assert reduced("").shape == (8, 4) == reduced("nn").shape == reduced().shape and reduced("", "hn").shape == (4, 8)
@@ -79,7 +78,7 @@ def test_extents_of_a_layout(made: Made) -> None:
     model = made_model(made, [Unit(0, [attention])], batch=made.of["n"], trace=SimpleNamespace(file="t"))
 
     def changed(layout: Layout, *letters: str, recorded: int = 1) -> dict[str, int]:
-        found = Derivation(model, plan(made, *letters), layout, Layout(tp=recorded)).changed
+        found = derive(model, plan(made, *letters), layout, Layout(tp=recorded)).changed
         return {letter: found[extent] for letter, extent in made.of.items() if extent in found}
 
     assert changed(Layout()) == {} == changed(Layout(tp=2), "i", recorded=2) == changed(Layout(), "i")
@@ -95,7 +94,7 @@ def test_extents_of_a_layout(made: Made) -> None:
         with pytest.raises(UsageError, match=says):
             changed(layout, *letters)
     model.batch = -1
-    assert changed(Layout()) == {} and Derivation(model, plan(made), Layout(), Layout()).rank_batch == 0
+    assert changed(Layout()) == {} and derive(model, plan(made), Layout(), Layout()).rank_batch == 0
     for layout in (Layout(batch=8), Layout(microbatches=2)):
         with pytest.raises(UsageError, match="t: cannot determine the batch"):
             changed(layout)
@@ -119,7 +118,7 @@ def test_calls_on_lists_of_parameters(made: Made) -> None:
 def test_gradients_that_are_ready(made: Made) -> None:
     weights = [parameter(made, at, "h") for at in range(4)]
     unit = Unit(0, [], [], weights, {9: weights[2], 3: weights[0]})
-    assert [one.number for one in _in_order_of_gradients([unit])] == [2, 0, 3, 1]
+    assert [one.number for one in in_order_of_gradients([unit])] == [2, 0, 3, 1]
 
 
 def test_shards_and_alike_ranks(made: Made) -> None:
@@ -127,24 +126,22 @@ def test_shards_and_alike_ranks(made: Made) -> None:
     unit = Unit(0, [], [], [parameter(made, 0, "ih"), parameter(made, 1, "d")])
 
     def of(zero: int, dp: int = 4) -> list[int]:
-        derivation = Derivation(made_model(made, [unit]), plan(made), Layout(dp=dp, zero=zero), Layout())
+        derivation = derive(made_model(made, [unit]), plan(made), Layout(dp=dp, zero=zero), Layout())
         return [derivation.representative(rank) for rank in range(dp)]
 
     assert of(0) == [0, 0, 0, 0] and of(1) == [0, 0, 2, 3] == of(2)  # 10, 10, 10, 10 and 2, 2, 1, 0
     assert of(3) == [0, 0, 2, 3]  # rows: 3, 3, 3, 1 and 2, 2, 1, 0
-    derivation = Derivation(made_model(made, [unit]), plan(made), Layout(dp=4, zero=2), Layout())
+    derivation = derive(made_model(made, [unit]), plan(made), Layout(dp=4, zero=2), Layout())
     assert derivation.shard(Coordinates(0, 3, 0)) == Shard(4, 3, flat=True)
     for layout, expected in ((Layout(dp=4), None), (Layout(zero=3), None), (Layout(dp=2, zero=3), Shard(2, 1, False))):
-        assert (
-            Derivation(made_model(made, [unit]), plan(made), layout, Layout()).shard(Coordinates(0, 1, 0)) == expected
-        )
+        assert derive(made_model(made, [unit]), plan(made), layout, Layout()).shard(Coordinates(0, 1, 0)) == expected
 
 
 def regions(made: Made, output: str = "nsh", tp: int = 2, batch: str = "n", **more: Any) -> SequenceRegions:
     unit = Unit(0, [], output=made.shape(output), dtype="float32")
     model = made_model(made, [unit], batch=made.of[batch])
     rest: dict[str, Any] = {"divided": {made.of["i"]}, "partial": {3}, "changed": {}, **more}
-    return SequenceRegions(model, Layout(tp=tp, tp_style="megatron", sequence_parallel=True), **rest)
+    return divide_sequence(model, Layout(tp=tp, tp_style="megatron", sequence_parallel=True), **rest)
 
 
 def test_the_part_of_a_sequence(made: Made) -> None:
@@ -156,7 +153,7 @@ def test_the_part_of_a_sequence(made: Made) -> None:
         ("nsh", 4, "n", "a sequence of 6 does not divide over tp=4"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=says):
-            _ = regions(made, output, tp, batch).outside
+            regions(made, output, tp, batch)
 
 
 def test_where_a_sequence_is_whole(made: Made) -> None:
@@ -191,6 +188,6 @@ def test_where_a_sequence_is_whole(made: Made) -> None:
 def test_sums_of_gradients_that_ranks_have_whole(made: Made) -> None:
     weights = [parameter(made, 0, "h"), parameter(made, 1, "ih"), parameter(made, 2, "s"), parameter(made, 3, "d")]
     weights[3].dtype, weights[3].itemsize = "bfloat16", 2
-    assert list(regions(made, changed={made.of["s"]: 3}).sum_of_gradients(weights)) == [
-        CommOp("all_reduce", "tp", (5,), 5, "bfloat16", 2), CommOp("all_reduce", "tp", (7,), 7, "float32", 4),
+    assert list(regions(made, changed={made.of["s"]: 4}).sum_of_gradients(weights)) == [
+        CommOp("all_reduce", "tp", (5,), 5, "bfloat16", 2), CommOp("all_reduce", "tp", (8,), 8, "float32", 4),
     ]  # fmt: skip

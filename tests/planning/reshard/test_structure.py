@@ -9,22 +9,19 @@ import numpy as np
 import pytest
 from etplus.planning.reshape.shapes.extents import Extents
 from etplus.planning.reshape.shapes.followed_calls import Shapes
-from etplus.planning.reshard import structure
-from etplus.planning.reshard.structure import (
-    Unit,
+from etplus.planning.reshard import units as units_module
+from etplus.planning.reshard.model import ACCUMULATE, Region, Unit, Weights, contracted
+from etplus.planning.reshard.structure import _part_of_batch, find_batches
+from etplus.planning.reshard.units import (
     _aliases,
-    _alive,
-    _assign_backward,
-    _batches,
     _describe,
-    _part_of,
-    _relate_inner,
-    _trailing,
-    _units,
+    _split_loss,
     _used,
-    contracted,
+    alive_after,
+    assign_backward,
+    cut_units,
+    relate_loss,
 )
-from etplus.planning.reshard.weights import ACCUMULATE, Region, Weights
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
 
@@ -36,7 +33,7 @@ def made() -> Made:
 
 @pytest.fixture
 def no_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(structure, "_aliases", lambda trace: {})
+    monkeypatch.setattr(units_module, "_aliases", lambda trace: {})
 
 
 def test_inner_extent_of_products(made: Made) -> None:
@@ -68,13 +65,13 @@ def test_what_is_alive(made: Made, no_aliases: None) -> None:
     ]  # fmt: skip
     weights = {21: parameter(made, 0, "ba"), 23: parameter(made, 1, "db")}
     trace: Any = None
-    assert list(_alive(trace, calls, Weights(by_number=weights))) == [1, 2, 2, 1, 0, 0]
+    assert (alive_after(trace, calls, Weights(by_number=weights))) == [1, 2, 2, 1, 0, 0]
     late = [
         made.call("aten::view", [(1, "na")], [(1, "na")]),
         *calls[:1],
         made.call("aten::add", [(1, "na"), (2, "nb")]),
     ]
-    assert list(_alive(trace, late, Weights(by_number=weights))) == [1, 2, 0]
+    assert (alive_after(trace, late, Weights(by_number=weights))) == [1, 2, 0]
 
 
 def test_numbers_are_given_again(made: Made, no_aliases: None) -> None:
@@ -87,13 +84,13 @@ def test_numbers_are_given_again(made: Made, no_aliases: None) -> None:
     calls[1].record["inputs"]["values"][0][1] = calls[1].record["outputs"]["values"][0][1] = 777
     trace: Any = None
     of = Weights(by_number={21: weights[21]})
-    assert list(_alive(trace, calls[:2], of)) == [0, 0]
+    assert (alive_after(trace, calls[:2], of)) == [0, 0]
     again = made.call("aten::t", [(23, "db")], [(3, "bd")])
     again.record["outputs"]["values"][0][1] = 123
     of = Weights(by_number={21: weights[21]}, by_storage={123: [Region(0, 99, weights[23])]})
     uses = made.call("aten::mm", [(4, "nb"), (3, "bd")], [(5, "nd")])
     uses.record["inputs"]["values"][1][1] = 123
-    assert list(_alive(trace, [calls[0], calls[2], again, uses], of)) == [1, 1, 1, 0]
+    assert (alive_after(trace, [calls[0], calls[2], again, uses], of)) == [1, 1, 1, 0]
 
 
 def test_both_sides_of_pairs_are_a_batch_each(made: Made) -> None:
@@ -101,7 +98,7 @@ def test_both_sides_of_pairs_are_a_batch_each(made: Made) -> None:
     made.extents.sum_of(made.of["w"], made.shape("nm"))
     sources = [SimpleNamespace(shape=made.shape(one), data=True) for one in ("na", "ma")]
     shapes: Any = SimpleNamespace(extents=made.extents, sources=sources, votes=[made.shape("w")], voters=[0], mixed=[])
-    (batch,) = _batches(shapes, [[]])
+    (batch,) = find_batches(shapes, [[]])
     assert {batch} == set(made.extents.roots(made.shape("nm")))
 
 
@@ -118,7 +115,7 @@ def test_results_of_communication_are_what_they_were_made_of(made: Made, monkeyp
                 **dict(zip(("inputs", "outputs"), (SimpleNamespace(values=s) for s in sides), strict=True))
             )
 
-    monkeypatch.setattr(structure, "call_records", records)
+    monkeypatch.setattr(units_module, "call_records", records)
     assert _aliases(trace) == {2: 1, 3: 1} and asked == [0, 2, 3, 4, 5]
 
 
@@ -133,15 +130,15 @@ def test_units_are_cut_where_one_activation_is_alive(made: Made, no_aliases: Non
     }  # fmt: skip
     shapes, trace = SimpleNamespace(extents=made.extents), SimpleNamespace(file="x")
     forward, of = [one, extra, two, three, loss, scalar], Weights(by_number=weights)
-    alive = list(_alive(None, forward, of))  # type: ignore[arg-type]
-    units, rest = _units(trace, forward, of, shapes, alive)  # type: ignore[arg-type]
+    alive = alive_after(None, forward, of)  # type: ignore[arg-type]
+    units, rest = cut_units(trace, forward, of, shapes, alive)  # type: ignore[arg-type]
     assert [unit.forward for unit in units] == [[one, extra], [two], [three]] and rest == [loss, scalar]
     assert [[of.number for of in unit.parameters] for unit in units] == [[0, 1], [2, 3], [4]]
     assert [of.unit for of in weights.values()] == [0, 0, 1, 1, 2] and [unit.number for unit in units] == [0, 1, 2]
     assert [unit.kind for unit in units] == ["4x3 4", "4x4 4", "4x4"]
     assert [unit.output for unit in units] == [made.shape(letters) for letters in ("nb", "nd", "nb")]
     with pytest.raises(UsageError, match="x: no parameters are found"):
-        _units(trace, [extra, loss], Weights(), shapes, [1, 0])  # type: ignore[arg-type]
+        cut_units(trace, [extra, loss], Weights(), shapes, [1, 0])  # type: ignore[arg-type]
 
 
 def test_kinds_of_units(made: Made) -> None:
@@ -164,7 +161,7 @@ def test_where_the_loss_begins(made: Made) -> None:
     def after(*calls: Any) -> int:
         first = made.call("aten::linear", [(21, "ba")], [(2, "")])
         unit = Unit(0, [first, *calls])
-        loss = _trailing(unit, Weights(by_number={21: parameter(made, 0, "ba", -1)}))
+        loss = _split_loss(unit, Weights(by_number={21: parameter(made, 0, "ba", -1)}))
         assert [*unit.forward, *loss] == [first, *calls]
         return len(loss)
 
@@ -177,7 +174,7 @@ def test_where_the_loss_begins(made: Made) -> None:
     unknown.signature = None
     assert after(unknown) == 0
     unit = Unit(0, [plain, scalar])
-    assert _trailing(unit, Weights()) == [] and unit.forward == [plain, scalar]
+    assert _split_loss(unit, Weights()) == [] and unit.forward == [plain, scalar]
 
 
 def test_parameters_that_no_unit_has(made: Made) -> None:
@@ -195,7 +192,7 @@ def test_whose_backward(made: Made) -> None:
         return made.call(name, [], [], made.call("aten::x", sequence=sequence))
 
     calls = [back(-1), back(2), back(1), back(-1), back(2), back(0), back(1, ACCUMULATE), back(1)]
-    assert _assign_backward(units, loss, calls) == calls[:2]
+    assert assign_backward(units, loss, calls) == calls[:2]
     assert units[1].backward == calls[2:5] and units[0].backward == calls[5:]
 
 
@@ -203,13 +200,13 @@ def test_the_batch_is_what_most_layers_take_as_data(made: Made) -> None:
     one = made.extents.new(1)
     outers = [made.shape("an")] * 2 + [made.shape("n")] + [(one,)] * 4 + [made.shape("c")] * 3
     shapes: Any = SimpleNamespace(extents=made.extents, votes=outers, voters=[0] * len(outers), mixed=[], sources=[])
-    assert _batches(shapes, [[]]) == [made.of["c"]]
+    assert find_batches(shapes, [[]]) == [made.of["c"]]
     made.extents.fix(made.shape("c"))
-    assert _batches(shapes, [[]]) == [made.of["a"]]
+    assert find_batches(shapes, [[]]) == [made.of["a"]]
     shapes.mixed = list(made.shape("a"))  # elements meet along it: the sequence comes first
-    assert _batches(shapes, [[]]) == [made.of["n"]]
+    assert find_batches(shapes, [[]]) == [made.of["n"]]
     made.extents.fix(made.shape("an"))
-    assert _batches(shapes, [[]]) == [-1]
+    assert find_batches(shapes, [[]]) == [-1]
 
 
 def test_each_pass_has_its_batch(made: Made) -> None:
@@ -221,7 +218,7 @@ def test_each_pass_has_its_batch(made: Made) -> None:
         mixed=[],
         sources=[],
     )
-    assert _batches(shapes, [[first], [second]]) == [made.of["a"], made.of["n"]]
+    assert find_batches(shapes, [[first], [second]]) == [made.of["a"], made.of["n"]]
 
 
 def test_tensors_within_a_loss_have_the_extents_of_its_inputs(made: Made) -> None:
@@ -231,7 +228,7 @@ def test_tensors_within_a_loss_have_the_extents_of_its_inputs(made: Made) -> Non
     extents.follow(loose, [made.of["a"]])
     inner = made.call("aten::x", [(3, "lm")], [])
     loss = made.call("aten::nll_loss", [(1, "nc"), (2, "n")], [], inner, made.call("aten::y", [(4, "l")]))
-    _relate_inner(made_model(made, [], loss_forward=[loss]))
+    relate_loss(made_model(made, [], loss_forward=[loss]))
     assert [extents.root(of) for of in loose] == [extents.root(made.of["n"]), extents.root(made.of["c"])]
 
 
@@ -275,7 +272,7 @@ def test_all_calls_in_order(made: Made) -> None:
 def test_a_batch_of_two(made: Made) -> None:
     two = made.extents.new(2)
     shapes: Any = SimpleNamespace(extents=made.extents, votes=[(two,)], voters=[0], mixed=[], sources=[])
-    assert _batches(shapes, [[]]) == [two]
+    assert find_batches(shapes, [[]]) == [two]
 
 
 def test_what_is_alive_of_what_is_used_once(made: Made, no_aliases: None) -> None:
@@ -288,15 +285,15 @@ def test_what_is_alive_of_what_is_used_once(made: Made, no_aliases: None) -> Non
         made.call("aten::copy_", [(31, "n")], [(30, "n")]),
         made.call("aten::y", [(30, "n"), (1, "na"), (31, "n")], [(4, "n")]),
     ]  # fmt: skip
-    assert list(_alive(trace, calls, Weights(by_number=weights))) == [1, 1, 1, 0]
+    assert (alive_after(trace, calls, Weights(by_number=weights))) == [1, 1, 1, 0]
     calls = [made.call("aten::linear", [(21, "ba"), (1, "na")], [(3, "nb")]), made.call("aten::y", [(1, "na")])]
-    assert list(_alive(trace, calls, Weights(by_number=weights))) == [0, 0]
+    assert (alive_after(trace, calls, Weights(by_number=weights))) == [0, 0]
     calls = [  # a norm of weights takes parameters alone
         made.call("aten::_weight_norm", [(21, "ba"), (22, "b")], [(5, "ba")]),
         made.call("aten::linear", [(1, "na"), (5, "ba")], [(3, "nb")]),
         made.call("aten::add", [(3, "nb"), (1, "na")], [(4, "nb")]),
     ]
-    assert list(_alive(trace, calls, Weights(by_number=weights))) == [2, 2, 0]
+    assert (alive_after(trace, calls, Weights(by_number=weights))) == [2, 2, 0]
 
 
 def test_a_batch_of_pairs_within_microbatches() -> None:
@@ -307,8 +304,8 @@ def test_a_batch_of_pairs_within_microbatches() -> None:
         extents.sum_of(whole, (part, extents.new(4)))
     extents.sum_of(joined, (left, right))
     shapes: Any = SimpleNamespace(extents=extents)
-    assert _part_of(joined, shapes, set()) == joined
-    assert _part_of(joined, shapes, set(wholes)) == extents.root(left) == extents.root(right)
+    assert _part_of_batch(joined, shapes, set()) == joined
+    assert _part_of_batch(joined, shapes, set(wholes)) == extents.root(left) == extents.root(right)
 
 
 def test_vectors_within_a_loss_stay_as_they_are(made: Made) -> None:
@@ -318,7 +315,7 @@ def test_vectors_within_a_loss_stay_as_they_are(made: Made) -> None:
     extents.follow([loose], [made.of["a"]])
     inner = [made.call("aten::x", [(3, "l")]), made.call("aten::x", [(4, "f"), (5, "cf")])]
     loss = made.call("aten::nll_loss", [(1, "n"), (2, "cc")], [], *inner)
-    _relate_inner(made_model(made, [], loss_backward=[loss]))
+    relate_loss(made_model(made, [], loss_backward=[loss]))
     assert extents.root(loose) == loose and extents.root(firm) == firm
 
 
@@ -334,4 +331,4 @@ def test_of_one_sample_no_batch_is_found(sizes: tuple[int, int], batch: bool) ->
     rows = extents.new(sizes[0] * sizes[1])  # of a product of both, which is the sequence itself where one sample is
     extents.same(rows, first[1]) if sizes[0] == 1 else extents.same(rows, first[0]) if sizes[1] == 1 else None
     shapes = Shapes(extents, votes=[*votes, (rows,)], voters=[1, 2, 3, 4], mixed=[first[1]])
-    assert _batches(shapes, [[]]) == [extents.root(first[0]) if batch else -1]
+    assert find_batches(shapes, [[]]) == [extents.root(first[0]) if batch else -1]

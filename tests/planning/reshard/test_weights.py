@@ -6,23 +6,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from etplus.planning.reshard.data_parallel import broadcasts
+from etplus.planning.reshard.buffers import broadcasts, find_buffers
 from etplus.planning.reshard.gradients import assign_gradients
 from etplus.planning.reshard.items import Shard
-from etplus.planning.reshard.structure import Unit
+from etplus.planning.reshard.model import ACCUMULATE, Buffer, Region, Unit, Weights, accumulations, given_tensors
 from etplus.planning.reshard.weights import (
-    ACCUMULATE,
-    Buffer,
-    Region,
-    Weights,
     _by_shapes,
     _owners,
     _weight_like,
     _weight_places,
-    accumulations,
-    find_buffers,
     find_weights,
-    given_tensors,
     gradients_of,
     lists_of,
     make_whole,
@@ -102,7 +95,8 @@ def test_parameters_without_a_call_of_the_optimizer(made: Made) -> None:
     """Weights are numbered by their use."""
     shapes: Any = SimpleNamespace(extents=made.extents)
     step = made.call("Optimizer.step#SGD.step", operator=False)
-    taken, steps = _by_shapes([step], shapes, layers(made))
+    found = _by_shapes([step], shapes, layers(made))
+    taken, steps = found.by_number, found.optimizer
     assert shown(taken) == {
         21: (0, made.shape("ba")), 22: (1, made.shape("b")), 23: (2, made.shape("db")), 24: (3, made.shape("d")),
         25: (4, made.shape("bd")),
@@ -116,7 +110,8 @@ def test_parameters_that_the_optimizer_changes(made: Made) -> None:
     calls = [made.call("aten::mul_", [(50, "ba"), (22, "b")]), made.call("aten::add_", [(23, "db"), (60, "db")]),
              made.call("aten::add_", [(21, "ba"), (61, "ba")]), made.call("aten::add_", [(23, "db")])]  # fmt: skip
     step = made.call("Optimizer.step#SGD.step", [], [], *calls, operator=False)
-    taken, ((same, owned),) = _by_shapes([step], shapes, layers(made))
+    found = _by_shapes([step], shapes, layers(made))
+    taken, ((same, owned),) = found.by_number, found.optimizer
     assert shown(taken) == {23: (0, made.shape("db")), 21: (1, made.shape("ba"))} and same is step
     assert [(call, one and one.number) for call, one in owned] == [
         (calls[0], 0), (calls[1], 0), (calls[2], 1), (calls[3], 0),
@@ -124,7 +119,8 @@ def test_parameters_that_the_optimizer_changes(made: Made) -> None:
     lists = made.call("aten::_foreach_add_", [[(24, "d"), (21, "ba")], [(70, "d"), (71, "ba")]])
     alone = made.call("aten::add_", [(23, "db")])
     step = made.call("Optimizer.step#SGD.step", [], [], lists, alone, operator=False)
-    taken, ((_, owned),) = _by_shapes([step], shapes, layers(made))
+    found = _by_shapes([step], shapes, layers(made))
+    taken, ((_, owned),) = found.by_number, found.optimizer
     assert shown(taken) == {24: (0, made.shape("d")), 21: (1, made.shape("ba"))}
     assert owned == [(lists, None), (alone, None)]
 
@@ -136,7 +132,8 @@ def test_parameters_by_their_shapes(made: Made) -> None:
              made.call("aten::add_", [(90, "bd")]), made.call("aten::add_", [(92, "cc")])]  # fmt: skip
     step = made.call("Optimizer.step#SGD.step", [], [], *calls, operator=False)
     assert made.extents.root(made.of["b"]) != made.extents.root(made.of["d"])
-    taken, ((_, owned),) = _by_shapes([step], shapes, layers(made))
+    found = _by_shapes([step], shapes, layers(made))
+    taken, ((_, owned),) = found.by_number, found.optimizer
     assert shown(taken) == {23: (0, made.shape("db")), 25: (1, made.shape("bd"))}
     assert [one and one.number for _, one in owned] == [0, 1, 0, None]
     assert made.extents.root(made.of["b"]) == made.extents.root(made.of["d"])

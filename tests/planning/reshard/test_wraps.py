@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from etplus.planning.reshard.structure import Unit
-from etplus.planning.reshard.weights import Weights
-from etplus.planning.reshard.wraps import CallRange, Wrap, boundaries, chosen_wraps, repeated_blocks, unsure_blocks
+from etplus.planning.reshard.blocks import CallRange, repeated_blocks, unsure_blocks
+from etplus.planning.reshard.model import Unit, Weights, Wrap
+from etplus.planning.reshard.wraps import boundaries, chosen_wraps
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
 

@@ -1,0 +1,296 @@
+"""Repeated blocks of a model, found in the calls of its forward pass; FSDP usually gathers one block at a time.
+
+Each topmost call that computes becomes a token: its name and the sizes of the parameters that it takes. A repetition is
+a run of tokens that equals the run `period` tokens later, so blocks of `period` tokens follow each other. Of all
+repetitions, the one whose blocks have most elements of parameters wins, of equal ones that with the shortest period.
+
+Example: `E A r B A r B A r B H` (embedding, three MLPs of two linears and a relu, head). Tokens 1 to 6 equal tokens 4
+to 9, so with period 3 there are three blocks of A and B; they cover all parameters but those of E and H.
+
+A repetition of period p can begin at up to p places (`r B A` also repeats twice). `_first_of` chooses the place. The
+search goes on before the first and behind the last block, as a model may have an encoder and a decoder. At last,
+`_of_other_sizes` adds blocks that have the calls of a block but other sizes, such as one that changes the channels.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .model import Weights
+from .step_calls import VIEWS, Call, walked
+
+_PERIODS = 64
+"""Distances between equal tokens that are tried as periods, the most frequent first. More cost time on long models;
+the right period is among the most frequent ones, since every parameter of a block votes for it."""
+_COMPARED = 8
+"""Earlier equal tokens whose distance is counted. Distances of several blocks say no more than that of one."""
+_LEAST_SHARE = 0.25
+"""Minimum size of a further kind of block, in elements of the first kind. Smaller repetitions are pairs of layers."""
+_LEAST_PERIOD = 3
+"""Minimum calls of a further kind of block, for the same reason."""
+
+_Integers = npt.NDArray[np.int64]
+
+
+class CallRange(NamedTuple):
+    """Topmost calls [begin, end) of forward."""
+
+    begin: int
+    end: int
+
+
+class _Repetition(NamedTuple):
+    """`blocks` blocks of `period` tokens each, from token `first` on."""
+
+    first: int
+    blocks: int
+    period: int
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """The calls of forward that compute.
+
+    Attributes:
+        place: among the calls of forward. code: equal for equal tokens. elements: of parameters used first here.
+        new: numbers of these parameters. before: activations alive before the call. most: the most that are alive up
+            to the next token, with views between.
+    """
+
+    place: list[int]
+    code: _Integers
+    elements: _Integers
+    new: list[list[int]]
+    before: _Integers
+    most: _Integers
+
+    def part(self, begin: int, end: int) -> _Tokens:
+        """Tokens [begin, end)."""
+        part = slice(begin, end)
+        return _Tokens(
+            self.place[part], self.code[part], self.elements[part], self.new[part], self.before[part], self.most[part]
+        )
+
+
+def repeated_blocks(
+    forward: Sequence[Call],
+    weights: Weights,
+    alive: Sequence[int],
+    sizes: Mapping[int, int],
+    joined: Set[int] = frozenset(),
+) -> list[CallRange]:
+    """Find blocks of calls that follow each other several times.
+
+    Args:
+        alive: activations alive after each call. sizes: elements of each parameter, by number.
+        joined: places of calls that belong to the call before them.
+    """
+    tokens = _tokens_of(forward, weights, alive, sizes, joined)
+    found: list[CallRange] = []
+    waiting, least = [(0, len(tokens.place))], 0.0
+    while waiting:
+        begin, end = waiting.pop()
+        best = _best(tokens.part(begin, end), least)
+        if best is None:
+            continue
+        first, count, period = begin + best.first, best.blocks, best.period
+        inner = _best(tokens.part(first, first + period), least)
+        if inner is not None and inner.blocks * inner.period == period:  # two towers, the first result stays alive
+            count, period = count * inner.blocks, inner.period
+        least = least or _LEAST_SHARE * float(tokens.elements[first : first + count * period].sum()) / count
+        edges = [first + k * period for k in range(count + 1)]
+        places = [tokens.place[edge] if edge < len(tokens.place) else len(forward) for edge in edges]
+        bounds = [_with_views(forward, place, weights) if place < len(forward) else place for place in places]
+        found += [CallRange(left, right) for left, right in pairwise(bounds)]
+        waiting += [(edges[-1], end), (begin, edges[0])]
+    return sorted([*found, *_of_other_sizes(sorted(found), forward, weights, alive)])
+
+
+def _tokens_of(
+    forward: Sequence[Call], weights: Weights, alive: Sequence[int], sizes: Mapping[int, int], joined: Set[int]
+) -> _Tokens:
+    places = [place for place, call in enumerate(forward) if call.name not in VIEWS and place not in joined]
+    codes: dict[tuple[object, ...], int] = {}
+    seen = set[int]()
+    code, new = list[int](), list[list[int]]()
+    for place in places:
+        end = next(k for k in range(place + 1, len(forward) + 1) if k not in joined)
+        taken = list(dict.fromkeys(p.number for call in walked(forward[place:end]) for p in weights.read(call)))
+        new.append([number for number in taken if number not in seen])
+        seen.update(taken)
+        token = (forward[place].name, *(sizes[number] for number in taken))
+        code.append(codes.setdefault(token, len(codes)))
+    elements = [sum(sizes[number] for number in numbers) for numbers in new]
+    before = [1, *(alive[place] for place in places[:-1])]
+    most = [1, *(max(alive[left:right]) for left, right in pairwise(places))]
+    arrays = [np.array(values, np.int64) for values in (code, elements, before, most)]
+    return _Tokens(places, arrays[0], arrays[1], new, arrays[2], arrays[3])
+
+
+def _best(tokens: _Tokens, least: float) -> _Repetition | None:
+    """The repetition whose blocks have most elements, of equal ones the shortest.
+
+    Args:
+        least: minimum elements of a block; 0 if none was found before.
+    """
+    best: tuple[tuple[int, int], _Repetition] | None = None
+    for period in _periods(tokens):
+        for begin, end in _runs(tokens.code[:-period] == tokens.code[period:]):
+            count = (end - begin) // period + 1
+            if count < 2 or (least and period < _LEAST_PERIOD):
+                continue
+            first = _first_of(tokens, range(begin, begin + (end - begin) % period + 1), count, period)
+            between = tokens.before[first + period : first + count * period : period]
+            parts = tokens.elements[first : first + count * period].reshape(count, period).sum(1)
+            covered = int(parts.sum())
+            if parts[0] <= 0 or parts[-1] <= 0 or covered / count < least:
+                continue
+            if between.max() > tokens.most[first]:  # more is alive than before the first: a part of a residual block
+                continue
+            key = covered, -period
+            if best is None or key > best[0]:
+                best = key, _Repetition(first, count, period)
+    return None if best is None else best[1]
+
+
+def _first_of(tokens: _Tokens, starts: range, count: int, period: int) -> int:
+    """The start whose blocks have parameters that are side by side in the optimizer, as a module has its own; then that
+    with the fewest activations alive between blocks; then the last, as the calls before the first block often resemble
+    the end of a block."""
+    pieces = dict(zip(starts, _pieces(tokens.new, starts, count, period), strict=True))
+    between = {k: int(tokens.before[k : k + count * period : period].sum()) for k in starts}
+    return min(starts, key=lambda start: (pieces[start], between[start], -start))
+
+
+def _pieces(numbers: Sequence[Sequence[int]], starts: range, count: int, period: int) -> Iterator[int]:
+    """Runs of consecutive numbers into which the parameters of the blocks fall, for each start."""
+    found = 0
+    for start in starts:
+        if not found or numbers[start - 1]:  # else the blocks have the same parameters as at the start before
+            found = 0
+            for begin in range(start, start + count * period, period):
+                own = sorted(chain.from_iterable(numbers[begin : begin + period]))
+                found += 1 + sum(right - left > 1 for left, right in pairwise(own))
+        yield found
+
+
+def _periods(tokens: _Tokens) -> list[int]:
+    """Distances between equal tokens that take new parameters, the most frequent ones in ascending order."""
+    earlier: dict[int, list[int]] = {}
+    counts = Counter[int]()
+    for place in np.flatnonzero(tokens.elements > 0).tolist():
+        before = earlier.setdefault(int(tokens.code[place]), [])
+        counts.update(place - other for other in before[-_COMPARED:])
+        before.append(place)
+    return sorted(period for period, _ in counts.most_common(_PERIODS))
+
+
+def _runs(equal: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Where runs of True begin and end."""
+    edges = np.diff(np.concatenate(([0], equal.astype(np.int8), [0])))
+    yield from zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True)
+
+
+def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
+    """The begin of a block, including the views of parameters before its first call."""
+    while begin and forward[begin - 1].name in VIEWS and any(True for _ in weights.read(forward[begin - 1])):
+        begin -= 1
+    return begin
+
+
+def _of_other_sizes(
+    found: Sequence[CallRange], forward: Sequence[Call], weights: Weights, alive: Sequence[int]
+) -> list[CallRange]:
+    """Blocks with the calls of a repeated block and other sizes, outside of the repeated ones.
+
+    Such a block lies between two moments with one activation alive and lacks at most one call. If the repeated block is
+    a single layer, only a layer around a residual counts. The calls between two repeated blocks are a block if they
+    take parameters with the same operators.
+    """
+    if not found:
+        return []
+    uses = [weights.takes(call) for call in forward]
+    block = range(found[0].begin, found[0].end)
+    wanted = Counter(forward[k].name for k in block if uses[k])
+    calls = Counter(forward[k].name for k in block if forward[k].name not in VIEWS)
+    single = wanted.total() <= 1
+    more, edges = list[CallRange](), [0, *(edge for bounds in found for edge in bounds), len(forward)]
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        between_blocks = 0 < begin < end < len(forward) and not single
+        if between_blocks and wanted == Counter(forward[k].name for k in range(begin, end) if uses[k]):
+            more.append(CallRange(begin, end))
+            continue
+        first = begin
+        for last in range(begin, end):
+            if alive[last] != 1 and last != end - 1:
+                continue
+            part = range(first, last + 1)
+            takers = Counter(forward[k].name for k in part if uses[k])
+            lacking = calls - Counter(forward[k].name for k in part)
+            residual = not single or max(alive[first : last + 1]) > 1
+            if wanted <= takers and lacking.total() < 2 and residual:
+                more.append(CallRange(first, last + 1))
+            first = last + 1
+    return more
+
+
+def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> bool:
+    """Whether other blocks are as likely.
+
+    One block has all calls of another one twice; or blocks are single layers, next to which are several layers of the
+    same kind, or the same calls as in a block.
+    """
+    uses = [place for place, call in enumerate(forward) if weights.takes(call)]
+    inside = [Counter(forward[k].name for k in uses if block.begin <= k < block.end) for block in blocks]
+    least = min(inside, key=Counter.total, default=Counter[str]())
+    if not least:
+        return False
+    if any(least + least <= names for names in inside):
+        return True
+    same_kind = [k for k in uses if forward[k].name in least]
+    sides = sum(k < blocks[0].begin for k in same_kind), sum(k >= blocks[-1].end for k in same_kind)
+    calls = [place for place, call in enumerate(forward) if call.name not in VIEWS]
+    names = [forward[place].name for place in calls]
+    first, last = bisect_left(calls, blocks[0].begin), bisect_left(calls, blocks[-1].end)
+    begin, end = first - bisect_left(calls, blocks[0].end), last - bisect_left(calls, blocks[-1].begin)
+    repeats = names[max(first + begin, 0) : first] == names[first : first - begin]
+    repeats |= names[last : last + end] == names[last - end : last]
+    return least.total() == 1 and (max(sides) > 1 or repeats)
+
+
+def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int]]) -> tuple[list[list[int]], bool]:
+    """Correct the parameters of blocks by the optimizer's order, in which a module's parameters follow each other.
+
+    A parameter between two of a block belongs to it, such as a table of positions that all blocks read. One that no
+    other block has and that lies apart does not, such as a tensor that enters the first block as an activation.
+
+    Args:
+        sizes: of each parameter, by number.
+
+    Returns:
+        The sorted numbers of each block, and whether a block has more parameters at an edge than others have, which may
+        be the root's.
+    """
+    owner = {number: k for k, block in enumerate(blocks) for number in block}
+    between = {n: owner[n - 1] for n in sizes if n not in owner and n - 1 in owner and owner[n - 1] == owner.get(n + 1)}
+    shapes = [[tuple(sizes[number]) for number in sorted(block)] for block in blocks]
+    found, loose = list[list[int]](), False
+    for k, block in enumerate(blocks):
+        others = [shapes[other] for other in range(len(blocks)) if other != k]
+        apart = {n for n in block if owner.get(n - 1) != k and owner.get(n + 1) != k}
+        kept = sorted(block - apart)
+        if not apart or not any(Counter(tuple(sizes[n]) for n in kept) == Counter(other) for other in others):
+            kept = sorted(block)
+        own = [tuple(sizes[n]) for n in kept]
+        shorter = [other for other in others if 0 < len(other) < len(own) and own not in others]
+        loose |= any(other in (own[-len(other) :], own[: len(other)]) for other in shorter)
+        found.append(sorted({*kept, *(n for n, block_of in between.items() if block_of == k)}))
+    return found, loose

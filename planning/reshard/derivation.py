@@ -1,0 +1,391 @@
+"""Derive a layout: what each stage and rank has, before any program is written. `derive` runs these steps in order.
+
+1. The batch: samples of a data-parallel rank and microbatches of a step.
+2. New extents: tensor parallelism divides the extents of the plan, the batch changes, and what follows from both does
+   (`new_extents`). What follows in an unknown way is taken in proportion and reported.
+3. Routed experts (`expert_regions.py`), the pipeline stage of each unit, FSDP units (`wraps.py`).
+4. Partial results and their reductions, the divided sequence, the divided vocabulary.
+5. DDP's and FSDP's options, as asked for or as recorded.
+6. Ranks that run the same but for their peers.
+
+Example: a recorded MLP with an inner width of 4,096 and a batch of 32, in a layout of tp=2, dp=4 and a global batch of
+64. `changed` is {inner: 2048, batch: 16}; the second GEMM's result is partial and reduced over tp; `alike` says that
+all data-parallel ranks run the same. `rank_program.program` then writes each rank's program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from ...trace.brief import brief
+from ...trace.errors import UsageError
+from ..reshape.reshape import in_proportion
+from .clipping import Clipping, find_clipping
+from .expert_regions import ExpertRegions
+from .items import Shard
+from .layout import Bucket, Coordinates, Layout, fill_buckets
+from .model import Buffer, Model, Parameter, Unit, Wrap, accumulations
+from .plan import Partial, Plan, partial_results, single_heads
+from .sequence_regions import SequenceRegions, divide_sequence
+from .step_calls import SUM_IN_PLACE, Call, pruned, walked
+from .vocabulary import VocabularyRegions, find_vocabulary
+from .wraps import chosen_wraps
+
+_OF_DATA = frozenset((
+    "aten::nonzero", "aten::nonzero_numpy", "aten::masked_select", "aten::_unique2", "aten::bincount",
+))  # fmt: skip
+"""Operators whose results have sizes that depend on values."""
+
+
+@dataclass(frozen=True)
+class NewExtents:
+    """New values of classes of extents.
+
+    Attributes:
+        changed: new values of the classes that change.
+        unknown: classes that follow changed ones in an unknown way; they are taken in proportion.
+        of_data: classes that depend on values, such as how many tokens a router sends to an expert.
+    """
+
+    changed: dict[int, int]
+    unknown: frozenset[int] = field(default_factory=frozenset)
+    of_data: frozenset[int] = field(default_factory=frozenset)
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True, eq=False)
+class Derivation:
+    """A derived layout.
+
+    Attributes:
+        recorded: the layout of the recorded job; the model is one of its ranks.
+        microbatches: of a step. rank_batch: samples of a data-parallel rank in a step, 0 if no batch was found.
+        changed: new values of classes within a microbatch; of experts those of the first rank of a group.
+        stages: the stage of each unit. wraps: FSDP units, the root first if it has parameters.
+        reductions: partial results by the row of the call after which they are reduced.
+        regions: where the sequence is divided, None without sequence parallelism.
+        vocabulary: changes by a divided vocabulary, None if it is whole.
+        buffers: those that DDP broadcasts. finds_unused: DDP looks for unused parameters.
+        keeps_gradients: gradients are set to zero, not to None, so those of the first pass are added to them.
+        alike: per stage, the first data-parallel index that runs the same as each index.
+        optimizers: what `optimizer` has found so far, by stage and index.
+    """
+
+    model: Model
+    plan: Plan
+    layout: Layout
+    recorded: Layout
+    microbatches: int
+    rank_batch: int
+    extents: NewExtents
+    experts: ExpertRegions
+    changed: Mapping[int, int]
+    stages: list[int]
+    wraps: list[Wrap]
+    reductions: Mapping[int, list[Partial]]
+    regions: SequenceRegions | None
+    vocabulary: VocabularyRegions | None
+    clipping: Clipping
+    buffers: list[Buffer]
+    keeps_gradients: bool
+    finds_unused: bool
+    alike: list[list[int]] = field(default_factory=list)
+    optimizers: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
+
+    __repr__ = brief
+
+    def units(self, stage: int) -> list[Unit]:
+        """The units of a stage, in order of forward."""
+        return [unit for unit, of_unit in zip(self.model.units, self.stages, strict=True) if of_unit == stage]
+
+    def parameters(self, stage: int, index: int = 0) -> list[Parameter]:
+        """The parameters of a stage, in the optimizer's order; `index` is that of a rank among those that share
+        experts."""
+        found = (parameter for unit in self.units(stage) for parameter in unit.parameters)
+        owned = (parameter for parameter in found if self.experts.has(parameter, index))
+        return sorted(owned, key=lambda parameter: parameter.number)
+
+    def stage_wraps(self, stage: int) -> list[Wrap]:
+        """The FSDP units of a stage, in order of forward, with the stage's parameters."""
+        owned = {parameter.number for parameter in (*self.parameters(stage), *self.model.weights.frozen)}
+        of_stage = [number for number, of_unit in enumerate(self.stages) if of_unit == stage]
+        found = []
+        for wrap in self.wraps:
+            numbers = [number for number in wrap.parameters if number in owned]
+            units = [unit for unit in of_stage if wrap.root or wrap.units[0] <= unit <= wrap.units[1]]
+            if numbers and units:
+                found.append(Wrap(wrap.label, numbers, (min(units), max(units)), wrap.again))
+        return sorted(found, key=lambda wrap: (not wrap.root, wrap.units))
+
+    def sizes(self, parameter: Parameter) -> tuple[int, ...]:
+        """The sizes of a parameter on a rank before ZeRO divides it."""
+        return tuple(self.model.shape(self.experts.shape(parameter), self.changed))
+
+    def shard(self, place: Coordinates) -> Shard | None:
+        """The part of parameters that a rank's optimizer has, None for all."""
+        if self.layout.zero == 0 or self.layout.dp == 1:
+            return None
+        return Shard(self.layout.dp, place.dp, flat=self.layout.zero < 3)
+
+    def buckets(self, stage: int, index: int | None = None) -> list[Bucket]:
+        """Gradient buckets of a stage, in order of reduction: of parameters that all ranks have, or of the experts of
+        the rank with an index."""
+        ready = in_order_of_gradients(self.units(stage))
+        own, has = self.experts.parameters, self.experts.has
+        ready = [p for p in ready if (p not in own if index is None else p in own and has(p, index))]
+        sized = [(p.number, prod(self.sizes(p)), p.itemsize, p.dtype) for p in ready]
+        if self.finds_unused:  # DDP keeps its first buckets, in the order of the parameters (`_ddp_init_helper`)
+            return fill_buckets(sorted(sized), self.layout.bucket_mib)[::-1]
+        return fill_buckets(sized, self.layout.bucket_mib)
+
+    def gathered_again(self, wrap: Wrap) -> bool:
+        """Whether FSDP frees a unit after its forward and gathers it again in backward; never the root."""
+        given = self.layout.reshard_after_forward
+        return not wrap.root and (wrap.again is not False if given is None else given)
+
+    def representative(self, rank: int) -> int:
+        """The first rank that runs the same, but for its peers: of its stage, with shards of the same sizes."""
+        place = self.layout.coordinates(rank)
+        return self.layout.rank(0, self.alike[place.pp][place.dp], place.pp)
+
+    def optimizer(self, stage: int, index: int = 0) -> list[Call]:
+        """The optimizer's steps with their calls for the parameters of a stage; `index` as in `parameters`."""
+        key = stage, index
+        if key not in self.optimizers:
+            owned = {parameter.number for parameter in self.parameters(stage, index)}
+            self.optimizers[key] = [
+                replace(step, children=list(self._of_stage(calls, owned))) for step, calls in self.model.optimizer
+            ]
+        return self.optimizers[key]
+
+    def _of_stage(self, calls: Sequence[tuple[Call, Parameter | None]], owned: Set[int]) -> Iterator[Call]:
+        for call, parameter in self.experts.optimizer(calls):
+            if parameter is None:
+                yield from _of_lists(call, owned, self.model)
+            elif parameter.number in owned:
+                yield call
+
+
+def _of_lists(call: Call, owned: Set[int], model: Model) -> Iterator[Call]:
+    """An optimizer's call on lists, with the entries of some parameters; nothing if none is among them."""
+    lists = model.weights.lists_of(call)
+    count = next((len(tensors) for tensors in call.inputs if len(tensors) in lists), 0)
+    places = [k for k, owner in enumerate(lists.get(count, ())) if owner.number in owned]
+    if places or not count:
+        yield pruned(call, places, count)
+
+
+def derive(model: Model, plan: Plan, layout: Layout, recorded: Layout) -> Derivation:
+    """Derive a layout.
+
+    Raises:
+        UsageError: something does not divide; the message says what.
+    """
+    if layout.vocabulary == "whole":
+        plan = plan.without_words()
+    divided = _divided_extents(model, plan, layout, recorded)
+    microbatches = _microbatches(model, layout, recorded)
+    rank_batch = _rank_batch(model, layout, microbatches)
+    if rank_batch % microbatches:
+        raise UsageError(f"a batch of {rank_batch} per rank does not divide into {microbatches} microbatches")
+    extents = new_extents(model, divided, dict.fromkeys(model.batches, rank_batch // microbatches))
+    experts = ExpertRegions(model, layout, extents.changed)
+    changed = experts.changed(0)
+    stages = plan.stage_of(model, layout.pp) if layout.pp > 1 else [0] * len(model.units)
+    wraps = chosen_wraps(model, layout.fsdp_wrap, lambda p: model.shape(experts.shape(p), changed))
+    partial = partial_results(model, plan) if layout.tp > 1 else []
+    regions = None
+    if layout.sequence_parallel and layout.tp > 1:
+        rows = {result.call.row for result in partial if not result.forward}
+        regions = divide_sequence(model, layout, plan.divided, rows, changed)
+    reductions: dict[int, list[Partial]] = {}
+    for result in reduced_results(model, plan, layout, partial):
+        reductions.setdefault(result.after.row, []).append(result)
+    given = layout.find_unused_parameters
+    derivation = Derivation(
+        model, plan, layout, recorded, microbatches, rank_batch, extents, experts, changed, stages, wraps, reductions,
+        regions, _vocabulary(model, plan, layout, recorded, changed), find_clipping(model), _buffers(model, layout),
+        _keeps_gradients(model), layout.zero == 0 and (model.finds_unused if given is None else given),
+    )  # fmt: skip
+    return replace(derivation, alike=[_alike(derivation, stage) for stage in range(layout.pp)])
+
+
+def _microbatches(model: Model, layout: Layout, recorded: Layout) -> int:
+    passes = len(model.passes)
+    if recorded.pp > 1 and layout.microbatches is None:
+        return passes if layout.pp <= recorded.pp else max(passes, layout.pp)
+    return layout.parts(passes)
+
+
+def _rank_batch(model: Model, layout: Layout, microbatches: int) -> int:
+    if not model.batches:
+        if layout.batch is not None or microbatches != len(model.passes):
+            raise UsageError(f"{model.trace.file}: cannot determine the batch; leave --batch and --microbatches out")
+        return 0
+    if layout.batch is None:
+        return model.samples
+    if layout.batch % layout.dp:
+        raise UsageError(f"a global batch of {layout.batch} does not divide over dp={layout.dp} ranks")
+    return layout.batch // layout.dp
+
+
+def _divided_extents(model: Model, plan: Plan, layout: Layout, recorded: Layout) -> dict[int, int]:
+    """New values of the classes that tensor parallelism divides."""
+    found: dict[int, int] = {}
+    if layout.tp > 1 and not plan.divisions:
+        raise UsageError(
+            f"{model.trace.file}: no pair of products is found that tensor parallelism can divide; choose tp=1"
+        )
+    for division in plan.divisions:
+        whole = division.size * (1 if division.words else recorded.tp)
+        if division.words and whole % layout.tp:
+            raise UsageError(f"a vocabulary of {whole} words does not divide over tp={layout.tp} ranks")
+        if whole % layout.tp:
+            heads = [shape[1:2] for given in model.attentions() for shape in given if len(shape) == 4]
+            of_heads = any(division.extent in model.extents.leaves(extents) for extents in heads)
+            what = f"{whole} heads of attention do" if of_heads else f"an inner width of {whole} does"
+            raise UsageError(f"{what} not divide (unit {division.unit}) over tp={layout.tp} ranks")
+        if whole // layout.tp != division.size:
+            if recorded.tp > 1 and division.extent in single_heads(model):
+                raise UsageError(
+                    f"{model.trace.file}: each recorded rank has one head of attention, from which other numbers are "
+                    "not derived; give a recording with fewer tensor-parallel ranks"
+                )
+            found[division.extent] = whole // layout.tp
+    return found
+
+
+def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, int]) -> NewExtents:
+    """Carry another batch through all relations of the extents (`Extents.solve`).
+
+    Args:
+        divided: new values of what tensor parallelism divides. batch: of the batch extents, also if they stay.
+    """
+    extents = model.extents
+    moved = {root: new for root, new in batch.items() if extents.value[root] != new}
+    if not moved:
+        return NewExtents(dict(divided))
+    known = extents.solve(moved, list(model.data))
+    products, sums = extents.products, {whole for whole, _ in extents.sums}
+    given = {root: new for root, new in known.items() if new != extents.value[root]}
+    changed = {root: new for root, new in given.items() if root not in products and root not in sums} | moved
+    likely = in_proportion(extents, known)
+    used = {root for call in model.calls() for shape in call.shapes for root in extents.leaves(shape)}
+    stay = _beside_batch(model, moved) | _like_others(model, known, likely)
+    unknown = frozenset(used - known.keys() - sums - divided.keys() - stay)
+    of_data = frozenset(
+        root
+        for call in model.calls() if call.name in _OF_DATA
+        for shape in call.output_shapes for root in extents.leaves(shape[:1]) if root not in moved
+    )  # fmt: skip
+    changed |= {root: new for root, new in likely.items() if root in unknown or root in of_data}
+    return NewExtents(changed | dict(divided), unknown | of_data, of_data)
+
+
+def _like_others(model: Model, known: Mapping[int, int], likely: Mapping[int, int]) -> set[int]:
+    """Classes without relations, such as those of a mask made of a number, whose value only classes that stay have."""
+    value = model.extents.value
+    sizes = {value[root] for root, new in known.items() if new == value[root]}
+    sizes -= {value[root] for root, new in known.items() if new != value[root]}
+    return {root for root, size in enumerate(value) if root not in known and root not in likely and size in sizes}
+
+
+def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:
+    """Classes that a tensor has next to the batch and that are no multiple of it, such as the layers of a recurrent
+    state: one extent of a tensor counts samples."""
+    extents, periods = model.extents, {model.extents.value[root] for root in moved}
+    found = set[int]()
+    for shape in (shape for call in model.calls() for shape in call.shapes):
+        roots = {extents.root(extent) for extent in shape}
+        if not roots.isdisjoint(moved):
+            found |= {root for root in roots - moved.keys() if all(extents.value[root] % size for size in periods)}
+    return found
+
+
+def reduced_results(model: Model, plan: Plan, layout: Layout, partial: Sequence[Partial]) -> Iterator[Partial]:
+    """Partial results that are reduced: all with DTensor. Megatron sums input gradients first, so the last of a run."""
+    for place, result in enumerate(partial):
+        following = partial[place + 1] if place + 1 < len(partial) else None
+        if (
+            layout.tp_style == "dtensor"
+            or result.forward
+            or following is None
+            or following.forward
+            or _of_other_input(model, plan, result, following)
+        ):
+            yield result
+
+
+def _of_other_input(model: Model, plan: Plan, result: Partial, following: Partial) -> bool:
+    """Whether two partial gradients are of different inputs: between them a row layer's backward makes a divided
+    gradient."""
+    if (result.number, result.unit) != (following.number, following.unit):
+        return True
+    leaves, divided, one = model.leaves, plan.divided, model.passes[result.number]
+    between = list(walked(one.units[result.unit].backward))[result.place + 1 : following.place]
+    shapes = (
+        shape for call in between if call.name.startswith("aten::") and "mm" in call.name
+        for shape in call.output_shapes
+    )  # fmt: skip
+    return any(not divided.isdisjoint(leaves(s[-1:])) and one.batch in leaves(s[:1]) for s in shapes)
+
+
+def _vocabulary(
+    model: Model, plan: Plan, layout: Layout, recorded: Layout, changed: Mapping[int, int]
+) -> VocabularyRegions | None:
+    if layout.vocabulary == "whole":
+        return None
+    found = find_vocabulary(model)
+    if found is not None and recorded.tp == 1 and plan.words:
+        return VocabularyRegions(model, layout, found, changed)
+    why = "divided from recordings of one tensor-parallel rank"
+    if found is None:
+        why = "in it: no output layer has as many rows as an embedding"
+    elif recorded.tp == 1:
+        why = "whole in the plan"
+    raise UsageError(f"{model.trace.file}: no vocabulary is {why}; leave --vocab-parallel out")
+
+
+def _buffers(model: Model, layout: Layout) -> list[Buffer]:
+    given = layout.broadcast_buffers
+    if given is None:
+        return model.buffers
+    return model.buffers or model.inferred if given else []
+
+
+def _keeps_gradients(model: Model) -> bool:
+    calls = accumulations(call for unit in model.units for call in unit.backward)
+    if any(inner.name == SUM_IN_PLACE.name for inner in walked(calls)):
+        return True
+    zeroed = (call for call in model.before if call.name.startswith("Optimizer.zero_grad"))
+    return bool(model.wraps) and any(inner.name.endswith("zero_") for inner in walked(zeroed))
+
+
+def _alike(derivation: Derivation, stage: int) -> list[int]:
+    """The first data-parallel index with the same experts and with optimizer shards of the same sizes, per index."""
+    layout, experts = derivation.layout, derivation.experts
+    flat = layout.zero < 3
+    sizes = {
+        (prod(size) if flat else (size or (1,))[0]) for size in map(derivation.sizes, derivation.parameters(stage))
+    }
+    divided = sorted(sizes) if layout.zero else []
+    kinds = [experts.kind(index) for index in range(layout.ep)]
+    first: dict[tuple[int, ...], int] = {}
+    found = []
+    for index in range(layout.dp):
+        shard = tuple(Shard(layout.dp, index, flat).of([size])[0] for size in divided)
+        found.append(first.setdefault(shard + kinds[index % layout.ep], index))
+    return found
+
+
+def in_order_of_gradients(units: Sequence[Unit]) -> list[Parameter]:
+    """Parameters in the order in which their gradients are ready; those without a known call last in their unit."""
+    known = {parameter for unit in units for parameter in unit.ready.values()}
+    found: dict[Parameter, None] = {}
+    for unit in reversed(units):
+        found |= dict.fromkeys(unit.ready.values())
+        found |= dict.fromkeys(p for p in reversed(unit.parameters) if p not in known and p.accumulates)
+    return list(found)

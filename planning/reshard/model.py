@@ -1,0 +1,413 @@
+"""The model of one recorded training step on one device: typed data that every other module here reads.
+
+`structure.read_model` fills it. A `Model` has `Unit`s (a block around a residual, or a single layer) with the calls of
+their forward and backward passes, `Parameter`s numbered as the optimizer has them, `Buffer`s, and FSDP units (`Wrap`).
+Sizes are classes of equal extents (`Extents`): "the batch" is a class, and a layout gives classes new values.
+
+Example: a two-layer MLP has two units of one `aten::linear` each, four parameters (0 to 3), and `batch`, the class of
+the first extent of both activations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from math import prod
+from typing import Literal, NamedTuple
+
+from ...trace.brief import brief
+from ...trace.dtypes import itemsize
+from ...trace.trace import Trace
+from ..reshape.shapes.extents import Extents
+from ..reshape.shapes.terms import Shape
+from .items import Shard
+from .step_calls import Call, tensor_values, walked
+
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
+"""GEMM operators, with the positions of their factors."""
+Evidence = Literal["optimizer", "shapes", "use"]
+
+
+@dataclass(eq=False)
+class Parameter:
+    """A parameter of the model; tied weights are one parameter.
+
+    Attributes:
+        number: place in the optimizer's order (that of `model.parameters()`).
+        shape: classes of its extents. dtype: torch's name, as in ETs ("float").
+        unit: number of its unit, −1 for none. use: place of its first use in forward, −1 if unknown.
+        storage: of the tensor in forward, −1 if unknown.
+        accumulates: it has a gradient. frozen: it has neither gradient nor update, but FSDP gathers it with others.
+    """
+
+    number: int
+    shape: Shape
+    itemsize: int
+    dtype: str
+    unit: int = -1
+    use: int = -1
+    storage: int = -1
+    elements: int = 0
+    accumulates: bool = True
+    frozen: bool = False
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor of the model that the optimizer does not change; `written` if forward does (running statistics)."""
+
+    sizes: tuple[int, ...]
+    dtype: str
+    itemsize: int
+    written: bool
+
+    __repr__ = brief
+
+
+class GivenTensor(NamedTuple):
+    """A tensor that a call takes, with its classes of extents and its place in a storage."""
+
+    number: int
+    shape: Shape
+    dtype: str
+    itemsize: int
+    storage: int = -1
+    offset: int = 0
+
+
+class Region(NamedTuple):
+    """Elements [begin, end) of a storage, which belong to a parameter."""
+
+    begin: int
+    end: int
+    parameter: Parameter
+
+
+Owned = list[tuple[Call, list[tuple[Call, "Parameter | None"]]]]
+"""Steps of the optimizer, each with its calls and the parameter of each call (None: of all)."""
+Lists = Mapping[int, Sequence[Parameter]]
+"""The parameter of each entry of a list, by the length of the list."""
+
+
+@dataclass
+class Weights:
+    """The parameters of a step, and how to recognize them among tensors.
+
+    Attributes:
+        parameters: in the optimizer's order.
+        evidence: how they were found: the optimizer changes memory that forward reads ("optimizer"), weights have the
+            shapes that it changes ("shapes"), or layers take them as weights ("use").
+        by_storage, by_number: parameters by tensors of forward. by_shard: by the storage of a rank's part (FSDP).
+        part: the part of each parameter that the recorded optimizer had, None for all of it.
+        frozen: weights that the optimizer does not change, numbered after the parameters.
+        lists: parameters of the optimizer's calls on lists, by row, if it works through groups of parameters.
+    """
+
+    parameters: list[Parameter] = field(default_factory=list)
+    optimizer: Owned = field(default_factory=list)
+    evidence: Evidence = "optimizer"
+    by_storage: dict[int, list[Region]] = field(default_factory=dict)
+    by_number: dict[int, Parameter] = field(default_factory=dict)
+    by_shard: dict[int, Parameter] = field(default_factory=dict)
+    part: Shard | None = None
+    frozen: list[Parameter] = field(default_factory=list)
+    lists: dict[int, Lists] = field(default_factory=dict)
+
+    __repr__ = brief
+
+    @property
+    def every(self) -> list[Parameter]:
+        """The parameters, then the frozen weights."""
+        return [*self.parameters, *self.frozen]
+
+    def lists_of(self, call: Call) -> Lists:
+        """The parameters of the entries of an optimizer's lists; without groups a list has one entry a parameter."""
+        return self.lists.get(call.row, {len(self.parameters): self.parameters})
+
+    def taken(self, call: Call) -> Iterator[Parameter]:
+        """The parameters that a call takes, also as views, without frozen ones."""
+        return (parameter for parameter in self.read(call) if not parameter.frozen)
+
+    def read(self, call: Call) -> Iterator[Parameter]:
+        """The parameters that a call takes, with frozen ones."""
+        for value in tensor_values(call.record.get("inputs")):
+            yield from self.within(value)
+
+    def takes(self, call: Call) -> bool:
+        """Whether a call, or one below it, takes a parameter that is not frozen."""
+        return any(True for inner in call.walk() for _ in self.taken(inner))
+
+    def freeze(self, found: Iterable[Parameter]) -> None:
+        """Add frozen weights."""
+        self.frozen += found
+        self.by_storage |= {weight.storage: [Region(0, 1 << 62, weight)] for weight in self.frozen}
+
+    def within(self, value: Sequence[int]) -> Sequence[Parameter]:
+        """The parameters that a tensor of an ET ([number, storage, offset, elements, …]) is, views, or contains."""
+        regions = self.by_storage.get(value[1])
+        if regions is None:
+            known = self.by_number.get(value[0])
+            return () if known is None else (known,)
+        if len(regions) == 1:
+            return (regions[0].parameter,)
+        begin, count = value[2], value[3]
+        return [r.parameter for r in regions if r.begin <= begin < r.end or begin <= r.begin < r.end <= begin + count]
+
+    def of(self, value: Sequence[int]) -> Parameter | None:
+        """The first parameter within a tensor, None for any other tensor."""
+        return next(iter(self.within(value)), None)
+
+
+@dataclass
+class RecordedWrap:
+    """A unit of FSDP2 in a recording.
+
+    Attributes:
+        label: the module's name, "" for the root. shards: storages of the rank's parts of parameters.
+        gathered: (ts, storages of the gathered parameters). gradients: (ts, storages that are reduced).
+    """
+
+    label: str
+    shards: tuple[int, ...] = ()
+    gathered: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    gradients: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+
+    __repr__ = brief
+
+
+@dataclass(eq=False)
+class Wrap:
+    """Parameters that FSDP gathers and reduces together.
+
+    Attributes:
+        label: the module's name or the number of the block; "" for the root, which has the rest.
+        parameters: their numbers, in order. units: first and last unit that uses them.
+        again: the recording gathers it again in backward; None if that is not recorded.
+    """
+
+    label: str
+    parameters: list[int] = field(default_factory=list)
+    units: tuple[int, int] = (-1, -1)
+    again: bool | None = None
+
+    __repr__ = brief
+
+    @property
+    def root(self) -> bool:
+        """Whether it is the root."""
+        return not self.label
+
+
+@dataclass(eq=False)
+class Unit:
+    """A part of the model that begins and ends with one tensor: a block around a residual, or a single layer.
+
+    Attributes:
+        forward, backward: topmost calls. parameters: in order of first use.
+        ready: the parameter of each AccumulateGrad call in backward, by row.
+        kind: equal for units with the same operators on parameters of the same shapes.
+        output: extents of the tensor that leaves it, with its dtype and itemsize.
+        alone: no other activation is alive at its end, so a pipeline can be cut there.
+    """
+
+    number: int
+    forward: list[Call]
+    backward: list[Call] = field(default_factory=list)
+    parameters: list[Parameter] = field(default_factory=list)
+    ready: dict[int, Parameter] = field(default_factory=dict)
+    kind: str = ""
+    output: Shape = ()
+    dtype: str = "float"
+    itemsize: int = 4
+    alone: bool = True
+
+    __repr__ = brief
+
+
+@dataclass(eq=False)
+class Pass:
+    """One forward and backward pass, a recorded microbatch; `batch` is the class of its batch extent, −1 for none."""
+
+    units: list[Unit]
+    loss_forward: list[Call]
+    loss_backward: list[Call]
+    batch: int
+
+    __repr__ = brief
+
+
+@dataclass(eq=False)
+class Model:
+    """One recorded step on one device.
+
+    Attributes:
+        before, loss_forward, loss_backward, after: calls around the units; `after` runs between backward and optimizer.
+        batch: the class of the batch extent, −1 for none. given: extents of all tensors from outside.
+        further: passes after the first one, whose gradients are added to those of the first.
+        buffers: those that DDP broadcasts. inferred: those that are not recorded to be broadcast.
+        wraps: FSDP units as recorded. blocks: FSDP units that follow from repeated calls.
+        sink: extents of the model's output, which DDP copies with `find_unused_parameters` (`finds_unused`).
+        loose_blocks: some parameters may belong to blocks or to the root.
+        own_buffers: a data-parallel recording shows the buffers; else they are inferred.
+        unreached: number of weights in layers that do not reach the loss.
+        optimizer_parts: over how many ranks the recorded optimizer was sharded. unmatched: gradients without parameter.
+        data: tensors from outside of which an extent may be the batch.
+        left_out: calls that a recorded layout adds around the sum of gradient norms.
+        step: topmost calls of the recorded step. window: its begin and end, ns.
+    """
+
+    trace: Trace
+    extents: Extents
+    units: list[Unit]
+    parameters: list[Parameter]
+    before: list[Call]
+    loss_forward: list[Call]
+    loss_backward: list[Call]
+    after: list[Call]
+    optimizer: Owned
+    batch: int
+    given: tuple[int, ...]
+    further: list[Pass] = field(default_factory=list)
+    weights: Weights = field(default_factory=Weights)
+    buffers: list[Buffer] = field(default_factory=list)
+    wraps: list[Wrap] = field(default_factory=list)
+    blocks: list[Wrap] = field(default_factory=list)
+    inferred: list[Buffer] = field(default_factory=list)
+    sink: Shape | None = None
+    finds_unused: bool = False
+    loose_blocks: bool = False
+    own_buffers: bool = False
+    unreached: int = 0
+    optimizer_parts: int = 1
+    unmatched: int = 0
+    data: list[Shape] = field(default_factory=list)
+    left_out: list[Call] = field(default_factory=list)
+    step: list[Call] = field(default_factory=list)
+    window: tuple[int, int] = (0, 0)
+
+    __repr__ = brief
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is a backward pass."""
+        return any(unit.backward for unit in self.units)
+
+    @property
+    def passes(self) -> list[Pass]:
+        """All forward and backward passes of the step."""
+        return [Pass(self.units, self.loss_forward, self.loss_backward, self.batch), *self.further]
+
+    @property
+    def batches(self) -> list[int]:
+        """Classes of the batch extents of all passes."""
+        return [one.batch for one in self.passes if one.batch >= 0]
+
+    @property
+    def samples(self) -> int:
+        """Samples of all passes of the recorded rank."""
+        return sum(self.extents.value[batch] for batch in self.batches)
+
+    @property
+    def every_parameter(self) -> list[Parameter]:
+        """The parameters, then the frozen weights."""
+        return [*self.parameters, *self.weights.frozen]
+
+    def calls(self) -> Iterator[Call]:
+        """All calls, in order within each part."""
+        parts = [self.before]
+        for one in self.passes:
+            parts += [*(unit.forward for unit in one.units), one.loss_forward, one.loss_backward]
+            parts += [unit.backward for unit in reversed(one.units)]
+        parts += [self.after, [call for call, _ in self.optimizer]]
+        return walked(chain.from_iterable(parts))
+
+    def forward_calls(self) -> Iterator[Call]:
+        """All calls of the first pass's units in forward."""
+        return walked(call for unit in self.units for call in unit.forward)
+
+    def attentions(self) -> Iterator[list[Shape]]:
+        """Extents of queries, keys and values of each call of attention in forward."""
+        for call in self.forward_calls():
+            if "attention" in call.name:
+                yield [shape for tensors in call.inputs[:3] for shape in tensors if shape is not None]
+
+    def elements(self, parameters: Iterable[Parameter] | None = None) -> int:
+        """Recorded elements of some parameters, or of all."""
+        chosen = self.parameters if parameters is None else parameters
+        return sum(prod(self.extents.sizes(parameter.shape)) for parameter in chosen)
+
+    def size(self, extent: int, changed: Mapping[int, int]) -> int:
+        """The value of an extent after some classes have changed."""
+        return prod(self._size(leaf, changed) for leaf in self.extents.leaves([extent]))
+
+    def _size(self, leaf: int, changed: Mapping[int, int]) -> int:
+        if leaf in changed or leaf not in self._sums:
+            return changed.get(leaf, self.extents.value[leaf])
+        parts = self._sums[leaf]
+        if changed.keys().isdisjoint(self.extents.leaves(parts)):
+            return self.extents.value[leaf]
+        return sum(self.size(part, changed) for part in parts)
+
+    def shape(self, shape: Iterable[int], changed: Mapping[int, int]) -> list[int]:
+        """The sizes of a tensor after some classes have changed."""
+        return [self.size(extent, changed) for extent in shape]
+
+    def leaves(self, extents: Iterable[int]) -> list[int]:
+        """The classes that extents consist of: factors of products and parts of sums, such as the queries, keys and
+        values of one GEMM."""
+        found: dict[int, None] = {}
+        stack = self.extents.leaves(extents)[::-1]
+        while stack:
+            root = stack.pop()
+            parts = self._sums.get(root, ()) if root not in found else ()
+            found[root] = None
+            stack += self.extents.leaves(parts)[::-1]
+        return list(found)
+
+    def leaves_of(self, call: Call) -> set[int]:
+        """The classes of all tensors that a call takes or returns."""
+        return {leaf for shape in call.shapes for leaf in self.leaves(shape)}
+
+    def parts(self, shape: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+        """The classes of a tensor's extents, products by their factors."""
+        return tuple(tuple(self.extents.leaves([extent])) for extent in shape)
+
+    @cached_property
+    def _sums(self) -> dict[int, tuple[int, ...]]:
+        return dict(self.extents.sums)
+
+
+def contracted(call: Call) -> tuple[int, ...]:
+    """The extents that a GEMM sums over, () for other calls."""
+    if call.name not in PRODUCTS:
+        return ()
+    left = PRODUCTS[call.name][0]
+    tensors = call.inputs[left] if left < len(call.inputs) else ()
+    shape = tensors[0] if tensors else None
+    return shape[-1:] if shape else ()
+
+
+def given_tensors(call: Call) -> list[GivenTensor]:
+    """The tensors that a call takes; none if the recording lacks some of them."""
+    values = list(tensor_values(call.record.get("inputs")))
+    signature = call.signature.tensors if call.signature is not None else ()
+    if not len(values) == len(call.input_shapes) == len(signature):
+        return []
+    return [
+        GivenTensor(value[0], shape, tensor.dtype, itemsize(tensor.dtype) or value[4], value[1], value[2])
+        for value, shape, tensor in zip(values, call.input_shapes, signature, strict=True)
+    ]
+
+
+def accumulations(calls: Iterable[Call]) -> Iterator[Call]:
+    """The AccumulateGrad calls, also those of a backward pass within backward (reentrant checkpointing)."""
+    for call in calls:
+        if ACCUMULATE in call.name:
+            yield call
+        else:
+            yield from accumulations(call.children)

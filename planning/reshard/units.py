@@ -1,0 +1,246 @@
+"""Cut the forward pass of a model into units, and give each unit its calls of backward.
+
+`alive` counts the activations that are alive after each topmost call: results that later calls take. A unit ends where
+one activation is alive. Example: in `x → linear → gelu → linear → add(x)` the input x stays alive until `add`, so the
+block around the residual is one unit; in `linear → relu → linear` each call with its views ends with one activation,
+and since a segment without parameters joins the unit before it, there are two units.
+
+Backward needs no search: autograd's calls carry the sequence number of the forward call whose gradient they compute. A
+call without such a number belongs to the same unit as the one before it. What follows the last unit's output without
+parameters, from the first scalar on, is the loss.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+
+from ...schemas.execution_trace.arguments import call_records
+from ...trace.dtypes import itemsize
+from ...trace.errors import UsageError
+from ...trace.trace import Trace
+from ..reshape.shapes.followed_calls import Shapes
+from ..reshape.shapes.terms import Shape
+from .model import ACCUMULATE, PRODUCTS, Model, Parameter, Pass, Unit, Weights
+from .step_calls import COMMUNICATES, Call, tensor_values, walked
+
+
+def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list[int]:
+    """Activations alive after each call of forward: results that later calls take, and the model's input.
+
+    Results before the first call with parameters are data. A number that is given again is another tensor. A number
+    that no call has returned, in the memory of an activation, is that activation (FSDP's hooks make such numbers).
+    """
+    alias = _aliases(trace)
+    lives: dict[int, list[int]] = {}  # by number: the first and last place of its use
+    made_in: dict[int, list[int]] = {}  # by storage: number, offset and elements of the last activation made there
+    memory: dict[int, int] = {}  # by number: its storage
+    ended: list[list[int]] = []
+    begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)
+    given = (list(tensor_values(call.record.get("inputs"))) for call in forward[begin:])
+    data = next((values for values in given if any(weights.of(value) is None for value in values)), [])
+    for value in data[:1]:  # the first call that takes not only parameters, as their norms do
+        if weights.of(value) is None:
+            lives[alias.get(value[0], value[0])] = [0, 0]
+    outside = set[int]()
+    for place, call in enumerate(forward):
+        for inner in call.walk():
+            taken, storages = set[int](), set[int]()
+            for value in tensor_values(inner.record.get("inputs")):
+                storages.add(value[1])
+                number = alias.get(value[0], value[0])
+                if number not in lives and number not in outside and made_in.get(value[1], [])[1:] == value[2:4]:
+                    number = alias[value[0]] = made_in[value[1]][0]
+                taken.add(number)
+                if number not in lives:
+                    outside.add(number)
+                elif number != value[0] or memory.get(number, value[1]) == value[1]:
+                    lives[number][1] = place
+            for value in tensor_values(inner.record.get("outputs")):
+                number = alias.get(value[0], value[0])
+                known = number in taken or (number in lives and lives[number][0] == place)
+                if weights.of(value) is not None:
+                    ended += [lives.pop(number)] if number in lives else []
+                elif place >= begin and not (known or number in outside):
+                    ended += [lives[number]] if number in lives else []
+                    lives[number] = [place, place]
+                    if value[1] not in storages:
+                        made_in[value[1]] = [number, *value[2:4]]
+                memory[number] = value[1]
+    change = [0] * len(forward)
+    for first, last in (*ended, *lives.values()):
+        if last > first:
+            change[first] += 1
+            change[last] -= 1
+    return list(accumulate(change))
+
+
+def _aliases(trace: Trace) -> dict[int, int]:
+    """Map results of communication to the tensors that they were made of, by number."""
+    alias: dict[int, int] = {}
+    codes = [code for code, name in enumerate(trace.names) if COMMUNICATES.fullmatch(name)]
+    for record in call_records(trace, np.flatnonzero(np.isin(trace.name, codes))):
+        sides = [[tensor[0] for tensor in tensor_values(side.values)] for side in (record.inputs, record.outputs)]
+        if sides[0] and sides[1] and sides[0][0] != sides[1][0]:
+            alias.setdefault(sides[1][0], alias.get(sides[0][0], sides[0][0]))
+    return alias
+
+
+def cut_units(
+    trace: Trace,
+    forward: Sequence[Call],
+    weights: Weights,
+    shapes: Shapes,
+    alive: Sequence[int],
+    cuts: Set[int] = frozenset(),
+    joined: Set[int] = frozenset(),
+) -> tuple[list[Unit], list[Call]]:
+    """Cut the forward pass into units and the loss.
+
+    Args:
+        alive: activations alive after each call. cuts: places where a unit begins whatever is alive.
+        joined: places where no unit begins.
+
+    Raises:
+        UsageError: there are no parameters.
+    """
+    units: list[Unit] = []
+    segment: list[Call] = []
+    for place, (call, live) in enumerate(zip(forward, alive, strict=True)):
+        segment.append(call)
+        following = place + 1
+        if (live == 1 and following not in joined) or following in cuts or call is forward[-1]:
+            owned = _used(segment, weights)
+            if owned or (units and call is forward[-1]):
+                units.append(Unit(len(units), segment, parameters=owned, alone=live <= 1))
+                for parameter in owned:
+                    parameter.unit = units[-1].number
+            elif units:  # a segment without parameters belongs to the unit before it
+                units[-1].forward += segment
+                units[-1].alone = live <= 1
+            segment = [] if units else segment
+    loss: list[Call] = []
+    while units and not units[-1].parameters:
+        loss = [*units.pop().forward, *loss]
+    if not units:
+        raise UsageError(f"{trace.file}: no parameters are found in the forward pass; record it with its tensors")
+    loss = [*_split_loss(units[-1], weights), *loss]
+    for unit in units:
+        _describe(unit, shapes)
+    return units, loss
+
+
+def _used(calls: Iterable[Call], weights: Weights) -> list[Parameter]:
+    """Parameters that calls take and that no unit has yet, in order of use."""
+    found = dict.fromkeys(parameter for call in walked(calls) for parameter in weights.taken(call))
+    return [parameter for parameter in found if parameter.unit < 0]
+
+
+def _split_loss(unit: Unit, weights: Weights) -> list[Call]:
+    """Remove the loss from the last unit: its calls after the last parameter, from the first that makes a scalar."""
+    forward = unit.forward
+    last = max((i for i, call in enumerate(forward) if weights.takes(call)), default=len(forward) - 1)
+    for i in range(last + 1, len(forward)):
+        call = forward[i]
+        if "loss" in call.name or call.name == "aten::broadcast_tensors" or _scalar(call):
+            unit.forward = forward[:i]
+            return forward[i:]
+    return []
+
+
+def _scalar(call: Call) -> bool:
+    outputs = call.signature.outputs if call.signature is not None else None
+    return bool(outputs) and all(output.shape == () for output in outputs or ())
+
+
+def _describe(unit: Unit, shapes: Shapes) -> None:
+    """Set the kind of a unit and the tensor that leaves it."""
+    value = shapes.extents.value
+    weights = ["x".join(str(value[extent]) for extent in parameter.shape) for parameter in unit.parameters]
+    work = Counter(call.name for call in walked(unit.forward) if call.name in PRODUCTS)
+    unit.kind = " ".join([*weights, *(f"{count}*{name}" for name, count in sorted(work.items()))])
+    for call in reversed(unit.forward):
+        output = next(filter(None, call.output_shapes), None)
+        if output is not None:
+            unit.output = output
+            outputs = call.signature.outputs if call.signature is not None else ()
+            unit.dtype = outputs[0].dtype if outputs else "float32"
+            unit.itemsize = itemsize(unit.dtype) or 4
+            break
+
+
+def assign_backward(units: Sequence[Unit], loss: Sequence[Call], backward: Sequence[Call]) -> list[Call]:
+    """Give each unit its calls of backward; return those of the loss."""
+    parts = [*((unit.number, unit.forward) for unit in units), (len(units), loss)]
+    unit_of = {call.sequence: number for number, calls in parts for call in walked(calls) if call.sequence >= 0}
+    of_loss: list[Call] = []
+    current = len(units)
+    for call in backward:
+        if ACCUMULATE not in call.name:
+            known = (unit_of[inner.sequence] for inner in call.walk() if inner.sequence in unit_of)
+            current = min(current, next(known, current))
+        (of_loss if current == len(units) else units[current].backward).append(call)
+    return of_loss
+
+
+def further_pass(
+    trace: Trace,
+    units: Sequence[Unit],
+    weights: Weights,
+    shapes: Shapes,
+    part: tuple[list[Call], list[Call]],
+    batch: int,
+) -> Pass:
+    """Cut another pass into the same units.
+
+    Raises:
+        UsageError: it does not run the same operators in the same order.
+    """
+    forward, backward = part
+    known = [call for unit in units for call in unit.forward]
+    skipped, begin = (_first_use(calls, weights) for calls in (known, forward))
+    end = begin + len(known) - skipped
+    if [call.name for call in forward[begin:end]] != [call.name for call in known[skipped:]]:
+        raise UsageError(
+            f"{trace.file}: the forward passes of the step run different operators, from which no layout is derived; "
+            "give a step of one pass with --step"
+        )
+    found, place = list[Unit](), begin - skipped
+    for unit in units:
+        first = place if found else 0
+        found.append(replace(unit, forward=forward[first : place + len(unit.forward)], backward=[], ready={}))
+        _describe(found[-1], shapes)
+        place += len(unit.forward)
+    return Pass(found, forward[place:], assign_backward(found, forward[place:], backward), batch)
+
+
+def _first_use(calls: Sequence[Call], weights: Weights) -> int:
+    """Place of the first call that takes a parameter; the calls before it prepare data."""
+    return next((place for place, call in enumerate(calls) if weights.takes(call)), 0)
+
+
+def relate_loss(model: Model) -> None:
+    """Join the extents of tensors made within a loss with those of an input of the same sizes."""
+    extents = model.extents
+    loose = {root for some, _ in extents.following for root in some}
+
+    def visit(call: Call, known: Sequence[Shape]) -> None:
+        for shape in call.shapes:
+            if len(shape) > 1 and shape not in known and any(extents.root(extent) in loose for extent in shape):
+                sizes = extents.sizes(shape)
+                for other in known:
+                    if extents.sizes(other) == sizes:
+                        for left, right in zip(other, shape, strict=True):
+                            extents.same(left, right)
+                        break
+        inputs = [shape for shape in call.input_shapes if shape]
+        for child in call.children:
+            visit(child, inputs or known)
+
+    for one in model.passes:
+        for call in (*one.loss_forward, *one.loss_backward):
+            visit(call, ())
