@@ -6,7 +6,7 @@
 First what counts: every trace predicted by models fitted on the others, and by models fitted on other devices, with the
 median error, the factor by which predictions are off (exp of the mean |log ratio|, less 1), the error of the total
 and how many measured times are within the 80% interval; beside it the mean of the kernel's name, an untuned roofline,
-ExtraTrees (where scikit-learn is installed) and the nearest measured task. Then interpolation within the traces: errors
+and a regression over similar tasks. Then interpolation within the traces: errors
 on groups of operator and shapes that were held out; DLRM fitted on each pair of its four ranks and predicted for the
 others; 40 iterations of a linear model fitted on 0 to 19 and predicted for 30 to 39.
 """
@@ -27,10 +27,9 @@ from etplus.cli.predict_fit import crossval_lines
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.planning.costs import CostModel, Estimate, Task
-from etplus.planning.costs.baselines import ExtraTrees, KindMean, have_trees
 from etplus.planning.costs.bound import bound_of, device_of, times_at_peak
 from etplus.planning.costs.cost_model import FromMeasured
-from etplus.planning.costs.crossval import cross_validate
+from etplus.planning.costs.crossval import KindMean, cross_validate
 from etplus.planning.costs.end_to_end import Prediction, calibrated, predict, predict_ranks
 from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.kernel_model import interval_group
@@ -38,7 +37,7 @@ from etplus.planning.costs.measured_tasks import MeasuredTask, gpu_tasks, median
 from etplus.planning.costs.prediction_intervals import Familiarity, fit_intervals
 from etplus.planning.costs.rank_job import ENGINES, Engine
 from etplus.planning.costs.registry import Costs
-from etplus.planning.costs.similar import Nearest
+from etplus.planning.costs.similar import Similar
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 
@@ -122,11 +121,10 @@ class UntunedRoofline:
 
 def models(given: Sequence[MeasuredTask]) -> dict[str, CostModel]:
     """This model and what it is compared with, fitted on some events."""
-    found: dict[str, CostModel] = {
+    return {
         OURS: Costs(given, DEVICES), "name mean": NameMean(given), "roofline": UntunedRoofline(DEVICES),
-        "nearest": Nearest(given),
+        "similar": Similar(given),
     }  # fmt: skip
-    return found | ({"ExtraTrees": ExtraTrees(given)} if have_trees() else {})
 
 
 def hold_out(events: Mapping[str, list[MeasuredTask]], fold_of: Callable[[str], str], only: Iterable[str] = ()) -> Held:
@@ -143,7 +141,7 @@ def hold_out(events: Mapping[str, list[MeasuredTask]], fold_of: Callable[[str], 
         familiar = Familiarity(given, DEVICES)
         for model, made in models(given).items():
             tasks = [one.task for _, one in held]
-            found = made.predict_all(tasks) if isinstance(made, ExtraTrees) else [made.predict(task) for task in tasks]
+            found = made.predict_all(tasks) if isinstance(made, Similar) else [made.predict(task) for task in tasks]
             predicted.setdefault(model, []).extend(max(one.ns, 1.0) if one else float("nan") for one in found)
             if model == OURS:
                 groups = [interval_group(one.how if one else "", familiar.group(task))

@@ -11,22 +11,33 @@ import numpy as np
 import numpy.typing as npt
 
 from ...analysis.devices import Device
-from .baselines import Embeddings, ExtraTrees, Products, have_trees
-from .cost_model import CostModel
+from .cost_model import CostModel, FromMeasured
 from .measured_tasks import MeasuredTask
 from .registry import ORDER, Costs, cost_models
 from .similar import Similar
-from .task import Estimate
+from .task import Estimate, Task
 
 _LEAST_ERROR = 1e-3
 """Errors below a thousandth count as that, so that an exact hit does not make a geometric mean zero."""
 _LEAST_TOTAL = 1e-9
-_CHOSEN = "in order"
-
-BASELINES: dict[str, type[CostModel]] = {"product": Products, "embedding": Embeddings}
-"""Further models to compare with, by name; no prediction uses them."""
+_CHOSEN, _TRIVIAL = "in order", "mean"
 
 Floats = npt.NDArray[np.float64]
+
+
+class KindMean(FromMeasured):
+    """Geometric mean of the tasks of one kind, else of all: the trivial model, which others must beat."""
+
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
+        logs: dict[str, list[float]] = {}
+        for known in measured:
+            logs.setdefault(known.task.kind, []).append(np.log(max(known.ns, 1.0)))
+        self._kinds = {kind: float(np.exp(np.mean(values))) for kind, values in logs.items()}
+        self._all = float(np.exp(np.mean([value for values in logs.values() for value in values])))
+
+    def predict(self, task: Task) -> Estimate:
+        """ns of any task."""
+        return Estimate(self._kinds.get(task.kind, self._all), "mean of its kind")
 
 
 @dataclass(frozen=True)
@@ -131,11 +142,7 @@ def cross_validate(
     group = np.array([groups.setdefault(known.task.group, len(groups)) for known in measured], np.int64)
     dealt = np.empty(len(groups), np.int64)
     dealt[np.random.default_rng(seed).permutation(len(groups))] = np.arange(len(groups)) % folds
-    classes = {
-        name: model for name, model in {**cost_models(), **BASELINES}.items() if name not in ("measured", "close")
-    }
-    if have_trees():
-        classes["ExtraTrees"] = ExtraTrees
+    classes = {name: model for name, model in cost_models().items() if name != "measured"} | {_TRIVIAL: KindMean}
     makers: dict[str, Callable[[Sequence[MeasuredTask]], CostModel | Costs]] = {
         name: partial(model.fit, devices=devices) for name, model in classes.items()
     }
@@ -155,7 +162,7 @@ def cross_validate(
 def _predict(model: CostModel | Costs, held: Sequence[MeasuredTask]) -> Floats:
     tasks = [known.task for known in held]
     found: list[Estimate | None]
-    if isinstance(model, (ExtraTrees, Similar)):  # one call is much faster than many
+    if isinstance(model, Similar):  # one call is much faster than many
         found = model.predict_all(tasks)
     else:
         found = [model.predict(task) for task in tasks]

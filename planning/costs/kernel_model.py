@@ -15,7 +15,7 @@ from ...trace.brief import brief
 from .cost_model import CostModel
 from .measured_tasks import MeasuredTask, pooled
 from .prediction_intervals import Familiarity, PredictionIntervals, fit_intervals
-from .registry import CANDIDATES, MODELS, ORDER, UTILISATION, Costs, Utilised, candidates, model_class
+from .registry import MODELS, ORDER, UTILISATION, Costs, Utilised, candidates, model_class
 from .task import Estimate
 from .utilisation import Utilisation, fit_utilisation
 
@@ -143,8 +143,6 @@ Order = tuple[str, ...]
 _EQUAL: Order = ("measured",)
 _FOLDS = 5
 _CLEARLY = 0.1
-_MOST_TASKS = 500
-"""Up to so many distinct events all candidates are tried; with more, of the built-in ones the first alone."""
 
 
 @dataclass(frozen=True)
@@ -200,10 +198,9 @@ def _predict(
     held: Sequence[MeasuredTask], given: Sequence[MeasuredTask], devices: Mapping[str, Device], orders: Sequence[Order]
 ) -> HeldOutEvents:
     familiar = Familiarity(given, devices)
-    slow = CANDIDATES[1:] if len(given) > _MOST_TASKS else ()
     fitted: Mapping[str, CostModel] = {}
     estimates: dict[Order, list[Estimate]] = {}
-    for order in (order for order in orders if order not in slow):
+    for order in orders:
         costs = Costs(given, devices, order, fitted=fitted)
         estimates[order] = [costs.predict(event.task) or Estimate(1.0, "unknown") for event in held]
         fitted = costs.fitted
@@ -227,8 +224,8 @@ def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[
     }  # fmt: skip
     badness = {
         order: sum(log(1 + factor) + abs(log(max(1 + total, 1e-9))) for factor, total in of)
-        * (1 - _CLEARLY * (order == CANDIDATES[0]))
+        * (1 - _CLEARLY * (order == ORDER))
         for order, of in errors.items()
     }
-    best = min(badness, key=lambda order: badness[order], default=CANDIDATES[0])
+    best = min(badness, key=lambda order: badness[order], default=ORDER)
     return best, {" > ".join(order): of for order, of in errors.items()}

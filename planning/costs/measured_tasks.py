@@ -21,10 +21,9 @@ from ...trace.medians import median, percentile
 from ...trace.tables import OP
 from ...trace.tensors import Signature
 from ...trace.trace import Trace
-from .task import Bag, Task
+from .task import Task
 
 CPU_OP = "cpu_op"
-_LOOKUP = "embedding_codegen_lookup"
 _ABOUT = 2.0
 """Equal collectives whose times differ by less than this factor count as not waiting."""
 
@@ -93,7 +92,7 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
                 work.dtypes[dtype], main, int(place[event]),
                 (comm.collective or "") if comm is not None else "",
                 comm.group_size if comm is not None else None,
-                _bag(caller), at.name if at is not None else str(properties.get("name", "unknown device")),
+                at.name if at is not None else str(properties.get("name", "unknown device")),
                 launched[event][0], launched[event][1], _byte_factor(size, most),
             )
         )  # fmt: skip
@@ -159,27 +158,6 @@ class _Callers:
             counted = (None, None) if given is None else (flops(text, given), bytes_moved(text, given))
             self._known[name, signature] = _Caller(text, given, *counted)
         return self._known[name, signature]
-
-
-def _bag(caller: _Caller) -> Bag | None:
-    """Sizes of FBGEMM's batched lookup, from its offsets, indices and output; None for other operators.
-
-    Its arguments are (host, device, UVM, cached weights, placements, weight offsets, dimension offsets, total and
-    maximal dimension, cumulated hash sizes, bits, indices, offsets, …).
-    """
-    signature = caller.signature
-    if _LOOKUP not in caller.name or signature is None or not signature.outputs or len(signature.inputs) < 13:
-        return None
-    weights, starts, indices, offsets = (signature.shape(i) for i in (1, 6, 11, 12))
-    output = signature.outputs[0].shape
-    if not weights or not starts or not indices or not offsets or len(output) != 2:
-        return None
-    tables = starts[0] - 1
-    if tables < 1 or (offsets[0] - 1) % tables or not output[0] or output[1] < tables:
-        return None
-    batch, dim = (offsets[0] - 1) // tables, output[1] // tables
-    rows, lookups = weights[0] // (tables * dim), indices[0] // (batch * tables) if batch else 0
-    return Bag(batch, rows, tables, lookups, dim) if rows and lookups else None
 
 
 def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:

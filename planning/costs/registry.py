@@ -11,11 +11,10 @@ import numpy as np
 
 from ...analysis.devices import Device
 from ...trace.errors import UsageError
-from .baselines import KindMean, Roofline
 from .bound import bound_of
 from .cost_model import CostModel
 from .measured_tasks import CPU_OP, MeasuredTask
-from .similar import Close, Extrapolated, Interpolated, MeasuredTable, Nearest, Similar, distances, features
+from .similar import Extrapolated, Interpolated, MeasuredTable, Similar, distances, features
 from .task import Estimate, Task
 from .utilisation import START, THREADS, EventWork, Law, Utilisation, fit_utilisation, kernel_family, work_of
 
@@ -53,20 +52,14 @@ MODELS: dict[str, type[CostModel]] = {
     "measured": MeasuredTable,
     UTILISATION: Utilised,
     "between": Interpolated,
-    "close": Close,
-    "nearest": Nearest,
     "similar": Similar,
     "grown": Extrapolated,
-    "roofline": Roofline,
-    "mean": KindMean,
 }
 """The built-in ones, by name."""
 ORDER = ("measured", UTILISATION)
 """Models asked for a GPU event, the first that serves it answers."""
-CANDIDATES = (ORDER, ("measured", "close", UTILISATION), ("measured", "close", "similar", "roofline", "mean"))
-"""Orders among which `etplus predict fit` chooses; see `candidates`."""
-CPU_ORDER = ("measured", "between", "similar", "nearest", "roofline", "mean")
-"""The order of models for a CPU operator, whose time follows its sizes more closely than the nearest task's."""
+CPU_ORDER = ("measured", "between", "similar")
+"""The order of models for a CPU operator."""
 
 
 @cache
@@ -87,8 +80,8 @@ def cost_models() -> Mapping[str, type[CostModel]]:
 
 
 def candidates() -> tuple[tuple[str, ...], ...]:
-    """CANDIDATES, and one for each model of another package: what it serves it prices, what it does not the rest."""
-    return (*CANDIDATES, *(("measured", name, UTILISATION) for name in cost_models() if name not in MODELS))
+    """Orders among which `etplus predict fit` chooses: the built-in one, and one with each model of another package."""
+    return (ORDER, *(("measured", name, UTILISATION) for name in cost_models() if name not in MODELS))
 
 
 def model_class(name: str) -> type[CostModel]:

@@ -1,4 +1,4 @@
-"""Times of measured tasks carried over to others: the same, the nearest, similar ones; to sizes between and beyond."""
+"""Times of measured tasks carried over to others: the same, similar ones, sizes between and beyond."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from itertools import zip_longest
 from math import log2
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +21,6 @@ from .task import Estimate, Task
 _NOISE = 0.01
 _NEAR, _FAR = 20.0, 160.0
 _MOST_TASKS = 1500
-_CLOSE = 4.0
-"""Distance (`distances`) up to which the nearest measured task is taken as it is."""
 
 
 class MeasuredTable(FromMeasured):
@@ -44,38 +41,6 @@ class MeasuredTable(FromMeasured):
         """ns of a task that was measured; None for others."""
         known = self.of(task)
         return None if known is None else Estimate(known.ns, "measured")
-
-
-class Nearest(FromMeasured):
-    """The time of the measured task that is least different, of the narrowest class that has any (`class_keys`)."""
-
-    reach: ClassVar[float] = float("inf")
-
-    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
-        self._ns = np.array([known.ns for known in measured])
-        self._rows = features([known.task for known in measured])
-        self._members: dict[Hashable, list[int]] = {}
-        for i, known in enumerate(measured):
-            for key in class_keys(known.task):
-                if key is not None:
-                    self._members.setdefault(key, []).append(i)
-
-    def predict(self, task: Task) -> Estimate | None:
-        """ns of the nearest task; None if none of the category was measured, or none within reach."""
-        members = next((found for key in class_keys(task) if key and (found := self._members.get(key))), None)
-        if members is None:
-            return None
-        apart = distances(features([task]), self._rows[members])[0]
-        best = int(np.argmin(apart))
-        if apart[best] > self.reach:
-            return None
-        return Estimate(float(self._ns[members[best]]), "nearest measured")
-
-
-class Close(Nearest):
-    """The same, where the least different task is close."""
-
-    reach = _CLOSE
 
 
 class Similar(FromMeasured):
@@ -153,8 +118,10 @@ class Gaussian:
 
 
 _KEYS: tuple[Callable[[Task], Hashable], ...] = (
-    lambda task: task.device, lambda task: task.op, lambda task: class_keys(task)[0],
-)  # fmt: skip
+    lambda task: task.device,
+    lambda task: task.op,
+    lambda task: (task.device, task.kernel, task.op, task.place),
+)
 
 
 def _same(left: Sequence[Hashable], right: Sequence[Hashable]) -> npt.NDArray[np.float64]:
@@ -365,19 +332,3 @@ def family(kernel: str) -> str:
 def words(kernel: str) -> frozenset[str]:
     """Letters and numbers of a kernel's name, such as tile sizes and element types."""
     return frozenset(_WORD.findall(kernel))
-
-
-def class_keys(task: Task) -> tuple[Hashable, ...]:
-    """From narrow to wide, the classes that a task belongs to; None where it belongs to none."""
-    op = task.op or None
-    return (
-        (0, task.device, task.kernel, op, task.place),
-        (1, task.device, task.kernel, op),
-        (2, task.device, task.kernel) if task.kernel else None,
-        (3, task.device, family(task.kernel)) if task.kernel else None,
-        op and (4, task.device, op, task.place),
-        op and (5, task.device, op),
-        (6, family(task.kernel)) if task.kernel else None,
-        (7, task.device, task.category),
-        (8, task.category),
-    )

@@ -17,23 +17,6 @@ class Estimate(NamedTuple):
     how: str
 
 
-class Bag(msgspec.Struct, frozen=True):
-    """Sizes of a batched embedding lookup.
-
-    Attributes:
-        batch: samples. rows: rows of a table. tables: their number. lookups: indices per sample and table (pooling).
-        dim: elements of a row. rows_per_block: warps of a thread block. shared_memory: indices are staged in it.
-    """
-
-    batch: int
-    rows: int
-    tables: int
-    lookups: int
-    dim: int
-    rows_per_block: int = 32
-    shared_memory: bool = False
-
-
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """A GPU event, or the own time of a CPU operator.
 
@@ -49,7 +32,6 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         main: the kernel does the operator's main work.
         place: number of the event among the operator's own.
         collective: of a communication kernel, "" for others. group_size: its ranks.
-        bag: sizes of a batched embedding lookup.
         device: name of the device, of its record where there is one; of a CPU an identifier.
         blocks, block_threads: of a kernel's launch, blocks of the grid and threads of a block; 0 if not recorded.
     """
@@ -66,7 +48,6 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     place: int = 0
     collective: str = ""
     group_size: int | None = None
-    bag: Bag | None = None
     device: str = ""
     blocks: int = 0
     block_threads: int = 0

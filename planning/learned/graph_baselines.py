@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 
 from ...schemas.graph_arrays import GraphArrays, opcodes
-from ..costs.baselines import have_trees
 from ..costs.crossval import Floats, Score, score
 
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
@@ -38,7 +38,7 @@ def baselines(train: Sequence[GraphArrays], held: Sequence[GraphArrays]) -> dict
     a, b = (x - centre) / scale, (z - centre) / scale
     weights = np.linalg.solve(a.T @ a + _PENALTY * np.eye(a.shape[1]), a.T @ (y - y.mean()))
     found["ridge"] = np.exp(np.clip(y.mean() + b @ weights, 0, 60))
-    if have_trees():
+    if find_spec("sklearn") is not None:
         from sklearn.ensemble import ExtraTreesRegressor
 
         trees = ExtraTreesRegressor(_TREES, random_state=0).fit(x, y)

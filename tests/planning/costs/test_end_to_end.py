@@ -166,15 +166,15 @@ def test_ranks_held_out() -> None:
 
 @pytest.mark.slow
 def test_kernels_held_out() -> None:
-    """Over four devices and all traces, groups of operator and shapes held out, the nearest measured one is within
-    15% in geometric mean."""
+    """Over four devices and all traces, groups of operator and shapes held out, similar measured ones are within
+    25% in geometric mean."""
     traces = [document(f"gpu-pairs/{name}") for name in ("dlrm.rank0", "linear", "resnet103")]
     traces += [read_trace(shared_trace(f"gpu-kineto/{name}.json.gz")) for name in ("h100_bert", "mi210_gpu_only")]
     tasks = [task for trace in traces for task in gpu_tasks(trace)]
     measured = medians(tasks, [ns for trace in traces for ns in trace.gpu.dur.tolist()])
     devices = {device.name: device for device in known_devices()}
-    scores = cross_validate(measured, devices, models=("nearest", "mean")).scores()
-    assert len(measured) > 500 and scores["nearest"].geomean < 0.15 < scores["mean"].geomean
+    scores = cross_validate(measured, devices, models=("similar", "mean")).scores()
+    assert len(measured) > 500 and scores["similar"].geomean < 0.25 < scores["mean"].geomean
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import pytest
 from etplus.analysis.devices import Device
 from etplus.planning.costs.measured_tasks import (
     MeasuredTask,
-    _bag,
     _Caller,
     _Callers,
     cpu_tasks,
@@ -16,9 +15,8 @@ from etplus.planning.costs.measured_tasks import (
     pooled,
     unseen_rank_duration,
 )
-from etplus.planning.costs.task import Bag, Task
+from etplus.planning.costs.task import Task
 from etplus.trace.index import CallIndex
-from etplus.trace.tensors import Argument, Signature, Tensor
 from etplus.trace.trace import Trace
 from support import linked
 from synthetic import Timeline
@@ -88,27 +86,6 @@ def test_the_caller_is_the_innermost_operator_with_tensors() -> None:
     assert callers.above(CallIndex(-1)) == -1
     assert callers.of(CallIndex(-1)) == _Caller("", None, None, None)
     assert callers.of(CallIndex(0)) is callers.of(CallIndex(0))
-
-
-def lookup(
-    *, name: str = "fbgemm::split_embedding_codegen_lookup_sgd", weights: int = 640, starts: int = 3, indices: int = 24,
-    offsets: int = 9, output: tuple[int, ...] = (4, 16), arguments: int = 13,
-) -> _Caller:  # fmt: skip
-    """Two tables of 8 columns and 40 rows each, four samples of three lookups."""
-    shapes = {1: (weights,), 6: (starts,), 11: (indices,), 12: (offsets,)}
-    inputs = [Argument((Tensor(shapes[i], "float32"),) if i in shapes else ()) for i in range(arguments)]
-    return _Caller(name, Signature(tuple(inputs), (Tensor(output, "float32"),)), None, None)
-
-
-def test_the_sizes_of_a_batched_lookup() -> None:
-    assert _bag(lookup()) == Bag(batch=4, rows=40, tables=2, lookups=3, dim=8)
-    for other in (
-        lookup(name="aten::embedding"), lookup(arguments=12), lookup(output=(4, 16, 1)), lookup(starts=1),
-        lookup(offsets=10), lookup(output=(0, 16)), lookup(output=(4, 1)), lookup(weights=8), lookup(indices=7),
-        lookup(offsets=1),
-    ):  # fmt: skip
-        assert _bag(other) is None, other
-    assert _bag(_Caller("embedding_codegen_lookup", None, None, None)) is None
 
 
 def test_medians_of_equal_tasks() -> None:

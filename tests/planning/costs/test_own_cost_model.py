@@ -11,7 +11,7 @@ import pytest
 from etplus.analysis.devices import Device
 from etplus.planning.costs import MeasuredTask, Task
 from etplus.planning.costs.kernel_model import KernelModel, fit_kernels
-from etplus.planning.costs.registry import CANDIDATES, MODELS, ORDER, Costs, candidates, cost_models
+from etplus.planning.costs.registry import MODELS, ORDER, Costs, candidates, cost_models
 from etplus.trace.errors import UsageError
 from etplus.trace.tensors import Tensor
 
@@ -70,7 +70,7 @@ def scanned(*sizes: int) -> list[MeasuredTask]:
 
 
 def test_it_is_chosen_kept_and_restored(site: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert list(cost_models()) == [*MODELS, "line"] and candidates() == (*CANDIDATES, ("measured", "line", ORDER[1]))
+    assert list(cost_models()) == [*MODELS, "line"] and candidates() == (ORDER, ("measured", "line", ORDER[1]))
     assert "broken" in caplog.text and "measured" in caplog.text, "what is ignored is said"
     traces = [scanned(100, 1000), scanned(300, 9000), scanned(2000, 5000)]
     kernels = fit_kernels(traces, DEVICES)
@@ -97,5 +97,5 @@ def test_a_file_says_which_model_is_not_installed(site: Path) -> None:
 
 def test_without_one_files_are_as_before() -> None:
     kernels = fit_kernels([scanned(100, 1000), scanned(300, 9000)], DEVICES)
-    assert kernels is not None and set(kernels.errors) == {" > ".join(order) for order in CANDIDATES}
+    assert kernels is not None and set(kernels.errors) == {" > ".join(ORDER)}
     assert b"states" not in msgspec.json.encode(kernels)

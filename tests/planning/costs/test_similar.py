@@ -11,14 +11,11 @@ from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.similar import (
     FEATURES,
     WEIGHTS,
-    Close,
     Extrapolated,
     Gaussian,
     Interpolated,
     MeasuredTable,
-    Nearest,
     Similar,
-    class_keys,
     distances,
     family,
     features,
@@ -71,16 +68,6 @@ def test_names_of_kernels() -> None:
     assert words("sgemm_128x64_nn") == {"sgemm", "128", "x", "64", "nn"}
 
 
-def test_class_keys_go_from_the_kernel_at_its_place_to_the_category() -> None:
-    task = Task("aten::mm", "void gemm<2>", device="gpu", place=1)
-    assert class_keys(task) == (
-        (0, "gpu", "void gemm<2>", "aten::mm", 1), (1, "gpu", "void gemm<2>", "aten::mm"), (2, "gpu", "void gemm<2>"),
-        (3, "gpu", "gemm"), (4, "gpu", "aten::mm", 1), (5, "gpu", "aten::mm"), (6, "gemm"), (7, "gpu", "kernel"),
-        (8, "kernel"),
-    )  # fmt: skip
-    assert [key is None or key for key in class_keys(Task("", "", "cpu_op", device="c"))][2:7] == [True] * 5
-
-
 def test_the_table_has_equal_tasks_whatever_is_recorded_of_their_launch() -> None:
     first, second = MeasuredTask(add(8, blocks=1), 10.0, 1), MeasuredTask(add(8, blocks=2), 20.0, 1)
     bare = MeasuredTask(Task("aten::x", "k", blocks=3), 30.0, 1)
@@ -89,29 +76,6 @@ def test_the_table_has_equal_tasks_whatever_is_recorded_of_their_launch() -> Non
     assert table.of(add(8, blocks=7)) is first, "the first of those with other grids"
     assert table.of(Task("aten::x", "k", blocks=4)) is None, "the work is not known where shapes are not"
     assert table.predict(add(8, blocks=2)) == (20.0, "measured") and table.predict(add(9)) is None
-
-
-def test_the_nearest_of_the_narrowest_class_is_taken() -> None:
-    measured = [
-        MeasuredTask(add(100), 1.0, 1), MeasuredTask(add(1000), 2.0, 1), MeasuredTask(add(1000, "other"), 3.0, 1),
-        MeasuredTask(add(10**6, "far", device="elsewhere"), 4.0, 1),
-    ]  # fmt: skip
-    model = Nearest(measured)
-    assert model.predict(add(120)) == (1.0, "nearest measured")
-    assert model.predict(add(900)) == (2.0, "nearest measured")
-    assert model.predict(add(10**6)) == (2.0, "nearest measured"), "of the same kernel, not of the same size"
-    assert model.predict(add(1000, "other")) == (3.0, "nearest measured")
-    assert model.predict(Task("aten::mul", "new", device="elsewhere")) == (4.0, "nearest measured")
-    assert model.predict(Task("aten::mul", "", "cpu_op")) is None
-    assert Close(measured).predict(add(900)) == (2.0, "nearest measured")
-    assert Close(measured).predict(add(10**6)) is None
-
-
-def test_a_close_task_is_at_most_four_away() -> None:
-    near = Task("aten::add", "add", bytes=15)
-    model = Close([MeasuredTask(near, 5.0, 1)])
-    assert model.predict(replace(near, bytes=255)) == (5.0, "nearest measured"), "log2 256 − log2 16 = 4"
-    assert model.predict(replace(near, bytes=256)) is None
 
 
 def test_a_gaussian_process_goes_through_what_it_is_fitted_on() -> None:

@@ -11,7 +11,7 @@ from etplus.analysis.devices import Device, known_devices
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.planning.costs.bound import bound_of
-from etplus.planning.costs.kernel_model import HeldOutEvents, by_traces, chosen_order, errors_of, fit_kernels
+from etplus.planning.costs.kernel_model import by_traces, errors_of, fit_kernels
 from etplus.planning.costs.measured_tasks import MeasuredTask, gpu_tasks, medians, pooled, unseen_rank_duration
 from etplus.planning.costs.prediction_intervals import (
     LEVELS,
@@ -21,8 +21,8 @@ from etplus.planning.costs.prediction_intervals import (
     Spread,
     fit_intervals,
 )
-from etplus.planning.costs.registry import CANDIDATES, ORDER, Costs, explain, model_class
-from etplus.planning.costs.task import Estimate, Task
+from etplus.planning.costs.registry import ORDER, Costs, explain, model_class
+from etplus.planning.costs.task import Task
 from etplus.planning.costs.utilisation import (
     _NUMBERS,
     _PENALTIES,
@@ -264,21 +264,6 @@ def test_familiarity_goes_by_name_family_and_size() -> None:
     assert familiar.of(moved("softmax", 10**6)) == familiar.of(moved("add", 10**9)) == NEW
 
 
-def test_the_order_with_the_least_factor_and_total_is_chosen() -> None:
-    measured = [MeasuredTask(moved("add", size), 1000.0, 1) for size in (1, 2)]
-    groups = [("new", "work", "Elementwise")] * 2
-
-    def held(*ns: float) -> HeldOutEvents:
-        return HeldOutEvents(
-            measured, {order: [Estimate(one, "")] * 2 for order, one in zip(CANDIDATES, ns, strict=True)}, groups
-        )
-
-    order, errors = chosen_order([held(2000, 1000, 500)])
-    assert order == CANDIDATES[1] and errors[" > ".join(ORDER)] == ((1.0, 1.0),)
-    assert chosen_order([held(1010, 1009.9, 500)])[0] == ORDER, "a little less is no reason"
-    assert chosen_order([]) == (ORDER, {})
-
-
 def test_explanation_adds_up() -> None:
     lines = explain("elementwise", fitted(), made(), DEVICES)
     text = "\n".join(lines)
@@ -311,7 +296,7 @@ def test_real_traces_held_out() -> None:
     25% in most traces."""
     shared_trace("gpu-kineto/h100_bert.json.gz")
     events, devices = shared_events(), {device.name: device for device in known_devices()}
-    held = by_traces(list(events.values()), devices, CANDIDATES[:1])
+    held = by_traces(list(events.values()), devices, [ORDER])
     ratios, known = [], []
     for part in held:
         for one, estimate in zip(part.measured, part.estimates[ORDER], strict=True):
