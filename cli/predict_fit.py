@@ -47,8 +47,7 @@ The table shows errors on GPU events of held-out traces, by which the order of
 models is chosen: the factor by which predictions are off, and the total. With
 --compare, a second table shows errors of all models on held-out groups of work
 (operator and shapes), in five folds: geometric mean and median of
-|predicted/measured - 1|, the factor, and the bias of the total time. It includes
-ExtraTrees if scikit-learn is installed (pip install 'etplus[learn]').
+|predicted/measured - 1|, the factor, and the bias of the total time.
 """
 
 
@@ -72,7 +71,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--explain", metavar="KERNEL",
         help="show how kernels whose names contain KERNEL are priced: formula, weights, neighbours")  # fmt: skip
     add("--compare", action="store_true",
-        help="compare all models and baselines by cross-validation (slow)")  # fmt: skip
+        help="compare all cost models by cross-validation (slow)")  # fmt: skip
     add("--network", action="store_true",
         help="fit a network instead: from a calibration (times of collectives by kind and size, JSON) or from the "
         "collectives of a job's ranks; --network of other commands takes the file")  # fmt: skip
