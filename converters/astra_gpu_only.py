@@ -62,19 +62,20 @@ def fold(
 
 def _computations(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Rows that compute, in order of their ends, and these, int64 ns; what follows on a stream ends what is before."""
-    on_gpu = (trace.kind == GPU) & trace.timed
+    nodes = trace.nodes
+    on_gpu = (nodes.kind == GPU) & nodes.timed
     if on_gpu.any():
-        rows, lane = np.flatnonzero(on_gpu), trace.stream_lane
+        rows, lane = np.flatnonzero(on_gpu), nodes.stream_lane
     else:
         apart = np.concatenate([communicating, backend_rows(trace, communicating)])
-        rows, lane = host_rows(trace, apart), trace.thread
-        caller = trace.parent_row[rows]
+        rows, lane = host_rows(trace, apart), nodes.thread
+        caller = nodes.parent_row[rows]
         rows = rows[~mask_at(len(trace), caller[caller >= 0])[rows]]
-    rows, before = trace.lane_order(lane, rows, nested=False)
-    ends = trace.finish[rows]
+    rows, before = nodes.lane_order(lane, rows, nested=False)
+    ends = nodes.end[rows]
     follows = np.flatnonzero(before >= 0)
-    ends[follows - 1] = np.minimum(ends[follows - 1], trace.ts[rows[follows]])
-    order = np.lexsort((trace.id[rows], trace.ts[rows], ends))
+    ends[follows - 1] = np.minimum(ends[follows - 1], nodes.ts[rows[follows]])
+    order = np.lexsort((nodes.id[rows], nodes.ts[rows], ends))
     order = order[~np.isin(rows[order], communicating)]
     return rows[order], ends[order]
 
@@ -107,7 +108,7 @@ class _Folding:
         self.waits = GpuWaits(trace, rows, comms) if on_host is None else HostWaits(*on_host.waits(rows))
         self.measured_ns = {} if on_host is None else on_host.measured_ns
         self.submitted = submitted(trace)
-        self.beside = bool(np.any(trace.kind[rows] == GPU))  # the host works beside the computations
+        self.beside = bool(np.any(trace.nodes.kind[rows] == GPU))  # the host works beside the computations
         self.host_id = 0  # of the last delay that is the host's
         self.idle: list[tuple[int, int]] = []  # begin and end of each wait for a communication since then
         self.last: list[int] = []  # rows of the last two computations
@@ -117,11 +118,11 @@ class _Folding:
         trace, rows = self.trace, self.rows
         begins = np.maximum.accumulate(np.array([comm.start_ns for comm in self.comms], np.int64)).tolist()
         pending = deque(zip(begins, self.comms, strict=True))
-        begun = {comm.row: (begin, int(trace.id[comm.row]) + 1) for begin, comm in pending}
-        for row, begin, end in zip(rows.tolist(), trace.ts[rows].tolist(), self.ends.tolist(), strict=True):
+        begun = {comm.row: (begin, int(trace.nodes.id[comm.row]) + 1) for begin, comm in pending}
+        for row, begin, end in zip(rows.tolist(), trace.nodes.ts[rows].tolist(), self.ends.tolist(), strict=True):
             inside = [comm for comm in self.waits.inside.get(row, []) if comm in begun]
             before = [] if self.beside else [comm for comm in self.waits.through_host.get(row, []) if comm in begun]
-            until = max([(begin, int(trace.id[row])), *(begun[comm] for comm in (*inside, *before))])
+            until = max([(begin, int(trace.nodes.id[row])), *(begun[comm] for comm in (*inside, *before))])
             yield from self._communications(*until, row, pending)
             if inside:
                 yield from self._delay(self._micros(begin), [])
@@ -145,7 +146,7 @@ class _Folding:
         self, ns: int, number: int, row: int, pending: deque[tuple[int, Communication]]
     ) -> Iterator[SimNode]:
         """The communications that begin before a computation of this start, id and row."""
-        while pending and (pending[0][0], int(self.trace.id[pending[0][1].row])) < (ns, number):
+        while pending and (pending[0][0], int(self.trace.nodes.id[pending[0][1].row])) < (ns, number):
             begin, comm = pending.popleft()
             before = self.waits.before_comm.get(comm.row, [])
             after = [self.chain_at[computation] for computation in before if computation in self.chain_at]
@@ -169,7 +170,7 @@ class _Folding:
         if len(ids) > 1:
             yield (done := SimNode(next(self.ids), DELAY, 0, ids))
             self.comm_id[comm.row] = done.id
-            stream = int(self.trace.stream_lane[comm.row])
+            stream = int(self.trace.nodes.stream_lane[comm.row])
             if stream >= 0:
                 self.on_stream[stream] = done.id, self.comm_end[comm.row]
 
@@ -199,7 +200,7 @@ class _Folding:
         if until <= ready:
             return
         stream = self._slot()
-        behind = [self.chain_id[-1]] if len(set(self.trace.stream_lane[self.last].tolist())) > 1 else []
+        behind = [self.chain_id[-1]] if len(set(self.trace.nodes.stream_lane[self.last].tolist())) > 1 else []
         asked = [(int(self._micros(ns)), waited) for ns, waited in self.waits.asked.get(row, [])]
         busy = max((at for at, _ in asked), default=until)
         for micros in [min(end, busy) - begin for begin, end in self.idle if begin < busy]:
@@ -233,7 +234,7 @@ class _Folding:
 
     def _slot(self) -> int:
         """Stream of the last computation, whose slot delays take in a simulator with a slot a stream; −1 for none."""
-        return int(self.trace.stream[self.last[-1]]) if self.last else -1
+        return int(self.trace.nodes.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
         """A computation behind what it waits for, after what the host takes to submit it.
@@ -244,7 +245,7 @@ class _Folding:
         Args:
             inside: rows of the communications that it waits for while it runs.
         """
-        begin = int(self._micros(self.trace.ts[row]))
+        begin = int(self._micros(self.trace.nodes.ts[row]))
         yield from self._host(self._submitted(row, begin), row)
         waited = [*self.waits.through_host.get(row, []), *self.waits.on_gpu.get(row, []), *inside]
         comms = [comm for comm in waited if comm in self.comm_end]
@@ -254,7 +255,7 @@ class _Folding:
             self.idle.append((self.chain_end[-1], ready))
         yield from self._delay(begin, seen)
         ready = max(ready, self.chain_end[-1])
-        stream = int(self.trace.stream_lane[row])
+        stream = int(self.trace.nodes.stream_lane[row])
         before, _ = self.on_stream.get(stream, (0, 0))
         needs = [self.chain_id[-1], self.host_id, *(self.comm_id[comm] for comm in comms), before]
         node = self._link(row, max(until, ready), max(until - ready, 0), needs)
@@ -280,13 +281,13 @@ class _Folding:
             issued: when; its start where no computation is known that it waits for on the GPU.
             after: places in the chain of these computations.
         """
-        row, stream = comm.row, int(self.trace.stream_lane[comm.row])
+        row, stream = comm.row, int(self.trace.nodes.stream_lane[comm.row])
         at = bisect_right(self.chain_end, issued) - 1
         before, free = self.on_stream.get(stream, (0, 0))
         turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits beside what the rank sends
         needs = {*(self.chain_id[place] for place in (at, *after)), self.comm_id.get(turn, 0), before} - {0}
         ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (at, *after))])
-        until = self.transferred.get(int(self.trace.id[row]), self.trace.finish[row])
+        until = self.transferred.get(int(self.trace.nodes.id[row]), self.trace.nodes.end[row])
         micros = max(int(self._micros(until)) - ready, 0)
         took = self.measured_ns.get(row, -1)
         shown = micros if took < 0 else 0 if comm.aside else (took + 500) // 1000
@@ -339,10 +340,11 @@ class GpuWaits:
     """
 
     def __init__(self, trace: Trace, rows: IntColumn, comms: Sequence[Communication]) -> None:
+        nodes = trace.nodes
         communicates, computes = mask_at(len(trace), [comm.row for comm in comms]), mask_at(len(trace), rows)
         source, target, _ = trace.edges.T
-        done = trace.finish[source] <= trace.ts[target] + ROUNDING_NS
-        on_gpu = communicates[source] & (trace.kind[source] == GPU) & computes[target]
+        done = nodes.end[source] <= nodes.ts[target] + ROUNDING_NS
+        on_gpu = communicates[source] & (nodes.kind[source] == GPU) & computes[target]
         before = computes[source] & communicates[target]
         waited, row, asked = _through_host(trace, rows, communicates, computes)
         order = np.argsort(asked, kind="stable")
@@ -364,27 +366,28 @@ def _through_host(
     A GPU event holds the host in a synchronising call. One on the host holds back the operators that the edges name
     and what follows the pause in which it ended; where no edge names any, all that begins after its end.
     """
+    nodes = trace.nodes
     source, target, _ = trace.edges_of("data", "sync").T
-    waited = communicates | (computes & (trace.kind == GPU))
-    released = waited[source] & (trace.kind[target] != GPU) & ~communicates[target]
+    waited = communicates | (computes & (nodes.kind == GPU))
+    released = waited[source] & (nodes.kind[target] != GPU) & ~communicates[target]
     source, target = source[released], target[released]
     edges = np.stack([source, target], axis=1)
-    on_gpu = trace.kind[source] == GPU
-    since = np.where(on_gpu, trace.finish[target], trace.ts[target])
-    cost = on_gpu | (trace.finish[source] > trace.ts[target])  # on the host a wait that cost nothing has no call
-    asked = np.where(cost, trace.ts[target], trace.ts[source])
-    unread = np.setdiff1d(np.flatnonzero(communicates & (trace.kind != GPU)), source)
-    source, since = np.concatenate([source, unread]), np.concatenate([since, trace.finish[unread]])
-    asked = np.concatenate([asked, trace.ts[unread]])
-    issued = np.maximum.accumulate(issue_times(trace, np.flatnonzero(communicates & (trace.kind != GPU)))[rows])
+    on_gpu = nodes.kind[source] == GPU
+    since = np.where(on_gpu, nodes.end[target], nodes.ts[target])
+    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # on the host a wait that cost nothing has no call
+    asked = np.where(cost, nodes.ts[target], nodes.ts[source])
+    unread = np.setdiff1d(np.flatnonzero(communicates & (nodes.kind != GPU)), source)
+    source, since = np.concatenate([source, unread]), np.concatenate([since, nodes.end[unread]])
+    asked = np.concatenate([asked, nodes.ts[unread]])
+    issued = np.maximum.accumulate(issue_times(trace, np.flatnonzero(communicates & (nodes.kind != GPU)))[rows])
     first = np.searchsorted(issued, since)
-    known = (first < len(rows)) | (trace.kind[source] == GPU)
+    known = (first < len(rows)) | (nodes.kind[source] == GPU)
     first = np.append(rows, _END)[first]
     source, first, asked = source[known], first[known], asked[known]
     paused, resumed = _after_pauses(trace, rows, edges[~on_gpu])
     source, first = np.concatenate([source, paused]), np.concatenate([first, resumed])
-    asked = np.concatenate([asked, trace.ts[paused]])
-    done = trace.finish[source] <= np.where(first == _END, trace.span[1], trace.ts[first]) + ROUNDING_NS
+    asked = np.concatenate([asked, nodes.ts[paused]])
+    done = nodes.end[source] <= np.where(first == _END, trace.span[1], nodes.ts[first]) + ROUNDING_NS
     return source[done], first[done], asked[done]
 
 
@@ -394,22 +397,23 @@ def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntC
 
     Between two computations the thread may be at work in an operator around them: only pauses of the thread count.
     """
+    nodes = trace.nodes
     pauses = long_pauses(trace) if len(edges) else tuple(rows[:0] for _ in range(3))
-    rows = rows[np.lexsort((trace.ts[rows], trace.thread[rows]))]
+    rows = rows[np.lexsort((nodes.ts[rows], nodes.thread[rows]))]
     found = [np.zeros((0, 2), np.int64)]
-    for thread in distinct(trace.thread[edges[:, 1]]).tolist():
-        own, (run, reader) = rows[trace.thread[rows] == thread], edges[trace.thread[edges[:, 1]] == thread].T
-        after = np.searchsorted(trace.ts[own], trace.finish[run])
+    for thread in distinct(nodes.thread[edges[:, 1]]).tolist():
+        own, (run, reader) = rows[nodes.thread[rows] == thread], edges[nodes.thread[edges[:, 1]] == thread].T
+        after = np.searchsorted(nodes.ts[own], nodes.end[run])
         inside = (after > 0) & (after < len(own))
         run, reader, before, after = run[inside], reader[inside], own[after[inside] - 1], own[after[inside]]
-        paused = (trace.finish[before] <= trace.finish[run]) & (trace.ts[after] <= trace.ts[reader])
-        paused &= trace.ts[after] - trace.finish[before] > LONG_PAUSE_NS
+        paused = (nodes.end[before] <= nodes.end[run]) & (nodes.ts[after] <= nodes.ts[reader])
+        paused &= nodes.ts[after] - nodes.end[before] > LONG_PAUSE_NS
         _, begin, until = (of[pauses[0] == thread] for of in pauses)
-        at = np.searchsorted(until, trace.finish[run])  # the pause in which it ended, or the next one
+        at = np.searchsorted(until, nodes.end[run])  # the pause in which it ended, or the next one
         paused[at == len(until)] = False
         near = np.minimum(at, max(len(until) - 1, 0))
         if len(until):
-            paused &= (begin[near] >= trace.finish[before]) & (begin[near] < trace.ts[after])
+            paused &= (begin[near] >= nodes.end[before]) & (begin[near] < nodes.ts[after])
         found.append(np.stack([run[paused], after[paused]], axis=1))
     run, after = np.concatenate(found).T
     return run, after
@@ -426,19 +430,20 @@ def submitted(trace: Trace) -> IntColumn:
 
     Rows on the host are let begin when they do; GPU events without a launch in the trace were submitted before it.
     """
-    result: IntColumn = np.where(trace.kind == GPU, trace.span[0], trace.ts)
+    nodes = trace.nodes
+    result: IntColumn = np.where(nodes.kind == GPU, trace.span[0], nodes.ts)
     call, gpu, _ = trace.edges_of("launch").T
-    timed = trace.timed[call] & trace.timed[gpu]
+    timed = nodes.timed[call] & nodes.timed[gpu]
     call, gpu = call[timed], gpu[timed]
     waiting = waits(trace)[1][call] > 0
-    launched = np.where(waiting, trace.ts[call], np.minimum(trace.finish[call], trace.ts[gpu]))
-    latency = trace.ts[gpu] - launched
+    launched = np.where(waiting, nodes.ts[call], np.minimum(nodes.end[call], nodes.ts[gpu]))
+    latency = nodes.ts[gpu] - launched
     source, target, _ = trace.edges_of("stream", "event").T
     free = np.full(len(trace), -1, np.int64)  # the latest end of what a row waits for on the GPU
-    np.maximum.at(free, target, trace.finish[source])
+    np.maximum.at(free, target, nodes.end[source])
     free = free[gpu]
     idle = (free <= launched) & (latency <= _MAX_LATENCY_NS)
     usual = int(np.median(latency[idle])) if idle.any() else 0
     bound = (launched + usual >= free) & (latency <= _MAX_LATENCY_NS)
-    result[gpu] = np.where(bound, trace.ts[gpu], np.minimum(launched + usual, trace.ts[gpu]))
+    result[gpu] = np.where(bound, nodes.ts[gpu], np.minimum(launched + usual, nodes.ts[gpu]))
     return result

@@ -91,7 +91,7 @@ def write_nodes(
     work, rest = work_columns(trace), iter(nodes)
     if roofline is not None:  # a copy between host and device is bound by the bus, not by the device's memory
         copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
-        work["tensor_size"][np.isin(trace.category, copies)] = -1
+        work["tensor_size"][np.isin(trace.nodes.category, copies)] = -1
     chunks = iter(lambda: list(itertools.islice(rest, ROWS)), [])
     blocks = (_block(trace, chunk, rank, work, roofline, tensors) for chunk in chunks)
     return write_blocks(path, GlobalMetadata(version=CHAKRA_VERSION), blocks)
@@ -118,16 +118,16 @@ def _block(
     memory = [b"" if tensors is None else tensors.encoded(node.row) for node in nodes]
     rows = np.maximum(rows, 0)
     # a computation that another one overlaps is shorter than measured; else only rounding makes it so
-    exact = real & computing & (np.abs(trace.dur[rows] - 1000 * micros) < 1000)
-    on_gpu = real & (trace.kind[rows] == GPU)
+    exact = real & computing & (np.abs(trace.nodes.dur[rows] - 1000 * micros) < 1000)
+    on_gpu = real & (trace.nodes.kind[rows] == GPU)
     own = np.array([node.stream for node in nodes], np.int64)
     columns = {
-        "duration_ns": (np.where(exact, trace.dur[rows], 1000 * micros), computing),
-        "node_id": (trace.id[rows], real),
-        "start_ns": (trace.ts[rows], real),
-        "inclusive_ns": (trace.dur[rows], real),
-        "stream": (np.where(own >= 0, own, trace.stream[rows]), on_gpu | (own >= 0)),
-        "tid": (trace.thread[rows], real & ~on_gpu),
+        "duration_ns": (np.where(exact, trace.nodes.dur[rows], 1000 * micros), computing),
+        "node_id": (trace.nodes.id[rows], real),
+        "start_ns": (trace.nodes.ts[rows], real),
+        "inclusive_ns": (trace.nodes.dur[rows], real),
+        "stream": (np.where(own >= 0, own, trace.nodes.stream[rows]), on_gpu | (own >= 0)),
+        "tid": (trace.nodes.thread[rows], real & ~on_gpu),
     }
     encoded_nodes = messages(
         byte_rows([field_cells(ID, ids)]),

@@ -174,7 +174,7 @@ def write_astra_sim(
         raise UsageError(
             f"invalid roofline {roofline:g}; give the bandwidth of the device's memory in GB/s, such as 2000"
         )
-    if not trace.timed.any():
+    if not trace.nodes.timed.any():
         raise ConvertError(f"{trace.file}: no node has a time, nothing to simulate; link the ET again")
     trace = trace if on_host is None else on_host.trace
     nodes = fold(trace, comms.found, transferred, on_host)

@@ -95,10 +95,10 @@ def augment(
         start, end, counted = found.start, found.end, list(counters_of(trace if shown is None else shown))
         added = _counter_texts(trace, counted)
         body, rest = (int(start[0]), int(end[_last_recorded(found.texts, counted)])), int(end[-1])
-        at = trace.kineto_event[gpu.source]
+        at = trace.nodes.kineto_event[gpu.source]
     start, end, values = start[at], end[at], _values(trace, own_devices)
     if shown is not None:
-        chosen = np.isin(trace.id[gpu.source], shown.id[shown.gpu.source[shown.gpu.source >= 0]])
+        chosen = np.isin(trace.nodes.id[gpu.source], shown.id[shown.gpu.source[shown.gpu.source >= 0]])
         start, end, values = start[chosen], end[chosen], list(compress(values, chosen.tolist()))
     with open_output(path) as out:
         out.write(blob.data[: body[0]])

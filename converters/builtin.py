@@ -295,7 +295,7 @@ class EtPlusFile:
         if options.schema is None and not isinstance(source, (Trace, InputPair)) and is_stored(source):
             (trace,) = traces.values()
             trace.write(path)  # columns keep the text
-            return Conversion((path,), int((trace.kind != RUNTIME).sum()), Counter())
+            return Conversion((path,), int((trace.nodes.kind != RUNTIME).sum()), Counter())
         if options.schema is None:
             file, metadata, nodes, counts = _messages(traces)
         else:

@@ -125,24 +125,25 @@ class _Encoder:
     def __init__(
         self, trace: Trace, needs: TraceDependencies, comms: RankComms, communicating: IntColumn, memory_nodes: bool
     ) -> None:
+        nodes = trace.nodes
         self.trace, self.needs = trace, needs
         self.names = [text_field(NAME, name.encode()) for name in trace.names]
-        self.has_times = bool(trace.timed.any())
+        self.has_times = bool(nodes.timed.any())
         self.type = _node_types(trace, comms, memory_nodes)
         # what a row does itself, ns: GPU events and collectives as measured
-        self.duration = np.where(trace.timed, trace.dur, 0)
+        self.duration = np.where(nodes.timed, nodes.dur, 0)
         on_host = host_rows(trace, communicating)
         self.duration[on_host] = host_work(trace, communicating)[on_host]
-        threads = np.unique(trace.thread, return_inverse=True)[1].reshape(-1)
-        lanes = np.where(trace.kind == GPU, -1 - trace.stream_lane, threads)
-        self.micros = rounded(self.duration, lanes, np.where(trace.ts >= 0, trace.ts, 0))
+        threads = np.unique(nodes.thread, return_inverse=True)[1].reshape(-1)
+        lanes = np.where(nodes.kind == GPU, -1 - nodes.stream_lane, threads)
+        self.micros = rounded(self.duration, lanes, np.where(nodes.ts >= 0, nodes.ts, 0))
         self.work = {name: np.where(self.type == COMP, values, -1) for name, values in work_columns(trace).items()}
         self.shared = shared_rows(comms.found)
         self.comms = {
             comm.row: encoded(*comm_attributes(comm, comms.rank)) for comm in comms.found if comm.row not in self.shared
         }
         self.rank = comms.rank
-        first, rows = int(trace.id.max(initial=0)) + 1, list(self.shared)
+        first, rows = int(nodes.id.max(initial=0)) + 1, list(self.shared)
         ends = accumulate((len(self.shared[row]) for row in rows), initial=first)  # in Python, as ids may be 2**63 - 1
         self.message_ids = {row: range(begin, end) for row, (begin, end) in zip(rows, pairwise(ends), strict=True)}
         self.message_micros = {row: int(self.micros[row]) for row in rows}
@@ -153,7 +154,7 @@ class _Encoder:
         nodes = np.empty(len(rows), object)
         parts = [row for row in rows.tolist() if row in self.shared]
         for kind in (CPU, GPU, RUNTIME):
-            at = np.flatnonzero(self.trace.kind[rows] == kind)
+            at = np.flatnonzero(self.trace.nodes.kind[rows] == kind)
             if len(at):
                 nodes[at] = self._nodes(kind, rows[at])
         for place, row in enumerate(rows.tolist() if parts else ()):
@@ -167,14 +168,14 @@ class _Encoder:
         So simulators run them beside each other: one after the other, two ranks could wait for each other.
         """
         trace = self.trace
-        needs = trace.id[self.needs.of_rows(np.array([row]))[1]].tolist()
+        needs = trace.nodes.id[self.needs.of_rows(np.array([row]))[1]].tolist()
         for number, comm in zip(self.message_ids[row], self.shared[row], strict=True):
             node = Node(
                 id=number, name=trace.name_of(Row(row)), type=comm_node_type(comm), data_deps=needs,
-                start_time_micros=(int(trace.ts[row]) + 500) // 1000, duration_micros=self.message_micros[row],
+                start_time_micros=(int(trace.nodes.ts[row]) + 500) // 1000, duration_micros=self.message_micros[row],
                 attr=[
                     AttributeProto(name="is_cpu_op", bool_val=False), *comm_attributes(comm, self.rank),
-                    attribute(MESSAGE_OF, int(trace.id[row])),
+                    attribute(MESSAGE_OF, int(trace.nodes.id[row])),
                 ],
             )  # fmt: skip
             yield delimited(node.SerializeToString())
@@ -183,7 +184,7 @@ class _Encoder:
         """Nodes of a kind, their fields and attributes in the order in which a file has them."""
         trace = self.trace
         counts, sources, kinds = self.needs.of_rows(rows)
-        needs, messages_of = trace.id[sources], [len(self.message_ids.get(row, ())) for row in rows.tolist()]
+        needs, messages_of = trace.nodes.id[sources], [len(self.message_ids.get(row, ())) for row in rows.tolist()]
         ends = np.cumsum(counts)
         bits = kinds.tolist()
         edges = [tuple(bits[a:b]) for a, b in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
@@ -191,15 +192,15 @@ class _Encoder:
             lists = np.split(needs, ends[:-1])
             own = [[*of, *self.message_ids.get(row, ())] for of, row in zip(lists, rows.tolist(), strict=True)]
             needs, counts = np.array([number for of in own for number in of], np.int64), counts + messages_of
-        ts, parent, parent_row = trace.ts[rows], trace.parent[rows], trace.parent_row[rows]
+        ts, parent, parent_row = trace.nodes.ts[rows], trace.nodes.parent[rows], trace.nodes.parent_row[rows]
         comms = [self.comms.get(row, b"") for row in rows.tolist()]
         tensors, attributes = describe(trace, kind, rows)
         return messages(
-            byte_rows([field_cells(ID, trace.id[rows])]),
-            [self.names[code] for code in trace.name[rows].tolist()],
+            byte_rows([field_cells(ID, trace.nodes.id[rows])]),
+            [self.names[code] for code in trace.nodes.name[rows].tolist()],
             byte_rows([
                 field_cells(TYPE, self.type[rows]),
-                field_cells(CTRL_DEPS, trace.id[parent_row], parent_row >= 0),
+                field_cells(CTRL_DEPS, trace.nodes.id[parent_row], parent_row >= 0),
             ]),
             dependency_rows(needs, counts),
             byte_rows([
@@ -219,7 +220,7 @@ class _Encoder:
 
     def _times(self, kind: int, rows: IntColumn) -> list[Cells]:
         """Exact times; those that equal `duration_ns` are left out."""
-        ts, dur, exclusive = self.trace.ts[rows], self.trace.dur[rows], self.trace.exclusive[rows]
+        ts, dur, exclusive = self.trace.nodes.ts[rows], self.trace.nodes.dur[rows], self.trace.nodes.exclusive[rows]
         if kind != CPU and np.any(ts < 0):
             ts, dur, exclusive = self._with_wrong_times(rows, ts, dur, exclusive)
         timed, duration = ts >= 0, self.duration[rows]
@@ -279,12 +280,12 @@ def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
 
 
 def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn:
-    kind = np.where(trace.structural, NodeType.Value("METADATA_NODE"), COMP)
+    kind = np.where(trace.nodes.structural, NodeType.Value("METADATA_NODE"), COMP)
     if memory_nodes:
         copies = np.array([category in COPY_CATEGORIES for category in trace.categories], np.bool_)
         to_host = np.array(["DtoH" in name or "Device -> Host" in name for name in trace.names], np.bool_)
-        memory = np.where(to_host[trace.name], NodeType.Value("MEM_STORE_NODE"), NodeType.Value("MEM_LOAD_NODE"))
-        kind = np.where(copies[trace.category] & ~trace.structural, memory, kind)
+        memory = np.where(to_host[trace.nodes.name], NodeType.Value("MEM_STORE_NODE"), NodeType.Value("MEM_LOAD_NODE"))
+        kind = np.where(copies[trace.nodes.category] & ~trace.nodes.structural, memory, kind)
     several = shared_rows(comms.found)
     for comm in comms.found:
         kind[comm.row] = COMP if comm.row in several else comm_node_type(comm)
@@ -355,7 +356,7 @@ def _numbers(records: Sequence[Any], path: str) -> IntColumn:
 
 def _of_calls(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes]:
     """What only runtime calls have."""
-    threads = trace.thread[rows].tolist()
+    threads = trace.nodes.thread[rows].tolist()
     return [
         shared("cat", "runtime") + _text("kineto_tid", call.tid) + shared("tid", thread)
         for call, thread in zip(records, threads, strict=True)
@@ -365,7 +366,7 @@ def _of_calls(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[byt
 def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes]:
     """What linking added to ops."""
     found = [b"" if op.link is UNSET else shared("link", op.link) for op in records]
-    waits_for = trace.inter_thread_dep[rows]
+    waits_for = trace.nodes.inter_thread_dep[rows]
     for i in np.flatnonzero(waits_for >= 0).tolist():
         if records[i].inter_thread_dep is not UNSET:
             found[i] += encoded(attribute("inter_thread_dep", int(waits_for[i])))
@@ -385,7 +386,7 @@ def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Furt
             further.setdefault(i, {})["pg_name"] = msgspec.Raw(_encode(event.pg_name))
         if not trace.flat and event.tid != (event.stream if event.pid != ABSENT else ABSENT):
             further.setdefault(i, {})["tid"] = msgspec.Raw(_encode(event.tid))
-    categories = trace.category[rows].tolist()
+    categories = trace.nodes.category[rows].tolist()
     found = [
         shared("cat", trace.categories[category]) + encoded(*_texts_of(event))
         for category, event in zip(categories, records, strict=True)
@@ -416,7 +417,9 @@ def _texts_of(event: Any) -> list[AttributeProto]:
 
 def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[Any], texts: Sequence[bytes]) -> Parts:
     """The ET's own attributes; a GPU event has those of its operator, or none at all."""
-    columns = {name: trace.thread[rows] if name == "tid" else getattr(trace, name)[rows] for name in _NUMBERS}
+    columns = {
+        name: trace.nodes.thread[rows] if name == "tid" else getattr(trace.nodes, name)[rows] for name in _NUMBERS
+    }
     if kind == GPU:
         columns["tid"] = np.zeros(len(rows), np.int64)
     owners = records if trace.flat else [node.attrs for node in records]

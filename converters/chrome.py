@@ -95,7 +95,7 @@ def write_chrome(
         trace.base_time_ns
         + min([trace.span.start, *trace.memory.ts[:1].tolist(), *(event.ts for event in others[rank][:1])])
         for rank, trace in traces.items()
-        if trace.timed.any()
+        if trace.nodes.timed.any()
     )
     slices = flows = left_out = 0
     with open_output(path) as file:
@@ -139,9 +139,10 @@ class RankTimeline:
     def __init__(
         self, trace: Trace, rank: int, zero: int, title: str, others: Sequence[OtherEvent] = (), *, alone: bool
     ) -> None:
+        nodes = trace.nodes
         self.trace, self.rank, self.title, self.others, self.alone = trace, rank, title, others, alone
         self.zero = zero - trace.base_time_ns
-        rows = np.flatnonzero(trace.timed)
+        rows = np.flatnonzero(nodes.timed)
         track, lane, finish = _tracks(trace, rows)
         tid = np.zeros(len(trace), np.int64)
         pairs = np.stack([track[rows], lane[rows]], axis=1)
@@ -150,8 +151,8 @@ class RankTimeline:
         if alone:
             pid, tid = _kineto_threads(trace, lane, tid)
         source, target, kind = trace.edges.T
-        shown = trace.timed[source] & trace.timed[target] & (finish[target] > trace.ts[source])
-        self.rows = rows[np.lexsort((trace.id[rows], -finish[rows], trace.ts[rows]))]
+        shown = nodes.timed[source] & nodes.timed[target] & (finish[target] > nodes.ts[source])
+        self.rows = rows[np.lexsort((nodes.id[rows], -finish[rows], nodes.ts[rows]))]
         self.lane, self.pid, self.tid, self.finish = lane, pid, tid, finish
         self.flows, self.kinds = np.stack([source[shown], target[shown]], axis=1), kind[shown]
 
@@ -163,10 +164,10 @@ class RankTimeline:
         begun, late = set[int](), []
         modules, others = self._others()
         for row, args in zip(self.rows.tolist(), arguments(self.trace, self.rows), strict=True):
-            ts = int(self.trace.ts[row])
-            while others and (others[-1][0], -others[-1][1]) <= (ts, -int(self.trace.dur[row])):
+            ts = int(self.trace.nodes.ts[row])
+            while others and (others[-1][0], -others[-1][1]) <= (ts, -int(self.trace.nodes.dur[row])):
                 yield others.pop()[2]
-            yield self._slice(row, args, modules.get(int(self.trace.kineto_event[row])))
+            yield self._slice(row, args, modules.get(int(self.trace.nodes.kineto_event[row])))
             for flow in leaving.get(row, ()):
                 begun.add(flow)
                 yield self._flow(flow, row, ts, "s")
@@ -174,7 +175,7 @@ class RankTimeline:
                 if flow in begun:
                     yield self._flow(flow, row, ts, "f")
                 else:  # a call that waits for what began after it
-                    late.append(self._flow(flow, row, max(ts, int(self.trace.ts[self.flows[flow, 0]])), "f"))
+                    late.append(self._flow(flow, row, max(ts, int(self.trace.nodes.ts[self.flows[flow, 0]])), "f"))
         yield from late
         yield from (event for _, _, event in reversed(others))
         yield from self._memory()
@@ -183,8 +184,8 @@ class RankTimeline:
     def _others(self) -> tuple[dict[int, OtherEvent], list[tuple[int, int, dict[str, Any]]]]:
         """Events that are no rows: those that rows were made of, by index; the rest with start and duration, ns, the
         last first."""
-        calls = self.trace.kind[self.rows] == CPU
-        own = set(self.trace.kineto_event[self.rows[calls]].tolist())
+        calls = self.trace.nodes.kind[self.rows] == CPU
+        own = set(self.trace.nodes.kineto_event[self.rows[calls]].tolist())
         threads, streams = self._places() if self.others else ({}, {})
         rest = []
         for other in reversed(self.others):
@@ -201,10 +202,12 @@ class RankTimeline:
         trace, rows = self.trace, self.rows[self.lane[self.rows] == 0]
         places = zip(self.pid[rows].tolist(), self.tid[rows].tolist(), strict=True)
         place = dict(zip(rows.tolist(), places, strict=True))
-        gpu = trace.kind[rows] == GPU
-        of_thread = {int(trace.thread[row]): place[row] for row in rows[~gpu].tolist()}
+        gpu = trace.nodes.kind[rows] == GPU
+        of_thread = {int(trace.nodes.thread[row]): place[row] for row in rows[~gpu].tolist()}
         threads = {tid: of_thread[thread] for tid, thread in kineto_threads_of(trace).items() if thread in of_thread}
-        streams = {(int(trace.device[row]), int(trace.stream[row])): place[row] for row in rows[gpu].tolist()}
+        streams = {
+            (int(trace.nodes.device[row]), int(trace.nodes.stream[row])): place[row] for row in rows[gpu].tolist()
+        }
         return threads, streams
 
     def _memory(self) -> Iterator[dict[str, Any]]:
@@ -229,7 +232,7 @@ class RankTimeline:
 
     def _slice(self, row: Row, args: dict[str, Any], made_of: OtherEvent | None) -> dict[str, Any]:
         trace = self.trace
-        ts = int(trace.ts[row])
+        ts = int(trace.nodes.ts[row])
         if made_of is not None:
             args = {**decoded(made_of.written).get("args", {}), **args}
         return {
@@ -251,14 +254,14 @@ class RankTimeline:
     def ids(self) -> list[int]:
         """Of each flow; as Kineto has it a launch's is the correlation, if no other launch has it (graph launches)."""
         ids = (self.rank + 1) * _FLOWS_PER_PROCESS + np.arange(len(self.flows))
-        correlation = self.trace.correlation[self.flows[:, 1]]
+        correlation = self.trace.nodes.correlation[self.flows[:, 1]]
         own = (self.kinds == EDGE_KINDS.index("launch")) & (correlation > 0) & self.alone
         first = mask_at(len(own), np.flatnonzero(own)[np.unique(correlation[own], return_index=True)[1]])
         of_flow: list[int] = np.where(first & (correlation < _FLOWS_PER_PROCESS), correlation, ids).tolist()
         return of_flow
 
     def _process_names(self) -> Iterator[dict[str, Any]]:
-        gpu = self.trace.kind == GPU
+        gpu = self.trace.nodes.kind == GPU
         for pid in distinct(self.pid[self.rows]).tolist():
             on_gpu = bool(np.any(gpu & (self.pid == pid))) and self.alone
             named = {"name": self.title, "sort_index": pid + _GPU_SORT * on_gpu}
@@ -274,12 +277,12 @@ class RankTimeline:
         trace, rows = self.trace, self.rows
         first = np.unique(np.stack([self.pid[rows], self.tid[rows]]), axis=1, return_index=True)[1]
         for row in rows[first].tolist():
-            if trace.kind[row] == GPU:
-                name = f"stream {trace.stream[row]}"
-                if len(distinct(trace.device[trace.kind == GPU])) > 1:
-                    name = f"device {trace.device[row]} {name}"
+            if trace.nodes.kind[row] == GPU:
+                name = f"stream {trace.nodes.stream[row]}"
+                if len(distinct(trace.nodes.device[trace.nodes.kind == GPU])) > 1:
+                    name = f"device {trace.nodes.device[row]} {name}"
             else:
-                thread = int(trace.thread[row])
+                thread = int(trace.nodes.thread[row])
                 name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"
             if self.lane[row]:
                 name += f", overlapping ({self.lane[row]})"
@@ -298,7 +301,7 @@ def timed_traces(traces: Mapping[int, Trace]) -> list[Trace]:
     Raises:
         ConvertError: there are none.
     """
-    timed = [trace for trace in traces.values() if trace.timed.any()]
+    timed = [trace for trace in traces.values() if trace.nodes.timed.any()]
     if not timed:
         names = few([trace.file for trace in traces.values()])
         raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
@@ -328,18 +331,19 @@ def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, 
 def program_of(trace: Trace) -> int:
     """Process id of the program, as Kineto has it; a number of ours where it is not known, or a device's."""
     program = _number(trace.header.get("pid"))
-    return _PROGRAM if program is None or program in trace.device[trace.kind == GPU] else program
+    return _PROGRAM if program is None or program in trace.nodes.device[trace.nodes.kind == GPU] else program
 
 
 def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Track, lane and end as shown of each row: slices of a lane nest or follow each other, none is of no length."""
-    threads = np.where(trace.thread >= 0, trace.thread, _FOREVER - trace.thread)  # those without ops last
+    nodes = trace.nodes
+    threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # those without ops last
     threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
-    track = np.where(trace.kind == GPU, len(trace) + trace.stream_lane, threads)
+    track = np.where(nodes.kind == GPU, len(trace) + nodes.stream_lane, threads)
     lane = np.zeros(len(trace), np.int64)
-    finish = np.maximum(trace.finish, trace.ts + _LEAST_NS)
-    order, before = trace.lane_order(track, rows, nested=True)
-    ts, ends, lanes = trace.ts.tolist(), finish.tolist(), list[list[int]]()
+    finish = np.maximum(nodes.end, nodes.ts + _LEAST_NS)
+    order, before = nodes.lane_order(track, rows, nested=True)
+    ts, ends, lanes = nodes.ts.tolist(), finish.tolist(), list[list[int]]()
     for row, first in zip(order.tolist(), (before < 0).tolist(), strict=True):
         if first:
             lanes = []
@@ -355,17 +359,18 @@ def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntCol
 
 def _kineto_threads(trace: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Process and thread of each row as Kineto has them; `spare` are the numbers of threads that it does not name."""
-    gpu = trace.kind == GPU
-    pid = np.where(gpu, trace.device, program_of(trace))
-    tid = np.where(gpu, trace.stream, spare)
-    calls = np.flatnonzero((trace.kind == RUNTIME) & trace.timed)
-    calls = calls[np.unique(trace.thread[calls], return_index=True)[1]]
+    nodes = trace.nodes
+    gpu = nodes.kind == GPU
+    pid = np.where(gpu, nodes.device, program_of(trace))
+    tid = np.where(gpu, nodes.stream, spare)
+    calls = np.flatnonzero((nodes.kind == RUNTIME) & nodes.timed)
+    calls = calls[np.unique(nodes.thread[calls], return_index=True)[1]]
     taken = set(tid[gpu].tolist())
     for row, record in zip(calls.tolist(), trace.records(calls), strict=True):
         system = _number(record.get("tid"))
         if system is not None and system not in taken:
             taken.add(system)
-            tid[(trace.thread == trace.thread[row]) & ~gpu] = system
+            tid[(nodes.thread == nodes.thread[row]) & ~gpu] = system
     return pid, np.where(lane > 0, spare, tid)
 
 
@@ -384,7 +389,7 @@ def _fits(trace: Trace, ts: list[int], finish: list[int], open_rows: list[int], 
         open_rows.pop()
     while open_rows and finish[open_rows[-1]] < finish[row]:
         last = open_rows[-1]
-        if trace.kind[row] == GPU or finish[last] - ts[row] > _OVERLAP_NS or ts[row] - ts[last] < _LEAST_NS:
+        if trace.nodes.kind[row] == GPU or finish[last] - ts[row] > _OVERLAP_NS or ts[row] - ts[last] < _LEAST_NS:
             return False
         finish[last] = ts[row]
         open_rows.pop()

@@ -110,7 +110,7 @@ def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms
     for comm in find_communications(trace):
         if comm.kind is None or not comm.understood:
             counts[_UNKNOWN if comm.kind is None else _NO_PEER] += 1
-        elif int(trace.id[comm.row]) in unmatched:
+        elif int(trace.nodes.id[comm.row]) in unmatched:
             counts[_ALONE] += 1
         else:
             found.append(Communication(comm.row, comm.kind, comm.bytes or 0, peer=comm.peer, seq=comm.seq,

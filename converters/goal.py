@@ -332,7 +332,7 @@ def _lanes(graph: ReplayGraph, rank_of_point: Sequence[int]) -> tuple[list[int],
     for rank, trace in enumerate(graph.traces):
         mine = np.flatnonzero(work & (ranks == rank) & (row >= 0))
         own = row[mine] - graph.first_row[rank]
-        key = np.where(trace.kind[own] == GPU, -1 - trace.stream_lane[own], trace.thread[own])
+        key = np.where(trace.nodes.kind[own] == GPU, -1 - trace.nodes.stream_lane[own], trace.nodes.thread[own])
         known, code = np.unique(key, return_inverse=True)
         lane[mine] = code.reshape(-1)
         counts.append(len(known))

@@ -44,11 +44,12 @@ def select_rows(trace: Trace, *, subtree: str | None = None, max_nodes: int | No
     Raises:
         UsageError: no such node, or a limit below 1.
     """
+    nodes = trace.nodes
     if max_nodes is not None and max_nodes < 1:
         raise UsageError(f"{max_nodes} nodes make no graph; give 1 or more")
-    starts = np.where(trace.timed, trace.ts, -1)
+    starts = np.where(nodes.timed, nodes.ts, -1)
     rows = np.arange(len(trace)) if subtree is None else np.flatnonzero(_subtree(trace, _root(trace, subtree)))
-    rows = rows[np.lexsort((trace.id[rows], -trace.dur[rows], starts[rows]))]
+    rows = rows[np.lexsort((nodes.id[rows], -nodes.dur[rows], starts[rows]))]
     return np.sort(rows[:max_nodes])
 
 
@@ -100,10 +101,10 @@ def _blocks(texts: Iterator[bytes]) -> Iterator[bytes]:
 
 def _root(trace: Trace, subtree: str) -> int:
     if subtree.isdecimal():
-        found = np.flatnonzero(trace.id == int(subtree)) if len(subtree) < 19 else np.zeros(0, np.int64)
+        found = np.flatnonzero(trace.nodes.id == int(subtree)) if len(subtree) < 19 else np.zeros(0, np.int64)
     else:
-        found = np.flatnonzero(trace.name == (trace.names.index(subtree) if subtree in trace.names else -1))
-        found = found[np.lexsort((trace.id[found], trace.ts[found]))]
+        found = np.flatnonzero(trace.nodes.name == (trace.names.index(subtree) if subtree in trace.names else -1))
+        found = found[np.lexsort((trace.nodes.id[found], trace.nodes.ts[found]))]
     if not len(found):
         raise UsageError(f"{trace.file}: no node has the id or name {subtree[:80]!r}")
     return int(found[0])
@@ -113,7 +114,7 @@ def _subtree(trace: Trace, root: int) -> npt.NDArray[np.bool_]:
     chosen = mask_at(len(trace), root)
     launched = trace.edges_of("launch")
     while True:
-        parent = trace.parent_row
+        parent = trace.nodes.parent_row
         more = (parent >= 0) & chosen[parent] & ~chosen
         more[launched[chosen[launched[:, 0]], 1]] = True
         more &= ~chosen
@@ -278,22 +279,23 @@ class _TableRows:
 
     def labels(self) -> list[Label]:
         """Of all rows of the trace."""
-        ids: list[Label] = self.trace.id.tolist()
+        ids: list[Label] = self.trace.nodes.id.tolist()
         return ids if self.prefix is None else [f"{self.prefix}{number}" for number in ids]
 
     def attributes(self) -> list[tuple[str, ...]]:
         """Names of the attributes that nodes have together, in order of appearance."""
         trace, rows = self.trace, self.rows
-        codes, first = np.unique(2 * trace.timed[rows] + (trace.kind[rows] == GPU), return_index=True)
+        codes, first = np.unique(2 * trace.nodes.timed[rows] + (trace.nodes.kind[rows] == GPU), return_index=True)
         return [_ATTRIBUTES[bool(code // 2), bool(code % 2)] for code in codes[np.argsort(first)].tolist()]
 
     def nodes(self) -> Iterator[tuple[Label, tuple[str, ...], tuple[Any, ...]]]:
         trace, rows = self.trace, self.rows
-        labels, on_gpu = self.labels(), trace.kind[rows] == GPU
-        kinds = trace.kind.astype(np.int64)
+        nodes = trace.nodes
+        labels, on_gpu = self.labels(), nodes.kind[rows] == GPU
+        kinds = nodes.kind.astype(np.int64)
         kinds[list(trace.comm)] = _COMM
-        lane = np.where(on_gpu, trace.stream[rows], trace.thread[rows])
-        columns = (column[rows].tolist() for column in (trace.name, kinds, trace.timed, trace.ts, trace.dur))
+        lane = np.where(on_gpu, nodes.stream[rows], nodes.thread[rows])
+        columns = (column[rows].tolist() for column in (nodes.name, kinds, nodes.timed, nodes.ts, nodes.dur))
         values = zip(rows.tolist(), *columns, lane.tolist(), on_gpu.tolist(), strict=True)
         for row, name, kind, timed, ts, dur, where, gpu in values:
             times = (ts, dur) if timed else ()
@@ -303,8 +305,8 @@ class _TableRows:
         """Edges by source; those between the same two nodes are one, their kinds joined."""
         trace, count, labels = self.trace, len(self.trace), self.labels()
         wanted = mask_at(count, self.rows)
-        called = np.flatnonzero(trace.parent_row >= 0)
-        calls = np.stack([trace.parent_row[called], called, np.full(len(called), len(EDGE_KINDS))], axis=1)
+        called = np.flatnonzero(trace.nodes.parent_row >= 0)
+        calls = np.stack([trace.nodes.parent_row[called], called, np.full(len(called), len(EDGE_KINDS))], axis=1)
         edges = np.concatenate([calls, trace.edges])
         source, target, kind = edges[wanted[edges[:, 0]] & wanted[edges[:, 1]]].T
         pairs, first, pair = np.unique(source * count + target, return_index=True, return_inverse=True)

@@ -77,14 +77,14 @@ class ReplayedRank:
         by_end = dict(zip(self.end[rows].tolist(), rows.tolist(), strict=True))
         threads: dict[int, tuple[IntColumn, IntColumn]] = {}
         order = rows[np.argsort(self.start[rows], kind="stable")]
-        for thread in distinct(self.trace.thread[rows]).tolist():
-            of = order[self.trace.thread[order] == thread]
+        for thread in distinct(self.trace.nodes.thread[rows]).tolist():
+            of = order[self.trace.nodes.thread[order] == thread]
             threads[thread] = of, self.start[of]
         for comm, point, row in self.released.tolist():
             if point in by_end:
                 inside.append((comm, by_end[point]))
                 continue
-            of, starts = threads.get(int(self.trace.thread[row]), (rows[:0], rows[:0]))
+            of, starts = threads.get(int(self.trace.nodes.thread[row]), (rows[:0], rows[:0]))
             at = int(np.searchsorted(starts, point))
             if at < len(of):
                 before.append((comm, int(of[at])))
@@ -203,10 +203,11 @@ def _rank(done: Replay, places: _PlacesOfRanks, k: int) -> ReplayedRank:
     """One rank of a replay."""
     graph, edges = done.graph, done.graph.edges
     trace, first = graph.traces[k], int(graph.first_row[k])
+    nodes = trace.nodes
     here = slice(first, int(graph.first_row[k + 1]))
-    start, end, timed = graph.start[here], graph.end[here], trace.timed
-    ts = np.where(timed, done.start[here], trace.ts)
-    dur = np.where(timed, (done.end - done.start)[here], trace.dur)
+    start, end, timed = graph.start[here], graph.end[here], nodes.timed
+    ts = np.where(timed, done.start[here], nodes.ts)
+    dur = np.where(timed, (done.end - done.start)[here], nodes.dur)
     moves, releases = places.moves[k], places.releases[k]
     sent = [first + found.row for found in find_communications(trace) if found.kind == SEND]
     met = moves[np.isin(edges.owner[moves], sent) & (graph.row[edges.source[moves]] < 0)]
@@ -219,7 +220,7 @@ def _rank(done: Replay, places: _PlacesOfRanks, k: int) -> ReplayedRank:
         start,
         end,
         np.stack([places.ended[edges.source[releases]] - first, target, graph.row[target] - first], axis=1),
-        dict(zip(trace.id[owner - first].tolist(), done.time[edges.target[moves]].tolist(), strict=True)),
+        dict(zip(nodes.id[owner - first].tolist(), done.time[edges.target[moves]].tolist(), strict=True)),
         dict(zip((edges.owner[met] - first).tolist(), done.time[edges.source[met]].tolist(), strict=True)),
         dict(zip((owner - first).tolist(), took.tolist(), strict=True)),
         frozenset((owner[_works(done, places.work[k], begin)] - first).tolist()),

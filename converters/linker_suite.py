@@ -202,23 +202,23 @@ def read_output(path: str | os.PathLike[str]) -> Output:
 
 def _of_etplus(path: str | os.PathLike[str]) -> Output:
     trace = open_trace(path)
-    kind, stream = trace.kind, trace.stream
+    kind, stream = trace.nodes.kind, trace.nodes.stream
     nodes = {}
     for row in range(len(trace)):
-        on_device, timed = int(kind[row]) == GPU, bool(trace.timed[row])
+        on_device, timed = int(kind[row]) == GPU, bool(trace.nodes.timed[row])
         if int(kind[row]) not in (CPU, GPU):
             continue
-        parent = int(trace.parent[row])
-        nodes[int(trace.id[row])] = OutputNode(
-            int(trace.id[row]), trace.names[trace.name[row]], on_device,
-            int(trace.ts[row]) + trace.base_time_ns if timed else -1, int(trace.dur[row]) if timed else -1,
-            int(trace.thread[row]), int(stream[row]), {parent} if parent >= 0 else set(),
+        parent = int(trace.nodes.parent[row])
+        nodes[int(trace.nodes.id[row])] = OutputNode(
+            int(trace.nodes.id[row]), trace.names[trace.nodes.name[row]], on_device,
+            int(trace.nodes.ts[row]) + trace.base_time_ns if timed else -1, int(trace.nodes.dur[row]) if timed else -1,
+            int(trace.nodes.thread[row]), int(stream[row]), {parent} if parent >= 0 else set(),
         )  # fmt: skip
     if NO_EDGES in trace.notes or not len(trace.edges):  # those that reading inferred are not the linker's
         return Output(nodes, None)
     needs: dict[int, set[int]] = defaultdict(set)
     for source, target, _ in trace.edges.tolist():
-        needs[int(trace.id[target])].add(int(trace.id[source]))
+        needs[int(trace.nodes.id[target])].add(int(trace.nodes.id[source]))
     return Output(nodes, dict(needs))
 
 

@@ -34,7 +34,7 @@ class Stretches:
 
 def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
     """Ops, annotations and runtime calls with a time, but those of `without` (rows that communicate)."""
-    return np.flatnonzero(trace.timed & (trace.kind != GPU) & ~mask_at(len(trace), without))
+    return np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU) & ~mask_at(len(trace), without))
 
 
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:
@@ -42,7 +42,7 @@ def stretches(trace: Trace, rows: IntColumn) -> Stretches:
 
     A row that begins inside another one on its thread is taken to end inside it, too.
     """
-    order, _ = trace.lane_order(trace.thread, rows, nested=True)
+    order, _ = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
     found: list[int] = []  # of each its start, its end, its row
     stack: list[tuple[int, int]] = []  # end and row of the open ones, innermost last
     thread, cursor = None, 0
@@ -56,7 +56,7 @@ def stretches(trace: Trace, rows: IntColumn) -> Stretches:
             at = max(at, end)
         return at
 
-    columns = (trace.thread, trace.ts, trace.finish)
+    columns = (trace.nodes.thread, trace.nodes.ts, trace.nodes.end)
     for row, lane, ts, end in zip(order.tolist(), *(column[order].tolist() for column in columns), strict=True):
         if lane != thread:
             close(_FOREVER)
@@ -83,19 +83,20 @@ def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
     A synchronising call waits from its start to the end of the last GPU event that it waits for. A blocking copy waits
     for its own: then the call after it has the edge, and the launching call waits from the event's start to its end.
     """
+    nodes = trace.nodes
     begin, end = np.zeros(len(trace), np.int64), np.zeros(len(trace), np.int64)
     sync = trace.edges_of("sync")
-    sync = sync[trace.kind[sync[:, 0]] == GPU]
+    sync = sync[nodes.kind[sync[:, 0]] == GPU]
     source, target = sync[:, 0], sync[:, 1]
-    inside = trace.finish[source] > trace.ts[target]
-    begin[target[inside]] = trace.ts[target[inside]]
-    np.maximum.at(end, target[inside], trace.finish[source[inside]])
+    inside = nodes.end[source] > nodes.ts[target]
+    begin[target[inside]] = nodes.ts[target[inside]]
+    np.maximum.at(end, target[inside], nodes.end[source[inside]])
     launcher = np.full(len(trace), -1, np.int64)
     launches = trace.edges_of("launch")
     launcher[launches[:, 1]] = launches[:, 0]
     copies = source[~inside & (launcher[source] >= 0)]
-    copies = copies[trace.finish[launcher[copies]] >= trace.finish[copies]]
-    begin[launcher[copies]], end[launcher[copies]] = trace.ts[copies], trace.finish[copies]
+    copies = copies[nodes.end[launcher[copies]] >= nodes.end[copies]]
+    begin[launcher[copies]], end[launcher[copies]] = nodes.ts[copies], nodes.end[copies]
     return begin, end
 
 
@@ -106,13 +107,14 @@ def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
     collective on the host, and for an annotation also without the time in which another thread is in an op: the thread
     inside the annotation then waits for that one. Rows that communicate (see `comm_rows`) do not count as work.
     """
+    nodes = trace.nodes
     parts = stretches(trace, host_rows(trace, communicating))
     wait_begin, wait_end = (column[parts.row] for column in waits(trace))
     waited = np.minimum(parts.end, wait_end) - np.maximum(parts.start, wait_begin)
     work = parts.end - parts.start - np.maximum(waited, 0)
-    annotation = trace.scope[parts.row] == ANNOTATION_SCOPE
-    on_host = communicating[trace.kind[communicating] != GPU]
-    begin, end = trace.ts[on_host], trace.finish[on_host]
+    annotation = nodes.scope[parts.row] == ANNOTATION_SCOPE
+    on_host = communicating[nodes.kind[communicating] != GPU]
+    begin, end = nodes.ts[on_host], nodes.end[on_host]
     collective = HostCoverage(begin, end)
     others = HostCoverage(np.append(parts.start[~annotation], begin), np.append(parts.end[~annotation], end))
     for who, busy in ((annotation, others), (calls_collectives(trace)[parts.row], collective)):
@@ -124,7 +126,7 @@ def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 def calls_collectives(trace: Trace) -> npt.NDArray[np.bool_]:
     """Rows that issue collectives or wait for them: where one runs on the host, their own time is spent waiting."""
-    return matching(trace.name, trace.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
+    return matching(trace.nodes.name, trace.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
 
 
 class HostCoverage:

@@ -81,14 +81,15 @@ def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, flo
     Raises:
         ConvertError: nothing in the trace has a time. UsageError: another configuration.
     """
+    nodes = trace.nodes
     wrong = set(config or {}) - {"threads", "batch"}
     if wrong:
         raise UsageError(f"unknown settings of the configuration {sorted(wrong)}; known ones: threads, batch")
-    of_op = (trace.kind == CPU) & (trace.scope != ANNOTATION_SCOPE)
-    rows = np.flatnonzero(trace.timed & (of_op | (trace.kind == GPU)))
+    of_op = (nodes.kind == CPU) & (nodes.scope != ANNOTATION_SCOPE)
+    rows = np.flatnonzero(nodes.timed & (of_op | (nodes.kind == GPU)))
     if not len(rows):
         raise ConvertError(f"{trace.file}: no operator has a time, so the graph is empty; link the ET again")
-    rows = rows[np.lexsort((trace.id[rows], -trace.finish[rows], trace.ts[rows]))]
+    rows = rows[np.lexsort((nodes.id[rows], -nodes.end[rows], nodes.ts[rows]))]
     node = inverse_positions(len(trace), rows)
     codes = np.array([_opcode(trace, Row(row)) for row in rows.tolist()], np.int32)
     feat = _features(trace, rows)
@@ -100,15 +101,15 @@ def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, flo
     return GraphArrays(
         _ENDING.sub("", Path(trace.file).name) if name is None else name, feat, codes,
         _edges(trace, node), main, settings, np.array([end - begin], np.int64),
-        np.array([[0, len(rows)]], np.int32), np.maximum(trace.exclusive[rows], 0),
+        np.array([[0, len(rows)]], np.int32), np.maximum(nodes.exclusive[rows], 0),
     )  # fmt: skip
 
 
 def _opcode(trace: Trace, row: Row) -> int:
     name = trace.name_of(row)
-    if trace.kind[row] != GPU:
+    if trace.nodes.kind[row] != GPU:
         return opcodes().get(_SUFFIX.sub("", name.removeprefix(_PREFIX)), 0)
-    category = trace.categories[trace.category[row]]
+    category = trace.categories[trace.nodes.category[row]]
     if category in COPY_CATEGORIES:
         return opcodes()[f"<{category}>"]
     if trace.communicates[row]:
@@ -119,11 +120,11 @@ def _opcode(trace: Trace, row: Row) -> int:
 def _edges(trace: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
     """Rows [consumer, producer]: the call tree, and the trace's edges between nodes of the graph; sorted."""
     source, target = trace.edges[:, 0], trace.edges[:, 1]
-    called = np.flatnonzero((node >= 0) & (trace.parent_row >= 0))
+    called = np.flatnonzero((node >= 0) & (trace.nodes.parent_row >= 0))
     pairs = np.concatenate(
         [
             np.stack([node[target], node[source]], axis=1),
-            np.stack([node[called], node[trace.parent_row[called]]], axis=1),
+            np.stack([node[called], node[trace.nodes.parent_row[called]]], axis=1),
         ]
     )
     pairs = pairs[(pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 0] != pairs[:, 1])]
@@ -132,13 +133,14 @@ def _edges(trace: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
 
 
 def _features(trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
+    nodes = trace.nodes
     owner = trace.attribution
     call_of = {row: call for call, row in enumerate(trace.calls.source.tolist())}
     event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
-    calls = np.bincount(trace.parent_row[trace.parent_row >= 0], minlength=len(trace))
+    calls = np.bincount(nodes.parent_row[nodes.parent_row >= 0], minlength=len(trace))
     depth = np.zeros(len(trace), np.int64)
     for row in rows.tolist():  # callers come first
-        parent = int(trace.parent_row[row])
+        parent = int(nodes.parent_row[row])
         depth[row] = depth[parent] + 1 if parent >= 0 else 0
     feat = np.zeros((len(rows), NODE_FEATURES), np.float32)
     known: dict[tuple[int, int], list[float]] = {}

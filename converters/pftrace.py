@@ -121,8 +121,9 @@ class _Writer:
         self.fresh = protos().InternedData()  # names that the next packet defines
         self.shapes: dict[tuple[Any, ...], _Shape] = {}
         trace, rows = self.trace, process.rows
+        nodes = trace.nodes
         launch, graph = (trace.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
-        launch = launch[trace.timed[launch].all(axis=1) & (trace.kind[launch[:, 1]] == GPU)]
+        launch = launch[nodes.timed[launch].all(axis=1) & (nodes.kind[launch[:, 1]] == GPU)]
         tag, launched = self.event_tags["flow_ids"], lists_by(*launch.T.tolist())
         self.flow_ids = {row: b"".join([tag + self._flow_id(one) for one in of]) for row, of in launched.items()}
         self.awaited = lists_by(*graph.T[::-1].tolist())
@@ -130,8 +131,8 @@ class _Writer:
         self.flows = int(np.count_nonzero(self.has_launch))
         self.uuid = (self.rank + 1) * _RANK + (_RANK >> 2) + process.tid % (_RANK >> 2)
         self.tracks = {uuid: self._track(uuid) for uuid in distinct(self.uuid[rows]).tolist()}
-        has_sequence = (trace.seq_id >= 0).astype(np.int8)
-        columns = (trace.kind, trace.scope, trace.name, has_sequence, trace.category, trace.device, trace.stream)
+        has_sequence = (nodes.seq_id >= 0).astype(np.int8)
+        columns = (nodes.kind, nodes.scope, nodes.name, has_sequence, nodes.category, nodes.device, nodes.stream)
         self.form = distinct_rows(*columns)[1]  # rows of one form differ in numbers and inputs alone
 
     def write(self) -> None:
@@ -153,8 +154,8 @@ class _Writer:
         written, time in ns, and track. A slice ends before the next one of its track that does not begin earlier, or
         after all rows."""
         rows = self.process.rows
-        host = np.flatnonzero(self.trace.kind[rows] != GPU)
-        columns = (values[rows[host]].tolist() for values in (self.trace.ts, self.process.finish, self.uuid))
+        host = np.flatnonzero(self.trace.nodes.kind[rows] != GPU)
+        columns = (values[rows[host]].tolist() for values in (self.trace.nodes.ts, self.process.finish, self.uuid))
         ends, opened = list[tuple[int, int, int]](), dict[int, list[int]]()
         for at, ts, finish, track in zip(host.tolist(), *columns, strict=True):
             waiting = opened.setdefault(track, [])
@@ -167,7 +168,7 @@ class _Writer:
 
     def _rows(self, rows: IntColumn, ends: IntColumn) -> None:
         """Write the packets of some rows, and the ends of slices before them."""
-        gpu, numbers = self.trace.kind[rows] == GPU, number_columns(self.trace, rows)
+        gpu, numbers = self.trace.nodes.kind[rows] == GPU, number_columns(self.trace, rows)
         shapes, names = self._shapes(rows, gpu, numbers)
         packets = np.empty(len(rows), object)
         for at, encode in ((~gpu, self._slices), (gpu, self._stages)):
@@ -176,7 +177,7 @@ class _Writer:
         arriving = np.flatnonzero(gpu & self.has_launch[rows])
         places = 3 * ends[:, 0], 3 * np.arange(len(rows)) + 1, 3 * arriving + 2
         order = np.argsort(np.concatenate(places), kind="stable")
-        ts = np.concatenate([ends[:, 1], self.trace.ts[rows], self.trace.ts[rows[arriving]]])
+        ts = np.concatenate([ends[:, 1], self.trace.nodes.ts[rows], self.trace.nodes.ts[rows[arriving]]])
         made = [*self._end_packets(ends), *packets.tolist(), *map(self._arrival, rows[arriving].tolist())]
         self._write(ts[order], [made[k] for k in order.tolist()])
 
@@ -196,7 +197,7 @@ class _Writer:
         self, rows: IntColumn, gpu: npt.NDArray[np.bool_], numbers: Sequence[Numbers]
     ) -> tuple[list[_Shape], list[bytes]]:
         """The shapes of rows, and the names that are new in each packet, encoded."""
-        ops = np.flatnonzero(self.trace.kind[rows] == CPU)
+        ops = np.flatnonzero(self.trace.nodes.kind[rows] == CPU)
         which, texts = self.trace.texts.tensor_texts(rows[ops])
         given = [found and (found.inputs, inputs_key(found.inputs)) for found in map(undecoded_arguments, texts)]
         inputs = {at: given[text] for at, text in zip(ops.tolist(), which.tolist(), strict=True)}
@@ -232,8 +233,8 @@ class _Writer:
 
     def _stage_shape(self, row: int) -> _Shape:
         trace, tags = self.trace, self.stage_tags
-        kind = _STAGES.get(trace.categories[trace.category[row]], "Kernel")
-        lane = f"[{max(int(trace.stream[row]), 0):03d}] stream {trace.stream[row]}"
+        kind = _STAGES.get(trace.categories[trace.nodes.category[row]], "Kernel")
+        lane = f"[{max(int(trace.nodes.stream[row]), 0):03d}] stream {trace.nodes.stream[row]}"
         stage_iid = self._iid("gpu_specifications", kind, category=COMPUTE * (kind == "Kernel"))
         queue_iid = self._iid("gpu_specifications", lane)
         numbers = {"gpu_id": self._gpu(row), "hw_queue_iid": queue_iid, "stage_iid": stage_iid}
@@ -270,7 +271,7 @@ class _Writer:
         """Packets of render stages."""
         trace, tags, everywhere = self.trace, self.stage_tags, np.ones(len(rows), np.bool_)
         event_ids = number_cells(tags["event_id"], self._event_id(rows), everywhere, 0)
-        heads = byte_rows([event_ids, number_cells(tags["duration"], trace.dur[rows], everywhere, 0)])
+        heads = byte_rows([event_ids, number_cells(tags["duration"], trace.nodes.dur[rows], everywhere, 0)])
         context, waited, packets = tags["context"] + varint_bytes(1), tags["event_wait_ids"], []
         by_rows = (by_row(columns, len(rows)) for columns in numbers)
         columns = zip(rows.tolist(), trace.records(rows), shapes, names, heads, *by_rows, strict=True)
@@ -287,7 +288,7 @@ class _Writer:
     def _arrival(self, row: int) -> bytes:
         """The packet where the flow of a GPU event's launch ends, above its stream."""
         tags, name = self.event_tags, self._iid("event_names", self.trace.name_of(Row(row)))
-        track = self._track(self._stream_uuid(int(self.trace.stream_lane[row])))
+        track = self._track(self._stream_uuid(int(self.trace.nodes.stream_lane[row])))
         flow = tags["terminating_flow_ids"] + self._flow_id(row)
         return self._event(self.instant + tags["name_iid"] + varint_bytes(name) + track + flow)
 
@@ -323,14 +324,14 @@ class _Writer:
         packet.sequence_flags = _CLEARED
         for clock in (_BOOTTIME, _REALTIME):
             packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=0)
-        pids = self.process.pid[self.trace.kind != GPU] if self.process.alone else np.array([self.rank])
+        pids = self.process.pid[self.trace.nodes.kind != GPU] if self.process.alone else np.array([self.rank])
         packet.interned_data.graphics_contexts.add(iid=1, pid=int(pids[0]) & _INT32 if len(pids) else 0)
         self._put(packet)
 
     def _tracks(self) -> None:
         """Descriptors of processes and threads, and of each stream."""
         process, trace = self.process, self.trace
-        rows = process.rows[trace.kind[process.rows] != GPU]
+        rows = process.rows[trace.nodes.kind[process.rows] != GPU]
         for pid in distinct(process.pid[rows]).tolist():
             packet = self._packet()
             packet.track_descriptor.uuid = self._process_uuid(pid)
@@ -345,9 +346,9 @@ class _Writer:
             thread = packet.track_descriptor.thread
             thread.pid, thread.tid = int(process.pid[row]) & _INT32, int(process.tid[row]) & _INT32
             overlapping = f", overlapping ({process.lane[row]})" if process.lane[row] else ""
-            thread.thread_name = f"thread {trace.thread[row]}{overlapping}"
+            thread.thread_name = f"thread {trace.nodes.thread[row]}{overlapping}"
             self._put(packet)
-        for lane in distinct(trace.stream_lane[trace.stream_lane >= 0]).tolist():
+        for lane in distinct(trace.nodes.stream_lane[trace.nodes.stream_lane >= 0]).tolist():
             packet = self._packet()
             packet.track_descriptor.uuid = self._stream_uuid(lane)
             packet.track_descriptor.name = f"launches to {self._lane_name(lane)}"
@@ -360,7 +361,7 @@ class _Writer:
         return (self.rank + 1) * _RANK + (_RANK >> 1) + lane
 
     def _gpu(self, row: int) -> int:
-        return self._number(int(self.trace.device[row]))
+        return self._number(int(self.trace.nodes.device[row]))
 
     def _number(self, device: int) -> int:
         """Number of a device; those of several ranks are apart."""
@@ -368,8 +369,8 @@ class _Writer:
         return (device if self.process.alone else self.rank * 64 + device) & _INT32
 
     def _lane_name(self, lane: int) -> str:
-        row = int(np.flatnonzero(self.trace.stream_lane == lane)[0])
-        return f"GPU {self._gpu(row)} stream {self.trace.stream[row]}"
+        row = int(np.flatnonzero(self.trace.nodes.stream_lane == lane)[0])
+        return f"GPU {self._gpu(row)} stream {self.trace.nodes.stream[row]}"
 
     def _counter(self, track: int, counter: Counter) -> None:
         packet = self._packet()

@@ -57,11 +57,12 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     Raises:
         ConvertError: edges and calls form a cycle.
     """
+    nodes = trace.nodes
     count = len(trace)
     # callees follow each other, too: a simulator that had only the order of top-level ops would begin the next one
     # while a callee of the last one waits
-    calls = trace.lane_order(trace.thread, host_rows(trace, communicating), nested=True)
-    events = trace.lane_order(trace.stream_lane, np.flatnonzero((trace.kind == GPU) & trace.timed), nested=False)
+    calls = nodes.lane_order(nodes.thread, host_rows(trace, communicating), nested=True)
+    events = nodes.lane_order(nodes.stream_lane, np.flatnonzero((nodes.kind == GPU) & nodes.timed), nested=False)
     in_order = [np.stack([before, order], axis=1)[before >= 0] for order, before in (calls, events)]
     extra = np.concatenate([*in_order, _host_collective_order(trace, communicating, calls[0])])
     source = np.concatenate([trace.edges[:, 0], extra[:, 0]])
@@ -69,13 +70,13 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     kinds = np.concatenate([KIND_BITS[trace.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
     # of rows that start together the longest first, and callers before what they call
-    by_start = np.lexsort((trace.id, np.where(trace.timed, -trace.finish, -_FOREVER), _starts(trace)))
+    by_start = np.lexsort((nodes.id, np.where(nodes.timed, -nodes.end, -_FOREVER), _starts(trace)))
     place = inverse_positions(count, by_start)
-    callees = np.flatnonzero(trace.parent_row >= 0)
+    callees = np.flatnonzero(nodes.parent_row >= 0)
     order, kept = _issuable(
         trace,
         by_start,
-        np.concatenate([place[source], place[trace.parent_row[callees]]]),
+        np.concatenate([place[source], place[nodes.parent_row[callees]]]),
         np.concatenate([place[target], place[callees]]),
         np.concatenate([kinds == ORDER, np.zeros(len(callees), np.bool_)]),
     )
@@ -90,15 +91,16 @@ def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntCol
 
     `order` has ops by thread, then in order of start.
     """
-    threads = trace.thread[order]
+    nodes = trace.nodes
+    threads = nodes.thread[order]
     pairs: list[tuple[int, int]] = []
-    for row in communicating[trace.kind[communicating] == CPU].tolist():
-        a, b = np.searchsorted(threads, [trace.thread[row], trace.thread[row] + 1])
+    for row in communicating[nodes.kind[communicating] == CPU].tolist():
+        a, b = np.searchsorted(threads, [nodes.thread[row], nodes.thread[row] + 1])
         lane = order[a:b]
-        before, after = np.searchsorted(trace.ts[lane], [trace.ts[row], trace.finish[row]])
+        before, after = np.searchsorted(nodes.ts[lane], [nodes.ts[row], nodes.end[row]])
         if before > 0:
             pairs.append((int(lane[before - 1]), row))
-        if after < len(lane) and trace.dur[row]:
+        if after < len(lane) and nodes.dur[row]:
             pairs.append((row, int(lane[after])))
     return np.array(pairs, np.int64).reshape(-1, 2)
 
@@ -124,7 +126,7 @@ def _issuable(
         left = ~mask_at(count, order)
         doubtful = kept & optional & left[source] & left[target]
         if not doubtful.any():
-            ids = ", ".join(map(str, trace.id[by_start[find_cycle(count, a, b, order)]][:_SHOWN].tolist()))
+            ids = ", ".join(map(str, trace.nodes.id[by_start[find_cycle(count, a, b, order)]][:_SHOWN].tolist()))
             problem = f"nodes wait for each other in a circle: {ids}"
             raise ConvertError(f"{trace.file}: {problem}; make the file with trace-link")
         kept &= ~doubtful
@@ -132,10 +134,11 @@ def _issuable(
 
 def _starts(trace: Trace) -> IntColumn:
     """Start of each row, ns; a node without a time has its caller's, −1 if that has none either."""
-    starts = np.where(trace.timed, trace.ts, -1)
-    pending = np.flatnonzero((starts < 0) & (trace.parent_row >= 0))
+    nodes = trace.nodes
+    starts = np.where(nodes.timed, nodes.ts, -1)
+    pending = np.flatnonzero((starts < 0) & (nodes.parent_row >= 0))
     while len(pending):
-        inherited = starts[trace.parent_row[pending]]
+        inherited = starts[nodes.parent_row[pending]]
         starts[pending] = inherited
         progress = inherited >= 0
         if not progress.any():
@@ -232,5 +235,5 @@ def coupling_of(trace: Trace, comms: Sequence[Communication]) -> Coupling:
     communicates = mask_at(len(trace), [comm.row for comm in comms])
     source, target, _ = trace.edges_of("event", "sync", "data", "stream", "comm").T
     communicating = comm_rows(trace)
-    fixed = int(trace.dur[communicating[~communicates[communicating]]].sum())
+    fixed = int(trace.nodes.dur[communicating[~communicates[communicating]]].sum())
     return replace(coupling(collectives, communicates, source, target), fixed_ns=fixed)

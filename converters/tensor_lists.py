@@ -32,9 +32,10 @@ class TensorLists:
     """
 
     def __init__(self, trace: Trace) -> None:
-        events = np.flatnonzero((trace.kind == GPU) & trace.timed)
-        calls = events if len(events) else np.flatnonzero((trace.kind == CPU) & trace.timed)
-        owner = np.where(trace.kind[calls] == GPU, trace.parent_row[calls], calls)
+        nodes = trace.nodes
+        events = np.flatnonzero((nodes.kind == GPU) & nodes.timed)
+        calls = events if len(events) else np.flatnonzero((nodes.kind == CPU) & nodes.timed)
+        owner = np.where(nodes.kind[calls] == GPU, nodes.parent_row[calls], calls)
         known = distinct(owner[owner >= 0])
         uses = trace.texts.tensor_uses(known)
         kept = [k for k in range(len(uses.node)) if (uses.device(k) == _HOST) != bool(len(events))]

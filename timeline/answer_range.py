@@ -142,7 +142,10 @@ def _untraced(graph: ReplayGraph, answer: Any) -> tuple[int, int, int] | None:
     """Estimate the answer without the recorder, for jobs of the host: calls lose what recording adds at their ends."""
     if np.any(graph.column("kind") == GPU):
         return None
-    views = [trace.dur[matching(trace.name, trace.names, _VIEW.__eq__) & trace.timed] for trace in graph.traces]
+    views = [
+        trace.nodes.dur[matching(trace.nodes.name, trace.names, _VIEW.__eq__) & trace.nodes.timed]
+        for trace in graph.traces
+    ]
     took = np.concatenate(views)
     if not len(took):
         return None

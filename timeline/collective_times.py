@@ -9,43 +9,36 @@ With N ranks, S bytes of the whole data, B the bandwidth of a rank in one direct
 | all-to-all | N(N − 1)/2 · (S/N/B + L) | (N − 1)/N · S/B + L | as on a ring |
 | broadcast, reduce (a pipelined chain) | S/B + (N − 1) L | S/B + L | S/B + log₂N · L |
 
-By a tree (NCCL's double binary tree, each half of the data on one of two) an all-reduce takes 2 (S/B + log₂N · L),
-broadcast and reduce half of that, and other kinds what they do on a ring.
+Bandwidth terms are those of "busbw" (nccl-tests, doc/PERFORMANCE.md), steps those of Thakur, Rabenseifner and Gropp,
+"Optimization of Collective Communication Operations in MPICH", 2005. On a ring the parts of an all-to-all pass the
+ranks between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc). By a tree an all-reduce takes 2 (S/B + log₂N · L),
+broadcast and reduce half of that, other kinds what they take on a ring.
 
-On a ring the parts of an all-to-all pass through the ranks between, so that a link carries N(N − 1)/2 of them: so does
-ASTRA-sim (astra-sim/system/collective/Ring.cc), whose default it is. Bandwidth terms of the others are those of "busbw"
-(nccl-tests, doc/PERFORMANCE.md), steps those of R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of Collective
-Communication Operations in MPICH", 2005.
+**Several levels** (nodes, and the fabric between them): one phase per level, as ASTRA-sim does with
+`"collective-optimization": "localBWAware"`. A reduce-scatter leaves each rank its part for the next level, an
+all-gather is that backwards, an all-reduce both. Broadcast, reduce and all-to-all pass all of the data on each level.
 
-**Several levels** (nodes, and the fabric between them): one phase a level, from the inner to the outer ones; a
-reduce-scatter leaves each rank of a unit its part for the next level, an all-gather is that backwards, an all-reduce
-both. So does ASTRA-sim with `"collective-optimization": "localBWAware"` (Sys::generate_collective; every rank has links
-of its own on each level). Broadcast, reduce and all-to-all pass all of the data on each level.
+**Gloo** (pytorch/gloo) knows no levels: a step takes what its slowest link does. All-reduce, reduce and all-gather run
+on rings (allreduce.cc, reduce.cc, allgather.cc); PyTorch's reduce-scatter is an all-reduce (ProcessGroupGloo.cpp). A
+broadcast runs on a binomial tree (broadcast.cc) whose ranks pass nothing on before they have all of it: with d = log₂N
+the root's link is busy for d · S/B, its first child's for (d − 1) · S/B, and so on. All-to-all sends to all at once
+(alltoall.cc); a barrier takes log₂N steps (barrier.cc).
 
-Gloo (pytorch/gloo): all-reduce, reduce and all-gather run on rings (allreduce.cc, reduce.cc, allgather.cc; a reduce is
-a reduce-scatter and a gather; PyTorch's reduce-scatter is an all-reduce, of which each rank keeps its part:
-ProcessGroupGloo.cpp); a broadcast on a binomial tree, in which a rank sends to all its children at once and
-passes nothing on before it has all (broadcast.cc), so that with d = log₂N the root's link is busy for d · S/B, its
-first child's for (d − 1) · S/B, …; all-to-all sends to all at once (alltoall.cc); a barrier takes log₂N steps
-(barrier.cc). It knows no levels: each step of a ring takes what its slowest link does.
-
-NCCL 2.28.3 (src/graph/tuning.cc, `ncclTopoTuneModel` and `ncclTopoGetAlgoTime`): by one of three protocols, the fastest
-for the size, on a ring, an all-reduce also on a tree. L is that of a step by LL, the protocol of the least latency,
-which the file takes for 5.0 µs between nodes and 0.6 µs on NVLink; steps by LL, LL128 and Simple there (`hwLatencies`):
+**NCCL** 2.28.3 (src/graph/tuning.cc, `ncclTopoTuneModel` and `ncclTopoGetAlgoTime`) uses the fastest of three protocols
+on a ring, for an all-reduce also on a tree. L is a step by LL, the protocol of the least latency: 5.0 µs between nodes
+and 0.6 µs on NVLink. Steps by LL, LL128 and Simple there (`hwLatencies`):
 
 | µs | tree | ring |
 |---|---|---|
 | between nodes | 5.0, 8.5, 14 | 2.7, 4.0, 14; with one rank a node as on a tree |
 | on NVLink, in a node | 0.6, 1.25, 4.0 | 0.6, 1.9, 3.4; at least 1, 1, 3 where the ring leaves the node |
 
-Each collective begins with 6.6, 14 and 8.4 µs of its own (`baseLatencies`; on a tree 6.8, 14, 8.4). A ring has 0.5,
-0.92 and 1 of the bandwidth, a tree 0.92 of it, by LL a 3.8th, by LL128 7/9 in a node and 120/128 between nodes; LL has
-at most `llMaxBws` (of Hopper and Intel). A tree of middle sizes has less (`treeCorrectionFactor`), and Simple's steps
-of a ring between nodes take 1.4 times as long ("plateau effect"). A ring passes through all ranks of a node before it
-leaves it (`nInterSteps`), and there is one a NIC: the links of all ranks of a node carry what leaves it. A tree is a
-chain within the node and log2 of the nodes, rounded down, deep (`log2i`). Broadcast and reduce take all steps of a
-chain, for which the file counts one. Not in it: NVLS, CollNet and PAT, limits of channels. The first level of a
-network of levels is a node.
+A collective begins with 6.6, 14 and 8.4 µs (`baseLatencies`; on a tree 6.8, 14, 8.4). A ring has 0.5, 0.92 and 1 of the
+bandwidth, a tree 0.92 of it, by LL a 3.8th, by LL128 7/9 in a node and 120/128 between nodes; LL has at most `llMaxBws`
+(of Hopper and Intel). `treeCorrectionFactor` lowers trees of middle sizes; Simple's steps of a ring between nodes take
+1.4 times as long ("plateau effect"). A ring passes all ranks of a node before it leaves it (`nInterSteps`), and there
+is one per NIC, so the links of all ranks of a node carry what leaves it. A tree is a chain in the node and `log2i` of
+the nodes deep. Broadcast and reduce take all steps of a chain. Not modeled: NVLS, CollNet, PAT, limits of channels.
 """
 
 from __future__ import annotations

@@ -230,9 +230,9 @@ def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalCha
     if result is None:
         return None
     graph = result.graph
-    place = np.append(positions(trace.id, graph.trace.id), -1)  # rows of the graph in the trace
+    place = np.append(positions(trace.nodes.id, graph.trace.nodes.id), -1)  # rows of the graph in the trace
     edge, edges = binding_edges(result), graph.edges
-    start = int(graph.trace.ts[graph.trace.timed].min())
+    start = int(graph.trace.nodes.ts[graph.trace.nodes.timed].min())
     work = np.isin(edges.kind[edge], (HOST, DURATION, COMM))
     target = edges.target[edge]
     return CriticalChain(

@@ -1,9 +1,4 @@
-"""The replay graph of a rank: chains of its threads (`thread_edges`), what holds device work back, who waits for it.
-
-Launches: when the work of a call can start, calls that take long before they submit it, and the launch queue's limit;
-streams; synchronising calls, blocking copies, and streams that wait for other streams' events, which the linker finds
-(edges `sync` and `event` of the trace).
-"""
+"""The replay graph of a rank: chains of its threads, what holds device work back, and who waits for it."""
 
 from __future__ import annotations
 
@@ -59,13 +54,10 @@ _NEAR_LIMIT = 8
 
 @dataclass(frozen=True)
 class LaunchQueue:
-    """The launch queue's limit as a trace shows it.
+    """The launch queue's limit as a trace shows it; None if no call was seen to wait.
 
-    Attributes:
-        limit: launches that may be outstanding; None if no call was seen to wait.
-        edges: start of GPU work → end of the call that its leaving the queue lets return.
-        blocked: int64, rows of the calls that waited.
-        typical_ns: median duration of the other launching calls.
+    `edges` lead from the start of GPU work to the end of the call that its leaving the queue lets return. `blocked` has
+    the rows of the calls that waited, `typical_ns` is the median of the others.
     """
 
     limit: int | None
@@ -75,19 +67,19 @@ class LaunchQueue:
 
 
 def find_queue(points: GraphEvents) -> LaunchQueue:
-    """Learn the limit: a number of outstanding launches at which many calls return, after a long time, and none above.
+    """Learn the limit: a number of outstanding launches at which many calls return late, and none above.
 
-    Launches count per stream or per device, whichever shows the sharper limit. Work has left the queue when it starts.
+    Launches count per stream or per device, whichever shows the sharper limit. Work leaves the queue when it starts.
     """
     trace, gpu = points.trace, points.gpu
     launched = gpu[points.launcher[gpu] >= 0]
     call, first = first_places(points.launcher[launched])  # of a graph launch the first event
-    calls = trace.kind[call] == RUNTIME
+    calls = trace.nodes.kind[call] == RUNTIME
     call, work = call[calls], launched[first[calls]]
-    duration = trace.dur[call]
+    duration = trace.nodes.dur[call]
     typical = int(median(duration)) if len(call) else 0
     best = LaunchQueue(None, Edges.of(QUEUE, *[np.zeros(0, np.int64)] * 3), call[:0], typical)
-    for lane in (trace.stream_lane, trace.device):
+    for lane in (trace.nodes.stream_lane, trace.nodes.device):
         found = _limit_of(points, call, work, lane, duration)
         if found is not None and len(found.blocked) > len(best.blocked):
             best = found
@@ -97,12 +89,13 @@ def find_queue(points: GraphEvents) -> LaunchQueue:
 def _limit_of(
     points: GraphEvents, call: IntColumn, work: IntColumn, lane: IntColumn, duration: IntColumn
 ) -> LaunchQueue | None:
-    """The limit on launches to each stream or device, None if no calls wait for it.
+    """Return the limit per stream or device, None if no calls wait for it.
 
     GPU events that no call in the trace launched were in the queue when the window began.
     """
     trace = points.trace
-    order = np.lexsort((trace.ts[call], lane[work]))
+    nodes = trace.nodes
+    order = np.lexsort((nodes.ts[call], lane[work]))
     call, work, duration = call[order], work[order], duration[order]
     early = points.gpu[points.launcher[points.gpu] < 0]
     outstanding, queues = np.zeros(len(call), np.int64), []
@@ -111,8 +104,8 @@ def _limit_of(
     for a, b in itertools.pairwise(bounds):
         before = early_of.get(int(lane[work[a]]), none)
         leaving = np.concatenate([before, work[a:b]])
-        leaving = leaving[np.argsort(trace.ts[leaving], kind="stable")]
-        gone = np.searchsorted(trace.ts[leaving], trace.finish[call[a:b]], side="right")
+        leaving = leaving[np.argsort(nodes.ts[leaving], kind="stable")]
+        gone = np.searchsorted(nodes.ts[leaving], nodes.end[call[a:b]], side="right")
         outstanding[a:b] = np.arange(1, b - a + 1) + len(before) - gone
         queues.append((call[a:b], len(before), leaving))
     if not len(call) or outstanding.max() < _LEAST_LIMIT:
@@ -145,23 +138,23 @@ def with_submissions(
     """Give slow launching calls a point at which they submit their work, the usual time before they return.
 
     Returns:
-        the points; the chains, in which such a call's edge is two; and for each row the point from which launches
-        count: the submission, else the start.
+        the points; the chains, in which such a call has two edges; the point from which launches of each row count.
     """
     trace = points.trace
+    nodes = trace.nodes
     submitted = points.start.copy()
     launched = points.launcher[points.gpu] >= 0
     gpu, before = points.gpu[launched], points.before[launched]
     call, first = first_places(points.launcher[gpu])
     gpu, before = gpu[first], before[first]
     early = np.zeros(len(trace), np.int64)
-    early[call] = np.minimum(trace.dur[call] - queue.typical_ns, trace.ts[gpu] - trace.ts[call])
+    early[call] = np.minimum(nodes.dur[call] - queue.typical_ns, nodes.ts[gpu] - nodes.ts[call])
     count = len(points.measured)  # a number for each pair of points: source * count + target
     blocking = np.isin(points.end[gpu] * count + points.end[call], waits.source * count + waits.target)
-    busy = (before >= 0) & (trace.finish[before] > trace.ts[call])
-    early[call[blocking]] -= trace.dur[gpu[blocking]]  # a copy's call lasts as long as the copy, or as its stream
+    busy = (before >= 0) & (nodes.end[before] > nodes.ts[call])
+    early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a copy's call lasts as long as the copy, or as its stream
     early[call[blocking & busy]] = 0
-    slow = call[(trace.dur[call] > _SLOW * queue.typical_ns) & (trace.kind[call] == RUNTIME) & (early[call] > 0)]
+    slow = call[(nodes.dur[call] > _SLOW * queue.typical_ns) & (nodes.kind[call] == RUNTIME) & (early[call] > 0)]
     slow = slow[~np.isin(slow, queue.blocked)]
     at = chains.into(len(points.measured))[points.end[slow]]
     whole = (at >= 0) & (chains.source[at] == points.start[slow])
@@ -176,10 +169,9 @@ def with_submissions(
 
 
 def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edges:
-    """Launch → start of the work. Of a graph launch's many events all but the first follow by their stream.
+    """Return edges from launches to the start of their work; of a graph launch only to the first event.
 
-    A stream's first event keeps its own latency if it did not wait for another stream (`waits`): modules are loaded,
-    clocks rise. Where that is out of proportion, `with_unknown_waits` sees to it.
+    A stream's first event keeps its own latency unless it waited for another stream: modules are loaded, clocks rise.
     """
     launched = points.launcher[points.gpu] >= 0
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
@@ -189,10 +181,9 @@ def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edg
 
 
 def stream_edges(points: GraphEvents) -> Edges:
-    """Each GPU event after the one before it on its stream.
+    """Return edges from each GPU event to the next one on its stream.
 
-    What no call in the trace launched keeps its own gap, and is pinned to its measured start if it is its stream's
-    first.
+    An event without a launch in the trace keeps its own gap; if it is its stream's first, it is pinned to its start.
     """
     gpu, before = points.gpu, points.before
     first, launched = before < 0, points.launcher[gpu] >= 0
@@ -207,56 +198,50 @@ def stream_edges(points: GraphEvents) -> Edges:
 
 
 def sync_waits(points: GraphEvents, *, assumed: bool = True) -> Edges:
-    """GPU event's end → the end of a synchronising call, or the start of what comes after a wait without such a call.
+    """Return edges from the end of GPU events to the calls that wait for them.
 
-    Copies are left to `blocking_copies`: the trace has them as waits of the call after the one that copies.
-
-    Args:
-        assumed: with the waits that only the order of calls suggests (`assumed_waits`).
+    They lead to the end of a synchronizing call, else to the start of what comes after the wait. Copies are left to
+    `blocking_copies`: the trace has them as waits of the call after the one that copies.
     """
     trace = points.trace
+    nodes = trace.nodes
     source, target = points.timed_edges("sync")
     if not assumed:
         sure = ~assumed_waits(points)
         source, target = source[sure], target[sure]
-    calls = named(trace.names, trace.name[target], SYNCHRONIZE)
-    kept = (trace.kind[source] == GPU) & (calls | ~_copied_by_call(points, source))
+    calls = named(trace.names, nodes.name[target], SYNCHRONIZE)
+    kept = (nodes.kind[source] == GPU) & (calls | ~_copied_by_call(points, source))
     source, target, calls = source[kept], target[kept], calls[kept]
-    waits = calls | (trace.finish[source] > trace.ts[target])
+    waits = calls | (nodes.end[source] > nodes.ts[target])
     return _returning(points, points.end[source], np.where(waits, points.end[target], points.start[target]))
 
 
 def _copied_by_call(points: GraphEvents, gpu: IntColumn) -> npt.NDArray[np.bool_]:
-    """Which GPU rows a copying runtime call has launched."""
+    """Return which GPU rows a copying runtime call launched."""
     trace, call = points.trace, points.launcher[gpu]
-    copied: npt.NDArray[np.bool_] = (call >= 0) & (trace.kind[call] == RUNTIME)
-    return copied & named(trace.names, trace.name[call], COPY)
+    copied: npt.NDArray[np.bool_] = (call >= 0) & (trace.nodes.kind[call] == RUNTIME)
+    return copied & named(trace.names, trace.nodes.name[call], COPY)
 
 
 def blocking_copies(points: GraphEvents) -> Edges:
-    """A copy's end → its call's end, where the call waited for it."""
+    """Return edges from the end of copies to the end of the calls that waited for them."""
     trace, gpu = points.trace, points.gpu
     copy = gpu[_copied_by_call(points, gpu)]
     call = points.launcher[copy]
-    late = trace.finish[copy] - trace.finish[call]
+    late = trace.nodes.end[copy] - trace.nodes.end[call]
     tolerance = max(trace.clock_skew_ns, ROUNDING_NS)
-    blocks = copies_that_block(trace.names, trace.name[copy], trace.name[call], late, tolerance)
+    blocks = copies_that_block(trace.names, trace.nodes.name[copy], trace.nodes.name[call], late, tolerance)
     return _returning(points, points.end[copy[blocks]], points.end[call[blocks]])
 
 
 def _returning(points: GraphEvents, source: IntColumn, target: IntColumn) -> Edges:
-    """Edges of kind SYNC. A lag is negative where the device's clock is ahead of the host's; what contradicts the
-    measured order by more than clocks differ is left out."""
+    """Return SYNC edges. Lags are negative if the device's clock is ahead; what clocks cannot explain is left out."""
     edges = points.edges(SYNC, source, target, capped=True)
     return edges.take(edges.lag >= -MAX_SKEW_NS)
 
 
 def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
-    """Host chains in which a call that waited takes only its own cost; one that found nothing pending keeps its time.
-
-    Args:
-        waits: edges into ends of calls, from what they wait for.
-    """
+    """Let calls that waited take only their own cost; calls that found nothing pending keep their time."""
     call = points.row[waits.target]
     to_end = waits.target == points.end[call]
     pending = to_end & (points.measured[waits.source] > points.measured[points.start[call]])
@@ -267,43 +252,42 @@ def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
 
 
 def event_waits(points: GraphEvents) -> Edges:
-    """GPU event's end → the start of an event of another stream that waits for it, within a CUDA graph or not."""
+    """Return edges from GPU events to events of other streams that wait for them, within a CUDA graph or not."""
     source, target = points.timed_edges("event", "graph")
-    lanes = points.trace.stream_lane
+    lanes = points.trace.nodes.stream_lane
     apart = lanes[source] != lanes[target]  # the others follow each other on their stream
     edges = points.edges(EVENT, points.end[source[apart]], points.start[target[apart]], capped=True)
     return edges.take(edges.lag >= -ROUNDING_NS)
 
 
 def inferred_count(points: GraphEvents) -> int:
-    """How many waits between streams the linker inferred, since no record states them."""
+    """Return how many waits between streams the linker inferred."""
     return int(np.count_nonzero(_inferred(points, *points.timed_edges("event", "graph"))))
 
 
 def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
-    """Which `sync` edges of timed rows no record states and no time shows: what they wait for had ended before. Where
-    several events could have been waited for the linker has taken the latest."""
+    """Return which `sync` edges no record states and no time shows: what they wait for had ended before."""
     trace = points.trace
     source, target = points.timed_edges("sync")
-    over = trace.finish[source] <= trace.ts[target]
-    over &= named(trace.names, trace.name[target], SYNCHRONIZE)
+    over = trace.nodes.end[source] <= trace.nodes.ts[target]
+    over &= named(trace.names, trace.nodes.name[target], SYNCHRONIZE)
     over[over] = _inferred(points, source[over], target[over])
     return over
 
 
 def has_assumed_waits(trace: Trace) -> bool:
-    """Whether the host of a trace waits for what nothing records; see `assumed_waits`."""
-    return bool(np.any(trace.timed)) and bool(assumed_waits(GraphEvents.of(trace)).any())
+    """Return whether the host waits for what nothing records; see `assumed_waits`."""
+    return bool(np.any(trace.nodes.timed)) and bool(assumed_waits(GraphEvents.of(trace)).any())
 
 
 def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.NDArray[np.bool_]:
-    """Which pairs of rows the linker inferred."""
+    """Return which pairs of rows the linker inferred."""
     trace = points.trace
     listed = trace.summary.get("inferred_edges")
     if not isinstance(listed, list):
         return np.zeros(len(source), np.bool_)
     guessed = {tuple(pair) for pair in listed if isinstance(pair, list | tuple) and {int}.issuperset(map(type, pair))}
-    pairs = zip(trace.id[source].tolist(), trace.id[target].tolist(), strict=True)
+    pairs = zip(trace.nodes.id[source].tolist(), trace.nodes.id[target].tolist(), strict=True)
     return np.array([pair in guessed for pair in pairs], np.bool_)
 
 
@@ -315,11 +299,11 @@ _IDLE_SYNC_NS = 100_000
 
 
 def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
-    """The graph of one rank with an edge for each wait that its other edges, with fitted constants, do not explain.
+    """Add an edge for each wait that the other edges, with fitted constants, do not explain.
 
-    The edge leads from the point that lets the target come last, by the measured lag between them. Two lags that count
-    in full otherwise are limited to their constants where such a wait is found: the launch latency of a stream's first
-    event, and the time of a synchronising call that found nothing pending. Waits for the launch queue are explained.
+    The edge leads from what came last, by the measured lag. At such a wait the latency of a stream's first event and
+    the time of a synchronizing call that found nothing count at most their constants. The launch queue explains its
+    waits.
     """
     constants = fit_constants(graph)
     if not constants.launch_latency_ns and np.any(graph.edges.kind == LAUNCH):
@@ -349,8 +333,7 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
 
 
 def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
-    """int64 ns, one entry an edge: what it counts, launches at most the latency, long synchronising calls
-    their own cost."""
+    """Return the lags that count: launches at most the latency, long synchronizing calls their own cost."""
     edges = graph.edges
     lag = counted_lags(graph, constants)
     lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
@@ -359,12 +342,12 @@ def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
 
 
 def _synchronising(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
-    """Which edges are the own time of a synchronising call, up to its end."""
+    """Return which edges are the own time of a synchronizing call, up to its end."""
     edges, trace = graph.edges, graph.trace
     own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0))
     own = own[graph.end[edges.owner[own]] == edges.target[own]]
     found = np.zeros(len(edges), np.bool_)
-    found[own] = named(trace.names, trace.name[edges.owner[own]], SYNCHRONIZE)
+    found[own] = named(trace.names, trace.nodes.name[edges.owner[own]], SYNCHRONIZE)
     return found
 
 
@@ -372,8 +355,7 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
     """Make the replay graph of one rank.
 
     Args:
-        assumed_waits: calls that synchronise wait for what the order of calls suggests, where no record states what
-            they wait for and it had ended before; without, they wait for nothing then.
+        assumed_waits: let calls wait for what only the order of calls suggests; see the function of that name.
 
     Raises:
         ConvertError: no row of the trace has a time.
@@ -382,7 +364,7 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
         >>> len(build_graph(trace).row) > len(trace)
         True
     """
-    if not trace.timed.any():
+    if not trace.nodes.timed.any():
         raise ConvertError(f"{trace.file}: no node has a time, so there is nothing to replay; link the ET anew")
     if not trace.times_recorded:
         return predicted_graph(trace)
@@ -401,7 +383,7 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
     gpu = points.gpu
     edges = Edges.joined([
         chains, passed, waits, queue.edges, events, collectives,
-        Edges.of(DURATION, points.start[gpu], points.end[gpu], trace.dur[gpu], gpu),
+        Edges.of(DURATION, points.start[gpu], points.end[gpu], trace.nodes.dur[gpu], gpu),
         launch_edges(points, submitted, events),
         stream_edges(points),
         _data_and_comm(points),
@@ -415,10 +397,7 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
 
 
 def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:
-    """The graph with its points numbered in such an order.
-
-    Edges that would close a cycle (clocks that disagree) are left out, and a note says how many.
-    """
+    """Return the graph with its points in order; a note counts the edges left out to avoid a cycle."""
     measured = points.measured
     order = topological(measured, edges)
     if order is None:
@@ -434,8 +413,8 @@ def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, no
 
 
 def _data_and_comm(points: GraphEvents) -> Edges:
-    """End → start of collectives of one group, and of writers and readers on different threads."""
+    """Return edges between collectives of one group, and from writers to readers on other threads."""
     trace = points.trace
     source, target = points.timed_edges("data", "comm")
-    apart = (trace.thread[source] != trace.thread[target]) | (trace.thread[source] < 0)
+    apart = (trace.nodes.thread[source] != trace.nodes.thread[target]) | (trace.nodes.thread[source] < 0)
     return points.in_order(points.end[source[apart]], points.start[target[apart]])

@@ -1,6 +1,6 @@
 """Changes of a replay graph: other times, rows removed, waits dropped, work launched at once, fused or overlapped.
 
-Each is found in a graph, and can then be made in any that has the same edges with other lags.
+A `Change` is found in one graph and applies to any graph with the same edges and other lags.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ Change = Callable[[ReplayGraph], ReplayGraph]
 def scale(
     graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool | Rows = False, during: Span | None = None
 ) -> Change:
-    """Multiply the times of some rows: host work of calls, time on the device of GPU events, communications.
+    """Multiply the times of some rows: host work of calls, GPU events, communications.
+
+    If the rows hold calls, GPU events below them stay as they are.
 
     Args:
-        rows: bool, one entry a row. Of what "op" selects only the host work is meant: GPU events below a call that is
-            selected are left as they are.
-        gaps: also host work between calls, and what remains of pauses after other threads' work: before these rows
-            (bool, one entry a row), or all of the ranks that have some of the rows (True).
-        during: host work is meant only where it ends in this time, ns as in `ReplayGraph.measured`.
+        gaps: also host work between calls and what remains of pauses: before these rows, or (True) on their ranks.
+        during: only host work that ends in this time, ns as in `ReplayGraph.measured`.
     """
     edges, kind = graph.edges, graph.edges.kind
     beside = graph.column("kind") == GPU
@@ -65,14 +64,13 @@ def scale(
 
 
 def of_their_ranks(graph: ReplayGraph, rows: Rows) -> Rows:
-    """All rows of the ranks that have some of the rows."""
+    """Return all rows of the ranks that have some of the rows."""
     found: Rows = mask_at(len(graph.traces), graph.rank_of_row[rows])[graph.rank_of_row]
     return found
 
 
 def remove(graph: ReplayGraph, rows: Rows) -> Change:
-    """Take some rows away: they take no time, neither do their launches, and calls among them wait for nothing. What is
-    around them stays in order."""
+    """Let rows and their launches take no time and wait for nothing; what is around them stays in order."""
     owned = np.flatnonzero(np.append(rows, False)[graph.edges.owner])
     before = _edges_before(graph, rows, LAUNCH, STREAM)
     waits = _edges_before(graph, rows, SYNC, QUEUE, UNKNOWN)
@@ -81,7 +79,7 @@ def remove(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def _edges_before(graph: ReplayGraph, rows: Rows, *kinds: int) -> IntColumn:
-    """int64, the edges of some kinds that lead to some rows."""
+    """Return the edges of some kinds that lead to some rows."""
     edges = graph.edges
     at = np.flatnonzero(np.any([edges.kind == kind for kind in kinds], axis=0))
     found: IntColumn = at[np.append(rows, False)[graph.row[edges.target[at]]]]
@@ -91,13 +89,7 @@ def _edges_before(graph: ReplayGraph, rows: Rows, *kinds: int) -> IntColumn:
 def set_latency(
     graph: ReplayGraph, kind: int, latency_ns: int, constants: Constants | Sequence[Constants], on: Rows
 ) -> Change:
-    """Give launches (LAUNCH) or queued GPU events (STREAM) another latency.
-
-    Those that counted the fitted constant count `latency_ns`; those that were shorter remain so in proportion.
-
-    Args:
-        on: bool, one entry a row: only before these.
-    """
+    """Give launches (LAUNCH) or queued GPU events (STREAM) another latency; shorter ones stay shorter in proportion."""
     at = _edges_before(graph, on, kind)
     at = at[graph.edges.capped[at]]
     caps = np.array([of.caps()[kind] for of in of_ranks(constants)], np.int64)
@@ -113,17 +105,16 @@ def set_latency(
 
 
 def without_queue(graph: ReplayGraph, on: Rows) -> Change:
-    """Let none of some calls (bool, one entry a row) wait for the launch queue."""
+    """Let none of some calls wait for the launch queue."""
     waits = _edges_before(graph, on, QUEUE)
     return lambda graph: replace(graph.without(waits), queue_limit=None)
 
 
 def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) -> Change:
-    """Let GPU events take what their FLOPs or bytes take at a share of the device's peaks, and none longer than it did.
+    """Let GPU events take what their FLOPs or bytes take at a share of the device's peaks, but not longer than before.
 
     Args:
-        share: above 0; 1 is the peak.
-        bounds: int64 ns, one entry a row: what it takes at the peaks; −1 where that is not known (it stays as it is).
+        bounds: int64 ns per row at the peaks; −1 if unknown.
     """
     known = np.append(rows & (bounds >= 0), False)
     at = np.flatnonzero((graph.edges.kind == DURATION) & known[graph.edges.owner])
@@ -138,16 +129,15 @@ def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) ->
 
 
 def without_waits(graph: ReplayGraph, rows: Rows) -> Change:
-    """Let calls wait for nothing that is on a device or unknown; they keep the time that they take by themselves."""
+    """Let calls wait for nothing on a device or unknown; they keep their own time."""
     waits = _edges_before(graph, rows, SYNC, UNKNOWN)
     return lambda graph: graph.without(waits)
 
 
 def without_launch_gaps(graph: ReplayGraph, rows: Rows) -> Change:
-    """Launch GPU events of each step at once, as a captured graph does: with the first one of them on each stream.
+    """Launch the GPU events of each step at once, as a captured graph does: with the first event on each stream.
 
-    The others follow by their streams and by the events that these wait for. On the threads that launch them there is
-    no host work from the first to the last of these launches; waits remain.
+    Threads do no host work from their first to their last launch of a step; waits remain.
     """
     edges = graph.edges
     launches = _edges_before(graph, rows, LAUNCH)
@@ -165,8 +155,7 @@ def without_launch_gaps(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> IntColumn:
-    """int64, edges of host work on a thread from the start of the first of some launching calls in a step to the end of
-    the last one; the first call itself is left out."""
+    """Return edges of host work from the end of a thread's first launch in a step to the end of its last one."""
     edges = graph.edges
     thread = graph.column("thread")
     rows, lane = distinct_rows(graph.rank_of_row[call], thread[call], step)
@@ -188,10 +177,9 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> I
 
 
 def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> Change:
-    """Make one GPU event of those that follow each other on a stream in a step; it takes `factor` times their time.
+    """Make one GPU event of neighbors on a stream in a step, which takes `factor` times their time.
 
-    The later ones are not launched: neither is there a gap before them, nor host work of calls that launch nothing
-    else. An event without such a neighbour stays as it is.
+    The later ones need no launch, no gap, and no host work of calls that launch nothing else.
     """
     edges = graph.edges
     step, follows = _steps(graph), _edges_before(graph, rows, STREAM)
@@ -206,13 +194,13 @@ def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> Change:
 
 
 def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
-    """Calls whose GPU events, and those of all that they call, are some of these, and at least one."""
+    """Return calls that launch, by themselves and their callees, only some of these events."""
     edges = graph.edges
     launches = np.flatnonzero((edges.kind == LAUNCH) & (graph.row[edges.source] >= 0))
     call, event = graph.row[edges.source[launches]], graph.row[edges.target[launches]]
     parent = np.concatenate(
         [
-            np.where(trace.parent_row >= 0, trace.parent_row + first, -1)
+            np.where(trace.nodes.parent_row >= 0, trace.nodes.parent_row + first, -1)
             for trace, first in zip(graph.traces, graph.first_row.tolist(), strict=False)
         ]
     )
@@ -228,11 +216,11 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
 
 
 def overlapped(rows: Rows) -> Change:
-    """Let GPU events run beside all others of their step, until the optimizer.
+    """Let GPU events run in parallel with all others of their step, until the optimizer.
 
-    What follows one on its stream follows what was before it, and no event of another stream waits for it. The
-    optimizer, later steps and calls that wait for its stream wait for it. That is what such work can bring at best:
-    whether others need its results sooner a trace does not always say.
+    What follows an event on its stream follows what was before it. The optimizer, later steps and calls that wait for
+    the stream still wait for it. This is a best case: a trace does not always say whether others need the results
+    sooner.
     """
     return partial(_overlapped, rows)
 
@@ -259,7 +247,7 @@ def _overlapped(rows: Rows, graph: ReplayGraph) -> ReplayGraph:
 
 
 def _last_on_stream(graph: ReplayGraph, which: Rows) -> IntColumn:
-    """int64, by row of a GPU event the last one of some on its stream, itself or one before it; −1 for none."""
+    """Return, by row of a GPU event, the last of some events on its stream up to itself; −1 for none."""
     gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
     lane = graph.column("stream_lane")
     gpu = gpu[np.lexsort((graph.measured[graph.start[gpu]], lane[gpu], graph.rank_of_row[gpu]))]
@@ -272,5 +260,5 @@ def _last_on_stream(graph: ReplayGraph, which: Rows) -> IntColumn:
 
 
 def _steps(graph: ReplayGraph) -> IntColumn:
-    """int64, of each row the step, −1 for none; through all ranks."""
+    """Return the step of each row, −1 for none."""
     return np.concatenate([step_of_row(trace) for trace in graph.traces])

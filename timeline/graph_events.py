@@ -35,13 +35,14 @@ class GraphEvents:
     @staticmethod
     def of(trace: Trace) -> GraphEvents:
         """Number the points: 2k + 1 and 2k + 2 for the k-th timed row."""
-        rows = np.flatnonzero(trace.timed)
+        nodes = trace.nodes
+        rows = np.flatnonzero(nodes.timed)
         start, end, launcher = (np.full(len(trace), -1, np.int64) for _ in range(3))
         start[rows] = np.arange(len(rows)) * 2 + 1
         end[rows] = start[rows] + 1
-        times = np.stack([trace.ts[rows], trace.finish[rows]], axis=1).reshape(-1)
+        times = np.stack([nodes.ts[rows], nodes.end[rows]], axis=1).reshape(-1)
         source, target, _ = trace.edges_of("launch").T
-        known = trace.timed[source] & trace.timed[target] & (trace.kind[target] == GPU)
+        known = nodes.timed[source] & nodes.timed[target] & (nodes.kind[target] == GPU)
         launcher[target[known]] = source[known]
         return GraphEvents(
             trace, start, end, np.concatenate(([-1], np.repeat(rows, 2))),
@@ -62,13 +63,13 @@ class GraphEvents:
     def host_comm(self) -> IntColumn:
         """Timed rows of collectives that run on the host."""
         rows = comm_rows(self.trace)
-        on_host: IntColumn = rows[self.trace.kind[rows] != GPU]
+        on_host: IntColumn = rows[self.trace.nodes.kind[rows] != GPU]
         return on_host
 
     @cached_property
     def _on_streams(self) -> tuple[IntColumn, IntColumn]:
-        rows = np.flatnonzero(self.trace.timed & (self.trace.kind == GPU))
-        return self.trace.lane_order(self.trace.stream_lane, rows, nested=False)
+        rows = np.flatnonzero(self.trace.nodes.timed & (self.trace.nodes.kind == GPU))
+        return self.trace.nodes.lane_order(self.trace.nodes.stream_lane, rows, nested=False)
 
     def between(self, source: IntColumn, target: IntColumn) -> IntColumn:
         """Return measured ns from points to points."""
@@ -87,7 +88,7 @@ class GraphEvents:
     def timed_edges(self, *kinds: str) -> tuple[IntColumn, IntColumn]:
         """Return source and target rows of the trace's edges of some kinds, if both have a time."""
         source, target, _ = self.trace.edges_of(*kinds).T
-        known = self.trace.timed[source] & self.trace.timed[target]
+        known = self.trace.nodes.timed[source] & self.trace.nodes.timed[target]
         return source[known], target[known]
 
     def with_more(self, row: IntColumn, measured: IntColumn) -> tuple[GraphEvents, IntColumn]:

@@ -151,9 +151,9 @@ def predicted_traces(replay: Replay) -> Iterator[Trace]:
     graph = replay.graph
     for k, trace in enumerate(graph.traces):
         here = slice(int(graph.first_row[k]), int(graph.first_row[k + 1]))
-        timed = trace.timed
+        timed = trace.nodes.timed
         start, end = replay.start[here], replay.end[here]
         measured = graph.measured[graph.start[here][timed]]
-        clock = int((trace.ts[timed] - measured).min())  # the same for all rows
-        ts = as_column(np.where(timed, np.maximum(start + clock, 0), trace.ts))
-        yield trace.with_(ts=ts, dur=as_column(np.where(timed, end - start, trace.dur)))
+        clock = int((trace.nodes.ts[timed] - measured).min())  # the same for all rows
+        ts = as_column(np.where(timed, np.maximum(start + clock, 0), trace.nodes.ts))
+        yield trace.with_(ts=ts, dur=as_column(np.where(timed, end - start, trace.nodes.dur)))

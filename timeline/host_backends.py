@@ -1,10 +1,9 @@
-"""Collectives that run on the host beside their caller, on threads of their backend: what they wait for, and who waits.
+"""Collectives of the host (Gloo, MPI), which run on threads of their backend: what they wait for, and who waits.
 
-Collectives of the host (Gloo, MPI) run on a thread of their backend, beside the one that called them. Such a
-collective follows the call that issued it, begins when a thread of the backend is free, and takes its own time, as a
-kernel does; what waits for it is what the ET's tensors say reads its result, the operator in which it ended
-(`wait_tensor`), and where neither is known, but for messages that are sent, what its caller did next. A pause before
-that in which it ended, if it is a long one, counts as waiting: what comes after its end is left of it.
+Such a collective follows the call that issued it, begins when a thread of the backend is free, and takes its own time,
+as a kernel does. What waits for it is, in this order: the reader of its result as the ET's tensors say, the operator in
+which it ended (`wait_tensor`), what its caller did next (except for sends). A long pause in which it ended counts as
+waiting, and what comes after its end is left of the pause.
 """
 
 from __future__ import annotations
@@ -43,11 +42,10 @@ _WORKERS = {"gloo": 2, "mpi": 1}
 
 
 def with_settled_ends(trace: Trace) -> Trace:
-    """The trace with each collective on the host ended where its caller resumed, if the caller did so first.
+    """End each collective where its caller resumed, if the caller did so before the recorded end.
 
-    A long pause that ends up to 5 ms before a collective that runs beside it is taken for the wait for it, the
-    longest of several, unless another collective ended just before that pause did, or the end falls into a longer one
-    at whose end no other collective ends.
+    The longest pause that ends up to 5 ms before the collective is its wait, unless another collective ended just
+    before the pause did, or the end falls into a longer pause at whose end no other collective ends.
     """
     points = GraphEvents.of(trace)
     rows = points.host_comm
@@ -57,12 +55,12 @@ def with_settled_ends(trace: Trace) -> Trace:
     calls = issuing_calls(trace, rows)
     paused = _pauses(points, chains)
     begin, until = points.measured[chains.source[paused]], points.measured[chains.target[paused]]
-    thread = trace.thread[points.row[chains.target[paused]]]
+    thread = trace.nodes.thread[points.row[chains.target[paused]]]
     start, end = points.measured[points.start[rows]], points.measured[points.end[rows]]
     by_end = np.sort(end)
-    dur = trace.dur.copy()
+    dur = trace.nodes.dur.copy()
     for row, first, last in zip(rows.tolist(), start.tolist(), end.tolist(), strict=True):
-        caller = int(trace.thread[calls.get(row, row)])
+        caller = int(trace.nodes.thread[calls.get(row, row)])
         near = np.flatnonzero((thread == caller) & (until < last) & (until >= last - _LATE_END_NS) & (until > first))
         if not len(near):
             continue
@@ -81,30 +79,24 @@ def with_settled_ends(trace: Trace) -> Trace:
 
 
 def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Thread, begin and end (ns, by the trace's clock) of each long pause of a thread of the host outside operators, or
-    in one that waits."""
+    """Return thread, begin and end (ns) of each long pause outside operators, or in one that waits."""
     trace, _ = without_backend_work(trace)
     points, chains = host_chains(GraphEvents.of(trace))
-    paused, first = _pauses(points, chains), int(trace.ts[trace.timed].min())
+    paused, first = _pauses(points, chains), int(trace.nodes.ts[trace.nodes.timed].min())
     source, target = chains.source[paused], chains.target[paused]
-    return trace.thread[points.row[target]], points.measured[source] + first, points.measured[target] + first
+    return trace.nodes.thread[points.row[target]], points.measured[source] + first, points.measured[target] + first
 
 
 def _pauses(points: GraphEvents, chains: Edges) -> IntColumn:
-    """Edges of the chains in which a thread does nothing for long, in no operator but one that waits."""
+    """Return chain edges in which a thread does nothing for long, in no operator but one that waits."""
     trace, owner = points.trace, np.maximum(chains.owner, 0)
-    waits = matching(trace.name[owner], trace.names, WAIT.fullmatch)
-    idle = (chains.owner < 0) | (trace.scope[owner] == ANNOTATION_SCOPE) | waits
+    waits = matching(trace.nodes.name[owner], trace.names, WAIT.fullmatch)
+    idle = (chains.owner < 0) | (trace.nodes.scope[owner] == ANNOTATION_SCOPE) | waits
     return np.flatnonzero(idle & (chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS))
 
 
 def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, SharedTransfers | None, list[str]]:
-    """Edges to and from the collectives on the host; the chains, in which no wait for one counts as host work; what
-    the collectives share, None without any; and notes.
-
-    Args:
-        chains: of the host's threads, without these collectives; see `host_chains`.
-    """
+    """Return edges of the collectives on the host, the chains without waits for them, what they share, and notes."""
     rows = points.host_comm
     if not len(rows):
         return chains.take(np.zeros(0, np.int64)), chains, None, []
@@ -128,7 +120,7 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, 
     edges = Edges.joined(
         [
             Edges.of(HANDOFF, issued, begin, np.where(queued, np.minimum(lag, usual), lag)),
-            Edges.of(DURATION, begin, end, points.trace.dur[rows], rows),
+            Edges.of(DURATION, begin, end, points.trace.nodes.dur[rows], rows),
             Edges.of(COMM, source, chains.target[edge], np.where(waited, left, 0)[edge]),
             points.in_order(points.end[result[read]], points.start[reader[read]]),
         ]
@@ -138,7 +130,7 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, 
 
 
 def _unexplained(points: GraphEvents, chains: Edges, waited: npt.NDArray[np.bool_]) -> list[str]:
-    """A note on long pauses in which a collective runs most of the time, and which do not wait for any."""
+    """Return a note on long pauses in which a collective runs most of the time and which wait for none."""
     paused = _pauses(points, chains)
     paused = paused[~waited[paused] & (chains.lag[paused] > _LATE_END_NS)]
     rows = points.host_comm
@@ -162,11 +154,7 @@ def _unexplained(points: GraphEvents, chains: Edges, waited: npt.NDArray[np.bool
 def _shared(
     points: GraphEvents, found: list[FoundComm], issued: IntColumn
 ) -> tuple[SharedTransfers, npt.NDArray[np.bool_]]:
-    """What communications share; and which of them had to wait for a thread when they were recorded.
-
-    Args:
-        issued: the points that issue them.
-    """
+    """Return what communications share, and which of them had to wait for a thread when recorded."""
     trace, queues, workers = points.trace, dict[Group, int](), list[int]()
     rows = np.array([communication.row for communication in found], np.int64)
     rank = 0 if trace.rank is None else trace.rank
@@ -180,7 +168,7 @@ def _shared(
     asked = points.measured[issued]
     for group, of in members.items():
         queues[group] = len(workers)
-        of.sort(key=lambda k: (int(asked[k]), int(trace.id[rows[k]])))
+        of.sort(key=lambda k: (int(asked[k]), int(trace.nodes.id[rows[k]])))
         prefix = trace.name_of(Row(int(rows[of[0]]))).partition(":")[0]
         threads = _threads(asked[of], begin[of], end[of], _WORKERS.get(prefix, 1))
         workers.append(threads)
@@ -197,11 +185,9 @@ def _shared(
 
 
 def _threads(asked: IntColumn, begin: IntColumn, end: IntColumn, usual: int) -> int:
-    """How many threads run a group's collectives: as many as were seen to run at once, at least the usual number,
-    unless each that could have begun beside another one waited for its end.
+    """Return how many threads run a group's collectives: the most that ran at once, at least the usual number.
 
-    Args:
-        asked, begin, end: ns, in order of issue.
+    It is one if each collective that could have begun next to another one waited for its end.
     """
     most = int(max((np.count_nonzero((begin <= at) & (end > at)) for at in begin.tolist()), default=1))
     held = asked[1:] + _LATE_END_NS < end[:-1]
@@ -211,7 +197,7 @@ def _threads(asked: IntColumn, begin: IntColumn, end: IntColumn, usual: int) -> 
 
 
 def _links(rank: int, found: FoundComm) -> Links:
-    """The directions of links that a rank's side of a communication uses."""
+    """Return the directions of links that a rank's side of a communication uses."""
     if found.kind == SEND:
         return (2 * rank, 2 * found.peer + 1) if found.peer >= 0 else (2 * rank,)
     if found.kind == RECV:
@@ -220,35 +206,29 @@ def _links(rank: int, found: FoundComm) -> Links:
 
 
 class _Lanes:
-    """The chains of threads, by thread and time.
-
-    Args:
-        calls: row of each collective to that of the call that issued it; see `issuing_calls`.
-    """
+    """The chains of threads, by thread and time; `calls` maps collectives to the calls that issued them."""
 
     def __init__(self, points: GraphEvents, chains: Edges, calls: Mapping[int, int]) -> None:
         self.points, self.chains, self.calls = points, chains, calls
         self.time = points.measured[chains.target]
-        self.thread = points.trace.thread[points.row[chains.target]]
+        self.thread = points.trace.nodes.thread[points.row[chains.target]]
 
     def issued(self, rows: IntColumn) -> IntColumn:
-        """Of each collective the start of its call; else the last point before it on the thread that the ET says."""
+        """Return the start of each collective's call, else the last point before it on the thread that the ET names."""
         trace, found = self.points.trace, []
         for row in rows.tolist():
             call = self.calls.get(row, -1)
-            if call >= 0 and trace.ts[call] <= trace.ts[row]:
+            if call >= 0 and trace.nodes.ts[call] <= trace.nodes.ts[row]:
                 found.append(int(self.points.start[call]))
             else:
-                at = self._at_or_after(int(trace.thread[row]), int(self.points.measured[self.points.start[row]]) + 1)
+                at = self._at_or_after(
+                    int(trace.nodes.thread[row]), int(self.points.measured[self.points.start[row]]) + 1
+                )
                 found.append(int(self.chains.source[at]) if at >= 0 else 0)
         return np.array(found, np.int64)
 
     def waits(self, rows: IntColumn, sent: Container[int]) -> Iterator[tuple[int, int]]:
-        """Collectives, and positions of the edges of the chains that end with or after the wait for each.
-
-        Args:
-            sent: rows of messages that are sent.
-        """
+        """Yield collectives and the chain edges that end with or after the wait for each."""
         points, trace = self.points, self.points.trace
         inside = set(map(tuple, blocking_calls(trace, rows).tolist()))
         readers = defaultdict[int, list[int]](list)
@@ -258,17 +238,17 @@ class _Lanes:
             ended = int(points.measured[points.end[row]])
             caller = self.calls.get(row, row)
             for reader in readers.get(row, [-1]):
-                at = self._at_or_after(int(trace.thread[caller if reader < 0 else reader]), ended)
+                at = self._at_or_after(int(trace.nodes.thread[caller if reader < 0 else reader]), ended)
                 if at < 0 or (reader >= 0 and self.time[at] > points.measured[points.start[reader]]):
                     continue
                 owner, lag = int(self.chains.owner[at]), int(self.chains.lag[at])
                 last = self.chains.target[at] == points.start[reader] if reader >= 0 else row not in sent
-                pause = owner < 0 or trace.scope[owner] == ANNOTATION_SCOPE
+                pause = owner < 0 or trace.nodes.scope[owner] == ANNOTATION_SCOPE
                 if (row, owner) in inside or last or (pause and lag > LONG_PAUSE_NS):
                     yield row, at
 
     def _at_or_after(self, thread: int, ns: int) -> int:
-        """Position of the first edge of a thread's chain that ends at or after a time, −1 without one."""
+        """Return the first edge of a thread's chain that ends at or after a time, −1 for none."""
         first, end = (int(np.searchsorted(self.thread, thread, side)) for side in ("left", "right"))
         at = first + int(np.searchsorted(self.time[first:end], ns))
         return at if at < end else -1

@@ -1,4 +1,4 @@
-"""Iterations of a trace: which are not like the others, how long they take, and one predicted from the others."""
+"""Iterations of a trace: their times, which of them are unlike the others, and one predicted from the others."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class MarkedIterations:
 
     Attributes:
         mark: int64, row of the annotation that begins each.
-        of_row: int64, for each row the iteration in which it was called or launched, −1 for none.
+        of_row: int64, the iteration in which each row was called or launched, −1 for none.
         steps: the annotations enclose their iterations (ProfilerStep).
-        phases: of the steps of a serving engine; () of others.
+        phases: of the steps of a serving engine, else ().
     """
 
     trace: Trace
@@ -59,34 +59,33 @@ class MarkedIterations:
         """The iterations that are not like the others; see `find_outliers`."""
         trace = self.trace
         labels = [self.label(k) for k in range(len(self))]
-        return find_outliers(trace, self.of_row, self.times(trace.ts, trace.finish), labels)
+        return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
-        """int64 ns that each iteration takes: from when the host began it and the device had done with those before,
-        until the same holds of the next one.
+        """Return the ns of each iteration, from given starts and ends of rows.
 
-        Args:
-            start, end: int64 ns, of each row of the trace.
+        An iteration begins when the host has begun it and the device is done with those before.
         """
         last = self.of_row == len(self) - 1
-        over = end[self.mark[-1]] if self.steps else end[last & (self.trace.kind == CPU)].max()
+        over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
         bound = np.append(start[self.mark], over)
-        gpu = np.flatnonzero((self.trace.kind == GPU) & (self.of_row >= 0))
+        gpu = np.flatnonzero((self.trace.nodes.kind == GPU) & (self.of_row >= 0))
         np.maximum.at(bound, self.of_row[gpu] + 1, end[gpu])
         return np.diff(np.maximum.accumulate(bound))
 
 
 def find_iterations(trace: Trace) -> MarkedIterations:
-    """By the annotations that mark iterations, else by the repetition of the kernels; see `Trace.steps`.
+    """Find iterations by annotations, else by the repetition of kernels; see `Trace.steps`.
 
     Raises:
         ConvertError: no annotation marks three iterations.
     """
-    calls = np.flatnonzero(trace.timed & (trace.kind == CPU))
-    rows = calls[trace.scope[calls] == ANNOTATION_SCOPE]
-    rows = rows[np.argsort(trace.ts[rows], kind="stable")]
-    names, last = [trace.name_of(row) for row in rows.tolist()], int(trace.finish[calls].max(initial=0))
-    found = find_marks(names, trace.ts[rows], trace.finish[rows], trace.thread[rows], trace.ts[calls], last)
+    nodes = trace.nodes
+    calls = np.flatnonzero(nodes.timed & (nodes.kind == CPU))
+    rows = calls[nodes.scope[calls] == ANNOTATION_SCOPE]
+    rows = rows[np.argsort(nodes.ts[rows], kind="stable")]
+    names, last = [trace.name_of(row) for row in rows.tolist()], int(nodes.end[calls].max(initial=0))
+    found = find_marks(names, nodes.ts[rows], nodes.end[rows], nodes.thread[rows], nodes.ts[calls], last)
     mark, last = rows[found.mark], int(found.end[-1]) if len(found) else 0
     if trace.steps.inferred:
         mark, last = trace.calls.source[trace.steps.call], int(trace.steps.end[-1])
@@ -95,11 +94,11 @@ def find_iterations(trace: Trace) -> MarkedIterations:
             f"{trace.file}: no annotation marks three iterations or more; profile several steps, with "
             "torch.profiler's step() or an annotation around each"
         )
-    called = trace.ts.copy()
+    called = nodes.ts.copy()
     source, target, _ = trace.edges_of("launch").T
-    called[target] = trace.ts[source]
-    of_row = np.searchsorted(trace.ts[mark], called, side="right") - 1
-    of_row[~trace.timed | (called >= last)] = -1  # what follows the last one is of no iteration
+    called[target] = nodes.ts[source]
+    of_row = np.searchsorted(nodes.ts[mark], called, side="right") - 1
+    of_row[~nodes.timed | (called >= last)] = -1  # what follows the last one is of no iteration
     return MarkedIterations(trace, mark, of_row, found.encloses, tuple(batch.phase for batch in found.batches))
 
 
@@ -108,12 +107,9 @@ class HeldOut:
     """The prediction of one iteration from the others.
 
     Attributes:
-        label: the iteration's name. index: its ordinal.
-        predicted_ns, measured_ns: see `MarkedIterations.times`.
-        others_ns: measured times of the other iterations that it is predicted from.
-        set_apart: iterations that are not like the others, from which nothing is predicted. This one may be among
-            them: then it is predicted as what one like the others would take.
-        unknown: share of its edges that have no counterpart elsewhere and kept a lag that is no measurement of theirs.
+        others_ns: measured times of the iterations that it is predicted from.
+        unknown: share of its edges that have no counterpart in other iterations.
+        set_apart: iterations unlike the others, from which nothing is predicted; may include this one.
     """
 
     label: str
@@ -133,12 +129,12 @@ class HeldOut:
 
     @property
     def outlier(self) -> Outlier | None:
-        """Why this iteration is not like the others, None if it is."""
+        """Why this iteration is unlike the others, None if it is not."""
         return next((outlier for outlier in self.set_apart if outlier.iteration == self.index), None)
 
     @property
     def spread(self) -> float:
-        """(longest − shortest) / median of the measured times of this iteration and those it is predicted from."""
+        """(longest − shortest) / median of the measured times of this iteration and the others."""
         times = [self.measured_ns, *self.others_ns]
         middle = median(times)
         return (max(times) - min(times)) / middle if middle else 0.0
@@ -149,11 +145,8 @@ def predict_iteration(
 ) -> HeldOut:
     """Predict iteration `index` (from 0; negative from the last) of a graph of one rank.
 
-    The iterations before it are replayed as they were measured, so that streams and launch queue are as full as they
-    were when it began; everything that is timed in it comes from the other iterations.
-
-    Args:
-        keep_outliers: predict from iterations that are not like the others, too.
+    The iterations before it are replayed as measured, so that streams and launch queue are as full as they were. Its
+    own times come from the other iterations.
 
     Raises:
         ConvertError: fewer than three iterations. UsageError: no such iteration.
@@ -167,7 +160,7 @@ def predict_iteration(
     unused = [outlier.iteration for outlier in set_apart if outlier.iteration != index]
     held, unknown = held_out_graph(graph, iterations, index, unused)
     result = replay(held, constants or fit_constants(graph))
-    measured = iterations.times(graph.trace.ts, graph.trace.finish)
+    measured = iterations.times(graph.trace.nodes.ts, graph.trace.nodes.end)
     predicted = iterations.times(result.start, result.end)
     others = tuple(np.delete(measured, [index, *unused]).tolist())
     return HeldOut(
@@ -178,21 +171,13 @@ def predict_iteration(
 def held_out_graph(
     graph: ReplayGraph, iterations: MarkedIterations, index: int, unused: Sequence[int]
 ) -> tuple[ReplayGraph, float]:
-    """The graph with the lags of one iteration replaced by medians of the same edges in the others.
+    """Replace the lags of one iteration by medians of the same edges in the others; also return the share without one.
 
-    An edge is the same if it leads to the same point (start, submission or end) of the same call: the same names from
-    the thread down to it, and the same ordinal among such calls of its iteration. Where no other iteration has one,
-    the median of all edges of that kind to calls of that name is used, and without one 0.
-
-    A sum of medians is less than the median of sums, where times are skewed or written in whole µs (8% less on a real
-    trace). So host work and the rest are both scaled by what the other iterations take, as a whole, over the sum of
-    their medians: by the median of these ratios.
-
-    Args:
-        unused: iterations whose lags do not count.
-
-    Returns:
-        the graph; and the share of the iteration's edges that had no counterpart.
+    Edges are the same if they lead to the same point of the same call: equal names from the thread down, equal ordinal
+        in
+    the iteration. Without a counterpart the median of the kind and name counts, else 0. A sum of medians is less than
+    the median of sums for skewed times (8% on a real trace), so host work and the rest are scaled by what iterations
+    take over the sum of their medians.
     """
     edges = graph.edges
     row = graph.row[edges.target]
@@ -204,7 +189,7 @@ def held_out_graph(
     what = edges.kind[chosen].astype(np.int64) * 3 + point
     _, path_key = distinct_rows(path[row], what)
     _, key = distinct_rows(path_key, _ordinals(iteration, path_key))
-    _, name_key = distinct_rows(graph.trace.name[row], what)
+    _, name_key = distinct_rows(graph.trace.nodes.name[row], what)
     lag, mine = edges.lag[chosen], iteration == index
     found, value = _medians(key, lag, mine)
     near, stand_in = _medians(name_key, lag, mine)
@@ -221,11 +206,10 @@ def held_out_graph(
 
 
 def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> float:
-    """The median, over the iterations of all parts, of the sum of lags over the sum of what they usually are; 1 without
-    iterations in which they take any time.
+    """Return the median over iterations of their lags over their usual lags; 1 without any.
 
     Args:
-        parts: lags and usual lags (ns), and iterations, one entry an edge each.
+        parts: lags, usual lags (ns) and iterations, one entry per edge.
     """
     ratios = [np.zeros(0)]
     for lag, usual, iteration in parts:
@@ -236,14 +220,15 @@ def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> flo
 
 
 def _paths(trace: Trace) -> IntColumn:
-    """A number for the names from the outermost call down to each row; running numbers in annotations do not count."""
+    """Number the names from the outermost call down to each row; running numbers in annotations do not count."""
+    nodes = trace.nodes
     known: dict[tuple[int, int], int] = {}
     names: dict[str, int] = {}
     code = [names.setdefault(family_of(name), len(names)) for name in trace.names]
-    plain = np.array(code, np.int64)[trace.name]
-    named = np.where(trace.scope == ANNOTATION_SCOPE, plain, trace.name + len(names))
-    order = np.lexsort((trace.id, trace.kind == GPU, -trace.finish, trace.ts))
-    result, parents, labels = [-1] * len(trace), trace.parent_row.tolist(), named.tolist()
+    plain = np.array(code, np.int64)[nodes.name]
+    named = np.where(nodes.scope == ANNOTATION_SCOPE, plain, nodes.name + len(names))
+    order = np.lexsort((nodes.id, nodes.kind == GPU, -nodes.end, nodes.ts))
+    result, parents, labels = [-1] * len(trace), nodes.parent_row.tolist(), named.tolist()
     for row in order.tolist():
         parent = parents[row]
         result[row] = known.setdefault((result[parent] if parent >= 0 else -1, labels[row]), len(known))
@@ -251,7 +236,7 @@ def _paths(trace: Trace) -> IntColumn:
 
 
 def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:
-    """How many edges with the same key precede each in its iteration; edges are in order of their targets."""
+    """Count the edges with the same key before each in its iteration; edges are in order of their targets."""
     order = np.lexsort((key, iteration))  # stable: edges with the same key stay in order
     new = np.ones(len(key), np.bool_)
     new[1:] = (np.diff(key[order]) != 0) | (np.diff(iteration[order]) != 0)
@@ -264,7 +249,7 @@ def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:
 def _medians(
     key: IntColumn, value: IntColumn, held_out: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.bool_], IntColumn]:
-    """For each entry the median of the values with its key that are not held out, and whether there is one."""
+    """Return, per entry, whether values with its key that are not held out exist, and their median."""
     given = np.flatnonzero(~held_out)
     order = given[np.lexsort((value[given], key[given]))]
     keys, first, count = np.unique(key[order], return_index=True, return_counts=True)
@@ -284,13 +269,7 @@ _OTHER_WORK = 0.1
 
 
 class Outlier(msgspec.Struct, frozen=True):
-    """An iteration that is set apart.
-
-    Attributes:
-        iteration: its ordinal, from 0. label: its annotation's name.
-        measured_ns: what it took, as in `MarkedIterations.times`.
-        reason: what is unlike the others, in words.
-    """
+    """An iteration that is set apart, and why it is unlike the others."""
 
     iteration: int
     label: str
@@ -301,7 +280,7 @@ class Outlier(msgspec.Struct, frozen=True):
 
 
 def warm_up(set_apart: Sequence[Outlier]) -> int:
-    """How many iterations from the first one on are set apart.
+    """Return how many iterations from the first one on are set apart.
 
     Example:
         >>> warm_up([Outlier(0, "", 9, "takes longer"), Outlier(1, "", 8, "takes longer"), Outlier(7, "", 9, "")])
@@ -312,22 +291,20 @@ def warm_up(set_apart: Sequence[Outlier]) -> int:
 
 
 def outlier_lines(set_apart: Sequence[Outlier]) -> list[str]:
-    """One line for each iteration that is set apart, and one on how to keep them; at most 80 columns."""
+    """Return a line per iteration that is set apart, and one on how to keep them."""
     lines = [f"set apart  iteration {outlier.iteration} {outlier.reason}" for outlier in set_apart]
     return [*lines, "           not like the others; --keep-outliers takes them, too"] if lines else []
 
 
 def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Sequence[str]) -> tuple[Outlier, ...]:
-    """The iterations of a trace that predict nothing of the others, in order.
+    """Return the iterations that predict nothing of the others.
 
-    An iteration is one if its calls and GPU events, counted by name, differ by over 10% from the usual counts (the
-    medians over the iterations); or else if it takes over 20% more or less than the median of the rest, and over 3.5
-    normal deviations, estimated by their median absolute deviation. There is no usual iteration where half of them
-    or more would be set apart: then none is.
+    Their counts of calls and GPU events by name differ by over 10% from the medians, or they take over 20% and 3.5
+    normal deviations (from the median absolute deviation) more or less than the median. If that sets half of them
+    apart, none is.
 
     Args:
-        of_row: int64, the iteration of each row of the trace, −1 for none.
-        times, labels: of each iteration, ns (int64) and its name.
+        of_row: int64, the iteration of each row, −1 for none.
     """
     other_work = _other_work(trace, of_row, len(times))
     alike = other_work <= _OTHER_WORK
@@ -352,16 +329,18 @@ def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Seq
 
 
 def _against(ns: int, middle: float) -> str:
-    """A time beside the median, which is 0 where most iterations have no work of their own."""
+    """Compare a time with the median, which is 0 if most iterations have no work of their own."""
     return f"{ns / middle - 1:+.1%} against the median" if middle else f"{ns / 1000:,.3f} µs, most others 0"
 
 
 def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.float64]:
-    """Of each iteration, how much its calls and GPU events differ from the usual ones: the sum over names of
-    |count − median count|, over the sum of the medians. Runtime calls do not count: an allocator calls when it must."""
-    which = (of_row >= 0) & (trace.scope != ANNOTATION_SCOPE)
-    rows = np.flatnonzero(which & np.isin(trace.kind, (CPU, GPU)))
-    keys, which = distinct_rows(distinct_rows(trace.name[rows])[1], of_row[rows])
+    """Return how much the counts by name of each iteration differ from the usual ones, over the sum of these.
+
+    Runtime calls do not count: an allocator calls when it must.
+    """
+    which = (of_row >= 0) & (trace.nodes.scope != ANNOTATION_SCOPE)
+    rows = np.flatnonzero(which & np.isin(trace.nodes.kind, (CPU, GPU)))
+    keys, which = distinct_rows(distinct_rows(trace.nodes.name[rows])[1], of_row[rows])
     (name, iteration), counts = keys.T, np.bincount(which, minlength=len(keys))
     usual = _median_counts(name, counts, count)
     present = np.abs(counts - usual[name]) - usual[name]  # a name that is missing differs by its usual count
@@ -370,11 +349,7 @@ def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.f
 
 
 def _median_counts(name: IntColumn, counts: IntColumn, iterations: int) -> npt.NDArray[np.float64]:
-    """By name the median over all iterations of its count, which is 0 in iterations that have no entry.
-
-    Args:
-        name, counts: of each name and iteration that has it.
-    """
+    """Return by name the median count over all iterations, where a missing entry is 0."""
     order = np.lexsort((counts, name))
     first = np.flatnonzero(np.diff(name[order], prepend=-1))
     missing = iterations - np.diff(np.append(first, len(name)))
@@ -386,14 +361,14 @@ def _median_counts(name: IntColumn, counts: IntColumn, iterations: int) -> npt.N
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """Tenth percentile, median and ninetieth percentile: of step times, ns; in a model of their ratios to the mean."""
+    """Tenth percentile, median and ninetieth percentile: step times in ns, or their ratios to the mean."""
 
     p10: float
     p50: float
     p90: float
 
     def times(self, factor: float) -> Percentiles:
-        """All three times a factor, in whole numbers.
+        """Multiply all three, in whole numbers.
 
         Example:
             >>> Percentiles(0.9, 1.0, 1.2).times(1000)
@@ -403,19 +378,13 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 
 def percentiles(values: Sequence[float] | IntColumn) -> Percentiles:
-    """Of any numbers; between neighbours in order of size."""
+    """Return the percentiles of numbers."""
     return Percentiles(*percentiles_of(np.asarray(values, np.float64), 10, 50, 90))
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The iterations of a trace.
-
-    Attributes:
-        count: those that are like each other. warm_up: how many at the beginning are not.
-        set_apart: all that are not; the others make the percentiles.
-        measured, predicted: ns.
-    """
+    """Step times of a trace in ns, without those that are `set_apart`; `warm_up` counts these at the beginning."""
 
     count: int
     warm_up: int
@@ -436,7 +405,7 @@ class StepTimes:
         }
 
     def to_lines(self) -> list[str]:
-        """Two or three lines of text, to be wrapped."""
+        """Return two or three lines of text, to be wrapped."""
         begin = f"{self.warm_up} at the beginning as a warm-up" if self.warm_up else ""
         others = len(self.set_apart) - self.warm_up
         rest = f"{others} {'others' if begin else 'of them'}" if others else ""
@@ -450,16 +419,12 @@ class StepTimes:
 
 
 def step_times(trace: Trace, start: IntColumn, end: IntColumn) -> StepTimes | None:
-    """Of a replayed trace; None where no annotation marks three iterations.
-
-    Args:
-        start, end: int64 ns, of each row of the trace, as predicted.
-    """
+    """Return measured and predicted step times; None if no annotation marks three iterations."""
     try:
         found = find_iterations(trace)
     except ConvertError:
         return None
     apart = found.outliers
     like = np.setdiff1d(np.arange(len(found)), [outlier.iteration for outlier in apart])
-    measured, predicted = (found.times(*of)[like] for of in ((trace.ts, trace.finish), (start, end)))
+    measured, predicted = (found.times(*of)[like] for of in ((trace.nodes.ts, trace.nodes.end), (start, end)))
     return StepTimes(len(like), warm_up(apart), apart, percentiles(measured).times(1), percentiles(predicted).times(1))

@@ -37,11 +37,11 @@ def job_samples(traces: Sequence[Trace]) -> list[Sample]:
             ranks = 2 if of.kind in (SEND, RECV) else group_size(trace, of)
             if of.kind is None or of.kind == SEND or not of.bytes or ranks is None or ranks < 2:
                 continue
-            if first + of.row not in took or not trace.timed[of.row]:
+            if first + of.row not in took or not trace.nodes.timed[of.row]:
                 continue
             point, lag, edge = took[first + of.row]
             own = late.get(edge, 0)
-            part = 1.0 if trace.kind[of.row] == GPU else alone.get(first + of.row, 1.0)
+            part = 1.0 if trace.nodes.kind[of.row] == GPU else alone.get(first + of.row, 1.0)
             sample = Sample(SEND if of.kind == RECV else of.kind, of.bytes, ranks, (lag + own) * part, lag * part)
             ns = sample.ns
             if point not in found or ns > found[point][0]:
@@ -62,5 +62,5 @@ def _late_leaves(graph: ReplayGraph) -> dict[int, int]:
 
 def library_of(traces: Sequence[Trace]) -> Library:
     """Return the library whose formulas hold: NCCL (RCCL has its algorithms) if GPUs communicate, else Gloo."""
-    on_gpus = any(trace.kind[of.row] == GPU for trace in traces for of in find_communications(trace))
+    on_gpus = any(trace.nodes.kind[of.row] == GPU for trace in traces for of in find_communications(trace))
     return "nccl" if on_gpus else "gloo"

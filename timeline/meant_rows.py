@@ -55,22 +55,22 @@ def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = Fal
     parts = []
     for trace in graph.traces:
         wanted = np.array([known == name if exact else name in known for known in trace.names], np.bool_)
-        named = wanted[trace.name] if name else np.ones(len(trace), np.bool_)
+        named = wanted[trace.nodes.name] if name else np.ones(len(trace), np.bool_)
         categories = {"kernel": KERNEL_CATEGORIES, "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
-        category = np.array([category in categories for category in trace.categories], np.bool_)[trace.category]
+        category = np.array([category in categories for category in trace.categories], np.bool_)[trace.nodes.category]
         # communications whose metadata is known, and those on the host
         rows = comm_rows(trace)
-        communicates = mask_at(len(trace), [*trace.comm, *rows[trace.kind[rows] != GPU].tolist()])
+        communicates = mask_at(len(trace), [*trace.comm, *rows[trace.nodes.kind[rows] != GPU].tolist()])
         of_kind = {
-            "gpu": trace.kind == GPU,
-            "cpu": trace.kind != GPU,
-            "op": trace.kind == CPU,
-            "call": trace.kind != GPU,
-            "stream": (trace.kind == GPU) & (trace.stream == stream),
+            "gpu": trace.nodes.kind == GPU,
+            "cpu": trace.nodes.kind != GPU,
+            "op": trace.nodes.kind == CPU,
+            "call": trace.nodes.kind != GPU,
+            "stream": (trace.nodes.kind == GPU) & (trace.nodes.stream == stream),
             "comm": communicates,
-        }.get(target, category & (trace.kind == GPU))
-        meant = of_kind & named & trace.timed
-        parts.append(with_descendants(trace.parent_row, meant) if target in ("op", "call") else meant)
+        }.get(target, category & (trace.nodes.kind == GPU))
+        meant = of_kind & named & trace.nodes.timed
+        parts.append(with_descendants(trace.nodes.parent_row, meant) if target in ("op", "call") else meant)
     return np.concatenate(parts)
 
 
@@ -110,8 +110,9 @@ def _in_source(trace: Trace, part: Within) -> Rows:
 
 
 def _in_op(trace: Trace, part: Within) -> Rows:
-    named = _coded(trace.name, list(map(part.fits, trace.names)))
-    return with_descendants(trace.parent_row, named & (trace.kind == CPU) & trace.timed)
+    nodes = trace.nodes
+    named = _coded(nodes.name, list(map(part.fits, trace.names)))
+    return with_descendants(nodes.parent_row, named & (nodes.kind == CPU) & nodes.timed)
 
 
 def _in_step(trace: Trace, part: Within) -> Rows:
@@ -121,10 +122,11 @@ def _in_step(trace: Trace, part: Within) -> Rows:
 
 
 def _in_window(trace: Trace, part: Within) -> Rows:
-    window, begin = parse_window(part.value), trace.row_span.start
-    start, end = trace.ts - begin, trace.finish - begin
-    on_device = trace.kind == GPU
-    found: Rows = trace.timed & (start < window.end) & np.where(on_device, start >= window.start, end >= window.start)
+    nodes = trace.nodes
+    window, begin = parse_window(part.value), trace.nodes.span.start
+    start, end = nodes.ts - begin, nodes.end - begin
+    on_device = nodes.kind == GPU
+    found: Rows = nodes.timed & (start < window.end) & np.where(on_device, start >= window.start, end >= window.start)
     return found
 
 

@@ -1,8 +1,4 @@
-"""A network as it is described: levels, bandwidths, latencies, algorithms, and what kinds take over the formula.
-
-Every command that puts communications on a network takes this description, as a short text or as a file
-(`network_file`).
-"""
+"""A network: levels, bandwidths, latencies, algorithms, and measured efficiencies."""
 
 from __future__ import annotations
 
@@ -33,12 +29,10 @@ _EXAMPLE = "for example bandwidth=25,latency=5us: GB/s and latency of one rank, 
 
 @dataclass(frozen=True)
 class Efficiency:
-    """What communications of one kind and class of size take, times what the formula says.
+    """Measured time of one kind and class of size, over the formula: usual, least and largest.
 
-    Attributes:
-        kind: a CollectiveCommType, or SEND for messages.
-        over_bytes: of more than so many bytes (as in `message_bytes`), up to the next class of the kind.
-        times, low, high: as a rule, at least, and at most.
+    A class has communications of more than `over_bytes` (as in `message_bytes`), up to the kind's next class. The kind
+    is a CollectiveCommType, or SEND for messages.
     """
 
     kind: int
@@ -56,12 +50,10 @@ class NetworkLevel:
     """Links within units of consecutive ranks, such as NVLink inside nodes.
 
     Attributes:
-        ranks: of a unit: 0 to ranks − 1 are the first one.
-        bandwidth, latency_ns: as in `Network`, of its links.
-        algorithm: how collectives run there; None for the network's.
-        name: for messages, such as "node".
-        topology: a link between each two, or on a "ring" to two neighbours: there a message takes the latency of each
-            link on its way, whose bandwidth others on the same way do not lessen, and collectives run on rings.
+        ranks: of a unit; ranks 0 to ranks − 1 are the first one.
+        algorithm: of collectives there; None for the network's.
+        topology: a link between each two ranks, or a "ring". On a ring a message takes the latency of each link on its
+            way, and collectives run on rings.
     """
 
     ranks: int
@@ -74,13 +66,7 @@ class NetworkLevel:
 
 @dataclass(frozen=True)
 class AlgorithmRule:
-    """How collectives of one kind and class of size run.
-
-    Attributes:
-        kind: a CollectiveCommType.
-        over_bytes: of more than so many bytes (as in `message_bytes`), up to the next class of the kind.
-        algorithm: in place of the network's, its levels' and the library's.
-    """
+    """Algorithm of one kind and class of size (see `Efficiency`), in place of any other."""
 
     kind: int
     over_bytes: int
@@ -89,12 +75,7 @@ class AlgorithmRule:
 
 @dataclass(frozen=True)
 class GroupNetwork:
-    """The network of one process group.
-
-    Attributes:
-        name: as the traces name or describe the group ("7", "tp"), or ranks: its ranks; the other one is empty.
-        network: it, which has no groups.
-    """
+    """The network of one process group, which the traces call `name` ("7", "tp"), or which has these `ranks`."""
 
     name: str
     ranks: tuple[int, ...]
@@ -110,15 +91,13 @@ class Network:
     """A network that connects all ranks.
 
     Attributes:
-        bandwidth: GB/s (10^9 bytes a second, bytes a ns) of one rank in one direction; with levels, between units.
-        latency_ns: ns, of one step.
-        algorithm: how collectives run, where `library` is None.
-        library: "gloo" or "nccl": they run as this library runs them.
-        efficiency: what they take over the formula; the formula itself where nothing is said.
+        bandwidth: GB/s (bytes per ns) of one rank in one direction; with levels, between units. latency_ns: of one
+            step.
+        algorithm: of collectives if `library` is None; a library ("gloo", "nccl") runs them its own way.
+        efficiency: measured time over the formula. algorithms: for some kinds and sizes.
         levels: faster links within units of ranks, the smallest units first.
-        algorithms: for some kinds and sizes.
-        groups: of process groups that have another network.
-        at_once: how many collectives of a rank run on the host at a time; None for as many as the traces show.
+        groups: process groups that have another network.
+        at_once: collectives of a rank that run on the host at a time; None for as many as the traces show.
 
     Example:
         >>> from etplus.schemas.comm_types import CollectiveCommType
@@ -144,15 +123,12 @@ class Network:
     def transfer_ns(
         self, kind: int, size: int, ranks: int | Sequence[int], at: At = "times", *, group: Collection[str] = ()
     ) -> int:
-        """What a communication takes when all its ranks are ready, ns; 0 for a group of one rank.
+        """Return the ns of a communication whose ranks are all ready; 0 for a group of one rank.
 
         Args:
-            kind: a CollectiveCommType, SEND or RECV.
-            size: bytes, as in `message_bytes`: of one rank's input.
-            ranks: of the group, of a message both. Of a collective a number stands for so many consecutive ranks, of a
-                message for two in different units of every level.
-            at: which end of what is known of its efficiency.
-            group: names of the process group.
+            kind: a CollectiveCommType, SEND or RECV. size: bytes of one rank's input, as in `message_bytes`.
+            ranks: of the group or message. A number stands for consecutive ranks, for a message two in different units.
+            at: which end of its efficiency. group: names of the process group.
         """
         own = self.of_group(group, ranks) if self.groups else self
         if own is not self:
@@ -170,8 +146,7 @@ class Network:
         return round(found * (1 if of is None else getattr(of, at)))
 
     def spans(self, ranks: int | Sequence[int]) -> list[LevelSpan]:
-        """How some ranks span the levels, the inner ones first; where units have unequal numbers of them, as the one
-        that has the most. A number stands for so many consecutive ranks."""
+        """Return how ranks span the levels, the inner ones first; of unequal units the largest counts."""
         if not self.levels:
             count = ranks if isinstance(ranks, int) else len(ranks)
             return [LevelSpan(count, self.bandwidth, self.latency_ns, self.algorithm)] if count > 1 else []
@@ -192,7 +167,7 @@ class Network:
         return found
 
     def _link(self, ranks: Sequence[int]) -> tuple[float, float]:
-        """Bandwidth and latency of messages between two ranks: of the smallest level with both of them in one unit."""
+        """Return bandwidth and latency of the smallest level with both ranks in one unit."""
         below = 1
         for of in self.levels:
             if len({rank // of.ranks for rank in ranks}) == 1:
@@ -210,27 +185,27 @@ class Network:
         return self
 
     def algorithm_of(self, kind: int, size: int) -> Algorithm | None:
-        """What is said of the algorithm of collectives of a kind and size, None for nothing."""
+        """Return the rule for collectives of a kind and size, None without one."""
         found = _of_class(self.algorithms, kind, size)
         return None if found is None else found.algorithm
 
     def efficiency_of(self, kind: int, size: int) -> Efficiency | None:
-        """What is said of communications of a kind (SEND for messages) and size, None for nothing."""
+        """Return the efficiency of a kind (SEND for messages) and size, None without one."""
         return _of_class(self.efficiency, kind, size)
 
     def at(self, end: Literal["low", "high"]) -> Network:
-        """The network on which communications take the least, or the most, that they may."""
+        """Return the network on which communications take the least, or the most, that they may."""
         ends = tuple(replace(of, times=getattr(of, end)) for of in self.efficiency)
         return replace(self, efficiency=ends, groups=self._of_groups(lambda own: own.at(end)))
 
     def run_by(self, library: Library) -> Network:
-        """The network on which collectives run as a library's, where neither this nor another algorithm is given."""
+        """Return the network with a library's algorithms, unless it has a library or another algorithm."""
         groups = self._of_groups(lambda own: own.run_by(library))
         plain = self.library is None and self.algorithm == "ring"
         return replace(self, library=library if plain else self.library, groups=groups)
 
     def faster(self, by: float) -> Network:
-        """The network with so many times the bandwidth, on all levels and of all groups."""
+        """Multiply the bandwidth on all levels and of all groups."""
         levels = tuple(replace(of, bandwidth=of.bandwidth * by) for of in self.levels)
         groups = self._of_groups(lambda own: own.faster(by))
         return replace(self, bandwidth=self.bandwidth * by, levels=levels, groups=groups)
@@ -260,7 +235,7 @@ class Network:
 
 
 def _hops(around: int, places: Sequence[int]) -> int:
-    """How many links of a ring with so many units are between neighbours of some places on it, at most; 1 or more."""
+    """Return the most links between neighbors of some places on a ring; at least 1."""
     return max(1, *(min(abs(b - a), around - abs(b - a)) for a, b in pairwise([*places, places[0]])))
 
 
@@ -268,7 +243,7 @@ _Classed = TypeVar("_Classed", Efficiency, AlgorithmRule)
 
 
 def _of_class(said: Sequence[_Classed], kind: int, size: int) -> _Classed | None:
-    """What is said of a kind's class of size: of those over fewer bytes the one over the most."""
+    """Return the entry of a kind whose class has the size."""
     known = [of for of in said if of.kind == kind and (size > of.over_bytes or not of.over_bytes)]
     return max(known, key=lambda of: of.over_bytes, default=None)
 
@@ -278,12 +253,12 @@ _FILES = (".json", ".json.gz", ".yml", ".yaml")
 
 
 def parse_network(text: str) -> Network:
-    """Parse "bandwidth=25,latency=5us,algorithm=ring": GB/s, µs where no unit is given; only the bandwidth is required.
-    Instead of an algorithm there may be a library ("library=gloo"), and `at_once`. Else it is the name of a file, JSON
-    or YAML (docs/reference/network.md), with "#" and the name of one of its networks after it if it has several.
+    """Parse "bandwidth=25,latency=5us,algorithm=ring" (GB/s; µs by default), or the name of a JSON or YAML file.
+
+    Only the bandwidth is required. "library=gloo" replaces the algorithm. A file with several networks takes FILE#NAME.
 
     Raises:
-        UsageError: an unknown or repeated key, or a value that is not one. TraceFormatError: not such a file.
+        UsageError: an unknown or repeated key or value. TraceFormatError: not such a file.
 
     Example:
         >>> parse_network("bandwidth=25,latency=5").latency_ns

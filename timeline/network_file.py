@@ -46,13 +46,7 @@ RankNumber = Annotated[int, Meta(ge=0, lt=MAX_RANKS)]
 
 
 class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one kind of communication takes, times what the formula says.
-
-    Attributes:
-        kind: such as "all_reduce", "message".
-        over_bytes: the class of size: more than so many bytes, up to the next class.
-        times, low, high: median, least and largest.
-    """
+    """Measured time of one kind of communication over the formula; see `Efficiency`."""
 
     kind: CommunicationKind
     over_bytes: Bytes
@@ -105,7 +99,7 @@ class DescribedNetwork(_DescribedLinks, frozen=True):
 
 
 class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of networks by their names, as `etplus predict fit --network` writes it. One by itself is a file, too."""
+    """Networks by name, as `etplus predict fit --network` writes them. A file may also hold one network alone."""
 
     networks: dict[str, DescribedNetwork]
     format: Literal["etplus-network"] = _FORMAT
@@ -116,7 +110,7 @@ class Sample(NamedTuple):
 
     Attributes:
         kind: a CollectiveCommType or SEND. size: bytes as in `message_bytes`. ranks: of the group.
-        ns, least_ns: until the last rank has done, median and least.
+        ns, least_ns: until the last rank is done, median and least.
     """
 
     kind: int
@@ -129,11 +123,8 @@ class Sample(NamedTuple):
 def read_network(path: Source, name: str | None = None) -> Network:
     """Read one network of a file, JSON or (by its suffix) YAML.
 
-    Args:
-        name: which, where there are several.
-
     Raises:
-        UsageError: no such name; YAML without PyYAML. TraceFormatError: not such a file.
+        UsageError: no such name, or none given for several; YAML without PyYAML. TraceFormatError: not such a file.
     """
     found, file = _decoded(path)
     networks = found if isinstance(found, dict) and "networks" in found else {"networks": {"": found}}
@@ -147,7 +138,7 @@ def read_network(path: Source, name: str | None = None) -> Network:
 
 
 def _decoded(path: Source) -> tuple[Any, str]:
-    """What a file holds, and its name."""
+    """Return what a file holds, and its name."""
     blob = load(path, trace=False)
     try:
         if not blob.name.endswith((".yml", ".yaml")):
@@ -212,13 +203,13 @@ def _links_of(of: _DescribedLinks, file: str, place: str) -> Network:
 
 
 def described(network: Network) -> DescribedNetwork:
-    """A network as files have it; `read_network` gives the same network back."""
+    """Return a network as files have it; `read_network` gives it back."""
     groups = tuple(DescribedGroup(**_plain_links(of.network), name=of.name, ranks=of.ranks) for of in network.groups)
     return DescribedNetwork(**_plain_links(network), groups=groups, at_once=network.at_once)
 
 
 def network_dict(network: Network) -> dict[str, Any]:
-    """JSON-ready, in the form of a file of one network."""
+    """Return JSON-ready values in the form of a file of one network."""
     found: dict[str, Any] = msgspec.to_builtins(described(network))
     return found
 
@@ -241,7 +232,7 @@ def _plain_links(network: Network) -> dict[str, Any]:
 
 
 def network_schema() -> dict[str, Any]:
-    """JSON Schema of the file; `schemas/network.schema.json` is this."""
+    """Return the JSON Schema of the file, `schemas/network.schema.json`."""
     (one, several), components = msgspec.json.schema_components(
         [DescribedNetwork, NetworkFile], ref_template="#/$defs/{name}"
     )
@@ -262,8 +253,11 @@ def write_networks(networks: Mapping[str, DescribedNetwork], path: str | os.Path
 
 
 def read_calibration(path: Source) -> dict[str, list[Sample]] | None:
-    """Times of collectives by name of network, as a calibration has them: `{"settings": {"ranks": N}, "rates": {name:
-    {kind: {bytes: {"ms": …, "least_ms": …}}}}}`, bytes those of the whole data; None if the file is none."""
+    """Return times of collectives by name of network, or None if the file is no calibration.
+
+    The file is `{"settings": {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`, with bytes of
+    the whole data.
+    """
     try:
         found, _ = read_struct(path, _Calibration, "no calibration", "")
         return {name: list(_samples(kinds, found.settings["ranks"])) for name, kinds in found.rates.items()}
@@ -282,7 +276,7 @@ class _Calibration(msgspec.Struct):
 
 
 def _samples(kinds: Mapping[str, Mapping[str, _Measured]], ranks: int) -> Iterable[Sample]:
-    """Other work on the machine only adds time, so that fewer bytes count as taking no longer than more bytes do."""
+    """Yield samples; fewer bytes take no longer than more bytes, since other work on the machine only adds time."""
     for name, sizes in kinds.items():
         kind, ms, least_ms = _KINDS.get(name), math.inf, math.inf
         for whole in sorted(map(int, sizes), reverse=True) if kind is not None else ():
@@ -294,10 +288,8 @@ def _samples(kinds: Mapping[str, Mapping[str, _Measured]], ranks: int) -> Iterab
 
 
 def fit_network(samples: list[Sample], library: Library | None = "gloo") -> DescribedNetwork:
-    """Bandwidth and latency from all-reduces (else from the kind with the most bytes), and of each kind and class of
-    size what it takes over the formula.
-
-    Both are fitted to relative errors, neither below zero.
+    """Fit bandwidth and latency to all-reduces (else the kind with the most bytes), and each kind's time over the
+    formula.
 
     Raises:
         UsageError: no communication of a known kind.
@@ -326,10 +318,10 @@ def fit_network(samples: list[Sample], library: Library | None = "gloo") -> Desc
 
 
 def _spread(found: list[tuple[float, float]]) -> tuple[float, float, float]:
-    """Median of ratios, and between what four of five others are expected: at the low end of the quickest runs.
+    """Return the median of ratios, and limits that four of five further ratios are expected to keep.
 
-    Of n ratios the quantile that a further one exceeds in one of ten cases is the 0.9 (n + 1)-th (split conformal
-    prediction: Lei et al., "Distribution-free predictive inference for regression", 2018).
+    A further ratio exceeds the 0.9 (n + 1)-th of n in one of ten cases (split conformal prediction: Lei et al.,
+    "Distribution-free predictive inference for regression", 2018).
     """
     ratios, least = (np.array(of) for of in zip(*found, strict=True))
     beyond = max(0.1 - 0.9 / len(found), 0.0)
@@ -340,10 +332,7 @@ _ROUNDS = 20
 
 
 def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
-    """The bandwidth and the latency, neither below zero, of the least squares of relative errors.
-
-    By Gauss-Newton steps: Gloo's formulas are linear in both, NCCL's the least of several that are.
-    """
+    """Return bandwidth and latency, not below zero, that minimize squared relative errors, by Gauss-Newton steps."""
     took = np.array([sample.ns for sample in samples], np.float64)
 
     def relative(slope: float, latency: float) -> Floats:
@@ -371,7 +360,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
-    """Two factors, the first positive and the second not negative, with which the terms come nearest to the sums."""
+    """Return two factors, the first positive and the second not negative, that bring the terms nearest to the sums."""
     (slope, latency), *_ = np.linalg.lstsq(terms, sums, rcond=None)
     if latency < 0 or slope <= 0:
         by_size = terms[:, 0]

@@ -1,7 +1,7 @@
-"""The replay graph of a trace without start times: dependencies, and the order in which streams and threads take work.
+"""The replay graph of a trace without start times.
 
-Nothing was measured between two rows, so that no edge but a row's own work has a lag. Which row a stream or thread
-takes next depends on what others take: where durations change (another network), the order is found again.
+Only a row's own work has a lag. Which row a stream or thread takes next depends on what others take, so the order is
+found again whenever durations change (on another network).
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _KINDS = {"thread": HOST, "thread_handoff": HANDOFF, "launch": LAUNCH, "event": 
 
 
 def predicted_graph(trace: Trace) -> ReplayGraph:
-    """The graph of one rank whose start times were not recorded.
+    """Return the graph of one rank without start times.
 
-    A call has a point between its start and its end: when its own work is done. What waits for a call, its callees
-    included, waits for that point, and so does its thread; its end is that of its last callee.
+    A call has a third point: when its own work is done. What waits for the call, its callees included, waits for that.
     """
+    nodes = trace.nodes
     points = GraphEvents.of(trace)
-    calls, gpu = (np.flatnonzero(trace.timed & (trace.kind == kind)) for kind in (CPU, GPU))
-    points, own_end = points.with_more(calls, points.measured[points.start[calls]] + trace.exclusive[calls])
+    calls, gpu = (np.flatnonzero(nodes.timed & (nodes.kind == kind)) for kind in (CPU, GPU))
+    points, own_end = points.with_more(calls, points.measured[points.start[calls]] + nodes.exclusive[calls])
     done = points.end.copy()
     done[calls] = own_end
-    above = trace.parent_row
-    called = np.flatnonzero(trace.timed & (above >= 0) & trace.timed[above])
-    inside = called[(trace.kind[called] == CPU) & (trace.thread[called] == trace.thread[above[called]])]
-    launched = trace.kind[called] == GPU
+    above = nodes.parent_row
+    called = np.flatnonzero(nodes.timed & (above >= 0) & nodes.timed[above])
+    inside = called[(nodes.kind[called] == CPU) & (nodes.thread[called] == nodes.thread[above[called]])]
+    launched = nodes.kind[called] == GPU
     edges = [
-        Edges.of(DURATION, points.start[gpu], points.end[gpu], trace.dur[gpu], gpu),
-        Edges.of(HOST, points.start[calls], own_end, trace.exclusive[calls], calls),
+        Edges.of(DURATION, points.start[gpu], points.end[gpu], nodes.dur[gpu], gpu),
+        Edges.of(HOST, points.start[calls], own_end, nodes.exclusive[calls], calls),
         _at_once(HOST, own_end, points.end[calls]),
         _at_once(HOST, points.end[inside], points.end[above[inside]]),
         _at_once(LAUNCH, done[above[called[launched]]], points.start[called[launched]]),
@@ -73,8 +73,7 @@ def _at_once(kind: int, source: IntColumn, target: IntColumn) -> Edges:
 
 
 def scheduled(graph: ReplayGraph) -> ReplayGraph:
-    """The graph in which streams and threads of ranks without start times take their rows in the order that follows
-    from the lags: of those that are ready the lowest id first. The graph as it is if all times were recorded.
+    """Return the graph with streams and threads taking ready rows in order of id; unchanged if times were recorded.
 
     Raises:
         UsageError: ranks wait for each other.
@@ -101,7 +100,7 @@ def scheduled(graph: ReplayGraph) -> ReplayGraph:
 
 
 def without_turns(graph: ReplayGraph) -> ReplayGraph:
-    """The graph without the order of streams and threads that `scheduled` found."""
+    """Return the graph without the order that `scheduled` found."""
     edges = graph.edges
     recorded = np.array([trace.times_recorded for trace in graph.traces])
     kept = (edges.kind != STREAM) | recorded[graph.rank_of_row[graph.row[edges.target]]]
@@ -109,8 +108,7 @@ def without_turns(graph: ReplayGraph) -> ReplayGraph:
 
 
 def _lanes(graph: ReplayGraph) -> IntColumn:
-    """int64, of each row the number of its stream or thread; −1 for rows that take none: receives, which wait next to
-    everything else, and those of ranks whose times were recorded."""
+    """Return the number of each row's stream or thread; −1 for receives and for ranks whose times were recorded."""
     on_device = graph.column("kind") == GPU
     number = np.where(on_device, graph.column("stream_lane"), graph.column("thread"))
     lane = distinct_rows(graph.rank_of_row, on_device, number)[1]

@@ -23,17 +23,14 @@ from .shared_links import share_alone
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """One collective of several ranks, or a message.
+    """One collective of several ranks, or a message (the sender comes first).
 
     Attributes:
-        rank: indices of the graphs. row: of each, the row of its communication in its trace.
-        transfer_ns: what it takes when all are ready: see `transfers`.
-        own_ns: what each rank takes by itself once the data is there, on the host.
+        rank: indices of the graphs. row: the communication's row in each trace.
+        transfer_ns: when all are ready; see `transfers`. own_ns: what each rank takes longer by itself, on the host.
         early_ns: how long before its recorded start each rank was ready; see `FoundComm.start_ns`.
-        on_host: whether it runs there.
-        message: whether it is one; the sender comes first.
-        sent_ns: of a message on the host what the sender takes once both are ready, at most `transfer_ns`: it is done
-            when a buffer has the rest. −1 if it was done before the receiver came, and does not wait for it.
+        sent_ns: of a message on the host, the sender's part of `transfer_ns`; −1 if it was done before the receiver
+            came.
     """
 
     rank: tuple[int, ...]
@@ -47,7 +44,7 @@ class Rendezvous:
 
     @property
     def blocked(self) -> list[tuple[int, int, int, int]]:
-        """Rank, row, own ns and ns of the transfer of those that it blocks."""
+        """Rank, row, own ns and transfer ns of those that it blocks."""
         blocked = [(*of, self.transfer_ns) for of in zip(self.rank, self.row, self.own_ns, strict=True)]
         if self.on_host and self.message:
             return ([(*blocked[0][:3], self.sent_ns)] if self.sent_ns >= 0 else []) + blocked[1:]
@@ -56,13 +53,7 @@ class Rendezvous:
 
 @dataclass(frozen=True)
 class AllRendezvous:
-    """All points where ranks wait for each other.
-
-    Attributes:
-        found: what several ranks have alike.
-        begin_ns: of each trace, from the first start on any rank to its own, by one clock.
-        notes: sentences on what does not match.
-    """
+    """All points where ranks wait for each other; `begin_ns` has the starts of the traces by one clock."""
 
     found: tuple[Rendezvous, ...]
     begin_ns: tuple[int, ...]
@@ -70,11 +61,10 @@ class AllRendezvous:
 
 
 def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
-    """One graph of several, in which the ranks' sides of a collective wait for each other.
+    """Return one graph of several, in which the ranks' sides of a collective wait for each other.
 
-    A matched communication's duration is no edge any more: all its ranks' starts lead to a rendezvous, from which each
-    rank's end follows after the transfer, on the host also after what that rank took longer by itself. The ranks'
-    clocks are set so that the collectives end together.
+    The starts of a matched communication lead to a rendezvous. Each rank's end follows after the transfer, on the host
+    also after what that rank took longer. Clocks are set so that collectives end together.
 
     Raises:
         UsageError: fewer than two ranks.
@@ -115,7 +105,7 @@ def _shared(
     first_row: IntColumn,
     met_at: IntColumn,
 ) -> SharedTransfers | None:
-    """What all ranks' communications on the host share. Transfers are those of several ranks together."""
+    """Return what all ranks' communications on the host share; a transfer is that of several ranks together."""
     own = [graph.shared for graph in graphs]
     parts = [(part, row) for part, row in zip(own, first_row.tolist(), strict=False) if part is not None]
     if not parts:
@@ -154,7 +144,7 @@ def _moved(numbers: IntColumn, by: int) -> IntColumn:
 
 
 def _own_edges(graph: ReplayGraph, met: Sequence[int], shift: int, first_row: int, offset: int) -> Edges:
-    """A rank's edges in the numbers of the coupled graph, without the durations of its matched collectives, `met`."""
+    """Return a rank's edges in the numbers of the coupled graph, without durations of matched collectives."""
     edges = graph.edges.take(~((graph.edges.kind == DURATION) & np.isin(graph.edges.owner, met)))
     from_begin = edges.source == 0
     return Edges(
@@ -167,10 +157,9 @@ def _join(
     rendezvous: Sequence[Rendezvous], first_row: IntColumn, start: IntColumn, end: IntColumn, measured: IntColumn,
     own_edges: Edges,
 ) -> tuple[Edges, IntColumn]:  # fmt: skip
-    """Edges to and from the rendezvous, whose points follow the others, and those of arrivals on the host after these;
-    and the measured time of each.
+    """Return edges to and from rendezvous (whose points follow the others) and the measured times of the new points.
 
-    A message that is ready when its call begins waits for that, not for its own recorded start.
+    A message that is ready when its call begins waits for the call, not for its own recorded start.
     """
     arriving = [
         (k, row + first_row[r], early)
@@ -202,9 +191,9 @@ def _join(
 
 
 def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
-    """Which communications of the ranks are one, matched as `etplus link FOLDER` does; and how the clocks differ.
+    """Match the communications of ranks as linking a job does, and compare their clocks.
 
-    Of a group in which not all match, those of an unknown kind do not meet: they could be messages.
+    In a group in which not all match, those of an unknown kind do not meet: they could be messages.
     """
     index = {rank: k for k, rank in enumerate(ranks_of(traces))}
     comms = {rank: communications(traces[k], unknown=True) for rank, k in index.items()}
@@ -216,7 +205,7 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     found, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications by the id of the node
     for trace in traces:
         communicating = comm_rows(trace)
-        rows.append(dict(zip(trace.id[communicating].tolist(), communicating.tolist(), strict=True)))
+        rows.append(dict(zip(trace.nodes.id[communicating].tolist(), communicating.tolist(), strict=True)))
     for matched, count in zip(collectives, counts, strict=True):
         sure = (matched.kind != UNKNOWN) | (count.matched == count.collectives)
         found += _rendezvous(traces, rows, index, matched, np.flatnonzero(sure), offsets)
@@ -238,7 +227,7 @@ def _rendezvous(
     traces: Sequence[Trace], rows: Sequence[dict[int, int]], index: Mapping[int, int], matched: Matched,
     at: IntColumn, offsets: Mapping[int, int],
 ) -> list[Rendezvous]:  # fmt: skip
-    """Those of some matched communications that two ranks or more have."""
+    """Return those of the matched communications that two ranks or more have."""
     ranks = tuple(index[rank] for rank in matched.ranks)
     if len(set(ranks)) < 2:
         return []

@@ -1,8 +1,8 @@
-"""The replay graph of an ET+ trace: points in time and the edges that hold them apart.
+"""The replay graph: points in time and the edges that hold them apart.
 
 Every timed row has two points, its start and its end. An edge says that a point comes at least `lag` after another, so
-that a replay is the longest path. Host threads are chains: between two neighbouring boundaries of calls is host work
-of the innermost call that is open there. GPU events follow their launch and what ran before them on their stream.
+a replay is a longest path. A host thread is a chain: the time between two boundaries of calls is host work of the
+innermost open call. GPU events follow their launch and what ran before them on their stream.
 """
 
 from __future__ import annotations
@@ -38,11 +38,8 @@ class Edges:
     """Edges between points, as columns of one length.
 
     Attributes:
-        source, target: int64, points.
         lag: int64 ns by which the target comes at least later; measured.
-        kind: int8.
-        owner: int64, trace row whose time the lag is (HOST, DURATION); −1 for host work outside any call and for
-            lags that belong to no row.
+        owner: int64, row whose time the lag is (HOST, DURATION); −1 if there is none.
         capped: bool, the lag counts only up to the fitted constant of its kind (`Constants`).
     """
 
@@ -80,11 +77,11 @@ class Edges:
         return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
 
     def at_most(self, which: npt.NDArray[np.bool_], ns: int) -> Edges:
-        """These edges, with the lags of some (bool, one entry an edge) limited to so many ns."""
+        """Limit the lags of some edges."""
         return replace(self, lag=np.where(which, np.minimum(self.lag, ns), self.lag))
 
     def into(self, points: int) -> IntColumn:
-        """int64, of each of so many points the position of an edge that leads to it, −1 for none."""
+        """Return, per point, the position of an edge that leads to it, −1 for none."""
         found = np.full(points, -1, np.int64)
         found[self.target] = np.arange(len(self))
         return found
@@ -109,12 +106,12 @@ _SHORT_SPAN = 24
 
 
 class Runs:
-    """Which points follow which, whatever the lags: what the longest paths of a graph with other lags need not look up
-    again. Sources have lower numbers than targets.
+    """The order of a graph's points, for longest paths with any lags. Sources have lower numbers than targets.
 
-    Most points only follow the one before them, as a call's end does its start: runs of these are sums. One point a run
-    is left, its head. A head with one edge follows another run; of a chain of these only the first, the base, is
-    visited, and the others are found from it by doubling.
+    Most points only follow the point before them: such a run is a sum, and one point of it is left, its head. A head
+        with
+    one edge follows another run. Of a chain of these only the first, the base, is visited, and the others follow from
+    it.
     """
 
     def __init__(self, edges: Edges, points: int) -> None:
@@ -247,17 +244,13 @@ class SharedTransfers:
     """Communications on the host, which share the links of their ranks and the threads of their backend.
 
     Attributes:
-        rows: int64, rows of the communications.
-        links: of each the directions of ranks' links that it uses: twice the rank's number, and one more for what the
-            rank receives.
-        alone: float64, of each what it would take without the others over what it takes (the lag of its edge).
-        queue: int64, of each the threads that run it, as an index into `workers`; −1 for messages, which need none.
-        workers: how many threads there are.
-        gap_ns: int64, of each how long after a thread is free it begins, if it has to wait for one.
-        moved_ns: int64, for how long its data moved when it was recorded. A sender can wait for the end of its message
-            long after that: its span ends only then.
-        beside: ns of operators' own time in which a transfer of their rank was under way, and what it would have been
-            without, as the same operators (name and shapes) took at other times; (0, 0) where none did both.
+        rows: int64, their rows.
+        links: the directions of links that each uses; see `shared_links.Links`.
+        alone: float64, what each would take by itself over the lag of its edge.
+        queue: int64, index into `workers` (numbers of threads); −1 for messages, which need no thread.
+        gap_ns: int64, how long after a thread is free each begins, if it has to wait for one.
+        moved_ns: int64, for how long its data moved when recorded; a sender's span can end later.
+        beside: ns of operators next to a transfer of their rank, and what these would have taken without.
     """
 
     rows: IntColumn
@@ -273,8 +266,7 @@ class SharedTransfers:
 
     @property
     def slowdown(self) -> float:
-        """How many times as long the host's work takes while a transfer of its rank is under way: both take turns on a
-        processor; 1 where too little of it shows that."""
+        """How many times as long host work takes next to a transfer of its rank; 1 if too little of it shows that."""
         taken, plain = self.beside
         return min(taken / max(plain, 1), _SLOWEST) if taken >= _LEAST_BESIDE_NS else 1.0
 
@@ -283,18 +275,16 @@ class SharedTransfers:
 class ReplayGraph:
     """Points and edges of one rank, or of several that are coupled.
 
-    Point 0 is the beginning of the window, at 0 ns. Points are numbered so that every edge leads to a higher number.
+    Point 0 is the start of the window, at 0 ns. Every edge leads to a higher number.
 
     Attributes:
-        traces: one a rank; rows below count through all of them.
-        row: int64, row of each point, −1 for points that belong to none (the beginning, where ranks wait for each
-            other). A row has a start, an end and, if it is a slow launch, a point at which it submits its work.
+        traces: one per rank; rows below count through all of them.
+        row: int64, row of each point, −1 for none. A row has a start, an end and, for slow launches, a submission.
         start, end: int64, points of each row, −1 for rows without a time.
-        measured: int64 ns after the beginning, of each point; what was recorded.
+        measured: int64 ns, recorded time of each point.
         edges: sorted by target.
-        queue_limit: launches that may be outstanding, None if no call was seen to wait for the launch queue.
-        notes: what was left out or guessed, in sentences.
-        shared: communications on the host that share links and threads; None without any.
+        queue_limit: outstanding launches, None if no call was seen to wait.
+        shared: communications on the host that share links and threads, if any.
     """
 
     traces: tuple[Trace, ...]
@@ -321,17 +311,17 @@ class ReplayGraph:
 
     @property
     def times_recorded(self) -> bool:
-        """Whether start times of all traces were recorded; see `Trace.times_recorded`."""
+        """Whether start times of all traces were recorded."""
         return all(trace.times_recorded for trace in self.traces)
 
     @cached_property
     def ranks(self) -> list[int]:
-        """The rank of each trace, its place among them where it does not say."""
+        """The rank of each trace, else its place."""
         return [k if trace.rank is None else trace.rank for k, trace in enumerate(self.traces)]
 
     @cached_property
     def first_row(self) -> IntColumn:
-        """int64, number of the first row of each trace, and of the last row + 1."""
+        """int64, the first row of each trace, and the number of all rows."""
         return np.cumsum([0, *(len(trace) for trace in self.traces)])
 
     @cached_property
@@ -345,8 +335,8 @@ class ReplayGraph:
         return Runs(self.edges, len(self))
 
     def column(self, name: str) -> npt.NDArray[np.integer]:
-        """A column of the traces, through all rows. Codes (`name`, `category`) mean something in one trace."""
-        return np.concatenate([getattr(trace, name) for trace in self.traces])
+        """Return a column of the traces' nodes, through all rows. Codes mean something in one trace only."""
+        return np.concatenate([getattr(trace.nodes, name) for trace in self.traces])
 
     def name_of(self, row: int) -> str:
         """The name of a row."""
@@ -355,37 +345,31 @@ class ReplayGraph:
 
     @property
     def durations(self) -> IntColumn:
-        """int64 ns, one entry a row: a GPU event's time on the device, a call's own host time (without its callees,
-        and without waiting for the device); 0 for rows without a time."""
+        """int64 ns per row: GPU time, or a call's own time without callees and waits; 0 for rows without a time."""
         edges, mine = self.edges, self.edges.owner >= 0
         return sums(edges.owner[mine], edges.lag[mine], len(self.start))
 
     def with_latencies(self, lag: npt.NDArray[np.integer] | npt.NDArray[np.floating]) -> ReplayGraph:
-        """The same graph with other lags, one an edge, not negative where they are times of work.
-
-        Raises:
-            UsageError: lags of over 146 years together, which int64 ns cannot hold.
-        """
+        """Replace the lags; UsageError if they are over 146 years together, which int64 ns cannot hold."""
         if np.abs(lag).sum(dtype=np.float64) >= MAX_NS:
             raise UsageError(_TOO_LONG)
         return self._alike(replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64))))
 
     def of_trace(self, trace: Trace) -> ReplayGraph:
-        """The same graph, of one rank, with another trace of the same rows."""
+        """Replace the trace by another one with the same rows."""
         return self._alike(replace(self, traces=(trace,)))
 
     def _alike(self, other: ReplayGraph) -> ReplayGraph:
-        """A graph with the same points, rows and edges, but for lags: what is derived of these is there already."""
+        """Keep what is derived from points and edges, but not from lags."""
         derived = ("ranks", "first_row", "rank_of_row", "runs")
         other.__dict__.update({name: self.__dict__[name] for name in derived if name in self.__dict__})
         return other
 
     def with_durations(self, durations: IntColumn) -> ReplayGraph:
-        """The same graph with other times of rows.
+        """Replace the times of rows; a call's host work keeps its proportions.
 
         Args:
-            durations: int64 ns, one entry a row as in the property `durations`; a negative entry leaves the row as it
-                is. A call's host work keeps its proportions.
+            durations: int64 ns per row as in `durations`; negative entries leave the row as it is.
         """
         edges, own = self.edges, self.durations
         owner = np.maximum(edges.owner, 0)
@@ -396,7 +380,7 @@ class ReplayGraph:
         return self.with_latencies(np.where(wanted >= 0, np.rint(share * wanted), edges.lag))
 
     def scaled(self, edges: npt.NDArray[np.bool_] | IntColumn, factor: float) -> ReplayGraph:
-        """The same graph with the lags of some edges (bool, one entry an edge, or positions) multiplied."""
+        """Multiply the lags of some edges (a mask, or positions)."""
         lag, changed = self.edges.lag.copy(), np.rint(self.edges.lag[edges] * factor)  # in which no time overflows
         lag[edges] = 0
         if factor > 1 and np.abs(lag).sum(dtype=np.float64) + np.abs(changed).sum() >= MAX_NS:
@@ -405,8 +389,7 @@ class ReplayGraph:
         return self._alike(replace(self, edges=replace(self.edges, lag=lag)))
 
     def without(self, edges: IntColumn) -> ReplayGraph:
-        """The graph without some edges (positions). They are marked as GONE, so that `runs` holds, where each of their
-        targets keeps another one."""
+        """Remove edges. They become GONE, so that `runs` still holds, if each of their targets keeps another edge."""
         kind = self.edges.kind.copy()
         kind[edges] = GONE
         marked = replace(self.edges, kind=kind, capped=self.edges.capped & (kind != GONE))
@@ -419,7 +402,7 @@ class ReplayGraph:
 
 
 def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
-    """The graph with its points in another order, and its edges sorted by target."""
+    """Put the points in another order, and sort the edges by target."""
     number = inverse_positions(len(order), order)
     start, end = (np.where(of >= 0, number[of], -1) for of in (graph.start, graph.end))
     source, target = number[graph.edges.source], number[graph.edges.target]
@@ -428,9 +411,9 @@ def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
 
 
 def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:
-    """Points in an order in which every edge leads forward, the beginning first; None if there is a cycle.
+    """Return points in an order in which every edge leads forward, the window's start first; None if there is a cycle.
 
-    Mostly the measured order is one; points of equal time, and clocks that differ by a rounding, need Kahn's way.
+    Mostly the measured order is one. Points of equal time and clocks that differ by a rounding need Kahn's algorithm.
     """
     order = np.argsort(measured, kind="stable")
     place = inverse_positions(len(order), order)

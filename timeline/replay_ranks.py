@@ -22,22 +22,19 @@ from .whatif import Bounds, WhatIf, apply_what_ifs, parse_what_if
 def replay_ranks(
     traces: Sequence[Trace], what_ifs: Sequence[str] = (), network: str | None = None, bounds: Bounds | None = None
 ) -> Replay:
-    """Predict the timeline of one trace, or of all ranks of a job together; of a selection without the calls around it.
+    """Predict the timeline of one trace, or of all ranks of a job; of a selection without the calls around it.
 
     Args:
         what_ifs: such as "kernel*0.5", applied in order.
-        network: such as "bandwidth=25,latency=5us", what communications are priced on first; the result then has an
-            `answer_range`.
+        network: such as "bandwidth=25,latency=5us", applied first; the result then has an `answer_range`.
         bounds: for changes to a share of the device's peaks, see `etplus.analysis.event_bounds.row_bounds`.
 
     Raises:
         ConvertError: no row of a trace has a time.
-        UsageError: a change that is not understood, or nothing to price on a network.
+        UsageError: an invalid change, or no communication for the network.
 
     Example:
         >>> abs(replay_ranks([trace]).error) < 0.003
-        True
-        >>> replay_ranks([trace]).untraced is None  # `etplus record` did not make it
         True
     """
     graphs = [build_graph(without_enclosing(trace)) for trace in traces]
@@ -51,12 +48,10 @@ def replay_changed(
     graph: ReplayGraph, constants: Sequence[Constants], changes: Sequence[WhatIf], network: Network | None = None,
     bounds: Bounds | None = None, before: Replay | None = None,
 ) -> Replay:  # fmt: skip
-    """Replay a graph with changes; `answer_range` and `untraced` of the result are found when they are asked for.
+    """Replay a graph with changes; `answer_range` and `untraced` are computed when first asked for.
 
     Args:
-        network: what communications are priced on first.
-        bounds: see `replay_ranks`.
-        before: the replay without changes, where it is there already.
+        before: the replay without changes, if it is known.
     """
 
     def changed(graph: ReplayGraph) -> ReplayGraph:

@@ -1,4 +1,4 @@
-"""What a replay shows, as numbers (`to_dict`) and as tables (`to_text`), and how far it is from what was measured."""
+"""Summary of a replay, as numbers (`to_dict`) and as tables (`to_text`), with its error against the measurement."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class BaseError:
 
     Attributes:
         makespan: predicted over measured, less 1.
-        kernel_starts: mean absolute error of the starts of GPU events over the measured makespan; None without any.
-        unexplained: time of waits that nothing in the trace explains, over the makespan (`Replay.unexplained`).
+        kernel_starts: mean absolute error of starts of GPU events over the measured makespan; None without any.
+        unexplained: time of unexplained waits over the makespan.
 
     Example:
         >>> BaseError(-0.02, None).reliable
@@ -56,7 +56,7 @@ class BaseError:
 
     @staticmethod
     def of(unchanged: Replay) -> BaseError:
-        """Of the replay of a graph as it was built; none where no start times were recorded to compare with."""
+        """Return the error of the replay of a graph as it was built; none without recorded start times."""
         if not unchanged.graph.times_recorded:
             return BaseError(0.0, None)
         starts, measured = start_error_ns(unchanged), unchanged.measured_ns
@@ -65,12 +65,12 @@ class BaseError:
 
     @property
     def largest(self) -> float:
-        """The larger of the two, absolute."""
+        """The larger of the two errors, absolute."""
         return max(abs(self.makespan), self.kernel_starts or 0.0)
 
     @property
     def reliable(self) -> bool:
-        """Whether changes on this base say something."""
+        """Whether changes on this base mean anything."""
         return self.largest <= UNRELIABLE
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class BaseError:
         }
 
     def to_lines(self) -> list[str]:
-        """Lines of at most 80 columns: the errors, and a second line if the base is not reliable."""
+        """Return the errors in one line, and a second one if the base is not reliable."""
         starts = "" if self.kernel_starts is None else f", kernel starts {self.kernel_starts:.2%}"
         unexplained = f", unexplained waits {self.unexplained:.2%}" if self.unexplained else ""
         lines = [f"base error makespan {self.makespan:+.2%}{starts}{unexplained}"]
@@ -93,7 +93,7 @@ class BaseError:
 
     @property
     def doubt(self) -> str:
-        """How far off the replay is, and how little a change on it says; "" if it is reliable."""
+        """How far off the replay is, and how little a change on it means; "" if it is reliable."""
         if self.reliable:
             return ""
         starts = "" if self.kernel_starts is None else f", its kernel starts by {self.kernel_starts:.1%}"
@@ -101,20 +101,13 @@ class BaseError:
         return f"the replay without changes is off by {self.makespan:+.1%}{starts}; over {limit:.0%} a change {says}"
 
     def refuse(self, what: str, *, force: bool) -> None:
-        """Refuse to build a change on a base that is too far off.
-
-        Args:
-            what: the files, for the message. force: do it all the same.
-
-        Raises:
-            UsageError: the error is over `REFUSED`.
-        """
+        """Raise UsageError if the error is over `REFUSED`, unless forced; `what` names the files."""
         if self.largest > REFUSED and not force:
             raise UsageError(f"{what}: {self.doubt}, --force computes it all the same")
 
 
 def start_error_ns(replay: Replay) -> float | None:
-    """Mean absolute error of the starts of GPU events, ns; None if there are none."""
+    """Return the mean absolute error of the starts of GPU events, ns; None without any."""
     graph = replay.graph
     gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
     return float(np.abs(replay.start[gpu] - graph.measured[graph.start[gpu]]).mean()) if len(gpu) else None
@@ -122,13 +115,7 @@ def start_error_ns(replay: Replay) -> float | None:
 
 @dataclass(frozen=True)
 class LaneTime:
-    """A stream or thread.
-
-    Attributes:
-        name: "stream 7", "thread 1"; with the rank before it where there are several.
-        busy_ns, measured_busy_ns: time in which something ran on it (on a thread: a call other than an annotation was
-            open); idle is what remains of the makespan.
-    """
+    """A stream or thread ("stream 7", "thread 1") and the ns in which something other than an annotation ran on it."""
 
     name: str
     busy_ns: int
@@ -139,26 +126,16 @@ class LaneTime:
 
 @dataclass(frozen=True)
 class Summary:
-    """A replay beside what was measured; times in ns.
+    """A replay next to the measurement; times in ns.
 
     Attributes:
-        files: names of the inputs.
-        rows: rows with a time. gpu_events: of these on a device.
-        constants: of each rank.
-        predicted_ns, measured_ns: makespans. before_ns: the prediction without the what-ifs.
-        start_error_ns: mean absolute error of the starts of GPU events; None if there are none.
-        unexplained: waits that nothing in the trace explains, in the replay.
+        rows: with a time. gpu_events: of these.
+        before_ns, path_before: without the what-ifs.
         lanes: streams, then threads.
         exposed_ns, measured_exposed_ns: time in which communication but no other kernel ran, of all ranks together.
-        base: error of the replay without the what-ifs.
-        bounds: see `resource_bounds`.
-        path, path_before: critical path, and that without the what-ifs.
-        what_ifs: in words. notes: what was guessed or left out.
-        steps: times of iterations, where they are marked and it is one rank's.
-        span: of another network, what the answer may be.
-        untraced: what a step takes when nothing records it, where `etplus record` measured it.
-        recorded: whether start times were recorded; without, what was measured and its errors mean nothing, and are
-            left out of text and JSON.
+        base: error without the what-ifs. bounds: see `resource_bounds`.
+        span: range of the answer on another network. untraced: step time without the recorder, if it was measured.
+        recorded: whether start times were recorded; if not, text and JSON leave out what was measured, and errors.
     """
 
     files: tuple[str, ...]
@@ -237,7 +214,7 @@ class Summary:
         return plain
 
     def to_text(self, width: int = 80) -> str:
-        """One screen of text, of lines of at most `width` columns."""
+        """Return one screen of text."""
         lines = (line for part in self._parts(width) for text in part for line in text.split("\n"))
         return "\n".join(rewrap(lines, width, " " * 11))
 
@@ -269,7 +246,7 @@ class Summary:
             yield textwrap.wrap(printable(note), width, initial_indent="note       ", subsequent_indent=" " * 11)
 
     def _times(self, width: int) -> str:
-        """The table of times, and what the replay is off by."""
+        """Render the table of times."""
         whatif = self.before_ns is not None
         off = None if whatif else f"{100 * self.error:+.2f}%"
         rows: list[list[str | None]] = [["makespan", _number(self.predicted_ns), _number(self.measured_ns), off]]
@@ -296,12 +273,7 @@ def summarize(
     replay: Replay, constants: Constants | Sequence[Constants], *, before: Replay | None = None,
     what_ifs: Sequence[str] = (), span: AnswerRange | None = None, untraced: UntracedAnswer | None = None,
 ) -> Summary:  # fmt: skip
-    """Sum a replay up.
-
-    Args:
-        span: of another network, what the answer may be. untraced: see `Summary`.
-        before: the replay without the what-ifs, if there are any.
-    """
+    """Sum a replay up; `before` is the replay without the what-ifs, if there are any."""
     graph, recorded = replay.graph, replay.graph.times_recorded
     kind = graph.column("kind")
     gpu = np.flatnonzero((kind == GPU) & (graph.start >= 0))
@@ -332,7 +304,7 @@ def summarize(
 
 
 def _unexplained_notes(base: Replay) -> list[str]:
-    """What the waits that nothing explains mean for the numbers."""
+    """Say what unexplained waits mean for the numbers."""
     found = base.unexplained
     if not found.count:
         return []
@@ -344,19 +316,19 @@ def _unexplained_notes(base: Replay) -> list[str]:
 
 
 def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTime]:
-    """Streams and threads of every rank with the time in which anything ran on them."""
+    """Yield the streams and threads of every rank."""
     graph = replay.graph
     for k, trace in enumerate(graph.traces):
         a = int(graph.first_row[k])
         prefix = f"rank {graph.ranks[k]} " if len(graph.traces) > 1 else ""
-        several = len(distinct(trace.device[trace.kind == GPU])) > 1
-        timed = np.flatnonzero(trace.timed & (trace.kind == GPU))
-        for _, at in grouped(trace.stream_lane[timed]):
+        several = len(distinct(trace.nodes.device[trace.nodes.kind == GPU])) > 1
+        timed = np.flatnonzero(trace.nodes.timed & (trace.nodes.kind == GPU))
+        for _, at in grouped(trace.nodes.stream_lane[timed]):
             rows, first = timed[at] + a, timed[at[0]]
-            name = f"device {trace.device[first]} " if several else ""
-            yield _lane(f"{prefix}{name}stream {trace.stream[first]}", replay, start, end, rows)
-        host = np.flatnonzero(trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE))
-        for (thread,), at in grouped(trace.thread[host]):
+            name = f"device {trace.nodes.device[first]} " if several else ""
+            yield _lane(f"{prefix}{name}stream {trace.nodes.stream[first]}", replay, start, end, rows)
+        host = np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU) & (trace.nodes.scope != ANNOTATION_SCOPE))
+        for (thread,), at in grouped(trace.nodes.thread[host]):
             rows = host[at] + a
             name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"
             yield _lane(prefix + name, replay, start, end, rows)
@@ -367,19 +339,15 @@ def _lane(name: str, replay: Replay, start: IntColumn, end: IntColumn, rows: Int
 
 
 def _is_kernel(trace: Trace) -> npt.NDArray[np.bool_]:
-    kernel = matching(trace.category, trace.categories, KERNEL_CATEGORIES.__contains__)
-    found: npt.NDArray[np.bool_] = kernel & trace.timed & (trace.kind == GPU)
+    kernel = matching(trace.nodes.category, trace.categories, KERNEL_CATEGORIES.__contains__)
+    found: npt.NDArray[np.bool_] = kernel & trace.nodes.timed & (trace.nodes.kind == GPU)
     return found
 
 
 def exposed_ns(
     start: IntColumn, end: IntColumn, communicates: npt.NDArray[np.bool_], kernel: npt.NDArray[np.bool_]
 ) -> int:
-    """ns in which a communication kernel runs on a rank and no other kernel.
-
-    Args:
-        start, end: int64 ns, one entry a row. communicates, kernel: bool, one entry a row.
-    """
+    """Return the ns in which a communication kernel runs on a rank and no other kernel."""
     both, compute = communicates | kernel, kernel & ~communicates
     return union(start[both], end[both]).length - union(start[compute], end[compute]).length
 

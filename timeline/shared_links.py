@@ -66,11 +66,7 @@ def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]
 
 
 def shared_times(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the time of each point, and the lags with what transfers, their starts and work next to them took.
-
-    Args:
-        lag: int64 ns, one entry an edge; for a transfer what the recording has, which `SharedTransfers.alone` reduces.
-    """
+    """Return the time of each point, and the lags with what transfers, their starts and work next to them took."""
     return _LinkTimeline(graph, lag).run()
 
 
@@ -120,11 +116,7 @@ def _is_message(links: Links) -> bool:
 
 @dataclass
 class _Threads:
-    """Threads of a process group's backend.
-
-    Attributes:
-        waiting: heap of time of issue and start point, of collectives without a thread.
-    """
+    """Threads of a process group's backend; `waiting` is a heap of (time of issue, start point) without a thread."""
 
     free: int
     waiting: list[tuple[int, int]] = field(default_factory=list)
@@ -132,12 +124,7 @@ class _Threads:
 
 @dataclass
 class _Transfer:
-    """A transfer under way.
-
-    Attributes:
-        edges: one edge if a rank transfers by itself, else one per rank. left_ns: its remaining time on free links.
-        due: its planned end; −1 while it waits for its connection.
-    """
+    """A transfer under way, one edge per rank that takes part; `due` is −1 while it waits for its connection."""
 
     edges: list[int]
     left_ns: float
@@ -169,11 +156,10 @@ class _LinkTimeline:
     """The simulation; see the module's docstring.
 
     Attributes:
-        missing: by point, edges that have not arrived yet. ready: by point, the latest arrival.
-        transfer_of: by edge, the index of its communication in `SharedTransfers`.
+        missing: edges into each point that have not arrived. ready: the latest arrival at each point.
+        transfer_of: edge to its communication's index in `SharedTransfers`.
         enters, leaves: start and end points of collectives that need a thread, to the same index.
-        held: start points that waited for a thread.
-        plain: by edge of host work, the share of its time that it takes without transfers.
+        plain: edge of host work to the share of its time that it takes without transfers.
     """
 
     def __init__(self, graph: ReplayGraph, lag: IntColumn) -> None:

@@ -1,12 +1,4 @@
-"""Host threads as chains of points: the boundaries of nested calls in order, the host work between them, and the
-collectives that run beside them.
-
-Collectives of the host (Gloo, MPI) run on a thread of their backend, beside the one that called them. Such a
-collective follows the call that issued it and takes its own time, as a kernel does; what waits for it is what the ET's
-tensors say reads its result, the operator in which it ended (`wait_tensor`), and where neither is known, but for
-messages that are sent, what its caller did next. A pause before that in which it ended, if it is a long one, counts as
-waiting: what comes after its end is left of it.
-"""
+"""Host threads as chains of points: the boundaries of nested calls in order, and the host work between them."""
 
 from __future__ import annotations
 
@@ -37,40 +29,40 @@ query, and drops the events of work that is done."""
 
 
 def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
-    """The trace without the times of threads that only poll, and notes on what was left out.
+    """Return the trace without the times of threads that only poll, and notes.
 
-    Such a thread runs no operator, launches nothing and waits for nothing; in a loop it asks whether an event has
-    been reached (`cudaEventQuery`) and sleeps. Its sleeps are not work, and no other work waits for them: as a chain
-    of host work they would last as long as the trace, whatever is changed.
+    Such a thread runs no operator, launches nothing and waits for nothing: in a loop it asks whether an event was
+        reached
+    (`cudaEventQuery`) and sleeps. As a chain of host work it would last as long as the trace, whatever changes.
     """
-    rows = np.flatnonzero(trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE))
-    lane = distinct_rows(trace.thread[rows])[1]
+    nodes = trace.nodes
+    rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
+    lane = distinct_rows(nodes.thread[rows])[1]
     beside, query = (
-        matching(trace.name[rows], trace.names, pattern.search) & (trace.kind[rows] == RUNTIME)
+        matching(nodes.name[rows], trace.names, pattern.search) & (nodes.kind[rows] == RUNTIME)
         for pattern in (_BESIDE_QUERY, _QUERY)
     )
     polls = (np.bincount(lane[~beside], minlength=len(rows)) == 0) & (np.bincount(lane[query], minlength=len(rows)) > 0)
-    threads = distinct(trace.thread[rows[polls[lane]]])
-    idle = trace.timed & (trace.kind != GPU) & np.isin(trace.thread, threads)
-    if not idle.any() or not np.any(trace.timed & ~idle):
+    threads = distinct(nodes.thread[rows[polls[lane]]])
+    idle = nodes.timed & (nodes.kind != GPU) & np.isin(nodes.thread, threads)
+    if not idle.any() or not np.any(nodes.timed & ~idle):
         return trace, []
     calls = np.count_nonzero(polls[lane])
     note = f"{calls:,} calls of threads that only poll ({len(threads)}) are left out: their sleeps are not work"
-    ts, dur = (as_column(np.where(idle, none, column)) for none, column in ((-1, trace.ts), (0, trace.dur)))
+    ts, dur = (as_column(np.where(idle, none, column)) for none, column in ((-1, nodes.ts), (0, nodes.dur)))
     return trace.with_(ts=ts, dur=dur), [note]
 
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
-    """Edges of kind HOST: each boundary of a thread's calls after the one before it.
+    """Return HOST edges: each boundary of a thread's calls after the one before it.
 
     The lag is host work of the innermost call open between the two, its `owner`. Calls that overlap without nesting
-    (times rounded to µs, asynchronous work shown on its caller's thread) end in order of their nesting, not of their
-    ends; the points returned have such an end where it takes effect, so that no chain runs back in time. A thread's
-    first boundary follows the beginning of the window.
+    (times rounded to µs, asynchronous work on its caller's thread) end in order of their nesting. The points returned
+    have such an end where it takes effect. A thread's first boundary follows the start of the window.
     """
     trace = points.trace
-    rows = without(np.flatnonzero(trace.timed & (trace.kind != GPU)), points.host_comm)
-    order, before = trace.lane_order(trace.thread, rows, nested=True)
+    rows = without(np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU)), points.host_comm)
+    order, before = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
     target, owners = _boundaries(points, order)
     firsts = np.zeros(len(points.row), np.bool_)
     firsts[points.start[order[before < 0]]] = True
@@ -82,15 +74,12 @@ def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
 
 
 def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Points in order through all threads, and of each the row that was open before it, −1 for none.
+    """Return points in order through all threads, and the row that was open before each, −1 for none.
 
-    Before a call starts, those end that are open at its caller's depth or deeper, the deepest first.
-
-    Args:
-        order: rows by thread and start, callers first.
+    Before a call starts, the open calls at its caller's depth or deeper end, the deepest first.
     """
     trace, count = points.trace, len(order)
-    parent = nesting(trace.thread[order], trace.ts[order], trace.finish[order])
+    parent = nesting(trace.nodes.thread[order], trace.nodes.ts[order], trace.nodes.end[order])
     depth = depths(parent)
     ends = 1 - np.diff(depth, prepend=-1, append=0)  # how many calls end before each one starts, and after the last
     before = np.repeat(np.arange(count + 1), ends)
@@ -107,11 +96,11 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
 
 
 def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
-    """Edges where a thread waited for another one; and the chains, in which these pauses no longer count as host work.
+    """Return edges where a thread waited for another one, and the chains without these pauses as host work.
 
-    What remains of a pause after the other thread's op is the edge's lag, never negative. Handoffs are those of the
-    trace, and bursts of a thread that are whole within a long pause of another (`_bursts`). What neither explains
-    of a thread's late beginning follows the last thing that another thread did before.
+    The lag is what remains of a pause after the other thread's op. Handoffs are those of the trace, and bursts within
+    long pauses (`_bursts`). If neither explains a thread's late start, it follows the last thing that another thread
+    did.
     """
     pauses, sources = _recorded(points, chains)
     kind = chains.kind.copy()
@@ -128,17 +117,16 @@ def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
 
 
 def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]:
-    """Pauses (positions in the chains) that the trace's handoffs end, and the points that end them.
+    """Return pauses that the trace's handoffs end, and the points that end them.
 
-    What ends after the pause, as its end takes effect (`host_chains`), has not ended it: such a handoff is left out.
-    Between the op before the pause and the one after it there may be boundaries of annotations; the longest piece is
-    the pause.
+    Between two ops there may be boundaries of annotations; the longest piece is the pause. What ends after the pause
+    has not ended it.
     """
     trace = points.trace
     source, target = points.timed_edges("thread_handoff")
     in_order = points.between(points.end[source], points.start[target]) >= 0
     into = chains.into(len(points.row))
-    of_op = trace.scope[points.row] != ANNOTATION_SCOPE
+    of_op = trace.nodes.scope[points.row] != ANNOTATION_SCOPE
     done, pauses = [], []
     for a, b in zip(points.end[source[in_order]].tolist(), points.start[target[in_order]].tolist(), strict=True):
         pause = at = int(into[b])
@@ -152,16 +140,15 @@ def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]
 
 
 def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Fork and join: a long pause of one thread in which another, idle before and after, does a burst of work.
+    """Find forks and joins: long pauses of a thread in which another one, idle before and after, does a burst of work.
 
-    The burst begins after the last thing before the pause, and the pause ends after the burst. It must fill the
-    second half of the pause, at least its end.
+    The burst begins after the last thing before the pause and fills the end of its second half.
 
     Returns:
-        edges of the chains into bursts and the points that begin them; pauses and the points that end them.
+        chain edges into bursts and the points that begin them; pauses and the points that end them.
     """
     trace = points.trace
-    open_op = (chains.owner >= 0) & (trace.scope[chains.owner] != ANNOTATION_SCOPE)
+    open_op = (chains.owner >= 0) & (trace.nodes.scope[chains.owner] != ANNOTATION_SCOPE)
     pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS) & ~open_op)
     begin, until = points.measured[chains.source[pause]], points.measured[chains.target[pause]]
     work = _Blocks.of(points)
@@ -170,7 +157,7 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
         work.thread,
         since=until - (until - begin) // 2,
         until=until,
-        of=trace.thread[points.row[chains.target[pause]]],
+        of=trace.nodes.thread[points.row[chains.target[pause]]],
     )
     first, within = work.first_in(block, begin[of], until[of])
     of, block, first = of[within], block[within], first[within]
@@ -185,12 +172,7 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Time in which a thread is in some op without a break, by thread and start.
-
-    Attributes:
-        thread, start, end: int64; measured ns.
-        first_row, last_row: int64, rows of the ops that begin and end it.
-    """
+    """Spans in which a thread is always in some op, by thread and start; with the rows that begin and end them."""
 
     thread: IntColumn
     start: IntColumn
@@ -200,12 +182,13 @@ class _Blocks:
 
     @staticmethod
     def of(points: GraphEvents) -> _Blocks:
-        """Of all timed ops and runtime calls."""
+        """Return the blocks of all timed ops and runtime calls."""
         trace = points.trace
-        rows = np.flatnonzero(trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE))
+        nodes = trace.nodes
+        rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
         rows = without(rows, points.host_comm)
-        rows = rows[np.lexsort((trace.ts[rows], trace.thread[rows]))]
-        thread = trace.thread[rows]
+        rows = rows[np.lexsort((nodes.ts[rows], nodes.thread[rows]))]
+        thread = nodes.thread[rows]
         start, end = (points.measured[of[rows]] for of in (points.start, points.end))
         new = np.diff(thread, prepend=thread[:1] - 1) != 0
         reach = running_max(end, new)
@@ -216,8 +199,7 @@ class _Blocks:
         return _Blocks(thread[at], start[at], reach[last], rows[at], rows[outlasting[last]])
 
     def first_in(self, block: IntColumn, begin: IntColumn, until: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-        """The first block since `begin` on each block's thread; and whether the thread is idle at `begin`, begins a
-        block after it, and is idle at `until` with that block as its last one."""
+        """Return the first block since `begin` on each block's thread, and whether the thread is idle around both."""
         times = distinct(np.concatenate([self.start, begin]))
         keys = self.thread * len(times) + np.searchsorted(times, self.start)
         first = np.searchsorted(keys, self.thread[block] * len(times) + np.searchsorted(times, begin))
@@ -228,26 +210,26 @@ class _Blocks:
 
 
 def _last_elsewhere(points: GraphEvents, chains: Edges, late: IntColumn) -> IntColumn:
-    """For edges into threads' first points: the last point of another thread before; the beginning if there is none."""
+    """Return the last point of another thread before edges into threads' first points; 0 if there is none."""
     order = chains.target[np.argsort(points.measured[chains.target], kind="stable")]
-    thread = points.trace.thread[points.row[order]]
+    thread = points.trace.nodes.thread[points.row[order]]
     new = np.diff(thread, prepend=thread[:1] - 1) != 0
     run = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     target = chains.target[late]
     at = np.searchsorted(points.measured[order], points.measured[target]) - 1
-    own = (at >= 0) & (thread[at] == points.trace.thread[points.row[target]])
+    own = (at >= 0) & (thread[at] == points.trace.nodes.thread[points.row[target]])
     at = np.where(own, run[at] - 1, at)
     return np.where(at >= 0, order[at], 0)
 
 
 def without_backend_work(trace: Trace) -> tuple[Trace, list[str]]:
-    """The trace without the times of the operators that run its collectives, and notes on what was left out."""
+    """Return the trace without the times of operators that run its collectives, and notes."""
     rows = backend_rows(trace, comm_rows(trace))
     if not len(rows):
         return trace, []
     note = (
         f"{len(rows):,} operators on threads of the collectives' backend are left out: their time is the collectives'"
     )
-    ts, dur = trace.ts.copy(), trace.dur.copy()
+    ts, dur = trace.nodes.ts.copy(), trace.nodes.dur.copy()
     ts[rows], dur[rows] = -1, 0
     return trace.with_(ts=as_column(ts), dur=as_column(dur)), [note]

@@ -1,7 +1,7 @@
-"""What recording costs the host, and replay graphs without it: answers for the step as it runs when nothing records it.
+"""What recording costs the host, and replays without it.
 
-Where `etplus record` timed steps before the window (`trace.step_annotations.UntracedStep`), the host's work is
-shortened until its steps take that long in the replay; elsewhere operators that compute nothing show what a call costs.
+If `etplus record` timed steps before the window (`UntracedStep`), host work shrinks until its steps take that long in
+the replay. Else operators that compute nothing show what recording a call costs.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _LITTLE = 0.02
 
 
 def event_cost_ns(trace: Trace) -> int:
-    """ns that recording adds to each call of the host; 0 where the trace does not show it.
+    """Return the ns that recording adds to each call of the host; 0 if the trace does not show it.
 
-    The median time of operators that compute nothing, less what calling them takes by itself. With stacks and shapes it
-    is 3 to 8 µs on recorded CPU steps, which took so many times their calls longer than without the profiler.
+    It is the median time of operators that compute nothing, less what calling them takes. With stacks and shapes it was
+    3 to 8 µs on CPU steps.
     """
     calls = trace.calls
     leaf = np.ones(len(calls), np.bool_)
@@ -51,12 +51,7 @@ def event_cost_ns(trace: Trace) -> int:
 
 
 def without_recording(graph: ReplayGraph, cost_ns: Sequence[int]) -> ReplayGraph:
-    """The graph with the host's time less what recording its calls cost: their own, and where a call took less than
-    that, the pause before it.
-
-    Args:
-        cost_ns: of each rank, for each call.
-    """
+    """Take `cost_ns` (by rank) from each call, or from the pause before it if the call took less."""
     edges = graph.edges
     cost = np.asarray(cost_ns, np.int64)[graph.rank_of_row]
     host = (graph.column("kind") != GPU) & (graph.start >= 0)
@@ -74,7 +69,7 @@ def without_recording(graph: ReplayGraph, cost_ns: Sequence[int]) -> ReplayGraph
 
 
 def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
-    """What a step took untraced, the mean over the ranks; None where a rank does not say."""
+    """Return the untraced step, the mean over the ranks; None if a rank does not say."""
     found = [step for trace in traces if (step := untraced_step(trace.names)) is not None]
     if not found or len(found) < len(traces):
         return None
@@ -103,19 +98,14 @@ def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> t
 
 @dataclass(frozen=True)
 class UntracedAnswer:
-    """What a step takes when nothing records it, ns.
-
-    Attributes:
-        measured_ns: before the window, as `etplus record` measured it.
-        low_ns, high_ns: with what was changed or predicted, on the timelines without recording.
-    """
+    """Step time without the recorder, ns: measured before the window, and with the changes."""
 
     measured_ns: int
     low_ns: int
     high_ns: int
 
     def to_lines(self) -> list[str]:
-        """For a terminal, under a label of eleven columns."""
+        """Return text for a terminal, under a label of eleven columns."""
         low, high = (f"{ns / 1e6:,.3f}" for ns in (self.low_ns, self.high_ns))
         span = f"{low} ms" if low == high else f"{low} to {high} ms"
         return [f"untraced   a step took {self.measured_ns / 1e6:,.3f} ms before it was recorded; here {span}"]
@@ -124,10 +114,7 @@ class UntracedAnswer:
 def untraced_answer(
     base: Replay, constants: Sequence[Constants], *changes: Callable[[ReplayGraph], ReplayGraph]
 ) -> UntracedAnswer | None:
-    """What a step takes untraced; None where the traces do not say what it took before.
-
-    Args:
-        changes: of the graph; the answer holds the step with each of them. None: as it was.
+    """Return the untraced step time, with each of the changes of the graph; None if the traces do not say it.
 
     Example:
         >>> graph = etplus.build_graph(trace)
@@ -145,7 +132,7 @@ def untraced_answer(
 
 
 def recording_note(base: Replay, step: UntracedStep) -> str:
-    """By how much recording slowed the host, in a sentence."""
+    """Say by how much recording slowed the host."""
     recorded = _host_step_ns(base, _step_rows(base.graph)) or 0.0
     return (
         f"recording made a step on the host {recorded / max(step.host_ns, 1):.1f} times as long "
@@ -159,7 +146,7 @@ def _all_alike(graph: ReplayGraph, left: float) -> ReplayGraph:
 
 
 def _less_cost_first(graph: ReplayGraph, cost: Sequence[int], left: float) -> ReplayGraph:
-    """From 1 to 0.5 calls lose up to what recording them costs, from there to 0 what is left shrinks."""
+    """From 1 to 0.5 calls lose up to what recording them costs; from there to 0 all work shrinks."""
     whole = without_recording(graph, [round(ns * min(2 - 2 * left, 1)) for ns in cost])
     return _all_alike(whole, min(2 * left, 1))
 
@@ -167,7 +154,7 @@ def _less_cost_first(graph: ReplayGraph, cost: Sequence[int], left: float) -> Re
 def _at_pace(
     way: Callable[[float], ReplayGraph], constants: Sequence[Constants], rows: Sequence[IntColumn], host_ns: int
 ) -> Replay:
-    """The replay with the most host work whose steps take no longer on the host; without any if all are longer."""
+    """Return the replay with the most host work whose steps take at most `host_ns`; without any if all take longer."""
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -177,21 +164,17 @@ def _at_pace(
 
 
 def _host_step_ns(found: Replay, steps: Sequence[IntColumn]) -> float | None:
-    """Mean time of the profiler's steps on the host, over the ranks; None where one has none.
-
-    Args:
-        steps: see `_step_rows`.
-    """
+    """Return the mean time of the profiler's steps on the host; None if a rank has none."""
     if not all(map(len, steps)):
         return None
     return float(np.mean([int(found.end[rows].max() - found.start[rows].min()) / len(rows) for rows in steps]))
 
 
 def _step_rows(graph: ReplayGraph) -> list[IntColumn]:
-    """int64, by rank the rows of the profiler's steps on its host; the same in a graph with other latencies."""
+    """Return, per rank, the rows of the profiler's steps on its host."""
     found = list[IntColumn]()
     for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
-        steps = matching(trace.name, trace.names, PROFILER_STEP.fullmatch) & (trace.kind != GPU)
+        steps = matching(trace.nodes.name, trace.names, PROFILER_STEP.fullmatch) & (trace.nodes.kind != GPU)
         rows: IntColumn = first + np.flatnonzero(steps)
         found.append(rows[graph.start[rows] >= 0])
     return found

@@ -74,14 +74,11 @@ class WhatIf:
     """One change, parsed.
 
     Attributes:
-        text: as it was given.
-        rank: of which rank alone, None for all.
+        rank: the only rank that it changes, None for all.
         action: "scale", "bound", "remove", "no wait", "no launch gaps", "fuse", "overlap", "latency" or "queue".
-        target: "kernel", "gpu", "copy", "memset", "comm", "cpu", "op", "stream"; "launch_latency" or "gap"; "call" of
-            what waits.
-        exact: the name must be the whole one. name: the name, or its part; "" for any.
-        value: factor, share of the bound, ns, or stream.
-        stream: for the target "stream".
+        target: "kernel", "gpu", "copy", "memset", "comm", "cpu", "op", "stream", "launch_latency", "gap" or "call".
+        exact: `name` is the whole name, not a part; "" fits any.
+        value: factor, share of the bound, or ns.
         within: parts of the work to which it is restricted, all of them.
     """
 
@@ -97,11 +94,7 @@ class WhatIf:
 
 
 def parse_what_if(text: str) -> WhatIf:
-    """Parse one of the forms of `GRAMMAR`.
-
-    Raises:
-        UsageError: none of them.
-    """
+    """Parse one of the forms of `GRAMMAR`; UsageError for any other text."""
     rest, rank = text.strip(), None
     within: list[Within] = []
     while True:
@@ -118,7 +111,7 @@ def parse_what_if(text: str) -> WhatIf:
 
 
 def _acted(what_if: WhatIf, rest: str) -> WhatIf:
-    """The what-if with what follows its restrictions."""
+    """Add what follows the restrictions."""
     if rest == "queue_limit=none":
         return replace(what_if, action="queue")
     if (time := _TIME.fullmatch(rest)) is not None:
@@ -169,13 +162,11 @@ def find_change(
     graph: ReplayGraph, what_if: WhatIf, constants: Constants | Sequence[Constants], bounds: Bounds | None = None, *,
     rows: IntColumn | None = None,
 ) -> Change:  # fmt: skip
-    """What makes a change in a graph, and in any that has the same edges with other lags.
+    """Return a function that makes a change in a graph, and in any graph with the same edges and other lags.
 
     Args:
-        constants: of the one rank, or of each rank of a coupled graph.
-        bounds: asked for changes to a share of the bound; where it is None these are refused.
-        rows: int64, the rows that it means, in place of those that its target, rank and restrictions select; None for
-            these.
+        bounds: for changes to a share of the bound, which are refused without.
+        rows: int64, rows in place of those that target, rank and restrictions select.
 
     Raises:
         UsageError: a change that touches nothing in the graph.
@@ -229,7 +220,7 @@ def _change_of_rows(graph: ReplayGraph, what_if: WhatIf, meant: Rows, bounds: Bo
 
 
 def _on_rank(graph: ReplayGraph, what_if: WhatIf) -> Rows:
-    """Rows of the rank that is meant, by what its trace says or else by its place among the files."""
+    """Return the rows of the rank that is meant."""
     if what_if.rank is None:
         return np.ones(len(graph.start), np.bool_)
     if what_if.rank not in graph.ranks:
