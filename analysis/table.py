@@ -139,6 +139,11 @@ def derived(unit: str, heading: str = "", certainty: str = CONFIRMED) -> Callabl
     return lambda make: Derived(_Declared(unit, "", heading, certainty), make)
 
 
+def series(unit: str, doc: str, make: Callable[[Any], T], certainty: str = CONFIRMED) -> Derived[T]:
+    """Declare a column of a class whose objects stand for many rows: `make` returns all its values."""
+    return Derived(_Declared(unit, doc, "", certainty), make)
+
+
 class Scale(NamedTuple):
     """How the terminal prints numbers of a unit: divided by `size`, with so many decimals.
 

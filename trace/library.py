@@ -165,20 +165,20 @@ class Library(Suggests):
         return SqlTables({trace.rank or 0: trace}, memory=memory).query(query)
 
     def op_frame(self, calls: IntColumn) -> Frame:
-        """Return the columns of some calls, by positions; see `analysis.frame_columns`."""
-        from ..analysis.frame_columns import op_frame
+        """Return the columns of some calls, by positions; see `analysis.event_frames`."""
+        from ..analysis.event_frames import op_frame
 
         return op_frame(cast("Trace", self), calls)
 
     def event_frame(self, events: IntColumn, only: str | None = None) -> Frame:
-        """Return the columns of some GPU events, by positions, or one column; see `analysis.frame_columns`."""
-        from ..analysis.frame_columns import event_frame
+        """Return the columns of some GPU events, by positions, or one column; see `analysis.event_frames`."""
+        from ..analysis.event_frames import event_frame
 
         return event_frame(cast("Trace", self), events, only)
 
     def frame_columns(self, kind: str) -> dict[str, dict[str, str]]:
         """Return unit and meaning of the columns of the frames of "ops" and of "kernels"."""
-        from ..analysis.frame_columns import described_columns
+        from ..analysis.event_frames import described_columns
 
         return described_columns(kind)
 

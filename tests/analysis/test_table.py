@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from column_docs import PAGE, with_tables
 from etplus.analysis.breakdown import BreakdownRow
 from etplus.analysis.table import (
     INFERRED,
@@ -96,3 +97,9 @@ def test_rates(amount: float | None, ns: float | None, rate: float | None) -> No
 def test_a_mean_is_of_the_count() -> None:
     row = BreakdownRow(0, 0, (), "op", "", "k", "kernel", 4, 10, 0.5)
     assert row.mean_ns == 2.5 and row.label == "op"
+
+
+def test_the_docs_have_every_column() -> None:
+    """docs/reference/columns.md is that of the declarations: `python tests/column_docs.py` writes it."""
+    page = PAGE.read_text("utf-8")
+    assert with_tables(page) == page and "| `bus_bandwidth` | bytes/s |" in page

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pytest
 from etplus import Trace
-from etplus.analysis.frame_columns import EVENT_COLUMNS, OP_COLUMNS
+from etplus.analysis.event_frames import CallFrame, EventFrame
 from etplus.converters.open import load
 from etplus.trace.frames import Nullable
 from etplus.trace.unattached import with_unattached
 from made_trace import made_trace
-from support import ROOT, linked, shared_trace
+from support import linked, shared_trace
 
 TRACES = ["pairs/gpu_shaped_from_cpu", "gpu-pairs/linear", "mi300_bert", "triton_example"]
 
@@ -131,31 +130,22 @@ def test_loose_events_have_their_arguments() -> None:
 def test_frames_keep_nulls_and_say_units() -> None:
     trace = linked("pairs/gpu_shaped_from_cpu")
     frame, table = trace.device_events.to_pandas(), trace.device_events.to_arrow()
-    assert list(frame.columns) == table.column_names == [column.name for column in EVENT_COLUMNS]
+    assert list(frame.columns) == table.column_names == [column.name for column in EventFrame.columns()]
     assert table.schema.field("delay_ns").metadata == {
-        b"unit": b"ns", b"about": b"from the end of that call to its own start; 0 where it began before"}  # fmt: skip
+        b"unit": b"ns", b"about": b"From the end of that call to its own start; 0 if it began before."}  # fmt: skip
     expected = plain(trace.device_events._columns())
     for name in frame.columns:
         assert table.column(name).to_pylist() == expected[name], name
         missing = frame[name].isna().tolist()
         assert missing == [value is None for value in expected[name]], name
     assert frame.groupby("op_name").duration_ns.sum().sum() == trace.gpu.dur.sum()
-    assert list(trace.ops.to_pandas().columns) == [column.name for column in OP_COLUMNS]
+    assert list(trace.ops.to_pandas().columns) == [column.name for column in CallFrame.columns()]
 
 
-@pytest.mark.parametrize(("table", "columns"), [("ops", OP_COLUMNS), ("kernels", EVENT_COLUMNS)])
+@pytest.mark.parametrize(("table", "columns"), [("ops", CallFrame.columns()), ("kernels", EventFrame.columns())])
 def test_sql_sees_the_same_table(table: str, columns: Any) -> None:
     trace = linked("pairs/gpu_shaped_from_cpu")
     rows = trace.ops if table == "ops" else trace.kernels
     found = trace.sql(f"select * exclude (rank) from {table} order by index").to_arrow()
     assert found.column_names == [column.name for column in columns]
     assert found.to_pylist() == rows.to_arrow().to_pylist()
-
-
-@pytest.mark.parametrize(("table", "columns"), [("ops", OP_COLUMNS), ("kernels", EVENT_COLUMNS)])
-def test_the_docs_have_every_column(table: str, columns: Any) -> None:
-    """docs/reference/columns.md has the declaration, word for word."""
-    text = (ROOT / "docs" / "reference" / "columns.md").read_text("utf-8")
-    section = text.partition(f"### `{table}`")[2].partition("\n##")[0]
-    found = re.findall(r"^\| `(\w+)` \| ([^|]*?) \| ([^|]*?) \|$", section, re.MULTILINE)
-    assert [tuple(row) for row in found] == [(column.name, column.unit, column.about) for column in columns]

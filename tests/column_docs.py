@@ -1,0 +1,55 @@
+"""The tables of docs/reference/columns.md, from the declarations of the columns.
+
+Run `python tests/column_docs.py` to write them anew after a declaration has changed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from etplus.analysis.device_gaps import Gap
+from etplus.analysis.event_frames import CallFrame, EventFrame
+from etplus.analysis.job_diff import JobDiffRow, RankChange
+from etplus.analysis.job_summary import JobKernel, JobOperator, RankNumbers, RankOutlier, RankSpread
+from etplus.analysis.job_tables import JobCollective, RankLateness
+from etplus.analysis.source_diff import LineSide
+from etplus.analysis.summary import TABLES
+from etplus.analysis.table import INFERRED, Row
+from etplus.analysis.trace_diff import PathRow, Side
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "columns.md"
+FRAMES: dict[str, type[Row]] = {"ops": CallFrame, "kernels": EventFrame}
+ANALYSIS: dict[str, type[Row]] = {
+    **TABLES, "gaps": Gap,
+    "ranks": RankNumbers, "spread": RankSpread, "outliers": RankOutlier, "job kernels": JobKernel,
+    "job operators": JobOperator, "collectives": JobCollective, "stragglers": RankLateness,
+    "a side of ops and kernels in a comparison": Side, "a side of lines in a comparison": LineSide,
+    "paths in a comparison": PathRow, "ranks in a comparison of jobs": RankChange,
+    "ops and kernels in a comparison of jobs": JobDiffRow,
+}  # fmt: skip
+
+
+def section(name: str, kind: type[Row]) -> str:
+    """A heading and a table of columns."""
+    rows = [
+        f"| `{column.name}` | {'' if column.unit in ('name', 'text', 'number') else column.unit} | {column.doc}"
+        f"{' (inferred)' if column.certainty == INFERRED else ''} |"
+        for column in kind.columns()
+    ]
+    title = f"`{name}`" if name in (*FRAMES, *TABLES) else name[0].upper() + name[1:]
+    return "\n".join([f"### {title}", "", "| column | unit | meaning |", "|---|---|---|", *rows, ""])
+
+
+def with_tables(page: str) -> str:
+    """The page with the tables of today's declarations."""
+    for begin, end, kinds in (
+        ("<!-- frames -->", "<!-- end of frames -->", FRAMES), ("<!-- tables -->", "<!-- end of tables -->", ANALYSIS),
+    ):  # fmt: skip
+        body = "\n".join(section(name, kind) for name, kind in kinds.items())
+        page = re.sub(f"{begin}.*{end}", lambda _, text=f"{begin}\n\n{body}\n{end}": text, page, flags=re.DOTALL)
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8")), "utf-8")
