@@ -253,8 +253,8 @@ class SqlTables:
 
     def _add_ranks(self) -> None:
         self._connection.execute(
-            "create view ranks as select rank, count(*) as device_events, sum(dur_ns)::bigint as device_ns, "
-            "min(ts_ns) as start_ns, max(ts_ns + dur_ns) as end_ns from device group by rank"
+            "create view ranks as select rank, count(*) as device_events, sum(duration_ns)::bigint as device_ns, "
+            "min(start_ns) as start_ns, max(start_ns + duration_ns) as end_ns from device group by rank"
         )
 
 

@@ -28,8 +28,8 @@ from .terminal import say
 
 _EPILOG = """\
 examples:
-  etplus sql trace.json "select name, sum(dur_ns) from device group by 1 order by 2 desc limit 10"
-  etplus sql job.parquet "select rank, sum(dur_ns) from device group by rank" --csv
+  etplus sql trace.json "select name, sum(duration_ns) from device group by 1 order by 2 desc limit 10"
+  etplus sql job.parquet "select rank, sum(duration_ns) from device group by rank" --csv
   etplus sql trace.json "select * from device" -o device.parquet
   etplus sql trace.json                        # a prompt; an empty line or Ctrl-D ends it
 

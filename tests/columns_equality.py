@@ -19,7 +19,7 @@ COMMANDS = {
     "convert et": ["T", "-o", "o.et"], "convert chrome": ["T", "-o", "o.perfetto.json"],
     "convert graph": ["T", "-o", "o.graphml"], "convert npz": ["T", "-o", "o.npz"],
     "convert astra-sim": ["T", "--to", "astra-sim", "--degrade", "-o", "job"],
-    "sql": ["T", "select id, name, ts_ns, dur_ns, thread from runtime order by id", "--csv"],
+    "sql": ["T", "select id, name, start_ns, duration_ns, thread from runtime order by id", "--csv"],
     "sql frames": ["T", "select * from kernels order by index", "--csv"],
     "sql ops": ["T", "select * from ops order by index", "--json"],
     "augment": ["T", "-o", "o.json"], "predict fit": ["T", "-o", "o.model"],
@@ -32,7 +32,7 @@ JOB_COMMANDS = {
     "convert": ["T", "--to", "astra-sim", "--degrade", "-o", "job"],
     "convert chrome": ["T", "-o", "o.perfetto.json"], "reshard": ["T", "--dp", "2", "--json", "o.json"],
     "diff": ["T", "--versus", "T", "--json", "o.json"],
-    "sql": ["T", "select rank, name, sum(dur_ns) from device group by all order by all", "--csv"],
+    "sql": ["T", "select rank, name, sum(duration_ns) from device group by all order by all", "--csv"],
 }  # fmt: skip
 FAST = ["analyze", "replay", "convert et", "sql frames", "sql ops", "augment", "report"]
 

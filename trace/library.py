@@ -156,7 +156,7 @@ class Library(Suggests):
             UsageError: an error in the query, or DuckDB is not installed.
 
         Example:
-            >>> trace.sql("select count(*) as n, sum(dur_ns) as ns from device where category = 'kernel'").rows
+            >>> trace.sql("select count(*) as n, sum(duration_ns) as ns from device where category = 'kernel'").rows
             [(92, 3003502)]
         """
         from ..analysis.sql import SqlTables

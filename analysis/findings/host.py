@@ -242,7 +242,7 @@ class SynchronisingCalls:
             tuple(
                 of.evidence(
                     f"all calls of {wait}: time", _time_of_calls(trace, wait), "ns",
-                    f"select sum(dur_ns) from runtime where name = {quoted(wait)}",
+                    f"select sum(duration_ns) from runtime where name = {quoted(wait)}",
                 )
                 for wait in waits
             ),
@@ -336,7 +336,7 @@ class PageableCopies:
             tuple(
                 of.evidence(
                     f"{kind}: time", int(gpu.dur[gpu.name == trace.name_codes[kind]].sum()), "ns",
-                    f"select sum(dur_ns) from device where name = {quoted(kind)}",
+                    f"select sum(duration_ns) from device where name = {quoted(kind)}",
                 )
                 for kind in kinds
             ),

@@ -122,7 +122,7 @@ class HostLoop:
             (
                 of.evidence(
                     f"all calls of {name}", int((calls.name == trace.name_codes[name]).sum()), "calls",
-                    f"select count(*) from calls where name = {quoted(name)} and ts_ns is not null",
+                    f"select count(*) from calls where name = {quoted(name)} and start_ns is not null",
                 ),
             ),
             taken,
@@ -175,7 +175,7 @@ class PythonOverhead:
             self.id,
             f"{outside / 1e6:,.1f} ms of the steps ({outside / within.length:.0%}) are outside of any operator",
             of.where(calls.source[ops], operator=None),
-            (of.evidence("time of all steps", within.length, "ns", "select sum(dur_ns) from steps"),),
+            (of.evidence("time of all steps", within.length, "ns", "select sum(duration_ns) from steps"),),
             outside,
             POSSIBLE,
             "look at the lines between the operators (record with_stack=True; py-spy shows what is not PyTorch's): "

@@ -81,7 +81,7 @@ class LayoutConversions:
             f" {len(changed):,} kernels",
             place_of(trace, rows),
             (
-                Evidence(text, ns, "ns", sql(items.shell, f"select sum(dur_ns) {wanted}")),
+                Evidence(text, ns, "ns", sql(items.shell, f"select sum(duration_ns) {wanted}")),
                 Evidence(
                     "kernels that only change a layout", len(changed), "events",
                     sql(items.shell, f"select count(*) {wanted}"),

@@ -62,7 +62,7 @@ class AllocatorCalls:
             return
         names = Counter(trace.names[code] for code in runtime.name[found].tolist())
         of_names = np.isin(runtime.name, runtime.name[found])
-        query = f"select sum(dur_ns) from runtime where name in ({', '.join(map(quoted, sorted(names)))})"
+        query = f"select sum(duration_ns) from runtime where name in ({', '.join(map(quoted, sorted(names)))})"
         text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
         rows = runtime.source[found]
         evidence = [

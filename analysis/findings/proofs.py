@@ -46,8 +46,8 @@ def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
     name = np.where(gpu.call >= 0, np.append(trace.calls.name, -1)[gpu.call], -1)
     named = name[events] >= 0
     if named.any():  # names do not distinguish what no operator launched
-        return _claim(items, text, events[named], "op", name, origin.gpu_phase, gpu.dur, "dur_ns", "device")
-    return _claim(items, text, events, "name", gpu.name, origin.gpu_phase, gpu.dur, "dur_ns", "device")
+        return _claim(items, text, events[named], "op_name", name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
+    return _claim(items, text, events, "name", gpu.name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
 
 
 def time_on_host(items: WorkItems, at: Iterable[int]) -> tuple[Evidence, ...]:
@@ -66,7 +66,7 @@ def time_of_rows(trace: Trace, rows: IntColumn, text: str, shell: str) -> Eviden
     named = _texts(trace.name_at(int(code)) for code in names)
     count = np.count_nonzero(chosen)
     others = "" if count == len(distinct(rows)) else f"; with all {count:,} of these names"
-    query = f"select sum(dur_ns) from {table} where name in ({named})"
+    query = f"select sum(duration_ns) from {table} where name in ({named})"
     return Evidence(f"{text}{others}", int(trace.dur[chosen].sum()), "ns", sql(shell, query))
 
 

@@ -119,7 +119,7 @@ def _proof(trace: Trace, cause: _LongerInStep, step: int, shell: str) -> Evidenc
         f"{_what(cause)} in it, {cause.times:,} times, {_ms(cause.own_ns)} without waiting; in the others "
         f"{_ms(cause.usual_ns)}, {cause.usual_times:,.0f} times{_SHAPES if cause.shapes else ''}"
     )
-    query = f"select sum(dur_ns) from {table} where name = {quoted(name)} and step = {step}"
+    query = f"select sum(duration_ns) from {table} where name = {quoted(name)} and step = {step}"
     return Evidence(text, int(trace.dur[cause.rows].sum()), "ns", sql(shell, query))
 
 

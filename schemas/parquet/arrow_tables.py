@@ -67,7 +67,7 @@ class ArrowTables:
         make |= {table: partial(self._rows, kind) for kind, table in ROW_TABLES.items()}
         columns, own = make[name](), MEMORY if name == "memory" else {}
         fields = [
-            self._arrow.field(stored_name(key), column.type, metadata=described(key, own.get(key)))
+            self._arrow.field(stored_name(key, name), column.type, metadata=described(key, own.get(key)))
             for key, column in columns.items()
         ]
         metadata = VERSION | (self._rank_facts() if name == EXCHANGES else {})

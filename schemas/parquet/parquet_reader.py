@@ -94,8 +94,8 @@ def read_meta(place: Place, name: str) -> Meta:
         raise TraceFormatError(name, META, f"cannot be read ({error.strerror})", _SPOILT) from None
     except UNREADABLE as error:
         raise TraceFormatError(name, META, f"no trace as columns ({error})", _SPOILT) from None
-    if meta.etplus_columns > FORMAT:
-        raise TraceFormatError(name, META, f"version {meta.etplus_columns} of the form", "update etplus")
+    if meta.etplus_columns != FORMAT:
+        raise TraceFormatError(name, META, f"version {meta.etplus_columns} of the form", "write it again")
     if len(set(meta.names)) < len(meta.names) or len(set(meta.categories)) < len(meta.categories):
         raise TraceFormatError(name, META, "names a text twice", _SPOILT)
     if not set(TABLES[:-1]) <= set(meta.digests):
@@ -254,7 +254,7 @@ class _FolderReader:
     def _memory(self) -> MemoryEvents:
         table = self._table("memory")
         columns: dict[str, Any] = {
-            name: _numbers(table, stored_name(name), -1 if column.none is None else column.none)
+            name: _numbers(table, stored_name(name, "memory"), -1 if column.none is None else column.none)
             for name, column in MEMORY.items()
         }
         row = as_positions(columns.pop("row"))
@@ -264,7 +264,7 @@ class _FolderReader:
         columns = {key: _numbers(loose, key, -1) for key in ("device", "stream", "correlation")}
         return UnattachedEvents(
             names=loose.column("name").to_pylist(), categories=loose.column("category").to_pylist(),
-            ts=_numbers(loose, "ts_ns"), dur=_numbers(loose, "dur_ns"),
+            ts=_numbers(loose, "start_ns"), dur=_numbers(loose, "duration_ns"),
             reason=_codes(loose.column("reason"), REASONS).astype(np.int8),
             args=_bytes(loose.column("args"), self.arrow.binary()), **columns,
         )  # fmt: skip

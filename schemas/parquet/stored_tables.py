@@ -20,8 +20,8 @@ from ...trace.tables import MemoryEvents
 from ..comm_types import Group
 from .stored_folder import META, rank_folder
 
-FORMAT = 1
-"""Version of the stored form; a reader refuses later ones."""
+FORMAT = 2
+"""Version of the stored form; a reader refuses others."""
 RECORDS, SIGNATURES = "records", "signatures"
 """The text of the ET+ file in pieces, and the distinct inputs and outputs of operators."""
 
@@ -190,10 +190,17 @@ def null_of(name: str) -> int:
     return NODE_COLUMNS[name].none or 0
 
 
-def stored_name(name: str) -> str:
-    """The stored name of a column of rows: with its unit if that is a time, as "dur_ns"."""
-    column = NODE_COLUMNS.get(name) or MEMORY.get(name)
-    return f"{name}_ns" if name in _TIMES or (column is not None and column.unit == "ns") else name
+_NAMES = {"ts": "start", "dur": "duration", "exclusive": "self", "seq_id": "sequence", "op": "op_name"}
+"""Columns that have another name in data frames, and so in the stored tables, than in a trace."""
+
+
+def stored_name(name: str, table: str = "") -> str:
+    """The stored name of a column: that of data frames, with its unit if it is a time, as "duration_ns"."""
+    if table == "memory":  # its events take no time: `ts_ns`
+        return f"{name}_ns" if MEMORY[name].unit == "ns" else name
+    column = NODE_COLUMNS.get(name)
+    is_time = name in _TIMES or (column is not None and column.unit == "ns")
+    return f"{_NAMES.get(name, name)}{'_ns' if is_time else ''}"
 
 
 def described(name: str, column: RowColumn | None = None) -> dict[str, str]:

@@ -19,9 +19,9 @@ def test_sums_by_name_equal_those_of_the_table() -> None:
     expected: dict[str, int] = {}
     for event in trace.device_events:
         expected[event.name] = expected.get(event.name, 0) + event.duration_ns
-    attached = "select name, sum(dur_ns) from device where row is not null group by 1"
+    attached = "select name, sum(duration_ns) from device where row is not null group by 1"
     assert dict(trace.sql(attached).rows) == expected
-    loose = trace.sql("select reason, dur_ns from device where row is null order by ts_ns").rows
+    loose = trace.sql("select reason, duration_ns from device where row is null order by start_ns").rows
     assert [ns for _, ns in loose] == trace.unattached.dur.tolist()
     assert "attached" not in dict(loose)
 
@@ -42,7 +42,7 @@ def test_stored_and_loaded_ranks_give_the_same(tmp_path: Path) -> None:
     traces = {rank: linked(f"gpu-pairs/dlrm.rank{rank}") for rank in (0, 1)}
     convert(list(traces.values()), tmp_path / "job.parquet")
     for query in (
-        "select rank, name, sum(dur_ns) from device group by all order by all",
+        "select rank, name, sum(duration_ns) from device group by all order by all",
         "select * from ranks order by rank",
         "select e.rank, e.kind, count(*) from edges e join device d on d.id = e.target and d.rank = e.rank "
         "group by all order by all",
@@ -67,7 +67,7 @@ def test_stored_and_loaded_ranks_give_the_same(tmp_path: Path) -> None:
         "pragma enable_external_access", "set enable_external_access = true", "reset enable_external_access",
         "set lock_configuration = false", "set threads = 1", "pragma memory_limit='90GB'",
         "load '/tmp/x.duckdb_extension'",
-        "force install httpfs", "update device set dur_ns = 0", "delete from device", "truncate device",
+        "force install httpfs", "update device set duration_ns = 0", "delete from device", "truncate device",
         "alter table device add column x int", "create macro m() as 1", "create view v as select 1",
         "import database 'x'",
         "prepare p as select 1", "execute p", "vacuum", "checkpoint", "begin", "explain copy device to 'x.csv'",
@@ -103,8 +103,8 @@ def test_a_query_takes_no_more_memory_than_it_may() -> None:
 
 
 def test_results_convert_and_print() -> None:
-    found = linked(NAME).sql("select name, dur_ns from device order by ts_ns limit 30")
-    assert found.columns == ["name", "dur_ns"]
-    assert found.to_pandas()["dur_ns"].tolist() == [ns for _, ns in found]
+    found = linked(NAME).sql("select name, duration_ns from device order by start_ns limit 30")
+    assert found.columns == ["name", "duration_ns"]
+    assert found.to_pandas()["duration_ns"].tolist() == [ns for _, ns in found]
     assert found.to_arrow().num_rows == len(found) == 30
     assert repr(found).splitlines()[-1] == "… and 10 more rows"

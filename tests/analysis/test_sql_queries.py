@@ -134,7 +134,7 @@ ANSWERS: dict[str, Answer] = {
     "Device time of each step": lambda t: sorted(flat(sums(
         ((int(t.step_of_event[k.index]), k.duration_ns) for k in t.kernels if k.step is not None), 1))),
     "What could not be attached, and why": lambda t: sorted(flat(sums(
-        (((t.sql("select reason from device where row is null order by ts_ns").rows[at][0]), 1, dur)
+        (((t.sql("select reason from device where row is null order by start_ns").rows[at][0]), 1, dur)
          for at, dur in enumerate(t.unattached.dur.tolist())), 1))),
     "Copies by kind": lambda t: sorted(flat(sums(
         ((e.name, 1, int(t.gpu.bytes[e.index]), e.duration_ns) for e in t.device_events

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from support import call, linked, run
 
-QUERY = "select name, sum(dur_ns) as ns from device group by 1 order by 2 desc, 1 limit 3"
+QUERY = "select name, sum(duration_ns) as ns from device group by 1 order by 2 desc, 1 limit 3"
 
 
 @pytest.fixture(scope="module")

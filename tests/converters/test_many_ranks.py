@@ -119,7 +119,7 @@ def test_engines_find_the_same(stored: Path, files: Path) -> None:
 def test_shared_tables_are_sums_over_the_ranks(files: Path) -> None:
     job = job_of(files).select([1, 2, 7])
     found = {row.name: row for row in job.summary().kernels}
-    totals = job.sql("select name, rank, count(*), sum(dur_ns) from device group by all").rows
+    totals = job.sql("select name, rank, count(*), sum(duration_ns) from device group by all").rows
     assert sum(row.total_ns for row in found.values()) == sum(ns for *_, ns in totals)
     assert sum(row.count for row in found.values()) == sum(count for _, _, count, _ in totals)
     (memset,) = [row for name, row in found.items() if "Memset" in name]

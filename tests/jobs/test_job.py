@@ -109,7 +109,7 @@ def test_a_job_is_saved_as_columns_and_asked_in_sql(folder: Path, tmp_path: Path
     job.save(tmp_path / "job.parquet")
     stored = etplus.load(tmp_path / "job.parquet")
     assert isinstance(stored, Job)
-    query = "select rank, name, sum(dur_ns) from device group by all order by all"
+    query = "select rank, name, sum(duration_ns) from device group by all order by all"
     assert stored.sql(query).rows == job.sql(query).rows
     for rank in RANKS:
         assert b"".join(stored.ranks[rank].chunks()) == b"".join(job.ranks[rank].chunks())

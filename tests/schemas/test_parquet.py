@@ -128,9 +128,9 @@ def test_columns_have_units_and_other_readers_see_the_same_sums(tmp_path: Path) 
     trace = linked("pairs/gpu_shaped_from_cpu")
     write_parquet(trace, tmp_path / "x.parquet")
     device = pq.read_table(tmp_path / "x.parquet" / "device.parquet")
-    assert device.schema.field("dur_ns").metadata[b"unit"] == b"ns"
-    assert sum(device.column("dur_ns").to_pylist()) == int(trace.gpu.dur.sum() + trace.unattached.dur.sum())
-    assert {"ts_ns", "name", "stream", "op", "step"} <= set(device.column_names)
+    assert device.schema.field("duration_ns").metadata[b"unit"] == b"ns"
+    assert sum(device.column("duration_ns").to_pylist()) == int(trace.gpu.dur.sum() + trace.unattached.dur.sum())
+    assert {"start_ns", "name", "stream", "op_name", "step"} <= set(device.column_names)
     names = device.column("op").to_pylist()[: len(trace.gpu)]
     assert names == [trace.calls.name[call] >= 0 and trace.names[trace.calls.name[call]] for call in _calls_of(trace)]
 
@@ -149,7 +149,7 @@ def test_ranks_are_partitions_that_a_dataset_finds(tmp_path: Path) -> None:
     table = ds.dataset(tmp_path / "job.parquet" / "device", partitioning="hive").to_table()
     for rank, trace in enumerate(traces):
         own = table.filter(ds.field("rank") == rank)
-        assert sum(own.column("dur_ns").to_pylist()) == int(trace.gpu.dur.sum() + trace.unattached.dur.sum())
+        assert sum(own.column("duration_ns").to_pylist()) == int(trace.gpu.dur.sum() + trace.unattached.dur.sum())
         assert_same(
             load(StoredRank(str(tmp_path / "job.parquet"), rank)), read_parquet(tmp_path / "job.parquet", rank=rank)
         )
@@ -211,7 +211,7 @@ def test_a_broken_description_is_refused(change: dict[str, Any], problem: str, s
     ("table", "column", "value"),
     [
         ("calls", "signature", 2**40), ("calls", "text_at", 2**40), ("calls", "text_size", 1e300),
-        ("calls", "ts_ns", 0.5), ("device", "dur_ns", "long"), ("communications", "row", 2**40),
+        ("calls", "start_ns", 0.5), ("device", "duration_ns", "long"), ("communications", "row", 2**40),
         ("communications", "dtype", 7), ("communications", "seq", "x"), ("device", "text_at", -1),
         ("device", "launch_args", 7),
     ],
