@@ -101,7 +101,7 @@ def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> i
         many = f"a page of over {MOST_IN_FULL} ranks"
         raise UsageError(f"{many} has neither graph captures nor Python functions; choose ranks with --ranks")
     from ..jobs.job import Job
-    from ..report.many_ranks import large_job_html
+    from ..report.job_page import large_job_html
 
     engine, job = engine_for(arguments, len(inputs)), Job(inputs)
     job = job.choosing(partial(chosen_part, own=arguments.own, part=selection_of(arguments)))

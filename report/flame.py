@@ -26,11 +26,12 @@ function."""
 
 
 def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = None) -> dict[str, Any]:
-    """The call tree of each thread, calls with the same names from the thread down to them as one node.
+    """Return the call tree of each thread, calls with the same names from the thread down to them as one node.
 
-    Frames of stacks are between them where they were recorded: a frame lasts as long as the calls that are shown in it,
-    and counts these. The profiler's iterations (`ProfilerStep#…`) are one node. Calls that another thread's call caused
-    are below their own thread, runtime calls below the call around them.
+    Frames of recorded stacks are between the calls: a frame lasts as long as the calls that are shown in it, and counts
+    these. The profiler's iterations (`ProfilerStep#…`) are one node. Calls that another thread's call caused are below
+    their own thread, runtime calls below the call around them. The total of a thread is the sum of its outermost
+    calls; the total of another node is at least the sum of those below it.
 
     Args:
         most: nodes to keep, those with the longest time.
@@ -38,10 +39,7 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
             encloses it on its thread.
 
     Returns:
-        `names`; by node, callers first and of one caller the longest first: `parent` (its place, −1 for a thread),
-        `name` (into `names`), `kind`, `count` of calls, `total` ns; and `left_out`, the number of nodes that are not
-        there. A node's total is at least the sum of those below it, and for threads the sum of the outermost calls;
-        what is left of it after the nodes below is its own time and that of nodes left out.
+        `FlameColumns` of `page/src/types.d.ts`: callers first, the longest first among those of one caller.
 
     Example:
         >>> tree = flame_graph(trace)
@@ -149,15 +147,13 @@ def _with_stacks(
         pending = parent[pending]
         pending = distinct(pending[parent[pending] >= len(thread)])
     more = len(added)
-    return (
-        parent, of_frame, np.concatenate([name, len(trace.names) + added]),
-        np.concatenate([kind, np.full(more, PYTHON)]), np.concatenate([dur, np.zeros(more, np.int64)]),
-        np.concatenate([np.ones(len(dur), np.int64), calls]),
-    )  # fmt: skip
+    counted = np.concatenate([np.ones(len(dur), np.int64), calls])
+    name, kind = np.concatenate([name, len(trace.names) + added]), np.concatenate([kind, np.full(more, PYTHON)])
+    return parent, of_frame, name, kind, np.concatenate([dur, np.zeros(more, np.int64)]), counted
 
 
 def _enclosing(inner: IntColumn, end: IntColumn) -> IntColumn:
-    """Of each call the innermost one around the whole of it: an annotation that a Python call begins outlives that.
+    """Return the innermost call around the whole of each one: an annotation outlives the Python call that begins it.
 
     Args:
         inner: the innermost one that is open when it begins, −1 for none. end: ns.

@@ -1,16 +1,28 @@
-"""The page about one trace or the ranks of a job, each read and analysed when its turn comes."""
+"""The page about one trace or the ranks of a job; of a large job, some ranks in detail and all of them in numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 from ..analysis.devices import Device
-from ..analysis.summary import Analysis
+from ..analysis.job_summary import QUANTITIES, JobSummary, ranks_to_show
+from ..analysis.summary import Analysis, analyse
+from ..analysis.table import Row, Table
 from ..jobs.job_ranks import check_job, job_trace
 from ..schemas.kineto.python_frames import PythonFrames
 from ..timeline.critical import critical_chain, unchanged_replay
+from ..trace.trace import Trace
 from .finding_cards import MOST_RANKS, cards_of, cards_of_many
-from .report_html import rank_report, report_html
+from .part_report import table_of_columns
+from .report_html import RankReport, rank_report, report_html
+
+SHOWN = 12
+"""Ranks of a large job that are shown in detail."""
+_ROWS = {"ranks": 20_000, "stragglers": 20_000}
+_OTHER_ROWS = 300
+"""Rows of the other tables of a large job."""
 
 
 def ranks_html(
@@ -19,12 +31,11 @@ def ranks_html(
     title: str = "",
     devices: Sequence[Device] = (),
 ) -> tuple[bytes, tuple[str, ...]]:
-    """The page of some ranks in detail with their findings, and what could not be checked of the job.
+    """Return the page of some ranks in detail with their findings, and what could not be checked of the job.
 
     Args:
-        ranks: kept only where their findings are looked for, of `MOST_RANKS` at most; with Python calls for the flame
-            graph. count: how many they are.
-        devices: own ones, see `Case`.
+        ranks: with Python calls for the flame graph; read one after the other, and kept only for findings.
+        count: how many they are. devices: own ones, see `Case`.
 
     Raises:
         UsageError: the traces are not of one job.
@@ -41,3 +52,66 @@ def ranks_html(
     warnings = tuple(check_job(facts))
     cards = cards_of(kept, devices, replays) if kept else cards_of_many(count)
     return report_html(reports, title, warnings, cards), warnings
+
+
+class RanksOfJob(Protocol):
+    """What a page needs of a `Job`."""
+
+    def summary(self, annotation: str | None = None) -> JobSummary: ...
+
+    def select(self, ranks: Iterable[int]) -> RanksOfJob: ...
+
+    def map(self, function: Callable[[Trace], Any]) -> Iterator[tuple[int, Any]]: ...
+
+
+def large_job_html(
+    job: RanksOfJob, title: str = "", *, devices: Sequence[Device] = (), **options: Any
+) -> tuple[bytes, tuple[str, ...]]:
+    """Return the page of a job of many ranks, and what could not be checked of them.
+
+    Args:
+        title: by default the number of ranks.
+        devices, options: of `analyse`, for the ranks in detail.
+    """
+    summary = job.summary(options.get("annotation"))
+    detailed = job.select(ranks_to_show(summary, SHOWN)).map(partial(_in_detail, devices=devices, options=options))
+    ranks = [{**report, "rank": rank} for rank, report in detailed]
+    page = report_html(ranks, title, summary.notes, cards_of_many(len(summary.ranks)), _many_ranks(summary))
+    return page, summary.notes
+
+
+def _in_detail(trace: Trace, devices: Sequence[Device], options: Mapping[str, Any]) -> RankReport:
+    analysis = analyse(trace, devices, **options)
+    return rank_report(analysis, SHOWN, critical_chain(analysis.trace))
+
+
+def _many_ranks(summary: JobSummary) -> dict[str, Any]:
+    """All ranks of a job, as `ManyRanks` of the page; values of quantities are ns, None where there is none."""
+    far: dict[str, list[int]] = {}
+    for row in summary.outliers:
+        far.setdefault(row.quantity, []).append(row.rank)
+    behind = {row.rank: row.behind_ns for row in summary.stragglers}
+    late = {"title": "comes later than the median rank", "outliers": summary.late}
+    quantities = [late | {"values": [behind.get(row.rank) for row in summary.ranks]}] if behind else []
+    for title, field in QUANTITIES.items():
+        values = [getattr(row, field) for row in summary.ranks]
+        if any(values):
+            whole = [None if value is None else round(value) for value in values]
+            quantities.append({"title": title, "values": whole, "outliers": far.get(title, [])})
+    return {
+        "numbers": [row.rank for row in summary.ranks],
+        "quantities": quantities,
+        "stragglers": summary.late,
+        "outliers": sorted({row.rank for row in summary.outliers}),
+        "tables": [_table(name, table) for name, table in summary.tables.items() if table],
+    }
+
+
+def _table(name: str, table: Table[Row]) -> dict[str, Any]:
+    rows: Sequence[Any] = table
+    if name == "collectives":
+        rows = sorted(rows, key=lambda row: (-row.wait_ns, row.start_ns))
+    most = _ROWS.get(name, _OTHER_ROWS)
+    shown = table_of_columns(name, Table(table.kind, rows), most)
+    title = shown["title"].removesuffix(", ms")  # the page chooses units itself
+    return shown | {"title": title[:1].upper() + title[1:], "left_out": max(0, len(table) - most)}

@@ -64,11 +64,10 @@ def rank_lanes(trace: Trace, budget: int) -> RankLanes:
     longest = kept[blocks.first]
     several = len(distinct(trace.gpu.device)) > 1
     lanes = [stream_label(*row, several=several) if len(row) > 1 else thread_label(*row) for row in rows.tolist()]
-    return RankLanes(
-        trace.base_time_ns, trace.span.start, trace.span.end, tuple(lanes[row] for row in shown.tolist()),
-        blocks.lane, blocks.ts, blocks.dur, kind[longest], blocks.count,
-        tuple(kernel_label(trace.names[name]) for name in code[longest].tolist()), communications(trace),
-    )  # fmt: skip
+    drawn, names = tuple(lanes[row] for row in shown.tolist()), [trace.names[name] for name in code[longest].tolist()]
+    times = (trace.base_time_ns, trace.span.start, trace.span.end)
+    columns = (blocks.lane, blocks.ts, blocks.dur, kind[longest], blocks.count)
+    return RankLanes(*times, drawn, *columns, tuple(map(kernel_label, names)), communications(trace))
 
 
 def _events(trace: Trace) -> tuple[tuple[IntColumn, ...], IntColumn, IntColumn, IntColumn, IntColumn]:
@@ -83,22 +82,14 @@ def _events(trace: Trace) -> tuple[tuple[IntColumn, ...], IntColumn, IntColumn, 
 
 
 def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any]:
-    """All ranks on the clock of the lowest one, from the first event of any of them.
+    """Return all ranks on the clock of the lowest one: `JobTimeline` of `page/src/types.d.ts`.
 
     A rank's clock is corrected by what its file says (`clock_offset_ns`, from `etplus link --apply-clock-offsets`) and
-    by what its collectives show beyond that: those that no rank can leave before all have come end at the same time.
+    by its collectives: those that no rank can leave before all have arrived end at the same time. If there are too
+    many collectives, those with the longest waits are kept.
 
     Args:
-        ranks: in the order in which they are drawn; collectives are matched where all ranks are known and differ.
-
-    Returns:
-        `span` ns; `ranks`: `begin`, `end`, `first` (the trace's own time of `begin`), `offset` and `spread` of the
-        clock in ns (None where no collective joins it with others), `lanes`, blocks (`lane`, `ts`, `dur`, `kind`,
-        `count`, `name` into `names`), and `collectives`, `last`, `caused`, `waited` as in `Lateness`; `names`;
-        `collectives`, those with the longest waits if there are too many, in order of time: `kind`, `bytes`, `group`,
-        `members` (places of the ranks), `start` and `end` of each, `wait` of each and `last` (a place), both None where
-        ranks do not have to wait for each other; `left_out`, the number of collectives that are not there; `unmatched`,
-        the number of those that not all ranks of the group have alike.
+        ranks: in the order in which they are drawn; collectives are matched if all ranks are known and differ.
     """
     known = [rank for rank, _ in ranks if rank is not None]
     matched: list[Matched] = []
@@ -114,17 +105,15 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
     begin = min((at + lanes.begin for at, (_, lanes) in zip(zero, ranks, strict=True)), default=0)
     end = max((at + lanes.end for at, (_, lanes) in zip(zero, ranks, strict=True)), default=0)
     names = StringTable()
-    shown = []
+    shown = list[dict[str, Any]]()
     for at, (rank, lanes) in zip(zero, ranks, strict=True):
         offset, late = (None, None) if rank is None else (offsets.get(rank), lateness.get(rank))
-        shown.append({
-            "first": lanes.begin, "begin": at + lanes.begin - begin, "end": at + lanes.end - begin,
-            "offset": offset.offset_ns if offset else None, "spread": offset.spread_ns if offset else None,
-            "lanes": lanes.lanes, "lane": lanes.lane, "ts": lanes.ts + (at - begin), "dur": lanes.dur,
-            "kind": lanes.kind, "count": lanes.count, "name": names.codes(list(lanes.name)),
-            "collectives": late.collectives if late else 0, "last": late.last if late else 0,
-            "caused": late.caused_ns if late else 0, "waited": late.waited_ns if late else 0,
-        })  # fmt: skip
+        row = {"first": lanes.begin, "begin": at + lanes.begin - begin, "end": at + lanes.end - begin}
+        row |= {"offset": offset and offset.offset_ns, "spread": offset and offset.spread_ns, "lanes": lanes.lanes}
+        row |= {"lane": lanes.lane, "ts": lanes.ts + (at - begin), "dur": lanes.dur, "kind": lanes.kind}
+        row |= {"count": lanes.count, "name": names.codes(list(lanes.name))}
+        row |= {"collectives": late.collectives if late else 0, "last": late.last if late else 0}
+        shown.append(row | {"caused": late.caused_ns if late else 0, "waited": late.waited_ns if late else 0})
     place = {rank: at for at, rank in enumerate(known)}
     collectives = sorted(_collectives(matched, shift, begin, place), key=lambda found: -found["weight"])
     listed = sorted(collectives[:_SHOWN], key=lambda found: (min(found["start"]), found["group"], found["kind"]))
@@ -150,10 +139,10 @@ def _collectives(
         for at in range(len(group.kind)):
             start = come[at] - begin
             yield {
-                "kind": kind_name(int(group.kind[at])).lower(), "bytes": int(group.bytes[at]), "group": group.group,
-                "members": [place[rank] for rank in group.ranks], "start": start.tolist(),
+                **{"kind": kind_name(int(group.kind[at])).lower(), "bytes": int(group.bytes[at]), "group": group.group},
+                **{"members": [place[rank] for rank in group.ranks], "start": start.tolist()},
                 "end": (start + group.end[at] - group.start[at]).tolist(),
                 "wait": wait[at].tolist() if joint[at] else None,
                 "last": place[group.ranks[int(np.argmax(come[at]))]] if joint[at] else None,
                 "weight": int(wait[at].sum()) if joint[at] else 0,
-            }  # fmt: skip
+            }

@@ -22,9 +22,9 @@ _ROWS = 2_000
 _ROWS_OF_A_JOB = 16_000
 _LEAST_ROWS = 200
 _LONG_TABLES = (
-    "breakdown", "operators", "modules", "sources", "kernels", "gemms", "communication", "sequences", "memory_holders",
-    "serving_steps",
-)  # fmt: skip
+    *("breakdown", "operators", "modules", "sources", "kernels", "gemms", "communication", "sequences"),
+    *("memory_holders", "serving_steps"),
+)
 _STEPS = 20
 """Steps that a page holds, and a job's ranks at least `_LEAST_STEPS`: the longest ones."""
 _STEPS_OF_A_JOB = 60
@@ -33,8 +33,6 @@ _ROWS_OF_STEPS = 1_000
 """Rows of a table of all steps together; of one at least `_LEAST_ROWS_OF_A_STEP`."""
 _LEAST_ROWS_OF_A_STEP = 40
 _BOXES_OF_A_STEP = 200
-_SCALED = ("ns", "bytes", "bytes/s", "flop/s", "share")
-"""Units that the page scales."""
 
 
 def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> dict[str, Any]:
@@ -96,10 +94,8 @@ def _part_of_step(
         part = part_of(trace, steps=str(number))
     except UsageError:
         return None
-    own = analyse(
-        part, tuple(analysis.devices.values()), event_ns=analysis.event_ns, batch_size=analysis.batch_size,
-        consecutive_kernel_delay_ns=analysis.kernel_delay_ns,
-    )  # fmt: skip
+    options = {"event_ns": analysis.event_ns, "consecutive_kernel_delay_ns": analysis.kernel_delay_ns}
+    own = analyse(part, tuple(analysis.devices.values()), batch_size=analysis.batch_size, **options)
     shift = own.trace.span.start - trace.span.start
     report = part_report(own, most=most)
     report["analysis"].pop("kernel_labels")  # the whole trace's hold
@@ -111,13 +107,12 @@ def _part_of_step(
 
 
 def table_of_columns(name: str, table: Table[Any], most: int) -> dict[str, Any]:
-    """A table as the page shows it without knowing it: columns as the page's `table` takes them, and its first rows."""
+    """A table that the page does not know, with its columns as the page's script takes them, and its first rows."""
     columns = table.kind.text_columns()
-    rows = [[column.value(row) for column in columns] for row in table[:most]]
-    texts = [any(isinstance(row[at], str) for row in rows) for at in range(len(columns))]
-    units = [
-        column.unit if column.unit in _SCALED else "text" if text else "count"
-        for column, text in zip(columns, texts, strict=True)
-    ]
-    heads = [{"key": str(at), "title": columns[at].title, "unit": unit} for at, unit in enumerate(units)]
+    rows = [[_plain(column.value(row)) for column in columns] for row in table[:most]]
+    heads = [{"key": str(at), "title": column.title, "unit": column.unit} for at, column in enumerate(columns)]
     return {"name": name, "title": table.kind.title or name, "columns": heads, "rows": rows}
+
+
+def _plain(value: Any) -> Any:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else value

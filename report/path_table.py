@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.modules import module_class
+from ..analysis.table import Row, column, inferred
 from ..timeline.critical import CriticalChain
 from ..trace.columns import IntColumn, StringTable, distinct_rows, largest, run_starts
 from ..trace.conventions import BETWEEN
@@ -17,6 +18,21 @@ from ..trace.trace import Trace
 
 _MOST = 1_000
 """Rows; what is in smaller ones is one row at the end."""
+
+
+class PathPart(Row):
+    """Elements of the critical path that have the same kind, kernel, operator, module and line."""
+
+    kind: str = column("text", "What the time is of: host work, GPU work, a collective or a wait.")
+    kernel: str = column("name", "Kernel or runtime call.", "kernel or runtime call")
+    operator: str = column("name", "Topmost operator; outside of operators, the annotation.")
+    module: str = inferred("name", "Classes of the modules around it.")
+    place: str = inferred("name", "Source line.", "line")
+    ns: int = column("ns", "Time on the path.", "time")
+    count: int = column("count", "Elements: runs of such work that follow one another on the path.", "elements")
+    id: int = column("number", "ET+ node of the longest element, −1 for none.")
+    start: int | None = column("ns", "Start of the longest element, from the start of the trace.")
+    end: int | None = column("ns", "Its end.")
 
 
 class PathTable:
@@ -39,27 +55,19 @@ class PathTable:
         classes = StringTable([""])
         class_of = classes.codes([*(_classes(path) for path in trace.origin.modules), ""]).astype(np.int64)
         entry = np.append(origin.entry, -1)[row]
-        self._keys = (
-            chain.kind[taken], _kernel_of_rows(trace)[row], _operator_of_rows(trace)[row],
-            class_of[np.append(origin.module, -1)[row]],
-            np.where(entry >= 0, np.append(trace.source_table.of_entry, -1)[entry], -1),
-        )  # fmt: skip
+        line = np.where(entry >= 0, np.append(trace.source_table.of_entry, -1)[entry], -1)
+        names = (_kernel_of_rows(trace)[row], _operator_of_rows(trace)[row])
+        self._keys = (chain.kind[taken], *names, class_of[np.append(origin.module, -1)[row]], line)
         self._step, self._ns, self._id = _step_of_rows(trace)[row], chain.ns[taken], np.append(trace.id, -1)[row]
         self._start, self._end = (times[taken] - trace.span.start for times in (chain.start, chain.end))
         self._kinds, self._names, self._classes = chain.kinds, trace.names, classes.values
         self._lines = [f"{source.file}:{source.line}" for source in trace.source_table.lines]
 
     def rows(self, step: int | None = None, most: int = _MOST) -> list[dict[str, Any]]:
-        """The largest part first; `ns` of all rows is the makespan, of a step its part of it.
+        """The plain `PathPart` rows, the largest first; `ns` of all rows is the makespan, of a step its part of it.
 
         Args:
-            step: number of a step: only what is of rows of that one.
-
-        Returns:
-            Rows of `kind`; `kernel`, `operator` (the topmost; outside of operators the annotation), `module` (classes,
-            as in the table of modules) and `place` (source line), "" where there is none or it is not known; `ns`;
-            `count`, the number of elements; `id`, `from` and `to` of the longest one: of its row (−1 for none), and ns
-            after the trace's start.
+            step: number of a step: only its elements.
         """
         chosen = np.arange(len(self._ns)) if step is None else np.flatnonzero(self._step == step)
         if not len(chosen):
@@ -70,32 +78,23 @@ class PathTable:
         count = np.bincount(inverse[run_starts(inverse)], minlength=len(keys))
         first = largest(inverse, ns, len(keys))
         order = np.argsort(-total, kind="stable")
-        rows = [
-            self._row(keys[key].tolist(), int(chosen[first[key]])) | {"ns": int(total[key]), "count": int(count[key])}
-            for key in order[:most].tolist()
-        ]
+        rows = [self._row(keys[key].tolist(), int(chosen[first[key]]), total[key], count[key]) for key in order[:most]]
         if len(order) > most:
             rest = order[most:]
-            rows.append({
-                "kind": f"{len(rest):,} smaller parts", "kernel": "", "operator": "", "module": "", "place": "",
-                "ns": int(total[rest].sum()), "count": int(count[rest].sum()), "id": -1, "from": None, "to": None,
-            })  # fmt: skip
-        return rows
+            kind, sums_of_rest = f"{len(rest):,} smaller parts", (int(total[rest].sum()), int(count[rest].sum()))
+            rows.append(PathPart(kind, "", "", "", "", *sums_of_rest, -1, None, None))
+        return [row.plain() for row in rows]
 
-    def _row(self, key: list[int], longest: int) -> dict[str, Any]:
+    def _row(self, key: list[int], longest: int, ns: np.int64, count: np.int64) -> PathPart:
         kind, kernel, operator, module, line = key
-        return {
-            "kind": self._kinds[kind],
-            "kernel": self._names[kernel] if kernel >= 0 else "",
-            "operator": self._names[operator] if operator >= 0 else BETWEEN,
-            "module": self._classes[module],
-            "place": self._lines[line] if line >= 0 else "",
-            "ns": 0,
-            "count": 0,
-            "id": int(self._id[longest]),
-            "from": int(self._start[longest]),
-            "to": int(self._end[longest]),
-        }
+        return PathPart(
+            self._kinds[kind],
+            self._names[kernel] if kernel >= 0 else "",
+            self._names[operator] if operator >= 0 else BETWEEN,
+            self._classes[module],
+            self._lines[line] if line >= 0 else "",
+            *(int(value) for value in (ns, count, self._id[longest], self._start[longest], self._end[longest])),
+        )
 
 
 def _classes(path: Sequence[str]) -> str:

@@ -141,12 +141,10 @@ def _roofline(analysis: Analysis) -> Figure | None:
     colors = {dtype: f"C{at}" for at, dtype in enumerate(sorted({row.dtype for row in points}))}
     _draw_roofs(axes, device, points, colors)
     for dtype, color in colors.items():
-        mine = [row for row in points if row.dtype == dtype]
-        axes.scatter(
-            [row.intensity or 0 for row in mine], [(row.flops_per_second or 0) / 1e12 for row in mine],
-            s=[20 + 200 * row.total_ns / analysis.kernels[0].total_ns for row in mine], color=color, alpha=0.7,
-            label=f"{dtype} kernels", edgecolors="none",
-        )  # fmt: skip
+        own = [row for row in points if row.dtype == dtype]
+        x, y = [row.intensity or 0 for row in own], [(row.flops_per_second or 0) / 1e12 for row in own]
+        size = [20 + 200 * row.total_ns / analysis.kernels[0].total_ns for row in own]
+        axes.scatter(x, y, s=size, color=color, alpha=0.7, label=f"{dtype} kernels", edgecolors="none")
     axes.set(xscale="log", yscale="log", xlabel="FLOPs per byte", ylabel="TFLOP/s", title=device.name)
     axes.legend(fontsize="small", frameon=False)
     axes.grid(alpha=0.3, which="both", linewidth=0.5)

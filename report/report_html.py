@@ -21,6 +21,7 @@ from .flame import flame_graph
 from .html_page import page
 from .job_timeline import job_timeline, rank_lanes
 from .packed import pack_json
+from .page_columns import page_columns
 from .part_report import part_report, step_reports
 from .path_table import PathTable
 from .timeline_lanes import KIND_COLORS, timeline_of
@@ -97,6 +98,7 @@ def report_html(
     shown = {
         "title": name,
         "version": __version__,
+        "columns": page_columns(),
         "warnings": list(warnings),
         "findings": findings,
         "gpu_kinds": [{"name": kind, "color": KIND_COLORS[kind]} for kind in GPU_KINDS],
@@ -142,10 +144,11 @@ def diff_html(changed: TraceChanges, a: Analysis, b: Analysis) -> bytes:
     least = _LEAST_SHARE * whole
     paths = [row for row in difference["paths"] if any(side and side[key] > least for side in (row["a"], row["b"]))]
     more = {
-        "paths": paths[:_DIFF_ROWS], "lines": _plain_lines(changed.lines[:_DIFF_ROWS]),
+        "paths": paths[:_DIFF_ROWS],
         "paths_left_out": len(changed.paths) - len(paths[:_DIFF_ROWS]),
+        "lines": _plain_lines(changed.lines[:_DIFF_ROWS]),
         "iteration_list": {"a": a.iterations.plain(), "b": b.iterations.plain()},
-    }  # fmt: skip
+    }
     return _diff_page(changed, difference, more, plain_cards(changed.findings))
 
 
@@ -169,6 +172,7 @@ def _diff_page(
     shown = {
         "title": name,
         "version": __version__,
+        "columns": page_columns(),
         "findings": cards,
         "difference": difference | cut | {"left_out": left} | more,
         "ranks": [{"label": "", "analysis": {"devices": {}, "kernel_labels": {}}}],

@@ -11,7 +11,7 @@ from ..analysis.overheads import Overheads
 from ..analysis.summary import Analysis
 from ..analysis.table import Row
 from ..trace.printable import printable
-from ..trace.text_tables import number, render, share, titled
+from ..trace.text_tables import Cell, number, render, share, titled
 
 _MS = 1e6
 _US = 1e3
@@ -71,11 +71,13 @@ def overheads_text(overheads: Overheads, width: int, top: int = 15) -> str:
     rows += [(text, overheads.all[key]) for key, text in _TYPES.items()]
     calls = sorted(overheads.t4.items(), key=lambda item: -item[1].n)[:top]
     rows += [(f"T4 {name}", statistic) for name, statistic in calls]
-    cells = [
-        [name, number(found.mean, 2), number(found.std, 2), found.n, found.clipped, found.outliers,
-         number(found.mean_with_outliers, 2)]
-        for name, found in rows if found.n or found.clipped
-    ]  # fmt: skip
+    cells: list[list[Cell]] = []
+    for name, found in rows:
+        if found.n or found.clipped:
+            counts = (found.n, found.clipped, found.outliers)
+            cells.append(
+                [name, number(found.mean, 2), number(found.std, 2), *counts, number(found.mean_with_outliers, 2)]
+            )
     title = f"host overheads, µs (less {overheads.cpu_event_overhead_us:g} µs for each profiler event)"
     return render(title, ["overhead", "mean", "std", "n", "below 0", "outliers", "with them"], cells, width)
 
@@ -130,9 +132,8 @@ def _idle(analysis: Analysis, width: int) -> str:
     for idle in analysis.idle_causes:
         queue = queues.get((idle.device, idle.stream))
         used = (queue.longest, number(queue.mean), *_ms(queue.full_ns)) if queue else (None, None, None)
-        causes = _ms(
-            idle.host_wait_ns, idle.kernel_wait_ns, idle.other_ns, idle.before_first_ns, idle.after_last_ns
-        )  # fmt: skip
+        gaps = (idle.host_wait_ns, idle.kernel_wait_ns, idle.other_ns)
+        causes = _ms(*gaps, idle.before_first_ns, idle.after_last_ns)
         rows.append([f"device {idle.device} stream {idle.stream}", *causes, *used])
     heads = ["stream", "host ms", "kernel ms", "other ms", "before ms", "after ms", "longest", "mean", "full ms"]
     delay = number(analysis.kernel_delay_ns / _US)
@@ -147,11 +148,10 @@ def _topmost(analysis: Analysis, width: int, top: int, by_shape: bool) -> str:
         events[name] += row.count
         total[name] += row.total_ns
     whole = total.total()
-    rows = [
-        [name, events[name], number(total[name] / _MS, 3), number(total[name] / events[name] / _US, 2),
-         share(total[name] / whole if whole else None)]
-        for name in sorted(total, key=lambda name: (-total[name], name))[:top]
-    ]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for name in sorted(total, key=lambda name: (-total[name], name))[:top]:
+        part = share(total[name] / whole if whole else None)
+        rows.append([name, events[name], *_ms(total[name]), number(total[name] / events[name] / _US, 2), part])
     heads = ["operator", "events", "total ms", "mean µs", "share"]
     return render(titled("device time by operator", len(total), top), heads, rows, width)
 
@@ -165,12 +165,11 @@ def _iterations(analysis: Analysis, width: int, top: int) -> str:
 
 
 def _memory(analysis: Analysis, width: int) -> str:
-    rows = [
-        [held.device, number(held.peak_bytes, 3, _MB), *_ms(held.peak_ns - analysis.trace.span.start),
-         number(held.base, 3, _MB), number(int(held.allocated[-1]), 3, _MB),
-         number(held.reserved_peak_bytes, 3, _MB), held.blocks]
-        for held in analysis.memory
-    ]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for held in analysis.memory:
+        sizes = [number(size, 3, _MB) for size in (held.base, int(held.allocated[-1]), held.reserved_peak_bytes)]
+        peak = (number(held.peak_bytes, 3, _MB), *_ms(held.peak_ns - analysis.trace.span.start))
+        rows.append([held.device, *peak, *sizes, held.blocks])
     if not rows:
         return ""
     title = f"memory allocated, from {analysis.memory[0].source}"
@@ -189,11 +188,11 @@ def _holders(analysis: Analysis, width: int, top: int) -> str:
             size[row.category, row.operator] += row.bytes
         kinds = ", ".join(f"{kind} {held / _MB:,.3f}" for kind, held in device.by_category.items())
         found = sorted(size, key=lambda key: (-size[key], key))
-        rows = [
-            [key[1], key[0], blocks[key], number(size[key] / _MB, 3),
-             share(size[key] / device.peak_bytes if device.peak_bytes else None)]
-            for key in found[:top]
-        ]  # fmt: skip
+        rows: list[list[Cell]] = []
+        for category, operator in found[:top]:
+            held = size[category, operator]
+            part = share(held / device.peak_bytes if device.peak_bytes else None)
+            rows.append([operator, category, blocks[category, operator], number(held / _MB, 3), part])
         title = titled(f"memory held at the peak of {device.device}, MB: {kinds}", len(found), top)
         parts.append(render(title, ["allocated by", "category", "blocks", "MB", "share"], rows, width))
     return "\n\n".join(parts)

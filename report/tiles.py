@@ -70,14 +70,10 @@ class LaneLayout:
 
 
 def tiles_of(layout: LaneLayout, columns: Mapping[str, npt.NDArray[np.integer]]) -> dict[str, Any]:
-    """All events as tiles.
+    """Return all events as tiles: `TileData` of `page/src/types.d.ts`.
 
     Args:
         columns: by name, one entry an event; `ts` and `dur` (ns) are among them.
-
-    Returns:
-        `fields`, the form of the columns (see `Field`); by tile `lane`, `depth`, `from` and `to` (ns, of the earliest
-        start and the latest end), `count`, `data` (see `pack`).
 
     Example:
         >>> ts, zero = np.array([30, 10]), np.zeros(2, np.int64)

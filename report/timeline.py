@@ -15,7 +15,7 @@ from ..analysis.event_relations import event_of_rows
 from ..timeline.critical import CriticalChain
 from ..trace.call_tree import depths, nesting
 from ..trace.columns import IntColumn, distinct, largest, run_starts
-from ..trace.intervals import sums
+from ..trace.intervals import Intervals, sums, union
 from ..trace.kernel_kinds import gpu_kind
 from ..trace.trace import Trace
 from .tiles import LaneLayout, tiles_of
@@ -28,13 +28,12 @@ _BUCKET = 4
 
 @dataclass(frozen=True)
 class DrawnBlocks:
-    """What is drawn: single calls, and neighbours of one row of a lane merged into one; one entry a block.
+    """Single calls, and neighbors of one row of a lane merged into a block.
 
     Attributes:
-        lane, depth: int64, the lane as given, and the row within it, 0 for the outermost calls.
-        ts, dur: int64 ns, from the first call's start to the last one's end.
-        first: int64, the entry of the call, or of the longest one of those merged.
-        count: int64, number of calls. busy: int64 ns, the sum of their durations.
+        lane: as given. depth: row within the lane, 0 for the outermost calls.
+        ts, dur: ns, from the start of the first call to the end of the last.
+        first: position of the longest call. count: number of calls. busy: ns, the sum of their durations.
         resolution: ns, calls that are shorter may be merged; 0 if none are.
     """
 
@@ -79,10 +78,11 @@ def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, b
     starts = np.flatnonzero(whole)
     block = np.cumsum(whole) - 1
     longest = largest(block, dur, len(starts))
+    end = np.maximum.reduceat(ts + dur, starts)
+    count, busy = np.diff(np.append(starts, len(ts))), np.add.reduceat(dur, starts)
     return DrawnBlocks(
-        lane[starts], depth[starts], ts[starts], np.maximum.reduceat(ts + dur, starts) - ts[starts],
-        order[longest], np.diff(np.append(starts, len(ts))), np.add.reduceat(dur, starts), resolution,
-    )  # fmt: skip
+        lane[starts], depth[starts], ts[starts], end - ts[starts], order[longest], count, busy, resolution
+    )
 
 
 def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, resolution: int) -> npt.NDArray[np.bool_]:
@@ -95,18 +95,13 @@ def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, re
 
 
 _LEAST_SHARE = 0.0004
+"""Share of all GPU time; smaller parts are not drawn singly."""
 _LEVELS_SHOWN = 24
 
 
 @dataclass
 class Branch:
-    """A module, an operator or a kernel.
-
-    Attributes:
-        name: "" for the root. level: "module", "operator", "kernel" or "other".
-        kind: of a kernel, index into `GPU_KINDS`; −1 for others.
-        count: number of GPU events. total_ns: sum of their durations; the children's sum up to it exactly.
-    """
+    """A module, an operator or a kernel; see `Branch` of `page/src/types.d.ts`. `kind` is −1 for all but kernels."""
 
     name: str
     level: str = "module"
@@ -114,11 +109,6 @@ class Branch:
     count: int = 0
     total_ns: int = 0
     children: dict[tuple[str, str], Branch] = field(default_factory=dict)
-
-    def add(self, row: BreakdownRow) -> None:
-        """Count a row here."""
-        self.count += row.count
-        self.total_ns += row.total_ns
 
     def child(self, name: str, level: str, kind: int = -1) -> Branch:
         """The child of a name and level, made if there is none."""
@@ -134,13 +124,9 @@ class Branch:
 
 
 def time_tree(rows: Iterable[BreakdownRow], comm_kernels: frozenset[str]) -> Branch:
-    """The tree of all rows of `breakdown`.
+    """Return the tree of all rows of `breakdown`.
 
-    Modules that hold nothing but one module are joined with it ("outer / inner"); of a level, parts of less than
-    0.04 % of all device time become one.
-
-    Args:
-        comm_kernels: names of the communication kernels.
+    Modules that hold nothing but one module are joined with it ("outer / inner"). Small parts of a level become one.
     """
     root = Branch("")
     for row in rows:
@@ -151,7 +137,8 @@ def time_tree(rows: Iterable[BreakdownRow], comm_kernels: frozenset[str]) -> Bra
         kind = gpu_kind(row.kernel, row.category, row.kernel in comm_kernels)
         path.append(path[-1].child(row.kernel, "kernel", kind))
         for branch in path:
-            branch.add(row)
+            branch.count += row.count
+            branch.total_ns += row.total_ns
     _tidy(root, root.total_ns * _LEAST_SHARE)
     return root
 
@@ -177,20 +164,13 @@ def _tidy(branch: Branch, least: float) -> None:
 
 
 def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: IntColumn) -> dict[str, Any]:
-    """The elements of a path that are in the trace's span.
+    """Return the elements of a path that are in the trace's span: `PathData` of `page/src/types.d.ts`.
 
     An element is a run of host work in one topmost operator (outside operators: in one annotation), a kernel, or a
     wait.
 
     Args:
-        trace: whose rows the chain's are.
-        layout: of the events on the page. events: int64, which ones these are, see `details_of`.
-
-    Returns:
-        `makespan_ns`; `shown_ns`, the part of it whose elements are here; `kinds`; `work`, kinds that are work of their
-        event; `tiles` of the elements in order (see `tiles_of`) with the columns `ts` and `dur` (ns, as measured),
-        `ns` (the part of the makespan), `kind`, `event` (a number, −1 for none on the page); `main`, of each tile the
-        kind with the largest part.
+        events: int64, which events are laid out, see `details_of`.
     """
     unit = _units(trace, chain.row)
     starts = np.flatnonzero(run_starts(unit, chain.kind))
@@ -201,10 +181,8 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: Int
     end = chain.end[np.append(starts[1:], len(unit)) - 1] - trace.span.start
     kept = np.flatnonzero((ns != 0) & (start < trace.span.length) & (end > 0))
     number = layout.numbers_among(events, len(trace.gpu) + len(trace.calls) + len(trace.runtime))
-    columns = {
-        "ts": start[kept], "dur": np.maximum(end - start, 0)[kept], "ns": ns[kept], "kind": chain.kind[starts[kept]],
-        "event": number[unit[starts[kept]]],
-    }  # fmt: skip
+    columns = {"ts": start[kept], "dur": np.maximum(end - start, 0)[kept], "ns": ns[kept]}
+    columns |= {"kind": chain.kind[starts[kept]], "event": number[unit[starts[kept]]]}
     row = np.zeros(len(kept), np.int64)
     drawn = LaneLayout.of(row, row, columns["ts"])
     parts = [sums(columns["kind"][part], columns["ns"][part], len(chain.kinds)) for part in drawn.parts()]
@@ -227,3 +205,46 @@ def _units(trace: Trace, row: IntColumn) -> IntColumn:
     runtime = np.where(around >= 0, first + np.append(top, -1)[around], runtime)
     units = np.concatenate([np.arange(first), first + top, runtime, [-1]])
     return units[event_of_rows(trace)[row]]
+
+
+_LOAD_BINS = 400
+_PLACES_LISTED = 3000
+
+
+def places_of(trace: Trace) -> list[dict[str, Any]]:
+    """Source lines and modules by text: number, total and longest of their GPU events, without any of their calls."""
+    origin, table = trace.origin, trace.source_table
+    on_gpu = len(trace.gpu) > 0
+    events = trace.gpu if on_gpu else trace.calls
+    entry, module = (origin.gpu_entry, origin.gpu_module) if on_gpu else (origin.entry, origin.module)
+    line = np.where(entry >= 0, np.append(table.of_entry, -1)[entry], -1)
+    texts = [list(map(str, table.lines)), [" / ".join(path) for path in origin.modules]]
+    found: list[dict[str, Any]] = []
+    for what, codes, names in zip(("Source line", "Module"), (line, module), texts, strict=True):
+        known = np.flatnonzero(codes >= 0)
+        if not len(known):
+            continue
+        dur = (events.end - events.ts)[known]
+        count, total = np.bincount(codes[known], minlength=len(names)), sums(codes[known], dur, len(names))
+        longest = known[largest(codes[known], dur, len(names))]
+        for code, event in ((code, int(longest[code])) for code in np.flatnonzero(count).tolist()):
+            row = {"text": names[code], "what": what, "count": int(count[code]), "total": int(total[code])}
+            start, end = int(events.ts[event]), int(events.end[event])
+            found.append(row | {"ts": start - trace.span.start, "dur": end - start})
+    return sorted(found, key=lambda row: (-row["total"], row["what"], row["text"]))[:_PLACES_LISTED]
+
+
+def load_of(trace: Trace) -> list[list[float]]:
+    """Start, ns, and busy part of equal slices of the trace's span; of the host where no device did anything."""
+    events = trace.gpu if len(trace.gpu) else trace.calls
+    busy = union(events.ts - trace.span.start, events.end - trace.span.start)
+    edges = np.linspace(0, max(trace.span.length, 1), _LOAD_BINS + 1, dtype=np.float64)
+    within = np.diff(_covered(busy, edges)) / np.diff(edges)
+    return [[round(float(at)), round(float(part), 3)] for at, part in zip(edges[:-1], within, strict=True)]
+
+
+def _covered(busy: Intervals, times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """How much of the intervals lies before each time."""
+    edges = np.stack([busy.start, busy.end], axis=1).reshape(-1)
+    before = np.repeat(np.concatenate([[0], np.cumsum(busy.end - busy.start)]), 2)[1:-1]
+    return np.interp(times, edges, before) if len(edges) else np.zeros(len(times))

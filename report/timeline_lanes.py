@@ -19,7 +19,7 @@ from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, lar
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.errors import ConvertError
 from ..trace.index import as_column
-from ..trace.intervals import Intervals, sums, union
+from ..trace.intervals import sums
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from ..trace.kinds import LINK_NAMES, PHASES
 from ..trace.origin import origin_of_rows
@@ -29,7 +29,7 @@ from ..trace.tensors import Signature
 from ..trace.trace import Trace
 from .packed import Field, fields_of, pack, pack_json
 from .tiles import LaneLayout, tiles_of
-from .timeline import chain_of, condense, nest
+from .timeline import chain_of, condense, load_of, nest, places_of
 
 _HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
 KIND_COLORS = {
@@ -42,19 +42,17 @@ _KINDS = (*GPU_KINDS, *_HOST_KINDS)
 _LANES = 40
 _NAMES_LISTED = 3000
 _LONGEST_NAME = 400
-_LOAD_BINS = 400
 _MOST_IN_TILES = 6_000_000
 """Events of the timelines of a page beyond which it is not to hold all: some 75 MB."""
 
 
 @dataclass(frozen=True)
 class _EventRows:
-    """All GPU events, calls and runtime calls of a trace, in this order; one entry each.
+    """All GPU events, calls and runtime calls of a trace, in this order.
 
     Attributes:
-        lane: int64, the streams' first, then the threads'. ts: int64 ns since the trace's start. dur: int64 ns.
-        name: int64 code. kind: int64, into `_KINDS`. op: int64, name code of the topmost operator
-            that launched a GPU event, −1 for others and where it is unknown.
+        lane: streams first, then threads. ts: ns since the start of the trace. dur: ns. name: code.
+        kind: into `_KINDS`. op: name code of the topmost operator that launched a GPU event, −1 if unknown.
     """
 
     lane: IntColumn
@@ -71,23 +69,15 @@ class _EventRows:
 def timeline_of(
     trace: Trace, work: Work, budget: int, chain: CriticalChain | None = None, files: int = 1
 ) -> dict[str, Any]:
-    """Lanes, blocks and a list of names to search in, as plain values and numpy columns.
+    """Return the timeline of a trace: `TimelineData` of `page/src/types.d.ts`.
+
+    Events are numbered in order of lane, depth and start. Tiles, details and the critical path are None if the page
+    would have too many events.
 
     Args:
         work: of the trace's GPU events.
-        budget: number of blocks that the page is to hold at most; short calls are merged to keep it.
-        chain: the trace's critical path, to be drawn.
-        files: number of traces that share the page.
-
-    Returns:
-        `span` ns; `lanes` {name, note, gpu, rows, and device, stream or thread}; `kinds` {name, color, gpu}; `names`;
-        by block `lane`, `depth`, `ts`, `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name
-        and kind the number, total and longest of its calls; `places`, the same of source lines and modules; `load`, the
-        part of each of many equal slices of the time in which a device was busy; `resolution` ns below which calls may
-        be merged; `hidden`, the number of lanes left out; `tiles`, all events of the lanes (see `tiles_of`), `details`
-        of them (see `details_of`) and `path`, the critical path (see `chain_of`; None without `chain`); None where the
-        events are too many. Events are numbered
-        in order of lane, depth and start, in which blocks follow one another.
+        budget: blocks that the page may hold; short calls are merged to keep it.
+        chain: the critical path. files: traces that share the page.
     """
     every, labels = _rows(trace)
     rows, lanes, events = _busiest(every, labels)
@@ -98,8 +88,8 @@ def timeline_of(
     found = _found(rows)
     tiled = len(rows.ts) * files <= _MOST_IN_TILES
     named = slice(None) if tiled else blocks.first
-    used = distinct(np.concatenate([rows.name[named], rows.op[named], [row["name"] for row in found]]))
-    used = used[used >= 0].astype(np.int64)
+    used = distinct(np.concatenate([rows.name[named], rows.op[named], [row["name"] for row in found]])).astype(np.int64)
+    used = used[used >= 0]
     present = distinct(rows.kind)
     name, kind = np.searchsorted(used, rows.name), np.searchsorted(present, rows.kind)
     op = np.where(rows.op >= 0, np.searchsorted(used, rows.op), -1)
@@ -107,14 +97,15 @@ def timeline_of(
         row |= {"name": int(np.searchsorted(used, row["name"])), "kind": int(np.searchsorted(present, row["kind"]))}
     names, kinds = [trace.names[code] for code in used.tolist()], [_KINDS[code] for code in present.tolist()]
     shown: dict[str, Any] = {
-        "span": trace.span.length, "resolution": blocks.resolution, "hidden": len(labels) - len(lanes),
+        **{"span": trace.span.length, "resolution": blocks.resolution, "hidden": len(labels) - len(lanes)},
         "lanes": [lane | {"rows": rows} for lane, rows in zip(lanes, deepest.tolist(), strict=True)],
         "kinds": [{"name": text, "color": KIND_COLORS[text], "gpu": text in GPU_KINDS} for text in kinds],
         "names": [shortened(name, _LONGEST_NAME) for name in names],
-        "lane": blocks.lane, "depth": blocks.depth, "ts": blocks.ts, "dur": blocks.dur, "name": name[blocks.first],
-        "kind": kind[blocks.first], "count": blocks.count, "busy": blocks.busy, "op": op[blocks.first],
-        "found": found, "places": _places(trace), "load": _load(trace), "tiles": None, "details": None, "path": None,
-    }  # fmt: skip
+        **{key: getattr(blocks, key) for key in ("lane", "depth", "ts", "dur", "count", "busy")},
+        **{key: column[blocks.first] for key, column in (("name", name), ("kind", kind), ("op", op))},
+        **{"found": found, "places": places_of(trace), "load": load_of(trace)},
+        **{"tiles": None, "details": None, "path": None},
+    }
     if tiled:
         layout = LaneLayout.of(rows.lane, depth, rows.ts)
         shown["tiles"] = tiles_of(layout, {"ts": rows.ts, "dur": rows.dur, "name": name, "kind": kind, "op": op})
@@ -124,8 +115,7 @@ def timeline_of(
 
 
 def _busiest(rows: _EventRows, labels: list[dict[str, Any]]) -> tuple[_EventRows, list[dict[str, Any]], IntColumn]:
-    """The rows of the lanes with most work, numbered as they are drawn; labels of those lanes; and which rows these
-    are, int64."""
+    """Return the rows of the lanes with most work, renumbered as drawn, their labels, and which rows these are."""
     streams = sum(label["gpu"] for label in labels)
     load = np.bincount(rows.lane, weights=rows.dur, minlength=len(labels))
     busiest = np.argsort(-load, kind="stable")[:_LANES]
@@ -138,7 +128,7 @@ def _busiest(rows: _EventRows, labels: list[dict[str, Any]]) -> tuple[_EventRows
 
 
 def _rows(trace: Trace) -> tuple[_EventRows, list[dict[str, Any]]]:
-    """Every row, and what is known of each lane: name, note, side (device or not), device and stream or thread."""
+    """Return every row, and the label of each lane."""
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     pairs, stream = distinct_rows(gpu.device, gpu.stream)
     threads, thread = np.unique(np.concatenate([calls.thread, runtime.thread]), return_inverse=True)
@@ -165,8 +155,8 @@ def _rows(trace: Trace) -> tuple[_EventRows, list[dict[str, Any]]]:
 
 def _gpu_kinds(trace: Trace) -> IntColumn:
     gpu = trace.gpu
-    distinct, inverse = distinct_rows(gpu.name, gpu.category, trace.is_comm.astype(np.int64))
-    kinds = [gpu_kind(trace.names[name], trace.categories[of], bool(comm)) for name, of, comm in distinct.tolist()]
+    keys, inverse = distinct_rows(gpu.name, gpu.category, trace.is_comm.astype(np.int64))
+    kinds = [gpu_kind(trace.names[name], trace.categories[code], bool(comm)) for name, code, comm in keys.tolist()]
     return np.array(kinds, np.int64)[inverse]
 
 
@@ -178,56 +168,14 @@ def _found(rows: _EventRows) -> list[dict[str, int]]:
     longest = largest(inverse, rows.dur, len(keys))
     listed = np.argsort(-total, kind="stable")[:_NAMES_LISTED]
     return [
-        {
-            "name": int(keys[key, 0]), "kind": int(keys[key, 1]), "count": int(count[key]), "total": int(total[key]),
-            "ts": int(rows.ts[longest[key]]), "dur": int(rows.dur[longest[key]]),
-        }
-        for key in listed.tolist()
-    ]  # fmt: skip
-
-
-def _places(trace: Trace) -> list[dict[str, Any]]:
-    """Source lines and modules by text: number, total and longest of their GPU events, without any of their calls."""
-    origin, table = trace.origin, trace.source_table
-    on_gpu = len(trace.gpu) > 0
-    of = trace.gpu if on_gpu else trace.calls
-    entry, module = (origin.gpu_entry, origin.gpu_module) if on_gpu else (origin.entry, origin.module)
-    line = np.where(entry >= 0, np.append(table.of_entry, -1)[entry], -1)
-    texts = [list(map(str, table.lines)), [" / ".join(path) for path in origin.modules]]
-    found: list[dict[str, Any]] = []
-    for what, codes, names in zip(("Source line", "Module"), (line, module), texts, strict=True):
-        at = np.flatnonzero(codes >= 0)
-        if not len(at):
-            continue
-        dur = (of.end - of.ts)[at]
-        count, total = np.bincount(codes[at], minlength=len(names)), sums(codes[at], dur, len(names))
-        longest = at[largest(codes[at], dur, len(names))]
-        for code, event in ((code, int(longest[code])) for code in np.flatnonzero(count).tolist()):
-            found.append({
-                "text": names[code], "what": what, "count": int(count[code]), "total": int(total[code]),
-                "ts": int(of.ts[event]) - trace.span.start, "dur": int(of.end[event] - of.ts[event]),
-            })  # fmt: skip
-    return sorted(found, key=lambda row: (-row["total"], row["what"], row["text"]))[:_NAMES_LISTED]
-
-
-def _load(trace: Trace) -> list[list[float]]:
-    """Start, ns, and busy part of equal slices of the trace's span; of the host where no device did anything."""
-    of = trace.gpu if len(trace.gpu) else trace.calls
-    busy = union(of.ts - trace.span.start, of.end - trace.span.start)
-    edges = np.linspace(0, max(trace.span.length, 1), _LOAD_BINS + 1, dtype=np.float64)
-    within = np.diff(_covered(busy, edges)) / np.diff(edges)
-    return [[round(float(at)), round(float(part), 3)] for at, part in zip(edges[:-1], within, strict=True)]
-
-
-def _covered(busy: Intervals, times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """How much of the intervals lies before each time."""
-    edges = np.stack([busy.start, busy.end], axis=1).reshape(-1)
-    before = np.repeat(np.concatenate([[0], np.cumsum(busy.end - busy.start)]), 2)[1:-1]
-    return np.interp(times, edges, before) if len(edges) else np.zeros(len(times))
+        {"name": name, "kind": kind, "count": int(count[key]), "total": int(total[key])}
+        | {column: int(getattr(rows, column)[longest[key]]) for column in ("ts", "dur")}
+        for key, (name, kind) in zip(listed.tolist(), keys[listed].tolist(), strict=True)
+    ]
 
 
 _LOCAL = frozenset({"id", "correlation", "kineto_event"})
-"""Columns whose neighbours are alike."""
+"""Columns whose neighboring values are similar."""
 _AT, _OTHER = "at", "other"
 
 Columns = dict[str, npt.NDArray[np.integer]]
@@ -236,21 +184,11 @@ Columns = dict[str, npt.NDArray[np.integer]]
 def details_of(
     trace: Trace, work: Work, layout: LaneLayout, events: IntColumn, names: Sequence[str], gpu_lanes: int
 ) -> dict[str, Any]:
-    """Details of all events that are laid out.
+    """Return the details of all events that are laid out: `PackedDetails` of `page/src/types.d.ts`.
 
     Args:
-        trace: whose GPU events, calls and runtime calls, in this order, are the events.
-        work: of its GPU events.
-        layout: of the events that are on the page. events: int64, which ones these are.
-        names: of the page, in full.
-        gpu_lanes: lanes below this number are streams.
-
-    Returns:
-        `relations`, names of their kinds; `gpu`, `cpu` and `links`, the forms of columns (see `Field`): of events in
-        streams, of others, and of relations; `data`, a block a tile (see `pack`) of its events' columns; `sources` and
-        `targets`, a tile each, the number of relations in which its events are targets and sources, and a block of
-        them: kind, the event's position in the tile, and the other event's number (−1 if it is not on the page);
-        `texts`, a block of JSON with the texts that columns refer to.
+        events: int64, which of the GPU events, calls and runtime calls, in this order, are laid out.
+        names: of the page, in full. gpu_lanes: lanes below this number are streams.
     """
     (gpu, texts), cpu = _gpu_columns(trace, work), _cpu_columns(trace)
     fields = {"gpu": fields_of(gpu, _LOCAL), "cpu": fields_of(cpu, _LOCAL)}
@@ -326,8 +264,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
 
 
 def _repeated(trace: Trace) -> tuple[IntColumn, list[str]]:
-    """The operators of events that were launched before the trace, known by repetition: codes, −1 for other events, and
-    the operators with their shapes."""
+    """Return codes (−1 for none) and names of operators that are known by repetition alone."""
     owner, labels = trace.attribution, StringTable()
     code = np.full(len(trace.gpu), -1, np.int64)
     for event in np.flatnonzero(owner.repetition > 0).tolist():
@@ -377,7 +314,7 @@ def _unattached_rows(trace: Trace) -> IntColumn:
 
 
 def _links(fields: list[Field], starts: IntColumn, own: IntColumn, other: IntColumn, kind: IntColumn) -> dict[str, Any]:
-    """Relations by the tile of one of their two events: how many, and a block of kind, position and other event."""
+    """Return relations by the tile of one of their two events."""
     here = np.flatnonzero(own >= 0)
     tile = np.searchsorted(starts, own[here], side="right") - 1
     order = np.lexsort((other[here], own[here], kind[here], tile))
@@ -390,7 +327,7 @@ def _links(fields: list[Field], starts: IntColumn, own: IntColumn, other: IntCol
 
 
 def _launch_configs(trace: Trace, unattached: IntColumn) -> tuple[IntColumn, list[bytes]]:
-    """Code of the launch arguments of each GPU event, −1 where none are recorded; and the arguments by code."""
+    """Return the code of the launch arguments of each GPU event, −1 for none, and the arguments by code."""
     row, table = trace.gpu.source, StringTable()
     which, texts = trace.texts.launch_args(row[row >= 0])
     found = np.empty(len(row), np.int64)
@@ -400,7 +337,7 @@ def _launch_configs(trace: Trace, unattached: IntColumn) -> tuple[IntColumn, lis
 
 
 def _texts(trace: Trace) -> dict[str, Any]:
-    """What columns of any event refer to by code."""
+    """Texts that columns refer to by code."""
     tree, captured = trace.hierarchy, trace.captured
     return {
         "replays": msgspec.to_builtins(captured.replays) if captured is not None else [],
@@ -420,7 +357,7 @@ def _texts(trace: Trace) -> dict[str, Any]:
 
 
 def _generated(trace: Trace) -> list[dict[str, Any]]:
-    """What is known of each generated kernel, and the lines that it does the work of."""
+    """Generated kernels with the source lines that they implement."""
     generated, told = trace.generated, trace.stacks.stated(trace.generated.row)
     row = dict(zip(generated.kernel[told].tolist(), generated.row[told].tolist(), strict=True))
     shown = []

@@ -137,18 +137,13 @@ def test_the_page_has_a_table_of_another_package(with_parts: Analysis) -> None:
         "name": "my_parts",
         "title": "parts",
         "columns": [
-            {"key": "0", "title": "name", "unit": "text"},
+            {"key": "0", "title": "name", "unit": "name"},
             {"key": "1", "title": "time", "unit": "ns"},
             {"key": "2", "title": "of all", "unit": "share"},
         ],
         "rows": [["one", 2_500_000, 0.25], ["two", 7_500_000, None]],
     }
-    assert b"rank.tables.map" in page and rank["analysis"]["my_parts"] == with_parts.others["my_parts"].plain()
-
-
-def test_the_page_without_such_tables_has_no_script_for_them() -> None:
-    page = report_html([rank_report(analysis_of(f"linked {GPU_SHAPED}"))])
-    assert b"rank.tables.map" not in page and "tables" not in data_of(page)["ranks"][0]
+    assert rank["analysis"]["my_parts"] == with_parts.others["my_parts"].plain()
 
 
 def test_the_browser_shows_it(with_parts: Analysis, browser: Page, tmp_path: Path) -> None:

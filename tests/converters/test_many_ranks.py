@@ -20,7 +20,7 @@ from etplus.jobs.job_report import read_job_report
 from etplus.planning.costs.end_to_end import calibrated
 from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.model_file import write_model
-from etplus.report.many_ranks import large_job_html
+from etplus.report.job_page import large_job_html
 from etplus.trace.errors import TraceFormatError, UsageError
 from made_ranks import JobTruth, make_exchanges, make_job
 from pages import data_of, rows_of, shown
@@ -287,13 +287,12 @@ def test_every_command_takes_a_job_of_many_ranks(stored: Path, tmp_path: Path) -
     """What each needs of memory at 200 and 1,000 ranks is in `benchmarks/bench_job.py`."""
     copy = tmp_path / "copy.etplus"
     for words in (
-        ["analyze", stored], ["why", stored], ["top", stored, "--by", "rank"],
+        ["analyze", stored], ["why", stored], ["ask", "overview", stored],
         ["report", stored, "-o", tmp_path / "r.html"],
         ["sql", stored, "select rank, count(*) as n from device group by 1 order by 1", "--csv"],
         ["replay", stored, "--rank-couple"], ["replay", stored, "--network", "bandwidth=25,latency=5us"],
-        ["predict", "fit", stored, "-o", tmp_path / "model"],
-        ["predict", "run", stored, "--model", tmp_path / "model", "--rank-couple"],
-        ["predict", "fit", stored, "--network", "-o", tmp_path / "network"],
+        ["fit", stored, "-o", tmp_path / "model"], ["predict", stored, "--model", tmp_path / "model", "--rank-couple"],
+        ["fit", stored, "--network", "-o", tmp_path / "network"],
         ["reshard", stored, "--dp", "1000", "--representative"],
         ["convert", stored, "-o", copy], ["convert", stored, "--to", "astra-sim", "-o", tmp_path / "set"],
         ["diff", stored, copy, "--ranks", "3"],

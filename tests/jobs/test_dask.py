@@ -10,7 +10,7 @@ import pytest
 from dask_cluster import Workers, killed_at, local_cluster
 from etplus import Job
 from etplus.jobs.batch import link_many
-from etplus.report.many_ranks import large_job_html
+from etplus.report.job_page import large_job_html
 from job_files import outputs, slow_digest, write_job
 from made_ranks import make_job
 

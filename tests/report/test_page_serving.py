@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import orjson
-import pytest
 from browser import Page
 from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load
 from etplus.report.report_html import diff_html, rank_report, report_html
-from pages import data_of, report_of, rows_of, shown
+from pages import rows_of, shown
 from served import Batch, serve
 from support import shared_trace
 
@@ -44,14 +43,8 @@ def test_a_real_step_has_a_roofline(browser: Page, tmp_path: Path) -> None:
 def test_two_traces_by_phase(browser: Page, tmp_path: Path) -> None:
     a, b = (analyse(load(orjson.dumps(serve(STEPS[:count]).document()))) for count in (5, 2))
     shown(browser, diff_html(changes(a, b), a, b), tmp_path)
-    heads, *rows = rows_of(browser, "serving_phases")
+    heads, *rows = rows_of(browser, "diff_phases")
     assert heads[0] == "Phase" and [row[:2] for row in rows] == [
         ["prefill", "1"], ["decode", "3"], ["mixed", "1"], ["all", "5"],
     ]  # fmt: skip
     assert [row[4] for row in rows] == ["1", "1", "–", "2"] and browser.errors == []
-
-
-@pytest.mark.parametrize("name", ["linked pairs/gpu_shaped_from_cpu"])
-def test_other_pages_have_no_script_for_it(name: str) -> None:
-    page = report_of(name)
-    assert b"Phases over time" not in page and data_of(page)["ranks"][0]["analysis"]["serving_steps"] == []

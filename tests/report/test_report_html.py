@@ -207,7 +207,7 @@ def test_ranks_of_a_job(browser: Page, tmp_path: Path) -> None:
     data = shown(browser, report_html(ranks), tmp_path)
     assert [rank["label"] for rank in data["ranks"]] == ["0", "1"]
     heads, *rows = rows_of(browser, "ranks")
-    beyond = [row[next(at for at, head in enumerate(heads) if head.startswith("Beyond"))] for row in rows]
+    beyond = [row[next(at for at, head in enumerate(heads) if head.startswith("Above minimum"))] for row in rows]
     assert [row[0] for row in rows] == ["rank\u00a00", "rank\u00a01"] and [float(one) for one in beyond] == [0, 30]
     set_value(browser, "rank", "1", "change")
     assert rows_of(browser, "communication")[1][:1] == ["allreduce"]
@@ -357,7 +357,7 @@ def test_tables_of_other_packages() -> None:
     assert table_of_columns("tiny", Table(Plain, rows), 2) == {
         "name": "tiny", "title": "tiny", "rows": [["a", 3, 3], ["b", 4, 4]],
         "columns": [
-            {"key": "0", "title": "n", "unit": "text"}, {"key": "1", "title": "c", "unit": "count"},
+            {"key": "0", "title": "n", "unit": "name"}, {"key": "1", "title": "c", "unit": "count"},
             {"key": "2", "title": "time", "unit": "ns"},
         ],
     }  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
+from etplus.report import timeline as drawing
 from etplus.report import timeline_lanes
 from etplus.report.timeline_lanes import KIND_COLORS, timeline_of
 from etplus.trace.intervals import Intervals
@@ -97,7 +98,7 @@ def test_covered_time_by_counting(intervals: list[tuple[int, int]]) -> None:
     busy = Intervals(*np.array(intervals, np.int64).reshape(-1, 2).T)
     times = np.arange(0, 22, dtype=np.float64)
     units = {unit for start, end in intervals for unit in range(start, end)}
-    assert timeline_lanes._covered(busy, times).tolist() == [sum(unit < at for unit in units) for at in range(22)]
+    assert drawing._covered(busy, times).tolist() == [sum(unit < at for unit in units) for at in range(22)]
 
 
 def test_a_page_that_can_not_hold_all_events_has_blocks_only(monkeypatch: pytest.MonkeyPatch) -> None:

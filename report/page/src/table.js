@@ -7,61 +7,50 @@ import { bare, fits } from "./names.js";
 import { drawnOnPaper, page, shownTables } from "./state.js";
 import { Theme } from "./theme.js";
 import { jumpTo, namedPlace } from "./timeline/jump.js";
-import { columnUnit, fixed, integers, percent, plain, SCALES, show } from "./units.js";
+import { columnUnit, inColumn, integers, isText } from "./units.js";
 
 const ROWS_SHOWN = 100;
 const FILTERED_ROWS = 8; // tables of more rows have a filter
-
-/** Columns by what is in them: key of the rows' values, heading, and more of `TableColumn`. */
-const columnOf =
-  (/** @type {string} */ unit, code = false) =>
-  (/** @type {string} */ key, /** @type {string} */ title, /** @type {Partial<TableColumn>} */ more = {}) => ({ key, title, unit, code, ...more });
-
-export const col = {
-  text: columnOf("text"),
-  code: columnOf("text", true),
-  count: columnOf("count"),
-  share: columnOf("share"),
-  ns: columnOf("ns"),
-  bytes: columnOf("bytes"),
-  bandwidth: columnOf("bytes/s"),
-  rate: columnOf("flop/s"),
-  other: (/** @type {string} */ key, /** @type {string} */ title, /** @type {string} */ unit = "") => ({ key, title, unit }),
-};
 
 /**
  * A card with a table; null without rows.
  * @param {string | null} heading
  * @param {string | null | undefined} note
- * @param {(TableColumn | null)[]} columns
+ * @param {string} name
  * @param {Row[]} rows
  * @param {TableOptions} [options]
  */
-export function tableCard(heading, note, columns, rows, options) {
-  return rows.length ? card(heading, note, table(columns, rows, options)) : null;
+export function tableCard(heading, note, name, rows, options) {
+  return rows.length ? card(heading, note, table(name, rows, options)) : null;
 }
 
 /**
- * A table with its filter. Columns without any value are left out.
- * @param {(TableColumn | null)[]} columns
+ * A table with its filter. The first word of its name says which columns of the page's data it has; those that say
+ * nothing are left out.
+ * @param {string} name
  * @param {Row[]} rows
  * @param {TableOptions} [options]
  */
-export const table = (columns, rows, options) => new Table(columns, rows, options).node;
+export const table = (name, rows, options) => new Table(name, rows, options).node;
+
+/** Tell if a column has values, other than 0, in some row. @param {TableColumn} column @param {Row[]} rows */
+function saysSomething({ key, several }, rows) {
+  return several ? new Set(rows.map((row) => row[key])).size > 1 : rows.some((row) => row[key]);
+}
 
 /** A click on a row, or Enter, leads to its place in the timeline; the arrow keys go from row to row. */
 class Table {
-  /** @param {(TableColumn | null)[]} columns @param {Row[]} rows @param {TableOptions} [options] */
-  constructor(columns, rows, { sort = null, filter = true, name = "", jump = null, click = null } = {}) {
+  /** @param {string} name @param {Row[]} rows @param {TableOptions} [options] */
+  constructor(name, rows, { columns, sort = null, filter = true, jump = null, click = null } = {}) {
     this.rows = rows;
     this.name = name;
     this.click = click;
-    this.columns = columns.filter((column) => column !== null).filter(({ key }) => rows.some((row) => (row[key] ?? "") !== ""));
+    this.columns = (columns ?? page.report.columns[name.split(/[ -]/)[0]]).filter((column) => saysSomething(column, rows));
     this.jump = jump ?? ((/** @type {Row} */ row) => namedPlace(this.columns, row));
     this.units = Object.fromEntries(this.columns.map((column) => [column.key, columnUnit(column, rows)]));
     /** Key of the column that it is sorted by, "" for the order given. */
-    this.sortKey = sort ?? this.columns.find((column) => column.unit !== "text")?.key ?? "";
-    this.isDescending = this.columns.find((column) => column.key === this.sortKey)?.unit !== "text";
+    this.sortKey = sort ?? this.columns.find((column) => !isText(column))?.key ?? "";
+    this.isDescending = !this.columns.some((column) => column.key === this.sortKey && isText(column));
     this.text = ""; // of the filter
     this.most = ROWS_SHOWN;
     this.at = -1; // the row that is marked, of those found
@@ -107,7 +96,7 @@ class Table {
   /** @param {TableColumn} column */
   heading(column) {
     const sort = () => {
-      this.isDescending = this.sortKey === column.key ? !this.isDescending : column.unit !== "text";
+      this.isDescending = this.sortKey === column.key ? !this.isDescending : !isText(column);
       this.sortKey = column.key;
       this.at = -1;
       this.draw();
@@ -115,14 +104,14 @@ class Table {
     const [unit] = this.units[column.key];
     return el(
       "th",
-      { class: column.unit === "text" ? "text" : null, scope: "col" },
+      { class: isText(column) ? "text" : null, scope: "col" },
       el("button", { type: "button", title: column.hint, onclick: sort }, column.title, small(unit)),
     );
   }
 
   draw() {
     const { columns, rows, sortKey, text } = this,
-      texts = columns.filter((column) => column.unit === "text"),
+      texts = columns.filter(isText),
       most = Theme.paper ? Infinity : this.most;
     this.found = text ? rows.filter((row) => texts.some(({ key }) => fits(row[key], text))) : rows.slice();
     if (sortKey) this.found.sort((a, b) => compare(a[sortKey], b[sortKey]) * (this.isDescending ? -1 : 1));
@@ -215,19 +204,15 @@ class Table {
 /** @param {TableColumn} column @param {Row} row @param {[string, number]} unit */
 function cell(column, row, [, factor]) {
   const value = row[column.key];
-  if (value === null || value === undefined)
-    return el("td", { class: column.unit === "text" ? "text nothing" : "nothing" }, "–");
-  if (column.unit === "text") {
-    const text = column.code ? el("code", {}, bare(String(value))) : String(value);
-    const indent = column.indent ? `${row[column.indent] * 14}px` : null;
+  if (value === null || value === undefined) return el("td", { class: isText(column) ? "text nothing" : "nothing" }, "–");
+  if (isText(column)) {
+    const text = column.unit === "name" ? el("code", {}, bare(String(value))) : String(value);
+    const indent = column.indent ? `${(row[column.indent] ?? 0) * 14}px` : null;
     const whole = column.front ? el("bdi", { dir: "ltr" }, text) : text;
     return el("td", { class: column.front ? "text front" : "text", title: value, "--indent": indent }, whole);
   }
-  if (column.unit === "share")
-    return el("td", { class: "share", "--share": `${Math.min(100, 100 * value)}%` }, percent(value));
-  if (column.unit === "count" || value === 0) return el("td", {}, integers.format(value));
-  if (!(column.unit in SCALES) || factor === 1) return el("td", {}, plain(value));
-  return el("td", {}, Math.abs(value / factor) < 0.005 ? show(value, column.unit) : fixed(value / factor));
+  const share = column.unit === "share" ? { class: "share", "--share": `${Math.min(100, 100 * value)}%` } : {};
+  return el("td", share, inColumn(value, column.unit, factor));
 }
 
 /** @param {any} a @param {any} b */

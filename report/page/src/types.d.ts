@@ -20,6 +20,8 @@ interface Kind {
 interface Report {
   title: string;
   version: string;
+  /** columns of the tables by the first word of the table's name */
+  columns: Record<string, TableColumn[]>;
   warnings: string[];
   findings: Findings | null;
   gpu_kinds: Kind[];
@@ -438,11 +440,12 @@ interface TableColumn {
   /** key of the rows' values */
   key: string;
   title: string;
-  /** "text" for names, "share" for fractions of 1, "count", or a unit of units.js */
+  /** as in UNITS of analysis/table.py, or "×" */
   unit: string;
+  /** meaning of the column */
   hint?: string;
-  /** texts are code, kernels by their readable names */
-  code?: boolean;
+  /** it is left out unless it has several values */
+  several?: boolean;
   /** texts are cut at their beginning */
   front?: boolean;
   /** key of the column whose unit this one takes */
@@ -452,10 +455,11 @@ interface TableColumn {
 }
 
 interface TableOptions {
+  /** of a table whose columns the page's data have with it */
+  columns?: TableColumn[];
   /** key of the column by which the table is sorted first, "" for the order given */
   sort?: string | null;
   filter?: boolean;
-  name?: string;
   /** place of a row in the timeline; by default the longest call or kernel that the row names */
   jump?: ((row: any) => Place | null | undefined) | null;
   /** what a click on a row does instead */

@@ -74,6 +74,27 @@ export function fixed(value) {
   return size >= 1000 ? integers.format(value) : value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3);
 }
 
+/** @param {{unit: string}} column */
+export const isText = ({ unit }) => unit === "text" || unit === "name";
+
+/** What the heading of a column says of units without a scale. @type {Record<string, string>} */
+const HEADINGS = { share: "%", "flop/byte": "FLOP/byte", "×": "×" };
+
+/**
+ * A number in a column, whose unit the heading names.
+ * @param {number | boolean} value
+ * @param {string} unit
+ * @param {number} factor
+ */
+export function inColumn(value, unit, factor) {
+  if (typeof value === "boolean") return value ? "yes" : "";
+  if (unit === "share") return percent(value);
+  if (unit === "count" || unit === "tokens" || value === 0) return integers.format(value);
+  if (unit === "number" && Number.isInteger(value)) return integers.format(value);
+  if (!SCALES[unit] || factor === 1) return plain(value);
+  return Math.abs(value / factor) < 0.005 ? show(value, unit) : fixed(value / factor);
+}
+
 /**
  * Name and factor of the unit in which a column, or the one it is to look like, reads best: not too large for most.
  * @param {TableColumn} column
@@ -81,8 +102,7 @@ export function fixed(value) {
  * @returns {[string, number]}
  */
 export function columnUnit(column, rows) {
-  if (!SCALES[column.unit])
-    return [column.unit === "share" ? "%" : ["text", "count", undefined].includes(column.unit) ? "" : column.unit, 1];
+  if (!SCALES[column.unit]) return [HEADINGS[column.unit] ?? "", 1];
   const sizes = rows.map((row) => Math.abs(row[column.like ?? column.key] ?? 0)).filter((size) => size > 0);
   sizes.sort((a, b) => a - b);
   return unitFor(column.unit, sizes.length ? Math.sqrt(sizes[sizes.length >> 1] * sizes[sizes.length - 1]) : 0);

@@ -25,7 +25,7 @@ test("a column has one unit, which is not too large for most rows", () => {
   const rows = [1000, 2000, 3000, 5_000_000].map((total_ns) => ({ total_ns }));
   assert.deepEqual(columnUnit({ key: "total_ns", unit: "ns" }, rows), unitFor("ns", Math.sqrt(3000 * 5_000_000)));
   assert.deepEqual(columnUnit({ key: "share", unit: "share" }, rows), ["%", 1]);
-  assert.deepEqual(columnUnit({ key: "name", unit: "text" }, rows), ["", 1]);
+  assert.deepEqual(columnUnit({ key: "name", unit: "text", title: "" }, rows), ["", 1]);
   assert.deepEqual(columnUnit({ key: "ratio", unit: "×" }, rows), ["×", 1]);
   assert.deepEqual(columnUnit({ key: "mean_ns", like: "total_ns", unit: "ns" }, rows)[0], "µs");
 });

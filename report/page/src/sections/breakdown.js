@@ -5,7 +5,7 @@ import { el, none } from "../dom.js";
 import { card, kindsOf, leftOut, section } from "../layout.js";
 import { short } from "../names.js";
 import { shownTimeline } from "../state.js";
-import { col, tableCard } from "../table.js";
+import { tableCard } from "../table.js";
 import { fillOf, ink, Theme } from "../theme.js";
 import { Details } from "../timeline/details.js";
 import { regions } from "../timeline/facts.js";
@@ -95,14 +95,9 @@ export function breakdownSection(report, rank) {
     tableCard(
       "By operator and kernel",
       leftOut(rank, "breakdown"),
-      [
-        col.code("kernel", "Kernel"), col.count("count", "Count"), col.ns("total_ns", "Total"),
-        col.ns("mean_ns", "Mean"), col.share("share", "Share"), col.code("op", "Operator"),
-        col.text("modules", "In", { front: true }),
-        col.text("shapes", "Shapes"), col.count("stream", "Stream"),
-      ],
+      "breakdown",
       analysis.breakdown,
-      { sort: "total_ns", name: "breakdown", jump: breakdownPlace },
+      { sort: "total_ns", jump: breakdownPlace },
     ),
   );
 }

@@ -3,7 +3,7 @@
 import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el } from "../dom.js";
 import { card, leftOut, section } from "../layout.js";
-import { col, tableCard } from "../table.js";
+import { tableCard } from "../table.js";
 import { patternOf, SYMBOLS, Theme } from "../theme.js";
 import { show } from "../units.js";
 
@@ -60,15 +60,9 @@ export function communicationSection(report, rank) {
     tableCard(
       "Collectives",
       leftOut(rank, "communication"),
-      [
-        col.text("collective", "Collective"), col.text("dtype", "Type"), col.text("group", "Group"),
-        col.count("group_size", "Ranks"), col.bytes("bytes", "Message"), col.count("count", "Count"),
-        col.ns("total_ns", "Total"), col.ns("mean_ns", "Mean"), col.ns("min_ns", "Least", { like: "mean_ns" }),
-        col.bandwidth("algorithm_bandwidth", "Algorithm"),
-        col.bandwidth("bus_bandwidth", "Bus", { like: "algorithm_bandwidth" }),
-      ],
+      "communication",
       rows,
-      { sort: "total_ns", name: "communication", jump: collectivePlace },
+      { sort: "total_ns", jump: collectivePlace },
     ),
   );
 }

@@ -4,12 +4,18 @@ import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el, listed, none } from "../dom.js";
 import { card, section, sideBySide, tile } from "../layout.js";
 import { short } from "../names.js";
-import { col, table, tableCard } from "../table.js";
+import { table, tableCard } from "../table.js";
 import { fillOf } from "../theme.js";
 import { integers, show } from "../units.js";
 import { findingsSection } from "./findings.js";
 
 const WORTH_OPENING = 0.03; // share of the largest change; smaller branches of the call tree are closed
+
+/** A row with the values of its sides A and B as its own: `a_count`, `b_count`. @param {Row} row @returns {Row} */
+const flat = ({ a, b, ...row }) => ({ ...row, ...prefixed("a_", a), ...prefixed("b_", b) });
+
+/** @param {string} prefix @param {Row | null} side */
+const prefixed = (prefix, side) => Object.fromEntries(Object.entries(side ?? {}).map(([key, value]) => [prefix + key, value]));
 
 /** @param {Report} report */
 const differenceOf = (report) => /** @type {Difference} */ (report.difference);
@@ -46,22 +52,12 @@ function diffOverview(report) {
 function diffLines(report) {
   const { lines } = differenceOf(report);
   if (!lines.length) return null;
-  const time = lines.some((row) => row.a_device_ns || row.b_device_ns) ? "device_ns" : "host_ns";
+  const onDevice = lines.some((row) => row.a_device_ns || row.b_device_ns);
   return section(
     "lines",
     "Source lines",
     "Lines that call other operators come first; a line that only moved in its file is one row.",
-    tableCard(
-      null,
-      null,
-      [
-        col.code("place", "Line"), col.text("what", "What is new"), col.ns("change_ns", "Change"),
-        col.ns(`a_${time}`, "A"), col.ns(`b_${time}`, "B"), col.count("a_calls", "Calls in A"),
-        col.count("b_calls", "Calls in B"),
-      ],
-      lines,
-      { sort: "", name: "lines" },
-    ),
+    tableCard(null, null, onDevice ? "lines_device" : "lines_host", lines, { sort: "" }),
   );
 }
 
@@ -73,9 +69,8 @@ function changes(found) {
       .map((name) => found.ops.find((row) => row.name === name))
       .filter((row) => row !== undefined)
       .filter((row) => row.change_ns * sign > 0);
-  const columns = [col.code("name", "Operator"), col.ns("change_ns", "Change"), col.other("ratio", "B / A", "×")];
   const half = (/** @type {string} */ heading, /** @type {Row[]} */ rows, /** @type {string} */ name) =>
-    card(heading, null, rows.length ? table(columns, rows, { sort: "", filter: false, name }) : none("None."));
+    card(heading, null, rows.length ? table(name, rows, { sort: "", filter: false }) : none("None."));
   return sideBySide(
     [6, 6],
     half("Slower in B, the most first", moved(found.losses, 1), "slower"),
@@ -124,29 +119,14 @@ function diffIterations(report) {
 }
 
 /** Steps of a serving engine by phase. @param {Row[]} phases */
-function phasesCard(phases) {
-  const rows = phases.map(({ phase, a, b, ratio }) => ({
-    phase,
-    a_steps: a?.steps,
-    a_ns: a?.mean_latency_ns,
-    a_rate: a?.tokens_per_second,
-    b_steps: b?.steps,
-    b_ns: b?.mean_latency_ns,
-    b_rate: b?.tokens_per_second,
-    ratio,
-  }));
-  return tableCard(
+const phasesCard = (phases) =>
+  tableCard(
     "Serving steps by phase",
     "mean latency of a step, new tokens per second",
-    [
-      col.text("phase", "Phase"), col.count("a_steps", "A steps"), col.ns("a_ns", "A latency"),
-      col.other("a_rate", "A tokens/s"), col.count("b_steps", "B steps"), col.ns("b_ns", "B latency", { like: "a_ns" }),
-      col.other("b_rate", "B tokens/s"), col.other("ratio", "B / A", "×"),
-    ],
-    rows,
-    { sort: "", filter: false, name: "serving_phases" },
+    "diff_phases",
+    phases.map(flat),
+    { sort: "", filter: false },
   );
-}
 
 /** @param {Report} report */
 function diffPaths(report) {
@@ -156,8 +136,7 @@ function diffPaths(report) {
     key = onDevice ? "device_ns" : "host_ns",
     own = onDevice ? "change_launched_ns" : "change_self_ns",
     total = onDevice ? "change_device_ns" : "change_host_ns";
-  const side = onDevice ? "launched_ns" : "self_ns",
-    rows = found.paths.filter((row) => row[own]).map((row) => ({ ...row, a: row.a?.[side], b: row.b?.[side] }));
+  const rows = found.paths.filter((row) => row[own]).map(flat);
   return section(
     "paths",
     "Call tree",
@@ -165,11 +144,7 @@ function diffPaths(report) {
     card(
       "Where it changes",
       onDevice ? "device time launched by the call itself" : "host time of the call itself",
-      table(
-        [col.code("path", "Call path"), col.ns("a", "A"), col.ns("b", "B", { like: "a" }), col.ns(own, "Change")],
-        rows,
-        { sort: own, name: "paths" },
-      ),
+      table(onDevice ? "paths_device" : "paths_host", rows, { sort: own }),
     ),
     card(
       "The tree",
@@ -209,32 +184,18 @@ export function tree(rows, key, total) {
 
 /** @param {Report} report */
 function diffTables(report) {
-  const found = differenceOf(report),
-    flat = (/** @type {Row[]} */ rows) =>
-      rows.map((row) => ({
-        ...row,
-        a_count: row.a?.count,
-        a_ns: row.a?.total_ns,
-        b_count: row.b?.count,
-        b_ns: row.b?.total_ns,
-      }));
-  const columns = [
-    col.code("name", "Name"), col.other("a_count", "A count", "number"), col.ns("a_ns", "A"),
-    col.other("b_count", "B count", "number"), col.ns("b_ns", "B", { like: "a_ns" }),
-    col.ns("change_ns", "Change", { like: "a_ns" }), col.other("ratio", "B / A", "×"),
-  ];
+  const found = differenceOf(report);
   const left = (/** @type {string} */ key) => (found.left_out[key] ? `${integers.format(found.left_out[key])} more in --json` : null);
-  if (found.host_ops) columns.push(col.count("rank", "Most on rank"), col.ns("rank_change_ns", "Change there", { like: "a_ns" }));
   const host = found.host_ops?.length
-    ? card("Host", left("host_ops"), table(columns, flat(found.host_ops), { sort: "change_ns", name: "host_ops" }))
+    ? card("Host", left("host_ops"), table("host_ops", found.host_ops.map(flat), { sort: "change_ns" }))
     : null;
   return section(
     "tables",
     "Operators and kernels",
     "Matched by name; a dash where one trace has none.",
     host,
-    card("Operators", left("ops"), table(columns, flat(found.ops), { sort: "change_ns", name: "ops" })),
-    card("Kernels", left("kernels"), table(columns, flat(found.kernels), { sort: "change_ns", name: "diff_kernels" })),
+    card("Operators", left("ops"), table("ops", found.ops.map(flat), { sort: "change_ns" })),
+    card("Kernels", left("kernels"), table("diff_kernels", found.kernels.map(flat), { sort: "change_ns" })),
   );
 }
 
@@ -245,17 +206,11 @@ function diffRanks(report) {
   const left = [["A", only_a], ["B", only_b]]
     .filter(([, some]) => some.length)
     .map(([side, some]) => `${integers.format(some.length)} ranks only in ${side} are left out`);
-  const columns = [
-    col.count("rank", "Rank"), col.ns("a_ns", "A"), col.ns("b_ns", "B", { like: "a_ns" }),
-    col.ns("change_ns", "Change", { like: "a_ns" }), col.other("ratio", "B / A", "×"),
-    col.ns("a_device_ns", "Device, A"), col.ns("b_device_ns", "Device, B", { like: "a_device_ns" }),
-    col.ns("a_communication_ns", "Communication, A"), col.ns("b_communication_ns", "Communication, B"),
-  ];
   return section(
     "ranks",
     "Ranks",
     per_iteration ? "An iteration of each rank, on average." : "The whole trace of each rank.",
-    card(null, left.join("; "), table(columns, ranks, { sort: "change_ns", name: "diff_ranks" })),
+    card(null, left.join("; "), table("diff_ranks", ranks, { sort: "change_ns" })),
   );
 }
 

@@ -4,17 +4,11 @@ import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el } from "../dom.js";
 import { card, section, sideBySide } from "../layout.js";
 import { stack } from "../stack.js";
-import { col, tableCard } from "../table.js";
+import { tableCard } from "../table.js";
 import { fillOf } from "../theme.js";
 import { show } from "../units.js";
 
-const SPAN_HINT = "From the device's first GPU event to the end of its last one";
 const LAUNCHED = "already launched";
-
-const BUSY = [
-  col.ns("busy_ns", "Busy"), col.ns("idle_ns", "Idle"), col.share("busy_share", "Busy"),
-  col.share("busy_share_of_gpu_span", "of GPU span", { hint: SPAN_HINT }),
-];
 
 /** @type {Section} */
 export function idleSection(report, rank) {
@@ -46,44 +40,14 @@ export function idleSection(report, rank) {
       ),
       iteration_list.length ? iterationsCard(rank) : null,
     ),
-    tableCard(
-      "Devices",
-      null,
-      [
-        col.count("device", "Device"), col.ns("window_ns", "Window"), ...BUSY,
-        col.ns("overlapped_ns", "Two streams or more"), col.ns("compute_ns", "Computing"), col.ns("copy_ns", "Copying"),
-        col.ns("communication_ns", "Communicating"),
-        col.ns("exposed_communication_ns", "of it exposed", { hint: "With no computing kernel beside it" }),
-      ],
-      device_use,
-      { sort: "busy_ns", filter: false, name: "device_use", jump: lanePlace },
-    ),
-    tableCard(
-      "Streams in numbers",
-      null,
-      [
-        several ? col.count("device", "Device") : null,
-        col.count("stream", "Stream"), col.count("events", "Events"), col.ns("total_ns", "Sum of events"), ...BUSY,
-      ],
-      streams,
-      { sort: "busy_ns", name: "streams", jump: lanePlace },
-    ),
+    tableCard("Devices", null, "device_use", device_use, { sort: "busy_ns", filter: false, jump: lanePlace }),
+    tableCard("Streams in numbers", null, "streams", streams, { sort: "busy_ns", jump: lanePlace }),
     tableCard(
       "Longest gaps",
       null,
-      [
-        col.ns("idle_ns", "Idle"), col.ns("start", "At"),
-        col.text("cause", "Cause", { hint: "Whether the next event had been launched when the gap began" }),
-        col.ns("launch_ns", "Launched after", { hint: "From the gap's start to the launch of the event that ends it" }),
-        col.code("host", "Host meanwhile", { hint: "What takes most of the gap by itself on the launching thread: an operator, a runtime call, or neither" }),
-        col.ns("host_ns", "for", { like: "idle_ns" }), col.code("launched_by", "Next operator"), col.code("source", "Next line", { front: true }), col.code("after", "Next event"), col.code("before", "Event before"),
-      ],
+      "gaps",
       gaps,
-      {
-        sort: "idle_ns",
-        name: "gaps",
-        jump: (gap) => ({ from: gap.start, to: gap.start + gap.idle_ns }),
-      },
+      { sort: "idle_ns", jump: (gap) => ({ from: gap.start, to: gap.start + gap.idle_ns }) },
     ),
   );
 }
@@ -94,16 +58,7 @@ function streamSums(streams) {
     "idle",
     "Streams",
     "Sums of durations; no start times were recorded, so that busy and idle time are not known.",
-    tableCard(
-      "Streams in numbers",
-      null,
-      [
-        col.count("device", "Device"), col.count("stream", "Stream"), col.count("events", "Events"),
-        col.ns("total_ns", "Sum of events"),
-      ],
-      streams,
-      { sort: "total_ns", name: "streams", jump: lanePlace },
-    ),
+    tableCard("Streams in numbers", null, "streams", streams, { sort: "total_ns", jump: lanePlace }),
   );
 }
 
@@ -115,10 +70,10 @@ function gapCause({ before, after, launch_ns }) {
 }
 
 /** The longest event of a device or stream. @type {PlaceOf} */
-const lanePlace = ({ device, stream }) => ({ gpu: true, device, stream });
+export const lanePlace = ({ device, stream }) => ({ gpu: true, device, stream });
 
 /** A stream, with its device where there are several. @param {Row} stream @param {boolean} several */
-export function streamName({ device, stream }, several) {
+function streamName({ device, stream }, several) {
   return several ? `GPU ${device} · stream ${stream}` : `stream ${stream}`;
 }
 

@@ -4,11 +4,9 @@ import { el } from "../dom.js";
 import { card, section, tile } from "../layout.js";
 import { stack } from "../stack.js";
 import { chooseRank } from "../steps.js";
-import { col, tableCard } from "../table.js";
+import { tableCard } from "../table.js";
 import { show } from "../units.js";
 import { deviceParts } from "./overview.js";
-
-const WAITING_HINT = "Communication time beyond that of the rank with the least: time spent waiting for others";
 
 /** @param {Rank} rank */
 export function rankName(rank) {
@@ -65,19 +63,6 @@ export function jobSection(report) {
         { click: chooseRank },
       ),
     ),
-    tableCard(
-      "Numbers by rank",
-      null,
-      [
-        col.text("name", "Rank"), col.text("file", "File"), col.ns("span", "Length"),
-        col.ns("latency", "Mean iteration"), col.share("busy", "GPU busy"), col.ns("computing", "Computing"),
-        col.ns("communication", "Communicating"),
-        col.ns("exposed", "Exposed", { hint: "Communication with no computing kernel beside it" }),
-        col.ns("waiting", "Beyond the least", { hint: WAITING_HINT }), col.ns("idle", "Idle"),
-        col.count("events", "GPU events"), col.share("linked", "Linked"),
-      ],
-      rows,
-      { sort: "name", name: "ranks", click: (row) => chooseRank(row.place) },
-    ),
+    tableCard("Numbers by rank", null, "ranks", rows, { sort: "name", click: (row) => chooseRank(row.place) }),
   );
 }

@@ -4,18 +4,10 @@ import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el, none } from "../dom.js";
 import { card, kindsOf, leftOut, section } from "../layout.js";
 import { short } from "../names.js";
-import { col, tableCard } from "../table.js";
+import { tableCard } from "../table.js";
 import { patternOf, SYMBOLS, Theme } from "../theme.js";
 import { callOf } from "../timeline/places.js";
 import { neat, plain, power, show } from "../units.js";
-
-const OPERATOR_HINT = "The operators' FLOPs over the time of all their kernels, not of this one alone";
-const BANDWIDTH_HINT = "Against the device's memory bandwidth; none where the data may have been in its cache";
-
-const TIMES = [
-    col.count("count", "Count"), col.ns("total_ns", "Total"), col.ns("mean_ns", "Mean"),
-    col.rate("flops_per_second", "Rate"),
-];
 
 /** @type {Section} */
 export function kernelsSection(report, rank) {
@@ -23,11 +15,10 @@ export function kernelsSection(report, rank) {
   const rows = rank.analysis.kernels.map((row, i) => ({
     ...row,
     kind: rank.kernel_kinds[i],
-    kindName: report.gpu_kinds[rank.kernel_kinds[i]].name,
+    kernel_kind: report.gpu_kinds[rank.kernel_kinds[i]].name,
   }));
   if (!rows.length) return null;
   const points = rows.filter((row) => row.intensity && row.flops_per_second);
-  const device = Object.keys(rank.analysis.devices).length > 1 ? col.count("device", "Device") : null;
   return section(
     "kernels",
     "Kernels and roofline",
@@ -41,33 +32,13 @@ export function kernelsSection(report, rank) {
             "No kernel's FLOPs and bytes are known: the trace has no shapes (record_shapes), or only operators that move data.",
           ),
         ),
-    tableCard(
-      "Kernels",
-      leftOut(rank, "kernels"),
-      [
-        col.code("kernel", "Kernel"), col.text("kindName", "Kind"), col.text("dtype", "Type"), device, ...TIMES,
-        col.rate("operator_flops_per_second", "of operator", { hint: OPERATOR_HINT }),
-        col.share("flops_share", "of peak", { hint: "FLOP/s against the device's peak for the element type" }),
-        col.bandwidth("bytes_per_second", "Memory", { hint: "Bytes of inputs and outputs per second, at least" }),
-        col.bandwidth("most_bytes_per_second", "at most", { hint: "The same where bytes are known; of experts at most" }),
-        col.share("bytes_share", "of bandwidth", { hint: BANDWIDTH_HINT }),
-        col.other("intensity", "FLOP/byte"), col.text("bound", "Bound by"), col.code("ops", "Operators"),
-      ],
-      rows,
-      { sort: "total_ns", name: "kernels", jump: kernelPlace },
-    ),
+    tableCard("Kernels", leftOut(rank, "kernels"), "kernels", rows, { sort: "total_ns", jump: kernelPlace }),
     tableCard(
       "Matrix products",
       leftOut(rank, "gemms") ?? "batch × (m, k) · (k, n), over the time of all kernels of the operator",
-      [
-        col.code("op", "Operator"), col.text("dtype", "Type"), device,
-        ...["batch", "m", "n", "k"].map((key) => col.count(key, key)), ...TIMES,
-        col.share("flops_share", "of peak", { hint: "The efficiency: FLOP/s against the device's peak" }),
-        col.bandwidth("bytes_per_second", "Memory", { hint: "Inputs and outputs once" }),
-        col.share("bytes_share", "of bandwidth"), col.text("bound", "Bound by"), col.code("kernels", "Kernels"),
-      ],
+      "gemms",
       rank.analysis.gemms,
-      { sort: "total_ns", name: "gemms", jump: productPlace },
+      { sort: "total_ns", jump: productPlace },
     ),
   );
 }
@@ -163,7 +134,7 @@ function rooflineCard(report, rank, points) {
         itemStyle: { color: Theme.color(color), opacity: 0.78, borderColor: Theme.value("card"), borderWidth: 1 },
         symbolSize: (/** @type {any} */ _, /** @type {any} */ item) => 7 + 26 * Math.sqrt(item.data.row.total_ns / most),
         data: shown
-          .filter((row) => row.kindName === name)
+          .filter((row) => row.kernel_kind === name)
           .map((row) => ({ value: [row.intensity, row.flops_per_second], row })),
       })),
     ],

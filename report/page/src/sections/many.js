@@ -83,11 +83,13 @@ export function manySection(report) {
   plot();
   const list = (/** @type {number[]} */ ranks) => (ranks.length ? `${ranks.slice(0, 12).join(", ")}${ranks.length > 12 ? ", …" : ""}` : "none");
   const cards = many.tables.map(({ title, name, columns, rows, left_out }) =>
-    tableCard(title, left_out ? `${integers.format(left_out)} more rows are left out` : null, columns, rows, {
-      sort: "",
-      name: `job_${name}`,
-      click: columns[0].title === "rank" ? (row) => choose(row[0]) : undefined,
-    }),
+    tableCard(
+      title,
+      left_out ? `${integers.format(left_out)} more rows are left out` : null,
+      `job_${name}`,
+      rows,
+      { columns, sort: "", click: columns[0].title === "rank" ? (row) => choose(row[0]) : undefined },
+    ),
   );
   return section(
     "many",

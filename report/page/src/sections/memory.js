@@ -6,7 +6,7 @@ import { card, section } from "../layout.js";
 import { shortenedName } from "../names.js";
 import { stack } from "../stack.js";
 import { page } from "../state.js";
-import { col, table, tableCard } from "../table.js";
+import { table, tableCard } from "../table.js";
 import { ofLine } from "../timeline/places.js";
 import { show } from "../units.js";
 
@@ -15,10 +15,6 @@ const MEMORY_SOURCES = {
   "allocator events": "what the allocators recorded (profile_memory)",
   "tensors of the ET": "the tensors of the Execution Trace, from the call that makes a storage to the last that uses it",
 };
-
-const ALLOCATED = [col.code("operator", "Allocated by"), col.text("category", "Category")];
-
-const SIZES = [col.count("blocks", "Blocks"), col.bytes("bytes", "Size")];
 
 /** @type {Section} */
 export function memorySection(report, rank) {
@@ -33,25 +29,16 @@ export function memorySection(report, rank) {
     tableCard(
       "Devices",
       null,
-      [
-        col.text("device", "Device"), col.bytes("peak_bytes", "Peak"), col.bytes("before_bytes", "Before the trace"),
-        col.bytes("end_bytes", "At the end"),
-        col.bytes("reserved_peak_bytes", "Reserved", { hint: "By the allocator, at most" }),
-        col.count("blocks", "Blocks"), col.bytes("allocated_bytes", "Allocated in all"),
-      ],
+      "memory",
       memory,
-      { sort: "peak_bytes", filter: false, name: "memory", jump: (row) => peakPlace(rank, row) },
+      { sort: "peak_bytes", filter: false, jump: (row) => peakPlace(rank, row) },
     ),
     tableCard(
       "What outlives its iteration",
       "allocated in one iteration and held at its end, over all iterations",
-      [
-        ...ALLOCATED, col.text("device", "Device"), ...SIZES,
-        col.bytes("next_bytes", "Freed in the next", { like: "bytes" }),
-        col.bytes("kept_bytes", "Never freed", { like: "bytes" }),
-      ],
+      "memory_outliving",
       memory_outliving,
-      { sort: "bytes", name: "memory_outliving", jump: ({ operator }) => ({ gpu: false, name: operator }) },
+      { sort: "bytes", jump: ({ operator }) => ({ gpu: false, name: operator }) },
     ),
   );
 }
@@ -74,13 +61,13 @@ function memoryCard(rank, one, holders) {
       { unit: "bytes" },
     ),
     table(
-      [...ALLOCATED, col.code("modules", "Module", { front: true }), col.code("source", "Line", { front: true }), ...SIZES, col.share("share", "Share")],
+      `memory_holders ${one.device}`,
       mine.map((row) => ({
         ...row,
         modules: row.modules.replaceAll("nn.Module: ", ""),
         share: row.bytes / (one.peak_bytes || 1),
       })),
-      { sort: "bytes", name: `memory_holders ${one.device}`, jump: (row) => holderPlace(row) ?? peakPlace(rank, one) },
+      { sort: "bytes", jump: (row) => holderPlace(row) ?? peakPlace(rank, one) },
     ),
   );
 }

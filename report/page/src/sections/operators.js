@@ -2,27 +2,14 @@
 
 import { leftOut, section } from "../layout.js";
 import { classesOf, moduleClass } from "../names.js";
-import { col, tableCard } from "../table.js";
+import { tableCard } from "../table.js";
 import { regions } from "../timeline/facts.js";
-
-const DEVICE_SELF_HINT = "GPU events launched with nothing of this table between";
-
-const SELF_COLUMNS = [
-  col.count("count", "Calls"),
-  col.ns("self_ns", "Host self", { like: "total_ns", hint: "On the host, without the calls inside" }),
-  col.ns("total_ns", "Host total", { hint: "On the host, with the calls inside" }),
-  col.ns("device_self_ns", "GPU self", { like: "device_total_ns", hint: DEVICE_SELF_HINT }),
-  col.ns("device_total_ns", "GPU total", { hint: "With the GPU events launched inside" }),
-];
 
 /** @type {Section} */
 export function operatorsSection(report, rank) {
   const { operators, modules } = rank.analysis;
   if (!operators.length && !modules.length) return null;
   const device = operators.some((row) => row.device_total_ns);
-  const columns = SELF_COLUMNS.filter((column) => device || !column.key.startsWith("device"));
-  const hint = "GPU events of backward whose forward operator is inside",
-    backward = device ? col.ns("backward_total_ns", "Backward", { like: "device_total_ns", hint }) : null;
   return section(
     "operators",
     "Operators and modules",
@@ -30,16 +17,16 @@ export function operatorsSection(report, rank) {
     tableCard(
       "By operator",
       leftOut(rank, "operators"),
-      [col.code("op", "Operator"), col.text("shapes", "Shapes"), ...columns, col.count("launches", "GPU events")],
+      "operators",
       operators,
-      { sort: device ? "device_self_ns" : "self_ns", name: "operators", jump: ({ op }) => ({ gpu: false, name: op }) },
+      { sort: device ? "device_self_ns" : "self_ns", jump: ({ op }) => ({ gpu: false, name: op }) },
     ),
     tableCard(
       "By module class",
       leftOut(rank, "modules") ?? "modules of one class at one place in one row",
-      [col.code("module", "Module or annotation", { indent: "depth" }), ...columns, backward, col.text("path", "In", { front: true })],
+      "modules",
       modules,
-      { sort: "", name: "modules", jump: modulePlace },
+      { sort: "", jump: modulePlace },
     ),
   );
 }

@@ -4,7 +4,7 @@ import { axis, chart, tip, tooltip } from "../chart.js";
 import { el, none } from "../dom.js";
 import { card, section, sideBySide } from "../layout.js";
 import { counted } from "../names.js";
-import { col, table } from "../table.js";
+import { table } from "../table.js";
 import { Theme } from "../theme.js";
 import { plain, show } from "../units.js";
 
@@ -66,27 +66,14 @@ export function overheadsSection(report, rank) {
     card(
       "By operator",
       "topmost operators; host time holds everything they call",
-      table(
-        [
-          col.code("op", "Operator"), col.count("count", "Count"), col.ns("total", "Host time"),
-          col.ns("t2", "T2", { hint: OVERHEADS[1][3] }), col.ns("t3", "T3", { like: "t2", hint: OVERHEADS[2][3] }),
-          col.ns("t5", "T5", { hint: OVERHEADS[4][3] }), col.code("launches", "Launches with"),
-        ],
-        ops,
-        { sort: "total", name: "overheads", jump: ({ op }) => ({ gpu: false, name: op }) },
-      ),
+      table("overheads", ops, { sort: "total", jump: ({ op }) => ({ gpu: false, name: op }) }),
     ),
   );
 }
 
 /** @param {Row[]} calls */
 function launchTable(calls) {
-  const columns = [
-    col.code("call", "Call"), col.count("n", "Rows"), col.ns("mean", "Mean"),
-    col.ns("std", "Deviation", { like: "mean" }), col.count("outliers", "Outliers"), col.ns("all", "Mean with them"),
-    col.ns("sum", "Sum"),
-  ];
-  return table(columns, calls, { sort: "sum", name: "t4" });
+  return table("t4", calls, { sort: "sum" });
 }
 
 /** Horizontal bars of mean and standard deviation, µs. @param {Row[]} bars */

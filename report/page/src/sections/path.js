@@ -4,7 +4,7 @@ import { PATH_COLORS } from "../timeline/critical.js";
 import { ofRows } from "../timeline/places.js";
 import { card, section } from "../layout.js";
 import { stack } from "../stack.js";
-import { col, tableCard } from "../table.js";
+import { tableCard } from "../table.js";
 import { show } from "../units.js";
 
 /** @type {Section} */
@@ -29,20 +29,15 @@ export function pathSection(report, rank) {
     tableCard(
       "By kind, kernel, operator, module and line",
       null,
-      [
-        col.text("kind", "Kind"), col.ns("ns", "Time"), col.share("share", "Share"),
-        col.count("count", "Elements", { hint: "Runs of such work that follow one another on the path" }),
-        col.code("kernel", "Kernel or runtime call"), col.code("operator", "Operator"),
-        col.text("module", "Module", { front: true }), col.code("place", "Line", { front: true }),
-      ],
+      "critical_path",
       rows.map((row) => ({ ...row, share: row.ns / (total || 1) })),
-      { sort: "ns", name: "critical_path", jump: pathPlace },
+      { sort: "ns", jump: pathPlace },
     ),
   );
 }
 
 /** The longest element of a row. @type {(row: Row) => Place | null} */
-function pathPlace({ id, from, to }) {
-  const span = from === null ? null : { from, to };
+function pathPlace({ id, start, end }) {
+  const span = start === null ? null : { from: start, to: end };
   return id < 0 ? span : { ...ofRows([id]), orElse: span };
 }

@@ -4,7 +4,7 @@ import { drawnWithCharts, legend, tip } from "../chart.js";
 import { dragged, el } from "../dom.js";
 import { card, section } from "../layout.js";
 import { chooseRank } from "../steps.js";
-import { col, tableCard } from "../table.js";
+import { tableCard } from "../table.js";
 import { penFillOf, Theme } from "../theme.js";
 import { integers, neat, show } from "../units.js";
 import { rankName } from "./job.js";
@@ -444,28 +444,16 @@ export function ranksSection(report) {
     tableCard(
       "Collectives",
       missing.join("; ") || "a click on a row shows it above",
-      [
-        col.ns("start", "At"), col.text("kind", "Collective"), col.text("group", "Group"),
-        col.bytes("bytes", "Message"),
-        col.ns("length", "From first to last", { hint: "From the first rank's start to the last one's end" }),
-        col.ns("waited", "Waited", { hint: "By all ranks together, for the last to arrive" }),
-        col.ns("longest", "Longest wait"), col.text("last", "Last to arrive"),
-      ],
+      "collectives",
       waits,
-      { sort: "waited", name: "collectives", click: goTo },
+      { sort: "waited", click: goTo },
     ),
     tableCard(
       "Who waits for whom",
       null,
-      [
-        col.text("label", "Rank"),
-        col.count("collectives", "Collectives", { hint: "Of those in which ranks wait for each other" }),
-        col.count("last", "Last to arrive"), col.ns("caused", "Others waited for it"),
-        col.ns("waited", "Waited itself"), col.ns("offset", "Clock ahead", { hint: "Of the lowest rank's; taken off" }),
-        col.ns("spread", "Spread", { hint: "Median distance of single collectives from that" }),
-      ],
+      "waits",
       rows,
-      { sort: "caused", filter: false, name: "waits", click: (row) => chooseRank(row.at) },
+      { sort: "caused", filter: false, click: (row) => chooseRank(row.at) },
     ),
   );
 }

@@ -4,7 +4,7 @@ import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el } from "../dom.js";
 import { card, leftOut, section, sideBySide } from "../layout.js";
 import { shownTime } from "../steps.js";
-import { col, tableCard } from "../table.js";
+import { tableCard } from "../table.js";
 import { fillOf, patternOf, SYMBOLS, Theme } from "../theme.js";
 import { neat, plain, power, show } from "../units.js";
 
@@ -49,34 +49,16 @@ export function servingSection(_, rank) {
     tableCard(
       "Phases",
       null,
-      [
-        col.text("phase", "Phase"), col.count("steps", "Steps"), col.count("tokens", "Tokens"),
-        col.ns("mean_latency_ns", "Mean latency"), col.ns("p50_latency_ns", "p50"), col.ns("p90_latency_ns", "p90"),
-        col.ns("p99_latency_ns", "p99"), col.ns("longest_ns", "Longest"),
-        col.ns("device_ns", "GPU busy"), col.ns("idle_ns", "Idle"), col.ns("host_before_ns", "Host before"),
-        col.other("tokens_per_second", "Tokens/s"), col.ns("ns_per_output_token", "Per output token"),
-        col.ns("ns_per_prefill_token", "Per prefill token"),
-      ],
+      "serving_phases",
       phases,
-      { sort: "", filter: false, name: "serving_phases", jump: ({ phase }) => longestStep(rank, steps, phase) },
+      { sort: "", filter: false, jump: ({ phase }) => longestStep(rank, steps, phase) },
     ),
     tableCard(
       "Steps",
       leftOut(rank, "serving_steps"),
-      [
-        col.text("step", "Step"), col.text("phase", "Phase"),
-        col.count("prefill_requests", "Prefill requests"), col.count("prefill_tokens", "Prefill tokens"),
-        col.count("decode_requests", "Decode requests"), col.count("decode_tokens", "Decode tokens"),
-        col.count("keys", "Keys"), col.ns("latency_ns", "Latency"), col.ns("host_before_ns", "Host before"),
-        col.ns("device_ns", "GPU busy"), col.ns("idle_ns", "Idle"), col.count("events", "GPU events"),
-        col.other("tokens_per_second", "Tokens/s"), col.other("flops", "FLOPs", "flop"), col.bytes("bytes", "Bytes"),
-      ],
+      "serving_steps",
       steps,
-      {
-        sort: "",
-        name: "serving_steps",
-        jump: (row) => servedPlace(rank, row),
-      },
+      { sort: "", jump: (row) => servedPlace(rank, row) },
     ),
   );
 }

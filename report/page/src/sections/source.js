@@ -2,7 +2,7 @@
 
 import { el, small } from "../dom.js";
 import { card, leftOut, section } from "../layout.js";
-import { col, tableCard } from "../table.js";
+import { tableCard } from "../table.js";
 import { jumpTo } from "../timeline/jump.js";
 import { ofLine } from "../timeline/places.js";
 import { show } from "../units.js";
@@ -25,38 +25,15 @@ export function sourceSection(report, rank) {
     tableCard(
       "By source line",
       leftOut(rank, "sources"),
-      [
-        col.code("place", "Line", { front: true }), col.code("function", "Function"), col.text("kind", ""),
-        ...(device
-          ? [
-              col.ns("device_self_ns", "GPU self", { like: "device_total_ns", hint: "GPU events that it launched itself" }),
-              col.ns("device_total_ns", "GPU total", { hint: "With those of lines called from it" }),
-              col.ns("backward_ns", "Backward", { like: "device_total_ns", hint: "Part of GPU self" }),
-              col.count("launches", "GPU events"),
-              col.ns("idle_ns", "Idle caused", { hint: "The device had nothing to run until an event of this line" }),
-            ]
-          : []),
-        col.ns("host_ns", "Host", { hint: "Host time of the operators that it called" }),
-        col.count("calls", "Calls"),
-      ],
+      "sources",
       sources.map((row) => ({
         ...row,
         place: `${row.file}:${row.line}`,
-        kind: [row.own ? "" : "not own code", row.fused ? `${row.fused} fused` : ""].filter(Boolean).join(", "),
+        remark: [row.own ? "" : "not own code", row.fused ? `${row.fused} fused` : ""].filter(Boolean).join(", "),
       })),
-      { sort: heat, name: "sources", jump: sourcePlace },
+      { sort: heat, jump: sourcePlace },
     ),
-    tableCard(
-      "By phase",
-      null,
-      [
-        col.text("phase", "Phase"), col.count("calls", "Operators"), col.ns("host_ns", "Host"),
-        col.ns("device_ns", "GPU"), col.share("share", "Share"), col.count("launches", "GPU events"),
-        col.ns("idle_ns", "Idle caused"),
-      ],
-      phases,
-      { sort: "", filter: false, name: "phases", jump: phasePlace },
-    ),
+    tableCard("By phase", null, "phases", phases, { sort: "", filter: false, jump: phasePlace }),
   );
 }
 

@@ -4,6 +4,7 @@ import { bringIntoView, el } from "../dom.js";
 import { classesOf, shortenedName } from "../names.js";
 import { column } from "../packed.js";
 import { page, shownTables, shownTimeline } from "../state.js";
+import { isText } from "../units.js";
 import { eventsOf, Hits, longestGap, longestOf } from "./events.js";
 
 /**
@@ -71,7 +72,7 @@ export function goBack() {
 export function namedPlace(columns, row) {
   const known = page.timeline?.names;
   if (!known) return null;
-  const column = columns.find(({ key, unit }) => unit === "text" && known.has(shortenedName(row[key])));
+  const column = columns.find((column) => isText(column) && known.has(shortenedName(row[column.key])));
   return column ? { name: row[column.key] } : null;
 }
 

@@ -1,11 +1,9 @@
 /* S */
 
 import { dragged, el } from "../dom.js";
-import { col, table } from "../table.js";
+import { table } from "../table.js";
 import { exactMs, show } from "../units.js";
 import { firstEnding } from "./blocks.js";
-
-const SHARE_HINT = "Of the span's length; over 100 % where several run at a time";
 
 export class SelectedSpan {
   /** @param {Timeline} timeline */
@@ -109,13 +107,8 @@ export class SelectedSpan {
         total,
         share: total / length,
       }));
-    const columns = [
-      col.code("name", "Name"), col.text("kind", "Kind"), col.count("count", "Count"),
-      col.ns("total", "Time", { hint: "Within the span, callees included" }),
-      col.share("share", "Share", { hint: SHARE_HINT }),
-    ];
     const part = (/** @type {string} */ heading, /** @type {string} */ key, /** @type {Total[]} */ found) =>
-      found.length ? [el("h4", {}, heading), table(columns, rows(found), { sort: "total", name: `span-${key}` })] : [];
+      found.length ? [el("h4", {}, heading), table(`span-${key}`, rows(found), { sort: "total" })] : [];
     this.node.hidden = false;
     this.node.replaceChildren(
       el(

@@ -1,0 +1,233 @@
+"""The columns of the page's tables, as their row classes declare them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from ..analysis.bandwidth import BandwidthRow, CommunicationRow
+from ..analysis.breakdown import BreakdownRow, DeviceUse, StreamUse
+from ..analysis.device_gaps import Gap
+from ..analysis.device_memory import DeviceMemory, MemoryHolder, OutlivingRow
+from ..analysis.job_diff import JobDiffRow, RankChange
+from ..analysis.kernel_peaks import GemmRow, KernelRow
+from ..analysis.launch_queues import IdleCauses, LaunchRow, QueueUse
+from ..analysis.modules import ModuleRow
+from ..analysis.operators import OperatorRow
+from ..analysis.origins import PhaseRow, SourceRow
+from ..analysis.sequences import KernelSequence
+from ..analysis.serving_steps import PhaseChange, ServingPhase, ServingStep
+from ..analysis.source_diff import LineRow
+from ..analysis.table import Column, Row, column, inferred
+from ..analysis.trace_diff import DiffRow, PathRow
+from .path_table import PathPart
+
+
+class _Added(Row):
+    """Columns that the page adds to rows of an analysis."""
+
+    kernel_kind: str = column("text", "Kind of the kernel.", "kind")
+    cause: str = inferred("text", "If the next event had been launched when the gap began.")
+    place: str = column("name", "File and line.", "line")
+    remark: str = column(
+        "text", "If it is not own code, and how many of its calls are fused with those of other lines.", " "
+    )
+    what: str = column("text", "What is new in the line.", "new")
+    share: float = column("share", "Share of the whole.")
+
+
+class _Overhead(Row):
+    """Launch overheads of an operator, in ns."""
+
+    op: str = column("name", "Topmost operator.", "operator")
+    count: int = column("count", "Calls.")
+    total: int = column("ns", "CPU time with everything that it calls.", "host time")
+    t2: float = column("ns", "From the operator's start to its first launch.", "T2")
+    t3: float = column("ns", "From the end of the operator's last launch to its end.", "T3")
+    t5: float = column("ns", "Between two launches; of an operator without launches, its own time.", "T5")
+    launches: str = column("name", "Runtime calls that launch its GPU events.", "launches with")
+
+
+class _LaunchCall(Row):
+    """Durations of a runtime call (T4), in ns."""
+
+    call: str = column("name", "Runtime call.")
+    n: int = column("count", "Calls without outliers.", "calls")
+    mean: float = column("ns", "Mean duration.")
+    std: float = column("ns", "Standard deviation.", "deviation")
+    outliers: int = column("count", "Calls that take so much longer that they are left out.")
+    all: float = column("ns", "Mean duration with the outliers.", "mean with them")
+    sum: float = column("ns", "Sum of all durations.")
+
+
+class _Rank(Row):
+    """A rank of a job."""
+
+    name: str = column("text", "Rank.", "rank")
+    file: str = column("name", "File of its trace.")
+    span: int = column("ns", "Length of the trace.", "length")
+    latency: float = column("ns", "Mean length of an iteration.", "mean iteration")
+    busy: float = column("share", "Share of the trace in which its devices are busy.", "GPU busy")
+    computing: int = column("ns", "Time with a compute kernel.")
+    communication: int = column("ns", "Time with a communication kernel.", "communicating")
+    exposed: int = column("ns", "Communication time without a compute kernel.")
+    waiting: int = inferred(
+        "ns", "Communication time above that of the rank with the least: it waits for others.", "above minimum"
+    )
+    idle: int = column("ns", "Time without a GPU event.")
+    events: int = column("count", "GPU events.", "GPU events")
+    linked: float = column("share", "Operators that are linked with the Execution Trace.")
+
+
+class _Collective(Row):
+    """A collective of a job."""
+
+    start: int = column("ns", "Start on the first rank.")
+    kind: str = column("text", "Collective.", "collective")
+    group: str = column("name", "Process group.")
+    bytes: int = column("bytes", "Size of the message.", "message")
+    length: int = column("ns", "From the start on the first rank to the end on the last.", "duration")
+    waited: int = column("ns", "Time that all ranks together waited for the last to arrive.")
+    longest: int = column("ns", "Longest wait of a rank.", "longest wait")
+    last: str = column("text", "Rank that arrived last.", "last to arrive")
+
+
+class _Waits(Row):
+    """How long a rank waits, and others for it."""
+
+    label: str = column("text", "Rank.", "rank")
+    collectives: int = column("count", "Collectives in which ranks wait for each other.")
+    last: int = column("count", "Collectives at which it arrived last.", "last to arrive")
+    caused: int = column("ns", "Time that the others waited for it.", "others waited for it")
+    waited: int = column("ns", "Time that it waited itself.", "waited itself")
+    offset: int = inferred("ns", "How far its clock is ahead of the lowest rank's; it is corrected.", "clock ahead")
+    spread: int = inferred("ns", "Median distance of single collectives from that offset.")
+
+
+class _InSpan(Row):
+    """What runs in the selected span."""
+
+    name: str = column("name", "Name.")
+    kind: str = column("text", "Kind.")
+    count: int = column("count", "Events.")
+    total: int = column("ns", "Time within the span, callees included.", "time")
+    share: float = column("share", "Share of the span; above 100 % if several run at a time.")
+
+
+_BUSY = "busy_ns idle_ns busy_share busy_share_of_gpu_span"
+_SIDES = "name a_count a_total_ns b_count b_total_ns change_ns ratio rank rank_change_ns"
+_SERVED = " ".join(f"{side}_{name}" for side in "ab" for name in ("steps", "mean_latency_ns", "tokens_per_second"))
+_TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
+    "breakdown": (BreakdownRow, "kernel count total_ns mean_ns share op modules shapes device stream"),
+    "operators": (
+        OperatorRow, "op shapes count self_ns total_ns device_self_ns device_total_ns launches",
+    ),
+    "modules": (ModuleRow, "module count self_ns total_ns device_self_ns device_total_ns backward_total_ns path"),
+    "sources": (
+        SourceRow, "place function remark device_self_ns device_total_ns backward_ns launches idle_ns host_ns calls",
+    ),
+    "phases": (PhaseRow, "phase calls host_ns device_ns share launches idle_ns"),
+    "kernels": (
+        KernelRow, "kernel kernel_kind dtype device count total_ns mean_ns flops_per_second operator_flops_per_second"
+        " flops_share bytes_per_second most_bytes_per_second bytes_share intensity bound ops",
+    ),
+    "gemms": (
+        GemmRow, "op dtype device batch m n k count total_ns mean_ns flops_per_second flops_share bytes_per_second"
+        " bytes_share bound kernels",
+    ),
+    "t4": (_LaunchCall, "call n mean std outliers all sum"),
+    "overheads": (_Overhead, "op count total t2 t3 t5 launches"),
+    "device_use": (
+        DeviceUse, f"device window_ns {_BUSY} overlapped_ns compute_ns copy_ns communication_ns"
+        " exposed_communication_ns",
+    ),
+    "streams": (StreamUse, f"device stream events total_ns {_BUSY}"),
+    "gaps": (Gap, "idle_ns start cause launch_ns host host_ns launched_by source after before"),
+    "idle_causes": (
+        IdleCauses, "device stream idle_ns host_wait_ns kernel_wait_ns other_ns before_first_ns after_last_ns longest"
+        " mean full_ns", QueueUse,
+    ),
+    "launches": (LaunchRow, "call count median_call_ns median_delay_ns max_delay_ns short long_calls long_delays"),
+    "copies": (BandwidthRow, "kind device count bytes total_ns busy_ns bytes_per_second"),
+    "sequences": (KernelSequence, "op count gpu_ns host_ns kernels"),
+    "memory": (
+        DeviceMemory, "device peak_bytes before_bytes end_bytes reserved_peak_bytes blocks allocated_bytes",
+    ),
+    "memory_holders": (MemoryHolder, "operator category modules source blocks bytes share"),
+    "memory_outliving": (OutlivingRow, "operator category device blocks bytes next_bytes kept_bytes"),
+    "communication": (
+        CommunicationRow, "collective dtype group group_size bytes count total_ns mean_ns min_ns algorithm_bandwidth"
+        " bus_bandwidth",
+    ),
+    "serving_phases": (
+        ServingPhase, "phase steps tokens mean_latency_ns p50_latency_ns p90_latency_ns p99_latency_ns longest_ns"
+        " device_ns idle_ns host_before_ns tokens_per_second ns_per_output_token ns_per_prefill_token",
+    ),
+    "serving_steps": (
+        ServingStep, "step phase prefill_requests prefill_tokens decode_requests decode_tokens keys latency_ns"
+        " host_before_ns device_ns idle_ns events tokens_per_second flops bytes",
+    ),
+    "critical_path": (PathPart, "kind ns share count kernel operator module place"),
+    "ranks": (_Rank, " ".join(_Rank.names())),
+    "collectives": (_Collective, " ".join(_Collective.names())),
+    "waits": (_Waits, " ".join(_Waits.names())),
+    "span": (_InSpan, " ".join(_InSpan.names())),
+    "slower": (DiffRow, "name change_ns ratio"),
+    "faster": (DiffRow, "name change_ns ratio"),
+    "ops": (JobDiffRow, _SIDES),
+    "diff_kernels": (JobDiffRow, _SIDES),
+    "host_ops": (JobDiffRow, _SIDES),
+    "diff_ranks": (
+        RankChange, "rank a_ns b_ns change_ns ratio a_device_ns b_device_ns a_communication_ns b_communication_ns",
+    ),
+    "lines_device": (LineRow, "place what change_ns a_device_ns b_device_ns a_calls b_calls"),
+    "lines_host": (LineRow, "place what change_ns a_host_ns b_host_ns a_calls b_calls"),
+    "diff_phases": (PhaseChange, f"phase {_SERVED} ratio"),
+    "paths_device": (PathRow, "path a_launched_ns b_launched_ns change_launched_ns"),
+    "paths_host": (PathRow, "path a_self_ns b_self_ns change_self_ns"),
+}  # fmt: skip
+"""Tables of the page by name: row class, the columns that the page shows, and the class of rows joined to them."""
+_LIKE = {
+    "self_ns": "total_ns", "device_self_ns": "device_total_ns", "backward_ns": "device_total_ns",
+    "backward_total_ns": "device_total_ns", "min_ns": "mean_ns", "host_wait_ns": "idle_ns", "kernel_wait_ns": "idle_ns",
+    "other_ns": "idle_ns", "before_first_ns": "idle_ns", "after_last_ns": "idle_ns", "std": "mean", "t3": "t2",
+    "bus_bandwidth": "algorithm_bandwidth", "next_bytes": "bytes", "kept_bytes": "bytes",
+    "change_ns": "a_total_ns", "rank_change_ns": "a_total_ns",
+}  # fmt: skip
+"""Columns that take the unit of another one, so that their numbers can be compared; a B takes that of its A."""
+_TITLES = {"flop/s": "Rate", "bytes/s": "Bandwidth", "bytes": "Size"}
+"""Titles for headings that are a unit; the page shows its own unit next to a title."""
+_ENDS_MATTER = ("modules", "path", "place", "source", "module")
+"""Texts of which a narrow column shows the end."""
+
+
+@cache
+def page_columns() -> dict[str, list[dict[str, Any]]]:
+    """The columns of each table, as the page's script takes them (`TableColumn` in `page/src/types.d.ts`)."""
+    return {
+        name: [_described((_Added, *joined, kind), shown, names.split()) for shown in names.split()]
+        for name, (kind, names, *joined) in _TABLES.items()
+    }
+
+
+def _described(kinds: Sequence[type[Row]], name: str, shown: Sequence[str]) -> dict[str, Any]:
+    columns: dict[str, Column] = {one.name: one for kind in kinds for one in kind.columns()}
+    found = columns[name]
+    title = _TITLES.get(found.heading.lower(), found.heading.removesuffix(" GB/s"))
+    described = {
+        "key": name,
+        "title": title[:1].upper() + title[1:],
+        "unit": "×" if name == "ratio" else found.unit,
+        "hint": found.doc,
+    }
+    like = _LIKE.get(name) or (f"a_{name[2:]}" if name.startswith("b_") else None)
+    if like in shown:
+        described["like"] = like
+    if name in _ENDS_MATTER:
+        described["front"] = True
+    if name == "device" and found.unit == "number":
+        described["several"] = True
+    if name == "module" and "depth" in columns:
+        described["indent"] = "depth"
+    return described

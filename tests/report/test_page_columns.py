@@ -1,0 +1,47 @@
+"""The columns of the page's tables: those that row classes declare."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from etplus.report.page_columns import page_columns
+from etplus.report.report_html import rank_report
+from support import ROOT
+from traces import GPU_SHAPED, analysis_of
+
+SOURCES = ROOT / "report" / "page" / "src"
+
+
+def test_every_table_of_the_page_has_columns() -> None:
+    """The script names a table where it makes one; the first word of the name says which columns it has."""
+    text = "\n".join(path.read_text("utf-8") for path in SOURCES.rglob("*.js"))
+    made = set(re.findall(r'"([a-z]\w*)",\s*[\w.()]+,\s*\{ sort:', text))
+    assert len(made) > 20 and made <= {*page_columns()}
+    assert not re.search(r"\bcol\.\w+\(", text), "no list of columns in the script"
+
+
+def test_columns_are_of_the_rows() -> None:
+    """Rows of an analysis have the columns that the page is to show of them."""
+    analysis: dict[str, Any] = rank_report(analysis_of(f"linked {GPU_SHAPED}"))["analysis"]
+    added = {"kernel_kind", "cause", "place", "remark", "what", "share"}
+    checked = 0
+    for name, columns in page_columns().items():
+        rows = analysis.get(name)
+        if isinstance(rows, list) and rows and name != "host_ops":  # those of a comparison
+            joined = {"longest", "mean", "full_ns"} if name == "idle_causes" else set()
+            assert {column["key"] for column in columns} - added - joined <= {*rows[0]}, name
+            checked += 1
+    assert checked > 8
+
+
+def test_titles_units_and_meanings() -> None:
+    columns = {column["key"]: column for column in page_columns()["operators"]}
+    assert columns["self_ns"]["title"] == "Host self" and columns["self_ns"]["like"] == "total_ns"
+    assert columns["self_ns"]["unit"] == "ns" and "CPU time" in columns["self_ns"]["hint"]
+    for table, listed in page_columns().items():
+        keys = [column["key"] for column in listed]
+        assert len(set(keys)) == len(keys), table
+        assert all(column["hint"] and column["title"] and column.get("like", keys[0]) in keys for column in listed), (
+            table
+        )
