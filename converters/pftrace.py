@@ -23,8 +23,7 @@ from ..schemas.kineto.event_form import (
     shown_text,
 )
 from ..schemas.kineto.input_args import inputs_key
-from ..schemas.perfetto.packet_bytes import field_tags
-from ..schemas.perfetto.packets import CATEGORIES, COMPUTE, protos
+from ..schemas.perfetto.packets import CATEGORIES, COMPUTE, field_tags, protos
 from ..schemas.text.files import open_output
 from ..schemas.wire_format import byte_rows, delimited_field, number_cells, varint_bytes
 from ..trace.columns import IntColumn, distinct, distinct_rows, lists_by, mask_at

@@ -22,7 +22,7 @@ from ..linker.captures import capture_files
 from ..linker.pipeline import link
 from ..schemas.comm_types import Group
 from ..schemas.etplus.read_etplus import parse_etplus
-from ..schemas.etplus.write_etplus import with_clock_offset
+from ..schemas.etplus.record_store import with_clock_offset
 from ..schemas.inductor import find_compile_files
 from ..schemas.parquet import SUFFIXES, StoredRank, files_of, read_parquet, write_rank
 from ..schemas.text.files import Blob, load, open_output

@@ -64,11 +64,10 @@ _BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
 
 
 def collective_type(comm: Comm, name: str) -> int | None:
-    """A CollectiveCommType, SEND, RECV, or None where it is unknown: RCCL's `ncclDevKernel_Generic` is all of them, and
-    a kernel `SendRecv` without metadata can be an all-to-all as well as messages.
+    """Return a CollectiveCommType, SEND, RECV, or None if unknown.
 
-    Args:
-        name: of its kernel, or of its host node ("gloo:all_reduce").
+    RCCL's `ncclDevKernel_Generic` runs all of them, and a kernel `SendRecv` without metadata may be an all-to-all.
+    `name` is that of the kernel or of the host node ("gloo:all_reduce").
     """
     for text in (comm.collective or "", name):
         plain = re.sub(r"[^a-z]", "", text.rpartition(":")[2].lower())
@@ -81,9 +80,10 @@ def collective_type(comm: Comm, name: str) -> int | None:
 
 
 def message_bytes(comm: Comm, kind: int) -> int | None:
-    """Size of a communication as simulators want it, None if unknown.
+    """Return the size of a communication for simulators, None if unknown.
 
-    The input of one rank, of an all-gather its shard; the output of what has no input on some ranks: receive, scatter.
+    This is the input of one rank (of an all-gather its shard), or the output if some ranks have no input (receive,
+    scatter).
     """
     size = itemsize(comm.dtype)
     inputs, outputs = comm.in_nelems, comm.out_nelems
@@ -99,17 +99,10 @@ _SCATTERED = ("allgather", "all_gather", "scatter", "all_to_all", "alltoall")
 
 
 def bus_factor(collective: str, ranks: int | None) -> float | None:
-    """What of a buffer passes the slowest link, as NCCL's tests have it ("busbw"); None where it is not known.
+    """Return the share of a buffer that passes the slowest link ("busbw" of NCCL's tests), None if unknown.
 
     2(n − 1)/n for all-reduce; (n − 1)/n for all-gather, reduce-scatter, all-to-all and scatter; 1 for broadcast, reduce
-    and messages. What simulators want is another fact: `message_bytes`, the whole of one rank's input.
-
-    Args:
-        collective: its name in lower case, as PyTorch has it.
-
-    Example:
-        >>> bus_factor("allreduce", 4), bus_factor("_allgather_base", 4), bus_factor("send", None)
-        (1.5, 0.75, 1.0)
+    and messages. Simulators want `message_bytes` instead.
     """
     if collective.startswith(("broadcast", "reduce")) and "scatter" not in collective:
         return 1.0
@@ -123,8 +116,8 @@ def bus_factor(collective: str, ranks: int | None) -> float | None:
 
 
 def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None) -> Group:
-    """The process group of a communication, `groups` being those that `distributedInfo` lists and `world` the ranks of
-    the job."""
+    """Return the process group of a communication; `groups` are those of `distributedInfo`, `world` the ranks of the
+    job."""
     name = comm.pg_name or ""
     ranks = set(comm.pg_ranks or groups.get(name) or ())
     if 0 < (comm.group_size or 0) < len(ranks):
@@ -138,7 +131,7 @@ def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None)
 
 
 def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
-    """A note on the groups whose ranks the profiler did not list to the end, () if there is none."""
+    """Return a note on the groups whose ranks the profiler did not list to the end, () if there is none."""
     names = sorted({name for name, ranks in groups if not ranks and _FROM_RANK in name})
     if not names:
         return ()
@@ -151,8 +144,8 @@ def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
 
 
 def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm:
-    """A communication without metadata, completed from its node's inputs and, of the `c10d::` call around a node of the
-    host, from the inputs of the `caller`: those of a message are tensors, group, peer, tag."""
+    """Complete a communication without metadata from its node's inputs and those of the `c10d::` call around it
+    (`caller`)."""
     tensors = list(_tensors(values))
     if comm.bytes is None and tensors:
         comm = msgspec.structs.replace(comm, bytes=sum(t[3] * t[4] for t in tensors))
@@ -163,7 +156,7 @@ def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm
 
 
 def _tensors(value: Any) -> Iterator[list[Any]]:
-    """All tensors [tensor, storage, offset, numel, itemsize, device] in a value."""
+    """Yield all tensors [tensor, storage, offset, numel, itemsize, device] in a value."""
     if not isinstance(value, list):
         return
     if len(value) == 6 and all(type(part) is int for part in value[:5]) and isinstance(value[5], str):

@@ -41,18 +41,19 @@ _FUNCTIONAL = "_c10d_functional::"
 
 @dataclass(frozen=True)
 class FoundComm:
-    """One communication of a rank.
+    """A communication of a rank.
 
     Attributes:
         row: in the trace.
         kind: CollectiveCommType, SEND or RECV; None if unknown.
-        peer: the other rank of a message; −1 for collectives, and where it is unknown.
-        bytes: as in `message_bytes`, None if unknown.
-        group: the process group as the trace names it.
+        peer: the other rank of a message; −1 for collectives or if unknown.
+        bytes: see `message_bytes`, None if unknown.
+        group: process group as the trace names it.
         seq: the trace's own number, −1 for none.
-        described: what the process group is for, as its creator said ("tp"); "" where it is not recorded.
-        start_ns: from when on its data can move, by the trace's clock: its start; of a message that the host sends
-            that of the call, which writes to the socket before the recorded time begins.
+        described: purpose of the group as its creator stated it ("tp"), "" if not recorded.
+        start_ns: time from which its data can move: its start; for a message that the host sends the call's start,
+            since
+            the call writes to the socket before the recorded time begins.
     """
 
     row: int
@@ -66,17 +67,12 @@ class FoundComm:
 
     @property
     def understood(self) -> bool:
-        """Whether its kind and, of a message, its other rank are known."""
+        """True if its kind and, of a message, its other rank are known."""
         return self.kind is not None and (self.kind >= 0 or self.peer >= 0)
 
 
 def find_communications(trace: Trace) -> Iterator[FoundComm]:
-    """All communications of a rank in program order (of their launches; on the host of the calls).
-
-    Example:
-        >>> [one.peer for one in find_communications(trace) if one.kind == SEND]
-        []
-    """
+    """Return all communications of a rank in program order (of their launches; on the host of the calls)."""
     return iter(trace.once(_communications))
 
 
@@ -93,17 +89,22 @@ def _communications(trace: Trace) -> list[FoundComm]:
         kind = collective_type(comm, trace.name_of(Row(row)))
         peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
         sent = calls[row] if kind == SEND and row in calls else row
-        found.append(FoundComm(
-            row=row, kind=kind, peer=-1 if peer is None or not 0 <= peer < MAX_RANKS else peer,
-            bytes=None if kind is None else message_bytes(comm, kind), group=group_of(comm, groups, world),
-            seq=comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1,
-            start_ns=int(min(trace.ts[row], trace.ts[sent])), described=comm.pg_desc or "",
-        ))  # fmt: skip
+        found.append(
+            FoundComm(
+                row=row,
+                kind=kind,
+                peer=-1 if peer is None or not 0 <= peer < MAX_RANKS else peer,
+                bytes=None if kind is None else message_bytes(comm, kind),
+                group=group_of(comm, groups, world),
+                seq=comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1,
+                start_ns=int(min(trace.ts[row], trace.ts[sent])),
+                described=comm.pg_desc or "",
+            )
+        )
     return found
 
 
 def _single(comms: Iterable[tuple[int, Comm]]) -> Iterator[tuple[int, Comm]]:
-    """The communications with a kernel of several messages once for each of them."""
     for row, comm in comms:
         yield from ((row, one) for one in comm.inferred_messages or [comm])
 
@@ -126,12 +127,10 @@ def _known_groups(trace: Trace) -> dict[str, list[int]]:
 
 
 def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple[Group, ...], IntColumn]:
-    """The process groups of a rank, and what it communicates as int64 (`COMMUNICATION_COLUMNS`, n), in program order.
+    """Return a rank's process groups and its communications, int64 (`COMMUNICATION_COLUMNS`, n), in program order.
 
-    Times are wall-clock ns; `group` is a position in the groups. Messages without a peer are left out.
-
-    Args:
-        unknown: take in those of an unknown kind, too.
+    Times are wall-clock ns, `group` is a position in the groups. Messages without a peer are left out. `unknown`:
+    include communications of unknown kind.
     """
     groups: dict[Group, int] = {}
     rows = []
@@ -154,7 +153,7 @@ def kind_name(kind: int) -> str:
 
 
 def kind_of_name(name: str) -> int:
-    """The kind that `kind_name` gives a name; KeyError for another text."""
+    """Return the kind that `kind_name` gives a name; KeyError for another text."""
     return _KINDS[name]
 
 
@@ -165,11 +164,12 @@ def comm_rows(trace: Trace) -> IntColumn:
 
 
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """When the host issued each row, ns: of a GPU event the start of its launch, else of the calling op; else its own.
+    """Return when the host issued each row, in ns: the launch of a GPU event, else the start of the calling op, else
+    its own.
 
-    Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op
-    before them in the order of calls (of ids), which all ranks have in common. Without recorded start times, what the
-    host did not issue is in the order of ids.
+    Asynchronous host collectives run later on backend threads; they get the time of the last op before them in call
+    order
+    (by id), which all ranks share. Without recorded start times, rows that the host did not issue are in id order.
     """
     issued: IntColumn = trace.ts.copy() if trace.times_recorded else np.zeros_like(trace.ts)
     parent = trace.parent_row
@@ -188,10 +188,7 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Collectives on the host and the `wait_tensor` during which each ended, int64 (n, 2) rows.
-
-    A call of `c10d::` that issues one does not wait for it.
-    """
+    """Return host collectives and the `wait_tensor` call during which each ended, int64 (n, 2) rows."""
     runs = communicating[trace.kind[communicating] != GPU]
     waits = np.flatnonzero((trace.kind == CPU) & trace.timed & matching(trace.name, trace.names, WAIT.fullmatch))
     waits = waits[np.argsort(trace.ts[waits], kind="stable")]
@@ -202,10 +199,8 @@ def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Operators that run collectives on the host: those of threads that run nothing outside of one.
-
-    Gloo copies a collective's buffers in and out on its threads; the time is the collective's.
-    """
+    """Return operators of host backend threads: Gloo copies buffers in and out there, and the time is the
+    collective's."""
     runs = communicating[trace.kind[communicating] != GPU]
     rows = without(np.flatnonzero((trace.kind == CPU) & trace.timed), runs)
     runs = runs[np.argsort(trace.ts[runs], kind="stable")]
@@ -237,10 +232,10 @@ def _by_id(trace: Trace, rows: IntColumn) -> tuple[IntColumn, list[str]]:
 
 
 def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
-    """Row of a collective on the host to the name of its process group, where the trace says which.
+    """Map rows of host collectives to the names of their process groups, if the trace shows them.
 
-    A functional collective names its group. Another call holds it as an object that the trace does not record; there
-    the size of the group, which some tensors show, and that it is none of the named ones has to leave one.
+    A functional collective names its group. Other calls hold a group object that is not recorded; the group size,
+    which some tensors show, must leave exactly one group that no other call names.
     """
     groups = {name: ranks for name, ranks in known_groups(trace).items() if len(ranks) > 1}
     if len(groups) < 2:
@@ -264,10 +259,10 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
 
 
 def _with_inputs(trace: Trace, rows: IntColumn, calls: Mapping[int, int]) -> Iterator[Comm]:
-    """Metadata of communications; where the trace has none, what follows from the tensors.
+    """Return metadata of communications, inferred from tensors if the trace has none.
 
-    Of the host ("gloo:all_reduce") the tensors of the node, and the peer of the `c10d::` call that issued it; of a GPU
-    event those that another linker copied to it from its op, else the op's own.
+    A host node ("gloo:all_reduce") has tensors, and its `c10d::` call the peer. A GPU event has the tensors that
+    another linker copied from its op, else the op's own.
     """
     comms = [trace.comm.get(row, Comm()) for row in rows.tolist()]
     bare = [comm.collective is None and comm.in_nelems is None for comm in comms]

@@ -46,16 +46,17 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class GraphArrays:
-    """One graph of n nodes, m edges, and c configurations in which its time was measured.
+    """A graph of n nodes, m edges, and c configurations in which its time was measured.
 
     Attributes:
-        name: the file's name without folder and suffix.
-        node_feat: float32 (n, 140). node_opcode: int32 (n), 0 for unknown. edge_index: int32 (m, 2), rows [u, v]: u
-            consumes what v makes.
-        node_config_ids: int32 (k), the nodes that configurations are about. node_config_feat: float32 (c, k, 18).
+        name: file name without folder and suffix.
+        node_feat: float32 (n, 140). node_opcode: int32 (n), 0 if unknown. edge_index: int32 (m, 2), rows [u, v]: u
+            consumes
+            the output of v.
+        node_config_ids: int32 (k), the configurable nodes. node_config_feat: float32 (c, k, 18).
         config_runtime: int64 (c), ns in files of etplus.
-        node_splits: int32 (1, 2), where the graph is cut into parts; [[0, n]] for one part.
-        node_runtime: int64 (n), ns, each node's own time; None in files of others.
+        node_splits: int32 (1, 2), cuts of the graph; [[0, n]] for one part.
+        node_runtime: int64 (n), ns per node; None in files of others.
         config_feat: float32 (c, 24) of a tile file, else None.
     """
 
@@ -94,11 +95,7 @@ def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None
 
 
 def read_graph(source: Source) -> GraphArrays:
-    """Read a graph of etplus or a layout or tile file of TpuGraphs, of whatever integer and float types.
-
-    Raises:
-        TraceFormatError: no such file, arrays that are missing or do not fit each other.
-    """
+    """Read a graph of etplus or a layout or tile file of TpuGraphs, of whatever integer and float types."""
     blob = load(source, trace=False)
     try:
         with np.load(io.BytesIO(blob.data), allow_pickle=False) as stored:
@@ -111,7 +108,6 @@ def read_graph(source: Source) -> GraphArrays:
 
 
 def _check_size(name: str, stored: Any) -> None:
-    """Refuse an archive by the sizes that it gives, beyond which nothing of it is unpacked."""
     members = stored.zip.infolist()
     size = sum(member.file_size for member in members)
     Expansion(name).add(sum(member.compress_size for member in members), size)
@@ -162,9 +158,11 @@ def _listed() -> dict[str, Any]:
 def vocabulary(node_features: tuple[str, ...], config_features: tuple[str, ...]) -> dict[str, Any]:
     """What the numbers in the graphs of this version mean."""
     return {
-        "version": _listed()["version"], "opcodes": opcodes(), "node_features": list(node_features),
+        "version": _listed()["version"],
+        "opcodes": opcodes(),
+        "node_features": list(node_features),
         "config_features": list(config_features),
-    }  # fmt: skip
+    }
 
 
 def write_vocabulary(folder: Path, vocabulary: Mapping[str, Any]) -> None:
@@ -174,7 +172,7 @@ def write_vocabulary(folder: Path, vocabulary: Mapping[str, Any]) -> None:
 
 
 def read_dataset(folder: str | os.PathLike[str], split: str) -> Iterator[GraphArrays]:
-    """The graphs of one of SPLITS in a dataset's folder, in order of their names; UsageError if there is none."""
+    """Yield the graphs of one of SPLITS in a dataset's folder, in order of their names; UsageError if there is none."""
     place = Path(folder) / split
     if not place.is_dir():
         raise UsageError(f"{place}: no such folder; make the dataset with `etplus convert … --to npz --out FOLDER`")

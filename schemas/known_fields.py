@@ -332,8 +332,11 @@ class FieldFilter:
                 return {
                     name: number for name, number in value.items() if _COUNTED.fullmatch(name) and _is_count(number)
                 }
-            return {name: self._value(item, (fields or {})[name], name) for name, item in value.items()
-                    if name in (fields or {})}  # fmt: skip
+            return {
+                name: self._value(item, (fields or {})[name], name)
+                for name, item in value.items()
+                if name in (fields or {})
+            }
         if self._names and isinstance(value, str):
             if key in _FREE:
                 return hashed_name(value)

@@ -128,7 +128,6 @@ class _Copy:
         yield b"]" + b"".join(b"," + member for member in members if len(member) >= _SMALL) + b"\n}\n"
 
     def _blocks(self, array: RecordArray, keep: _Keep) -> Iterator[bytes]:
-        """Yield the array's content; blocks without unknown fields keep their bytes."""
         at, text = array.body, self._text
         for begin, end, block in array.arrays():
             given = list(map(bytes, decode_raws(block)))

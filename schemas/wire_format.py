@@ -30,7 +30,7 @@ _CONTINUED = 0x80
 
 
 class _Groups(dict[int, bytes]):
-    """Fourteen bits of a number as bytes, made when they are asked for first; with `_MORE` others follow."""
+    """Fourteen bits of a number as bytes, made on demand first; with `_MORE` others follow."""
 
     def __missing__(self, bits: int) -> bytes:
         low, high, more = bits & 0x7F, bits >> 7 & 0x7F, bits >> _BITS
@@ -42,12 +42,7 @@ _GROUPS = _Groups()
 
 
 def varint_bytes(number: int) -> bytes:
-    """A number from −2^63 to 2^64 − 1 as a varint; a negative one has ten bytes.
-
-    Example:
-        >>> varint_bytes(300), len(varint_bytes(-1))
-        (b'\\xac\\x02', 10)
-    """
+    """Return a number from −2^63 to 2^64 − 1 as a varint; a negative one has ten bytes."""
     if 0 <= number <= _MASK:
         return _GROUPS[number]
     found, number = b"", number & _UINT64
@@ -58,12 +53,7 @@ def varint_bytes(number: int) -> bytes:
 
 
 def delimited_field(tag: bytes, content: bytes) -> bytes:
-    """A text or a message.
-
-    Example:
-        >>> delimited_field(b"\\x0a", b"gemm")
-        b'\\n\\x04gemm'
-    """
+    """Return a text or a message."""
     return tag + varint_bytes(len(content)) + content
 
 
@@ -72,7 +62,7 @@ class Cells(NamedTuple):
 
     Attributes:
         content: uint8 (n, width), the field's bytes, left-aligned or with gaps.
-        used: bool (n, width), which of them a message has.
+        used: bool (n, width), mask of the bytes that each message has.
     """
 
     content: npt.NDArray[np.uint8]
@@ -80,12 +70,7 @@ class Cells(NamedTuple):
 
 
 def varints(values: IntColumn) -> Cells:
-    """int64 values as varints; a negative one has the ten bytes of its 64-bit two's complement.
-
-    Example:
-        >>> byte_rows([varints(np.array([1, 300]))])
-        [b'\\x01', b'\\xac\\x02']
-    """
+    """Encode int64 values as varints; a negative one has the ten bytes of its 64-bit two's complement."""
     bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
     width = max(-(-int(bits.max(initial=0)).bit_length() // _VARINT_BITS), 1)
     rest = bits[:, None] >> (_VARINT_BITS * np.arange(width, dtype=np.uint64))
@@ -97,8 +82,9 @@ def varints(values: IntColumn) -> Cells:
 
 
 def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
-    """A number behind constant bytes, the head of its field, where it is present; the byte at `length_at`, unless it is
-    0, becomes the number of bytes that follow it, at most 127."""
+    """Encode a number behind constant bytes if present; the byte at `length_at`, unless 0, becomes the number of
+    following bytes, at most 127.
+    """
     if not present.any():
         return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
     number = varints(values)
@@ -114,7 +100,7 @@ def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_],
 
 
 def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
-    """The bytes of each message: those of its fields, one after the other."""
+    """Return the bytes of each message: those of its fields, one after the other."""
     if not any(cell.content.size for cell in cells):
         return [b""] * len(cells[0].content)
     used = np.concatenate([cell.used for cell in cells], axis=1)
@@ -129,11 +115,11 @@ def cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
 
 
 class Fields(NamedTuple):
-    """A field of each of some messages.
+    """Fields of messages.
 
     Attributes:
-        message: int64, which of the messages. number, wire: int64, the field's number and wire type.
-        value: uint64, that of a varint. begin, end: int64, where the content behind the tag, or length, is.
+        message: int64, position of the message. number, wire: int64, field number and wire type.
+        value: uint64 of a varint. begin, end: int64, span of the content.
     """
 
     message: IntColumn
@@ -145,13 +131,9 @@ class Fields(NamedTuple):
 
 
 def fields_of(data: npt.NDArray[np.uint8], starts: IntColumn, ends: IntColumn) -> Iterator[Fields]:
-    """The first field of each message, then the second of those that have one, and so on.
+    """Return the first field of each message, then the second, and so on. Raise ValueError if a message is malformed.
 
-    Args:
-        data: the messages, followed by ten bytes that are 0. starts, ends: int64, where each begins and ends.
-
-    Raises:
-        ValueError: a message does not consist of fields that are numbers, texts or messages.
+    `data` has the messages and ten zero bytes; `starts` and `ends` are their spans.
     """
     message, at = np.arange(len(starts)), starts
     while len(message):
@@ -171,11 +153,8 @@ def fields_of(data: npt.NDArray[np.uint8], starts: IntColumn, ends: IntColumn) -
 def packed_varints(
     data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn
 ) -> tuple[npt.NDArray[np.uint64], IntColumn]:
-    """The numbers in packed lists, and of each in which list it is.
-
-    Raises:
-        ValueError: a list does not end with a number.
-    """
+    """Return the numbers in packed lists, and the list of each. Raise ValueError if a list does not end with a
+    number."""
     if not np.all(data[end[end > begin] - 1] < _CONTINUED):
         raise ValueError("no list of numbers")
     sizes = end - begin
@@ -185,12 +164,7 @@ def packed_varints(
 
 
 def read_varints(data: npt.NDArray[np.uint8], at: IntColumn) -> tuple[npt.NDArray[np.uint64], IntColumn]:
-    """The varints at some places, and the places behind them; no more than ten bytes of each are read.
-
-    Example:
-        >>> read_varints(np.array([1, 0xAC, 2], np.uint8), np.array([1, 0]))
-        (array([300,   1], dtype=uint64), array([3, 1]))
-    """
+    """Return varints at offsets (at most ten bytes each) and the offsets behind them."""
     byte, ends = data[at], at + 1
     values = (byte & (_CONTINUED - 1)).astype(np.uint64)
     more, shift = np.flatnonzero(byte >= _CONTINUED), _VARINT_BITS

@@ -95,12 +95,15 @@ ORDER = 1 << 8
 
 _MESSAGE_TYPES = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _LISTS: dict[str, Any] = {
-    "bool_list": BoolList, "int32_list": Int32List, "int64_list": Int64List, "string_list": StringList,
-}  # fmt: skip
+    "bool_list": BoolList,
+    "int32_list": Int32List,
+    "int64_list": Int64List,
+    "string_list": StringList,
+}
 
 
 def attribute(name: str, value: Any) -> AttributeProto:
-    """An attribute of either table with its value in the right member.
+    """Return an attribute of either table with its value in the right member.
 
     Raises:
         KeyError: a name that is in neither.
@@ -116,12 +119,7 @@ def is_message(node: Node) -> bool:
 
 
 def encoded(*attributes: AttributeProto) -> bytes:
-    """Attributes as `Node` has them in its wire format.
-
-    Example:
-        >>> encoded(attribute("stream", 7))
-        b'R\\n\\n\\x06streamH\\x07'
-    """
+    """Attributes as `Node` has them in its wire format."""
     return Node(attr=attributes).SerializeToString()
 
 
@@ -132,15 +130,15 @@ def shared(name: str, value: int | str | bytes | tuple[int, ...]) -> bytes:
 
 
 def numbers(name: str, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """A numeric attribute of many nodes, see `attribute_cells`."""
+    """Return a numeric attribute of many nodes, see `attribute_cells`."""
     return attribute_cells(attribute(name, 0), values, present)
 
 
 def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
-    """Values by name; of lists the list.
+    """Return values by name; a list attribute gives its list.
 
-    An integer (of 63 bits) counts in any of INTEGERS, and as the text of a `string_val`; what is in another member than
-    the tables say is else left out.
+    Integers (63 bits) count in any of INTEGERS, and as the text of a `string_val`. Values in another member are left
+    out.
     """
     values: dict[str, Any] = {}
     for given in attributes:
@@ -156,5 +154,4 @@ def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
 
 
 def _of_integer(member: str) -> type[bool | int | str] | None:
-    """What an integer becomes in a member."""
     return {"bool_val": bool, "string_val": str}.get(member, int if member in INTEGERS else None)

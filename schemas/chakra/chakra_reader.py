@@ -6,7 +6,7 @@ import os
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,10 +17,10 @@ from ...trace.comm_kernels import Comm
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy
-from ..etplus.counterpart_links import Counterpart
 from ..etplus.read_etplus import Node as EtPlusNode
 from ..etplus.read_etplus import NodeRows
-from ..etplus.record_store import TextRecords
+from ..etplus.record_store import MadeRecords
+from ..etplus.sections import Counterpart
 from ..execution_trace.arguments import ATTRIBUTES, ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, listed_attributes
 from ..text.files import open_output, shown_name
 from .attributes import KIND_BITS, MESSAGES, is_message, values_of
@@ -57,13 +57,9 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def read_et(path: str | os.PathLike[str]) -> Trace:
-    """Read an .et file; nodes in the order of the file, then runtime calls by start.
+    """Read an .et file; rows are the nodes in file order, then runtime calls by start.
 
-    Memory: the file's messages and some 250 bytes a node; the text of a record is made when it is asked for.
-
-    Raises:
-        TraceFormatError: no Chakra file, a damaged one, or a dependency on a node that is not there; the records of the
-            trace raise it for an attribute that should be JSON.
+    Memory: the file's messages and some 250 bytes a node; record texts are made on demand.
     """
     metadata, messages = read_encoded(path)
     file = shown_name(path)
@@ -73,7 +69,7 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
 
 
 def written_by_etplus(metadata: GlobalMetadata) -> bool:
-    """Whether `write_et` wrote the file."""
+    """Return True if `write_et` wrote the file."""
     return {"header", "etplus", "layout"} <= {attr.name for attr in metadata.attr}
 
 
@@ -94,21 +90,13 @@ def _read(file: str, metadata: GlobalMetadata, messages: Iterator[Encoded]) -> T
         calls += [read for read in nodes if read.runtime]
         add([read for read in nodes if not read.runtime], runtime=False)
     add(sorted(calls, key=lambda call: (call.times[0], call.node.id)), runtime=True)
-    return rows.trace(form.header, form.summary, _ChakraRecords(form, bodies), needs.edges)
+    return rows.trace(form.header, form.summary, _records(form, bodies), needs.edges)
 
 
 def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], output: str | os.PathLike[str]) -> int:
     """Write messages as ET+ and return the number of nodes and runtime calls.
 
-    Memory: the texts of the runtime calls, and some 50 bytes a node and a dependency; for another producer's file that
-    of `read_et`.
-
-    Args:
-        file: names the source in errors.
-
-    Raises:
-        TraceFormatError: a dependency on a node that is not there, or an attribute that should be JSON.
-        UsageError: the output cannot be written.
+    Memory: texts of runtime calls, and 50 bytes a node and dependency; for another producer's file as `read_et`.
     """
     if not written_by_etplus(metadata):
         trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes), file)
@@ -136,37 +124,32 @@ class _ReadNode(NamedTuple):
     runtime: bool
 
 
-@dataclass(frozen=True)
-class _ChakraRecords(TextRecords):
-    """Makes the records of rows when they are asked for.
+def _records(form: _Form, messages: list[bytes]) -> MadeRecords:
+    """Return the records of rows; `messages` has one entry per row."""
+    return MadeRecords(
+        partial(_texts, form, messages), partial(_file_text, form, messages), partial(_tensor_texts, form, messages)
+    )
 
-    Attributes:
-        messages: one entry a row.
-    """
 
-    form: _Form
-    messages: list[bytes]
+def _texts(form: _Form, messages: list[bytes], rows: IntColumn) -> list[bytes]:
+    return [_encode(form.record(node, values_of(node.attr))) for node in _nodes(messages, rows)]
 
-    def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows, braces included."""
-        return [_encode(self.form.record(node, values_of(node.attr))) for node in self._nodes(rows)]
 
-    def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """The inputs and outputs alone, with the strides of inputs."""
-        known = StringTable()
-        strides = "input_strides"
-        nodes = ((node, {attr.name: attr.string_val for attr in node.attr if attr.name == strides})
-                 for node in self._nodes(rows))  # fmt: skip
-        texts = (_encode(self.form.tensors(node, values)) for node, values in nodes)
-        which = known.codes(list(texts))
-        return which.astype(np.int64), known.values
+def _tensor_texts(form: _Form, messages: list[bytes], rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
+    """Return inputs and outputs alone, with the strides of inputs."""
+    known, strides, texts = StringTable(), "input_strides", list[bytes]()
+    for node in _nodes(messages, rows):
+        values = {attr.name: attr.string_val for attr in node.attr if attr.name == strides}
+        texts.append(_encode(form.tensors(node, values)))
+    return known.codes(texts).astype(np.int64), known.values
 
-    def chunks(self) -> Iterator[bytes]:
-        """The text of the whole file, a node at a time."""
-        return self.form.chunks(map(Node.FromString, self.messages), _Needs(self.form))
 
-    def _nodes(self, rows: IntColumn) -> Iterator[Node]:
-        return (Node.FromString(self.messages[row]) for row in rows.tolist())
+def _file_text(form: _Form, messages: list[bytes]) -> Iterator[bytes]:
+    return form.chunks(map(Node.FromString, messages), _Needs(form))
+
+
+def _nodes(messages: list[bytes], rows: IntColumn) -> Iterator[Node]:
+    return (Node.FromString(messages[row]) for row in rows.tolist())
 
 
 class _Form:
@@ -180,7 +163,7 @@ class _Form:
         self.summary = self._raw(texts["etplus"], "metadata")
 
     def chunks(self, nodes: Iterable[Node], needs: _Needs) -> Iterator[bytes]:
-        """The ET+ text of nodes, in their order; `needs` gets what they wait for."""
+        """Yield the ET+ text of nodes, in their order; `needs` gets what they wait for."""
         runtime: list[tuple[int, int, bytes]] = []
         yield document_head(self.header)
         between = b""
@@ -198,23 +181,23 @@ class _Form:
         yield from document_tail((text for _, _, text in sorted(runtime)), needs.edges(), bytes(self.summary))
 
     def read(self, node: Node, body: bytes, needs: _Needs) -> _ReadNode:
-        """A node; `needs` gets what it waits for."""
+        """Return a node; `needs` gets what it waits for."""
         values = values_of(node.attr)
         needs.add(node, values)
         runtime = values.get("cat") == "runtime"
         return _ReadNode(self._node(node, values), self._ns(values), body, runtime)
 
     def _node(self, node: Node, values: dict[str, Any]) -> EtPlusNode:
-        """What columns hold of a node of ours."""
         category, parent = values.get("cat"), self._parent(node, values)
         names = EVENT_NUMBERS if category is not None else _OF_OP if "start_ns" in values else ()
         found: dict[str, Any] = {name: values[name] for name in names if name in values}
         if category == "runtime":
             found = {
-                "parent": parent, "correlation": values.get("correlation", -1),
+                "parent": parent,
+                "correlation": values.get("correlation", -1),
                 "tid": self._typed(values.get("kineto_tid", "0"), node, int | str),
                 "kineto_event": values.get("kineto_event", 0),
-            }  # fmt: skip
+            }
         else:
             if category is None:
                 found |= {name: values[name] for name in ATTRIBUTES if name in values}
@@ -227,7 +210,6 @@ class _Form:
         return EtPlusNode(**{"name": node.name, **found, "id": node.id})
 
     def _corrected(self, node: Node, values: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-        """The columns of a node with what its further fields and attributes say in place of the usual ones."""
         further = {
             name: raw for name, raw in self._further(node, values).items() if name in EtPlusNode.__struct_fields__
         }
@@ -244,21 +226,25 @@ class _Form:
         return found | {attr.name: attr.value for attr in read.attrs if attr.name in ATTRIBUTES}
 
     def _ns(self, values: dict[str, Any]) -> tuple[int, int, int]:
-        """`ts`, `dur` and `exclusive`."""
         if "start_ns" not in values and "cat" not in values:
             return -1, 0, 0
         inclusive, exclusive = self._durations(values)
         return max(values.get("start_ns", 0), 0), inclusive, 0 if values.get("cat") == "runtime" else exclusive
 
     def record(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a node in ET+."""
+        """Return the fields of a node in ET+."""
         parent = self._parent(node, values)
         if values.get("cat") == "runtime":
             return {
-                "id": node.id, "name": node.name, **self._times(values, _TIMES[:2]),
-                "tid": self._raw(values.get("kineto_tid", "0"), node), "correlation": values.get("correlation", -1),
-                "parent": parent, "kineto_event": values.get("kineto_event", 0), **self._further(node, values),
-            }  # fmt: skip
+                "id": node.id,
+                "name": node.name,
+                **self._times(values, _TIMES[:2]),
+                "tid": self._raw(values.get("kineto_tid", "0"), node),
+                "correlation": values.get("correlation", -1),
+                "parent": parent,
+                "kineto_event": values.get("kineto_event", 0),
+                **self._further(node, values),
+            }
         record: dict[str, Any] = {"id": node.id, "name": node.name}
         if parent is not None:
             record["parent" if self.flat else "ctrl_deps"] = parent
@@ -268,7 +254,7 @@ class _Form:
         return record | self._further(node, values)
 
     def tensors(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
-        """The inputs and outputs, with strides where `values` have them."""
+        """Return the inputs and outputs, with strides where `values` have them."""
         record: dict[str, Any] = {}
         for side, flat_keys in FLAT_TENSORS.items():
             if not node.HasField(side):
@@ -291,7 +277,6 @@ class _Form:
         return {"attrs": attrs + more if isinstance(more, list) else attrs}
 
     def _event(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
-        """What linking added to a node."""
         if "cat" not in values:
             if "start_ns" not in values:
                 return {}
@@ -328,7 +313,6 @@ class _Form:
         return node.ctrl_deps[0] if node.ctrl_deps else values.get("call_parent")
 
     def _typed(self, text: str, node: Node, kind: Any) -> Any:
-        """The value of an attribute that is JSON."""
         try:
             return msgspec.json.decode(self._raw(text, node), type=kind)
         except UNREADABLE as error:
@@ -337,7 +321,6 @@ class _Form:
             ) from None
 
     def _raw(self, text: str, node: Node | str) -> msgspec.Raw:
-        """A text that is JSON, as we wrote it."""
         try:
             return _skip(text.encode())
         except (msgspec.MsgspecError, RecursionError):
@@ -374,7 +357,7 @@ class _Needs:
         self.kinds.extend(kinds)
 
     def edges(self) -> IntColumn:
-        """The edges between ids, int64 (m, 3), with an index into EDGE_KINDS; sorted, no duplicates."""
+        """Return the edges between ids, int64 (m, 3), with an index into EDGE_KINDS; sorted, no duplicates."""
         ids, source, target, kinds = (
             np.frombuffer(a, np.int64) for a in (self.ids, self.source, self.target, self.kinds)
         )

@@ -25,11 +25,7 @@ _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
 def read_groups(path: str) -> dict[int, list[int]]:
-    """Read a file of groups.
-
-    Raises:
-        TraceFormatError: it cannot be read, or is of another form.
-    """
+    """Read a file of groups."""
     remedy = 'write {"<number>": [<rank>, ...], ...}'
     groups, _ = read_struct(path, dict[str, list[int]], "invalid group file", remedy)
     for name in groups:
@@ -39,18 +35,16 @@ def read_groups(path: str) -> dict[int, list[int]]:
 
 
 def prefix_of(path: str) -> str:
-    """The prefix of the set that a file is of.
-
-    Example:
-        >>> prefix_of("out/job.3.et.gz")
-        'out/job'
-    """
+    """Return the prefix of a file's set: "out/job" for "out/job.3.et.gz"."""
     return _RANK_AND_SUFFIX.sub("", path)
 
 
 def find_groups(prefix: str) -> str | None:
-    """The group file next to the set `<prefix>.<rank>.et`, if there is one: etplus writes `<prefix>.comm_groups.json`,
-    the symbolic generator `<prefix>.json`, and ASTRA-sim's examples have one `comm_group.json` a folder."""
+    """Return the group file next to the set `<prefix>.<rank>.et`, None without one.
+
+    etplus writes `<prefix>.comm_groups.json`, the symbolic generator `<prefix>.json`; ASTRA-sim's examples have one
+    `comm_group.json` a folder.
+    """
     own = Path(f"{prefix}{GROUPS_SUFFIX}")
     if own.is_file():
         return str(own)
@@ -59,24 +53,15 @@ def find_groups(prefix: str) -> str | None:
 
 
 def group_name(value: Any) -> str:
-    """A group as the `pg_name` of a node names it: "" for all ranks.
-
-    Example:
-        >>> group_name("3"), group_name("0"), group_name(None)
-        ('3', '', '')
-    """
+    """Return a group as nodes name it in `pg_name`: "" for all ranks."""
     return "" if value in (None, "", "0", 0) else str(value)
 
 
 def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
-    """The ranks of each group by name: those of the group file, else the ranks that use the name.
+    """Return the ranks of each group: those of the group file, else the ranks that use its name.
 
     Args:
         used: by rank, the names that its collectives use.
-
-    Example:
-        >>> group_members({0: ["1", "tp"], 1: ["tp"]}, {1: [0, 1]})
-        {'1': (0, 1), 'tp': (0, 1)}
     """
     members: dict[str, set[int]] = {}
     for rank, names in used.items():
@@ -88,7 +73,8 @@ def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> d
 
 
 def with_groups(trace: Trace, groups: Groups) -> Trace:
-    """The trace with the ranks of its groups as a group file has them; the same trace if the file has none of them."""
+    """Return the trace with the ranks of its groups as a group file has them; the same trace if the file has none of
+    them."""
     known = {str(number): list(ranks) for number, ranks in groups.items()}
     found = {
         row: msgspec.structs.replace(comm, pg_ranks=known[comm.pg_name], group_size=len(known[comm.pg_name]))
@@ -99,7 +85,8 @@ def with_groups(trace: Trace, groups: Groups) -> Trace:
 
 
 def read_group_names(prefix: str) -> list[str]:
-    """The names of the groups of a set, as its traces call them; none where their file is missing or another one."""
+    """Return the names of the groups of a set, as its traces call them; none where their file is missing or another
+    one."""
     try:
         return list(read_struct(f"{prefix}{_NAMES_SUFFIX}", dict[str, str], "", "")[0].values())
     except TraceFormatError:
@@ -107,18 +94,9 @@ def read_group_names(prefix: str) -> list[str]:
 
 
 def write_groups(prefix: str, groups: Groups, names: Mapping[int, str]) -> list[str]:
-    """Write `<prefix>.comm_groups.json` and, if there are groups, their names to `<prefix>.comm_group_names.json`.
+    """Write `<prefix>.comm_groups.json` and `<prefix>.comm_group_names.json`, and return the files' names.
 
-    The group of all ranks is in neither: it has number 0, which needs no file.
-
-    Args:
-        names: number to name; of other groups, too.
-
-    Returns:
-        the names of the files.
-
-    Raises:
-        UsageError: a file cannot be written.
+    Group 0 has all ranks and needs no file. `names` may also name other groups.
     """
     tables: dict[str, Mapping[int, object]] = {GROUPS_SUFFIX: groups}
     if groups:

@@ -42,37 +42,25 @@ class Block(NamedTuple):
 
 
 def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """A number in `Node`, or the only element of a list of numbers.
+    """Encode a number of `Node`, or the only element of a list of numbers.
 
     Args:
-        example: has nothing but this field, with the value 1.
-        values: int64.
-        present: which nodes have the field; by default those whose value is not 0.
+        example: a node with only this field, of value 1.
+        present: mask of nodes with the field; by default those whose value is not 0.
     """
     head = example.SerializeToString()[:-1]
     return number_cells(head, values, values != 0 if present is None else present, len(head) - 1)
 
 
 def attribute_cells(example: AttributeProto, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """A numeric attribute.
-
-    Args:
-        example: the attribute with the value 0.
-        values: int64.
-        present: which nodes have it, all by default.
-    """
+    """Encode a numeric attribute; `example` is the attribute with the value 0, `present` the nodes that have it."""
     head = _ATTRIBUTE + example.SerializeToString()[:-1]
     everywhere = np.ones(len(values), np.bool_)
     return number_cells(head, values, everywhere if present is None else present, len(_ATTRIBUTE) - 1)
 
 
 def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
-    """The field `data_deps` of each node.
-
-    Args:
-        values: int64, those of all nodes, one node after the other.
-        counts: int64, how many each node has.
-    """
+    """Encode `data_deps`: `values` of all nodes one after the other, `counts` per node."""
     number = varints(values)
     before = np.append(0, np.cumsum(np.count_nonzero(number.used, axis=1)))
     ends = np.cumsum(counts)
@@ -81,7 +69,7 @@ def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
 
 
 class _Lengths(dict[int, bytes]):
-    """Encoded lengths, each made when it is asked for first."""
+    """Encoded lengths, each made when first needed."""
 
     def __missing__(self, length: int) -> bytes:
         return self.setdefault(length, varint_bytes(length))
@@ -91,37 +79,29 @@ _LENGTHS = _Lengths()
 
 
 def text_field(tag: bytes, text: bytes) -> bytes:
-    """A text in UTF-8, or a list of varints; absent where it is empty."""
+    """Return a text in UTF-8, or a list of varints; absent where it is empty."""
     return tag + _LENGTHS[len(text)] + text if text else b""
 
 
 def io_info(tag: bytes, values: bytes, shapes: bytes, types: bytes) -> bytes:
-    """A field of `Node` that is an `IOInfo`, of texts in UTF-8 that are not empty."""
+    """Return a field of `Node` that is an `IOInfo`, of texts in UTF-8 that are not empty."""
     before, after = _VALUES + _LENGTHS[len(values)], _shapes_and_types(shapes, types)
     return b"".join((tag, _LENGTHS[len(before) + len(values) + len(after)], before, values, after))
 
 
 @lru_cache(maxsize=1 << 12)
 def _shapes_and_types(shapes: bytes, types: bytes) -> bytes:
-    """These fields of an `IOInfo`: many nodes have the same."""
     return b"".join((_SHAPES, _LENGTHS[len(shapes)], shapes, _TYPES, _LENGTHS[len(types)], types))
 
 
 def delimited(message: bytes) -> bytes:
-    """A message behind its length.
-
-    Raises:
-        ConvertError: it is longer than `MAX_MESSAGE_BYTES`.
-    """
+    """Return a message behind its length. Raise ConvertError if it is longer than `MAX_MESSAGE_BYTES`."""
     if len(message) > MAX_MESSAGE_BYTES:
         raise ConvertError(f"a message of {len(message)} bytes; no more than {MAX_MESSAGE_BYTES} can be written")
     return _LENGTHS[len(message)] + message
 
 
 def messages(*parts: Sequence[bytes]) -> list[bytes]:
-    """Nodes, each behind its length, of their parts in the order of the fields; a part has an entry for each node.
-
-    Raises:
-        ConvertError: a node is longer than `MAX_MESSAGE_BYTES`.
-    """
+    """Return nodes behind their lengths, from parts in field order. Raise ConvertError if one is longer than
+    allowed."""
     return [delimited(b"".join(fields)) for fields in zip(*parts, strict=True)]

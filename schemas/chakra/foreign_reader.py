@@ -1,10 +1,9 @@
 """Chakra traces of other producers: kernels, host operators and communications, with the times that the file has.
 
-Chakra's own converter, text converters and generators write no start times. Then there is no measured timeline: nodes
-are laid out by their dependencies and by the stream or thread that each runs on, and the trace says so
-(`Trace.times_recorded`). A node takes its stream or thread when all that it waits for has ended, the lowest id first,
-as in simulators. The call that a node names first among its `ctrl_deps` is its caller; on a thread, a caller's own
-time comes before the calls in it, and its duration spans them.
+Chakra's own converter, text converters and generators write no start times. Their nodes are laid out by dependencies
+and by the stream or thread that each runs on, and the trace says so (`Trace.times_recorded`). As in simulators, a node
+takes its stream or thread when all its dependencies have ended, lowest id first. The call that a node names first in
+`ctrl_deps` is its caller. On a thread, a caller's own time comes before its calls, and its duration spans them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from ...trace.list_schedule import list_schedule
 from ...trace.trace import Trace
 from ..etplus.read_etplus import Node as EtPlusNode
 from ..etplus.read_etplus import NodeRows
-from ..etplus.record_store import TextRecords
+from ..etplus.record_store import MadeRecords
 from ..etplus.write_etplus import FORMAT_VERSION
 from ..execution_trace.arguments import ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, listed_attributes
 from .attributes import values_of
@@ -68,15 +67,11 @@ _COMM_STREAM = _CLASS - 1
 
 
 def read_foreign(file: str, messages: Iterator[Encoded], path: str) -> Trace:
-    """Read the nodes of another producer's file; rows in the order of the file.
+    """Read the nodes of another producer's file in file order.
 
     Args:
-        file: names it in messages.
-        path: of the file; its name says the rank, and the process groups of its set may be in a file next to it.
-
-    Raises:
-        TraceFormatError: the file of groups is invalid, ids repeat or exceed 63 bits, a time is out of range, a
-            dependency is not in the file, or, without start times, nodes wait for each other.
+        file: name for messages.
+        path: states the rank; process groups may be in a file next to it.
     """
     rows, needs, bodies = NodeRows(file), _Waits(file), list[bytes]()
     for block in blocks_of(messages):
@@ -93,11 +88,12 @@ def read_foreign(file: str, messages: Iterator[Encoded], path: str) -> Trace:
     trace = _with_host_callers(trace)
     if not np.any(trace.ts > 0):
         trace = _laid_out(trace, needs)
-    return trace.with_(flat=False, texts=_ForeignRecords(trace, bodies))
+    return trace.with_(
+        flat=False, texts=MadeRecords(partial(_texts, trace, bodies), partial(_file_text, trace, bodies))
+    )
 
 
 def _summary(path: str) -> dict[str, Any]:
-    """The root's `etplus`, with the rank and the process groups in the form of Kineto's `distributedInfo`."""
     rank, job = _RANK.search(path), dict[str, Any]()
     if rank is not None:
         job["rank"] = int(rank[1])
@@ -109,21 +105,26 @@ def _summary(path: str) -> dict[str, Any]:
 
 
 def _with_host_callers(trace: Trace) -> Trace:
-    """The trace in which only host nodes are callers. A node without a caller names itself."""
+    """Return the trace in which only host nodes are callers. A node without a caller names itself."""
     caller = np.where(trace.kind[trace.parent_row] == CPU, trace.parent_row, -1)
     named = as_column(np.where(caller >= 0, trace.parent, trace.id))
     return trace.with_(parent=named, parent_row=as_positions(caller))
 
 
 def _laid_out(trace: Trace, needs: _Waits) -> Trace:
-    """The trace with start times that follow from what its nodes wait for."""
+    """Return the trace with start times that follow from what its nodes wait for."""
     count, lane = len(trace), needs.resources()
     source, target = needs.pairs()
     own, by_id = np.arange(count), np.argsort(trace.id, kind="stable")
     time = list_schedule(
-        2 * count, np.concatenate([2 * own, 2 * source + 1]), np.concatenate([2 * own + 1, 2 * target]),
-        np.concatenate([trace.dur, np.zeros_like(source)]), 2 * by_id, 2 * by_id + 1, lane[by_id],
-    ).time  # fmt: skip
+        2 * count,
+        np.concatenate([2 * own, 2 * source + 1]),
+        np.concatenate([2 * own + 1, 2 * target]),
+        np.concatenate([trace.dur, np.zeros_like(source)]),
+        2 * by_id,
+        2 * by_id + 1,
+        lane[by_id],
+    ).time
     start, end = time[::2], time[1::2].copy()
     if np.any(end < 0):
         place = f"node {trace.id[np.flatnonzero(end < 0)[0]]}"
@@ -138,52 +139,39 @@ def _laid_out(trace: Trace, needs: _Waits) -> Trace:
         at = above[longer]
         at = at[called[at]]
     return trace.with_(
-        ts=as_column(np.where(trace.timed, start, -1)), dur=as_column(np.where(trace.timed, end - start, 0)),
+        ts=as_column(np.where(trace.timed, start, -1)),
+        dur=as_column(np.where(trace.timed, end - start, 0)),
         summary={**trace.summary, TIMES: PREDICTED, "damage": [*trace.damage, NO_START_TIMES]},
-    )  # fmt: skip
+    )
 
 
-@dataclass(frozen=True)
-class _ForeignRecords(TextRecords):
-    """Makes the records of rows when they are asked for.
+def _texts(trace: Trace, messages: list[bytes], rows: IntColumn) -> list[bytes]:
+    return [_text(trace, messages, row) for row in rows.tolist()]
 
-    Attributes:
-        trace: the columns of the rows.
-        messages: one entry a row.
-    """
 
-    trace: Trace
-    messages: list[bytes]
+def _file_text(trace: Trace, messages: list[bytes]) -> Iterator[bytes]:
+    yield document_head(trace.header)
+    for row in range(len(trace)):
+        yield (SEPARATOR if row else b"") + _text(trace, messages, row)
+    ids = trace.id[trace.edges[:, :2]]
+    yield from document_tail((), np.column_stack([ids, trace.edges[:, 2]]), _encode(trace.summary))
 
-    def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows, braces included."""
-        return [self._text(row) for row in rows.tolist()]
 
-    def chunks(self) -> Iterator[bytes]:
-        """The text of the whole file, a node at a time."""
-        trace = self.trace
-        yield document_head(trace.header)
-        for row in range(len(trace)):
-            yield (SEPARATOR if row else b"") + self._text(row)
-        ids = trace.id[trace.edges[:, :2]]
-        yield from document_tail((), np.column_stack([ids, trace.edges[:, 2]]), _encode(trace.summary))
-
-    def _text(self, row: int) -> bytes:
-        """The fields of an ET+ node, with what its columns hold."""
-        trace, node = self.trace, Node.FromString(self.messages[row])
-        values, on_device = values_of(node.attr), bool(trace.kind[row] == GPU)
-        record: dict[str, Any] = {"id": node.id, "name": node.name, "ctrl_deps": int(trace.parent[row])}
-        record |= {side: {key: [] for key in TENSOR_KEYS} for side in FLAT_TENSORS}
-        record["attrs"] = listed_attributes({} if on_device else values)
-        if trace.ts[row] >= 0:
-            times = (int(column[row]) for column in (trace.ts, trace.dur, trace.dur, trace.exclusive))
-            record |= dict(zip(("ts", "dur", "inclusive_dur", "exclusive_dur"), map(micros_text, times), strict=True))
-        if on_device:
-            numbers = {name: int(getattr(trace, name)[row]) for name in ("stream", "device", "correlation")}
-            record |= {"cat": trace.categories[trace.category[row]], "ph": "X", **numbers, "args": {}}
-        if row in trace.comm:
-            record |= {"comm": trace.comm[row], "pg_name": trace.comm[row].pg_name}
-        return _encode(record)
+def _text(trace: Trace, messages: list[bytes], row: int) -> bytes:
+    node = Node.FromString(messages[row])
+    values, on_device = values_of(node.attr), bool(trace.kind[row] == GPU)
+    record: dict[str, Any] = {"id": node.id, "name": node.name, "ctrl_deps": int(trace.parent[row])}
+    record |= {side: {key: [] for key in TENSOR_KEYS} for side in FLAT_TENSORS}
+    record["attrs"] = listed_attributes({} if on_device else values)
+    if trace.ts[row] >= 0:
+        times = (int(column[row]) for column in (trace.ts, trace.dur, trace.dur, trace.exclusive))
+        record |= dict(zip(("ts", "dur", "inclusive_dur", "exclusive_dur"), map(micros_text, times), strict=True))
+    if on_device:
+        numbers = {name: int(getattr(trace, name)[row]) for name in ("stream", "device", "correlation")}
+        record |= {"cat": trace.categories[trace.category[row]], "ph": "X", **numbers, "args": {}}
+    if row in trace.comm:
+        record |= {"comm": trace.comm[row], "pg_name": trace.comm[row].pg_name}
+    return _encode(record)
 
 
 class _Waits:
@@ -209,9 +197,9 @@ class _Waits:
             self.called.append(node.id)
 
     def edges(self) -> IntColumn:
-        """The edges between ids, int64 (m, 3), with an index into EDGE_KINDS; sorted, no duplicates.
+        """Return the edges between ids, int64 (m, 3), with an index into EDGE_KINDS; sorted, no duplicates.
 
-        What a node names first in `ctrl_deps` is its caller if it is on the host, else a dependency.
+        The first of `ctrl_deps` is the caller if it is on the host, else a dependency.
         """
         ids = np.frombuffer(self.ids, np.int64)
         source, target = self.pairs(callers_on_host=False)
@@ -233,8 +221,8 @@ class _Waits:
         return np.concatenate([needed, above[known]]), waiting
 
     def resources(self) -> IntColumn:
-        """int64, the number of each row's stream or thread, −1 if it takes none: metadata, and receives, which wait
-        next to everything else."""
+        """Return the number of each row's stream or thread, −1 for none: metadata, and receives, which block
+        nothing."""
         lanes, receives = np.frombuffer(self.lanes, np.int64), np.frombuffer(self.receives, np.int8)
         runs = lanes // _CLASS
         number = distinct_rows(runs == _HOST, lanes % _CLASS)[1]
@@ -242,7 +230,6 @@ class _Waits:
 
 
 def _columns(node: Node, values: dict[str, Any]) -> EtPlusNode:
-    """What columns hold of a node but the times."""
     found: dict[str, Any] = {"id": node.id, "name": node.name}
     found["ctrl_deps"] = node.ctrl_deps[0] if node.ctrl_deps else node.id
     runs = _class_of(node, values)
@@ -263,7 +250,6 @@ def _times(node: Node) -> tuple[int, int, int]:
 
 
 def _lane(node: Node, values: dict[str, Any]) -> int:
-    """A number for what a node runs on."""
     runs = _class_of(node, values)
     number = values.get("tid", 0) if runs == _HOST else values.get("stream", _COMM_STREAM if runs == _COMM else 0)
     return runs * _CLASS + int(number) % _CLASS
@@ -278,19 +264,21 @@ def _class_of(node: Node, values: dict[str, Any]) -> int:
 
 
 def _kinds(lanes: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
-    """Kinds of dependencies, from what both ends run on.
-
-    Args:
-        lanes: one entry a node, from `_lane`. source, target: int64 indices of nodes.
-    """
+    """Return edge kinds by what both ends run on (`lanes`: see `_lane`)."""
     a, b = (np.where(lanes[of] >= _NOTHING * _CLASS, _HOST, lanes[of] // _CLASS) for of in (source, target))
     same = lanes[source] == lanes[target]
     return np.select(
-        [(a == _HOST) & (b == _HOST) & same, (a == _HOST) & (b == _HOST), a == _HOST, b == _HOST,
-         (a == _COMM) & (b == _COMM), same],
+        [
+            (a == _HOST) & (b == _HOST) & same,
+            (a == _HOST) & (b == _HOST),
+            a == _HOST,
+            b == _HOST,
+            (a == _COMM) & (b == _COMM),
+            same,
+        ],
         [EDGE_KINDS.index(name) for name in ("thread", "thread_handoff", "launch", "sync", "comm", "stream")],
         EDGE_KINDS.index("event"),
-    )  # fmt: skip
+    )
 
 
 def _comm(node: Node, values: dict[str, Any]) -> Comm:
@@ -299,7 +287,9 @@ def _comm(node: Node, values: dict[str, Any]) -> Comm:
     known = kind in CollectiveCommType.values()
     return Comm(
         collective=names.get(node.type) or (CollectiveCommType.Name(kind).lower() if known else None),
-        bytes=values.get("comm_size"), pg_name=values.get("pg_name"),
-        src_rank=values.get("comm_src"), dst_rank=values.get("comm_dst"),
+        bytes=values.get("comm_size"),
+        pg_name=values.get("pg_name"),
+        src_rank=values.get("comm_src"),
+        dst_rank=values.get("comm_dst"),
         seq=values.get("comm_tag") if node.type in names else None,
-    )  # fmt: skip
+    )

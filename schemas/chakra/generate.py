@@ -43,14 +43,8 @@ for _name, _enum in DESCRIPTOR.enum_types_by_name.items():
 
 
 def compile_proto() -> tuple[bytes, str]:
-    """Run protoc (from grpcio-tools) on et_def.proto.
-
-    Returns:
-        the serialized FileDescriptorProto, and the text of the .pyi.
-
-    Raises:
-        subprocess.CalledProcessError: grpcio-tools is not installed or the .proto is wrong (stderr says which).
-    """
+    """Run protoc (from grpcio-tools) on et_def.proto; return the serialized FileDescriptorProto and the text of the
+    .pyi."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-I", "-m", "grpc_tools.protoc", f"--proto_path={_HERE}", f"--pyi_out={folder}"]
         subprocess.run([*command, f"--descriptor_set_out={folder}/set.pb", _PROTO], check=True)
@@ -64,13 +58,13 @@ def compile_proto() -> tuple[bytes, str]:
 
 
 def module_text(serialized: bytes) -> str:
-    """The text of et_def_pb2.py for a serialized FileDescriptorProto."""
+    """Return the text of et_def_pb2.py for a serialized FileDescriptorProto."""
     pieces = [serialized[at : at + 32] for at in range(0, len(serialized), 32)]
     return _TEMPLATE.format(literal="\n".join(f"    {piece!r}" for piece in pieces))
 
 
 def main() -> None:
-    """Write both files beside the .proto."""
+    """Write both files next to the .proto."""
     serialized, stub = compile_proto()
     (_HERE / "et_def_pb2.py").write_text(module_text(serialized), encoding="utf-8")
     (_HERE / "et_def_pb2.pyi").write_text(stub, encoding="utf-8")

@@ -40,11 +40,7 @@ def begins_like_workload(head: bytes) -> bool:
 
 
 def read_workload(path: str) -> Iterator[Node]:
-    """The nodes of a file as messages, in the order of the file.
-
-    Raises:
-        TraceFormatError: the file cannot be read, or a node lacks its id or type.
-    """
+    """Yield the nodes of a file as messages, in the order of the file."""
     blob = load(path, trace=False)
     try:
         records = msgspec.json.decode(_decode(blob.data)["workload_graph"], type=list[msgspec.Raw])
@@ -64,9 +60,14 @@ def _node(given: _JsonNode, record: dict[str, Any]) -> Node:
         if name not in _FIELDS and isinstance(value, (bool, int, float, str))
     ]
     return Node(
-        id=given.number, name=given.name, type=given.kind, duration_micros=round(given.runtime),  # type: ignore[arg-type]
-        data_deps=given.data_deps, ctrl_deps=given.ctrl_deps, attr=attributes,
-    )  # fmt: skip
+        id=given.number,
+        name=given.name,
+        type=given.kind,  # type: ignore[arg-type]
+        duration_micros=round(given.runtime),
+        data_deps=given.data_deps,
+        ctrl_deps=given.ctrl_deps,
+        attr=attributes,
+    )
 
 
 def _attribute(name: str, value: float | str) -> AttributeProto:

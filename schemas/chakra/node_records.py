@@ -1,7 +1,4 @@
-"""ET+ nodes and runtime calls as typed records: the fields that a Chakra node has a place for, and the others.
-
-And the way of nodes of an older layout to that of schema 1.1.1.
-"""
+"""ET+ nodes and runtime calls as typed records, and their upgrade from older layouts to schema 1.1.1."""
 
 from __future__ import annotations
 
@@ -115,11 +112,17 @@ class FlatRecord(_Timed):
 _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
     CPU: [("link", str | UnsetType, UNSET), ("inter_thread_dep", _Text, UNSET), ("sync_dep", _Text, UNSET)],
     GPU: [
-        ("cat", _Text, UNSET), ("ph", Literal["X"] | UnsetType, UNSET), ("args", _Text, UNSET),
-        ("comm", _Text, UNSET), ("pg_name", str | None | UnsetType, UNSET), ("captured_by", _Text, UNSET),
-        ("counterpart", _Text, UNSET), ("pid", _Int, ABSENT), ("tid", _Int, ABSENT),
+        ("cat", _Text, UNSET),
+        ("ph", Literal["X"] | UnsetType, UNSET),
+        ("args", _Text, UNSET),
+        ("comm", _Text, UNSET),
+        ("pg_name", str | None | UnsetType, UNSET),
+        ("captured_by", _Text, UNSET),
+        ("counterpart", _Text, UNSET),
+        ("pid", _Int, ABSENT),
+        ("tid", _Int, ABSENT),
     ],
-}  # fmt: skip
+}
 """What only ops and only GPU events have."""
 _FORMS: dict[tuple[int, bool], type[Any]] = {
     (kind, base is FlatRecord): msgspec.defstruct(
@@ -131,20 +134,15 @@ _FORMS: dict[tuple[int, bool], type[Any]] = {
 
 
 def form_of(kind: int, *, flat: bool) -> type[Any]:
-    """The class of records of a kind of rows in a layout: a `RuntimeCall`, `AttrsRecord` or `FlatRecord`."""
+    """Return the class of records of a kind of rows in a layout: a `RuntimeCall`, `AttrsRecord` or `FlatRecord`."""
     return RuntimeCall if kind == RUNTIME else _FORMS[kind, flat]
 
 
 def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[int, Record]]:
-    """Read JSON objects as records; bytes that are not UTF-8 become U+FFFD.
+    """Read JSON objects as records, invalid UTF-8 as U+FFFD.
 
     Returns:
-        the records; and by position the fields of an object that its record has no place for, undecoded.
-
-    Example:
-        >>> (call,), further = read_records(RuntimeCall, [b'{"correlation": 7, "color": "red"}'])
-        >>> call.correlation, {name: bytes(value) for name, value in further[0].items()}
-        (7, {'color': b'"red"'})
+        the records; and by position the undecoded fields of an object that its record has no place for.
     """
     try:
         return msgspec.json.decode(_utf8(b"[%b]" % b",".join(texts)), type=list[form]), {}  # type: ignore[valid-type]
@@ -177,15 +175,10 @@ _decode = msgspec.json.decode
 
 
 def upgraded(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetadata, Iterator[Node]]:
-    """Messages of `chakra_messages` whose way back to ET+ has the layout of schema 1.1.1.
+    """Change messages of `chakra_messages` so that they become ET+ of schema 1.1.1.
 
-    Schema 1.0.1 has a node's attributes and tensors as fields of the node, 1.0.2 to 1.1.0 have no strides. Strides that
-    were not recorded are empty lists, one for each value. Nodes of schema 1.1.1 stay as they are.
-
-    Example:
-        >>> metadata, nodes, _ = chakra_messages(trace)  # doctest: +SKIP
-        >>> write_messages(trace.file, *upgraded(metadata, nodes), "lifted.json")  # doctest: +SKIP
-        1749
+    Schema 1.0.1 has attributes and tensors as fields of a node; 1.0.2 to 1.1.0 have no strides, which become empty
+    lists.
     """
     texts: dict[str, Any] = {attr.name: attr.string_val for attr in metadata.attr}
     header = _decode(texts["header"], type=dict[str, msgspec.Raw])

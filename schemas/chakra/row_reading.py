@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def blocks_of(messages: Iterator[Encoded]) -> Iterator[list[Encoded]]:
-    """The nodes, some thousands at a time."""
+    """Yield the nodes, some thousands at a time."""
     while block := list(islice(messages, _BLOCK)):
         yield block
 
@@ -44,11 +44,7 @@ def check_ids(file: str, block: Sequence[Encoded]) -> None:
 
 
 def time_columns(file: str, ids: Sequence[int], times: Sequence[tuple[int, int, int]]) -> dict[str, IntColumn]:
-    """`ts`, `dur` and `exclusive` of rows as columns.
-
-    Raises:
-        TraceFormatError: one of them is out of range.
-    """
+    """`ts`, `dur` and `exclusive` of rows as columns."""
     columns = np.array(times, np.int64).reshape(-1, 3)
     late = np.flatnonzero(np.any(columns >= (MAX_NS, MAX_DURATION_NS, MAX_DURATION_NS), axis=1))
     if len(late):
@@ -58,11 +54,7 @@ def time_columns(file: str, ids: Sequence[int], times: Sequence[tuple[int, int, 
 
 
 def rows_of_dependencies(file: str, ids: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
-    """Positions in `ids` of the nodes that others wait for.
-
-    Raises:
-        TraceFormatError: one of them is not in the file.
-    """
+    """Positions in `ids` of the nodes that others wait for."""
     at = positions(ids, source)
     if np.any(at < 0):
         a, b = int(source[at < 0][0]), int(target[at < 0][0])
@@ -71,12 +63,12 @@ def rows_of_dependencies(file: str, ids: IntColumn, source: IntColumn, target: I
 
 
 def document_head(header: Mapping[str, msgspec.Raw]) -> bytes:
-    """The text of an ET+ file up to its first node."""
+    """Return the text of an ET+ file up to its first node."""
     return b"{" + b"".join(b"\n  %b: %b," % (_encode(k), bytes(v)) for k, v in header.items()) + b'\n  "nodes": [\n    '
 
 
 def document_tail(runtime: Iterable[bytes], edges: IntColumn, summary: bytes) -> Iterator[bytes]:
-    """The text of an ET+ file after its last node; `edges` are those between ids."""
+    """Yield the text of an ET+ file after its last node; `edges` are those between ids."""
     yield b'\n  ],\n  "runtime": [' + SEPARATOR.join(runtime) + b"]"
     kinds = [_encode(kind) for kind in EDGE_KINDS]
     listed = (b"[%d, %d, %b]" % (a, b, kinds[kind]) for a, b, kind in edges.tolist())

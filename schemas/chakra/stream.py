@@ -41,16 +41,7 @@ _READ_ERRORS = (EOFError, OSError, cast("type[Exception]", isal_zlib.error))
 
 
 def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[Node]]:
-    """Open an .et or .et.gz file.
-
-    Returns:
-        the metadata, and the nodes in file order, read as they are asked for: the file is never held whole.
-
-    Raises:
-        TraceFormatError: the file cannot be opened, or does not begin with a GlobalMetadata. The iterator
-            raises it for a message that is cut short, too long or does not parse, with the byte offset of its
-            length prefix (in the decompressed data, where the file is gzipped).
-    """
+    """Open an .et or .et.gz file; return the metadata, and the nodes in file order, read on demand."""
     metadata, nodes = read_encoded(path)
     return metadata, (node for node, _ in nodes)
 
@@ -84,7 +75,6 @@ def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterato
 
 
 def _of_json(name: str) -> tuple[GlobalMetadata, Iterator[Messages]]:
-    """A file in Chakra's JSON form as messages."""
     texts = [delimited(node.SerializeToString()) for node in read_workload(name)]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64).tolist()
     starts = [end - size for end, size in zip(ends, map(_message_size, texts), strict=True)]
@@ -92,18 +82,17 @@ def _of_json(name: str) -> tuple[GlobalMetadata, Iterator[Messages]]:
 
 
 def _message_size(text: bytes) -> int:
-    """Bytes of a message without the length before it."""
     start, size = _length(text, 0)
     assert start + size == len(text)
     return size
 
 
 class Messages(NamedTuple):
-    """Some messages of a file, one behind the other, each behind its length.
+    """Consecutive messages of a file, each behind its length.
 
     Attributes:
-        data: bytes of the file, from byte `base` on. begin: where in them the first message's length is.
-        starts, ends: where in them each message begins and ends.
+        data: bytes of the file, from byte `base` on. begin: offset in them of the first message's length.
+        starts, ends: offsets in them of each message.
     """
 
     file: str
@@ -115,15 +104,11 @@ class Messages(NamedTuple):
     unit: str
 
     def place(self, message: int) -> str:
-        """Where a message's length is, in words."""
+        """Return where a message's length is, in words."""
         return f"byte {self.base + (self.ends[message - 1] if message else self.begin)}{self.unit}"
 
     def node(self, message: int) -> tuple[Node, bytes]:
-        """A message as a node, with its bytes.
-
-        Raises:
-            TraceFormatError: it is none.
-        """
+        """Return a message as a node, with its bytes."""
         node, body = Node(), self.data[self.starts[message] : self.ends[message]]
         if not body or not _parse(node, body):
             problem = f"{len(body)} bytes that are not a Chakra node"
@@ -132,16 +117,16 @@ class Messages(NamedTuple):
         return node, body
 
     def nodes(self) -> Iterator[tuple[Node, bytes]]:
-        """All as nodes, one by one; see `node`."""
+        """Return all as nodes, one by one; see `node`."""
         return map(self.node, range(len(self.starts)))
 
 
 class NodeHeads(NamedTuple):
-    """What nodes say of themselves but for names, tensors and attributes.
+    """Nodes without names, tensors and attributes.
 
     Attributes:
-        ids: uint64. kinds: int64, of NodeType. micros: uint64, how long each takes.
-        degrees: int64, how many dependencies each has. depends_on: uint64, those of one node after the other.
+        ids: uint64. kinds: int64, of NodeType. micros: uint64, durations.
+        degrees: int64, number of dependencies of each. depends_on: uint64, the dependencies, one node after the other.
     """
 
     ids: npt.NDArray[np.uint64]
@@ -152,8 +137,7 @@ class NodeHeads(NamedTuple):
 
 
 def node_heads(messages: Messages) -> NodeHeads | None:
-    """The heads of nodes, read at once; None if they have to be parsed one by one, since one may be no node, or lists
-    a dependency twice."""
+    """Return the heads of nodes; None if one is no node or lists a dependency twice, so that each has to be parsed."""
     starts, ends = np.array(messages.starts, np.int64), np.array(messages.ends, np.int64)
     data = np.frombuffer(messages.data + bytes(_LONGEST_VARINT), np.uint8)
     numbers = {field: np.zeros(len(starts), np.int64) for field in (_ID, _TYPE, _MICROS)}
@@ -182,7 +166,7 @@ def node_heads(messages: Messages) -> NodeHeads | None:
 
 
 def messages_of(blocks: Iterable[Block]) -> Iterator[Node]:
-    """The nodes of blocks as messages."""
+    """Yield the nodes of blocks as messages."""
     for block in blocks:
         at = 0
         while at < len(block.data):
@@ -220,7 +204,7 @@ class _Watched:
         self._stream, self._packed, self._watch = stream, packed, Expansion(name)
 
     def read(self, size: int) -> bytes:
-        """Some of what it unpacks to, b"" at the end."""
+        """Return some of what it unpacks to, b"" at the end."""
         before = self._packed.tell()
         data = self._stream.read(size)
         self._watch.add(self._packed.tell() - before, len(data))
@@ -277,15 +261,7 @@ def write_chakra(path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: 
 
 
 def write_blocks(path: str | os.PathLike[str], metadata: GlobalMetadata, blocks: Iterable[Block]) -> int:
-    """Write an .et file of encoded nodes, gzipped if its name ends in ".gz"; it appears whole or not at all.
-
-    Returns:
-        the number of nodes.
-
-    Raises:
-        ConvertError: no version in the metadata, or a message beyond `MAX_MESSAGE_BYTES`.
-        UsageError: the folder cannot be made or written to.
-    """
+    """Write an .et file of encoded nodes atomically, gzipped if its name ends in ".gz"; return the number of nodes."""
     if not metadata.version:
         raise ConvertError(f"{os.fspath(path)}: a Chakra trace needs a version in its metadata")
     count = 0
@@ -304,20 +280,10 @@ def write_blocks(path: str | os.PathLike[str], metadata: GlobalMetadata, blocks:
 def write_json(
     path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: Iterable[Node], *, lines: bool = False
 ) -> int:
-    """Write a trace as JSON, gzipped if the name ends in ".gz": the metadata and then the nodes in the trace's order.
+    """Write a trace as JSON, metadata first, gzipped if the name ends in ".gz"; return the number of nodes.
 
-    A node has `id`, `name`, `type` by name, `ctrl_deps`, `data_deps`, `start_time_micros`, `duration_micros`, `attr`
-    (a list of {"name": ..., "int64_val": ...}), and `inputs` and `outputs` where the message has them. Unlike in
-    protobuf's own JSON, 64-bit integers are numbers. Numbers that are not finite become null, bytes base64.
-
-    Args:
-        lines: one object a line (JSON Lines) in place of an array.
-
-    Returns:
-        the number of nodes.
-
-    Raises:
-        TraceFormatError: the nodes come from a file that is damaged. UsageError: the output cannot be written.
+    Unlike in protobuf's own JSON, 64-bit integers are numbers. Non-finite numbers become null, bytes base64. `lines`:
+    write JSON Lines instead of an array.
     """
     count = -1
     with open_output(path) as file:
@@ -333,11 +299,14 @@ def _values(metadata: GlobalMetadata, nodes: Iterable[Node]) -> Iterator[dict[st
     yield {"version": metadata.version, "attr": list(map(_attribute, metadata.attr))}
     for node in nodes:
         value = {
-            "id": node.id, "name": node.name,
+            "id": node.id,
+            "name": node.name,
             "type": NodeType.Name(node.type) if node.type in NodeType.values() else int(node.type),
-            "ctrl_deps": list(node.ctrl_deps), "data_deps": list(node.data_deps),
-            "start_time_micros": node.start_time_micros, "duration_micros": node.duration_micros,
-        }  # fmt: skip
+            "ctrl_deps": list(node.ctrl_deps),
+            "data_deps": list(node.data_deps),
+            "start_time_micros": node.start_time_micros,
+            "duration_micros": node.duration_micros,
+        }
         for side in filter(node.HasField, ("inputs", "outputs")):
             value[side] = {field: getattr(getattr(node, side), field) for field in ("values", "shapes", "types")}
         yield {**value, "attr": list(map(_attribute, node.attr))}

@@ -1,4 +1,4 @@
-"""Captured graphs in ET+ files: the root's `captured_graphs`, and `captured_by` of device events."""
+"""Captured graphs in ET+ files: the root's `captured_graphs`, and `captured_by` of GPU events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
 class CapturedBy(msgspec.Struct, gc=False, frozen=True):
-    """`captured_by` of a device event: position in `ops` and in `replays` of `captured_graphs`."""
+    """`captured_by` of a GPU event: position in `ops` and in `replays` of `captured_graphs`."""
 
     op: Position
     link: Literal["certain", "equivalent"]
@@ -60,7 +60,7 @@ _encode = msgspec.json.encode
 
 
 def section_of(captured: CapturedGraphs) -> bytes:
-    """The value of `captured_graphs`."""
+    """Return the value of `captured_graphs`."""
     above, graphs = ([None if at < 0 else at for at in of.tolist()] for of in (captured.parent, captured.graph))
     sides = map(decode_whole_sides, captured.texts)
     columns = zip(captured.names, captured.kind.tolist(), above, graphs, sides, strict=True)
@@ -81,11 +81,7 @@ def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
 
 
 def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int, CapturedBy]) -> CapturedGraphs | None:
-    """The captured graphs of an ET+ file, None where it has none; `found` has `captured_by` by row.
-
-    Raises:
-        TraceFormatError: `captured_graphs` has another form, or a device event names what it does not have.
-    """
+    """Return the captured graphs of an ET+ file, None without any; `found` has `captured_by` by row."""
     if _KEY not in header:
         if found:
             raise TraceFormatError(file, f'"{_KEY}"', "is missing, but device events refer to it", _REMEDY)
@@ -100,13 +96,18 @@ def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int,
     _check(file, section, [*found.values(), *unattached.values()])
     calls = section.ops
     return CapturedGraphs(
-        graphs=tuple(section.graphs), replays=tuple(section.replays), names=[call.name for call in calls],
+        graphs=tuple(section.graphs),
+        replays=tuple(section.replays),
+        names=[call.name for call in calls],
         kind=np.array([CALL_KINDS.index(call.kind) for call in calls], np.int8),
-        parent=_positions([call.parent for call in calls]), graph=_positions([call.graph for call in calls]),
+        parent=_positions([call.parent for call in calls]),
+        graph=_positions([call.graph for call in calls]),
         texts=[_encode(WholeSides(call.inputs, call.outputs)) for call in calls],
         comm={i: call.comm for i, call in enumerate(calls) if call.comm is not None},
-        links=_links(found), unattached=_links(unattached), notes=tuple(section.notes),
-    )  # fmt: skip
+        links=_links(found),
+        unattached=_links(unattached),
+        notes=tuple(section.notes),
+    )
 
 
 def _check(file: str, section: _Section, links: Sequence[CapturedBy]) -> None:
@@ -135,7 +136,8 @@ def _links(found: dict[int, CapturedBy]) -> CaptureLinks:
 
 
 def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) -> Trace:
-    """A trace (with `comm` as it is to be) whose ET+ file is in memory, with captured graphs in the file, too."""
+    """Return a trace (with `comm` as it is to be) whose ET+ file is in memory, with captured graphs in the file,
+    too."""
     data, edits = records.data, list[tuple[int, int, bytes]]()
     root = decode_record(data)
     for row, text in captured_by_texts(captured.links).items():
@@ -174,7 +176,6 @@ def _span(data: bytes, raw: msgspec.Raw) -> tuple[int, int]:
 
 
 def _with_members(unattached: bytes, captured: CapturedGraphs) -> bytes:
-    """The list of unattached events with their `captured_by`."""
     events = msgspec.json.decode(unattached, type=list[dict[str, msgspec.Raw]])
     starts = [msgspec.json.decode(event["ts"]) for event in events]
     order = sorted(range(len(events)), key=starts.__getitem__)  # as `read_unattached` does

@@ -14,10 +14,10 @@ NO_EDGES = "the file has no edges (written by another linker); they were inferre
 
 
 def infer_edges(trace: Trace) -> Trace:
-    """The trace with edges of the kinds thread, launch, stream, sync, thread_handoff and comm.
+    """Return the trace with edges of the kinds thread, launch, stream, sync, thread_handoff and comm.
 
-    An edge runs from the row that starts first to one that starts later; one against that order is left out and
-    counted in `notes`. (Chakra's linker gives a GPU event the time of its launch; their order is the same.)
+    An edge runs from the row that starts first to one that starts later; others are left out and counted in `notes`.
+    (Chakra's linker gives a GPU event the time of its launch; the order is the same.)
     """
     parent, events = trace.parent_row, np.flatnonzero(trace.kind == GPU)
     on_top = trace.timed & (trace.kind == CPU) & ((parent < 0) | trace.structural[parent])
@@ -43,7 +43,6 @@ def infer_edges(trace: Trace) -> Trace:
 
 
 def _along(trace: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> IntColumn:
-    """Pairs of rows that follow each other in a lane."""
     order, before = trace.lane_order(lane, rows, nested=nested)
     return np.stack([before, order], axis=1)[before >= 0]
 

@@ -1,9 +1,10 @@
-"""Nodes that are made, not recorded, and their records: texts that a file has, made when they are asked for."""
+"""Nodes that are made, not recorded, and their records: texts that a file has, made on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ...trace.node_texts import Record
 from ...trace.trace import Trace
 from ..execution_trace.arguments import listed_attributes
-from .record_store import TextRecords
+from .record_store import MadeRecords
 from .write_etplus import FORMAT_VERSION
 
 IN_MEMORY = "<bytes>"  # what a trace that is read from memory is called in messages
@@ -38,7 +39,7 @@ NodeTensors = tuple[Arguments, Arguments]
 
 @dataclass(slots=True)
 class MadeNode:
-    """A call, or with a category a GPU event; what is in the file and not in columns is made when it is asked for."""
+    """A call, or with a category a GPU event; what is in the file and not in columns is made on demand."""
 
     id: int
     name: str
@@ -64,14 +65,18 @@ class MadeNode:
         self.own = max(min(own, self.dur), 0)
 
     def record(self) -> dict[str, Any]:
-        """The node as the file has it."""
+        """Return the node as the file has it."""
         inputs, outputs = self.tensors() if callable(self.tensors) else self.tensors
         given = {"rf_id": self.id, "seq_id": self.sequence, "scope": self.scope, "tid": self.tid}
         attrs = [] if self.category else listed_attributes({**given, "op_schema": self.schema})
         found: dict[str, Any] = {
-            "id": self.id, "name": self.name, "ctrl_deps": self.parent, "inputs": inputs or _NO_ARGUMENTS,
-            "outputs": outputs or _NO_ARGUMENTS, "attrs": attrs,
-        }  # fmt: skip
+            "id": self.id,
+            "name": self.name,
+            "ctrl_deps": self.parent,
+            "inputs": inputs or _NO_ARGUMENTS,
+            "outputs": outputs or _NO_ARGUMENTS,
+            "attrs": attrs,
+        }
         times = {"ts": _us(self.begin), "dur": _us(self.dur), "inclusive_dur": _us(self.dur)}
         if self.category:
             found |= {
@@ -80,9 +85,13 @@ class MadeNode:
             }  # fmt: skip
         elif self.begin >= 0:
             found |= {
-                **times, "exclusive_dur": _us(self.own), "kineto_event": 0, "link": "certain", "inter_thread_dep": None,
+                **times,
+                "exclusive_dur": _us(self.own),
+                "kineto_event": 0,
+                "link": "certain",
+                "inter_thread_dep": None,
                 "sync_dep": [],
-            }  # fmt: skip
+            }
         return found if self.comm is None else found | {"comm": self.comm, "pg_name": self.comm["pg_name"]}
 
 
@@ -96,40 +105,44 @@ class Launch(NamedTuple):
     parent: int
 
     def record(self) -> dict[str, Any]:
-        """The call as the file has it."""
+        """Return the call as the file has it."""
         return {
-            "id": self.id, "name": LAUNCH, "ts": _us(self.begin), "dur": _us(LAUNCH_NS), "tid": str(self.tid),
-            "correlation": self.correlation, "parent": self.parent, "kineto_event": 0,
-        }  # fmt: skip
+            "id": self.id,
+            "name": LAUNCH,
+            "ts": _us(self.begin),
+            "dur": _us(LAUNCH_NS),
+            "tid": str(self.tid),
+            "correlation": self.correlation,
+            "parent": self.parent,
+            "kineto_event": 0,
+        }
 
 
-@dataclass(frozen=True)
-class RankRecords(TextRecords):
-    """Of a rank's nodes and launches.
+def rank_records(
+    root: Mapping[str, Any], rows: Sequence[MadeNode | Launch], nodes: int, edges: Sequence[tuple[int, int, str]]
+) -> MadeRecords:
+    """Return the records of a rank's nodes and launches.
 
-    Attributes:
-        root: the members of the file's object; those of `nodes`, `runtime` and `edges` only keep their place.
-        rows: nodes, then runtime calls. nodes: how many are nodes. edges: between ids.
+    Args:
+        root: members of the file's object; `nodes`, `runtime` and `edges` only mark their place.
+        rows: nodes, then runtime calls. nodes: number of nodes. edges: between ids.
     """
+    return MadeRecords(partial(_row_texts, rows), partial(_rank_text, root, rows, nodes, edges))
 
-    root: Mapping[str, Any]
-    rows: Sequence[MadeNode | Launch]
-    nodes: int
-    edges: Sequence[tuple[int, int, str]]
 
-    def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows, braces included."""
-        return [orjson.dumps(self.rows[row].record()) for row in rows.tolist()]
+def _row_texts(rows: Sequence[MadeNode | Launch], wanted: IntColumn) -> list[bytes]:
+    return [orjson.dumps(rows[row].record()) for row in wanted.tolist()]
 
-    def chunks(self) -> Iterator[bytes]:
-        """The file's text."""
-        nodes, runtime = (
-            b"[" + b",".join(orjson.dumps(row.record()) for row in rows) + b"]"
-            for rows in (self.rows[: self.nodes], self.rows[self.nodes :])
-        )
-        parts = {"nodes": nodes, "runtime": runtime, "edges": orjson.dumps(self.edges)}
-        members = (b'"%b":%b' % (key.encode(), parts.get(key) or orjson.dumps(of)) for key, of in self.root.items())
-        yield b"{" + b",".join(members) + b"}"
+
+def _rank_text(
+    root: Mapping[str, Any], rows: Sequence[MadeNode | Launch], count: int, edges: Sequence[tuple[int, int, str]]
+) -> Iterator[bytes]:
+    nodes, runtime = (
+        b"[" + b",".join(orjson.dumps(row.record()) for row in part) + b"]" for part in (rows[:count], rows[count:])
+    )
+    parts = {"nodes": nodes, "runtime": runtime, "edges": orjson.dumps(edges)}
+    members = (b'"%b":%b' % (key.encode(), parts.get(key) or orjson.dumps(value)) for key, value in root.items())
+    yield b"{" + b",".join(members) + b"}"
 
 
 _COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream", "device", "correlation")
@@ -137,51 +150,73 @@ _COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream",
 
 
 def trace_of_nodes(
-    nodes: Sequence[MadeNode], runtime: Sequence[Launch], edges: Iterable[tuple[int, int, str]], *, file: str, pid: int,
-    devices: Sequence[Any], distributed: Mapping[str, Any],
-) -> Trace:  # fmt: skip
-    """A trace of made nodes, whose rows are the nodes in order and then the runtime calls.
+    nodes: Sequence[MadeNode],
+    runtime: Sequence[Launch],
+    edges: Iterable[tuple[int, int, str]],
+    *,
+    file: str,
+    pid: int,
+    devices: Sequence[Any],
+    distributed: Mapping[str, Any],
+) -> Trace:
+    """Return a trace of made nodes and runtime calls, in this row order.
 
     Args:
-        edges: between ids, with their kinds. file: the recording that they are derived from.
+        edges: between ids, with kinds. file: the recording that they are derived from.
         devices, distributed: Kineto's `deviceProperties` and `distributedInfo`.
     """
     ordered = sorted(set(edges), key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
     header = {"schema": "1.1.1-chakra.0.0.4", "pid": pid, "time": "", "start_ts": 0, "finish_ts": 0}
     summary = {
-        "version": FORMAT_VERSION, "tool_version": __version__,
+        "version": FORMAT_VERSION,
+        "tool_version": __version__,
         "kineto": {
-            "file_name": file, "base_time_ns": 0, "schema_version": 1, "device_properties": devices,
+            "file_name": file,
+            "base_time_ns": 0,
+            "schema_version": 1,
+            "device_properties": devices,
             "distributed_info": distributed,
         },
-        "damage": [], "unattached": {}, "inferred_edges": [],
-    }  # fmt: skip
+        "damage": [],
+        "unattached": {},
+        "inferred_edges": [],
+    }
     root = {**header, "nodes": [], "runtime": [], "edges": [], "unattached": [], "etplus": summary}
     return _rows(nodes, runtime).build(
-        RankRecords(root, (*nodes, *runtime), len(nodes), ordered), summary=summary,
+        rank_records(root, (*nodes, *runtime), len(nodes), ordered),
+        summary=summary,
         header=header_of({**header, "unattached": []}),
         edges=np.array([(a, b, EDGE_KINDS.index(kind)) for a, b, kind in ordered], np.int64).reshape(-1, 3),
-    )  # fmt: skip
+    )
 
 
 def _rows(nodes: Sequence[MadeNode], runtime: Sequence[Launch]) -> TraceBuilder:
-    """All nodes and runtime calls."""
+    """Return all nodes and runtime calls."""
     builder = TraceBuilder(IN_MEMORY)
     on_device = np.array([bool(node.category) for node in nodes], np.bool_)
     begin = np.array([node.begin for node in nodes], np.int64)
     columns = {name: [getattr(node, name) for node in nodes] for name in _COLUMNS}
     columns["rf_id"] = [0 if node.category else node.id for node in nodes]
     builder.add(
-        np.where(on_device, np.int8(GPU), np.int8(CPU)), ts=begin, exclusive=[node.own for node in nodes],
-        kineto_event=np.where(begin < 0, -1, 0), seq_id=[node.sequence for node in nodes],
-        link=np.where((begin < 0) | on_device, UNLINKED, CERTAIN), **columns,
-    )  # fmt: skip
+        np.where(on_device, np.int8(GPU), np.int8(CPU)),
+        ts=begin,
+        exclusive=[node.own for node in nodes],
+        kineto_event=np.where(begin < 0, -1, 0),
+        seq_id=[node.sequence for node in nodes],
+        link=np.where((begin < 0) | on_device, UNLINKED, CERTAIN),
+        **columns,
+    )
     builder.add(
-        RUNTIME, id=[launch.id for launch in runtime], name=[LAUNCH] * len(runtime),
-        parent=[launch.parent for launch in runtime], ts=[launch.begin for launch in runtime],
-        dur=[LAUNCH_NS] * len(runtime), tid=[str(launch.tid) for launch in runtime],
-        correlation=[launch.correlation for launch in runtime], kineto_event=[0] * len(runtime),
-    )  # fmt: skip
+        RUNTIME,
+        id=[launch.id for launch in runtime],
+        name=[LAUNCH] * len(runtime),
+        parent=[launch.parent for launch in runtime],
+        ts=[launch.begin for launch in runtime],
+        dur=[LAUNCH_NS] * len(runtime),
+        tid=[str(launch.tid) for launch in runtime],
+        correlation=[launch.correlation for launch in runtime],
+        kineto_event=[0] * len(runtime),
+    )
     builder.comm = {row: msgspec.convert(node.comm, Comm) for row, node in enumerate(nodes) if node.comm is not None}
     return builder
 
@@ -191,14 +226,14 @@ def _us(ns: int) -> float:
 
 
 def comms_of(trace: Trace) -> dict[int, dict[str, Any]]:
-    """The `comm` objects of a file, by row."""
+    """Return the `comm` objects of a file, by row."""
     rows = np.array(sorted(trace.comm), np.int64)
     records = zip(rows.tolist(), trace.records(rows), strict=True)
     return {row: msgspec.json.decode(record["comm"]) for row, record in records if "comm" in record}
 
 
 def event_args(trace: Trace, row: Row) -> dict[str, Any]:
-    """What Kineto recorded of a GPU event beside its times."""
+    """What Kineto recorded of a GPU event next to its times."""
     (record,) = trace.records(np.array([row]))
     return msgspec.json.decode(record["args"]) or {}
 
@@ -209,50 +244,38 @@ def header_of(members: Mapping[str, Any]) -> Record:
 
 
 def edited(trace: Trace, comms: Mapping[int, dict[str, Any]], summary: dict[str, Any]) -> Trace:
-    """A trace with other communications and another `etplus` in its root, in its file as well.
-
-    Args:
-        comms: `comm` objects by row; the others stay.
-    """
+    """Return a trace with other `comm` objects (by row) and another `etplus` root, in its file as well."""
     return trace.with_(
-        file=IN_MEMORY, summary=summary, texts=_EditedRecords(trace, comms, summary),
+        file=IN_MEMORY,
+        summary=summary,
+        texts=MadeRecords(partial(_edited_texts, trace, comms), partial(_edited_file, trace, comms, summary)),
         header=header_of({key: msgspec.json.decode(value) for key, value in trace.header.items()}),
         comm={**trace.comm, **{row: msgspec.convert(comm, Comm) for row, comm in comms.items()}},
-    )  # fmt: skip
+    )
 
 
-@dataclass(frozen=True)
-class _EditedRecords(TextRecords):
-    """The records of a trace with other communications (by row) and another `etplus` (`summary`) in its root."""
+def _edited_texts(source: Trace, comms: Mapping[int, dict[str, Any]], rows: IntColumn) -> list[bytes]:
+    found = []
+    for row, text in zip(rows.tolist(), source.texts.texts(rows), strict=True):
+        record = orjson.loads(text)
+        found.append(orjson.dumps(record | {"comm": comms[row]} if row in comms else record))
+    return found
 
-    source: Trace
-    comms: Mapping[int, dict[str, Any]]
-    summary: Mapping[str, Any]
 
-    def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows, braces included."""
-        found = []
-        for row, text in zip(rows.tolist(), self.source.texts.texts(rows), strict=True):
-            record = orjson.loads(text)
-            found.append(orjson.dumps(record | {"comm": self.comms[row]} if row in self.comms else record))
-        return found
-
-    def chunks(self) -> Iterator[bytes]:
-        """The file's text."""
-        root = msgspec.json.decode(b"".join(self.source.chunks()), type=Record)
-        root["etplus"] = msgspec.Raw(orjson.dumps(self.summary))
-        for at, (key, value) in enumerate(root.items()):
-            yield b"%b%b:" % (b"," if at else b"{", orjson.dumps(key))
-            if memoryview(value)[0] == ord("["):
-                yield from _list_of(value, self.comms if key == "nodes" else {})
-            else:
-                yield orjson.dumps(orjson.loads(memoryview(value)))
-        yield b"}"
+def _edited_file(source: Trace, comms: Mapping[int, dict[str, Any]], summary: Mapping[str, Any]) -> Iterator[bytes]:
+    root = msgspec.json.decode(b"".join(source.chunks()), type=Record)
+    root["etplus"] = msgspec.Raw(orjson.dumps(summary))
+    for at, (key, value) in enumerate(root.items()):
+        yield b"%b%b:" % (b"," if at else b"{", orjson.dumps(key))
+        if memoryview(value)[0] == ord("["):
+            yield from _list_of(value, comms if key == "nodes" else {})
+        else:
+            yield orjson.dumps(orjson.loads(memoryview(value)))
+    yield b"}"
 
 
 def _list_of(value: msgspec.Raw, comms: Mapping[int, dict[str, Any]]) -> Iterator[bytes]:
-    """The text of a list, a few elements of which are objects in memory; some of them, by position, with other
-    communications."""
+    """Yield the text of a list in pieces, with other communications at some positions."""
     elements = msgspec.json.decode(value, type=list[msgspec.Raw])
     yield b"["
     for begin in range(0, len(elements), _ELEMENTS):

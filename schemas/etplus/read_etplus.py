@@ -9,34 +9,36 @@ import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
-from operator import attrgetter, itemgetter
-from typing import Annotated, Any, NamedTuple, TypeVar
+from operator import attrgetter
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ...trace.build import TraceBuilder, Values
-from ...trace.columns import IntColumn, decimal_ns, exact_ns, int_column, positions
+from ...trace.columns import IntColumn, decimal_ns, exact_ns
 from ...trace.comm_kernels import Comm
-from ...trace.conventions import EDGE_KINDS, EXACT_US, MAX_DURATION_NS, MAX_NS, UNATTACHED_REASONS
+from ...trace.conventions import EDGE_KINDS, EXACT_US, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import UNREADABLE, TraceFormatError
-from ...trace.index import as_positions
 from ...trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
 from ...trace.node_texts import Record, RecordStore
-from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import Trace
 from ..execution_trace.arguments import ATTRIBUTES, Attr, attribute_type
 from ..text.files import Blob, Source, load
 from ..text.records import decode_raws
 from .captured_graphs import CapturedBy, read_captured
-from .counterpart_links import Counterpart, read_counterparts
-from .generated_kernels import read_generated
 from .inferred import infer_edges
-from .python_stacks import read_stacks
 from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offset_in
-
-T = TypeVar("T")
+from .sections import (
+    Counterpart,
+    decode_section,
+    read_counterparts,
+    read_generated,
+    read_memory,
+    read_stacks,
+    read_unattached,
+)
 
 _BLOCK = 4 << 20
 _CUTS_TRIED = 64  # what looks like a cut inside strings or nested arrays again and again must not cost quadratic time
@@ -100,8 +102,10 @@ _TYPES = {name: attribute_type(name) for name in (*ATTRIBUTES, "op_schema")}
 _UsualAttrs: Any = msgspec.defstruct(
     "_UsualAttrs",
     [*_TYPES.items(), *((name, Attr | None, None) for name in _FURTHER)],
-    array_like=True, gc=False, forbid_unknown_fields=True,
-)  # fmt: skip
+    array_like=True,
+    gc=False,
+    forbid_unknown_fields=True,
+)
 """`attrs` as PyTorch writes them, then others; decoded in half the time of a list of `Attr`."""
 _UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None, None)], bases=(Node,), gc=False)
 _NO_ATTRS = _UsualAttrs(*(_TYPES[name](none) for name, none in ATTRIBUTES.items()), _TYPES["op_schema"](""))
@@ -128,14 +132,12 @@ class _ArrayBlock(NamedTuple):
 def read_etplus(source: Source, *, without_times: bool = False) -> Trace:
     """Read an ET+ file of either layout, gzipped or not.
 
-    Files of Chakra's own linker (chakra_trace_link) have no `edges`, `runtime` and `etplus`: edges are then inferred
-    from the times and from `inter_thread_dep` and `sync_dep`; `notes` says so.
-
-    Memory: the file's text and some 250 bytes a node.
+    Files of Chakra's own linker (chakra_trace_link) have no `edges`, `runtime` and `etplus`. Their edges are inferred
+    from
+    times, `inter_thread_dep` and `sync_dep`, and `notes` says so. Memory: the file's text and some 250 bytes a node.
 
     Raises:
-        TraceFormatError: no ET+ file, a broken one, or one that contradicts itself (ids used twice, edges between
-            nodes that are not there).
+        TraceFormatError: not an ET+ file, or one that is broken or contradicts itself.
     """
     return parse_etplus(load(source), without_times=without_times)
 
@@ -199,10 +201,7 @@ class _Reader:
                 raise TraceFormatError(self.file, f"byte {at + error.start}", "is not UTF-8", _SPOILT) from None
 
     def _parts(self, key: str, raw: msgspec.Raw, decode: Callable[[bytes], list[Any]]) -> Iterator[_ArrayBlock]:
-        """An array in blocks of whole elements, some megabytes each.
-
-        A cut is right if the text up to it is a whole array: it began at an element.
-        """
+        """Yield an array in blocks of whole elements. A cut is right if the text up to it decodes as an array."""
         at = offset_in(self.data, raw) + 1
         if self.data[at - 1 : at] != b"[":
             raise TraceFormatError(self.file, f'"{key}"', "is not an array", _SPOILT)
@@ -221,13 +220,11 @@ class _Reader:
             else:
                 break
         text = b"".join((b"[", data[at:end], b"]"))
-        yield _ArrayBlock(at, text, _decoded(self.file, key, decode, text))
+        yield _ArrayBlock(at, text, decode_section(self.file, key, decode, text))
 
     def _between(self, at: int) -> re.Pattern[bytes]:
-        """What separates the elements of an array whose first one begins at an offset.
-
-        Objects begin with "id" (GPU events, runtime calls) or as the first one does.
-        """
+        """Return the separator of an array's elements; objects begin with "id" (GPU events, runtime calls) or like the
+        first."""
         first = _FIRST_KEY.match(self.data, at)
         keys = b'"id"|' + re.escape(first[1]) if first else b""
         return re.compile(rb"(\})\s*,\s*(?=\{\s*(?:%b)\s*:)" % keys if first else rb"(\])\s*,\s*(?=\[)")
@@ -249,7 +246,7 @@ class _Reader:
             self.rows.add(nodes, _times(nodes, part.text), runtime=key == "runtime")
 
     def _nodes(self, text: bytes) -> list[Node]:
-        """The nodes of a block; their `attrs` are `_UsualAttrs` as long as all are as usual, then lists."""
+        """Return the nodes of a block; their `attrs` are `_UsualAttrs` as long as all are as usual, then lists."""
         if self.rows.usual:
             with contextlib.suppress(*UNREADABLE):
                 nodes: list[Node] = _decode_usual_nodes(text)
@@ -268,7 +265,7 @@ class _Reader:
         return TraceFormatError(self.file, f'"{key}"', "cannot be read", _SPOILT)
 
     def _edges(self, raw: msgspec.Raw) -> IntColumn:
-        """The edges between ids, (m, 3)."""
+        """Return the edges between ids, (m, 3)."""
         codes = {kind: code for code, kind in enumerate(EDGE_KINDS)}
         parts = [np.zeros((0, 3), np.int64)]
         for part in self._parts("edges", raw, _decode_edges):
@@ -288,8 +285,7 @@ def _no_edges() -> IntColumn:
 
 
 class NodeRows:
-    """Fills a `TraceBuilder` with records, block by block; `usual` while the `attrs` of nodes are `_UsualAttrs`, not
-    lists."""
+    """Fills a `TraceBuilder` with records block by block; `usual` as long as the `attrs` of nodes are `_UsualAttrs`."""
 
     def __init__(self, file: str) -> None:
         self.builder = TraceBuilder(file)
@@ -325,16 +321,11 @@ class NodeRows:
     def trace(
         self, header: Record, summary: msgspec.Raw, texts: RecordStore, edges: Callable[[], IntColumn] | None
     ) -> Trace:
-        """The trace of the rows; `edges` gives those between ids, None where the file has none, which are then
-        inferred.
-
-        Raises:
-            TraceFormatError: ids used twice, times out of range, a broken root, or edges of nodes that are not there.
-        """
+        """Return the trace of the rows; `edges` gives those between ids, None to infer them."""
         builder = self.builder
         file = builder.file
         builder.check()
-        report = _decoded(file, "etplus", msgspec.json.decode, summary)
+        report = decode_section(file, "etplus", msgspec.json.decode, summary)
         if not isinstance(report, dict):
             raise TraceFormatError(file, '"etplus"', "is not an object", _SPOILT)
         unattached = read_unattached(file, bytes(header.get("unattached", b"[]")))
@@ -351,7 +342,7 @@ class NodeRows:
         return infer_edges(trace) if edges is None else trace
 
     def _et_columns(self, nodes: list[Node]) -> dict[str, Values]:
-        """The ATTRIBUTES of ET nodes; none for GPU nodes, which repeat those of their operator."""
+        """Return the ATTRIBUTES of ET nodes; none for GPU nodes, which repeat those of their operator."""
         columns = self._attribute_columns(nodes)
         launched = [i for i, node in enumerate(nodes) if node.cat is not None]
         for name, none in ATTRIBUTES.items():
@@ -369,16 +360,8 @@ class NodeRows:
         return {of: [attr.get(of, none) for attr in attrs] for of, none in ATTRIBUTES.items()}
 
 
-def _decoded(file: str, key: str, decode: Callable[[bytes], T], text: bytes) -> T:
-    """The value under a key of the root."""
-    try:
-        return decode(text)
-    except UNREADABLE as error:
-        raise TraceFormatError(file, f'"{key}"', f"cannot be read ({error})", _SPOILT) from None
-
-
 def _repeats(attrs: Any) -> bool:
-    """Whether an attribute with a column comes once more, after the usual ones: the last one counts."""
+    """Return True if an attribute with a column comes once more, after the usual ones: the last one counts."""
     if attrs is None or attrs.further_0 is None:
         return False
     return any(attr is not None and attr.name in ATTRIBUTES for attr in map(partial(getattr, attrs), _FURTHER))
@@ -407,78 +390,3 @@ def _columns_of_times(
         "dur": np.where(missing, 0, dur),
         "exclusive": np.where(missing, 0, exclusive),
     }
-
-
-_MAX_US, _MAX_DURATION_US = Decimal(MAX_NS // 1000), Decimal(MAX_DURATION_NS // 1000)
-_MAX_BYTES = 2**53
-_COLUMNS = ("device", "stream", "correlation")
-
-
-class _UnattachedEvent(msgspec.Struct, gc=False):
-    name: str
-    cat: str
-    ts: Decimal
-    dur: Decimal
-    reason: str
-    stream: Any = -1
-    device: Any = -1
-    correlation: Any = -1
-    args: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-_decode_unattached = msgspec.json.Decoder(list[_UnattachedEvent]).decode
-
-_MemoryRecord = tuple[Decimal, int, int, int, int, int, int, int | None, int]
-"""`ts`, `bytes`, `address`, `allocated`, `reserved`, `device_type`, `device`, `parent`, `kineto_event`."""
-_decode_memory = msgspec.json.Decoder(list[_MemoryRecord]).decode
-
-
-def read_unattached(file: str, text: bytes) -> UnattachedEvents:
-    """The events in the JSON text of the root's `unattached`.
-
-    Example:
-        >>> text = b'[{"name": "k", "cat": "kernel", "ts": 1.5, "dur": 2, "reason": "no launcher in the trace"}]'
-        >>> read_unattached("x.json", text).ts.tolist()
-        [1500]
-    """
-    events = sorted(_decoded(file, "unattached", _decode_unattached, text), key=lambda event: event.ts)
-    codes = {reason: code for code, reason in enumerate(UNATTACHED_REASONS) if code}
-    for event in events:
-        if event.reason not in codes:
-            raise TraceFormatError(file, '"unattached"', f"unknown reason {event.reason[:40]!r}", "update etplus")
-        if not (0 <= event.ts < _MAX_US and -_MAX_US < event.dur < _MAX_DURATION_US):
-            problem = "a start that is negative or over 146 years, or a duration of over 104 days"
-            raise TraceFormatError(file, '"unattached"', problem, _SPOILT)
-    if sum(event.dur for event in events) >= _MAX_US:
-        raise TraceFormatError(file, '"unattached"', "durations of over 146 years together", _SPOILT)
-    columns = {key: int_column([getattr(event, key) for event in events], -1) for key in _COLUMNS}
-    return UnattachedEvents(
-        names=[event.name for event in events], categories=[event.cat for event in events],
-        ts=decimal_ns([event.ts for event in events]), dur=decimal_ns([event.dur for event in events]),
-        reason=np.array([codes[event.reason] for event in events], np.int8),
-        args=[bytes(event.args) for event in events], **columns,
-    )  # fmt: skip
-
-
-def read_memory(file: str, text: bytes, ids: IntColumn) -> MemoryEvents:
-    """The events in the JSON text of the root's `memory`; `ids` are those of all rows.
-
-    Example:
-        >>> found = read_memory("x.json", b"[[1.5, -512, 64, 0, 1024, 1, 0, 7, 3]]", np.array([5, 7]))
-        >>> found.ts.tolist(), found.bytes.tolist(), found.row.tolist()
-        ([1500], [-512], [1])
-    """
-    records = sorted(_decoded(file, "memory", _decode_memory, text), key=itemgetter(0))
-    if not records:
-        return MemoryEvents.none()
-    if any(not 0 <= record[0] < _MAX_US or abs(record[1]) >= _MAX_BYTES for record in records):
-        raise TraceFormatError(file, '"memory"', "a time or size out of range", _SPOILT)
-    ts, *numbers, parents, events = zip(*records, strict=True)
-    try:
-        size, address, allocated, reserved, kind, device = (np.array(number, np.int64) for number in numbers)
-        parent = np.array([-1 if parent is None else parent for parent in parents], np.int64)
-        event = np.array(events, np.int64)
-    except OverflowError:
-        raise TraceFormatError(file, '"memory"', "a number beyond 64 bits", _SPOILT) from None
-    row = as_positions(np.where(parent >= 0, positions(ids, parent), -1))
-    return MemoryEvents(decimal_ns(ts), size, address, allocated, reserved, kind, device, row, event)

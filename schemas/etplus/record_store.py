@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from ...trace.build import GIVEN_COLUMNS
 from ...trace.columns import IntColumn, StringTable
+from ...trace.errors import UNREADABLE, TraceFormatError
+from ...trace.generated import GeneratedKernels
 from ...trace.node_texts import Record, RecordStore
+from ...trace.stacks import Stacks
+from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.tensors import TensorUses
-from ..execution_trace.arguments import Signatures
+from ..execution_trace.signatures import Signatures
 from ..execution_trace.tensor_uses import tensor_uses
 from ..kineto.event_args import comm_of, launch_of, size_of_copy
 from ..text.files import open_output
@@ -23,12 +28,12 @@ from ..text.files import open_output
 _RECORDS = 4096
 """Texts that are fetched at once."""
 _LAUNCHES = 65_536
-"""Rows of device events, in order of time, that share pieces of a stored text."""
+"""Rows of GPU events, in order of time, that share pieces of a stored text."""
 decode_record = msgspec.json.Decoder(Record).decode
 
 
 def offset_in(data: bytes, raw: msgspec.Raw) -> int:
-    """Where a value begins in the text that it was decoded from, of which it is a view."""
+    """Return where a value begins in the text that it was decoded from, of which it is a view."""
     return int(np.frombuffer(raw, np.uint8).ctypes.data - np.frombuffer(data, np.uint8).ctypes.data)
 
 
@@ -40,7 +45,7 @@ class Key(NamedTuple):
 
     @property
     def is_time(self) -> bool:
-        """Whether it is in µs with three decimals; the column has ns."""
+        """True if it is in µs with three decimals; the column has ns."""
         return GIVEN_COLUMNS[self.column].unit == "ns"
 
 
@@ -57,6 +62,47 @@ RUNTIME_KEYS = (*TIMES[:2], *_same("tid", "correlation", "kineto_event", "id", "
 """Of a runtime call, after its name."""
 
 
+class RowSource(Protocol):
+    """The rows of a linked trace, made in blocks on demand.
+
+    Attributes:
+        kind: int8, one entry per row. tids: JSON texts of Kineto's threads. edges: between ids.
+        unattached: index in Kineto's `traceEvents` of each event of `unattached_events`. All others are as in `Trace`.
+    """
+
+    @property
+    def kind(self) -> npt.NDArray[np.int8]: ...
+    @property
+    def flat(self) -> bool: ...
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def categories(self) -> list[str]: ...
+    @property
+    def tids(self) -> list[bytes]: ...
+    @property
+    def sync_dep(self) -> dict[int, list[int]]: ...
+    @property
+    def edges(self) -> IntColumn: ...
+    @property
+    def memory(self) -> MemoryEvents: ...
+    @property
+    def stacks(self) -> Stacks: ...
+    @property
+    def generated(self) -> GeneratedKernels: ...
+    @property
+    def unattached(self) -> IntColumn: ...
+
+    def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
+        """One of `GIVEN_COLUMNS`, of some rows."""
+
+    def node_of(self, rows: IntColumn) -> IntColumn:
+        """Position in the ET's file of nodes, or of the parents of GPU events."""
+
+    def unattached_events(self, begin: int, end: int) -> UnattachedEvents:
+        """Return some of the events without a row, in order of start."""
+
+
 class TextRecords(RecordStore):
     """A store whose `texts` and `chunks`, which a subclass has, say all."""
 
@@ -67,27 +113,27 @@ class TextRecords(RecordStore):
                 file.write(chunk)
 
     def records(self, rows: IntColumn) -> Iterator[Record]:
-        """The records of rows, their values undecoded."""
+        """Yield the records of rows, their values undecoded."""
         for at in range(0, len(rows), _RECORDS):
             yield from map(decode_record, self.texts(rows[at : at + _RECORDS]))
 
     def decoded(self, row: int) -> dict[str, Any]:
-        """The record of a row."""
+        """Return the record of a row."""
         found: dict[str, Any] = msgspec.json.decode(self.texts(np.array([row]))[0])
         return found
 
     def copy_sizes(self, rows: IntColumn) -> IntColumn:
-        """The `bytes` of copies and memsets, −1 where they are not recorded."""
+        """Return the `bytes` of copies and memsets, −1 if not recorded."""
         sizes = (size_of_copy(bytes(record.get("args", b""))) for record in self.records(rows))
         return np.fromiter(sizes, np.int64, len(rows))
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
-        """The tensors in the inputs and outputs of ET nodes."""
+        """Return the tensors in the inputs and outputs of ET nodes."""
         which, texts = self.tensor_texts(rows)
         return tensor_uses(texts).of(which)
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """What Kineto writes of the launch of device events (LAUNCH_ARGS): of each row which of the texts."""
+        """What Kineto writes of the launch of GPU events (LAUNCH_ARGS): of each row which of the texts."""
         table = StringTable()
         blocks = (self.texts(rows[at : at + _LAUNCHES]) for at in range(0, len(rows), _LAUNCHES))
         parts = [table.codes(list(map(launch_of, texts))) for texts in blocks]
@@ -96,12 +142,12 @@ class TextRecords(RecordStore):
     args_size, args_comm = staticmethod(size_of_copy), staticmethod(comm_of)
 
     def document(self) -> dict[str, Any]:
-        """The whole file as plain Python objects."""
+        """Return the whole file as plain Python objects."""
         found: dict[str, Any] = orjson.loads(b"".join(self.chunks()))
         return found
 
     def signature_table(self) -> Signatures:
-        """An empty table that decodes `tensor_texts`."""
+        """Return an empty table that decodes `tensor_texts`."""
         return Signatures()
 
 
@@ -114,9 +160,88 @@ class FileRecords(TextRecords):
     end: IntColumn
 
     def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows, braces included."""
+        """Return the JSON objects of rows, braces included."""
         return [self.data[a:b] for a, b in zip(self.start[rows].tolist(), self.end[rows].tolist(), strict=True)]
 
     def chunks(self) -> Iterator[bytes]:
-        """The file's text."""
+        """Yield the file's text."""
         yield self.data
+
+
+@dataclass(frozen=True)
+class MadeRecords(TextRecords):
+    """Records that functions make on demand. What has no function of its own follows from the texts.
+
+    Attributes:
+        make: texts of rows. whole: pieces of the file's text. others: see the methods of their names.
+    """
+
+    make: Callable[[IntColumn], list[bytes]]
+    whole: Callable[[], Iterator[bytes]]
+    tensors: Callable[[IntColumn], tuple[IntColumn, Sequence[bytes]]] | None = None
+    uses: Callable[[IntColumn], TensorUses] | None = None
+    sizes: Callable[[IntColumn], IntColumn] | None = None
+    launches: Callable[[IntColumn], tuple[IntColumn, Sequence[bytes]]] | None = None
+
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        return self.make(rows)
+
+    def chunks(self) -> Iterator[bytes]:
+        return self.whole()
+
+    def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
+        return (self.tensors or super().tensor_texts)(rows)
+
+    def tensor_uses(self, rows: IntColumn) -> TensorUses:
+        return (self.uses or super().tensor_uses)(rows)
+
+    def copy_sizes(self, rows: IntColumn) -> IntColumn:
+        return (self.sizes or super().copy_sizes)(rows)
+
+    def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
+        return (self.launches or super().launch_args)(rows)
+
+
+def renumbered_node(text: bytes, ids: dict[int, int]) -> bytes:
+    node = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    old = node["id"]
+    for key in ("id", "parent", "ctrl_deps", "fw_parent"):
+        if key in node:
+            node[key] = _new_id(node[key], ids)
+    if "attrs" in node:
+        node["attrs"] = _renumbered_attrs(node["attrs"], ids)
+    return msgspec.json.encode({**node, "et_id": old})
+
+
+def _renumbered_attrs(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
+    try:
+        attrs = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
+    except UNREADABLE:
+        return raw
+    for attr in attrs:
+        if "value" in attr and bytes(attr.get("name", b"")) == b'"fw_parent"':
+            attr["value"] = _new_id(attr["value"], ids)
+    return msgspec.Raw(msgspec.json.encode(attrs))
+
+
+def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
+    """Return the new id for an old one, 0 for a node that is not in the file; text and null stay."""
+    try:
+        return msgspec.Raw(b"%d" % ids.get(msgspec.json.decode(raw, type=int), 0))
+    except UNREADABLE:
+        return raw
+
+
+def with_clock_offset(name: str, data: bytes, offset: int | None) -> bytes:
+    """Return the text of an ET+ file with `etplus.kineto.clock_offset_ns`; without it for None. The rest stays as it
+    is."""
+    try:
+        raw = bytes(msgspec.json.decode(data, type=Record)["etplus"])
+        summary = orjson.loads(raw)
+        summary["kineto"].pop("clock_offset_ns", None)
+    except (KeyError, TypeError, *UNREADABLE):
+        raise TraceFormatError(name, "", "no ET+ file of this version", "remove it and run again") from None
+    if offset is not None:
+        summary["kineto"]["clock_offset_ns"] = offset
+    at = data.rfind(raw)
+    return data[:at] + orjson.dumps(summary) + data[at + len(raw) :]

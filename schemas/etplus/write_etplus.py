@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from pickle import PickleBuffer
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,12 +21,8 @@ from ...trace.columns import IntColumn, StringTable, distinct_rows, scatter
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ...trace.counterparts import Counterparts
-from ...trace.errors import UNREADABLE, TraceFormatError
-from ...trace.generated import GeneratedKernels
 from ...trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME
 from ...trace.node_texts import LazyTexts, Record
-from ...trace.stacks import Stacks
-from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import Trace
 from ..execution_trace.arguments import launched_members
 from ..execution_trace.read_et import NodeTexts
@@ -38,10 +34,18 @@ from ..text.json_text import Part, choice, integers, joined_rows, microseconds, 
 from ..text.json_text import rows as texts_of_rows
 from ..text.parallel import parallel_map, processes
 from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
-from .counterpart_links import counterpart_texts
-from .generated_kernels import generated_section
-from .python_stacks import stacks_section
-from .record_store import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, FileRecords, Key, TextRecords
+from .record_store import (
+    EVENT_NUMBERS,
+    NODE_KEYS,
+    RUNTIME_KEYS,
+    TIMES,
+    FileRecords,
+    Key,
+    RowSource,
+    TextRecords,
+    renumbered_node,
+)
+from .sections import counterpart_texts, generated_section, stacks_section
 
 FORMAT_VERSION = "1.1"
 """Version of the ET+ format, `etplus.version` in a file."""
@@ -65,62 +69,18 @@ _Piece = Callable[[], bytes]
 _encode = msgspec.json.encode
 
 
-class RowSource(Protocol):
-    """The rows of a linked trace, made for as many rows at once as are asked for.
-
-    Attributes:
-        kind: int8, one entry a row. flat: as in `Trace`.
-        names, categories: texts by the codes of these columns. tids: JSON texts of Kineto's threads.
-        sync_dep: as in `Trace`. edges: between ids, as `TraceBuilder.build` takes them.
-        memory, stacks, generated: as in `Trace`.
-        unattached: index of each unattached event in Kineto's `traceEvents`, in the order of `unattached_events`.
-    """
-
-    @property
-    def kind(self) -> npt.NDArray[np.int8]: ...
-    @property
-    def flat(self) -> bool: ...
-    @property
-    def names(self) -> list[str]: ...
-    @property
-    def categories(self) -> list[str]: ...
-    @property
-    def tids(self) -> list[bytes]: ...
-    @property
-    def sync_dep(self) -> dict[int, list[int]]: ...
-    @property
-    def edges(self) -> IntColumn: ...
-    @property
-    def memory(self) -> MemoryEvents: ...
-    @property
-    def stacks(self) -> Stacks: ...
-    @property
-    def generated(self) -> GeneratedKernels: ...
-    @property
-    def unattached(self) -> IntColumn: ...
-
-    def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
-        """One of `GIVEN_COLUMNS`, of some rows."""
-
-    def node_of(self, rows: IntColumn) -> IntColumn:
-        """Position in the ET's file of nodes, or of the parents of GPU events."""
-
-    def unattached_events(self, begin: int, end: int) -> UnattachedEvents:
-        """Some of the events without a row, in order of start."""
-
-
 @dataclass(frozen=True)
 class LinkedRecords(TextRecords):
     """The undecoded records of a linked trace, and the ET+ file that is made of them and of its columns.
 
     Attributes:
-        rows: the rows that the records are of.
+        rows: the rows of the records.
         summary: the root's `etplus`.
         comm, captured, counterparts: as in `Trace`.
-        nodes: the ET's nodes, whose bytes are copied. before, after: the ET around them, masked.
-        et_id: int64, the ids that `nodes` had before all were numbered anew; None where they keep them.
-        events: the Kineto trace's events, by their index.
-        whole_us: write times as integers, since the Kineto trace does.
+        nodes: the ET's nodes, whose bytes are copied. before, after: the ET around them, known keys only.
+        et_id: int64, ids of `nodes` before they were renumbered; None if they keep them.
+        events: the Kineto trace's events, by index.
+        whole_us: write times as integers, as the Kineto trace does.
     """
 
     rows: RowSource
@@ -151,12 +111,12 @@ class LinkedRecords(TextRecords):
             write_all(file, texts)
 
     def chunks(self) -> Iterator[bytes]:
-        """The file's bytes, a few megabytes at a time."""
+        """Yield the file's bytes, a few megabytes at a time."""
         for piece in self._pieces():
             yield piece()
 
     def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows, braces included."""
+        """Return the JSON objects of rows, braces included."""
         kind, result = self.rows.kind[rows], np.empty(len(rows), object)
         for value, make in ((CPU, self._node_pieces), (GPU, self._gpu_pieces), (RUNTIME, self._runtime_pieces)):
             at = np.flatnonzero(kind == value)
@@ -229,12 +189,11 @@ class LinkedRecords(TextRecords):
     def _node_pieces(self, rows: IntColumn) -> _Pieces:
         texts = self.nodes.of(self.rows.node_of(rows))
         if self._new_ids is not None:
-            texts = [_renumber(text, self._new_ids) for text in texts]
+            texts = [renumbered_node(text, self._new_ids) for text in texts]
         return [text.rstrip()[:-1].rstrip() for text in texts], self._added(rows)
 
     @cached_property
     def _new_ids(self) -> dict[int, int] | None:
-        """By the id that a node had, where all are numbered anew."""
         if self.et_id is None:
             return None
         rows = self._of_kind(CPU)
@@ -242,7 +201,6 @@ class LinkedRecords(TextRecords):
         return dict(zip(self.et_id[self.rows.node_of(rows)].tolist(), ids.tolist(), strict=True))
 
     def _added(self, rows: IntColumn, end: bytes = _END) -> list[bytes]:
-        """What follows on what the ET says of each of some nodes."""
         columns = self._columns(NODE_KEYS, rows)
         unlinked = columns["kineto_event"] < 0
         columns |= {key: np.maximum(columns[key], 0) for key in ("ts", "kineto_event")}
@@ -268,7 +226,6 @@ class LinkedRecords(TextRecords):
 
     @cached_property
     def _waiting(self) -> IntColumn:
-        """Nodes that wait for GPU events."""
         return np.array(sorted(self.rows.sync_dep), np.int64)
 
     def _gpu_pieces(self, gpu: IntColumn) -> _Pieces:
@@ -303,7 +260,6 @@ class LinkedRecords(TextRecords):
 
     @cached_property
     def _captured_by(self) -> tuple[dict[int, bytes], dict[int, bytes]]:
-        """Further members of device events whose graph was captured, by row and by position in `unattached`."""
         captured = self.captured
         if captured is None:
             return {}, {}
@@ -311,7 +267,6 @@ class LinkedRecords(TextRecords):
 
     @cached_property
     def _counterpart(self) -> tuple[dict[int, bytes], dict[int, bytes]]:
-        """The same of device events with a counterpart."""
         parts = self.counterparts.links, self.counterparts.unattached
         own, others = (counterpart_texts(of, self.rows.column("id", of.row).tolist()) for of in parts)
         return own, others
@@ -340,7 +295,6 @@ class LinkedRecords(TextRecords):
     def _event_fields(
         self, category: npt.NDArray[np.int32], columns: Mapping[str, npt.NDArray[Any]], more: list[Part]
     ) -> list[Part]:
-        """The fields of GPU events from `cat` to `args`, whose value comes next."""
         texts = list(map(orjson.dumps, self.rows.categories))
         times, numbers = (_fields(keys, columns, self._times) for keys in (TIMES, EVENT_NUMBERS))
         return [b', "cat": ', choice(category, texts), b', "ph": "X"', *times, *numbers, *more, b', "args": ']
@@ -349,7 +303,7 @@ class LinkedRecords(TextRecords):
         known, back = np.unique(parents, return_inverse=True)
         texts = self.nodes.of(known)
         if self._new_ids is not None:
-            texts = [_renumber(text, self._new_ids) for text in texts]
+            texts = [renumbered_node(text, self._new_ids) for text in texts]
         texts = [launched_members(text, flat=self.rows.flat) for text in texts]
         return [texts[i] for i in back.tolist()]
 
@@ -379,32 +333,13 @@ class LinkedRecords(TextRecords):
 
 
 def summary_as_read(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """A summary as reading a file that it was written to gives it: tuples are lists, and so on."""
+    """Return a summary as reading a file that it was written to gives it: tuples are lists, and so on."""
     read: dict[str, Any] = orjson.loads(orjson.dumps(summary))
     return read
 
 
-def with_clock_offset(name: str, data: bytes, offset: int | None) -> bytes:
-    """The text of an ET+ file with `etplus.kineto.clock_offset_ns`; without it for None. The rest stays as it is.
-
-    Raises:
-        TraceFormatError: it is no ET+ file.
-    """
-    try:
-        raw = bytes(msgspec.json.decode(data, type=Record)["etplus"])
-        summary = orjson.loads(raw)
-        summary["kineto"].pop("clock_offset_ns", None)
-    except (KeyError, TypeError, *UNREADABLE):
-        raise TraceFormatError(name, "", "no ET+ file of this version", "remove it and run again") from None
-    if offset is not None:
-        summary["kineto"]["clock_offset_ns"] = offset
-    at = data.rfind(raw)
-    return data[:at] + orjson.dumps(summary) + data[at + len(raw) :]
-
-
 def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
-    """The trace (with `comm` and `names` as they are to be) with captured graphs, also in the file that it is written
-    to."""
+    """Return the trace (with final `comm` and `names`) with captured graphs, also in its file."""
     records = trace.texts
     if isinstance(records, LinkedRecords):
         summary = {**trace.summary, "version": CAPTURED_VERSION}
@@ -419,7 +354,7 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
 
 
 def with_counterparts(trace: Trace, counterparts: Counterparts, summary: dict[str, Any]) -> Trace:
-    """A trace that was linked just now with counterparts and another summary, in its file as well."""
+    """Return a trace that was linked just now with counterparts and another summary, in its file as well."""
     records, summary = trace.texts, summary_as_read(summary)
     assert isinstance(records, LinkedRecords)
     records = replace(records, summary=summary, counterparts=counterparts)
@@ -431,9 +366,11 @@ def _whole_microseconds(ns: IntColumn) -> Part:
 
 
 def _fields(
-    keys: Sequence[Key], columns: Mapping[str, npt.NDArray[Any]], times: Callable[[IntColumn], Part],
+    keys: Sequence[Key],
+    columns: Mapping[str, npt.NDArray[Any]],
+    times: Callable[[IntColumn], Part],
     texts: Mapping[str, Sequence[bytes]] | None = None,
-) -> list[Part]:  # fmt: skip
+) -> list[Part]:
     """Keys and values of records, a comma before each; `texts` are those of columns that are codes."""
     parts: list[Part] = []
     for key in keys:
@@ -469,12 +406,11 @@ def _parts(rows: IntColumn, size: int) -> list[IntColumn]:
 
 
 def _separated(pieces: list[_Piece]) -> list[_Piece]:
-    """The same pieces, each ending with the separator, but the last."""
+    """Return the same pieces, each ending with the separator, but the last."""
     return [*pieces[:-1], lambda: pieces[-1]().removesuffix(_SEPARATOR)] if pieces else []
 
 
 def _texts_of(values: list[Any], codes: npt.NDArray[np.int32], before: bytes = b"") -> list[bytes]:
-    """JSON texts of interned values, each made once."""
     texts = {code: before + orjson.dumps(values[code]) for code in np.flatnonzero(np.bincount(codes)).tolist()}
     return [texts[code] for code in codes.tolist()]
 
@@ -484,36 +420,3 @@ def _edge_text(edges: IntColumn) -> bytes:
     kinds = [f'"{name}"'.encode() for name in EDGE_KINDS]
     parts: list[Part] = [b"[", integers(source), b", ", integers(target), b", ", choice(kind, kinds), b"]", _SEPARATOR]
     return joined_rows(len(edges), parts)
-
-
-def _renumber(text: bytes, ids: dict[int, int]) -> bytes:
-    """A node's text with its own id and those it refers to replaced, and the old id kept as `et_id`."""
-    node = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    old = node["id"]
-    for key in ("id", "parent", "ctrl_deps", "fw_parent"):
-        if key in node:
-            node[key] = _new_id(node[key], ids)
-    if "attrs" in node:
-        node["attrs"] = _renumbered_attrs(node["attrs"], ids)
-    return msgspec.json.encode({**node, "et_id": old})
-
-
-def _renumbered_attrs(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
-    """A node's attributes with the id of its forward operator replaced; anything but a list of attributes is kept."""
-    try:
-        attrs = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
-    except UNREADABLE:
-        return raw
-    for attr in attrs:
-        if "value" in attr and bytes(attr.get("name", b"")) == b'"fw_parent"':
-            attr["value"] = _new_id(attr["value"], ids)
-    return msgspec.Raw(msgspec.json.encode(attrs))
-
-
-def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
-    """The new id in place of an old one; 0, which no node has, for a node that is not in the file. Text, null and the
-    like name no node and stay."""
-    try:
-        return msgspec.Raw(b"%d" % ids.get(msgspec.json.decode(raw, type=int), 0))
-    except UNREADABLE:
-        return raw

@@ -1,29 +1,20 @@
-"""What the nodes of an ET say of the calls that they record: arguments and attributes.
+"""Arguments and attributes of ET nodes, in all layouts.
 
-The one place that knows how they are laid out. Schema 1.0.1 has values, shapes and types of inputs and outputs, and the
-attributes, as fields of a node; later schemas have objects `inputs` and `outputs` and a list `attrs`. Which of both a
-node has is seen in the node itself.
+Schema 1.0.1 has values, shapes and types of inputs and outputs, and the attributes, as fields of a node. Later schemas
+have objects `inputs` and `outputs` and a list `attrs`. The node itself shows its layout.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
-from ...trace.columns import IntColumn, first_seen
-from ...trace.dtypes import standard_dtype
+from ...trace.columns import IntColumn
 from ...trace.errors import UNREADABLE
-from ...trace.node_texts import texts_at
-from ...trace.tensors import Argument, Signature, SignatureTable, Tensor
 from ...trace.trace import Trace
 
 _RECORDS = 4096
@@ -52,17 +43,6 @@ ET_ATTRIBUTES: dict[str, tuple[str, Any]] = {
 """Attributes of every node, in the order in which PyTorch writes them: their types, and the values for "none"."""
 ATTRIBUTES: dict[str, int] = {name: none for name, (kind, none) in ET_ATTRIBUTES.items() if kind != "string"}
 """Those that are columns, with the value for "none"."""
-_ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
-"""In the ET's type of an argument: a tensor, with the type of its elements, or anything else but a list."""
-_NO_TENSOR = "nullptr"
-_EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")
-"""In the text of strides: one that is 0."""
-_NOTHING = b"[]"
-"""Shapes of a node made of a CPU op whose inputs Kineto did not record."""
-_MAX_RANK = 64
-_MAX_EXTENT = 2**48
-_Key = tuple[bytes, ...]
-_decode = msgspec.json.decode
 
 
 class Attr(msgspec.Struct, gc=False):
@@ -73,8 +53,7 @@ class Attr(msgspec.Struct, gc=False):
 
 
 def attribute_type(name: str, number: Any = int) -> Any:
-    """A type whose tag is the attribute's name, so that in its place no other attribute decodes; the value of those in
-    ATTRIBUTES is a `number`."""
+    """Return a type tagged with the attribute's name, so that no other attribute decodes in its place."""
     kind = number if name in ATTRIBUTES else Any
     return msgspec.defstruct(name, [("value", kind)], tag_field="name", tag=name, gc=False)
 
@@ -88,7 +67,7 @@ class UndecodedSide(msgspec.Struct, gc=False):
     strides: msgspec.Raw = ABSENT
 
     def decoded(self) -> DecodedSide:
-        """The lists decoded; those that are missing or no lists are empty."""
+        """Return the lists decoded; those that are missing or no lists are empty."""
         values, shapes, strides = (_decoded(raw, list[Any]) for raw in (self.values, self.shapes, self.strides))
         types = _decoded(self.types, list[str])
         whole = values is not None and shapes is not None and types is not None
@@ -100,9 +79,9 @@ class DecodedSide(NamedTuple):
     """Inputs or outputs of a call.
 
     Attributes:
-        values, shapes, types: one entry an argument; empty where they are not recorded.
-        strides: None where they are not recorded.
-        whole: values, shapes and types are recorded, as many of each.
+        values, shapes, types: one entry per argument; empty if not recorded.
+        strides: None if not recorded.
+        whole: values, shapes and types are recorded and of one length.
     """
 
     values: list[Any]
@@ -117,8 +96,8 @@ class DecodedSide(NamedTuple):
         return found if self.strides is None else {**found, "strides": self.strides}
 
     def rows(self) -> list[tuple[Any, Any, str, Any]]:
-        """Value, shape, type and strides of each argument; strides None where they are not recorded. ValueError if not
-        whole."""
+        """Return value, shape, type and strides (None if not recorded) of each argument. Raise ValueError if not
+        `whole`."""
         if not self.whole:
             raise ValueError("the lists of arguments are not of one length")
         count = len(self.values)
@@ -217,7 +196,7 @@ decode_whole_sides = msgspec.json.Decoder(WholeSides).decode
 
 
 def undecoded_arguments(text: bytes) -> Arguments | None:
-    """The undecoded arguments in the text of a node; None for what is no JSON object."""
+    """Return the undecoded arguments in the text of a node; None for what is no JSON object."""
     try:
         found = _decode_later(text)
         return _decode_any(text).arguments if found.input_shapes else found
@@ -228,7 +207,7 @@ def undecoded_arguments(text: bytes) -> Arguments | None:
 
 
 def _side(values: msgspec.Raw, shapes: msgspec.Raw, types: msgspec.Raw, strides: msgspec.Raw) -> UndecodedSide:
-    """A side in either layout: the object of that name, or the fields of the node."""
+    """Return a side in either layout: the object of that name, or the fields of the node."""
     if bytes(values)[:1] == b"{":
         with contextlib.suppress(*UNREADABLE):
             return _decode_side(values)
@@ -237,12 +216,7 @@ def _side(values: msgspec.Raw, shapes: msgspec.Raw, types: msgspec.Raw, strides:
 
 
 def decode_call(text: bytes) -> CallRecord:
-    """What a node says of its call; nothing where it cannot be read.
-
-    Example:
-        >>> decode_call(b'{"inputs": {"values": [3], "shapes": [[]], "types": ["Int"]}}').inputs.rows()
-        [(3, [], 'Int', None)]
-    """
+    """What a node says of its call; nothing if unreadable."""
     with contextlib.suppress(*UNREADABLE):
         usual = _decode_usual(text)
         attributes = {attr.name: attr.value for attr in usual.attrs}
@@ -256,7 +230,7 @@ def decode_call(text: bytes) -> CallRecord:
 
 
 def arguments_in(record: Mapping[str, msgspec.Raw]) -> Arguments:
-    """The arguments in a node whose members are undecoded."""
+    """Return the arguments in a node whose members are undecoded."""
     return _AnyNode(**{key: record[key] for key in _NODE_KEYS if key in record}).arguments
 
 
@@ -280,7 +254,7 @@ def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
 
 
 def recorded_groups(inputs: DecodedSide) -> list[Any]:
-    """The process groups that a `PROCESS_GROUPS` node lists, [] if it lists none.
+    """Return the process groups that a `PROCESS_GROUPS` node lists, [] if it lists none.
 
     Example:
         >>> recorded_groups(decode_call(b'{"inputs": {"values": ["[]"]}}').inputs)
@@ -291,12 +265,8 @@ def recorded_groups(inputs: DecodedSide) -> list[Any]:
 
 
 def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | None:
-    """The process groups that a `## process_group:init ##` node lists in the text of one of its inputs, None if it
-    lists none; `quoted` if the text is itself in a JSON string, as in the file.
-
-    Example:
-        >>> process_groups('[{"pg_name": "0", "ranks": [0, 1]}]')
-        [{'pg_name': '0', 'ranks': [0, 1]}]
+    """Return the process groups listed in an input of a `## process_group:init ##` node, None without any; `quoted` if
+    the text is a JSON string, as in the file.
     """
     with contextlib.suppress(*UNREADABLE):
         groups = msgspec.json.decode(msgspec.json.decode(text, type=str) if quoted else text)
@@ -314,7 +284,8 @@ def whole_sides(text: bytes) -> WholeSides:
 
 
 def tensor_members(text: bytes, *, flat: bool) -> bytes:
-    """The members of a node that are its inputs and outputs, for a node with the same ones in the same layout."""
+    """Return the members of a node that are its inputs and outputs, for a node with the same ones in the same
+    layout."""
     return _tensor_members(_decode_any(text), flat)
 
 
@@ -324,9 +295,9 @@ def _tensor_members(node: _AnyNode, flat: bool) -> bytes:
 
 
 def launched_members(text: bytes, *, flat: bool) -> bytes:
-    """The members that a GPU node shares with the operator that launched it, from the operator's text: inputs, outputs
-    and attributes, as Chakra's linker copies them. The flat layout leaves out `tid`: there it is a GPU node's stream,
-    as the original trace_link.py writes it."""
+    """Return the members that a GPU node shares with its operator: inputs, outputs and attributes, as Chakra's linker
+    copies them. The flat layout leaves out `tid`, which is a GPU node's stream in the original trace_link.py.
+    """
     node = _decode_any(text)
     tensors = _tensor_members(node, flat)
     if not flat:
@@ -342,10 +313,13 @@ def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def made_node(name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any, Any, str]], *, flat: bool,
-              **texts: str) -> bytes:  # fmt: skip
-    """A node as PyTorch writes it, without outputs: `numbers` are `id`, `parent` and those of ATTRIBUTES, `inputs`
-    value, shape and type of each, `texts` attributes beside ET_ATTRIBUTES."""
+def made_node(
+    name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any, Any, str]], *, flat: bool, **texts: str
+) -> bytes:
+    """Return a node as PyTorch writes it, without outputs.
+
+    `numbers` are `id`, `parent` and ATTRIBUTES; `inputs` value, shape and type of each; `texts` further attributes.
+    """
     none: dict[str, list[Any]] = {key: [] for key in TENSOR_KEYS}
     given = dict(zip(TENSOR_KEYS, map(list, zip(*inputs, strict=True)), strict=True)) if inputs else none
     if flat:
@@ -354,125 +328,17 @@ def made_node(name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any,
         return msgspec.json.encode({"name": name, **numbers, "op_schema": "", **texts, **fields})
     attrs = listed_attributes(numbers)
     attrs += [{"name": key, "type": "string", "value": value} for key, value in texts.items()]
-    return msgspec.json.encode({
-        "id": numbers["id"], "name": name, "ctrl_deps": numbers["parent"], "inputs": given, "outputs": none,
-        "attrs": attrs,
-    })  # fmt: skip
+    return msgspec.json.encode(
+        {
+            "id": numbers["id"],
+            "name": name,
+            "ctrl_deps": numbers["parent"],
+            "inputs": given,
+            "outputs": none,
+            "attrs": attrs,
+        }
+    )
 
 
 _NO_ATTRS = msgspec.json.encode(listed_attributes({}))
 _FLAT_ATTRS = {name: msgspec.json.encode(none) for name, (_, none) in ET_ATTRIBUTES.items() if name != "tid"}
-
-
-@dataclass
-class Signatures(SignatureTable):
-    """Those of nodes of an ET."""
-
-    values: list[Signature] = field(default_factory=list)
-    _codes: dict[_Key, int] = field(default_factory=dict)
-    _arguments: dict[tuple[str, str], Argument] = field(default_factory=dict)
-
-    def codes(
-        self, texts: Sequence[bytes], wants_values: npt.ArrayLike, which: IntColumn | None = None, *,
-        outputs_recorded: bool = True,
-    ) -> npt.NDArray[np.int32]:  # fmt: skip
-        """See `SignatureTable`."""
-        which = np.arange(len(texts)) if which is None else which
-        pairs, of_node = first_seen(2 * which + np.asarray(wants_values, np.bool_))
-        keys = _keys(texts_at(texts, pairs // 2), (pairs % 2).tolist())
-        if not outputs_recorded:
-            keys = ((*key[:2], b"", b"", *key[4:]) if key[0] not in (b"", _NOTHING) else (b"",) for key in keys)
-        found: npt.NDArray[np.int32] = np.fromiter(map(self._code, keys), np.int32, len(pairs))[of_node]
-        return found
-
-    def _code(self, key: _Key) -> int:
-        code = self._codes.get(key)
-        if code is None:
-            signature = None
-            if key[0]:
-                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # written by others: anything is possible
-                    signature = _signature(key, self._argument)
-            code = self._codes[key] = -1 if signature is None else len(self.values)
-            if signature is not None:
-                self.values.append(signature)
-        return code
-
-    def _argument(self, shape: Any, kind: str, value: Any) -> Argument:
-        """See `_et_argument`; each tensor is made once, since most come again."""
-        key = kind, str(shape)
-        known = self._arguments.get(key)
-        if known is None:
-            known = _et_argument(shape, kind, value)
-            if known.tensors:
-                self._arguments[key] = known
-        return known
-
-
-def _keys(texts: Iterable[bytes], wants_values: Sequence[int]) -> Iterator[_Key]:
-    for found, wanted in zip(map(undecoded_arguments, texts), wants_values, strict=True):
-        if found is None:
-            yield (b"",)
-            continue
-        given, returned = found.inputs, found.outputs
-        values, strides = bytes(given.values) if wanted else b"", bytes(given.strides)
-        strides = strides if _EXPANDED.search(strides) else b""
-        yield bytes(given.shapes), bytes(given.types), bytes(returned.shapes), bytes(returned.types), values, strides
-
-
-def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Signature:
-    shapes, types = _decode(key[0], type=list[Any]), _decode(key[1], type=list[str])
-    values = _decode(key[4], type=list[Any]) if key[4] else [None] * len(shapes)
-    if len(values) != len(shapes):
-        values = [None] * len(shapes)
-    inputs = tuple(argument(*given) for given in zip(shapes, types, values, strict=True))
-    if key[5]:
-        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some writers leave out those of numbers
-        inputs = tuple(
-            given._replace(expanded=_expanded(given, step)) for given, step in zip(inputs, steps, strict=False)
-        )
-    if not key[2]:
-        return Signature(inputs)
-    out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3] or b"[]", type=list[str])
-    outputs = (argument(shape, kind, None) for shape, kind in zip(out_shapes, out_types, strict=True))
-    return Signature(inputs, tuple(tensor for output in outputs for tensor in output.tensors))
-
-
-def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
-    dtypes = _element_types(kind)
-    if all(dtype is None for dtype in dtypes):
-        return Argument((), None if value == "" else value)  # "" is what Kineto has for a number that it left out
-    leaves = [_checked(shape)] if kind.startswith("Tensor(") else _leaves(shape)
-    each = zip(leaves, dtypes, strict=False)
-    return Argument(tuple(Tensor(leaf, dtype) for leaf, dtype in each if dtype is not None))
-
-
-def _expanded(argument: Argument, strides: Any) -> tuple[int, ...]:
-    """See `Argument`; none where the strides are not those of one tensor."""
-    shape = argument.tensors[0].shape if len(argument.tensors) == 1 else ()
-    if not isinstance(strides, list) or len(strides) != len(shape):
-        return ()
-    return tuple(dim for dim, step in enumerate(strides) if type(step) is int and step == 0 and shape[dim] > 1)
-
-
-@lru_cache(maxsize=1 << 12)
-def _element_types(kind: str) -> tuple[str | None, ...]:
-    """Of the leaves of an argument's type; None for a leaf that is not a tensor (it has a shape, too)."""
-    dtypes = _ELEMENT.findall(kind)
-    return tuple(standard_dtype(dtype) if dtype and not dtype.startswith(_NO_TENSOR) else None for dtype in dtypes)
-
-
-def _leaves(shape: list[Any]) -> Iterator[tuple[int, ...]]:
-    """The shapes in nested lists of them."""
-    for item in shape:
-        if isinstance(item, list) and any(isinstance(extent, list) for extent in item):
-            yield from _leaves(item)
-        else:
-            yield _checked(item)
-
-
-def _checked(shape: Any) -> tuple[int, ...]:
-    if not isinstance(shape, list) or len(shape) > _MAX_RANK:
-        raise ValueError("no shape")
-    if not all(type(extent) is int and 0 <= extent < _MAX_EXTENT for extent in shape):
-        raise ValueError("no shape")
-    return tuple(shape)

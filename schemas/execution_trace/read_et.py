@@ -56,7 +56,6 @@ class _NodeOfAttributes(msgspec.Struct, gc=False):
 
 
 def _attributes_type(number: Any) -> Any:
-    """The first attributes of a node in the order in which PyTorch writes them; those that follow are skipped."""
     types = [(name, attribute_type(name, number)) for name in ATTRIBUTES]
     return msgspec.defstruct("_UsualAttrs", types, array_like=True, gc=False)
 
@@ -84,7 +83,7 @@ class _PlainNode(msgspec.Struct, gc=False):
 
 
 class NodeTexts(Protocol):
-    """Texts of nodes, read or made where they are asked for; see `RecordTexts`."""
+    """Texts of nodes, read or made on demand; see `RecordTexts`."""
 
     @property
     def first(self) -> IntColumn: ...
@@ -98,22 +97,21 @@ class NodeTexts(Protocol):
 
 @dataclass(frozen=True)
 class ExecutionTrace:
-    """An ET as columns; all arrays have one entry a node, in file order.
+    """An ET as columns with one entry per node, in file order.
 
     Attributes:
         file: name for messages.
-        schema: the file's schema version, "1.0.1" to "1.1.1-chakra.1.0.0".
+        schema: schema version, "1.0.1" to "1.1.1-chakra.1.0.0".
         flat: True for the layout of 1.0.1 (`parent` and other fields in the node), False for `ctrl_deps` and `attrs`.
-        pid: process id, −1 if the file has none.
-        started_s: local time at which recording began, seconds since the epoch as if it were UTC; −1 if unknown.
-        duration_s: how long it went on, 0 if unknown.
+        pid: process id, −1 for none.
+        started_s: local time of the start, seconds since the epoch as if it were UTC; −1 if unknown.
+        duration_s: 0 if unknown.
         before, after: the document up to the "[" of `nodes`, and from its "]" on.
         texts: the untouched text of each node.
         id, parent, rf_id, fw_parent, seq_id, scope, tid, fw_tid: int64; seq_id −1 and rf_id 0 mean "none".
         name: int32 code into `names`.
-        names: distinct node names.
-        structural: True for the process and thread nodes, which are not calls.
-        losses: what a tolerant reading of a broken file repaired or lost; () for a sound file.
+        structural: True for process and thread nodes, which are not calls.
+        losses: what tolerant reading repaired or lost; () for a sound file.
     """
 
     file: str
@@ -153,7 +151,7 @@ def read_execution_trace(source: Source, *, strict: bool = False, progress: bool
         progress: show a bar for reading that takes over two seconds.
 
     Raises:
-        TraceFormatError: not an ET, an unknown schema version, or broken beyond (or, if strict, before) recovery.
+        TraceFormatError: not an ET, an unknown schema version, or broken.
     """
     return parse_execution_trace(open_text(source, progress=progress), strict=strict, progress=progress)
 
@@ -180,9 +178,13 @@ def _read(document: Document) -> ExecutionTrace:
 
 
 def _build(
-    document: Document, header: dict[str, msgspec.Raw], around: tuple[bytes, bytes], texts: RecordTexts,
-    parts: list[_NodePart], flat: bool,
-) -> ExecutionTrace:  # fmt: skip
+    document: Document,
+    header: dict[str, msgspec.Raw],
+    around: tuple[bytes, bytes],
+    texts: RecordTexts,
+    parts: list[_NodePart],
+    flat: bool,
+) -> ExecutionTrace:
     schema, pid = _check_header(document.name, header)
     check_utf8(b"".join(around))
     if not len(texts):
@@ -210,10 +212,10 @@ def _build(
 def _without_circles(
     ids: IntColumn, parent: IntColumn, structural: npt.NDArray[np.bool_], tid: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Find nodes that are each other's callers, and put them below the node of their thread, or the first node.
+    """Put nodes that are each other's callers below the node of their thread, or the first node.
 
     Returns:
-        positions of those nodes, but not of the process node, which is its own caller; the id of every node's caller.
+        positions of those nodes, except the process node, which is its own caller; the caller's id of every node.
     """
     rows = positions(ids, parent)
     rows[(rows == np.arange(len(ids))) & structural] = -1
@@ -232,7 +234,6 @@ def _without_circles(
 
 
 def _with_callers(texts: RecordTexts, before: IntColumn, parent: IntColumn, flat: bool) -> RecordTexts:
-    """The texts of nodes with other callers."""
     changed = np.flatnonzero(before != parent)
     every = texts.of(np.arange(len(texts)))
     for at, caller in zip(changed.tolist(), parent[changed].tolist(), strict=True):
@@ -292,7 +293,7 @@ _SHOWN = 5
 
 
 def _is_flat(first: bytes) -> bool:
-    """Whether a file with this node has the layout of 1.0.1."""
+    """Return True if a file with this node has the layout of 1.0.1."""
     return bool(first) and b'"ctrl_deps"' not in first
 
 
@@ -308,7 +309,7 @@ def _read_nodes(blocks: Iterable[Block], flat: bool) -> _NodePart:
 
 
 def _any_node(text: msgspec.Raw) -> _UsualNode:
-    """A node whose attributes may be others, in another order, or no numbers."""
+    """Return a node whose attributes may be others, in another order, or no numbers."""
     with contextlib.suppress(msgspec.ValidationError):
         return _decode_one_usual(text)
     node = _decode_one(text)
@@ -318,7 +319,6 @@ def _any_node(text: msgspec.Raw) -> _UsualNode:
 
 
 def _decoded(array: memoryview, flat: bool) -> tuple[list[Any], dict[str, IntColumn]]:
-    """The nodes of a block, and their columns but the name."""
     if flat:
         nodes: list[Any] = _decode_flat(array)
         return nodes, {**_id_columns(nodes, "parent"), **_attribute_columns(nodes, "{}")}
@@ -336,14 +336,13 @@ def _id_columns(nodes: list[Any], parent: str) -> dict[str, IntColumn]:
 
 
 def _attribute_columns(nodes: list[Any], place: str) -> dict[str, IntColumn]:
-    """Columns of ATTRIBUTES, which are in that place of a node."""
     return {
         name: int_column(list(map(attrgetter(place.format(name)), nodes)), none) for name, none in ATTRIBUTES.items()
     }
 
 
 def _readable(texts: list[bytes], flat: bool, document: Document) -> list[bytes]:
-    """The nodes that can be read; the others are counted in `document.dropped`."""
+    """Return the nodes that can be read; the others are counted in `document.dropped`."""
     kept = []
     for text in texts:
         try:

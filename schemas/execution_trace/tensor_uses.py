@@ -32,17 +32,7 @@ _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 
 
 def tensor_uses(records: Sequence[bytes]) -> TensorUses:
-    """All tensors with a storage and at least one element in the inputs and outputs of nodes.
-
-    Args:
-        records: texts of ET nodes, taken in blocks.
-
-    Example:
-        >>> values = b'"inputs": {"values": []}, "outputs": {"values": [[7, 8, 0, 24, 8, "cpu"]]}'
-        >>> found = tensor_uses([b"{%b}" % values])
-        >>> found.storage.tolist(), found.end.tolist(), found.device(0)
-        ([8], [192], 'cpu')
-    """
+    """Find all tensors with a storage and at least one element in the inputs and outputs of nodes."""
     codes = dict[str, int]()
     parts = [_uses_in([], codes)]
     for at in range(0, len(records), _RECORDS):
@@ -53,13 +43,10 @@ def tensor_uses(records: Sequence[bytes]) -> TensorUses:
 
 
 def _uses_in(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
-    """The columns of `TensorUses` for some records.
+    """Find the tensors of some records; new devices are added to `codes`.
 
-    The values' texts are joined, each in brackets of its own, and searched for what a tensor is when its numbers and
-    its device are left out, `[,,,,,""]`. Other values are skipped, and so are numbers out of range.
-
-    Args:
-        codes: of the devices, which new ones are added to.
+    The values' texts are joined, each in brackets, and searched for the shape of a tensor without its numbers and
+    device, `[,,,,,""]`. Other values are skipped, and so are numbers out of range.
     """
     each = [undecoded_arguments(record) or Arguments() for record in records]
     text = b"[" + b"][".join([side.values for found in each for side in (found.inputs, found.outputs)]) + b"]"
@@ -111,7 +98,6 @@ def _device_codes(text: bytes, begin: IntColumn, end: IntColumn, codes: dict[str
 
 
 def _occurrences(kind: npt.NDArray[np.uint8]) -> IntColumn:
-    """Where in a sequence `_TENSOR` begins."""
     size = max(len(kind) - len(_TENSOR) + 1, 0)
     found = np.ones(size, np.bool_)
     for i, expected in enumerate(_TENSOR):
@@ -120,7 +106,8 @@ def _occurrences(kind: npt.NDArray[np.uint8]) -> IntColumn:
 
 
 def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> IntColumn:
-    """The numbers written in spans of a text; −1 for what has another character than digits, or too many of them."""
+    """Return the numbers written in spans of a text; −1 for what has another character than digits, or too many of
+    them."""
     length = end - begin
     good = (length > 0) & (length <= _MAX_DIGITS)
     value = np.zeros(len(begin), np.int64)

@@ -1,8 +1,7 @@
-"""What PyTorch's compiler and its graph annotations say of kernels, in files beside the traces."""
+"""What PyTorch's compiler and its graph annotations say of kernels, in files next to the traces."""
 
-from .compile_files import CompileFiles, find_compile_files, read_compile_files
+from .compile_files import CompiledGraph, CompiledKernel, CompileFiles, find_compile_files, read_compile_files
 from .graph_annotations import NodeAnnotation, annotated_args
-from .kernel_information import CompiledGraph, CompiledKernel
 
 __all__ = [
     "CompileFiles",

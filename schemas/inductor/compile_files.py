@@ -1,4 +1,4 @@
-"""Which files say something of compiled or captured kernels: those that are given, or those beside a Kineto trace."""
+"""Which files say something of compiled or captured kernels: those that are given, or those next to a Kineto trace."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from ...trace.brief import brief
-from ...trace.errors import TraceFormatError
-from ..text.files import Source, shown_name
+from ...trace.errors import UNREADABLE, TraceFormatError
+from ..text.files import Source, load, shown_name
 from ..text.sniff import head_of
 from .graph_annotations import NodeAnnotation, read_graph_annotations
-from .kernel_information import CompiledGraph, read_kernel_information, read_node_mappings
+from .source_frames import Frames, frames_of_traceback
 
 _SIDECAR = re.compile(
     r"(?:(?P<stem>.+?)[._-])?(?:kernel_information|(?:inductor_)?provenance(?:_tracking_node_mappings)?(?:[._-].+)?)"
@@ -59,15 +62,7 @@ class CompileFiles:
 
 
 def read_compile_files(sources: Iterable[Source]) -> CompileFiles:
-    """Read files, of which the contents say what each is.
-
-    Raises:
-        TraceFormatError: a file that is none of them, a pickle among others, which is not read.
-
-    Example:
-        >>> read_compile_files([b'{"12": {"module_fqn": "head"}}']).annotations[12].module
-        'head'
-    """
+    """Read files, of which the contents say what each is."""
     graphs, annotations, names = list[CompiledGraph](), dict[int, NodeAnnotation](), list[str]()
     for source in sources:
         name = shown_name(source) if isinstance(source, (str, os.PathLike)) else "<bytes>"
@@ -96,15 +91,11 @@ def _kind_of(source: Source, name: str) -> str:
 
 
 def find_compile_files(kineto: object) -> list[str]:
-    """The files beside a Kineto trace that are named after it, in order of name; none beside what is no file.
+    """Return the files next to a Kineto trace that are named after it, by name; none next to what is not a file.
 
-    Beside `NAME.kineto.json.gz` these are `NAME.kernel_information.json` and `NAME.provenance*.json`, gzipped or not; a
-    NAME may lack its rank. Where there is no other Kineto trace in the folder they need no NAME. Annotations of graphs
-    are `kernel_annotations_rank0*.json`, by rank, beside the trace or one folder above, as PyTorch has them.
-
-    Example:
-        >>> find_compile_files("no/such/rank-0.kineto.json.gz")
-        []
+    Next to `NAME.kineto.json.gz` these are `NAME.kernel_information.json` and `NAME.provenance*.json`, gzipped or not;
+    NAME may lack its rank, and is not needed if the folder has no other Kineto trace. Graph annotations are
+    `kernel_annotations_rank0*.json`, by rank, next to the trace or one folder above, as PyTorch writes them.
     """
     if not isinstance(kineto, (str, os.PathLike)) or not Path(kineto).is_file():
         return []
@@ -136,7 +127,7 @@ def _belongs(name: str, stem: str, rank: int | None, alone: bool) -> bool:
 
 
 def _stem_and_rank(name: str) -> tuple[str, int | None]:
-    """A trace's name without suffixes, the word for its kind and its rank; and its rank."""
+    """Return a trace's name without suffixes, the word for its kind and its rank; and its rank."""
     stem = _TIMELINE.sub("", _SUFFIX.sub("", name))
     rank = _RANK.search(stem)
     if rank is not None:
@@ -149,3 +140,121 @@ def _names(folder: Path) -> list[str]:
         return sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
     except OSError:
         return []
+
+
+_REGION = re.compile(r"""\((['"])(.*)\1, (True|False)\)""", re.DOTALL)
+_KERNEL_REMEDY = "give the file that torch._inductor.debug.get_kernel_information_jsons() was written to"
+_MAPPING_REMEDY = "give inductor_provenance_tracking_node_mappings.json of a folder of torch._inductor.config.trace"
+_DIRECTION = re.compile(r"(?:^|[._])(?:\d+_)?(forward|backward|inference)(?=[._]|$)")
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A call of generated code: a kernel that Inductor wrote, or an operator that it calls.
+
+    Attributes:
+        name: "triton_poi_fused_gelu_1", "extern_kernels.addmm", "torch.ops.aten.sort.default".
+        handle: ascends in call order.
+        stacks: distinct stacks of its source nodes, in order.
+        nodes: names of its source nodes in the graph before autograd.
+        shapes: of an operator's tensor inputs; None if not recorded, or not all numbers.
+    """
+
+    name: str
+    handle: int
+    stacks: tuple[Frames, ...] = ()
+    nodes: tuple[str, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True)
+class CompiledGraph:
+    """The kernels of a compiled graph by handle.
+
+    Attributes:
+        region: "Torch-Compiled Region: 0/0", "" if the file does not state it.
+        backward: True for the backward of that region; None if the file does not state it.
+        kernels: also those of graphs compiled before, if the file has them.
+        file: the source.
+    """
+
+    region: str
+    backward: bool | None
+    kernels: tuple[CompiledKernel, ...]
+    file: str
+
+
+class _Kernel(msgspec.Struct, gc=False):
+    stack_traces: list[str] = []
+    pre_grad_nodes: list[str] = []
+    post_grad_nodes: list[str] = []
+    input_shapes: list[list[Any]] | None = None
+
+
+_Given = dict[str, dict[str, _Kernel | list[str] | None]]
+
+
+class _Mappings(msgspec.Struct, gc=False):
+    cppCodeToPost: dict[str, list[str]]
+    postToPre: dict[str, list[str]] = {}
+
+
+def read_kernel_information(source: Source) -> tuple[CompiledGraph, ...]:
+    """Read kernel information, gzipped or not."""
+    blob = load(source, trace=False)
+    try:
+        given = msgspec.json.decode(blob.data, type=_Given)
+    except UNREADABLE as error:
+        raise TraceFormatError(
+            blob.name, "", f"is no kernel information of Inductor ({error})", _KERNEL_REMEDY
+        ) from None
+    graphs = []
+    for key, kernels in given.items():
+        found = _REGION.fullmatch(key)
+        if found is None:
+            raise TraceFormatError(
+                blob.name, f"key {key[:80]!r}", "is no compiled region and direction", _KERNEL_REMEDY
+            )
+        made = [
+            _kernel(name, _Kernel(kernel) if isinstance(kernel, list) else kernel) for name, kernel in kernels.items()
+        ]
+        graphs.append(CompiledGraph(found[2], found[3] == "True", _in_order(made), blob.name))
+    return tuple(graphs)
+
+
+def read_node_mappings(source: Source) -> CompiledGraph:
+    """Read the node mappings of one graph, gzipped or not; only the file's or folder's name tells its direction."""
+    blob = load(source, trace=False)
+    try:
+        given = msgspec.json.decode(blob.data, type=_Mappings)
+    except UNREADABLE as error:
+        raise TraceFormatError(blob.name, "", f"has no mappings of nodes ({error})", _MAPPING_REMEDY) from None
+    made = [
+        _kernel(name, _Kernel(pre_grad_nodes=[pre for node in nodes for pre in given.postToPre.get(node, ())]))
+        for name, nodes in given.cppCodeToPost.items()
+    ]
+    found = _DIRECTION.findall("_".join(re.split(r"[/\\]", blob.name)[-2:]))
+    return CompiledGraph("", found[-1] == "backward" if found else None, _in_order(made), blob.name)
+
+
+def _kernel(key: str, given: _Kernel | None) -> CompiledKernel | None:
+    """Return the kernel of a name with a handle, None for another name: Inductor gives some kernels twice, once
+    without."""
+    name, _, handle = key.rpartition(":")
+    if not name or not (handle.isascii() and handle.isdecimal()) or len(handle) > 9:
+        return None
+    given = given or _Kernel()
+    stacks = (frames_of_traceback(text) for text in given.stack_traces)
+    shapes = given.input_shapes
+    known = shapes is not None and all(type(size) is int for shape in shapes for size in shape)
+    return CompiledKernel(
+        name,
+        int(handle),
+        tuple(dict.fromkeys(stack for stack in stacks if stack)),
+        tuple(dict.fromkeys(given.pre_grad_nodes)),
+        tuple(map(tuple, shapes)) if shapes is not None and known else None,
+    )
+
+
+def _in_order(kernels: list[CompiledKernel | None]) -> tuple[CompiledKernel, ...]:
+    return tuple(sorted((kernel for kernel in kernels if kernel is not None), key=lambda kernel: kernel.handle))

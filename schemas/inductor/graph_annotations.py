@@ -35,16 +35,7 @@ class NodeAnnotation:
 
 
 def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
-    """Read annotations of graph nodes, by the nodes' ids; gzipped or not.
-
-    Raises:
-        TraceFormatError: the file is not an object of annotations by number.
-
-    Example:
-        >>> found = read_graph_annotations(b'{"17179869187": [{"module_fqn": "layers.0.mlp", "stack": "a.py:3:f"}]}')
-        >>> found[17179869187].module, found[17179869187].stacks
-        ('layers.0.mlp', (('a.py(3): f',),))
-    """
+    """Read annotations of graph nodes by node id, gzipped or not."""
     blob = load(source, trace=False)
     problem = "is no JSON object of annotations by graph node id"
     try:
@@ -79,13 +70,9 @@ _decode = msgspec.json.Decoder(_NodeArgs).decode
 
 
 def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
-    """The ids that a device event's node may have in a file, and what its arguments themselves say, None for nothing.
+    """Return possible node ids of a GPU event, and the annotation in its arguments, None without one.
 
-    Kineto writes the whole id; PyTorch's own exporter (2.14) its lower half, and the graph's id beside it.
-
-    Example:
-        >>> annotated_args(b'{"graph id": 4, "graph node id": 3}')
-        ([3, 17179869187], None)
+    Kineto writes the whole id; PyTorch's own exporter (2.14) its lower half, with the graph's id next to it.
     """
     if not any(mark in args for mark in _MARKS):
         return [], None

@@ -16,22 +16,13 @@ _KINETO_LINE = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 
 
 def frames_of_traceback(text: str) -> Frames:
-    """The frames of a traceback, whose outermost one is the first.
-
-    Example:
-        >>> frames_of_traceback('  File "net.py", line 3, in forward\\n    x = f(x)\\n  File "f.py", line 9, in f\\n')
-        ('net.py(3): forward', 'f.py(9): f')
-    """
+    """Return the frames of a traceback, outermost first: "net.py(3): forward"."""
     return tuple(f"{file}({line}): {function}" for file, line, function in _TRACEBACK.findall(text))
 
 
 def frames_of_lines(text: str) -> Frames:
-    """The frames of a text with one a line, the innermost one first, as graph annotations have them; or a traceback.
-
-    Example:
-        >>> frames_of_lines("f.py:9:f\\nnet.py:3:forward")
-        ('net.py(3): forward', 'f.py(9): f')
-    """
+    """Return the frames of a text with one per line, innermost first, as graph annotations have them; or of a
+    traceback."""
     found = frames_of_traceback(text)
     if found:
         return found
@@ -42,15 +33,8 @@ def frames_of_lines(text: str) -> Frames:
 
 
 def stacks_in(value: Any) -> tuple[Frames, ...]:
-    """The stacks in `stack` of a kernel's arguments or annotation: a text, or a list of them; () for anything else.
-
-    `torch._inductor.profiler.inductor_trace_handler` writes a list of tracebacks, graph annotations a text with a line
-    a frame, or a list of these lines.
-
-    Example:
-        >>> stacks_in(["f.py:9:f", "net.py:3:forward"])
-        (('net.py(3): forward', 'f.py(9): f'),)
-    """
+    """Return the stacks in `stack` of a kernel's arguments or annotation: a text or a list of texts; () for anything
+    else."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         return ()

@@ -42,24 +42,17 @@ _decode_kinds = msgspec.json.Decoder(_Kinds).decode
 
 
 def whole_us(ts: IntColumn) -> IntColumn:
-    """Times (int64 ns) since the epoch to the nearest µs.
+    """Round times (int64 ns since the epoch) to whole µs.
 
-    The exporter computes with doubles, which hold µs since the epoch only to 0.25 µs. A trace whose times are relative
-    to a base, as PyTorch writes them since 2024, loses nothing.
-
-    Example:
-        >>> whole_us(np.array([1695835585783692250])).tolist()
-        [1695835585783692000]
+    The exporter computes with doubles, which hold µs since the epoch only to 0.25 µs. Times relative to a base, as
+    PyTorch writes them since 2024, are exact.
     """
     rounded: IntColumn = (ts + 500) // 1000 * 1000
     return rounded
 
 
 def with_copy_names(events: EventTable) -> EventTable:
-    """Name copies and memsets by the kinds in their arguments, as Kineto does: "Memcpy HtoD (Pageable -> Device)".
-
-    Events whose arguments do not give the kinds keep their names.
-    """
+    """Name copies and memsets by the kinds in their arguments, as Kineto does: "Memcpy HtoD (Pageable -> Device)"."""
     bare = np.array([name in _BARE for name in events.names], np.bool_)
     rows = np.flatnonzero(events.mask(COPY_CATEGORIES))
     rows = rows[bare[events.name[rows]]] if len(rows) else rows
@@ -85,7 +78,7 @@ def _name(name: str, args: bytes) -> str:
 
 
 def _memory(kind: Any) -> str:
-    """A kind of memory, by name or code, in Kineto's spelling."""
+    """Return a kind of memory, by name or code, in Kineto's spelling."""
     if type(kind) is int and 0 <= kind < len(_MEMORY_KINDS):
         kind = _MEMORY_KINDS[kind]
     return kind.replace("_", " ").title() if isinstance(kind, str) else "Unknown"

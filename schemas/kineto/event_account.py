@@ -48,11 +48,11 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class EventAccount:
-    """Number of events by what became of them; together they are all events of the file.
+    """Number of events of a file by what became of them.
 
     Attributes:
         read: by category, or "flow", "memory", "end of a pair".
-        not_used: by category, or by phase of what is not a duration event.
+        not_used: by category, or by phase if they are not duration events.
         dropped: by reason.
     """
 
@@ -73,11 +73,7 @@ class EventAccount:
         return _listed(Counter(self.not_used) + Counter(self.dropped))
 
     def warning(self, already_reported: int) -> str:
-        """A sentence on what was dropped, "" if nothing was.
-
-        Args:
-            already_reported: number of unreadable records that another warning counts.
-        """
+        """Return a sentence on dropped events, "" without any; `already_reported` are counted by another warning."""
         dropped = +(Counter(self.dropped) - Counter({_UNREADABLE: already_reported}))
         if not dropped:
             return ""
@@ -95,9 +91,9 @@ def account_for(
     """Count all events by what became of them.
 
     Args:
-        tables: what is kept.
-        pairs: number of events "E" that gave a begin its duration.
-        repeated: number of events that are not kept because another one is equal.
+        tables: the events that are kept.
+        pairs: number of "E" events that gave a "B" event its duration.
+        repeated: number of duplicates that `drop_repeated` left out.
     """
     phases = sum((part.phases for part in parts), Counter[str]())
     read, not_used, dropped = Counter[str](), Counter[str](), Counter[str]()
@@ -126,12 +122,13 @@ def account_for(
 
 
 def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> int:
-    """Leave out of tables the events that the file holds twice, all but the first of each; returns their number.
+    """Remove duplicates of events from tables, keep the first of each, and return their number.
 
-    Two records are of one event if process, thread or stream, times, name, category, correlation and arguments agree.
-    Ids of the recorder may differ, except on events without correlation: a function that calls itself, and takes
-    under a µs, differs from its caller only in them. Calls without any id are therefore kept. Of memory events and
-    Python calls the whole texts are equal.
+    Two records describe one event if process, thread or stream, times, name, category, correlation and arguments agree.
+    Recorder ids may differ, except on events without correlation: a recursive call that takes under a µs differs from
+        its
+    caller only in them. Calls without any id are therefore kept. Memory events and Python calls must agree in all
+    bytes.
     """
     rows = _suspects(tables["events"], _PLACE)
     events, count = {key: column[rows] for key, column in tables["events"].items()}, 0
@@ -164,7 +161,6 @@ def _suspects(table: dict[str, npt.NDArray[Any]], keys: tuple[str, ...]) -> IntC
 
 
 def _repeated(columns: list[npt.NDArray[Any]], texts: list[bytes], told: Callable[[bytes], Any]) -> IntColumn:
-    """Rows that agree in all columns and in what a function makes of their texts with a row before them."""
     seen, repeated = set[Any](), list[int]()
     for row, key in enumerate(zip(*(column.tolist() for column in columns), map(told, texts), strict=True)):
         if key in seen:

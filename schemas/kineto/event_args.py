@@ -1,7 +1,4 @@
-"""What Kineto writes into the arguments of device events and launch calls: the one place that knows it.
-
-Argument names are those that PyTorch's profiler writes: on NCCL and RCCL kernels since 2.3.
-"""
+"""Arguments that PyTorch's profiler writes on GPU events and launch calls (on NCCL and RCCL kernels since 2.3)."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ _WAVEFRONT = 64
 
 
 class LaunchArgs(msgspec.Struct, gc=False):
-    """What a launch call or a device event says of its kernel; −1 where it is not recorded."""
+    """What a launch call or a GPU event says of its kernel; −1 if not recorded."""
 
     kernel: str | None = None
     grid: _Grid = (-1, -1, -1)
@@ -60,13 +57,13 @@ class LaunchArgs(msgspec.Struct, gc=False):
 
 
 class GraphNodeArgs(LaunchArgs, gc=False):
-    """What a device event of a replayed graph says of itself; node 0 where it is not recorded."""
+    """What a GPU event of a replayed graph says of itself; node 0 if not recorded."""
 
     node: int = msgspec.field(default=0, name="graph node id")
 
 
 class SyncArgs(msgspec.Struct):
-    """What a `cuda_sync` record says: kind of wait, and ids; −1 where they are not recorded."""
+    """What a `cuda_sync` record says: kind of wait, and ids; −1 if not recorded."""
 
     kind: str = msgspec.field(default="", name="cuda_sync_kind")
     stream: Any = -1
@@ -84,22 +81,22 @@ def _read(text: bytes, kind: type[_T]) -> _T | None:
 
 
 def graph_node_args(text: bytes) -> GraphNodeArgs | None:
-    """Grid, block and node of a device event, None where they cannot be read."""
+    """Grid, block and node of a GPU event, None if unreadable."""
     return _read(text, GraphNodeArgs)
 
 
 def sync_args(text: bytes) -> SyncArgs | None:
-    """What a `cuda_sync` record says, None where it cannot be read."""
+    """What a `cuda_sync` record says, None if unreadable."""
     return _read(text, SyncArgs)
 
 
 def launch_args(text: bytes) -> LaunchArgs:
-    """Kernel, grid and block in the `args` of a launch call or a device event; what is not recorded is None or −1."""
+    """Kernel, grid and block in the `args` of a launch call or a GPU event; what is not recorded is None or −1."""
     return _read(text, LaunchArgs) or LaunchArgs()
 
 
 class _WorkArgs(msgspec.Struct, gc=False):
-    """What tells device events of one name apart, undecoded."""
+    """What tells GPU events of one name apart, undecoded."""
 
     grid: msgspec.Raw = msgspec.Raw(b"")
     block: msgspec.Raw = msgspec.Raw(b"")
@@ -113,27 +110,19 @@ class _WorkArgs(msgspec.Struct, gc=False):
 
 
 def work_args(text: bytes) -> tuple[bytes, ...]:
-    """JSON texts of what tells device events of one name apart: sizes of the launch, bytes of a copy, what is
-    communicated; b"" for what is not recorded.
-
-    Example:
-        >>> work_args(b'{"grid": [8, 1, 1], "block": [128, 1, 1], "bytes": 64}')[:4]
-        (b'[8, 1, 1]', b'[128, 1, 1]', b'', b'64')
-    """
+    """Return JSON texts that tell GPU events of one name apart: launch sizes, bytes of a copy, communication; b"" for
+    none."""
     return tuple(map(bytes, msgspec.structs.astuple(_read(text, _WorkArgs) or _WorkArgs())))
 
 
 def launch_sizes(trace: Trace) -> IntColumn:
-    """(n, 2), int64: blocks of the grid and threads of a block of each GPU event; 0 where they are not recorded.
+    """Return blocks of the grid and threads of a block of each GPU event, int64 (n, 2), 0 if not recorded.
 
-    `hipExtModuleLaunchKernel`, by which MIOpen and Tensile launch, takes the grid in work items, and roctracer records
-    it so; `hipLaunchKernel` and Triton's `hipModuleLaunchKernel` take blocks. Where the name of the launch call does
-    not show it, a kernel with C linkage (no parameters in its name) that is not Triton's and whose grid is a multiple
-    of its block in every dimension counts as launched in work items.
-
-    Example:
-        >>> launch_sizes(trace).shape == (len(trace.gpu), 2)
-        True
+    `hipExtModuleLaunchKernel`, which MIOpen and Tensile call, takes the grid in work items, and roctracer records it
+    so. `hipLaunchKernel` and Triton's `hipModuleLaunchKernel` take blocks. If the launch call's name does not tell, a
+    kernel
+    counts as launched in work items if its name has no parameters, is not Triton's, and its grid is a multiple of its
+    block in each dimension.
     """
     gpu = trace.gpu
     known = np.flatnonzero(gpu.source >= 0)
@@ -159,7 +148,7 @@ def _sizes(grid: _Grid, block: _Grid) -> tuple[int, int, int]:
 
 
 def _in_work_items(trace: Trace, event: int) -> bool:
-    """Whether the grid of a GPU event, of a device that may have it so, counts work items, not blocks."""
+    """Return True if the grid of a GPU event, of a device that may have it so, counts work items, not blocks."""
     call = int(trace.gpu.runtime[event])
     if call >= 0:
         return "ExtModuleLaunch" in trace.names[trace.runtime.name[call]]
@@ -168,7 +157,7 @@ def _in_work_items(trace: Trace, event: int) -> bool:
 
 
 def kernel_comm(args: bytes) -> dict[str, Any]:
-    """The fields of `comm` that a kernel's `args` have, None for the others."""
+    """Return the fields of `comm` that a kernel's `args` have, None for the others."""
     given: dict[str, Any] = msgspec.json.decode(args) or {}
     comm: dict[str, Any] = {}
     for field, (name, kind) in _KERNEL_ARGS.items():
@@ -185,7 +174,7 @@ def kernel_comm(args: bytes) -> dict[str, Any]:
 
 
 def int_list(value: Any) -> list[int] | None:
-    """A list of numbers, or one written as text ("[0, 1]", cut off with "..." where it is long)."""
+    """Return a list of numbers, or one written as text ("[0, 1]", cut off with "..." where it is long)."""
     if isinstance(value, str):
         with contextlib.suppress(msgspec.MsgspecError):
             value = msgspec.json.decode(value)
@@ -193,7 +182,7 @@ def int_list(value: Any) -> list[int] | None:
 
 
 def size_of_copy(args: bytes) -> int:
-    """The `bytes` of a copy or memset, −1 if its args do not have it."""
+    """Return the `bytes` of a copy or memset, −1 if its args do not have it."""
     try:
         size = (msgspec.json.decode(args) or {}).get("bytes")
     except UNREADABLE:
@@ -213,10 +202,16 @@ def comm_of(args: bytes, kernel: str) -> Comm:
 
 
 LAUNCH_ARGS = (
-    "grid", "block", "context", "registers per thread", "shared memory", "blocks per SM", "warps per SM",
+    "grid",
+    "block",
+    "context",
+    "registers per thread",
+    "shared memory",
+    "blocks per SM",
+    "warps per SM",
     "est. achieved occupancy %",
-)  # fmt: skip
-"""What Kineto writes of the launch on device events; "shared memory" is of a block."""
+)
+"""What Kineto writes of the launch on GPU events; "shared memory" is of a block."""
 
 
 class ArgsReader:
@@ -225,15 +220,17 @@ class ArgsReader:
     def __init__(self, names: Sequence[str]) -> None:
         keys = [f"value{at}" for at in range(len(names))]
         args = msgspec.defstruct(
-            "_Args", [(key, msgspec.Raw, msgspec.Raw(b"")) for key in keys],
-            rename=dict(zip(keys, names, strict=True)), gc=False,
-        )  # fmt: skip
+            "_Args",
+            [(key, msgspec.Raw, msgspec.Raw(b"")) for key in keys],
+            rename=dict(zip(keys, names, strict=True)),
+            gc=False,
+        )
         record = msgspec.defstruct("_Record", [("args", args, msgspec.field(default_factory=args))], gc=False)
         self._decode = msgspec.json.Decoder(record).decode
         self._none = (b"",) * len(names)
 
     def read(self, record: bytes) -> tuple[bytes, ...]:
-        """The values in a record, b"" for those that it lacks."""
+        """Return the values in a record, b"" for those that it lacks."""
         try:
             (args,) = msgspec.structs.astuple(self._decode(record))
         except UNREADABLE:
@@ -245,23 +242,13 @@ _read_launch = ArgsReader(LAUNCH_ARGS).read
 
 
 def launch_of(record: bytes) -> bytes:
-    """The LAUNCH_ARGS in the record of a device event, as an object.
-
-    Example:
-        >>> launch_of(b'{"name": "gemm", "args": {"stream": 7, "grid": [8, 1, 1]}}')
-        b'{"grid": [8, 1, 1]}'
-    """
+    """Return the LAUNCH_ARGS of a GPU event's record as a JSON object."""
     found = zip(LAUNCH_ARGS, _read_launch(record), strict=True)
     return b"{%b}" % b", ".join([b'"%b": %b' % (name.encode(), value) for name, value in found if value])
 
 
 def launch_values(text: bytes) -> dict[str, Any]:
-    """Return all LAUNCH_ARGS of such an object; None for missing values and for numbers beyond float64.
-
-    Example:
-        >>> launch_values(b'{"grid": [8, 1, 1], "block": 1e999}')["grid"]
-        [8, 1, 1]
-    """
+    """Return all LAUNCH_ARGS of such an object; None for missing values and for numbers beyond float64."""
     values: dict[str, Any] = dict.fromkeys(LAUNCH_ARGS)
     for name, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
         with contextlib.suppress(orjson.JSONDecodeError):
@@ -270,5 +257,5 @@ def launch_values(text: bytes) -> dict[str, Any]:
 
 
 def arg_value(text: bytes) -> Any:
-    """The value of an argument that was read undecoded, None where it lacks."""
+    """Return the value of an argument that was read undecoded, None if missing."""
     return msgspec.json.decode(text) if text else None

@@ -1,5 +1,4 @@
-"""Events in Kineto's form: the categories, arguments and header fields that its readers look for, of rows of a trace;
-and the events that are no rows."""
+"""Rows of a trace as Kineto events: categories, arguments and header fields; and recorded events that are not rows."""
 
 from __future__ import annotations
 
@@ -29,15 +28,19 @@ from .kineto_decode import MODULE
 
 _DRIVER = re.compile(r"cu[A-Z]")
 _XPU = re.compile(r"ur[A-Z]|ze[A-Z]")
-_NAMES = {"schema_version": "schemaVersion", "device_properties": "deviceProperties",
-          "distributed_info": "distributedInfo"}  # fmt: skip
+_NAMES = {
+    "schema_version": "schemaVersion",
+    "device_properties": "deviceProperties",
+    "distributed_info": "distributedInfo",
+}
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _ROWS = 4096
 """Rows whose numbers are fetched at once."""
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
-    """A Kineto trace's top-level keys, as far as the ET+ has them; `zero`: wall-clock ns of the file's time 0."""
+    """Return a Kineto trace's top-level keys, as far as the ET+ has them; `zero`: wall-clock ns of the file's time
+    0."""
     _, summary = known_sections({}, {"kineto": trace.summary.get("kineto")})
     known = json.loads(summary, parse_int=_integer)["kineto"] or {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
@@ -45,7 +48,7 @@ def header(trace: Trace, zero: int) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int | float:
-    """A whole number as its writer takes it: beyond 64 bits a float, as most readers of JSON have it."""
+    """Return a whole number as its writer takes it: beyond 64 bits a float, as most readers of JSON have it."""
     value = int(digits)
     return value if -(2**63) <= value < 2**64 else float(digits)
 
@@ -66,9 +69,10 @@ def category(trace: Trace, row: Row) -> str:
 
 
 def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
-    """Kineto's `args` of rows (int64, any order): a GPU event's own, else those of its node.
+    """Yield Kineto's `args` of rows: a GPU event's own, for others those of its node.
 
-    "External id" is an op's node id, for a call or GPU event that of the op that made it; "id" is the row's own.
+    "External id" is the node id of the operator, for launch calls and GPU events that of their operator. "id" is the
+    row's.
     """
     for at in range(0, len(rows), _ROWS):
         part = rows[at : at + _ROWS]
@@ -86,7 +90,7 @@ Numbers = dict[str, tuple[IntColumn, npt.NDArray[np.bool_]]]
 
 
 def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
-    """The numbers among the arguments of rows: those before the recorded ones, and those after them."""
+    """Return the numbers among the arguments of rows: those before the recorded ones, and those after them."""
     kind, own, caller = trace.kind[rows], trace.id[rows], trace.parent_row[rows]
     every, gpu, runtime = np.ones(len(rows), np.bool_), kind == GPU, kind == RUNTIME
     op = ~(gpu | runtime)
@@ -105,19 +109,16 @@ def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
 
 
 def by_row(columns: Numbers, count: int) -> Iterator[dict[str, int]]:
-    """The numbers that each of `count` rows has, by name.
-
-    Example:
-        >>> list(by_row({"stream": (np.array([7, -1]), np.array([True, False]))}, 2))
-        [{'stream': 7}, {}]
-    """
-    listed = [[(name, value) if there else None for value, there in zip(values.tolist(), present.tolist(), strict=True)]
-              for name, (values, present) in columns.items()]  # fmt: skip
+    """Return the numbers that each of `count` rows has, by name."""
+    listed = [
+        [(name, value) if there else None for value, there in zip(values.tolist(), present.tolist(), strict=True)]
+        for name, (values, present) in columns.items()
+    ]
     return (dict(filter(None, row)) for row in zip(*listed, strict=True))
 
 
 def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
-    """The arguments that say what a call was given, {} where that is not recorded."""
+    """Return the arguments that say what a call was given, {} if not recorded."""
     if trace.kind[row] == RUNTIME:
         return {}
     found = input_args(inputs.decoded(), from_et=trace.outputs_recorded)
@@ -125,7 +126,7 @@ def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
 
 
 def recorded_args(record: Record, without: Collection[str]) -> dict[str, str]:
-    """The arguments of a GPU event as texts of JSON, but for some; none where they cannot be read."""
+    """Return the arguments of a GPU event as texts of JSON, but for some; none if unreadable."""
     try:
         given = _decode(record["args"])
     except (KeyError, *UNREADABLE):
@@ -134,23 +135,13 @@ def recorded_args(record: Record, without: Collection[str]) -> dict[str, str]:
 
 
 def shown_text(argument: str) -> bytes:
-    """A text of JSON as viewers show it: a string without its quotes, other values without blanks.
-
-    Example:
-        >>> shown_text('"float"'), shown_text("[1, 2]")
-        (b'float', b'[1,2]')
-    """
+    """Return a JSON text as viewers show it: strings without quotes, other values without blanks."""
     value = orjson.loads(argument)
     return value.encode() if isinstance(value, str) else orjson.dumps(value)
 
 
 def decoded(args: dict[str, Any]) -> dict[str, Any]:
-    """Arguments, of which some may be texts of JSON, as values alone.
-
-    Example:
-        >>> decoded({"stream": 7, "grid": orjson.Fragment(b"[1, 2, 3]")})
-        {'stream': 7, 'grid': [1, 2, 3]}
-    """
+    """Arguments, of which some may be texts of JSON, as values alone."""
     plain: dict[str, Any] = orjson.loads(orjson.dumps(args))
     return plain
 
@@ -164,27 +155,13 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 
 
 def counter_name(text: bytes) -> str | None:
-    """The name of an event that is a counter's, None of another one.
-
-    Example:
-        >>> counter_name(b'{"ph": "C", "name": "GPU 0 kernels", "args": {"kernels": 1}}')
-        'GPU 0 kernels'
-    """
+    """Return the name of an event that is a counter's, None of another one."""
     event = _decode_named(text)
     return event.name if event.ph == "C" else None
 
 
 def with_arguments(text: bytes, values: Mapping[str, float], names: Collection[str]) -> bytes:
-    """An event's text with arguments exchanged; the same text if it has just these values already.
-
-    Args:
-        values: the new ones.
-        names: of those that are taken out before.
-
-    Example:
-        >>> with_arguments(b'{"name": "k", "args": {"stream": 7, "flop": 1}}', {"flop": 2.5}, ["flop"])
-        b'{"name":"k","args":{"stream":7,"flop":2.5}}'
-    """
+    """Return an event's text with `values` instead of the arguments `names`; the same text if nothing changes."""
     event = _decode(text)
     args = _decode(event["args"]) if "args" in event and bytes(event["args"]) != b"null" else {}
     before = {key: bytes(args[key]) for key in names if key in args}
@@ -203,13 +180,13 @@ _MEMBERS = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "args"})
 
 @dataclass(frozen=True)
 class OtherEvent:
-    """One event.
+    """A recorded event that is not a row.
 
     Attributes:
         index: in the file's `traceEvents`.
-        on_gpu: it is an annotation on a device, `pid`, and stream, `tid`; else a call on a thread.
-        ts, dur: ns by the trace's clock.
-        written: category and name, and the arguments as the file has them.
+        on_gpu: a GPU annotation, `pid` and `tid` are device and stream; else a call on a thread.
+        ts, dur: ns on the trace's clock.
+        written: category, name and arguments as in the file.
     """
 
     index: int
@@ -222,10 +199,7 @@ class OtherEvent:
 
 
 def other_events(trace: Trace) -> list[OtherEvent]:
-    """All that the trace has, in order of start, those that enclose others first; of a pair those in the ET's window.
-
-    An event without times that can be read is left out.
-    """
+    """Return all other events by start, enclosing ones first; of a linked pair only those in the ET's window."""
     found = (_event(index, text) for index, text in trace.texts.other_events())
     timed = [event for event in found if event is not None]
     if trace.outputs_recorded:

@@ -1,7 +1,7 @@
-"""Which `c10d::` call issued which collective on the host, and what it says of the process group.
+"""Match collectives that ran on the host with the `c10d::` calls that issued them.
 
-A backend of the host (Gloo, MPI) runs its collectives on threads of its own: the node that a trace has of one names
-neither its call nor its group. Calls and collectives are in one order, each direction of messages in its own.
+Host backends (Gloo, MPI) run collectives on threads of their own: the node of a collective names neither its call nor
+its group. Calls and collectives come in one order, and so does each direction of messages.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SHARDED = ("_allgather_base_", "_reduce_scatter_base_")
 def outermost_calls(
     parent: IntColumn, name: npt.NDArray[np.integer], names: Sequence[str], timed: npt.NDArray[np.bool_]
 ) -> IntColumn:
-    """Positions of the calls that issue a collective: of several of one name inside each other the outermost.
+    """Return positions of the calls that issue a collective, the outermost of nested calls of one name.
 
     Args:
-        parent: by position that of the caller, −1 for none.
-        name: by position a code in `names`.
-        timed: by position, whether it counts.
+        parent: position of the caller, −1 for none.
+        name: code in `names`.
+        timed: True for calls that count.
     """
     calls = matching(name, names, _ISSUING_CALL.fullmatch)
     above = nearest(parent, parent, calls)
@@ -48,19 +48,14 @@ def pair_with_calls(
     *,
     numbered: bool = False,
 ) -> IntColumn:
-    """Pairs of a collective on the host and the call that issued it, int64 (n, 2), ascending.
+    """Return pairs of a host collective and its call, int64 (n, 2), ascending.
 
-    The n-th of one with the n-th of the other; where there are not as many of both, the last call before it.
+    The n-th collective belongs to the n-th call. If the counts differ, it belongs to the last call before it.
 
     Args:
-        runs, calls: their numbers in the order of calls, ascending.
-        run_names, call_names: of each its name.
-        numbered: a collective got its number when it was issued, so that the last call before it always issued it.
-
-    Example:
-        >>> names = ["c10d::send", "c10d::allreduce_"]
-        >>> pair_with_calls([3, 4], ["gloo:all_reduce", "gloo:send"], [1, 2], names).tolist()
-        [[3, 2], [4, 1]]
+        runs, calls: positions in call order, ascending.
+        run_names, call_names: their names.
+        numbered: collectives got their numbers when issued, so the last call before one always issued it.
     """
     pairs = []
     for kind in (*_MESSAGES, ""):
@@ -75,32 +70,21 @@ def pair_with_calls(
 
 
 def _kind(name: str) -> str:
-    """ "send" or "recv" of a message, "" of a collective."""
     return next((kind for kind in _MESSAGES if kind in name.rpartition(":")[2]), "")
 
 
 def named_group(values: Sequence[Any], groups: Collection[str]) -> str | None:
-    """The process group that the inputs of a `_c10d_functional::` call name: the last one does.
-
-    Example:
-        >>> named_group([[426, 419, 0, 32768, 4, "cpu"], "sum", "3"], {"0", "3"})
-        '3'
-    """
+    """Return the process group that the inputs of a `_c10d_functional::` call name: the last one does."""
     last = values[-1] if values else None
     return last if isinstance(last, str) and last in groups else None
 
 
 def group_size_of(call: str, values: Sequence[Any]) -> int | None:
-    """Ranks of the group of a call with a tensor of the whole and one of a shard: how often one fits into the other.
+    """Return the group size of a call on a whole tensor and a shard: how often the shard fits into the whole.
 
     Args:
         call: its name.
         values: its inputs; tensors are [tensor, storage, offset, elements, item size, device].
-
-    Example:
-        >>> whole, shard = [10, 11, 0, 33344, 4, "cpu"], [36, 11, 0, 16672, 4, "cpu"]
-        >>> group_size_of("c10d::_allgather_base_", [whole, shard, "<Object>", False, -1])
-        2
     """
     if not call.endswith(_SHARDED):
         return None
@@ -112,12 +96,7 @@ def group_size_of(call: str, values: Sequence[Any]) -> int | None:
 
 
 def remaining_group(size: int | None, groups: Mapping[str, Sequence[int]], named: Collection[str]) -> str | None:
-    """The only group of so many ranks that no other call names; None where there is not exactly one.
-
-    Args:
-        groups: name and ranks of the process groups that this rank is in.
-        named: those that are named by calls.
-    """
+    """Return the only group of so many ranks that no call in `named` names, None if there is not exactly one."""
     fitting = [name for name, ranks in groups.items() if len(ranks) == size]
     if len(fitting) > 1:
         fitting = [name for name in fitting if name not in named]

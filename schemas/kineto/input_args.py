@@ -54,7 +54,7 @@ _decode_event = msgspec.json.Decoder(_InputsEvent).decode
 
 
 def input_shapes(event: bytes) -> list[Any]:
-    """The shapes of an event's tensors, as far as Kineto records them."""
+    """Return the shapes of an event's tensors, as far as Kineto records them."""
     try:
         listed = msgspec.json.decode(_decode_event(event).args.shapes, type=list[Any])
         return [shape for shape in listed if shape]
@@ -63,7 +63,7 @@ def input_shapes(event: bytes) -> list[Any]:
 
 
 def recorded_inputs(event: bytes) -> RecordedInputs | None:
-    """The texts of values, shapes, types and strides in an event, None where they cannot be read."""
+    """Return the texts of values, shapes, types and strides in an event, None if unreadable."""
     try:
         given = _decode_event(event).args
     except UNREADABLE:
@@ -72,10 +72,7 @@ def recorded_inputs(event: bytes) -> RecordedInputs | None:
 
 
 def et_inputs(recorded: list[RecordedInputs | None], known: dict[RecordedInputs | None, bytes]) -> list[bytes]:
-    """The JSON of each call's inputs in the ET's terms; equal ones, of which a trace has many, are made once.
-
-    `known` gets the new ones.
-    """
+    """Return each call's inputs in the ET's form as JSON; equal ones are made once and added to `known`."""
     for key in dict.fromkeys(recorded):
         if key is not None and key not in known:
             known[key] = NO_TENSORS
@@ -85,7 +82,6 @@ def et_inputs(recorded: list[RecordedInputs | None], known: dict[RecordedInputs 
 
 
 def _in_terms_of_ets(values: Any, shapes: Any, types: Any, strides: Any) -> dict[str, list[Any]]:
-    """A call's inputs in the ET's terms: "Tensor(float)" for what Kineto calls "float"."""
     values, shapes, types, strides = ([] if not isinstance(v, list) else v for v in (values, shapes, types, strides))
     if len(shapes) != len(types) or any(not isinstance(t, str) for t in types):
         return {key: [] for key in TENSOR_KEYS}
@@ -100,13 +96,14 @@ def _in_terms_of_ets(values: Any, shapes: Any, types: Any, strides: Any) -> dict
 
 
 def _et_value(text: Any, kind: str) -> Any:
-    """A number as such, as ETs have it; anything else as Kineto wrote it."""
+    """Return a number as such, as ETs have it; anything else as Kineto wrote it."""
     value = _concrete_value(text) if isinstance(text, str) and kind in _NOT_TENSORS else None
     return text if value is None else value
 
 
 def _concrete_value(text: str) -> Any:
-    """The value of one of `Concrete Inputs`, which are texts; None for what is neither a number nor a list of them."""
+    """Return the value of one of `Concrete Inputs`, which are texts; None for what is neither a number nor a list of
+    them."""
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         return [_concrete_value(part) for part in text[1:-1].split(",") if part.strip()]
@@ -119,7 +116,6 @@ def _concrete_value(text: str) -> Any:
 
 
 def _et_type(kind: str, shape: Any) -> str:
-    """An argument's type in the ET's spelling."""
     if kind in _NOT_TENSORS:
         return kind or "None"
     lists = isinstance(shape, list) and any(isinstance(extent, list) for extent in shape)
@@ -127,7 +123,7 @@ def _et_type(kind: str, shape: Any) -> str:
 
 
 def _list_type(shape: Any) -> str:
-    """The type of a list of tensors, or of lists of them, of these shapes."""
+    """Return the type of a list of tensors, or of lists of them, of these shapes."""
     members = shape if isinstance(shape, list) else []
     nested = [isinstance(member, list) and any(isinstance(extent, list) for extent in member) for member in members]
     unknown = f"Tensor({UNKNOWN_DTYPE})"
@@ -136,9 +132,9 @@ def _list_type(shape: Any) -> str:
 
 
 def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
-    """What Kineto records of a call that was given this: dimensions, element types, and as texts the values of scalars.
+    """Return Kineto's arguments for the inputs of a node: dimensions, dtypes, and values of scalars as texts.
 
-    `from_et`: the node is of an ET, and was not made of a Kineto event.
+    `from_et`: the node is of an ET, not made of a Kineto event.
     """
     if not given.whole:
         return {}
@@ -162,12 +158,10 @@ def inputs_key(given: UndecodedSide) -> tuple[bytes | int, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def _not_tensors(types: bytes) -> list[int]:
-    """Positions of the arguments whose values `input_args` gives."""
     return [k for k, kind in enumerate(msgspec.json.decode(types, type=list[str])) if "Tensor" not in kind]
 
 
 def _kind(of_et: str, *, from_et: bool) -> str:
-    """Kineto's name for a type of the ET; nodes that were made of Kineto's events have lists of tensors alone."""
     tensor = _TENSOR.fullmatch(of_et)
     if tensor:
         return tensor[1]
@@ -179,10 +173,8 @@ def _kind(of_et: str, *, from_et: bool) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as Kineto writes it: 1, 0.5, 2., True, [1, 1], "" for none.
-
-    Of numbers that is `operator<<` in aten/src/ATen/core/ivalue.cpp.
-    """
+    """Format a value as Kineto does (`operator<<` in aten/src/ATen/core/ivalue.cpp): 1, 0.5, 2., True, [1, 1], "" for
+    none."""
     if isinstance(value, float):
         return f"{value:.0f}." if abs(value) < _WHOLE and value.is_integer() else f"{value:.17g}"
     if isinstance(value, list):
@@ -225,8 +217,8 @@ def other_input(given: UndecodedSide, recorded: RecordedInputs) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
-    """How to compare each input of these types in an ET and in Kineto ("shape", "scalar", "dtype" if the dtypes differ,
-    "" if not at all), and both types; [] if there are not as many."""
+    """Return how to compare inputs of these types ("shape", "scalar", "dtype", "" if not), and both types; [] if
+    counts differ."""
     listed = msgspec.json.decode(types, type=list[str]), msgspec.json.decode(kinds, type=list[str])
     result = []
     for ours, theirs in zip(*listed, strict=False):
@@ -243,7 +235,7 @@ def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
 
 
 def _fits(ours: Any, theirs: Any) -> bool:
-    """Whether two records of a shape or of numbers can be of the same one; of an empty list nothing is known."""
+    """Return True if two records of a shape or of numbers can be of the same one; of an empty list nothing is known."""
     if isinstance(ours, list) and isinstance(theirs, list):
         same = len(ours) == len(theirs) or not ours or not theirs or min(len(ours), len(theirs)) >= _UNCUT
         return same and all(map(_fits, ours, theirs))

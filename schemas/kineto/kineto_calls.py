@@ -17,11 +17,11 @@ _ROUNDING_NS = 1000
 
 @dataclass(frozen=True)
 class CpuCalls:
-    """Kineto's CPU ops and user annotations, by thread and, within one, in order of call start.
+    """Kineto's CPU ops and user annotations, by thread and start.
 
     Attributes:
         row: int64, row in the `EventTable`.
-        parent: int64, position in this table of the innermost call open at this one's start on its thread, −1 for none.
+        parent: int64, position of the innermost call open at the start on the same thread, −1 for none.
         thread: int64 code into `EventTable.threads`; ascending.
         ts, end: int64 ns.
         name: int64 code into `EventTable.names`.
@@ -55,16 +55,17 @@ def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) 
 def enclosing_call(
     calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """For intervals on threads: the position of the innermost call that is open at their start, −1 for none.
+    """Return the position of the innermost call open at the start of each interval, −1 for none.
 
-    The innermost call is the one that started last, also if calls of a thread overlap partly. A call that ends just as
-    the interval starts counts as open if the interval ends with it too: times of older files are whole µs, cut off, so
-    a call's last launch may seem to begin when the call ends.
+    The innermost call is the one that started last, also if calls overlap partly. A call that ends exactly at the start
+    counts as open if the interval ends there too: older files cut times to whole µs, so a call's last launch may seem
+        to
+    begin when the call ends.
 
     Args:
         thread: int64 codes of `EventTable.threads`.
-        ts, until: int64 ns, start and end, same length.
-        wanted: the calls that count, one entry a call; None for all.
+        ts, until: int64 ns.
+        wanted: mask of the calls that count; None for all.
     """
     at = np.full(len(ts), -1, np.int64)
     for (code,), here in grouped(thread):
@@ -77,8 +78,8 @@ def enclosing_call(
 def open_caller(
     calls: CpuCalls, start: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """For each interval the innermost of a call (`start`, −1 for none) and its callers that is open then, as
-    `enclosing_call` says. A caller may have ended before its callee if calls of a thread overlap partly."""
+    """Return the innermost call that is open, starting from `start` (−1 for none) and its callers; see
+    `enclosing_call`."""
     at = start.copy() if wanted is None else nearest(start, calls.parent, wanted)
     active = np.flatnonzero(at >= 0)
     while len(active):

@@ -97,9 +97,11 @@ class _RawArgs(msgspec.Struct, gc=False):
 
 
 _MemoryArgs = msgspec.defstruct(
-    "_MemoryArgs", [(name, Any, None if name == "bytes" else -1) for name in MEMORY_NUMBERS],
-    rename=dict(zip(MEMORY_NUMBERS, MEMORY_ARGUMENTS, strict=True)), gc=False,
-)  # fmt: skip
+    "_MemoryArgs",
+    [(name, Any, None if name == "bytes" else -1) for name in MEMORY_NUMBERS],
+    rename=dict(zip(MEMORY_NUMBERS, MEMORY_ARGUMENTS, strict=True)),
+    gc=False,
+)
 _decode_memory = msgspec.json.Decoder(_MemoryArgs).decode
 _decode_raw_args = msgspec.json.Decoder(list[_RawArgs]).decode
 
@@ -121,14 +123,11 @@ _number_rows = NumberRows(_NO_NUMBERS, {name: key.encode() for name, key in zip(
 def read_events(
     blocks: Iterable[Block], *, modules: bool, invalid: Callable[[Exception], object] | None = None
 ) -> EventPart:
-    """Decode blocks of events, so that no block's Python objects outlive it.
+    """Decode blocks of events one at a time.
 
     Args:
         modules: keep Python calls that are a module's forward.
-        invalid: leave out invalid events, and call this with what is wrong with each.
-
-    Raises:
-        msgspec.MsgspecError, UnicodeDecodeError: an invalid event, without `invalid`.
+        invalid: leave out invalid events, and call this with each error.
     """
     columns, plain = EventColumns(), True
     for begin, end, array in blocks:
@@ -146,14 +145,10 @@ def read_events(
 
 
 def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> bool:
-    """Decode events that are written as PyTorch does since 2024; False, and nothing done, if `decode_any` is needed.
+    """Decode events as PyTorch writes them since 2024 and add them to `columns`; False, with nothing done, for other
+    forms.
 
-    Times are relative to the file's base, and numbers are numbers that a double holds exactly.
-
-    Args:
-        array: a JSON array of events.
-        columns: what is kept of the events is added to them.
-        modules: keep Python calls that are a module's forward; others are left out.
+    Times are relative to the file's base, and doubles hold all numbers exactly.
     """
     try:
         decoded: list[Any] = _decode_plain(array)
@@ -191,8 +186,7 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
 
 
 def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list[Any], IntColumn, _Placed]:
-    """The duration events that matter, and their positions; and the Python calls, which are both if they are modules'
-    forwards that are wanted."""
+    """Return the duration events that matter with positions, and the Python calls; wanted module calls are in both."""
     events, at = list(compress(decoded, complete)), np.flatnonzero(complete)
     categories = [event.cat for event in events]
     if PYTHON_CATEGORY not in categories:
@@ -206,7 +200,6 @@ def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list
 
 
 def _threads_of(frames: list[Any]) -> Values:
-    """The threads of Python calls, which are one in most blocks."""
     pids, tids = [frame.pid for frame in frames], [frame.tid for frame in frames]
     if pids.count(pids[0]) == tids.count(tids[0]) == len(frames):
         return np.zeros(len(frames), np.int64), [(pids[0], tids[0])]
@@ -214,7 +207,7 @@ def _threads_of(frames: list[Any]) -> Values:
 
 
 def _ends_launch(flow: Any) -> bool:
-    """Whether the end of a flow says only what the correlation of the event there says, too."""
+    """Return True if the end of a flow says only what the correlation of the event there says, too."""
     return flow.cat == LAUNCH_FLOW and not (type(flow.id) is int and flow.id >= GRAPH_ARROW)
 
 
@@ -241,12 +234,7 @@ _decode_any, _decode_exact = (msgspec.json.Decoder(list[kind]).decode for kind i
 
 
 def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> None:
-    """Decode events of any generation of files, more slowly than `decode_plain`, whose parameters these are.
-
-    Raises:
-        msgspec.ValidationError: an invalid event, a time before the trace's base, or beyond 2**62 ns, 146 years, or
-            a duration of MAX_DURATION_NS.
-    """
+    """Decode events of any generation of files, more slowly than `decode_plain`, whose parameters these are."""
     decoded: list[Any] = _decode_any(array)
     ts = list(map(_TS, decoded))
     if ts and max(ts) >= EXACT_US and float in set(map(type, ts)):
@@ -275,7 +263,6 @@ def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: boo
 
 
 def _take_kept(phases: Counter[str], starts: list[bool], memory: list[Any]) -> None:
-    """Take the ends of flows and the memory events that are kept out of the number of events that are not."""
     phases.subtract({"f": starts.count(False), "i": len(memory)})
 
 
@@ -325,16 +312,20 @@ def _too_long(us: int, name: str) -> msgspec.ValidationError:
 
 
 def _add(
-    columns: EventColumns, total: int, kept: tuple[_Placed, _Placed, tuple[list[Any], list[bool]], _Placed],
-    times: list[IntColumn], numbers: dict[str, IntColumn], allocated: dict[str, IntColumn],
-) -> None:  # fmt: skip
-    """What both decoders do with a block of `total` events.
+    columns: EventColumns,
+    total: int,
+    kept: tuple[_Placed, _Placed, tuple[list[Any], list[bool]], _Placed],
+    times: list[IntColumn],
+    numbers: dict[str, IntColumn],
+    allocated: dict[str, IntColumn],
+) -> None:
+    """Add a block of `total` events.
 
     Args:
-        kept: duration events and Python calls with their positions; flow events, and which of them are starts; memory
-            events and their positions.
-        times: ns, the duration events' ts and dur, the flows' ts, the memory events' ts, the Python calls' ts and dur.
-        numbers, allocated: columns of the duration events' and of the memory events' arguments.
+        kept: duration events and Python calls with positions; flow events, and which are starts; memory events with
+            positions.
+        times: ns: ts and dur of duration events, ts of flows, ts of memory events, ts and dur of Python calls.
+        numbers, allocated: columns of the arguments of duration events and of memory events.
     """
     (events, at), (frames, frames_at), (flows, starts), (memory, memory_at) = kept
     ts, dur, flow_ts, memory_ts, frame_ts, frame_dur = times
@@ -354,11 +345,7 @@ def _add(
 
 
 def _allocations(texts: list[msgspec.Raw], ts: IntColumn) -> dict[str, IntColumn]:
-    """Columns of the undecoded arguments of memory events at some times.
-
-    Raises:
-        msgspec.ValidationError: arguments that are not an object, a time before the trace's base, no or absurd sizes.
-    """
+    """Columns of the undecoded arguments of memory events at some times."""
     args: list[Any] = [_decode_memory(text) for text in texts]
     if ts.min(initial=0) < 0:
         raise msgspec.ValidationError(_NEGATIVE)

@@ -33,15 +33,14 @@ _Columns = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class EventPart:
-    """What consecutive blocks of events hold.
+    """Columns of consecutive blocks of events.
 
     Attributes:
         spans: begin, end and number of events of each block.
-        events, flows, memory, frames: columns of `EventTable`, `FlowTable`, `MemoryTable` and `FrameTable`; `index`
-            counts from the part's first event.
-        values: the texts of the codes of `category`, `name`, `thread`, `frame` and `frame_thread` in this part.
-        phases: number of events that are in none of the tables, by phase (`ph`).
-        impossible_frames: number of Python calls whose times cannot be, which `frames` lacks.
+        events, flows, memory, frames: columns of the tables of that name; `index` counts from the part's first event.
+        values: texts of the codes of `category`, `name`, `thread`, `frame` and `frame_thread`.
+        phases: number of events in no table, by phase (`ph`).
+        impossible_frames: number of Python calls with impossible times, which `frames` lacks.
     """
 
     spans: list[tuple[int, int, int]]
@@ -55,12 +54,7 @@ class EventPart:
 
 
 class EventColumns:
-    """Events gathered so far.
-
-    Attributes:
-        count: how many events there are, those that are not kept included.
-        phases, impossible_frames: see `EventPart`.
-    """
+    """Events gathered so far; `count` includes those that are not kept."""
 
     def __init__(self) -> None:
         self.count = self._blocks_end = self.impossible_frames = 0
@@ -84,10 +78,9 @@ class EventColumns:
         """Append duration events (ph "X").
 
         Args:
-            category, name: texts. thread: (pid, tid) of each, numbers or texts. ts, dur: int64 ns.
-            at: int64, positions of the events that are kept among those that `count` is then raised by; None if all
-                are kept, which raises it.
-            numbers: int64 columns of NUMBERS; those that are not given are −1.
+            category, name: texts. thread: (pid, tid). ts, dur: int64 ns.
+            at: int64, positions of the kept events in the block, which is counted elsewhere; None if all are kept.
+            numbers: int64 columns of NUMBERS, −1 by default.
         """
         none = {} if len(numbers) == len(NUMBERS) else dict.fromkeys(NUMBERS, np.full(len(ts), -1, np.int64))
         texts = {"category": category, "name": name, "thread": thread}
@@ -99,32 +92,23 @@ class EventColumns:
     def add_flows(
         self, start: npt.NDArray[np.bool_], category: Values, thread: Values, flow_id: IntColumn, ts: IntColumn
     ) -> None:
-        """Append flow events (ph "s" and "f").
-
-        Args:
-            start: which are starts. category, thread: see `add`. flow_id: −1 for none. ts: int64 ns.
-        """
+        """Append flow events (ph "s" and "f"); `start` marks the starts, `flow_id` is −1 for none, `ts` in ns."""
         codes = {"category": self._codes("category", category), "thread": self._codes("thread", thread)}
         self._flows.append({"start": start, "id": flow_id, "ts": ts, **codes})
 
     def add_memory(self, at: IntColumn, ts: IntColumn, thread: Values, numbers: dict[str, IntColumn]) -> None:
-        """Append what allocators did (ph "i", name "[memory]").
-
-        Args:
-            at, ts, thread: see `add`. numbers: int64 columns of MEMORY_NUMBERS.
-        """
+        """Append allocator events (ph "i", name "[memory]") with columns MEMORY_NUMBERS."""
         self._memory.append({"index": at + self.count, "ts": ts, "thread": self._codes("thread", thread), **numbers})
 
     def add_frames(self, at: IntColumn, name: list[str], thread: Values, ts: IntColumn, dur: IntColumn) -> None:
-        """Append calls of Python functions; those with a time that cannot be are left out.
-
-        Args:
-            at, thread: see `add`. name: texts. ts, dur: int64 ns.
-        """
+        """Append calls of Python functions, without those of impossible times."""
         columns: _Columns = {
-            "index": at + self.count, "ts": ts, "dur": dur, "frame": self._codes("frame", name),
+            "index": at + self.count,
+            "ts": ts,
+            "dur": dur,
+            "frame": self._codes("frame", name),
             "frame_thread": self._codes("frame_thread", thread),
-        }  # fmt: skip
+        }
         if ts.min(initial=0) < 0 or dur.min(initial=0) < 0 or dur.max(initial=0) >= MAX_DURATION_NS:
             possible = (ts >= 0) & (dur >= 0) & (dur < MAX_DURATION_NS)
             columns = {key: column[possible] for key, column in columns.items()}
@@ -142,13 +126,13 @@ class EventColumns:
         return {kind: table.values for kind, table in self._texts.items()}
 
     def events(self) -> dict[str, npt.NDArray[Any]]:
-        """The columns of `EventTable`; they are not kept here."""
+        """Return the columns of `EventTable`; they are not kept here."""
         events = joined_columns(self._events)
         original = events.pop("original_stream")
         return events | {"stream": np.where(original >= 0, original, events["stream"])}
 
     def part(self) -> EventPart:
-        """All blocks, of an event's arguments only those that Kineto writes for its category."""
+        """Return all blocks, of an event's arguments only those that Kineto writes for its category."""
         values, events = self.values, self.events()
         on_cpu = np.array([name in CPU_CATEGORIES for name in values["category"]], np.bool_)[events["category"]]
         for have, only in ((on_cpu, _ON_CPU_ONLY), (~on_cpu, _ELSEWHERE_ONLY)):
@@ -164,10 +148,6 @@ class EventColumns:
 
 
 def is_runtime(category: str) -> bool:
-    """Whether events of a category are calls into a device runtime or driver (launches, copies, synchronisation).
-
-    Example:
-        >>> [is_runtime(one) for one in ("mtia_runtime", "privateuse1_driver", "hpu_op", "mtia_ccp_events")]
-        [True, True, True, False]
-    """
+    """Return True if events of a category are calls into a device runtime or driver (launches, copies,
+    synchronisation)."""
     return category.endswith(("_runtime", "_driver")) or category.startswith("hip") or category in _HOST_SIDE

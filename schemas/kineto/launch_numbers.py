@@ -27,8 +27,7 @@ _MOST_DEVICES = 4096
 def with_launch_numbers(events: EventTable, flows: FlowTable, *, modern: bool) -> EventTable:
     """Fill in missing correlations from flows, and missing devices and streams from processes and threads.
 
-    Args:
-        modern: the `External id` of a GPU event is that of the operator; in older files it is the correlation.
+    In a `modern` file a GPU event's `External id` is that of the operator; in older ones it is the correlation.
     """
     rows = np.flatnonzero(events.mask(GPU_CATEGORIES))
     if (events.correlation[rows] <= 0).any():
@@ -53,7 +52,7 @@ def _with_correlations(events: EventTable, flows: FlowTable, gpu: IntColumn, mod
 
 
 def _keys(thread: npt.NDArray[np.int32], number: IntColumn) -> IntColumn:
-    """A thread and a flow's id (or −1) as one number: ids are of a process only."""
+    """Return a thread and a flow's id (or −1) as one number: ids are of a process only."""
     return thread.astype(np.int64) * GRAPH_ARROW + np.where(number < GRAPH_ARROW, number, -1)
 
 

@@ -4,7 +4,7 @@ Nothing else knows of these layouts:
 
 - PyTorch 1.8 to 1.12: categories "Operator", "Runtime", "Kernel", "Memcpy", "Memset"; threads as texts ("stream 7");
   ids in lower case; annotations of the profiler as operators (libkineto/src/output_json.cpp of 2021).
-- Begin and end (phases "B" and "E") in place of an event with a duration.
+- Begin and end (phases "B" and "E") instead of an event with a duration.
 - Times as texts.
 - PyTorch's profiler before Kineto: processes "CPU functions" and "CUDA functions", no categories.
 - Ascend devices (torch_npu): tasks of the device without category, and flows "async_npu" to them from operators.
@@ -27,9 +27,14 @@ from .kineto_events import EventPart
 Fields = dict[str, msgspec.Raw]
 
 _CATEGORIES = {
-    "operator": "cpu_op", "runtime": "cuda_runtime", "kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset",
-    "user": "gpu_user_annotation", "python": "python_function",
-}  # fmt: skip
+    "operator": "cpu_op",
+    "runtime": "cuda_runtime",
+    "kernel": "kernel",
+    "memcpy": "gpu_memcpy",
+    "memset": "gpu_memset",
+    "user": "gpu_user_annotation",
+    "python": "python_function",
+}
 """Categories of duration events, in lower case, and what they are called today."""
 _FLOWS = {"async": LAUNCH_FLOW, "async_npu": LAUNCH_FLOW, "forward_backward": "fwdbwd"}
 _NPU = "ascend hardware"
@@ -37,9 +42,11 @@ _PROCESSES = {"cpu functions": "cpu_op", "cuda functions": "kernel"}
 """Processes in lower case, and the category of their events, which have none."""
 _ARGUMENTS = {"external id": "External id", "Input dims": "Input Dims", "inDevice": "device", "Stream Id": "stream"}
 _PROPERTIES = {
-    "major": "computeMajor", "minor": "computeMinor", "multiProcessorCount": "numSms",
+    "major": "computeMajor",
+    "minor": "computeMinor",
+    "multiProcessorCount": "numSms",
     "maxThreadsPerMultiProcessor": "maxThreadsPerMultiprocessor",
-}  # fmt: skip
+}
 _ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(DataLoader\)#")
 """How the names of PyTorch's own annotations begin; a user's annotation cannot be told from an operator."""
 _NPU_WAITS = frozenset({"EVENT_WAIT", "EVENT_RECORD", "NOTIFY_WAIT", "NOTIFY_RECORD"})
@@ -57,7 +64,7 @@ _decode = msgspec.json.Decoder(Fields).decode
 
 
 def may_be_old(parts: Iterable[EventPart]) -> bool:
-    """Whether events that were read can be of another layout; `is_old` knows, which takes longer."""
+    """Return True if events that were read can be of another layout; `is_old` knows, which takes longer."""
     for part in parts:
         categories = set(part.values["category"])
         if part.phases["B"] or part.phases["E"] or "" in categories:
@@ -70,17 +77,12 @@ def may_be_old(parts: Iterable[EventPart]) -> bool:
 
 
 def is_old(text: bytes) -> bool:
-    """Whether the text of a trace has events of another layout.
-
-    Example:
-        >>> is_old(b'[{"ph": "X", "cat": "Operator"}]'), is_old(b'[{"ph": "X", "cat": "cpu_op"}]')
-        (True, False)
-    """
+    """Return True if the text of a trace has events of another layout."""
     return _OLD.search(text) is not None
 
 
 def modern_header(header: Fields) -> Fields:
-    """The header with properties of devices as PyTorch names them today."""
+    """Return the header with properties of devices as PyTorch names them today."""
     devices = _value(header, "computeProperties")
     if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
         return header
@@ -89,7 +91,7 @@ def modern_header(header: Fields) -> Fields:
 
 
 def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
-    """The texts of events in the form of today, each in its place, and how many of them are the end of a pair.
+    """Return the events in today's form, each in its place, and how many are the end of a pair.
 
     The begin of a pair becomes an event with a duration. A text that is not an object stays as it is.
     """
@@ -118,9 +120,9 @@ class _Edge(NamedTuple):
 
 
 def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
-    """Duration in µs, and arguments that the end has, by the index of the begin.
+    """Return duration (µs) and arguments of each end, by the index of its begin.
 
-    An end closes the last open begin of its name on its thread, or, without a name, the last open one.
+    An end closes the last open begin of its name on its thread; one without a name, the last open one.
     """
     waiting: dict[Any, list[_Edge]] = defaultdict(list)
     ends: dict[int, tuple[Decimal, Fields]] = {}
@@ -139,11 +141,11 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
 
 
 class _DeviceTasks:
-    """What other events say of events without category: those of processes, and tasks of an Ascend device.
+    """Facts that other events state about events without category.
 
     Attributes:
-        processes: name of each process by its undecoded id.
-        flows: number of each flow by its undecoded id, a time in ns; from 1, as ids of launches are small.
+        processes: process names by undecoded id.
+        flows: flow number by undecoded id (a time in ns), from 1, since launch ids are small.
         launches: number of the flow that ends at a process, thread and time, undecoded.
     """
 
@@ -163,7 +165,7 @@ class _DeviceTasks:
                 self.launches[(*_place(event), bytes(event.get("ts", b"")))] = number
 
     def take(self, event: Fields, args: Fields) -> str | None:
-        """The category of an event that has none, None if it is not known; adds to the arguments of a device's task."""
+        """Return the category of an event that has none, None if unknown; adds to the arguments of a device's task."""
         process = _value(event, "pid")
         name = process if isinstance(process, str) else self.processes.get(bytes(event.get("pid", b"")), "")
         if name.lower() != _NPU:
@@ -176,11 +178,7 @@ class _DeviceTasks:
 
 
 def _modern(text: bytes, end: tuple[Decimal, Fields] | None, tasks: _DeviceTasks) -> bytes:
-    """An event's text in the form of today.
-
-    Args:
-        end: duration and further arguments of a begin that has an end.
-    """
+    """Return an event in today's form; `end` has the duration and further arguments of a begin."""
     event = _fields(text)
     if not event:
         return text
@@ -208,19 +206,17 @@ def _modern(text: bytes, end: tuple[Decimal, Fields] | None, tasks: _DeviceTasks
 
 
 def _category(category: Any, name: Any) -> Any:
-    """The category of today of a duration event."""
     modern = _CATEGORIES.get(str(category).lower(), category)
     renamed = modern == "cpu_op" != category
     return "user_annotation" if renamed and isinstance(name, str) and _ANNOTATION.match(name) else modern
 
 
 def _place(event: Fields) -> tuple[bytes, bytes]:
-    """Process and thread, undecoded."""
     return bytes(event.get("pid", b"")), bytes(event.get("tid", b""))
 
 
 def _number(text: bytes | msgspec.Raw) -> bytes | None:
-    """A number that is perhaps written as a text, None if it is none."""
+    """Return a number that is perhaps written as a text, None if it is none."""
     number = _TEXT_OF_NUMBER.fullmatch(text) or _TEXT_OF_NUMBER.fullmatch(b'"%b"' % text)
     return number[1] if number else None
 
@@ -244,7 +240,6 @@ def _phase(text: bytes) -> Any:
 
 
 def _fields(text: bytes | msgspec.Raw) -> Fields:
-    """The members of an object, {} if the text is none."""
     try:
         return _decode(text)
     except UNREADABLE:
@@ -252,7 +247,7 @@ def _fields(text: bytes | msgspec.Raw) -> Fields:
 
 
 def _value(fields: Fields, key: str) -> Any:
-    """A decoded member, None if it is missing or cannot be decoded."""
+    """Return a decoded member, None if it is missing or cannot be decoded."""
     try:
         return msgspec.json.decode(fields[key])
     except (KeyError, *UNREADABLE):

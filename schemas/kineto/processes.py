@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
-from typing import TypeVar
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from ...trace.columns import IntColumn, distinct, inverse_positions
+from ...trace.columns import IntColumn, distinct, inverse_positions, matching, positions
+from ...trace.conventions import CPU_CATEGORIES, GPU_CATEGORIES
+from ...trace.errors import TraceFormatError
 from ..text.file_ranks import ProcessRank, choose, nearest_to_et, only
 from ..text.records import RecordTexts, SomeRecordTexts
 from .kineto_events import RANKS
 from .launch_numbers import with_launch_numbers
-from .process_owners import Label, ProcessOwners
 from .read_kineto import KinetoTrace
 
 _OF_ONE_RANK = ("rank", "pg_config")
@@ -29,11 +32,7 @@ _Table = TypeVar("_Table")
 
 
 def processes_of(kineto: KinetoTrace) -> list[ProcessRank]:
-    """The processes of a merged trace by rank, [] if it is of one process; see `ProcessOwners`.
-
-    Raises:
-        TraceFormatError: a merged trace in which it does not show whose GPU events are whose.
-    """
+    """Return the processes of a merged trace by rank, [] if it is of one process; see `ProcessOwners`."""
     if len({process for process, _ in kineto.events.threads}) < 2:
         return []
     owners = ProcessOwners(kineto)
@@ -54,16 +53,17 @@ def processes_of(kineto: KinetoTrace) -> list[ProcessRank]:
 
 
 def one_process(
-    kineto: KinetoTrace, *, rank: int | None = None, pid: int | None = None, et_pid: int | None = None,
+    kineto: KinetoTrace,
+    *,
+    rank: int | None = None,
+    pid: int | None = None,
+    et_pid: int | None = None,
     et_rank: int | None = None,
-) -> KinetoTrace:  # fmt: skip
-    """The trace itself, or if it is merged that of one process.
+) -> KinetoTrace:
+    """Return the trace itself, or of a merged trace one process.
 
     Args:
-        rank, pid: which. et_pid, et_rank: of the Execution Trace that it is read for, used if several are left.
-
-    Raises:
-        SeveralRanksError: several are left. UsageError: there is no such process.
+        rank, pid: the wanted one. et_pid, et_rank: of the ET to link, used if several are left.
     """
     ranks = processes_of(kineto)
     if not ranks:
@@ -75,7 +75,7 @@ def one_process(
 
 
 def _rank_numbers(kineto: KinetoTrace, labels: list[Label], devices: list[list[int]]) -> list[int]:
-    """The number of each rank: as our own files or labels say, else in order of devices and process ids."""
+    """Return the number of each rank: as our own files or labels say, else in order of devices and process ids."""
     stated, pids = kineto.header_value(RANKS), [label.number for label in labels]
     if isinstance(stated, dict) and all(str(pid) in stated for pid in pids):
         return pids
@@ -91,7 +91,7 @@ def _rank_numbers(kineto: KinetoTrace, labels: list[Label], devices: list[list[i
 
 
 def _part(kineto: KinetoTrace, owners: ProcessOwners, rank: int) -> KinetoTrace:
-    """The trace of a rank, given by its position in `owners.ranks`."""
+    """Return the trace of a rank, given by its position in `owners.ranks`."""
     own = owners.of_processes == rank
     of_thread = own[owners.of_thread]
     events = _taken(kineto.events, np.flatnonzero(owners.of_events == rank))
@@ -108,16 +108,17 @@ def _part(kineto: KinetoTrace, owners: ProcessOwners, rank: int) -> KinetoTrace:
     if isinstance(texts, RecordTexts):
         events = replace(events, _texts=SomeRecordTexts(texts, distinct(index[index >= 0])))
     return replace(
-        kineto, header=_header(kineto, owners.labels[int(owners.ranks[rank])].number),
+        kineto,
+        header=_header(kineto, owners.labels[int(owners.ranks[rank])].number),
         event_count=len(events) + len(flows.id) + len(memory) + len(frames),
-        events=with_launch_numbers(events, flows, modern=kineto.modern), flows=flows,
+        events=with_launch_numbers(events, flows, modern=kineto.modern),
+        flows=flows,
         memory=replace(memory, thread=code[memory.thread]),
         frames=replace(frames, threads=[_numbered(thread) for thread in kineto.frames.threads]),
-    )  # fmt: skip
+    )
 
 
 def _numbered(thread: tuple[int | str, int | str]) -> tuple[int | str, int | str]:
-    """A thread whose process id has no label."""
     number = Label.of(thread[0]).number
     return thread if number < 0 else (number, thread[1])
 
@@ -133,7 +134,188 @@ def _header(kineto: KinetoTrace, pid: int) -> dict[str, msgspec.Raw]:
 
 
 def _taken(table: _Table, rows: IntColumn) -> _Table:
-    """Some rows of a table."""
     columns = {name: column for name, column in vars(table).items() if isinstance(column, np.ndarray)}
     names = {of.name for of in fields(table)}  # type: ignore[arg-type]
     return replace(table, **{name: column[rows] for name, column in columns.items() if name in names})  # type: ignore[type-var]
+
+
+_LABELLED = re.compile(r"(.*\D|)(\d{1,18})", re.ASCII | re.DOTALL)
+_OF_A_RANK = re.compile(r"ProfilerStep#|record_param_comms$|c10d::|nccl:|gloo:")
+"""Names of calls that the program of a rank makes, and none of its child processes."""
+_SKEW_NS = 20_000
+"""By so much the clocks of host and device may differ: a kernel may seem to start before its launch."""
+_MOST, _NEARLY_ALL = 0.75, 0.95
+"""Shares of GPU events whose launches have to fit: if their place or their device says the process as well, and if
+launches alone decide. Some events were launched before the recording."""
+
+
+class Label(NamedTuple):
+    """A process id in parts: "[TP00] 100" is "[TP00] " and 100. The number is −1 for a name such as "Spans"."""
+
+    prefix: str
+    number: int
+
+    @staticmethod
+    def of(process: int | str) -> Label:
+        """Return the parts of a process id."""
+        if isinstance(process, int):
+            return Label("", process)
+        found = _LABELLED.fullmatch(process)
+        return Label(found[1], int(found[2])) if found else Label(process, -1)
+
+
+class ProcessOwners:
+    """The ranks of a trace and their events.
+
+    A child process, such as a DataLoader worker, belongs to its parent: it launches no GPU work and has no steps.
+
+    Attributes:
+        labels: distinct process ids, taken apart. code: the position of each.
+        of_thread: int64, position of each thread's process.
+        ranks: int64, positions of the processes that are ranks.
+    """
+
+    def __init__(self, kineto: KinetoTrace) -> None:
+        events = self._events = kineto.events
+        self._file = kineto.file
+        self.code = {process: k for k, process in enumerate(dict.fromkeys(process for process, _ in events.threads))}
+        self.labels = list(map(Label.of, self.code))
+        self.of_thread = np.array([self.code[process] for process, _ in events.threads], np.int64)
+        self._runtime = events.runtime_mask()
+        self._on_host = events.mask(CPU_CATEGORIES) | self._runtime
+        self._hosts = distinct(self.of_thread[np.flatnonzero(np.bincount(events.thread[self._on_host]))])
+        self.ranks = self._find_ranks() if len(self._hosts) > 1 else self._hosts
+
+    @cached_property
+    def _process(self) -> IntColumn:
+        """int64, the position of the process of each event."""
+        return self.of_thread[self._events.thread]
+
+    @cached_property
+    def _on_gpu(self) -> npt.NDArray[np.bool_]:
+        return self._events.mask(GPU_CATEGORIES)
+
+    def _find_ranks(self) -> IntColumn:
+        events = self._events
+        launched = events.correlation[self._on_gpu & (events.correlation > 0)]
+        launches = self._runtime & np.isin(events.correlation, launched)
+        calls = self._on_host & matching(events.name, events.names, _OF_A_RANK.match)
+        operators = distinct(self._process[self._runtime | events.mask(frozenset({"cpu_op"}))])
+        found = distinct(self._process[launches | calls])
+        found = found[np.isin(found, operators)]  # not a process that has annotations alone
+        labels = [(self.labels[code], code) for code in self._hosts.tolist()]
+        labelled = {label.prefix: code for label, code in labels if label.prefix and label.number >= 0}
+        if len(labelled) > 1:  # labels tell ranks apart, some of which may do nothing that only ranks do
+            known = {self.labels[code].prefix for code in found.tolist()}
+            more = [code for prefix, code in labelled.items() if prefix not in known]
+            found = distinct(np.append(found, np.array(more, np.int64)))
+        return found
+
+    @cached_property
+    def of_events(self) -> IntColumn:
+        """int64, of each event the position of its rank in `ranks`."""
+        owner = self._of_processes[self._process]
+        lost = np.flatnonzero(owner < 0)
+        found = self._by_place(owner, lost)
+        if found is None:
+            gpu = lost[self._on_gpu[lost]]
+            self._by_launches(owner, gpu)
+            self._by_device(owner, gpu)
+            if unknown := int(np.count_nonzero(owner[gpu] < 0)):
+                problem = (
+                    f"holds {len(self.ranks)} processes; which of them launched {unknown:,} GPU events is not known"
+                )
+                raise TraceFormatError(self._file, "", problem, "give the files of the processes themselves")
+            found = np.maximum(self._of_lanes(owner)[self._process[lost]], 0)
+        owner[lost] = np.where(owner[lost] < 0, found, owner[lost])
+        return owner
+
+    @cached_property
+    def of_processes(self) -> IntColumn:
+        """int64, of each process the position of the rank that all of its events belong to, −1 for several."""
+        return self._of_lanes(self.of_events)
+
+    @cached_property
+    def _of_processes(self) -> IntColumn:
+        """Of each process the rank that it is, is labelled like, or is a child of; −1 for none."""
+        owner = inverse_positions(len(self.labels), self.ranks)
+        prefixes = [self.labels[code].prefix for code in self.ranks.tolist()]
+        for code in np.flatnonzero(owner < 0).tolist():
+            label = self.labels[code].prefix
+            alike = [k for k, prefix in enumerate(prefixes) if prefix and label.startswith(prefix)]
+            owner[code] = alike[0] if len(alike) == 1 else -1
+        begins = self._bounds(self._process, self.ranks)[0]
+        children = self._hosts[owner[self._hosts] < 0]
+        order = np.argsort(begins)
+        place = np.searchsorted(begins[order], self._bounds(self._process, children)[0]) - 1
+        owner[children] = order[np.maximum(place, 0)]
+        return owner
+
+    def _bounds(self, of: IntColumn, values: IntColumn) -> tuple[IntColumn, IntColumn]:
+        rows = np.flatnonzero(self._on_host)
+        order = rows[np.argsort(of[rows], kind="stable")]
+        first, stop = (np.searchsorted(of[order], values, side) for side in ("left", "right"))
+        return self._events.index[order[first]], self._events.index[order[stop - 1]]
+
+    def _by_place(self, owner: IntColumn, rows: IntColumn) -> IntColumn | None:
+        events, gpu = self._events, rows[self._on_gpu[rows]]
+        first, last = self._bounds(owner, np.arange(len(self.ranks)))
+        order = np.argsort(first)
+        if np.any(first[order][1:] < last[order][:-1]):
+            return None
+        of = np.full(len(events), -1)
+        of[rows] = order[np.maximum(np.searchsorted(first[order], events.index[rows], side="right") - 1, 0)]
+        parts = [gpu[of[gpu] == rank] for rank in range(len(self.ranks))]
+        fitting = sum(np.count_nonzero(self._fits(owner, part, rank)) for rank, part in enumerate(parts))
+        known = np.count_nonzero(np.isin(events.correlation[gpu], events.correlation[self._runtime]))
+        whole = not len(gpu) or all(map(len, parts))  # else the file has the GPU events of all ranks in one place
+        return of[rows] if whole and fitting >= _MOST * known else None
+
+    def _lanes(self, owner: IntColumn, gpu: IntColumn) -> list[IntColumn]:
+        lost = gpu[owner[gpu] < 0]
+        codes = sorted(distinct(self._process[lost]).tolist(), key=lambda code: self.labels[code].number)
+        return [lost[self._process[lost] == code] for code in codes]
+
+    def _by_launches(self, owner: IntColumn, gpu: IntColumn) -> None:
+        """Give a device's events to the rank whose launches fit nearly all of them; of shared devices, each event to
+        its only fit."""
+        lanes = self._lanes(owner, gpu)
+        for rows in lanes:
+            fits = np.stack([self._fits(owner, rows, rank) for rank in range(len(self.ranks))])
+            if len(lanes) < len(self.ranks):  # a device of several ranks
+                owner[rows] = np.argmax(fits, axis=0) if np.all(fits.sum(axis=0) == 1) else -1
+                continue
+            shares = fits.mean(axis=1)
+            fitting = np.flatnonzero(shares >= _NEARLY_ALL * shares.max())
+            if len(fitting) == 1:
+                owner[rows] = fitting[0]
+
+    def _by_device(self, owner: IntColumn, gpu: IntColumn) -> None:
+        left = np.setdiff1d(np.arange(len(self.ranks)), owner[gpu])
+        order = np.argsort([self.labels[code].number for code in self.ranks[left].tolist()], kind="stable")
+        lanes = self._lanes(owner, gpu)
+        if len(lanes) != len(left):
+            return
+        pairs = list(zip(lanes, left[order].tolist(), strict=True))
+        if all(np.mean(self._fits(owner, rows, rank)) >= _MOST for rows, rank in pairs):
+            for rows, rank in pairs:
+                owner[rows] = rank
+
+    def _fits(self, owner: IntColumn, rows: IntColumn, rank: int) -> npt.NDArray[np.bool_]:
+        events, found = self._events, np.zeros(len(rows), np.bool_)
+        calls = np.flatnonzero(self._runtime & (owner == rank) & (events.correlation > 0))
+        at = positions(events.correlation[calls], events.correlation[rows])
+        has = np.flatnonzero(at >= 0)
+        call, row = calls[at[has]], rows[has]
+        ids = events.external_id[call], events.external_id[row]
+        same = (ids[0] == ids[1]) | (np.minimum(*ids) <= 0)
+        found[has] = same & (events.ts[call] <= events.ts[row] + _SKEW_NS)
+        return found
+
+    def _of_lanes(self, owner: IntColumn) -> IntColumn:
+        """Of each process the owner of all its events that have one; −1 for none or several."""
+        known = np.flatnonzero(owner >= 0)
+        low, high = np.full(len(self.labels), len(self.ranks)), np.full(len(self.labels), -1)
+        np.minimum.at(low, self._process[known], owner[known])
+        np.maximum.at(high, self._process[known], owner[known])
+        return np.where(low == high, high, -1)

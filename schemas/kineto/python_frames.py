@@ -16,11 +16,11 @@ _REMEDY = "give a Kineto trace that was recorded with_stack=True"
 
 @dataclass(frozen=True)
 class PythonFrames:
-    """Calls of Python functions but modules, in the order of the file.
+    """Calls of Python functions except modules, in file order.
 
     Attributes:
         name: such as "train.py(12): step".
-        thread: int64, Kineto's tid, the number of the thread in a trace that is read from Kineto alone.
+        thread: int64, Kineto's tid.
         ts, end: int64 ns, as in `Trace.calls`.
     """
 
@@ -34,17 +34,7 @@ class PythonFrames:
 
 
 def read_python_frames(source: Source) -> PythonFrames:
-    """Read the Python calls of a Kineto trace; those without a time or a numeric thread are left out.
-
-    Raises:
-        TraceFormatError: the file is no Kineto trace, or has no Python calls.
-
-    Example:
-        >>> event = b'{"ph": "X", "cat": "python_function", "name": "a.py(1): run", "ts": 5, "dur": 2.5, "tid": 1}'
-        >>> frames = read_python_frames(b'{"traceEvents": [' + event + b"]}")
-        >>> frames.name, frames.ts.tolist(), frames.end.tolist()
-        (['a.py(1): run'], [5000], [7500])
-    """
+    """Read the Python calls of a Kineto trace; those without a time or a numeric thread are left out."""
     from .read_kineto import read_kineto  # who only draws frames needs no reader
 
     kineto = read_kineto(source)

@@ -44,10 +44,10 @@ T = TypeVar("T")
 
 
 class EventTexts(Protocol):
-    """The JSON texts of events, read or made where they are asked for."""
+    """The JSON texts of events, read or made on demand."""
 
     def of(self, records: IntColumn) -> list[bytes]:
-        """The texts of events by index; of each at least an object with its `args`."""
+        """Return the texts of events by index; of each at least an object with its `args`."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,11 @@ class EventRecords:
             return list(chain.from_iterable(results))
 
     def args(self, index: IntColumn) -> list[bytes]:
-        """The undecoded JSON texts of the `args` of many events; neighbours in the file cost least."""
+        """Return the undecoded JSON texts of the `args` of many events; neighbors in the file cost least."""
         return self.read(index, lambda text: bytes(_decode_only_args(text).args))
 
     def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
-        """Index and text of all events of some categories, those that the table leaves out included.
-
-        None where they are not texts of a file, as in a trace of Nsight Systems.
-        """
+        """Yield index and text of all events of some categories, also those that the table leaves out."""
         texts, marks = self.texts, [f'"{category}"'.encode() for category in sorted(categories)]
         if isinstance(texts, RecordTexts):
             texts = SomeRecordTexts(texts, np.arange(len(texts)))
@@ -87,17 +84,16 @@ class EventRecords:
 
 @dataclass(frozen=True)
 class EventTable:
-    """Duration events (ph "X") in file order; every array has one entry an event.
+    """Duration events (ph "X") in file order, one entry per event.
 
     Attributes:
         index: int64, position in the file's `traceEvents`.
-        ts, dur: int64 ns; ts relative to `KinetoTrace.base_time_ns`; dur is −1 or less for an unfinished call.
-        category, name: int32 codes into `categories`, `names`.
-        thread: int32 code into `threads`, the distinct (pid, tid) pairs.
+        ts, dur: int64 ns; ts relative to `KinetoTrace.base_time_ns`; dur < 0 for an unfinished call.
+        category, name, thread: int32 codes into `categories`, `names`, `threads` (distinct (pid, tid) pairs).
         correlation, external_id, seq: int64, −1 for none.
         rf_id: int64 `Record function id`; 0 if the ET observer was off, −1 for none.
-        stream, device: int64, −1 for none or not a number; the stream of work in a CUDA graph is the one on which it
-            ran, whatever lane the trace draws it on.
+        stream, device: int64, −1 for none; for work of a CUDA graph the stream on which it ran, not its lane in the
+            file.
     """
 
     index: IntColumn
@@ -129,7 +125,7 @@ class EventTable:
         return end
 
     def args_of(self, rows: IntColumn) -> list[bytes]:
-        """The undecoded JSON texts of the `args` of many events; neighbours in the file cost least."""
+        """Return the undecoded JSON texts of the `args` of many events; neighbors in the file cost least."""
         return self.records.args(self.index[rows])
 
     def read(self, rows: IntColumn, of: Callable[[bytes], T]) -> list[T]:
@@ -161,10 +157,9 @@ class FlowTable:
 
     Attributes:
         start: bool, True for "s".
-        category: int32 code into `EventTable.categories` ("ac2g", "fwdbwd", …).
+        category, thread: int32 codes into those of `EventTable` ("ac2g", "fwdbwd", …).
         id: int64, −1 for none; equals the correlation for "ac2g" below `GRAPH_ARROW`.
         ts: int64 ns.
-        thread: int32 code into `EventTable.threads`.
     """
 
     start: npt.NDArray[np.bool_]
@@ -176,13 +171,13 @@ class FlowTable:
 
 @dataclass(frozen=True)
 class FrameTable:
-    """Calls of Python functions (recorded with_stack=True), in file order; a module's forward is one of them.
+    """Calls of Python functions (recorded with_stack=True) in file order, forwards of modules included.
 
     Attributes:
-        index: int64, position in the file's `traceEvents`, negative where the call has no text there.
+        index: int64, position in the file's `traceEvents`, negative if the call has no text there.
         ts, end: int64 ns.
-        name: int32 code into `names`, such as "train.py(12): step", "nn.Module: Linear_0" or "<built-in method add …>".
-        thread: int32 code into `threads`, distinct (pid, tid) pairs; not those of `EventTable.thread`.
+        name, thread: int32 codes into `names` ("train.py(12): step", "nn.Module: Linear_0") and the table's own
+            `threads`.
     """
 
     index: IntColumn
@@ -200,23 +195,23 @@ class FrameTable:
 
     @staticmethod
     def none() -> FrameTable:
-        """A table without calls."""
+        """Return a table without calls."""
         none, codes = np.zeros(0, np.int64), np.zeros(0, np.int32)
         return FrameTable(none, none, none, codes, codes, [], [])
 
 
 @dataclass(frozen=True)
 class MemoryTable:
-    """What allocators did (instant events "[memory]", recorded with profile_memory=True), in file order.
+    """Allocator events ("[memory]", recorded with profile_memory=True) in file order.
 
     Attributes:
         index: int64, position in the file's `traceEvents`.
         ts: int64 ns.
         thread: int32 code into `EventTable.threads`.
         bytes: int64, allocated, or freed if negative.
-        address: int64, of the block; −1 where it is not recorded.
-        allocated, reserved: int64, bytes of the device's allocator after the event, −1 where they are not recorded.
-        device_type: int64, value of c10::DeviceType. device: int64, −1 of the CPU.
+        address: int64, −1 if not recorded.
+        allocated, reserved: int64, bytes of the device's allocator after the event, −1 if not recorded.
+        device_type: int64, value of c10::DeviceType. device: int64, −1 for the CPU.
     """
 
     index: IntColumn
@@ -236,7 +231,7 @@ class MemoryTable:
 
     @staticmethod
     def none() -> MemoryTable:
-        """A table without events."""
+        """Return a table without events."""
         none = np.zeros(0, np.int64)
         return MemoryTable(none, none, none.astype(np.int32), none, none, none, none, none, none)
 
@@ -247,16 +242,13 @@ class KinetoTrace:
 
     Attributes:
         file: name for messages.
-        header: every top-level key but `traceEvents`, undecoded.
-        base_time_ns: `baseTimeNanoseconds`; 0 where the file has none and times are since the epoch.
+        header: all top-level keys except `traceEvents`, undecoded.
+        base_time_ns: `baseTimeNanoseconds`; 0 if times are since the epoch.
         event_count: length of `traceEvents`.
-        losses: what a tolerant reading of a broken file repaired or lost; () for a sound file.
-        account: what became of each event of the file.
-        data: int64 (m, 2), rows of an operator and of one that reads what it made, where the recorder wrote it.
-        recorder: what recorded it.
-        machine_pids: process ids of all ranks that were recorded with this one, its own among them; () if not known.
-        memory: allocations and frees.
-        frames: calls of Python functions.
+        losses: what tolerant reading repaired or lost; () for a sound file.
+        account: counts of events by what became of them.
+        data: int64 (m, 2), rows of an operator and of a reader of its output, if recorded.
+        machine_pids: process ids of all ranks recorded together, () if unknown.
     """
 
     file: str
@@ -274,10 +266,7 @@ class KinetoTrace:
     frames: FrameTable = field(default_factory=FrameTable.none)
 
     def header_value(self, key: str) -> Any:
-        """A decoded header field, None if there is none that can be read.
-
-        Integers of more than 64 bits, which no writer means, become floats, as in most JSON readers.
-        """
+        """Return a decoded header field, None if missing or unreadable; integers beyond 64 bits are floats."""
         with contextlib.suppress(KeyError, *UNREADABLE):
             return _of_64_bits(msgspec.json.decode(self.header[key]))
         return None
@@ -297,23 +286,21 @@ class KinetoTrace:
 
     @property
     def modern(self) -> bool:
-        """Whether a GPU event's `External id` is that of the op that launched it (files since 2024)."""
+        """True if a GPU event's `External id` is that of the op that launched it (files since 2024)."""
         return "baseTimeNanoseconds" in self.header
 
 
 def read_kineto(source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False) -> KinetoTrace:
     """Read a Kineto trace of any generation, or a Perfetto trace (.pftrace), gzipped or not, in one pass.
 
-    Calls of Python functions are in a table of their own (`KinetoTrace.frames`).
-
     Args:
         source: path, "-", bytes or binary file object.
         strict: refuse a broken file instead of recovering what can be read.
         progress: show a bar for reading that takes over two seconds.
-        modules: have the Python calls "nn.Module: …" of a trace recorded with_stack among the events, too.
+        modules: also list the Python calls "nn.Module: …" among the events.
 
     Raises:
-        TraceFormatError: not a Kineto trace, or broken beyond (or, if strict, before) recovery.
+        TraceFormatError: not a Kineto trace, or broken.
     """
     return parse_kineto(open_text(source, progress=progress), strict=strict, progress=progress, modules=modules)
 
@@ -334,7 +321,7 @@ def parse_kineto(
 
 
 def _as_object(blob: Blob[Text]) -> Blob[Text]:
-    """A trace in Chrome's array form, whose closing bracket may lack, as the only member of an object."""
+    """Return a trace in Chrome's array form, whose closing bracket may lack, as the only member of an object."""
     array = blob.data[:].strip()
     if not array.endswith(b"]"):
         array = array.rstrip(b",") + b"]" if array.rstrip(b",").endswith(b"}") else array
@@ -365,14 +352,13 @@ def _read(document: Document, modules: bool) -> KinetoTrace:
 
 
 def _build(
-    name: str, losses: tuple[Loss, ...], header: dict[str, msgspec.Raw], texts: RecordTexts, parts: list[EventPart],
+    name: str,
+    losses: tuple[Loss, ...],
+    header: dict[str, msgspec.Raw],
+    texts: RecordTexts,
+    parts: list[EventPart],
     pairs: int = 0,
-) -> KinetoTrace:  # fmt: skip
-    """The trace of all parts.
-
-    Args:
-        pairs: see `account_for`.
-    """
+) -> KinetoTrace:
     if not len(texts):
         raise TraceFormatError(name, "", "the trace has no events", "record it again with the profiler active")
     base = msgspec.json.decode(header["baseTimeNanoseconds"]) if "baseTimeNanoseconds" in header else 0
@@ -423,8 +409,8 @@ _DEEPEST = 50
 
 
 def _of_64_bits(value: Any, level: int = 0) -> Any:
-    """A decoded JSON value that can be encoded again: integers that 64 bits do not hold are floats, or None if they are
-    greater still, and so is what is nested too deep."""
+    """Return a decoded value that can be encoded again: larger integers as floats, None if too large or nested too
+    deep."""
     if level > _DEEPEST:
         return None
     if isinstance(value, dict):

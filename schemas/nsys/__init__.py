@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .database import is_nsys
-from .nsys_ranks import NsysRank, find_ranks
+from .database import NsysRank, find_ranks, is_nsys
 
 if TYPE_CHECKING:
     from .nsys_reader import read_nsys

@@ -27,6 +27,7 @@ from ..text.transaction import protect
 
 if TYPE_CHECKING:
     import sqlite3
+from ..text.file_ranks import FileRank
 
 _TABLES = {
     "StringIds": ("id", "value"),
@@ -80,14 +81,7 @@ _REMEDY = "export it again: nsys export --type sqlite --force-overwrite true REP
 
 
 class Database:
-    """The tables of an export.
-
-    Args:
-        name: the file's name for messages.
-
-    Raises:
-        TraceFormatError: from every method: a table without a column that is needed, or a value of another type.
-    """
+    """The tables of an export; all methods raise TraceFormatError for a missing column or a value of another type."""
 
     def __init__(self, name: str, connection: sqlite3.Connection) -> None:
         self.name, self.table = name, ""
@@ -102,20 +96,18 @@ class Database:
             if any(table.startswith("rocpd_") for (table,) in named):
                 raise TraceFormatError(name, "", "this is a database of rocprofv3 (rocpd)", _ROCPD)
             raise TraceFormatError(
-                name, "", f"a SQLite database without a table of Nsight Systems ({', '.join(_EVENTS[:3])}, …)",
+                name,
+                "",
+                f"a SQLite database without a table of Nsight Systems ({', '.join(_EVENTS[:3])}, …)",
                 "give what nsys export --type sqlite has written",
-            )  # fmt: skip
+            )
 
     def has(self, table: str) -> bool:
-        """Whether the export has a table; one without rows is not written."""
+        """Return True if the export has a table; one without rows is not written."""
         return table in self._columns
 
     def numbers(self, table: str, columns: Sequence[str], where: str = "1", *values: int) -> dict[str, IntColumn]:
-        """Columns of integers, int64, −1 for NULL and where an optional column is missing; in order of rows.
-
-        Args:
-            where: an SQL condition with the values in place of its question marks.
-        """
+        """Return columns of integers, int64, −1 for NULL and missing optional columns, in row order; `where` is SQL."""
         parts = [self.integers(rows, columns) for rows in self.rows(table, columns, where, *values)]
         parts = parts or [np.zeros((0, len(columns)), np.int64)]
         return {name: np.concatenate([part[:, k] for part in parts]) for k, name in enumerate(columns)}
@@ -134,7 +126,7 @@ class Database:
             self.table = table
 
     def count(self, table: str, where: str, *values: int) -> int:
-        """How many rows meet a condition."""
+        """Return how many rows meet a condition."""
         if not self.has(table):
             return 0
         self.table = table
@@ -142,7 +134,7 @@ class Database:
         return int(found)
 
     def strings(self, ids: IntColumn) -> dict[int, str]:
-        """The values of `StringIds` by id; those that are not there are left out."""
+        """Return the values of `StringIds` by id; those that are not there are left out."""
         self.table, found = "StringIds", dict[int, str]()
         for number in distinct(ids).tolist() if self.has("StringIds") else ():
             row = self._connection.execute("SELECT value FROM StringIds WHERE id = ?", (number,)).fetchone()
@@ -151,11 +143,7 @@ class Database:
         return found
 
     def names(self, ids: IntColumn) -> dict[int, str]:
-        """The values of `StringIds` by id.
-
-        Raises:
-            TraceFormatError: an id without a value.
-        """
+        """Return the values of `StringIds` by id."""
         table, found = self.table, self.strings(ids)
         lacking = [number for number in distinct(ids).tolist() if number not in found]
         if lacking:
@@ -163,7 +151,7 @@ class Database:
         return found
 
     def pairs(self, table: str, first: str, second: str, where: str = "1", *values: int) -> set[tuple[int, int]]:
-        """The distinct values of two expressions, integers."""
+        """Return the distinct values of two expressions, integers."""
         if not self.has(table):
             return set()
         self.table = table
@@ -191,14 +179,9 @@ class Database:
 
 
 def is_nsys(source: Source | Blob[Text]) -> bool:
-    """Whether a file is a SQLite database, gzipped or not, or a folder of parquet files with the tables of one.
+    """Return True for a SQLite database, gzipped or not, or a folder of parquet files with its tables.
 
-    Only what can be looked at without being consumed is: paths, bytes, and what was opened. What cannot be opened is
-    False; its reader reports why.
-
-    Example:
-        >>> is_nsys(b"SQLite format 3" + bytes(85)), is_nsys(b"{}")
-        (True, False)
+    Only paths, bytes and opened inputs are looked at. What cannot be opened is False; its reader reports why.
     """
     if isinstance(source, Blob):
         return is_sqlite(source.data[:_BLOCK])
@@ -215,12 +198,7 @@ def is_nsys(source: Source | Blob[Text]) -> bool:
 
 @contextlib.contextmanager
 def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Iterator[Database]:
-    """Open an export for reading; what is gzipped, in memory or parquet becomes a temporary file for that long.
-
-    Raises:
-        TraceFormatError: not a database of Nsight Systems, or one that cannot be read; also from the block.
-        UsageError: parquet files, and pyarrow is not installed.
-    """
+    """Open an export for reading; what is gzipped, in memory or parquet becomes a temporary file for that long."""
     import sqlite3  # every link asks `is_nsys`, few open one
 
     with contextlib.ExitStack() as stack:
@@ -238,7 +216,6 @@ def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Ite
 
 
 def _bound(connection: sqlite3.Connection, size: int) -> None:
-    """Have SQLite give up on a file that takes more time and memory than its size in bytes warrants."""
     import sqlite3
 
     most, done = _STEPS + _STEPS_A_BYTE * size, 0
@@ -256,7 +233,6 @@ def _bound(connection: sqlite3.Connection, size: int) -> None:
 
 
 def _file_of(source: Source | Blob[Text], stack: contextlib.ExitStack, progress: bool) -> tuple[str, Path]:
-    """The name for messages, and an uncompressed database file."""
     path = Path(source) if isinstance(source, (str, os.PathLike)) and source != "-" else None
     if path is not None and path.is_dir():
         target = Path(stack.enter_context(TemporaryDirectory(prefix="etplus-")), "export.sqlite")
@@ -288,7 +264,7 @@ def _copy(name: str, text: Text, target: Path) -> None:
 
 
 def _parquet_files(folder: Path) -> list[Path]:
-    """The files of a folder that `nsys export --type parquetdir` wrote, one a table, that are read."""
+    """Return the files of a folder that `nsys export --type parquetdir` wrote, one a table, that are read."""
     files = [folder / f"{table}.parquet" for table in _TABLES]
     found = [file for file in files if file.is_file()]
     return found if any(file.stem in _EVENTS for file in found) else []
@@ -329,3 +305,35 @@ def _import_parquet(folder: Path, target: Path) -> None:
         if (folder / "StringIds.parquet").is_file():
             connection.execute("CREATE INDEX string_ids ON StringIds (id)")
         connection.commit()
+
+
+GPU_TABLES = tuple(f"CUPTI_ACTIVITY_KIND_{what}" for what in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
+PROCESS = 0x1000000
+"""A `globalPid` or `globalTid` over this is the process with its machine, modulo this the process or thread id."""
+_CPU_TABLES = ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME")
+
+
+class NsysRank(FileRank):
+    """A process and one of its GPUs in an export, by GPU, then process id; a path wherever one is read."""
+
+
+def find_ranks(source: Source) -> list[NsysRank]:
+    """Return all ranks of an export."""
+    with open_database(source) as database:
+        return ranks_of(database, os.fspath(source) if isinstance(source, (str, os.PathLike)) else "")
+
+
+def ranks_of(database: Database, path: str) -> list[NsysRank]:
+    """Return the ranks of an open export; processes without work on a GPU count only where no process has any."""
+    found = {pair for table in GPU_TABLES for pair in database.pairs(table, f"globalPid / {PROCESS}", "deviceId")}
+    if not found:
+        found = {pair for table in _CPU_TABLES for pair in database.pairs(table, f"globalTid / {PROCESS}", "-1")}
+    if not found:
+        raise TraceFormatError(
+            database.name, "", "no NVTX ranges, CUDA calls or GPU work", "record with nsys profile -t cuda,nvtx"
+        )
+    ordered = sorted(found, key=lambda pair: (pair[1], pair[0] % PROCESS, pair[0]))
+    return [
+        NsysRank(path, rank, process % PROCESS, device, process, len(ordered) == 1)
+        for rank, (process, device) in enumerate(ordered)
+    ]

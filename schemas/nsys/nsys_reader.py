@@ -2,7 +2,7 @@
 
 NVTX ranges become operators, annotations and modules, CUDA calls runtime and driver calls, GPU work kernels, copies
 and memsets with Kineto's names: all that follows is the same for both. An event's index is its place in this order:
-ranges, calls, kernels, copies, memsets, whole graphs, synchronisation records, each in order of rows.
+ranges, calls, kernels, copies, memsets, whole graphs, synchronization records, each in order of rows.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from ...trace.call_tree import nesting
-from ...trace.columns import IntColumn, StringTable, distinct_rows, positions, scatter
-from ...trace.conventions import MAX_DURATION_NS, MAX_NS, PYTHON_CATEGORY
+from ...trace.columns import IntColumn, distinct_rows, positions, scatter
+from ...trace.conventions import MAX_DURATION_NS, MAX_NS
 from ...trace.dtypes import UNKNOWN_DTYPE
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.printable import shortened
@@ -28,8 +25,8 @@ from ..kineto.read_kineto import EventTable, FlowTable, KinetoTrace
 from ..text.file_ranks import choose, nearest_to_et, only
 from ..text.files import Blob, Source
 from ..text.text import Text
-from .database import Database, open_database
-from .nsys_ranks import GPU_TABLES, PROCESS, NsysRank, ranks_of
+from .database import GPU_TABLES, PROCESS, Database, NsysRank, open_database, ranks_of
+from .ranges import RangeDetails, add_ranges
 
 _VARIABLE = ":ENVIRONMENT_VARIABLE"
 _LONGEST_NAME = 60
@@ -50,19 +47,11 @@ def read_nsys(
     """Read one rank (a process and one of its GPUs) of an export, made by nsys export --type sqlite or parquetdir.
 
     Args:
-        source: path, bytes, binary file object or what was opened, gzipped or not; a folder of parquet files; or a
+        source: path, bytes, binary file object or opened input, gzipped or not; a folder of parquet files; a
             `NsysRank`.
-        rank, pid, device: which; not needed if the file has one only, whose `rank` may be any of the job.
-        et_pid, et_rank: of the Execution Trace that it is read for, used where more than one rank is left.
+        rank, pid, device: the wanted one; not needed if there is only one, whose `rank` may be any of the job.
+        et_pid, et_rank: of the ET to link, used if several ranks are left.
         progress: show a bar for unpacking that takes over two seconds.
-
-    Raises:
-        TraceFormatError: not such an export, or one that cannot be read.
-        UsageError: no such rank, or several.
-
-    Example:
-        >>> read_nsys("job.sqlite", rank=1).events.names[:2]  # doctest: +SKIP
-        ['aten::view', 'aten::permute']
     """
     with open_database(source, progress=progress) as database:
         every = ranks = ranks_of(database, "")
@@ -95,16 +84,19 @@ def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> 
         header["distributedInfo"] = msgspec.Raw(b'{"world_size": %d}' % world_size)
     none = np.zeros(0, np.int64)
     return KinetoTrace(
-        file=database.name if rank.alone else f"{database.name} {rank.label}", header=header, base_time_ns=base,
-        event_count=len(events), events=events,
+        file=database.name if rank.alone else f"{database.name} {rank.label}",
+        header=header,
+        base_time_ns=base,
+        event_count=len(events),
+        events=events,
         flows=FlowTable(none.astype(np.bool_), none.astype(np.int32), none, none, none.astype(np.int32)),
-        data=_data_edges(ranges), recorder="Nsight Systems",
+        data=_data_edges(ranges),
+        recorder="Nsight Systems",
         machine_pids=machine_pids,
-    )  # fmt: skip
+    )
 
 
 def _strange_time(events: EventTable) -> str:
-    """What is wrong with the times, "" if nothing is."""
     if events.ts.min() < 0 or events.ts.max() >= MAX_NS:
         return "a time that is negative or over 146 years"
     longest = int(np.argmax(events.dur))
@@ -115,9 +107,9 @@ def _strange_time(events: EventTable) -> str:
 
 
 def _base_time(database: Database) -> int:
-    """What is added to a time of the file for ns since the epoch; 0 where the file does not have it.
+    """Return the offset from times of the file to ns since the epoch, 0 if unknown.
 
-    `utcEpochNs` is when the capture started, `startTime` the same on the clock of all other times.
+    `utcEpochNs` is the start of the capture, `startTime` the same on the clock of all other times.
     """
     started = database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
     zero = database.numbers("ANALYSIS_DETAILS", ("startTime",))["startTime"]
@@ -138,7 +130,6 @@ def _world_size(database: Database) -> int | None:
 
 
 def _devices(database: Database, rank: NsysRank) -> list[dict[str, Any]]:
-    """The rank's GPU in the form of Kineto's `deviceProperties`; [] where the export does not describe it."""
     seen = database.numbers("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
     mine = (seen["pid"] == rank.pid) & (seen["cudaId"] == rank.device)
     gpu = int(seen["gpuId"][mine][0]) if mine.any() else rank.device
@@ -167,7 +158,7 @@ class _EventArguments:
         self._first = np.array([part.first for part in self._gpu], np.int64)
 
     def of(self, records: IntColumn) -> list[bytes]:
-        """The texts of events by index."""
+        """Return the texts of events by index."""
         part = np.searchsorted(self._first, records, side="right") - 1
         args = map(self._args, records.tolist(), part.tolist())
         return [msgspec.json.encode({"args": given}) for given in args]
@@ -180,7 +171,8 @@ class _EventArguments:
         return {}
 
     def _of_range(self, event: int) -> dict[str, Any]:
-        """An operator's handle, sequence number and shapes. What is not a tensor has the shape [], and no type."""
+        """Return an operator's handle, sequence number and shapes. What is not a tensor has the shape [], and no
+        type."""
         ranges = self._ranges
         op_id, seq = int(ranges.op_id[event]), int(ranges.seq[event])
         args: dict[str, Any] = {"Record function id": op_id} if op_id else {}
@@ -212,11 +204,8 @@ _KERNEL = (
 
 
 class GpuArguments:
-    """The arguments of consecutive events of one kind, as columns.
-
-    Args:
-        first: index of the first event.
-        columns: int64, by names of the export. kind: "kernel", "copy", "memset", "graph" or "synchronisation".
+    """The arguments of consecutive events of one kind ("kernel", "copy", "memset", "graph", "synchronisation") as
+    columns; `first` is the index of the first event.
     """
 
     def __init__(self, first: int, kind: str, columns: dict[str, IntColumn]) -> None:
@@ -231,15 +220,19 @@ class GpuArguments:
         """Kineto's arguments of an event."""
         row: dict[str, int] = dict(zip(self._names, self._values[position].tolist(), strict=True))
         args: dict[str, Any] = {
-            "device": row["deviceId"], "context": row["contextId"], "stream": row["streamId"],
+            "device": row["deviceId"],
+            "context": row["contextId"],
+            "stream": row["streamId"],
             "correlation": row["correlationId"],
-        }  # fmt: skip
+        }
         if self._kind == "synchronisation":
             return {
-                "cuda_sync_kind": _SYNCHRONISATION.get(row["syncType"], "Unknown"), **args,
+                "cuda_sync_kind": _SYNCHRONISATION.get(row["syncType"], "Unknown"),
+                **args,
                 "wait_on_stream": row["record stream"],
-                "wait_on_cuda_event_record_corr_id": row["record correlation"], "wait_on_cuda_event_id": row["eventId"],
-            }  # fmt: skip
+                "wait_on_cuda_event_record_corr_id": row["record correlation"],
+                "wait_on_cuda_event_id": row["eventId"],
+            }
         if self._kind == "kernel":
             args |= {
                 "registers per thread": row["registersPerThread"],
@@ -264,8 +257,9 @@ def add_calls(database: Database, rank: NsysRank, events: EventColumns) -> None:
         ((found["eventClass"] == _DRIVER).astype(np.int64), ["cuda_runtime", "cuda_driver"]),
         (name, [_VERSION.sub("", names[number]) for (number,) in ids.tolist()]),
         (thread, [(rank.pid, tid) for (tid,) in tids.tolist()]),
-        *_times(found), correlation=found["correlationId"],
-    )  # fmt: skip
+        *_times(found),
+        correlation=found["correlationId"],
+    )
 
 
 def add_gpu_work(database: Database, rank: NsysRank, events: EventColumns) -> list[GpuArguments]:
@@ -285,10 +279,9 @@ def add_gpu_work(database: Database, rank: NsysRank, events: EventColumns) -> li
 
 
 def add_synchronisation(database: Database, rank: NsysRank, events: EventColumns) -> GpuArguments:
-    """Add the records of what waited for a stream, a context or an event; of an event, when it was recorded.
+    """Add synchronization records; waits for an event get the time of its record.
 
-    Which GPU a record is of is known by its context: in recordings of several processes `deviceId` was seen to be 0 in
-    all of them.
+    The context tells the GPU of a record: in recordings of several processes `deviceId` was 0 in all records.
     """
     of_process = f"globalPid / {PROCESS} = ?"
     columns = (*_GPU, "syncType", "eventId")
@@ -319,9 +312,14 @@ def _add(
     streams, stream = distinct_rows(found["streamId"])
     threads = [(rank.device, number) for (number,) in streams.tolist()]
     events.add(
-        (np.zeros(len(stream), np.int64), [category]), names, (stream, threads),
-        *_times(found), correlation=found["correlationId"], stream=found["streamId"], device=found["deviceId"],
-    )  # fmt: skip
+        (np.zeros(len(stream), np.int64), [category]),
+        names,
+        (stream, threads),
+        *_times(found),
+        correlation=found["correlationId"],
+        stream=found["streamId"],
+        device=found["deviceId"],
+    )
     return arguments
 
 
@@ -371,157 +369,3 @@ def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> 
     found = np.append(order, -1)[at]
     same = (at >= 0) & (np.append(ours, -1)[found] == theirs)
     return np.where(same, found, -1)
-
-
-CROSSING = "nvtx_range"
-"""Category of ranges that are not calls, since another one begins or ends inside them; they are kept as events only."""
-_NESTED, _LOOSE = (59, 70), (60, 71)
-"""Event types of push/pop ranges, which nest on their thread, and of start/end ranges, which need not
-(ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange, NvtxtPushPopRange; NvtxStartEndRange, NvtxtStartEndRange)."""
-_COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "text")
-
-
-@dataclass(frozen=True)
-class RangeDetails:
-    """What the columns of an event table do not hold of ranges, which are the first events.
-
-    Attributes:
-        op_id, seq: int64, one entry a range; 0 and −1 for none.
-        sizes: int32, one entry a range: code into `shapes`, 0 for none.
-        shapes: the distinct JSON texts of shapes; the first is "".
-        consumer, producer: int64, one entry for each input of which the producer is known: the range (position) and
-            the op id of its producer.
-    """
-
-    op_id: IntColumn
-    seq: IntColumn
-    sizes: npt.NDArray[np.int32]
-    shapes: list[str]
-    consumer: IntColumn
-    producer: IntColumn
-
-
-def add_ranges(database: Database, process: int, events: EventColumns) -> RangeDetails:
-    """Add the ranges of a process (see `NsysRank.process`) in order of rows, a block at a time."""
-    loose, at = _loose_rows(database, process), 0
-    shapes, sizes = StringTable([""]), [np.zeros(0, np.int32)]
-    op_ids, seqs, consumers, producers = ([np.zeros(0, np.int64)] for _ in range(4))
-    where = f"globalTid / {PROCESS} = ? AND eventType IN {_NESTED + _LOOSE}"
-    for rows in database.rows("NVTX_EVENTS", _COLUMNS, where, process):
-        numbers = np.ascontiguousarray(database.integers([row[:-1] for row in rows], _COLUMNS).T)
-        start, end, thread, text_id = numbers[0].copy(), numbers[1], numbers[3], numbers[5].tolist()
-        registered = database.names(np.array([of for of, row in zip(text_id, rows, strict=True) if row[-1] is None]))
-        texts = [registered[of] if row[-1] is None else row[-1] for of, row in zip(text_id, rows, strict=True)]
-        ranges = [read_range(text if isinstance(text, str) else repr(text)) for text in texts]
-        crossing = loose[at : at + len(rows)].tolist()
-        op_ids.append(np.array([found.op_id for found in ranges], np.int64))
-        seqs.append(np.array([found.seq for found in ranges], np.int64))
-        threads, position = distinct_rows(thread)
-        events.add(
-            [CROSSING if apart else found.category for found, apart in zip(ranges, crossing, strict=True)],
-            [found.name for found in ranges],
-            (position, [(number // PROCESS % PROCESS, number % PROCESS) for (number,) in threads.tolist()]),
-            start, np.where(end >= start, end - start, -1),
-            rf_id=np.where(op_ids[-1] > 0, op_ids[-1], -1), seq=seqs[-1],
-        )  # fmt: skip
-        sizes.append(shapes.codes([found.sizes for found in ranges]))
-        counts = [len(found.producers) for found in ranges]
-        consumers.append(np.repeat(np.arange(at, at + len(rows)), counts))
-        producers.append(np.array([number for found in ranges for number in found.producers], np.int64))
-        at += len(rows)
-    op_id, seq, consumer, producer = map(np.concatenate, (op_ids, seqs, consumers, producers))
-    return RangeDetails(op_id, seq, np.concatenate(sizes), shapes.values, consumer, producer)
-
-
-def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
-    """Which ranges do not nest: start/end ranges on two threads, or around only a part of a push/pop range."""
-    of_process = f"globalTid / {PROCESS} = ? AND eventType IN "
-    if not database.count("NVTX_EVENTS", f"{of_process} {_LOOSE}", process):
-        return np.zeros(database.count("NVTX_EVENTS", f"{of_process} {_NESTED + _LOOSE}", process), np.bool_)
-    found = database.numbers("NVTX_EVENTS", _COLUMNS[:-2], f"{of_process} {_NESTED + _LOOSE}", process)
-    start, end, thread = found["start"], found["end"], found["globalTid"]
-    free = np.isin(found["eventType"], _LOOSE)
-    two_threads = (found["endGlobalTid"] > 0) & (found["endGlobalTid"] != thread)
-    unfinished = end < start
-    nested = np.flatnonzero(~free & ~unfinished)
-    probed = np.flatnonzero(free & ~unfinished & ~two_threads)
-    around = _innermost(thread, start, end, nested, probed, start), _innermost(thread, start, end, nested, probed, end)
-    apart: npt.NDArray[np.bool_] = free.copy()
-    apart[probed] = around[0] != around[1]
-    return apart
-
-
-def _innermost(
-    thread: IntColumn, start: IntColumn, end: IntColumn, nested: IntColumn, probed: IntColumn, at: IntColumn
-) -> IntColumn:
-    """For each of the probed ranges the innermost nested one that is open on its thread at a time of it, −1 for none.
-
-    A range of no length at that time is put among the nested ones, whose caller is what is wanted.
-    """
-    threads = np.concatenate([thread[nested], thread[probed]])
-    begin, until = np.concatenate([start[nested], at[probed]]), np.concatenate([end[nested], at[probed]])
-    row = np.concatenate([nested, np.full(len(probed), -1)])
-    order = np.lexsort((-until, begin, threads))
-    parent = nesting(threads[order], begin[order], until[order])
-    return scatter(len(order), order, np.where(parent >= 0, row[order][parent], -1))[len(nested) :]
-
-
-OPERATOR, ANNOTATION = "cpu_op", "user_annotation"
-_EMITTED = re.compile(
-    r"(?=, (?:seq|op_id|sizes) = )(?:, seq = (-?\d{1,18}))?(?:, op_id = (\d{1,18}))?"
-    r"(?:, sizes = (\[[\d\[\], -]*\]))?(?:, input_op_ids = (\[[\d(), -]*\]))?\Z"
-)
-_PRODUCER = re.compile(r"\((\d{1,18}), ?-?\d+\)")
-_OPERATOR_NAME = re.compile(
-    r"autograd::engine::evaluate_function: |(?:[a-z_][\w.]*(?:::\w+)+(?:\.\w+)?|record_param_comms|triton_\w+|detach_?|"
-    r"\w+Backward\d*)$"
-)
-_MODULE = re.compile(r"nn\.Module: |\{'Module': '([^']+)'|layer:(.+)", re.DOTALL)
-"""The profiler's own form; the layer-wise NVTX hooks of vLLM, SGLang and TensorRT-LLM; that of Apex's PyProf."""
-
-
-class Range(NamedTuple):
-    """A range by its text.
-
-    Attributes:
-        name: without the arguments.
-        category: as in a Kineto trace: OPERATOR, ANNOTATION, or that of Python calls for a module.
-        seq: sequence number of autograd, −1 for none. op_id: 0 for none.
-        sizes: JSON text of the shapes, "" where none were recorded.
-        producers: op ids of the producers of its inputs.
-    """
-
-    name: str
-    category: str
-    seq: int = -1
-    op_id: int = 0
-    sizes: str = ""
-    producers: tuple[int, ...] = ()
-
-
-def read_range(text: str) -> Range:
-    """Parse the text of a range.
-
-    Whether a range with an op_id is an operator or a `record_function` of the user is not written; it counts as an
-    operator if it has a sequence number or the name of one, with a namespace in lower case.
-
-    Example:
-        >>> read_range("aten::mm, op_id = 7, sizes = [[2, 3], [3, 4]], input_op_ids = [(5, 0), (0, -1)]")
-        Range(name='aten::mm', category='cpu_op', seq=-1, op_id=7, sizes='[[2, 3], [3, 4]]', producers=(5,))
-        >>> read_range("forward").category, read_range("layer:conv1").name
-        ('user_annotation', 'nn.Module: conv1')
-    """
-    found = _EMITTED.search(text)
-    if found is None:
-        module = _MODULE.match(text)
-        if module is not None:
-            own = module[1] or module[2]
-            return Range(text if own is None else f"nn.Module: {own}", PYTHON_CATEGORY)
-        return Range(text, OPERATOR if text.startswith("aten::") else ANNOTATION)
-    name, (seq, op_id, sizes, inputs) = text[: found.start()], found.groups()
-    is_operator = (seq is not None and seq[0] != "-") or _OPERATOR_NAME.match(name) is not None
-    producers = [int(number) for number in _PRODUCER.findall(inputs or "")]
-    return Range(
-        name, OPERATOR if is_operator else ANNOTATION, -1 if seq is None else max(int(seq), -1), int(op_id or 0),
-        sizes or "", tuple(number for number in dict.fromkeys(producers) if number),
-    )  # fmt: skip

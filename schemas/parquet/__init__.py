@@ -9,9 +9,8 @@ from ...trace.lazy import lazy_names
 if TYPE_CHECKING:
     from .parquet_reader import read_parquet
     from .parquet_writer import check_place, write_parquet, write_rank
-    from .stored_exchanges import read_exchanges
     from .stored_folder import SUFFIXES, StoredRank, is_stored, stored_ranks
-    from .stored_tables import files_of
+    from .stored_tables import files_of, read_exchanges
 
 __all__ = [
     "SUFFIXES", "StoredRank", "check_place", "files_of", "is_stored", "read_exchanges", "read_parquet",
@@ -24,9 +23,8 @@ __getattr__, __dir__ = lazy_names(
     {
         ".parquet_reader": "read_parquet",
         ".stored_folder": "SUFFIXES StoredRank is_stored stored_ranks",
-        ".stored_tables": "files_of",
+        ".stored_tables": "files_of read_exchanges",
         ".parquet_writer": "check_place write_parquet write_rank",
-        ".stored_exchanges": "read_exchanges",
     },
     __all__,
 )

@@ -41,17 +41,16 @@ from .stored_tables import (
     nulls,
     stored_name,
     texts_of,
-)  # fmt: skip
+)
 
 VERSION = {"etplus_columns": str(FORMAT)}
 """Metadata of every table."""
 
 
 class ArrowTables:
-    """The tables of a trace, each made when it is asked for; `stored_tables` says what their columns hold.
+    """The tables of a trace, each made on demand; `stored_tables` describes their columns.
 
-    Args:
-        spans: where in the ET+ file's text the record of each row begins and ends, int64; None to leave that out.
+    `spans` are begin and end of each row's record in the ET+ text, int64; None to leave them out.
     """
 
     def __init__(self, trace: Trace, spans: tuple[IntColumn, IntColumn] | None = None) -> None:
@@ -61,9 +60,13 @@ class ArrowTables:
     def table(self, name: str) -> Any:
         """One of `TABLES` but for the records, as a `pyarrow.Table`."""
         make = {
-            "edges": self._edges, "communications": self._communications, "memory": self._memory,
-            SIGNATURES: self._signatures, "steps": self._steps, EXCHANGES: self._exchanges,
-        }  # fmt: skip
+            "edges": self._edges,
+            "communications": self._communications,
+            "memory": self._memory,
+            SIGNATURES: self._signatures,
+            "steps": self._steps,
+            EXCHANGES: self._exchanges,
+        }
         make |= {table: partial(self._rows, kind) for kind, table in ROW_TABLES.items()}
         columns, own = make[name](), MEMORY if name == "memory" else {}
         fields = [
@@ -74,7 +77,6 @@ class ArrowTables:
         return self._arrow.table(list(columns.values()), schema=self._arrow.schema(fields, metadata=metadata))
 
     def _rows(self, kind: int) -> dict[str, Any]:
-        """The columns of the rows of a kind; of GPU events those without a row follow."""
         trace, table, rows = self.trace, ROW_TABLES[kind], np.flatnonzero(self.trace.kind == kind)
         values = {name: getattr(trace, name)[rows] for name in STORED}
         more = [name for name in STORED if name not in COLUMNS[table] and np.any(values[name] != null_of(name))]
@@ -89,7 +91,6 @@ class ArrowTables:
 
     @cached_property
     def _signature_codes(self) -> tuple[IntColumn, list[bytes]]:
-        """Of each CPU row a code of its inputs and outputs, and their texts by code."""
         which, texts = self.trace.texts.tensor_texts(np.flatnonzero(self.trace.kind == CPU))
         seen, which = first_seen(which)
         table = StringTable()
@@ -101,17 +102,17 @@ class ArrowTables:
         return {"code": arrow_numbers(np.arange(len(texts))), "text": arrow_texts(texts)}
 
     def _of_calls(self, rows: IntColumn) -> dict[str, Any]:
-        """The signature, what they wait for, and the step."""
+        """Return the signature, what they wait for, and the step."""
         trace = self.trace
         waits = [trace.sync_dep.get(row) for row in rows.tolist()] if trace.sync_dep else [None] * len(rows)
         step = scatter(len(trace), trace.calls.source, trace.step_of_call)[rows]
         return {
             "signature": arrow_numbers(self._signature_codes[0]),
-            "sync_dep": arrow_lists(waits), "step": arrow_numbers(step, step < 0),
-        }  # fmt: skip
+            "sync_dep": arrow_lists(waits),
+            "step": arrow_numbers(step, step < 0),
+        }
 
     def _of_device(self, rows: IntColumn, columns: dict[str, Any]) -> dict[str, Any]:
-        """With what follows from other tables, and the events without a row."""
         trace, arrow = self.trace, self._arrow
         count = len(trace.unattached)
         attached = {**columns, "bytes": self._sizes(rows), **self._launched(rows)}
@@ -154,9 +155,10 @@ class ArrowTables:
         taken = {key: arrow_texts(values).take(at) for key, values in texts.items()}
         return {
             "op": self._coded(np.where(name < 0, len(trace.names), name), [*trace.names, ""]),
-            "launch": arrow_numbers(launch, launch < 0), "step": arrow_numbers(ordinal, ordinal < 0),
+            "launch": arrow_numbers(launch, launch < 0),
+            "step": arrow_numbers(ordinal, ordinal < 0),
             **{key: values.dictionary_encode() for key, values in taken.items()},
-        }  # fmt: skip
+        }
 
     def _unattached(self) -> dict[str, Any]:
         events = self.trace.unattached
@@ -168,9 +170,10 @@ class ArrowTables:
 
     def _captured(self, op: IntColumn, link: npt.NDArray[np.int8], replay: IntColumn) -> dict[str, Any]:
         return {
-            "captured_op": arrow_numbers(op, op < 0), "captured_link": self._coded(link, LINK_NAMES),
+            "captured_op": arrow_numbers(op, op < 0),
+            "captured_link": self._coded(link, LINK_NAMES),
             "captured_replay": arrow_numbers(replay, replay < 0),
-        }  # fmt: skip
+        }
 
     def _counterparts(self, row: IntColumn, same_module: npt.NDArray[np.bool_]) -> dict[str, Any]:
         ids = _taken(self.trace.id, row)
@@ -179,9 +182,10 @@ class ArrowTables:
     def _edges(self) -> dict[str, Any]:
         (source, target, kind), ids = self.trace.edges.T, self.trace.id
         return {
-            "source": arrow_numbers(ids[source]), "target": arrow_numbers(ids[target]),
+            "source": arrow_numbers(ids[source]),
+            "target": arrow_numbers(ids[target]),
             "kind": self._coded(kind, KINDS),
-        }  # fmt: skip
+        }
 
     def _communications(self) -> dict[str, Any]:
         rows = list(self.trace.comm)
@@ -200,7 +204,6 @@ class ArrowTables:
         return groups, dict(zip(COMMUNICATION_COLUMNS, columns, strict=True))
 
     def _exchanges(self) -> dict[str, Any]:
-        """Collectives and messages as the ranks of a job are compared by; see `communication_columns`."""
         groups, found = self._communicated
         kinds, code = np.unique(found["kind"], return_inverse=True)
         names = [name for name, _ in groups]
@@ -210,9 +213,10 @@ class ArrowTables:
             "group": arrow_texts([names[group] for group in found["group"].tolist()]),
             "group_number": arrow_numbers(found["group"]),
             **{name: arrow_numbers(found[name], found[name] < 0) for name in ("bytes", "peer", "seq")},
-            "start": arrow_numbers(found["start"]), "end": arrow_numbers(found["end"]),
+            "start": arrow_numbers(found["start"]),
+            "end": arrow_numbers(found["end"]),
             "on_host": arrow_numbers(found["on_host"] > 0),
-        }  # fmt: skip
+        }
 
     def _rank_facts(self) -> dict[str, str]:
         trace = self.trace
@@ -232,7 +236,7 @@ class ArrowTables:
         return {"name": names, **{name: arrow_numbers(values) for name, values in numbers.items()}}
 
     def _column(self, name: str, values: npt.NDArray[Any]) -> Any:
-        """A column of rows: texts for codes, nulls for what is none."""
+        """Return a column of rows: texts for codes, nulls for what is none."""
         texts = {"name": self.trace.names, "category": self.trace.categories, "link": LINK_NAMES}.get(name)
         if texts is not None:
             return self._coded(values, texts)
@@ -245,5 +249,5 @@ class ArrowTables:
 
 
 def _taken(column: npt.NDArray[np.integer], at: IntColumn) -> IntColumn:
-    """A column at some positions, −1 where there is none."""
+    """Return a column at some positions, −1 if there is none."""
     return scatter(len(at), at >= 0, column[at[at >= 0]].astype(np.int64))

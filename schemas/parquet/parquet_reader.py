@@ -25,10 +25,8 @@ from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.tensors import TensorUses
 from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy, read_captured
-from ..etplus.counterpart_links import Counterpart, read_counterparts
-from ..etplus.generated_kernels import read_generated
-from ..etplus.python_stacks import read_stacks
-from ..etplus.record_store import TextRecords
+from ..etplus.record_store import MadeRecords
+from ..etplus.sections import Counterpart, read_counterparts, read_generated, read_stacks
 from ..execution_trace.tensor_uses import tensor_uses
 from ..text.gc_control import gc_disabled
 from ..text.transaction import protect
@@ -50,7 +48,7 @@ from .stored_tables import (
     Place,
     StoredDigests,
     stored_name,
-)  # fmt: skip
+)
 
 _SPOILT = "write it again with etplus"
 _PIECES_KEPT = 8
@@ -58,21 +56,7 @@ _PIECES_KEPT = 8
 
 @gc_disabled()
 def read_parquet(path: str | os.PathLike[str] | StoredRank, *, rank: int | None = None) -> Trace:
-    """Read a trace from a folder of Parquet files.
-
-    Args:
-        rank: the one to read where the folder has several.
-
-    Raises:
-        TraceFormatError: a file is missing, cut off, edited, or of another form.
-        UsageError: it holds several ranks and none or another one is chosen, or pyarrow is not installed.
-
-    Example:
-        >>> from etplus.schemas.parquet import read_parquet, write_parquet
-        >>> files = write_parquet(trace, "x.parquet")
-        >>> len(read_parquet("x.parquet").kernels) == len(trace.kernels)
-        True
-    """
+    """Read a trace from a folder of Parquet files; `rank` chooses one of several."""
     ranks = [path] if isinstance(path, StoredRank) else stored_ranks(path)
     wanted = [found for found in ranks if rank in (None, found.rank)]
     if ranks and len(wanted) != 1:
@@ -82,11 +66,7 @@ def read_parquet(path: str | os.PathLike[str] | StoredRank, *, rank: int | None 
 
 
 def read_meta(place: Place, name: str) -> Meta:
-    """What is not in a table; `name` is the folder's in messages.
-
-    Raises:
-        TraceFormatError: it is missing, or of another form.
-    """
+    """What is not in a table; `name` is the folder's in messages."""
     try:
         protect(place.meta)
         meta = msgspec.json.decode(place.meta.read_bytes(), type=Meta)
@@ -104,11 +84,7 @@ def read_meta(place: Place, name: str) -> Meta:
 
 
 def check_table(place: Place, table: str) -> None:
-    """Refuse the file of a table that is not as it was written, for what reads it without a trace.
-
-    Raises:
-        TraceFormatError: it is missing, cut off, edited, or another trace's.
-    """
+    """Refuse the file of a table that is not as it was written, for what reads it without a trace."""
     path = place.of(table)
     try:
         known = msgspec.json.decode(place.meta.read_bytes(), type=StoredDigests).digests
@@ -135,8 +111,14 @@ class _FolderReader:
         try:
             return self._trace()
         except (
-            KeyError, IndexError, ValueError, TypeError, OverflowError, self.arrow.ArrowException, *UNREADABLE
-        ) as error:  # fmt: skip
+            KeyError,
+            IndexError,
+            ValueError,
+            TypeError,
+            OverflowError,
+            self.arrow.ArrowException,
+            *UNREADABLE,
+        ) as error:
             problem = f"its tables do not fit together ({type(error).__name__})"
             raise TraceFormatError(self.name, "", problem, _SPOILT) from None
         finally:
@@ -159,25 +141,26 @@ class _FolderReader:
         thread = as_column(columns.pop("thread"))
         builder.add(kinds, id=columns.pop("id"), **columns)
         self._fill(builder, tables[0], loose)
-        spans = [np.concatenate([_numbers(table, key) for table in tables.values()])[place]
-                 for key in ("text_at", "text_size")]  # fmt: skip
+        spans = [
+            np.concatenate([_numbers(table, key) for table in tables.values()])[place]
+            for key in ("text_at", "text_size")
+        ]
         codes = np.full(meta.rows, -1, np.int64)
         codes[_numbers(tables[0], "row")] = _numbers(tables[0], "signature")
         if not (_within(codes, -1, len(self.signatures)) and _within(spans[0], 0, meta.size + 1 - spans[1])):
             raise ValueError
         sizes = np.full(meta.rows, -1, np.int64)
         sizes[_numbers(device, "row")] = _numbers(device, "bytes", -1)
-        texts = StoredRecords(
-            _Text(self), spans[0], spans[0] + spans[1], codes, self.signatures, sizes, *self._launches(device)
-        )  # fmt: skip
-        header = _Header(texts.text, meta.header)
+        text = _Text(self)
+        stored = _Stored(text, spans[0], spans[0] + spans[1], codes, self.signatures, sizes, *self._launches(device))
+        header = _Header(text, meta.header)
         captured = read_captured(self.name, header, self._captured(device))
         ids = builder.column("id")
         sections = [bytes(header[key]) if key in header else b"null" for key in ("stacks", "generated_kernels")]
         stacks, generated = read_stacks(self.name, sections[0], ids), read_generated(self.name, sections[1], ids)
         counterparts = read_counterparts(self.name, header, self._counterparts(device), ids, builder.column("kind"))
         return builder.build(
-            texts, summary=meta.summary, header=header, flat=meta.flat, edges=self._edges(), thread=thread,
+            stored.records(), summary=meta.summary, header=header, flat=meta.flat, edges=self._edges(), thread=thread,
             unattached=self._unattached(loose), memory=self._memory(), captured=captured,
             stacks=stacks, generated=generated, counterparts=counterparts, notes=tuple(meta.notes),
         )  # fmt: skip
@@ -212,7 +195,7 @@ class _FolderReader:
         return content
 
     def _split(self, device: Any) -> tuple[Any, Any]:
-        """The rows, and the events without a row, which follow them."""
+        """Return the rows, and the events without a row, which follow them."""
         rows = len(device) - device.column("row").null_count
         return device.slice(0, rows), device.slice(rows)
 
@@ -220,7 +203,6 @@ class _FolderReader:
         return np.concatenate([self._column(name, table) for table in tables.values()])
 
     def _column(self, name: str, table: Any) -> npt.NDArray[Any]:
-        """A column of rows, its nulls as the trace has them."""
         dtype, none = (np.int64, -1) if name == "thread" else GIVEN_COLUMNS[name][:2]
         stored = stored_name(name)
         if stored not in table.column_names:
@@ -263,11 +245,14 @@ class _FolderReader:
     def _unattached(self, loose: Any) -> UnattachedEvents:
         columns = {key: _numbers(loose, key, -1) for key in ("device", "stream", "correlation")}
         return UnattachedEvents(
-            names=loose.column("name").to_pylist(), categories=loose.column("category").to_pylist(),
-            ts=_numbers(loose, "start_ns"), dur=_numbers(loose, "duration_ns"),
+            names=loose.column("name").to_pylist(),
+            categories=loose.column("category").to_pylist(),
+            ts=_numbers(loose, "start_ns"),
+            dur=_numbers(loose, "duration_ns"),
             reason=_codes(loose.column("reason"), REASONS).astype(np.int8),
-            args=_bytes(loose.column("args"), self.arrow.binary()), **columns,
-        )  # fmt: skip
+            args=_bytes(loose.column("args"), self.arrow.binary()),
+            **columns,
+        )
 
     def _captured(self, device: Any) -> dict[int, CapturedBy]:
         if "captured_op" not in device.column_names:
@@ -308,7 +293,7 @@ class _Text:
         return found
 
     def pieces(self) -> Iterator[bytes]:
-        """All of it, in order."""
+        """Return all of it, in order."""
         return map(self._piece, range(len(self._chunks)))
 
     def _piece(self, number: int) -> bytes:
@@ -323,10 +308,9 @@ class _Text:
 
 @lru_cache(maxsize=_PIECES_KEPT)
 def _piece_of(path: Path, number: int, digest: str) -> bytes:
-    """A piece of a text, the latest ones of all traces kept. The file is closed again: a job may have 10,000.
+    """Return a piece of a text; the latest pieces of all traces are kept. The file is closed: a job may have 10,000.
 
-    Raises:
-        OSError, ValueError, KeyError, IndexError: it cannot be read, or is not the one that was written.
+    An unreadable or changed piece raises OSError, ValueError, KeyError or IndexError.
     """
     with library("pyarrow.parquet").ParquetFile(path) as file:
         text: bytes = file.read_row_group(number).column("text")[0].as_py()
@@ -336,7 +320,7 @@ def _piece_of(path: Path, number: int, digest: str) -> bytes:
 
 
 class _Header(Mapping[str, msgspec.Raw]):
-    """The root's other keys, read when they are asked for."""
+    """The root's other keys, read on demand."""
 
     def __init__(self, text: _Text, spans: Mapping[str, tuple[int, int]]) -> None:
         self._text, self._spans = text, spans
@@ -355,7 +339,7 @@ class _Header(Mapping[str, msgspec.Raw]):
 
 
 @dataclass(frozen=True)
-class StoredRecords(TextRecords):
+class _Stored:
     """The records of a stored trace: of each row the span from `start` to `end` (int64) of its text.
 
     Attributes:
@@ -375,11 +359,9 @@ class StoredRecords(TextRecords):
     launches: Sequence[bytes] = ()
 
     def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows, braces included."""
         return self.text.parts(self.start[rows], self.end[rows])
 
     def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """The inputs and outputs of ET nodes."""
         used, which = distinct_rows(self.code[rows])
         return which, [self.signatures[code] if code >= 0 else b"{}" for code in used[:, 0].tolist()]
 
@@ -389,24 +371,20 @@ class StoredRecords(TextRecords):
         return tensor_uses([*self.signatures, b"{}"])
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
-        """The tensors in the inputs and outputs of ET nodes."""
         code = self.code[rows]
         return self._uses.of(np.where(code >= 0, code, len(self.signatures)))
 
     def copy_sizes(self, rows: IntColumn) -> IntColumn:
-        """The `bytes` of copies and memsets, −1 where they are not recorded."""
         return self.sizes[rows]
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """What Kineto writes of the launch of device events."""
-        if self.launch is None:
-            return super().launch_args(rows)
+        assert self.launch is not None
         seen, which = first_seen(self.launch[rows])
         return which, [self.launches[code] if code >= 0 else b"{}" for code in seen.tolist()]
 
-    def chunks(self) -> Iterator[bytes]:
-        """The file's text."""
-        return self.text.pieces()
+    def records(self) -> MadeRecords:
+        launches = None if self.launch is None else self.launch_args
+        return MadeRecords(self.texts, self.text.pieces, self.tensor_texts, self.tensor_uses, self.copy_sizes, launches)
 
 
 _WHOLE = frozenset(["bool", *(f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64))])
@@ -417,13 +395,9 @@ def _within(values: IntColumn, least: int, end: int | IntColumn) -> bool:
 
 
 def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
-    """A column of numbers; of nulls `none`.
+    """Return a column of numbers, nulls as `none`. Raise ValueError for other types, or nulls without `none`.
 
-    Read from Arrow's buffers, since `to_numpy` and `fill_null` import pandas and the compute functions, which takes
-    longer than a small trace.
-
-    Raises:
-        ValueError: there are nulls, and `none` is not given; or they are not whole numbers.
+    Arrow's buffers are read directly: `to_numpy` and `fill_null` import pandas, which takes longer than a small trace.
     """
     column = table.column(name)
     if (none is None and column.null_count) or str(column.type) not in _WHOLE:
@@ -433,7 +407,8 @@ def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]
 
 
 def _values(chunk: Any, none: int | None) -> npt.NDArray[Any]:
-    """An Arrow array (format: https://arrow.apache.org/docs/format/Columnar.html, fixed-size primitive layout)."""
+    """Return an Arrow array (format: https://arrow.apache.org/docs/format/Columnar.html, fixed-size primitive
+    layout)."""
     valid, data = chunk.buffers()
     here = slice(chunk.offset, chunk.offset + len(chunk))
     if not len(chunk):
@@ -452,7 +427,8 @@ def _bits(buffer: Any) -> npt.NDArray[np.uint8]:
 
 
 def _bytes(column: Any, binary: Any) -> list[bytes]:
-    """The texts of a column, undecoded; as a view of type `binary`, since `cast` imports the compute functions."""
+    """Return the texts of a column, undecoded; as a view of type `binary`, since `cast` imports the compute
+    functions."""
     return [text for chunk in column.chunks for text in chunk.view(binary).to_pylist()]
 
 

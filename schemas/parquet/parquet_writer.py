@@ -33,18 +33,13 @@ _FOREIGN = "give a folder that is not there yet, or one that etplus wrote"
 
 @gc_disabled()
 def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | None = None) -> list[str]:
-    """Write a trace as a folder of Parquet files, which read back is the same trace, its ET+ file the same bytes.
+    """Write a trace as a folder of Parquet files, which reads back as the same trace and the same ET+ bytes.
 
     Args:
-        rank: write one rank of several that are in the folder: each table is a folder of its own with a partition
-            `rank=…` as Hive has them.
+        rank: write one of several ranks: each table is a folder with Hive partitions `rank=…`.
 
     Returns:
-        The names of the files.
-
-    Raises:
-        UsageError: the folder holds something else, or pyarrow is not installed.
-        ConvertError: the trace has no records to be written.
+        the names of the files.
     """
     check_place(folder, rank=rank)
     return _FolderWriter(trace, Place(Path(folder), rank)).write()
@@ -57,11 +52,8 @@ def write_rank(trace: Trace, folder: str | os.PathLike[str], rank: int) -> list[
 
 
 def check_place(folder: str | os.PathLike[str], *, rank: int | None = None, beside: Sequence[str] = ()) -> None:
-    """Refuse at once a folder in which `write_parquet` would refuse to write, or pyarrow that is not installed.
-
-    Args:
-        beside: names of other things with which the folder is a right one, too.
-    """
+    """Refuse at once a folder that `write_parquet` would refuse, or a missing pyarrow; `beside` may also be in the
+    folder."""
     library("pyarrow")
     check_folder(folder)
     try:
@@ -103,13 +95,15 @@ class _FolderWriter:
         return {"use_dictionary": others, "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED")}
 
     def _write_records(self, data: bytes) -> list[tuple[int, str]]:
-        """The text, a row and row group a piece."""
         chunks = []
         schema = self.arrow.schema([("text", self.arrow.binary())], metadata=VERSION)
         path = self.place.of(RECORDS)
-        with self._open(path) as file, self.parquet.ParquetWriter(
-            file, schema, compression="zstd", use_dictionary=False, write_statistics=False
-        ) as writer:  # fmt: skip
+        with (
+            self._open(path) as file,
+            self.parquet.ParquetWriter(
+                file, schema, compression="zstd", use_dictionary=False, write_statistics=False
+            ) as writer,
+        ):
             for at in range(0, len(data), _CHUNK):
                 text = data[at : at + _CHUNK]
                 chunks.append((at, _digest(text)))
@@ -148,7 +142,6 @@ def _digest(content: bytes | memoryview) -> str:
 
 
 def _text_of(trace: Trace) -> tuple[bytes, IntColumn, IntColumn]:
-    """The text of the ET+ file, and where in it the record of each row begins and ends."""
     if isinstance(trace.texts, FileRecords):
         return trace.texts.data, trace.texts.start, trace.texts.end
     data = b"".join(trace.chunks())
@@ -160,7 +153,6 @@ def _text_of(trace: Trace) -> tuple[bytes, IntColumn, IntColumn]:
 
 
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:
-    """Begin and end of each node and runtime call in the text of an ET+ file."""
     root = decode_record(data)
     for key in ("nodes", "runtime"):
         if key in root:

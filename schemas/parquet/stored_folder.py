@@ -17,12 +17,7 @@ _RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
 
 @dataclass(frozen=True)
 class StoredRank:
-    """One rank of several in a folder; a path wherever one is read.
-
-    Example:
-        >>> StoredRank("job.parquet", 3).label
-        'rank 3'
-    """
+    """One rank of several in a folder; a path wherever one is read."""
 
     path: str
     rank: int
@@ -42,17 +37,12 @@ class StoredRank:
 
 
 def rank_folder(table: str, rank: int) -> str:
-    """Where a table of a rank is, below the folder of a job.
-
-    Example:
-        >>> rank_folder("device", 3)
-        'device/rank=3'
-    """
+    """Return the place of a rank's table below the folder of a job: "device/rank=3"."""
     return f"{table}/rank={rank}"
 
 
 def is_stored(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a folder that `write_parquet` wrote."""
+    """Return True if a path is a folder that `write_parquet` wrote."""
     try:
         return (Path(path) / META).is_file() or next(_ranks_in(Path(path)), None) is not None
     except (OSError, ValueError):
@@ -60,7 +50,7 @@ def is_stored(path: str | os.PathLike[str]) -> bool:
 
 
 def stored_ranks(path: str | os.PathLike[str]) -> list[StoredRank]:
-    """The ranks in a folder, ascending; none where it holds a single trace."""
+    """Return the ranks in a folder, ascending; none where it holds a single trace."""
     return [StoredRank(os.fspath(path), rank) for rank in sorted(_ranks_in(Path(path)))]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,14 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.build import GIVEN_COLUMNS
-from ...trace.columns import RowColumn
+from ...trace.columns import IntColumn, RowColumn
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
+from ...trace.errors import UNREADABLE, TraceFormatError
+from ...trace.frames import library
 from ...trace.kinds import CPU, GPU, RUNTIME
 from ...trace.nodes import NODE_COLUMNS
 from ...trace.tables import MemoryEvents
 from ..comm_types import Group
-from .stored_folder import META, rank_folder
+from ..communications import COMMUNICATION_COLUMNS, kind_of_name
+from ..text.transaction import protect
+from .stored_folder import META, StoredRank, rank_folder
 
 FORMAT = 2
 """Version of the stored form; a reader refuses others."""
@@ -157,12 +163,7 @@ class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Place(NamedTuple):
-    """Where the files of a rank are: in the folder itself, or in one a table and rank (`device/rank=3/part-0.parquet`).
-
-    Example:
-        >>> Place(Path("x.parquet"), 3).of("device").as_posix()
-        'x.parquet/device/rank=3/part-0.parquet'
-    """
+    """Place of a rank's files: the folder itself, or a folder per table and rank (`device/rank=3/part-0.parquet`)."""
 
     folder: Path
     rank: int | None = None
@@ -173,14 +174,14 @@ class Place(NamedTuple):
         return self.folder / META if self.rank is None else self.folder / rank_folder("trace", self.rank) / META
 
     def of(self, table: str) -> Path:
-        """The file of a table."""
+        """Return the file of a table."""
         if self.rank is None:
             return self.folder / f"{table}.parquet"
         return self.folder / rank_folder(table, self.rank) / "part-0.parquet"
 
 
 def files_of(rank: int) -> list[str]:
-    """The files of a rank, below the folder of a job, the one that says what is in the others last."""
+    """Return the files of a rank, below the folder of a job, the one that says what is in the others last."""
     place = Place(Path(), rank)
     return [*(place.of(table).as_posix() for table in TABLES), place.meta.as_posix()]
 
@@ -195,7 +196,7 @@ _NAMES = {"ts": "start", "dur": "duration", "exclusive": "self", "seq_id": "sequ
 
 
 def stored_name(name: str, table: str = "") -> str:
-    """The stored name of a column: that of data frames, with its unit if it is a time, as "duration_ns"."""
+    """Return the stored name of a column: that of data frames, with its unit if it is a time, as "duration_ns"."""
     if table == "memory":  # its events take no time: `ts_ns`
         return f"{name}_ns" if MEMORY[name].unit == "ns" else name
     column = NODE_COLUMNS.get(name)
@@ -211,19 +212,53 @@ def described(name: str, column: RowColumn | None = None) -> dict[str, str]:
 
 
 def nulls(values: npt.NDArray[Any], column: RowColumn | None) -> npt.NDArray[np.bool_] | None:
-    """Which values are the null of their column; None where it has none that is no value, too (0 is one)."""
+    """Which values are the null of their column; None without any that is no value, too (0 is one)."""
     if column is None or column.none is None or column.none >= 0:
         return None
     return np.asarray(values == column.none)
 
 
 def texts_of(codes: npt.NDArray[np.integer], values: Sequence[str]) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Codes and texts without those that are not used, in the order of the codes.
-
-    Example:
-        >>> codes, texts = texts_of(np.array([2, 0, 2]), ["a", "b", "c"])
-        >>> codes.tolist(), texts
-        ([1, 0, 1], ['a', 'c'])
-    """
+    """Codes and texts without those that are not used, in the order of the codes."""
     used, back = np.unique(codes, return_inverse=True)
     return back.reshape(-1).astype(np.int32), [values[code] for code in used.tolist()]
+
+
+_SPOILT = "write it again with etplus"
+
+
+def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
+    """What a rank is, and its communications as `communication_columns` has them."""
+    place = Place(stored.folder, stored.rank)
+    path = place.of(EXCHANGES)
+    arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
+    try:
+        protect(path)
+        content = path.read_bytes()
+        known = msgspec.json.decode(place.meta.read_bytes(), type=StoredDigests).digests.get(EXCHANGES)
+    except OSError as error:
+        raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
+    except UNREADABLE as error:
+        raise TraceFormatError(os.fspath(place.meta), "", f"no trace as columns ({error})", _SPOILT) from None
+    if hashlib.blake2b(content, digest_size=16).hexdigest() != known:
+        raise TraceFormatError(os.fspath(path), "", "cut off or edited since it was written", _SPOILT)
+    table = parquet.ParquetFile(arrow.BufferReader(content), pre_buffer=False).read(use_threads=False)
+    facts = msgspec.json.decode(table.schema.metadata[FACTS.encode()], type=StoredFacts)
+    kind = table.column("collective").combine_chunks()
+    codes = np.array([kind_of_name(name) for name in kind.dictionary.to_pylist()], np.int64)
+    stored_as = {"node": "id", "group": "group_number", "start": "start_ns", "end": "end_ns"}
+    columns = [
+        codes[kind.indices.to_numpy(zero_copy_only=False)]
+        if name == "kind"
+        else _numbers(table.column(stored_as.get(name, name)))
+        for name in COMMUNICATION_COLUMNS
+    ]
+    return facts, np.array(columns, np.int64).reshape(len(COMMUNICATION_COLUMNS), -1)
+
+
+def _numbers(column: Any) -> npt.NDArray[Any]:
+    """Return a column of numbers, −1 for null; most have no null, and Arrow's kernels take as long to import as the
+    file."""
+    if column.null_count == len(column):
+        return np.full(len(column), -1)
+    return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy())

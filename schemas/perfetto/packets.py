@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from google.protobuf.descriptor import FieldDescriptor as Field
+
 from ...trace.errors import TraceFormatError, UsageError
 from ..text.memory_limit import size_text
 from ..text.sniff import varint
 from ..text.text import Text
+from ..wire_format import DELIMITED, FIXED64, VARINT, varint_bytes
 
 _PACKET = 0x0A
 """Field 1 of the message Trace, with a length (protos/perfetto/trace/trace.proto)."""
@@ -26,11 +29,7 @@ _AGAIN = "record it again"
 
 @cache
 def protos() -> Any:
-    """The module of Perfetto's messages, from the package `perfetto`.
-
-    Raises:
-        UsageError: the package is not installed.
-    """
+    """Return the module of Perfetto's messages, from the package `perfetto`."""
     try:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
     except ImportError:
@@ -39,20 +38,12 @@ def protos() -> Any:
 
 
 def text_of(field: str | bytes) -> str:
-    """A text of a message; protobuf leaves one that is not UTF-8 as bytes."""
+    """Return a text of a message; protobuf leaves one that is not UTF-8 as bytes."""
     return field if isinstance(field, str) else field.decode("utf-8", "replace")
 
 
 def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of each packet.
-
-    Args:
-        text: the decompressed trace, in memory or in a file.
-        name: the file's name for messages.
-
-    Raises:
-        TraceFormatError: the trace is cut off, or holds something else.
-    """
+    """Yield offset and bytes of each packet of a decompressed trace; `name` is for messages."""
     window, first, at, end = b"", 0, 0, len(text)
     while at < end:
         if at - first + 16 > len(window) and first + len(window) < end:
@@ -94,12 +85,13 @@ _INTEGER = re.compile(r"-?\d{1,18}")
 
 
 def category_of_stage(name: str, category: int) -> str:
-    """The Kineto category of work on a stage, "" for an unknown one."""
+    """Return the Kineto category of work on a stage, "" for an unknown one."""
     return CATEGORIES.get(name, "kernel" if category == COMPUTE else "")
 
 
 def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
-    """The arguments of an event, with Kineto's names; `names` are those of kernel launches' arguments, by iid."""
+    """Return the arguments of an event, with Kineto's names; `names` are those of kernel launches' arguments, by
+    iid."""
     args: dict[str, Any] = {"device": stage.gpu_id}
     for extra in stage.extra_data:
         name, value = text_of(extra.name), text_of(extra.value)
@@ -114,3 +106,15 @@ def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
             if written in _LAUNCH:
                 args[_LAUNCH[written]] = given.uint_value
     return args
+
+
+@cache
+def field_tags(message: str) -> dict[str, bytes]:
+    """Return the tag of each field of a Perfetto message by name; nested messages are named after a dot."""
+    found = protos()
+    for name in message.split("."):
+        found = getattr(found, name)
+    wire = dict.fromkeys((Field.TYPE_DOUBLE, Field.TYPE_FIXED64), FIXED64)
+    wire |= dict.fromkeys((Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_MESSAGE), DELIMITED)
+    fields = found.DESCRIPTOR.fields
+    return {field.name: varint_bytes(field.number << 3 | wire.get(field.type, VARINT)) for field in fields}

@@ -57,15 +57,7 @@ Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
 
 
 def read_events(blob: Blob[Text], *, modules: bool, progress: bool) -> Found:
-    """Read a Perfetto trace packet by packet, of Python calls those that `parse_kineto` reads.
-
-    Raises:
-        TraceFormatError: broken, or cut off.
-        UsageError: the package `perfetto` is not installed.
-
-    Example:
-        A kernel on stream 7 of device 0 becomes an event of category "kernel" with args {"device": 0, "stream": 7, …}.
-    """
+    """Read a Perfetto trace packet by packet, of Python calls those that `parse_kineto` reads."""
     if blob.broken_at is not None:
         place, problem = f"compressed byte {blob.broken_at}", "the gzip stream is damaged or cut off"
         raise TraceFormatError(blob.name, place, problem, "record it again")
@@ -113,11 +105,7 @@ class _Stage(NamedTuple):
 
 
 class _PacketReader:
-    """Gathers what packets say; `finished` puts it together.
-
-    Attributes:
-        written: bytes of arguments so far.
-    """
+    """Gathers packets; `finished` puts them together. `written` counts bytes of arguments so far."""
 
     def __init__(self, modules: bool) -> None:
         self.modules = modules
@@ -130,11 +118,7 @@ class _PacketReader:
         self.written = 0
 
     def take(self, packet: Any) -> None:
-        """Read a packet.
-
-        Raises:
-            KeyError: it refers to a value that no packet has interned.
-        """
+        """Read a packet. Raise KeyError if it refers to a value that is not interned."""
         number = packet.trusted_packet_sequence_id
         sequence = self.sequences.get(number)
         if sequence is None:
@@ -194,7 +178,7 @@ class _PacketReader:
         return made
 
     def finished(self, name: str) -> Found:
-        """All events as columns."""
+        """Return all events as columns."""
         slices, stages = self.slices, self.stages
         gpu_times = [stage.ts for stage in stages], [stage.dur for stage in stages]
         ts, gpu_ts, gpu_dur = (_times(of, name) for of in (slices.ts, *gpu_times))
@@ -241,19 +225,17 @@ class _PacketReader:
         return losses, header, texts, columns.part()
 
     def _processes(self) -> dict[int, int | str]:
-        """By sequence of packets the process of its slices, {} if the file is of one process."""
         found = {number: {self._thread(uuid)[0] for uuid in tracks} - {-1} for number, tracks in self.tracks_of.items()}
         several = len({process for processes in found.values() for process in processes}) > 1
         return {number: of.pop() for number, of in found.items() if len(of) == 1} if several else {}
 
     def _ranks(self) -> list[int]:
-        """The process ids that are ranks, as the names of all processes say: our own files of several ranks."""
+        """Return the process ids that are ranks, as the names of all processes say: our own files of several ranks."""
         named = [track.process for track in self.tracks.values() if track.HasField("process")]
         ranks = [process.pid for process in named if process.process_name == f"rank {process.pid}"]
         return ranks if len(ranks) == len(named) > 1 else []
 
     def _thread(self, uuid: int) -> tuple[int | str, int | str]:
-        """Process and thread of a track."""
         found = self.tracks.get(uuid)
         if found is None:
             return -1, str(uuid)
@@ -266,7 +248,6 @@ class _PacketReader:
     def _add_arrows(
         self, columns: EventColumns, ts: IntColumn, dur: IntColumn, threads: list[tuple[int | str, int | str]]
     ) -> None:
-        """Add dependencies between GPU events as flows."""
         at = {stage.id: k for k, stage in enumerate(self.stages) if stage.id}
         pairs = [(at[w], k) for k, stage in enumerate(self.stages) for w in stage.waits if w in at]
         ends = np.array(pairs, np.int64).reshape(-1)
@@ -289,20 +270,20 @@ def _arguments(args: dict[str, Any]) -> _Arguments:
 
 
 def _numbers(args: list[_Arguments]) -> dict[str, IntColumn]:
-    """Columns of NUMBERS."""
     columns = zip(*(numbers for _, numbers in args), strict=True) if args else [()] * len(NUMBERS)
     return {key: int_column(list(column), -1) for key, column in zip(NUMBERS, columns, strict=True)}
 
 
 def ends_of_slices(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) -> IntColumn:
-    """For each begin of a slice, in order, the position of its end; −1 for a slice that does not end.
+    """Return the position of the end of each slice's begin, −1 for a slice that does not end.
 
     A track's slices nest: an end closes the slice that began last (TrackEvent in Perfetto's documentation). PyTorch
-    writes the begins of many slices and then, in the same order, their ends; there each end is known by its place, also
-    where rounded times overlap.
+    writes
+    the begins of many slices and then their ends in the same order. There the place tells the end, also if rounded
+    times overlap.
 
     Args:
-        begins: bool, one entry a begin or end in file order. track: int64 of each. ts: int64 ns of each.
+        begins: True for begins, in file order. track: int64 of each. ts: int64 ns of each.
     """
     by_place = _by_place(begins, track, ts)
     return _by_nesting(begins, track, ts) if by_place is None else by_place
@@ -376,7 +357,8 @@ class Clocks:
                 self._shared.setdefault(clock.clock_id, clock.timestamp)
 
     def wall_ns(self, clock: int, value: int) -> int:
-        """A packet's time, ns. Times of incremental clocks add up, so each packet's is asked for once, in order."""
+        """Return a packet's time, ns. Times of incremental clocks add up, so each packet's is asked for once, in
+        order."""
         if clock in self._own:
             if clock in self._running:
                 value = self._running[clock] = self._running[clock] + value
@@ -388,13 +370,12 @@ class Clocks:
 
 
 class PacketSequence:
-    """The state of one sequence of packets.
+    """The state of a sequence of packets.
 
     Attributes:
-        names: by field of InternedData and iid, the text (of `gpu_specifications`: name and category).
-        arguments: by iid, names of the arguments of kernel launches.
-        track, clock: defaults of packets.
-        clocks: see `Clocks`.
+        names: interned text by field of InternedData and iid (of `gpu_specifications`: name and category).
+        arguments: names of launch arguments by iid.
+        track, clock: defaults of packets. clocks: see `Clocks`.
     """
 
     def __init__(self, shared: dict[int, int]) -> None:
@@ -428,15 +409,11 @@ class PacketSequence:
         self.arguments.update(_extension(data))
 
     def ns(self, packet: Any) -> int:
-        """A packet's time, wall-clock ns."""
+        """Return a packet's time, wall-clock ns."""
         return self.clocks.wall_ns(packet.timestamp_clock_id or self.clock, packet.timestamp)
 
     def annotations(self, given: Any) -> dict[str, Any]:
-        """Arguments of a slice as plain values.
-
-        Raises:
-            KeyError: a name that is not interned.
-        """
+        """Return arguments of a slice as plain values. Raise KeyError for a name that is not interned."""
         known = self.names["debug_annotation_names"]
         return {text_of(entry.name) or known[entry.name_iid]: self._value(entry) for entry in given}
 
@@ -454,7 +431,6 @@ class PacketSequence:
 
 
 def _extension(data: Any) -> Iterator[tuple[int, str]]:
-    """Interned names in a field that the installed protos do not know."""
     from google.protobuf.unknown_fields import UnknownFieldSet  # newer than the oldest protobuf that etplus takes
 
     for unknown in UnknownFieldSet(data):  # type: ignore[attr-defined]

@@ -18,14 +18,13 @@ AnyRank = TypeVar("AnyRank", bound="FileRank")
 
 @dataclass(frozen=True)
 class FileRank:
-    """One rank of a file; a path wherever one is read.
+    """A rank of a file; readers take it instead of a path.
 
     Attributes:
-        path: of the file.
-        rank: of the job if the file says it, else ordinal in the file.
-        pid, device: process id; GPU, −1 for a process without work on one, or on several.
-        process: the process id with the machine, as the file has it; −1 if not known.
-        alone: the file has no other.
+        rank: of the job if the file states it, else ordinal in the file.
+        pid, device: process id; GPU, −1 for a process that uses none or several.
+        process: process id with the machine, as in the file; −1 if unknown.
+        alone: the file has no other rank.
     """
 
     path: str
@@ -46,27 +45,19 @@ class FileRank:
 
 @dataclass(frozen=True)
 class ProcessRank(FileRank):
-    """A process of a Kineto trace in which those of several ranks are merged.
-
-    Attributes:
-        timeline: the trace of the process alone; None if the file has to be read for it.
-    """
+    """A process of a Kineto trace in which several ranks are merged; `timeline` is its trace, None if still to be
+    read."""
 
     timeline: KinetoTrace | None = field(default=None, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type[ProcessRank], tuple[Any, ...]]:
-        """So that it can be sent from one process to another, which reads the file."""
         return type(self), tuple(getattr(self, name.name) for name in fields(FileRank))
 
 
 def choose(
     ranks: Sequence[AnyRank], name: str, *, rank: int | None = None, pid: int | None = None, device: int | None = None
 ) -> list[AnyRank]:
-    """The ranks that are as wanted; None for any.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Return the wanted ranks, None for any. Raise UsageError if there is none."""
     wanted = {"rank": rank, "pid": pid, "device": device}
     given = {key: value for key, value in wanted.items() if value is not None}
     found = [option for option in ranks if all(getattr(option, key) == value for key, value in given.items())]
@@ -77,7 +68,7 @@ def choose(
 
 
 def nearest_to_et(ranks: Sequence[AnyRank], pid: int | None, rank: int | None) -> Sequence[AnyRank]:
-    """The ranks that fit an Execution Trace of a process and rank; all if none of them does."""
+    """Return the ranks that fit an Execution Trace of a process and rank; all if none of them does."""
     for key, value in (("pid", pid), ("rank", rank)):
         fitting = [option for option in ranks if getattr(option, key) == value]
         ranks = fitting if len(ranks) > 1 and fitting else ranks
@@ -85,11 +76,7 @@ def nearest_to_et(ranks: Sequence[AnyRank], pid: int | None, rank: int | None) -
 
 
 def only(ranks: Sequence[AnyRank], name: str) -> AnyRank:
-    """The only one.
-
-    Raises:
-        SeveralRanksError: there are several.
-    """
+    """Return the only rank. Raise SeveralRanksError if there are several."""
     if len(ranks) > 1:
         raise SeveralRanksError(name, ranks)
     return ranks[0]
@@ -102,25 +89,20 @@ def listed(ranks: Sequence[FileRank]) -> str:
 
 
 class SeveralRanksError(UsageError):
-    """A file holds several ranks, and one trace is needed.
-
-    Attributes:
-        file: name of the file.
-        ranks: what it holds.
-    """
+    """The file holds several ranks (`ranks`), and one trace is needed."""
 
     def __init__(self, file: str, ranks: Sequence[FileRank]) -> None:
         self.file, self.ranks = file, ranks
         super().__init__(f"{file}: has {listed(ranks)}; choose one with --rank, --pid or --gpu")
 
     def instead_of_file(self, sources: Sequence[Any]) -> list[Any]:
-        """Sources, with the ranks in place of the file that holds them."""
+        """Sources, with the ranks instead of the file that holds them."""
         names = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else None for source in sources]
         return [
-            one for source, name in zip(sources, names, strict=True)
+            one
+            for source, name in zip(sources, names, strict=True)
             for one in (self.ranks if name == self.file else [source])
-        ]  # fmt: skip
+        ]
 
     def __reduce__(self) -> tuple[type[SeveralRanksError], tuple[str, Sequence[FileRank]]]:
-        """So that it can be sent from one process to another."""
         return type(self), (self.file, self.ranks)

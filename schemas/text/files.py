@@ -49,9 +49,9 @@ class Blob(Generic[D]):
     """A whole input.
 
     Attributes:
-        name: the file's name for messages ("<bytes>" for data that has none).
-        data: the decompressed bytes, in memory or not.
-        broken_at: offset in the *compressed* input at which a damaged gzip stream ended, None if it was whole.
+        name: file name for messages, "<bytes>" without one.
+        data: decompressed bytes, in memory or not.
+        broken_at: offset in the *compressed* input of the damage, None if it is whole.
     """
 
     name: str
@@ -60,15 +60,15 @@ class Blob(Generic[D]):
 
 
 def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[bytes]:
-    """Read an input whole, gunzipping it when it starts with the gzip magic.
+    """Read an input whole, gunzipped if it starts with the gzip magic.
 
     Args:
-        progress: show a tqdm bar on standard error when reading takes over two seconds.
-        trace: it should be a trace; a file of another format is refused with its name.
+        progress: show a bar on standard error if reading takes over two seconds.
+        trace: refuse files of other formats by name.
 
     Raises:
         MissingFileError: the input does not exist.
-        TraceFormatError: the input is a directory, unreadable, empty, or larger than the free memory.
+        TraceFormatError: the input is a directory, unreadable, empty, or too large for the memory.
     """
     blob = _open(source, sys.maxsize, progress)
     if trace:
@@ -80,13 +80,10 @@ def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[
 
 
 def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
-    """Read a JSON file of one of our own formats: what it holds, and the file's name for messages.
+    """Read a JSON file of our own format; return its content and the file's name for messages.
 
     Args:
-        problem, remedy: for the message where it is not of that `kind`, such as "invalid model".
-
-    Raises:
-        TraceFormatError: no such file, or of another form.
+        problem, remedy: for the message if it is not of that `kind`, such as "invalid model".
     """
     blob = load(source, trace=False)
     try:
@@ -122,7 +119,7 @@ def _in_utf8(data: Text) -> Text:
 
 
 def shown_name(path: str | os.PathLike[str]) -> str:
-    """A file's name as text that any encoding of Unicode holds: bytes that are not UTF-8 become U+FFFD."""
+    """Return a file's name as text that any encoding of Unicode holds: bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
@@ -190,7 +187,7 @@ class Bar:
 
 
 def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
-    """A bar of bytes (or other units) on standard error, shown after two seconds and only on a terminal."""
+    """Return a bar of bytes (or other units) on standard error, shown after two seconds and only on a terminal."""
     if not wanted or sys.stderr is None or not sys.stderr.isatty():
         return Bar()
     from tqdm import tqdm
@@ -220,14 +217,15 @@ def write_all(file: IO[bytes], chunks: Iterable[bytes | PickleBuffer]) -> None:
 
 @contextlib.contextmanager
 def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for writing, which appears under its name whole or not at all: when the block ends without an error.
+    """Open a file for writing that appears under its name whole or not at all, when the block ends without an error.
 
-    The bytes go to a file without a name in its folder, which gets the name at the end, so that nothing is left behind
-    however the program ends; where the system has no such files, to a temporary one beside it, which is renamed at the
-    end and removed on any exception, KeyboardInterrupt included. Missing folders are made, and removed again if the run
-    fails. Inside a `transaction` the end is that of the transaction, and the file may not be one of its inputs. A file
-    that is replaced keeps its permissions. A name that ends in ".gz" is gzipped (no time stamp, no name: the same input
-    gives the same bytes). "-" is standard output; a device, a pipe or a link's target is written through.
+    The bytes go to an unnamed file in its folder, so that nothing is left behind however the program ends. Systems
+    without
+    unnamed files get a temporary one next to it, removed on any exception. Missing folders are made, and removed again
+    on failure. Inside a `transaction` the file appears at the transaction's end, and may not be one of its inputs. A
+    replaced
+    file keeps its permissions. A name that ends in ".gz" is gzipped without time stamp and name, so that equal input
+    gives equal bytes. "-" is standard output; devices, pipes and targets of links are written through.
 
     Raises:
         UsageError: the folder cannot be made or written to; see also `Transaction.claim`.
@@ -258,7 +256,6 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _written_beside(target: Path, run: Transaction) -> Iterator[IO[bytes]]:
-    """The file that becomes `target` when the transaction ends."""
     mode = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else None
     creation_mode = 0o666 if mode is None else 0o600
     temporary = run.temporary(target)
@@ -320,24 +317,11 @@ _DISK_USED = 0.9
 
 
 class Spool:
-    """Gathers a text of unknown length: in memory up to a size, then in a temporary file that has no name.
+    """Gathers a text of unknown length: in memory up to `kept` bytes, then in an unnamed temporary file.
 
-    A file without a name is gone when the process ends, however it ends. Where a file cannot be read in pieces
-    (Windows), all is kept in memory.
-
-    Args:
-        kept: bytes to keep in memory.
-        packed: size of the input that it comes from, None if it is the input itself.
-
-    Raises:
-        TraceFormatError: from `write`: the text is larger than the memory or the disk space that is free.
-
-    Example:
-        >>> spool = Spool("trace.json", kept=4)
-        >>> for piece in (b"abc", b"def"):
-        ...     spool.write(piece)
-        >>> spool.text()[1:5]
-        b'bcde'
+    The file is gone when the process ends, however it ends. On Windows all is kept in memory. `write` raises
+    TraceFormatError if memory or disk space is short; `packed` is the size of the compressed input, None for plain
+    input.
     """
 
     def __init__(self, name: str, kept: int, packed: int | None = None) -> None:
@@ -404,20 +388,11 @@ def gunzip(
 
     Args:
         kept: a longer result is put into a temporary file, see `Spool`.
-        done: called with the number of bytes that were read.
+        done: called with the number of bytes read.
 
     Returns:
-        The decompressed text, and the offset in `packed` at which the stream is damaged or cut, None if it is whole.
-        Bytes behind the last member that begin no other are ignored, as gzip does.
-
-    Raises:
-        TraceFormatError: the result is larger than the memory or the disk space that is free, or the input is one that
-            is made to be (see `Expansion`).
-
-    Example:
-        >>> import gzip
-        >>> gunzip(gzip.compress(b"a trace"))
-        (b'a trace', None)
+        The decompressed text, and the offset in `packed` of the damage, None if it is whole. Bytes behind the last
+        member are ignored, as gzip does.
     """
     spool, watch = Spool(name, kept, len(packed)), Expansion(name)
     try:
@@ -436,7 +411,6 @@ def gunzip(
 
 
 def _sound(packed: Text) -> Iterator[tuple[bytes, int]]:
-    """The pieces, and how many bytes were read for each."""
     at = 0
     while at == 0 or packed[at : at + 2] == GZIP_MAGIC:
         inflate = isal_zlib.decompressobj(wbits=31)
@@ -451,7 +425,7 @@ def _sound(packed: Text) -> Iterator[tuple[bytes, int]]:
 
 
 def _tolerant(packed: Text) -> Iterator[tuple[bytes, int | None]]:
-    """The pieces up to the damage; with the last one the offset of the damage, None if there is none."""
+    """Yield the pieces up to the damage; with the last one the offset of the damage, None if there is none."""
     at = 0
     while at == 0 or packed[at : at + 2] == GZIP_MAGIC:
         inflate = zlib.decompressobj(wbits=31)
@@ -471,7 +445,6 @@ def _tolerant(packed: Text) -> Iterator[tuple[bytes, int | None]]:
 
 
 def _up_to_damage(inflate: zlib._Decompress, block: bytes) -> Iterator[bytes]:
-    """What each byte of a block adds, up to the first that cannot be read."""
     with contextlib.suppress(zlib.error):
         for i in range(len(block)):
             yield inflate.decompress(block[i : i + 1])

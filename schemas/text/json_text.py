@@ -1,8 +1,7 @@
-"""Many small records at once: their texts, rows of constant text and right-aligned numbers, made as one matrix of
-characters; and their numbers, read from one encoded text.
+"""Texts of many small JSON records at once, as one matrix of characters; and numbers of many records, read at once.
 
-JSON allows white space before a number, so that all rows of a block can have one length; made that way, a row costs a
-tenth of what formatting it in Python does.
+JSON allows white space before a number, so all rows of a block can have one length. A row then costs a tenth of
+formatting it in Python.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def rows(count: int, parts: Sequence[Part]) -> list[bytes]:
 
 
 def joined_rows(count: int, parts: Sequence[Part]) -> bytes:
-    """The same texts, one after the other."""
+    """Return the same texts, one after the other."""
     return _matrix(count, parts).tobytes() if count else b""
 
 
@@ -62,12 +61,7 @@ def integers(values: IntColumn, none: bytes = b"-1") -> _Matrix:
 
 
 def signed(values: IntColumn) -> _Matrix:
-    """Decimal digits of any numbers, a minus before those of negative ones, padded with spaces on the left.
-
-    Example:
-        >>> [text.decode() for text in rows(2, [signed(np.array([-5, 1234]))])]
-        ['   -5', ' 1234']
-    """
+    """Format signed numbers, padded with spaces on the left."""
     return _with_signs(values, 1)
 
 
@@ -81,12 +75,7 @@ def _with_signs(values: IntColumn, least: int) -> _Matrix:
 
 
 def microseconds(ns: IntColumn) -> _Matrix:
-    """Times in ns as µs with three decimals.
-
-    Example:
-        >>> [text.decode() for text in rows(2, [microseconds(np.array([-5, 1234]))])]
-        ['-0.005', ' 1.234']
-    """
+    """Format times in ns as µs with three decimals."""
     digits = _digits(ns, 4) if ns.min(initial=0) >= 0 else _with_signs(ns, 4)
     point = np.full((len(ns), 1), _POINT, np.uint8)
     return np.concatenate([digits[:, :-3], point, digits[:, -3:]], axis=1)
@@ -122,11 +111,11 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class NumberRows:
-    """Encodes all objects at once, as MessagePack, in which those whose numbers are doubles are rows of one length.
+    """Reads the numbers of equal objects at once: encoded as MessagePack, objects of doubles are rows of one length.
 
     Args:
-        example: an object; all its numbers are doubles.
-        before: by the name of a column, what the encoded text has just before its number, type byte aside.
+        example: an object whose numbers are all doubles.
+        before: by column, the encoded text just before its number, without the type byte.
     """
 
     def __init__(self, example: msgspec.Struct, before: Mapping[str, bytes]) -> None:
@@ -137,7 +126,7 @@ class NumberRows:
         )
 
     def columns(self, objects: list[Any]) -> dict[str, IntColumn] | None:
-        """The columns; None if a number is not an integer, or too large for a double to be exact."""
+        """Return the columns; None if a number is not an integer, or too large for a double to be exact."""
         text = _encode(objects)
         rows = np.frombuffer(text, self._row, offset=len(text) - len(objects) * self._row.itemsize)
         columns: dict[str, IntColumn] = {}

@@ -13,8 +13,11 @@ from ...trace.errors import TraceFormatError, UsageError
 
 LIMIT = "ETPLUS_MEMORY_LIMIT"
 """The environment variable with which a user sets the memory that a process may take, such as 512MB or 8 GB."""
-_UNITS = {"": 1, **{unit: 1000**k for k, unit in enumerate("kmgt", 1)},
-          **{f"{unit}i": 1024**k for k, unit in enumerate("kmgt", 1)}}  # fmt: skip
+_UNITS = {
+    "": 1,
+    **{unit: 1000**k for k, unit in enumerate("kmgt", 1)},
+    **{f"{unit}i": 1024**k for k, unit in enumerate("kmgt", 1)},
+}
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
 _GROWTH = 200
 """Times its size: a stretch of gzip that unpacks to more is no trace's, which grow 10 to 40 times; gzip can 1000 times.
@@ -33,32 +36,17 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def available_memory() -> int:
-    """Bytes that can be allocated without swapping: of the machine, the control group (containers), the limits of the
-    process, and that of the user (`LIMIT`).
+    """Return the bytes that can be allocated without swapping, by machine, control group, process limits and `LIMIT`.
 
-    Where the system does not report it, this is half of the machine's memory; without that, unlimited.
-
-    Raises:
-        UsageError: `LIMIT` is set to what is no size.
+    If the system does not report it, this is half of the machine's memory, or unlimited. Raise UsageError if `LIMIT`
+    is not a size.
     """
     return max(min(_limits()), 0)
 
 
 def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy: str = "") -> None:
-    """Refuse what would take more memory than there is, before it is taken.
-
-    Args:
-        size: bytes. times: how much memory that takes, in sizes of it.
-        what: what has this size: "has to be read whole".
-
-    Raises:
-        TraceFormatError: it does not fit into `available_memory`.
-
-    Example:
-        >>> require_memory("trace.json", 10**18, "has to be read whole")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        etplus.trace.errors.TraceFormatError: trace.json: has to be read whole: 1000000000.0 GB, and ...
-    """
+    """Refuse work that needs `times` × `size` bytes if that is more than `available_memory`; `what` names it in the
+    message."""
     if size > _WORTH_ASKING and times * size > (free := available_memory()):
         problem = f"{what}: {size_text(size)}, and {size_text(free)} of memory are available"
         usual = f"use a machine with more memory, or record fewer steps{or_raise_limit()}"
@@ -66,12 +54,7 @@ def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy:
 
 
 class Expansion:
-    """Watches what pieces of an input unpack to, and refuses one that is made to fill the memory.
-
-    Example:
-        >>> watch = Expansion("trace.json.gz")
-        >>> watch.add(read=65536, made=65536 * 30)
-    """
+    """Watches the size to which an input unpacks, and refuses an input made to fill the memory."""
 
     def __init__(self, name: str, verb: str = "unpacks to") -> None:
         self._name, self._verb = name, verb
@@ -98,13 +81,9 @@ class Expansion:
 
 @contextlib.contextmanager
 def capped_memory() -> Iterator[None]:
-    """Have the block end with a `MemoryError` when the process takes more than the user allows (`LIMIT`), for whatever.
+    """End the block with a `MemoryError` if the process takes more memory than the user allows (`LIMIT`).
 
-    Ten times a second of CPU time Python looks at what it holds. Somewhat beyond, and where no limit is set beyond what
-    the machine has, the system refuses memory; some libraries then crash, so that this is the second line only.
-
-    Raises:
-        UsageError: see `available_memory`.
+    Python checks ten times a second of CPU time. Beyond that the system refuses memory; some libraries then crash.
     """
     allowed = _limit()
     _refuse_beyond_machine()
@@ -120,7 +99,6 @@ def capped_memory() -> Iterator[None]:
 
 
 def _refuse_beyond_machine() -> None:
-    """Have the system refuse what is beyond all limits."""
     try:
         import resource
     except ImportError:  # Windows
@@ -144,12 +122,7 @@ def _check_held(allowed: int) -> None:
 
 
 def size_text(count: int) -> str:
-    """A number of bytes for a message.
-
-    Example:
-        >>> size_text(6_400_000_000)
-        '6.4 GB'
-    """
+    """Format a number of bytes: "6.4 GB"."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -157,7 +130,6 @@ def size_text(count: int) -> str:
 
 
 def _limit() -> int:
-    """What the user allows."""
     given = os.environ.get(LIMIT, "")
     if not given.strip():
         return _UNLIMITED
@@ -174,7 +146,6 @@ def or_raise_limit() -> str:
 
 
 def _totals() -> Iterator[int]:
-    """What this process can take at most."""
     yield _limit()
     meminfo = _fields(_PROC / "meminfo", 1024)
     if "MemTotal:" in meminfo:
@@ -196,7 +167,6 @@ def _limits() -> Iterator[int]:
 
 
 def _control_groups() -> Iterator[tuple[int, int]]:
-    """What a container may take at most, and what it has now."""
     # version 2, then version 1: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory
     for folder, limit, used in (
         (_CGROUPS, "memory.max", "memory.current"),
@@ -219,13 +189,11 @@ def _address_space() -> Iterator[int]:
 
 
 def _held() -> int:
-    """Bytes of memory that this process has now."""
     pages = _words(_PROC / "self" / "statm")
     return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else 0
 
 
 def _fields(path: Path, unit: int = 1) -> dict[str, int]:
-    """A file of lines with a name and a number of units; {} if it cannot be read."""
     words = _words(path, "\n")
     return {parts[0]: int(parts[1]) * unit for parts in map(str.split, words) if len(parts) > 1 and parts[1].isdigit()}
 

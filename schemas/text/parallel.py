@@ -33,13 +33,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def processes(count: int) -> Iterator[None]:
-    """Have `parallel_map` use this many processes inside the block; outside any block it uses one.
-
-    Example:
-        >>> with processes(2), parallel_map(lambda i: i * i, 4) as results:
-        ...     list(results)
-        [0, 1, 4, 9]
-    """
+    """Let `parallel_map` use this many processes inside the block; outside it uses one."""
     before = _PROCESSES.set(count)
     try:
         yield
@@ -50,54 +44,34 @@ def processes(count: int) -> Iterator[None]:
 def parallel_map(
     work: Callable[[int], T], count: int, *, most: int = sys.maxsize
 ) -> AbstractContextManager[Iterator[T]]:
-    """An iterator of `work(0)`, `work(1)`, … up to `count`, the same for any number of processes.
+    """Yield an iterator of `work(0)`, `work(1)`, … up to `count`, equal for any number of processes.
 
-    This process does every n-th piece; forked worker processes do the others, a few pieces ahead of what was asked
-    for. A piece that a worker could not return, because it was killed for example, is done here. This process does all
-    pieces on systems other than Linux, where no process can be started, and while another thread runs: a lock that the
-    thread holds would stay locked in a forked process. All workers have ended when the block ends.
+    This process does each n-th piece; forked workers do the others, a few pieces ahead. A piece whose worker was
+    killed is
+    done here. This process does all pieces if no process can be started, on systems other than Linux, and while another
+    thread runs, whose locks would stay locked in a fork. All workers have ended when the block ends.
 
     Args:
-        work: what it returns or raises is pickled; `work` itself is not.
-        count: number of pieces.
+        work: its results and errors are pickled; `work` itself is not.
         most: upper limit of processes, in addition to that of the enclosing `processes` block.
-
-    Raises:
-        What `work` raises, when its piece is asked for.
-
-    Example:
-        >>> with parallel_map(str, 3) as results:
-        ...     list(results)
-        ['0', '1', '2']
     """
     return closing(_results(work, count, min(_PROCESSES.get(), most, count)))
 
 
 def may_fork() -> bool:
-    """Whether a forked process is sound: on Linux, while no other thread runs."""
+    """Return True if a forked process is sound: on Linux, while no other thread runs."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
 @contextmanager
 def local_pool(workers: int, setup: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
-    """A pool of processes that have ended when the block ends.
+    """Yield a pool of processes that have ended when the block ends.
 
-    They are forked where that is sound, else spawned; from Python 3.11 on these do not import what Python needs first
-    from the current folder, where traces are beside whatever came with them. An error in the block ends them, and so
-    does the end of this process, even if it is killed; a task that they are running gets a `SystemExit`, so that it can
-    clean up.
-
-    Args:
-        workers: number of processes.
-        setup: called with the arguments in each of them; pickled only if the processes are not forked.
-
-    Raises:
-        OSError, NotImplementedError: no process can be started.
-
-    Example:
-        >>> with local_pool(2) as pool:
-        ...     pool.submit(pow, 2, 5).result()
-        32
+    They are forked if that is sound, else spawned. From Python 3.11 on, spawned ones do not import from the current
+    folder, which may hold anything. An error in the block, or the end of this process, ends them; a running task gets a
+    `SystemExit`
+    to clean up. `setup` is called in each of them with the arguments. Raise OSError or NotImplementedError if no
+    process can be started.
     """
     forks = may_fork()
     context: Any = copy(multiprocessing.get_context("fork" if forks else "spawn"))
@@ -125,7 +99,6 @@ class _Spawned(SpawnProcess):
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Python processes that start in the block do not put the current folder on their import path (`python -P`)."""
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
     try:
@@ -152,7 +125,7 @@ def _without_traceback(serve: Callable[..., None], arguments: tuple[Any, ...]) -
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """An exception that a signal's handler raises during a fork is ignored: let signals wait until after it."""
+    """Yield an exception that a signal's handler raises during a fork is ignored: let signals wait until after it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -208,7 +181,6 @@ def _results(work: Callable[[int], T], count: int, share: int) -> Generator[T, N
 def _shared_results(
     pool: Executor, work: Callable[[int], T], count: int, share: int, files: list[FileIO]
 ) -> Iterator[T]:
-    """Results of all pieces, each `share`-th of them done here and the others by the pool."""
     pieces = (i for i in range(count) if i % share)
     free = deque(range(len(files)))
     submitted: deque[tuple[int, Future[list[int]] | None]] = deque()
@@ -227,7 +199,6 @@ def _shared_results(
 
 
 def _memory_file() -> FileIO:
-    """A file without a name, in memory where the Python build can do that."""
     if hasattr(os, "memfd_create"):
         return FileIO(os.memfd_create("etplus"), "r+")
     return tempfile.TemporaryFile(buffering=0)
@@ -255,7 +226,6 @@ def _assign(work: Callable[[int], Any], files: list[FileIO]) -> None:
 
 
 def _do_in_worker(i: int, file: int) -> list[int]:
-    """Do a piece and write what comes of it; the sizes of its parts."""
     work, files = _in_worker
     try:
         result = True, _do_here(work, i)

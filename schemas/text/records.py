@@ -1,11 +1,9 @@
-"""The one big array of a trace file ("nodes", "traceEvents") as blocks of record texts, found without parsing.
+"""The big array of a trace file ("nodes", "traceEvents") as blocks of record texts, found without parsing.
 
-Both formats are an object with one huge array of objects. The array is cut where its writer put the separator
-between two records, which begins with "}" and ends with the first key of the next record, unescaped quotes and all;
-JSON escapes quotes inside strings, so the separator cannot occur in one. It could occur in a nested array of objects: a
-block that ends there does not decode, and the reader falls back on `parse_records`. Inside a block only the separator
-of a file that is indented is relied on, since nested objects are indented more, and only if it makes as many pieces as
-there are records; other blocks are parsed.
+The array is cut at its writer's separator of two records, from "}" to the first key of the next record with its quotes.
+JSON escapes quotes in strings, so a string cannot contain it. A nested array of objects could: a block that ends there
+does not decode, and the reader falls back on `parse_records`. Inside a block the separator is used only in indented
+files, where nested objects are indented more, and only if the number of pieces is right; other blocks are parsed.
 """
 
 from __future__ import annotations
@@ -68,11 +66,10 @@ class RecordArray:
     Attributes:
         text: the whole document.
         body: offset just after the array's "[".
-        start: offset of the first record's "{" (or of the closing "]" if there is none).
+        start: offset of the first record's "{" (or of the closing "]" without records).
         end: offset of the array's closing "]".
-        separator: the bytes between two records, from the blank before "}" to the next record's first key; b"" if
-            there are under two.
-        opener: how many of the separator's last bytes belong to the next record ("{" and its first key).
+        separator: the bytes between two records, from the blank before "}" to the next record's first key; b"" for one.
+        opener: length of the separator's end that belongs to the next record ("{" and its first key).
         header: the document's other keys, undecoded.
     """
 
@@ -105,21 +102,20 @@ class RecordArray:
         return self.text[begin:end]
 
     def arrays(self, within: Span | None = None) -> Iterator[Block]:
-        """The blocks of a span of records or of all, read one at a time."""
+        """Return the blocks of a span of records or of all, read one at a time."""
         return _arrays(self.text, self.blocks(within))
 
     def texts(self, blocks: Sequence[tuple[int, int, int]]) -> RecordTexts:
-        """The records of blocks, given as begin, end and number of records."""
+        """Return the records of blocks, given as begin, end and number of records."""
         return RecordTexts(self.text, blocks, self.separator, self.opener)
 
 
 class RecordTexts:
-    """Texts of records, read from the document where they are asked for.
+    """Texts of records, read from the document on demand.
 
     Args:
-        text: the document.
-        blocks: begin, end and number of records of spans of it, without the comma between spans.
-        separator, opener: see `RecordArray`; what is not separated so is parsed.
+        blocks: begin, end and number of records of spans of `text`, without the comma between spans.
+        separator, opener: see `RecordArray`; blocks without it are parsed.
     """
 
     def __init__(
@@ -150,7 +146,7 @@ class RecordTexts:
         return len(self._spans)
 
     def arrays(self) -> Iterator[Block]:
-        """All blocks."""
+        """Return all blocks."""
         return _arrays(self._text, self._spans)
 
     def cut(self, block: int) -> tuple[bytes, list[bytes]]:
@@ -165,7 +161,7 @@ class RecordTexts:
         return self._opener, pieces
 
     def of(self, records: IntColumn) -> list[bytes]:
-        """The texts of records, by position; neighbours cost no second reading."""
+        """Return the texts of records, by position; neighbors are read once."""
         blocks = np.searchsorted(self.first, records, side="right") - 1
         within = records - self.first[blocks]
         result = [b""] * len(records)
@@ -188,7 +184,7 @@ class RecordTexts:
         return int(self.first[block + 1] - self.first[block])
 
     def _placed(self, block: int) -> _Placed:
-        """A block's text, and the positions of its records, which are found once."""
+        """Return a block's text, and the positions of its records, which are found once."""
         begin, end = self._spans[block]
         text = self._text[begin:end]
         if block not in self._found:
@@ -198,7 +194,6 @@ class RecordTexts:
         return _Placed(text, *self._found[block])
 
     def _positions(self, text: bytes, count: int) -> tuple[IntColumn, IntColumn]:
-        """Begin and end of each record of a block."""
         between = _places(text, self._separator)
         if len(between) != count - 1:
             return _spans_of(text, list(map(bytes, decode_raws(b"[%b]" % text))))
@@ -215,7 +210,7 @@ class SomeRecordTexts:
     index: IntColumn
 
     def of(self, records: IntColumn) -> list[bytes]:
-        """The texts of records; see `RecordTexts`."""
+        """Return the texts of records; see `RecordTexts`."""
         return self.texts.of(records)
 
 
@@ -228,7 +223,7 @@ class _Placed(NamedTuple):
 
 
 def _places(text: bytes, separator: bytes) -> IntColumn:
-    """Where a separator occurs in a text; looked for in all of it at once, faster than one after the other."""
+    """Return where a separator occurs in a text; looked for in all of it at once, faster than one after the other."""
     brace = separator.find(b"}")
     last = len(text) - len(separator)
     if brace < 0 or last < 0:
@@ -241,7 +236,8 @@ def _places(text: bytes, separator: bytes) -> IntColumn:
 
 
 def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn, IntColumn]:
-    """Where the records of an array are that is open at an offset: only blanks and a comma are between two of them."""
+    """Return where the records of an array are that is open at an offset: only blanks and a comma are between two of
+    them."""
     length = np.fromiter(map(len, records), np.int64, len(records))
     if int(length.sum()) + len(records) - 1 == len(text) - at:  # a comma alone between two, and nothing around them
         start = at + np.cumsum(length + 1) - (length + 1)
@@ -254,7 +250,8 @@ def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn
 
 
 def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
-    """The JSON arrays of spans of records, all made in one place of memory, which is quicker than new ones for each."""
+    """Yield the JSON arrays of spans of records, all made in one place of memory, which is quicker than new ones for
+    each."""
     room = bytearray()
     for begin, end in spans:
         size = end - begin + 2
@@ -297,7 +294,7 @@ def locate(text: Text, key: str) -> RecordArray | None:
 
 
 def _opening_near(text: Text, key: str) -> tuple[bytes, int]:
-    """The document up to the array, and the array's `opening`; −1 if none is found."""
+    """Return the document up to the array, and the array's `opening`; −1 if none is found."""
     for size in _growing(len(text)):
         head = text[:size]
         with contextlib.suppress(msgspec.ValidationError):
@@ -307,7 +304,6 @@ def _opening_near(text: Text, key: str) -> tuple[bytes, int]:
 
 
 def _separator(text: Text, opener: bytes, begin: int, end: int) -> bytes:
-    """The first separator between two records."""
     between = re.compile(rb"[ \t\r\n]{0,64}\}\s*,\s*" + re.escape(opener))
     for size in _growing(end - begin):
         if found := between.search(text[begin : begin + size]):
@@ -324,12 +320,10 @@ def _growing(limit: int) -> Iterator[int]:
 
 
 def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], RecordSpans, tuple[int, int]]:
-    """Parse the document just far enough to have the records' texts, however they are laid out: the header, the
-    records, and the offsets just after the array's "[" and of its "]".
+    """Parse a document of any layout just far enough for the records' texts.
 
-    Raises:
-        msgspec.DecodeError: not JSON, or not an object.
-        msgspec.ValidationError: no array under that key.
+    Returns:
+        the header, the records, and the offsets just after the array's "[" and of its "]".
     """
     header = _DECODE_OBJECT(data)
     if key not in header:
@@ -341,13 +335,10 @@ def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Record
 
 
 def opening(data: bytes, key: str) -> int:
-    """Offset just after the "[" of an object's own array, in time linear in the offset.
+    """Return the offset just after the "[" of an object's own array, in time linear in the offset.
 
-    Brackets outside strings are counted between the occurrences of the key, so that nested arrays under the same key
-    cost nothing. Counts in a text that is not JSON mean nothing; therefore the whole is decoded once at the end.
-
-    Raises:
-        msgspec.DecodeError, msgspec.ValidationError: there is no such array, or the text before it is not JSON.
+    Brackets outside strings are counted between occurrences of the key, so that nested arrays under the same key cost
+    nothing. The text up to there is decoded once at the end, to make sure that it is JSON.
     """
     depth, at = 0, 0
     for found in re.finditer(rb'(?<!\\)"%b"\s*:\s*\[' % key.encode(), data):

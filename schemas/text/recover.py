@@ -25,23 +25,25 @@ from ...trace.errors import UNREADABLE, TraceFormatError
 from .records import opening
 from .repair import EVENT, FREE, MAX_KEY, NODE, Flaw, is_valid, repair
 
-LOSS_KINDS: Mapping[str, str] = MappingProxyType({
-    "unescaped_quote": "a quote inside a string, now escaped",
-    "control_character": "a raw control character inside a string, now escaped",
-    "backslash": "a backslash inside a string that began no escape, now escaped",
-    "not_utf8": "bytes that are not UTF-8, now U+FFFD",
-    "bare_number": "inf, nan or another bare word where a value belongs, now null",
-    "missing_value": "a key without a value, now null",
-    "missing_comma": "no comma between two values or records, now inserted",
-    "extra_comma": "a comma with no value after or before it, now removed",
-    "unbalanced_bracket": "a bracket closed too often or not at all, now balanced",
-    "caller_circle": "a node that is its own caller, directly or through others, now below its thread",
-    "garbage": "text between records that is not a record, left out",
-    "trailing_data": "text after the end of the document, as a second document, left out",
-    "header": "a header that cannot be read, of which only simple fields were kept",
-    "dropped_record": "a record that could not be saved; an empty one keeps its place in traceEvents",
-    "truncated": "the file is cut off; an unknown number of records is missing",
-})  # fmt: skip
+LOSS_KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "unescaped_quote": "a quote inside a string, now escaped",
+        "control_character": "a raw control character inside a string, now escaped",
+        "backslash": "a backslash inside a string that began no escape, now escaped",
+        "not_utf8": "bytes that are not UTF-8, now U+FFFD",
+        "bare_number": "inf, nan or another bare word where a value belongs, now null",
+        "missing_value": "a key without a value, now null",
+        "missing_comma": "no comma between two values or records, now inserted",
+        "extra_comma": "a comma with no value after or before it, now removed",
+        "unbalanced_bracket": "a bracket closed too often or not at all, now balanced",
+        "caller_circle": "a node that is its own caller, directly or through others, now below its thread",
+        "garbage": "text between records that is not a record, left out",
+        "trailing_data": "text after the end of the document, as a second document, left out",
+        "header": "a header that cannot be read, of which only simple fields were kept",
+        "dropped_record": "a record that could not be saved; an empty one keeps its place in traceEvents",
+        "truncated": "the file is cut off; an unknown number of records is missing",
+    }
+)
 """Every kind of `Loss` with its meaning. The last four lose data; the others change the text, and no record is lost."""
 
 _LAYOUTS = {"nodes": NODE, "traceEvents": EVENT}
@@ -62,13 +64,12 @@ _SIMPLE_FIELD = re.compile(
 
 @dataclass(frozen=True)
 class Loss:
-    """What was wrong with a file in one respect.
+    """A kind of damage in a file.
 
     Attributes:
         kind: a key of `LOSS_KINDS`.
-        count: how often.
         first_offset: byte offset of the first case, −1 if unknown.
-        example: the text of the first case, shortened.
+        example: text of the first case, shortened.
     """
 
     kind: str
@@ -90,9 +91,9 @@ class Recovered:
     """A readable document.
 
     Attributes:
-        data: strict JSON with the file's header and, in their order, the records that could be saved. A lost record
-            leaves "{}" in `traceEvents`, so that positions stay what they were, and nothing in `nodes`.
-        losses: one entry a kind, in order of first appearance; () if the file was sound (`data` is then the input).
+        data: strict JSON with the header and the saved records in order. A lost record leaves "{}" in `traceEvents`, so
+            that positions stay, and nothing in `nodes`.
+        losses: one entry per kind; () if the file was sound (`data` is then the input).
     """
 
     data: bytes
@@ -109,26 +110,15 @@ class _Read(Protocol):
 
 
 def damage_of(*traces: _Read) -> tuple[str, ...]:
-    """What readers had to repair or lost, in sentences that name the file (without folders); () for sound files.
+    """Return sentences on what readers repaired or lost, which name the file without folders; () for sound files.
 
-    ET+ files carry them on in `etplus.damage`, so that whoever reads one knows as well.
-
-    Example:
-        >>> from etplus.schemas.kineto.read_kineto import read_kineto
-        >>> event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2}'
-        >>> damage_of(read_kineto(b'{"schemaVersion": 1, "traceEvents": [' + event))
-        ('<bytes> is broken: ...the file is cut off...',)
+    `etplus.damage` of ET+ files keeps them.
     """
     return tuple(f"{PurePath(trace.file).name} is broken: {loss}" for trace in traces for loss in trace.losses)
 
 
 def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
-    """Make a valid document of a broken one, whose array is under "nodes" or "traceEvents"; takes time linear in its
-    length and twice its memory.
-
-    Raises:
-        TraceFormatError: there is no array under that key.
-    """
+    """Make a valid document of a broken one with an array `key`, in linear time and twice its memory."""
     body = _find_array(data, records_key)
     if body is None:
         fault = _first_fault(data)
@@ -142,7 +132,6 @@ def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
 
 
 def _find_array(data: bytes, key: str) -> int | None:
-    """Offset behind the "[" of a top-level key's array; of the first array under that key if the header is broken."""
     begin = max(data.find(b"{"), 0)
     with contextlib.suppress(*UNREADABLE):
         return begin + opening(data[begin:], key)
@@ -151,7 +140,7 @@ def _find_array(data: bytes, key: str) -> int | None:
 
 
 def _first_fault(data: bytes) -> int:
-    """Where a text stops being JSON, its length if it ends too soon; 0 if it is JSON, but not what is wanted."""
+    """Return where a text stops being JSON, its length if it ends too soon; 0 if it is JSON, but not what is wanted."""
     try:
         msgspec.json.Decoder(msgspec.Raw).decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -176,7 +165,7 @@ class _Salvage:
         self._body = 0
 
     def document(self) -> bytes:
-        """The new document."""
+        """Return the new document."""
         text: list[bytes | memoryview] = [self._head]
         for piece in self._pieces:
             text += (piece, b",\n")
@@ -241,7 +230,6 @@ class _Salvage:
             return
 
     def _next_start(self, at: int, end: int | None = None) -> int | None:
-        """Where a record begins next; what was searched once without success is not searched again."""
         if at >= self._no_start_from:
             return None
         found = self._start.search(self.data, at, len(self.data) if end is None else end)
@@ -250,7 +238,6 @@ class _Salvage:
         return found.start(1) if found else None
 
     def _take(self, begin: int, end: int) -> bool:
-        """Copy the records from one start to another if they are sound."""
         text = self.data[begin:end].rstrip(_WHITE)
         if not text.endswith(b",") or not is_valid(text[:-1]):
             return False
@@ -344,7 +331,6 @@ class _Salvage:
         return after
 
     def _records_in(self, at: int, after: int) -> int:
-        """How many records were lost in a stretch of text between records; logs it as garbage if none was."""
         text = self.data[at:after].rstrip(_WHITE).removesuffix(b",")
         try:
             return len(orjson.loads(b"[" + text + b"]"))  # values other than objects
@@ -355,12 +341,12 @@ class _Salvage:
         return 0
 
     def _closing_bracket(self, at: int) -> int | None:
-        """The array's "]" after an offset, shown by a valid rest of the document; the first, as it may hold arrays."""
+        """Return the array's "]" after an offset, shown by a valid rest of the document; the first, as it may hold
+        arrays."""
         return next((closer for closer in self._closers if closer >= at), None)
 
     @cached_property
     def _closers(self) -> list[int]:
-        """Those of the text's last "]" behind which a valid rest of the document follows, ascending."""
         end, closers = len(self.data), list[int]()
         for _ in range(_CLOSERS_TRIED):
             end = self.data.rfind(b"]", self._body, end)
@@ -375,7 +361,6 @@ class _Salvage:
         return closers
 
     def _finish(self, closer: int, at: int) -> None:
-        """Take the header's rest, which begins at `at` behind the array's "]"."""
         dummy = b'{"":0' if at > closer else b'{"":0,'
         text = dummy + self.data[at : at + _MAX_HEADER]
         repaired = repair(text, 0, len(text), FREE)
@@ -392,5 +377,4 @@ class _Salvage:
 
 
 def _simple_fields(text: bytes) -> bytes:
-    """Known scalar fields of a broken header as members of an object, each with a comma after it."""
     return b"".join(found.group() + b"," for found in _SIMPLE_FIELD.finditer(text, 0, _SAMPLE))

@@ -66,7 +66,7 @@ _skim = msgspec.json.Decoder(list[_Nothing]).decode
 
 
 def is_valid(text: bytes) -> bool:
-    """Whether a text is one object, or several with commas between, in JSON that all strict decoders take."""
+    """Return True if a text is one object, or several with commas between, in JSON that all strict decoders take."""
     try:
         orjson.loads(b"[" + text + b"]")
         _skim(b"[" + text + b"]")  # refuses anything but an object, and depths that orjson takes
@@ -76,11 +76,10 @@ def is_valid(text: bytes) -> bool:
 
 
 def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaired | None:
-    """Make the object at `start` valid; None if it is incomplete or cannot be separated from what follows, or no
-    object.
+    """Make the object at `start` valid; None if it is incomplete or cannot be separated from what follows.
 
     Args:
-        limit: offset at which the object is over at the latest: the next one's "{", or the end of the text.
+        limit: offset at which the object has ended: the next one's "{", or the end of the text.
     """
     if data[start : start + 1] != b"{":
         return None
@@ -162,7 +161,7 @@ class _Scan:
                 self._item(char)
 
     def is_plausible(self, text: bytes) -> bool:
-        """Whether the object has what it needs, and none of its own keys is inside one of its strings."""
+        """Return True if the object has what it needs, and none of its own keys is inside one of its strings."""
         record = orjson.loads(text)
         swallowed = (key for suspect in self._suspects for key in self.layout.swallowed.findall(suspect))
         return self.layout.is_whole(record) and all(key.decode() in record for key in swallowed)
@@ -213,7 +212,6 @@ class _Scan:
         self._comma = False
 
     def _close_all(self) -> None:
-        """Close what is open where the next object begins, if the last value can be whole."""
         last = self.data[self.limit - 1]
         if self.limit == len(self.data) or last not in b' \t\r\n,}]"':
             raise _GiveUpError
@@ -222,7 +220,6 @@ class _Scan:
             self._pop()
 
     def _item(self, char: int) -> None:
-        """A member of an object or of an array, with the comma before it."""
         key = _KEY.match(self.data, self.at, self.limit) if char == ord('"') else None
         if key and len(key.group(1)) > MAX_KEY:
             key = None
@@ -291,7 +288,6 @@ class _Scan:
         raise _GiveUpError
 
     def _quotes(self) -> Iterator[int]:
-        """Quotes that can end the string that begins here."""
         if self.reading.sound:
             pattern = ANY_QUOTE
         elif self._open[-1] == ord("]"):
@@ -316,7 +312,7 @@ class _Scan:
             raise _GiveUpError
 
     def _valid_string(self, raw: bytes, offset: int) -> bytes:
-        """A string's content as a JSON string, quotes included."""
+        """Return a string's content as a JSON string, quotes included."""
         if _PLAIN.fullmatch(raw):
             return b'"' + raw + b'"'
         rest = _ESCAPE.sub(b"", raw)

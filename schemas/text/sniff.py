@@ -23,9 +23,12 @@ _PACKED_BLOCK, _BLOCK = 1 << 16, 1 << 20
 _TEXT = re.compile(rb"[\t\r\n -~]{16}")
 """How JSON texts begin, and traces in protobuf do not."""
 _MARKS = {
-    codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
-}  # fmt: skip
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 """Byte order marks and the encodings that they announce; that of UTF-32 begins like that of UTF-16."""
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _EVENT_ARRAY = re.compile(rb'(?s)\s*\[\s*\{(?=.*?"ph"\s*:)')
@@ -64,16 +67,17 @@ _BEGINNINGS = (
     (rb"\x89HDF\r\n", "an HDF5 file", f"export it as SQLite: nsys export --type sqlite FILE; {_READ}"),
     (rb"PAR1", "a parquet file", f"give the folder that it is in; {_READ}"),
     (rb"NVR\0", "a report of Nsight Compute", f"profile with Nsight Systems; {_READ}"),
-    (rb'(?s)\x80[\x02-\x05].{0,200}?(?:segments|device_traces|allocator_settings)', *_SNAPSHOT),
+    (rb"(?s)\x80[\x02-\x05].{0,200}?(?:segments|device_traces|allocator_settings)", *_SNAPSHOT),
     (rb"\x80[\x02-\x05](?=[\x95}\](c])", "a Python pickle", _READ),
     (rb"(?is)\s*<(?:!doctype html|html)\b.*?MemoryViz", *_SNAPSHOT),
     (rb"(?is)\s*<(?:!doctype html|html)\b.*?Memory Timeline", "a memory timeline of PyTorch, a page", _READ),
     (rb"(?i)\s*<(?:!doctype html|html)\b", "a page (HTML)", f"give the trace that it was made of; {_READ}"),
     (
-        rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:', "a JSON file of rocprofv3",
+        rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:',
+        "a JSON file of rocprofv3",
         f"record it with rocprofv3 --output-format pftrace; {_READ}",
     ),
-)  # fmt: skip
+)
 """How files begin, what they are then, and what to do."""
 _FOREIGN = [(re.compile(begin), what, remedy) for begin, what, remedy in _BEGINNINGS]
 _BY_NAME = {".nsys-rep": _NSYS, ".qdrep": _NSYS, ".qdstrm": _NSYS}
@@ -81,13 +85,7 @@ _BY_NAME = {".nsys-rep": _NSYS, ".qdrep": _NSYS, ".qdstrm": _NSYS}
 
 
 def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
-    """The first bytes of a file or of a text, unpacked; b"" of what cannot be opened, or read a second time.
-
-    Example:
-        >>> import gzip
-        >>> head_of(gzip.compress(b"a trace"))
-        b'a trace'
-    """
+    """Return the first bytes of a file or text, unpacked; b"" if it cannot be opened or read twice."""
     if isinstance(source, bytes):
         head = source[:_PACKED]
     else:
@@ -108,22 +106,12 @@ def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
 
 
 def has_byte_order_mark(head: bytes) -> bool:
-    r"""Whether a text says at its beginning how it is encoded, as Windows programs do.
-
-    Example:
-        >>> has_byte_order_mark(b"\xef\xbb\xbf{}"), has_byte_order_mark(b"{}")
-        (True, False)
-    """
+    """Return True if a text begins with a byte order mark, as Windows programs write it."""
     return head.startswith(tuple(_MARKS))
 
 
 def as_utf8(text: bytes) -> bytes:
-    """A text in UTF-8 without a byte order mark; a character that is cut off at the end is left out.
-
-    Example:
-        >>> as_utf8('{"name": "µ"}'.encode("utf-16"))
-        b'{"name": "\xc2\xb5"}'
-    """
+    """Return a text as UTF-8 without byte order mark, and without a cut-off character at its end."""
     return b"".join(_in_utf8([text])) if has_byte_order_mark(text) else text
 
 
@@ -137,7 +125,7 @@ def _in_utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def unpacked(file: BinaryIO) -> Iterator[bytes]:
-    """The file's bytes, unpacked and in UTF-8, about a megabyte at a time."""
+    """Return the file's bytes, unpacked and in UTF-8, about a megabyte at a time."""
     return _in_utf8(_unpacked(file))
 
 
@@ -155,22 +143,17 @@ def _unpacked(file: BinaryIO) -> Iterator[bytes]:
 
 
 def is_text(head: bytes) -> bool:
-    """Whether a file is a text, as JSON is; of what is shorter than 16 bytes it is not known, and False."""
+    """Return True if a file is a text, as JSON is; of what is shorter than 16 bytes it is not known, and False."""
     return _TEXT.match(head) is not None
 
 
 def is_sqlite(head: bytes) -> bool:
-    """Whether a file is a SQLite database, as exports of Nsight Systems are."""
+    """Return True if a file is a SQLite database, as exports of Nsight Systems are."""
     return head.startswith(_SQLITE)
 
 
 def is_pftrace(data: bytes) -> bool:
-    """Whether bytes (decompressed; some hundred are enough) begin like a Perfetto trace.
-
-    Example:
-        >>> is_pftrace(b'{"traceEvents": []}'), is_pftrace(bytes([10, 4, 80, 1, 64, 0]))
-        (False, True)
-    """
+    """Return True if decompressed bytes (some hundred) begin like a Perfetto trace."""
     if data[:1] != bytes([_PACKET]) or is_text(data) or _is_xspace(data):
         return False
     at = 0
@@ -187,7 +170,7 @@ def is_pftrace(data: bytes) -> bool:
 
 
 def is_kineto(data: bytes) -> bool:
-    """Whether a whole file is a Chrome or Perfetto trace rather than ET+."""
+    """Return True if a whole file is a Chrome or Perfetto trace rather than ET+."""
     if is_pftrace(data) or is_event_array(data[:HEAD]):
         return True
     events = _EVENTS.search(data)
@@ -195,71 +178,48 @@ def is_kineto(data: bytes) -> bool:
 
 
 def is_event_array(head: bytes) -> bool:
-    """Whether a text begins like a Chrome trace that is an array of events.
-
-    Example:
-        >>> is_event_array(b'[{"ph": "X", "name": "aten::mm"}]'), is_event_array(b'[{"id": 1}]')
-        (True, False)
-    """
+    """Return True if a text begins like a Chrome trace that is an array of events."""
     return _EVENT_ARRAY.match(head) is not None
 
 
 def begins_like_kineto(head: bytes) -> bool:
-    """Whether a text begins like a Kineto trace.
-
-    Example:
-        >>> begins_like_kineto(b'{"schemaVersion": 1}'), begins_like_kineto(b'{"schema": "1.1.1", "nodes": []}')
-        (True, False)
-    """
+    """Return True if a text begins like a Kineto trace."""
     return _KINETO_KEYS.search(head) is not None or is_event_array(head)
 
 
 def begins_like_nodes(head: bytes) -> bool:
-    """Whether a text begins like an Execution Trace or ET+.
-
-    Example:
-        >>> begins_like_nodes(b'{"schema": "1.1.1", "nodes": []}')
-        True
-    """
+    """Return True if a text begins like an Execution Trace or ET+."""
     return _NODE_KEYS.search(head) is not None
 
 
 def is_chakra(head: bytes) -> bool:
-    """Whether a file begins like a Chakra trace: the length of a GlobalMetadata, and in this its version.
-
-    Example:
-        >>> is_chakra(bytes([7, 10, 5]) + b"0.0.4"), is_chakra(b'{"nodes": []}')
-        (True, False)
-    """
+    """Return True if a file begins like a Chakra trace: the length of a GlobalMetadata, and its version."""
     size, body = varint(head, 0)
     version, begin = varint(head, body + 1)
     text = head[begin : begin + version]
     return (
-        body <= 5 and head[body : body + 1] == bytes([_PACKET]) and 0 < version <= size - 2
-        and _PRINTABLE.fullmatch(text) is not None and not is_text(head)
-    )  # fmt: skip
+        body <= 5
+        and head[body : body + 1] == bytes([_PACKET])
+        and 0 < version <= size - 2
+        and _PRINTABLE.fullmatch(text) is not None
+        and not is_text(head)
+    )
 
 
 def name_of_trace(head: bytes) -> str | None:
-    """What a file of a format that is read begins like, in words; None if it is none of them.
-
-    Example:
-        >>> name_of_trace(b'{"schemaVersion": 1, "traceEvents": []}')
-        'a Kineto trace'
-    """
+    """Return "a Kineto trace" and the like for a format that is read, None for others."""
     known = (
-        (is_chakra, "a Chakra trace"), (is_sqlite, "a SQLite database"), (is_pftrace, "a Perfetto trace"),
-        (begins_like_nodes, "an Execution Trace or ET+"), (begins_like_kineto, "a Kineto trace"),
-    )  # fmt: skip
+        (is_chakra, "a Chakra trace"),
+        (is_sqlite, "a SQLite database"),
+        (is_pftrace, "a Perfetto trace"),
+        (begins_like_nodes, "an Execution Trace or ET+"),
+        (begins_like_kineto, "a Kineto trace"),
+    )
     return next((what for tells, what in known if tells(head)), None)
 
 
 def refuse_foreign(name: str, head: bytes) -> None:
-    """Refuse a file of a format that is not read, by its name and its first bytes (unpacked), and say which it is.
-
-    Example:
-        >>> refuse_foreign("trace.json", b'{"traceEvents": []}')
-    """
+    """Refuse a file of a format that is not read, by its first bytes (unpacked), and name the format."""
     for begin, what, remedy in _FOREIGN:
         if begin.match(head):
             raise TraceFormatError(name, "", f"this is {what}", remedy)
@@ -273,9 +233,8 @@ def refuse_foreign(name: str, head: bytes) -> None:
 
 
 def _is_xspace(head: bytes) -> bool:
-    """Whether bytes are an XSpace: planes that each have a name, after their number if they have one.
-
-    What is field 1 of a packet of Perfetto is a message, and here a number.
+    """Return True for an XSpace: planes that each have a name, after their number if they have one. In packets of
+    Perfetto field 1 is a message, here a number.
     """
     if head[:1] != bytes([_PACKET]):
         return False
@@ -289,13 +248,14 @@ def _is_xspace(head: bytes) -> bool:
     length, begin = varint(head, at + 1)
     text, after = head[begin : begin + length], head[begin + length : begin + length + 1]
     return (
-        0 < length < size and _PRINTABLE.fullmatch(text) is not None
+        0 < length < size
+        and _PRINTABLE.fullmatch(text) is not None
         and (not after or after[0] in (*_PLANE_FIELDS, _PACKET))
-    )  # fmt: skip
+    )
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of protobuf and the offset behind it; 0 and −1 if the data end within it or it is too long."""
+    """Return a number of protobuf and the offset behind it; 0 and −1 if the data end within it or it is too long."""
     value = 0
     for k, byte in enumerate(data[at : at + 10]):
         value |= (byte & 0x7F) << (7 * k)

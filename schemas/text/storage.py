@@ -24,17 +24,17 @@ class Folder(Protocol):
         """Where it is, for messages."""
 
     def files(self) -> list[str]:
-        """All files in it and below, sorted; MissingFileError or UsageError if it is not there."""
+        """Return all files in it and below, sorted; MissingFileError or UsageError if it is not there."""
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading; OSError if that fails."""
 
     def fetch(self, name: str, scratch: Path) -> Path:
-        """A file as one of this machine, with its own name: itself, or a copy in the folder `scratch`; TraceFormatError
-        if it is not there or cannot be read."""
+        """Return a file as one of this machine, with its own name: itself, or a copy in the folder `scratch`;
+        TraceFormatError if it is not there or cannot be read."""
 
     def place(self, name: str) -> str:
-        """A file's path or URL."""
+        """Return a file's path or URL."""
 
     def mark(self, name: str) -> list[Any] | None:
         """What changes if a file's content does: its size and digest; None if there is no such file."""
@@ -45,7 +45,7 @@ class Folder(Protocol):
 
 
 def at(folder: Folder, name: str) -> tuple[Folder, str]:
-    """A file's folder and its name there; a manifest may name URLs."""
+    """Return a file's folder and its name there; a manifest may name URLs."""
     if not is_url(name):
         return folder, name
     place, _, base = name.rpartition("/")
@@ -53,7 +53,7 @@ def at(folder: Folder, name: str) -> tuple[Folder, str]:
 
 
 def open_folder(place: str | os.PathLike[str]) -> Folder:
-    """The folder at a path or URL; UsageError for a URL without fsspec or what that needs for it."""
+    """Return the folder at a path or URL; UsageError for a URL without fsspec or what that needs for it."""
     place = os.fspath(place)
     if not is_url(place):
         return _Local(place)

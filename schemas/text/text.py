@@ -15,10 +15,10 @@ _WHOLE = 3
 
 
 class FileText:
-    """A file's bytes, read where they are sliced. Nothing of them is kept, so that a file may be larger than memory.
+    """A file's bytes, read on slicing. Nothing is kept, so that a file may be larger than memory.
 
-    Raises:
-        TraceFormatError: when sliced, if the file was changed since it was opened, or a slice exceeds the memory.
+    Slicing raises TraceFormatError if the file was changed since it was opened, or the slice does not fit into the
+    memory.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -26,7 +26,7 @@ class FileText:
 
     @classmethod
     def of(cls, file: IO[bytes], name: str) -> FileText:
-        """The bytes of an open file, which may be closed; the name is that for messages."""
+        """Return the bytes of an open file, which may be closed; the name is that for messages."""
         text = cls.__new__(cls)
         text._take(os.dup(file.fileno()), name)
         return text
@@ -51,7 +51,7 @@ class FileText:
         return self.read(begin, end)
 
     def read(self, begin: int, end: int) -> bytes:
-        """A piece of the text, of whatever size."""
+        """Return a piece of the text, of whatever size."""
         pieces, at = [], begin
         while at < end:
             pieces.append(os.pread(self._file, end - at, at))
@@ -65,7 +65,6 @@ class FileText:
             at += self._advanced(os.preadv(self._file, [target[at:]], begin + at))
 
     def _advanced(self, count: int) -> int:
-        """The number of bytes that were read, if they are still those of the file that was opened."""
         if not count or self._state() != (self._size, self._changed):
             raise TraceFormatError(self._name, "", "the file was changed while it was read", "try again")
         return count
@@ -76,7 +75,6 @@ class FileText:
         return now.st_size, now.st_mtime_ns
 
     def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]:
-        """Elsewhere the file may not be: what is sent there is its content."""
         return bytes, (self[:],)
 
 
@@ -98,7 +96,7 @@ def copy_into(target: memoryview, text: Text, begin: int) -> None:
 
 
 def find(text: Text, wanted: bytes, begin: int, end: int) -> int:
-    """Where bytes first occur whole in a span, −1 if they do not."""
+    """Return where bytes first occur whole in a span, −1 if they do not."""
     if isinstance(text, bytes):
         return text.find(wanted, begin, end)
     for at in range(begin, end, _WINDOW):
@@ -109,7 +107,7 @@ def find(text: Text, wanted: bytes, begin: int, end: int) -> int:
 
 
 def rfind(text: Text, wanted: bytes, begin: int, end: int) -> int:
-    """Where bytes last occur whole in a span, −1 if they do not."""
+    """Return where bytes last occur whole in a span, −1 if they do not."""
     if isinstance(text, bytes):
         return text.rfind(wanted, begin, end)
     for stop in range(end, begin, -_WINDOW):

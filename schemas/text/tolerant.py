@@ -51,11 +51,9 @@ class Document:
 
     Attributes:
         name: the file's name for messages.
-        text: the text.
         lenient: leave out records of the wrong form, counted in `dropped`, instead of failing on the first.
         losses: what recovery repaired or lost so far.
         progress: show a bar for reading that takes over two seconds.
-        dropped: filled by the reader if lenient.
     """
 
     name: str
@@ -88,14 +86,11 @@ class Document:
 def read_tolerantly(
     blob: Blob[Text], key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False
 ) -> T:
-    """Run a reader on a file, once strictly and, where that fails, on the recovered text.
+    """Run a reader on a file strictly; if that fails, on the recovered text.
 
     Args:
-        key: "nodes" or "traceEvents", the array that makes the file what it should be.
+        key: "nodes" or "traceEvents".
         read: raises one of UNREADABLE on a document that it cannot take.
-
-    Raises:
-        TraceFormatError: the file is of another kind, broken beyond recovery, or broken at all if strict.
     """
     expected = _KINDS[key][0]
     losses: tuple[Loss, ...] = ()

@@ -1,8 +1,8 @@
-"""What a run reads and writes: no output replaces an input, and outputs appear together or not at all.
+"""Inputs and outputs of a run: no output replaces an input, and outputs appear together or not at all.
 
-The readers of this package report every file that they open (`protect`); `open_output` claims every file that it
-writes. A command is one transaction, and so is a library call that both reads and writes. Outside of a transaction
-nothing is remembered: a library user may read a file, and later write to it.
+Readers of this package report each file that they open (`protect`); `open_output` claims each file that it writes. A
+command is one transaction, and so is a library call that reads and writes. Outside of a transaction nothing is
+remembered: a library user may read a file and later write to it.
 """
 
 from __future__ import annotations
@@ -57,10 +57,9 @@ class Transaction:
             self._inputs.setdefault((status.st_dev, status.st_ino), name)
 
     def claim(self, path: StrPath) -> Path | None:
-        """The file that an output path names, links resolved; None for standard output.
+        """Return the file that an output path names, links resolved; None for standard output.
 
-        Raises:
-            UsageError: an empty name, a URL, a folder, an input of this run, or an output that it already has.
+        Refuse an empty name, a URL, a folder, an input of this run, and an output that it already has.
         """
         name = os.fspath(path)
         if not name:
@@ -92,7 +91,8 @@ class Transaction:
         return self._outer._input(status) if found is None and self._outer else found
 
     def temporary(self, target: Path) -> Path:
-        """Where to write what is to become `target`; the name is kept first, so that no signal leaves the file behind.
+        """Return where to write what becomes `target`; the name is kept first, so that no signal leaves the file
+        behind.
 
         It does not contain the target's name, which may have the full 255 bytes.
         """
@@ -100,10 +100,10 @@ class Transaction:
         return path
 
     def unnamed(self, target: Path, mode: int) -> int | None:
-        """A descriptor of a file without a name that is to become `target`; None where such files cannot be had.
+        """Return a descriptor of an unnamed file that becomes `target`; None if the system has no such files.
 
-        Not even SIGKILL leaves it behind. Linux has them, on most file systems. A run of very many outputs gives names
-        to further ones, since each of these keeps a descriptor open until the end.
+        Not even SIGKILL leaves it behind. Runs of very many outputs give names to further files, since each descriptor
+        stays open until the end.
         """
         if not hasattr(os, "O_TMPFILE") or len(self._unnamed) >= _MOST_UNNAMED:
             return None
@@ -115,7 +115,7 @@ class Transaction:
         return made
 
     def place_of(self, target: Path) -> Path:
-        """Where an output can be read: in its file without a name, beside `target`, or already there."""
+        """Return where an output can be read: in its file without a name, beside `target`, or already there."""
         made = self._unnamed.get(str(target))
         return self._temporary.get(str(target), target) if made is None else Path(f"/proc/self/fd/{made}")
 
@@ -169,7 +169,6 @@ class Transaction:
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    """Let SIGINT and SIGTERM wait, so that they leave all files of a set or none."""
     if threading.current_thread() is not threading.main_thread():  # which handles all signals
         yield
         return
@@ -205,11 +204,12 @@ def transaction(*, nested: bool = False) -> Iterator[Transaction]:
             convert("rank0.json.gz", "rank0.et")
             convert("rank0.json.gz", "rank0.graphml")   # if this fails, there is no rank0.et either
 
-    Within the block no output can replace a file that was read in it. Transactions of another thread do not count.
+    No output can replace a file that was read in the block. Transactions of another thread do not count.
 
     Args:
-        nested: what to do inside another transaction. False: join it. True: outputs are in place when this block
-            ends, and files read in this block alone may be replaced after it; for a program's own working files.
+        nested: inside another transaction, False joins it. True puts outputs in place when this block ends, and files
+            read
+            only in this block may be replaced after it; for a program's own working files.
     """
     outer = _current.get()
     if outer is not None and not nested:
@@ -226,16 +226,12 @@ def transaction(*, nested: bool = False) -> Iterator[Transaction]:
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is a URL and not a path."""
+    """Return True if a place is a URL and not a path."""
     return "://" in place
 
 
 def _refuse_url(name: StrPath) -> None:
-    """Refuse the name of a single file or folder that is a URL; paths of this machine may look the same.
-
-    Raises:
-        UsageError: a URL.
-    """
+    """Refuse a URL as the name of a single file or folder; paths of this machine may look the same."""
     url = _URL.match(os.fspath(name))
     if url is not None and not os.path.lexists(url[1]):
         raise UsageError(
@@ -245,11 +241,7 @@ def _refuse_url(name: StrPath) -> None:
 
 
 def protect(source: StrPath | int) -> None:
-    """Note an input of the present transaction, by its path or file descriptor; without a transaction do nothing.
-
-    Raises:
-        UsageError: the path is a URL.
-    """
+    """Note an input of the present transaction, by path or file descriptor; do nothing without one. Refuse URLs."""
     if not isinstance(source, int):
         _refuse_url(source)
     run = _current.get()
@@ -259,17 +251,13 @@ def protect(source: StrPath | int) -> None:
 
 
 def staged(output: StrPath) -> Path:
-    """Where an output of the present transaction can be read before the transaction ends."""
+    """Return where an output of the present transaction can be read before the transaction ends."""
     run, target = _current.get(), Path(os.path.realpath(output))
     return target if run is None else run.place_of(target)
 
 
 def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = ()) -> None:
-    """Refuse at once, before anything is read, what `open_output` would refuse at the end; None means no file.
-
-    Raises:
-        UsageError: see `Transaction.claim` and `check_folder`; or two of the outputs are the same file.
-    """
+    """Refuse at once what `open_output` would refuse at the end, and equal outputs; None means no file."""
     with transaction() as run:
         for name in inputs:
             if name is not None:
@@ -284,11 +272,7 @@ def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | 
 
 
 def check_folder(output: StrPath) -> None:
-    """Refuse an output, or a prefix of outputs, whose folder cannot be written to or made; "-" has none.
-
-    Raises:
-        UsageError: such an output.
-    """
+    """Refuse an output, or a prefix of outputs, whose folder cannot be written to or made; "-" has none."""
     if os.fspath(output) in ("", STANDARD_STREAM):
         return
     _refuse_url(output)
@@ -310,11 +294,7 @@ def _problem_of(folder: Path) -> str:
 
 
 def make_folder(folder: StrPath) -> Path:
-    """Make a folder for outputs, and those above it; a transaction that fails removes those that it made.
-
-    Raises:
-        UsageError: an empty name, or it cannot be made, or not be written to.
-    """
+    """Make a folder for outputs, and those above it; a transaction that fails removes those that it made."""
     path = Path(folder)
     if not os.fspath(folder):
         raise UsageError("the name of the output folder is empty; give a folder")

@@ -12,7 +12,6 @@ from etplus.schemas.execution_trace import arguments as arguments_module
 from etplus.schemas.execution_trace.arguments import (
     CallRecord,
     DecodedSide,
-    Signatures,
     call_records,
     decode_call,
     made_node,
@@ -21,6 +20,7 @@ from etplus.schemas.execution_trace.arguments import (
     undecoded_arguments,
     whole_sides,
 )
+from etplus.schemas.execution_trace.signatures import Signatures
 from etplus.schemas.execution_trace.tensor_uses import tensor_uses
 from etplus.schemas.kineto.input_args import input_args, input_shapes
 from etplus.trace.build import TraceBuilder

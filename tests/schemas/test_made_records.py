@@ -14,13 +14,14 @@ from etplus.schemas.etplus.made_records import (
     LAUNCH_NS,
     Launch,
     MadeNode,
-    RankRecords,
     comms_of,
     edited,
     event_args,
     header_of,
+    rank_records,
 )
 from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.schemas.etplus.record_store import MadeRecords
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.index import Row
 from etplus.trace.trace import Trace
@@ -72,7 +73,7 @@ def test_events() -> None:
     )
 
 
-def made() -> tuple[bytes, RankRecords]:
+def made() -> tuple[bytes, MadeRecords]:
     root = MadeNode(1, "[pytorch|profiler|execution_trace|process]", 1)
     call, event = (
         MadeNode(2, "aten::mm", 1),
@@ -82,7 +83,7 @@ def made() -> tuple[bytes, RankRecords]:
     event.close(4000, 6000, 0)
     launch = Launch(4, 2000, 0, 8, 2)
     members = {"schema": "1.1", "nodes": [], "runtime": [], "edges": [], "etplus": {"version": "1.1", "a": 1}}
-    records = RankRecords(members, [root, call, event, launch], 3, [(4, 3, "launch")])
+    records = rank_records(members, [root, call, event, launch], 3, [(4, 3, "launch")])
     return b"".join(records.chunks()), records
 
 

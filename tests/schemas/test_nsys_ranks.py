@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from etplus.schemas.nsys.nsys_ranks import PROCESS, NsysRank, ranks_of
+from etplus.schemas.nsys.database import PROCESS, NsysRank, ranks_of
 from etplus.schemas.text.file_ranks import choose, listed, only
 from etplus.trace.errors import TraceFormatError, UsageError
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from etplus.schemas.kineto.read_kineto import KinetoTrace
 from etplus.schemas.nsys import find_ranks, is_nsys, read_nsys
-from etplus.schemas.nsys.nsys_reader import read_range
+from etplus.schemas.nsys.ranges import read_range
 from etplus.schemas.text.files import Source
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 from hypothesis import given

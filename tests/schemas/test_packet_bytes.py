@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from etplus.schemas.perfetto.packet_bytes import field_tags
+from etplus.schemas.perfetto.packets import field_tags
 from etplus.schemas.wire_format import delimited_field, varint_bytes
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus import link, load
-from etplus.schemas.etplus.python_stacks import read_stacks, stacks_section
+from etplus.schemas.etplus.sections import read_stacks, stacks_section
 from etplus.trace.columns import IntColumn
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.stacks import COMPILED, GRAPH_ANNOTATION, Stacks

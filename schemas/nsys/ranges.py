@@ -1,0 +1,167 @@
+"""NVTX ranges of an export: operators, annotations and modules, as PyTorch and others name them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.call_tree import nesting
+from ...trace.columns import IntColumn, StringTable, distinct_rows, scatter
+from ...trace.conventions import PYTHON_CATEGORY
+from ..kineto.kineto_events import EventColumns
+from .database import PROCESS, Database
+
+CROSSING = "nvtx_range"
+"""Category of ranges that are not calls, since another one begins or ends inside them; they are kept as events only."""
+_NESTED, _LOOSE = (59, 70), (60, 71)
+"""Event types of push/pop ranges, which nest on their thread, and of start/end ranges, which need not
+(ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange, NvtxtPushPopRange; NvtxStartEndRange, NvtxtStartEndRange)."""
+_COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "text")
+
+
+@dataclass(frozen=True)
+class RangeDetails:
+    """Facts about ranges, which are the first events, that the event table has no columns for.
+
+    Attributes:
+        op_id, seq: int64, one entry per range; 0 and −1 for none.
+        sizes: int32 code into `shapes`, 0 for none. shapes: distinct JSON texts of shapes; the first is "".
+        consumer, producer: int64, for each input with a known producer the range and the producer's op id.
+    """
+
+    op_id: IntColumn
+    seq: IntColumn
+    sizes: npt.NDArray[np.int32]
+    shapes: list[str]
+    consumer: IntColumn
+    producer: IntColumn
+
+
+def add_ranges(database: Database, process: int, events: EventColumns) -> RangeDetails:
+    """Add the ranges of a process (see `NsysRank.process`) in order of rows, a block at a time."""
+    loose, at = _loose_rows(database, process), 0
+    shapes, sizes = StringTable([""]), [np.zeros(0, np.int32)]
+    op_ids, seqs, consumers, producers = ([np.zeros(0, np.int64)] for _ in range(4))
+    where = f"globalTid / {PROCESS} = ? AND eventType IN {_NESTED + _LOOSE}"
+    for rows in database.rows("NVTX_EVENTS", _COLUMNS, where, process):
+        numbers = np.ascontiguousarray(database.integers([row[:-1] for row in rows], _COLUMNS).T)
+        start, end, thread, text_id = numbers[0].copy(), numbers[1], numbers[3], numbers[5].tolist()
+        registered = database.names(np.array([of for of, row in zip(text_id, rows, strict=True) if row[-1] is None]))
+        texts = [registered[of] if row[-1] is None else row[-1] for of, row in zip(text_id, rows, strict=True)]
+        ranges = [read_range(text if isinstance(text, str) else repr(text)) for text in texts]
+        crossing = loose[at : at + len(rows)].tolist()
+        op_ids.append(np.array([found.op_id for found in ranges], np.int64))
+        seqs.append(np.array([found.seq for found in ranges], np.int64))
+        threads, position = distinct_rows(thread)
+        events.add(
+            [CROSSING if apart else found.category for found, apart in zip(ranges, crossing, strict=True)],
+            [found.name for found in ranges],
+            (position, [(number // PROCESS % PROCESS, number % PROCESS) for (number,) in threads.tolist()]),
+            start,
+            np.where(end >= start, end - start, -1),
+            rf_id=np.where(op_ids[-1] > 0, op_ids[-1], -1),
+            seq=seqs[-1],
+        )
+        sizes.append(shapes.codes([found.sizes for found in ranges]))
+        counts = [len(found.producers) for found in ranges]
+        consumers.append(np.repeat(np.arange(at, at + len(rows)), counts))
+        producers.append(np.array([number for found in ranges for number in found.producers], np.int64))
+        at += len(rows)
+    op_id, seq, consumer, producer = map(np.concatenate, (op_ids, seqs, consumers, producers))
+    return RangeDetails(op_id, seq, np.concatenate(sizes), shapes.values, consumer, producer)
+
+
+def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
+    """Which ranges do not nest: start/end ranges on two threads, or around only a part of a push/pop range."""
+    of_process = f"globalTid / {PROCESS} = ? AND eventType IN "
+    if not database.count("NVTX_EVENTS", f"{of_process} {_LOOSE}", process):
+        return np.zeros(database.count("NVTX_EVENTS", f"{of_process} {_NESTED + _LOOSE}", process), np.bool_)
+    found = database.numbers("NVTX_EVENTS", _COLUMNS[:-2], f"{of_process} {_NESTED + _LOOSE}", process)
+    start, end, thread = found["start"], found["end"], found["globalTid"]
+    free = np.isin(found["eventType"], _LOOSE)
+    two_threads = (found["endGlobalTid"] > 0) & (found["endGlobalTid"] != thread)
+    unfinished = end < start
+    nested = np.flatnonzero(~free & ~unfinished)
+    probed = np.flatnonzero(free & ~unfinished & ~two_threads)
+    around = _innermost(thread, start, end, nested, probed, start), _innermost(thread, start, end, nested, probed, end)
+    apart: npt.NDArray[np.bool_] = free.copy()
+    apart[probed] = around[0] != around[1]
+    return apart
+
+
+def _innermost(
+    thread: IntColumn, start: IntColumn, end: IntColumn, nested: IntColumn, probed: IntColumn, at: IntColumn
+) -> IntColumn:
+    """Return for each probed range the innermost nested one that is open on its thread at `at`, −1 for none.
+
+    A range of no length at that time is put among the nested ones; its caller is the answer.
+    """
+    threads = np.concatenate([thread[nested], thread[probed]])
+    begin, until = np.concatenate([start[nested], at[probed]]), np.concatenate([end[nested], at[probed]])
+    row = np.concatenate([nested, np.full(len(probed), -1)])
+    order = np.lexsort((-until, begin, threads))
+    parent = nesting(threads[order], begin[order], until[order])
+    return scatter(len(order), order, np.where(parent >= 0, row[order][parent], -1))[len(nested) :]
+
+
+OPERATOR, ANNOTATION = "cpu_op", "user_annotation"
+_EMITTED = re.compile(
+    r"(?=, (?:seq|op_id|sizes) = )(?:, seq = (-?\d{1,18}))?(?:, op_id = (\d{1,18}))?"
+    r"(?:, sizes = (\[[\d\[\], -]*\]))?(?:, input_op_ids = (\[[\d(), -]*\]))?\Z"
+)
+_PRODUCER = re.compile(r"\((\d{1,18}), ?-?\d+\)")
+_OPERATOR_NAME = re.compile(
+    r"autograd::engine::evaluate_function: |(?:[a-z_][\w.]*(?:::\w+)+(?:\.\w+)?|record_param_comms|triton_\w+|detach_?|"
+    r"\w+Backward\d*)$"
+)
+_MODULE = re.compile(r"nn\.Module: |\{'Module': '([^']+)'|layer:(.+)", re.DOTALL)
+"""The profiler's own form; the layer-wise NVTX hooks of vLLM, SGLang and TensorRT-LLM; that of Apex's PyProf."""
+
+
+class Range(NamedTuple):
+    """A range by its text.
+
+    Attributes:
+        name: without the arguments.
+        category: as in a Kineto trace: OPERATOR, ANNOTATION, or that of Python calls for a module.
+        seq: sequence number of autograd, −1 for none. op_id: 0 for none.
+        sizes: JSON text of the shapes, "" where none were recorded.
+        producers: op ids of the producers of its inputs.
+    """
+
+    name: str
+    category: str
+    seq: int = -1
+    op_id: int = 0
+    sizes: str = ""
+    producers: tuple[int, ...] = ()
+
+
+def read_range(text: str) -> Range:
+    """Parse the text of a range.
+
+    The text does not tell an operator from a user's `record_function`. A range with an op_id counts as an operator if
+    it has a sequence number or an operator's name, with a namespace in lower case.
+    """
+    found = _EMITTED.search(text)
+    if found is None:
+        module = _MODULE.match(text)
+        if module is not None:
+            own = module[1] or module[2]
+            return Range(text if own is None else f"nn.Module: {own}", PYTHON_CATEGORY)
+        return Range(text, OPERATOR if text.startswith("aten::") else ANNOTATION)
+    name, (seq, op_id, sizes, inputs) = text[: found.start()], found.groups()
+    is_operator = (seq is not None and seq[0] != "-") or _OPERATOR_NAME.match(name) is not None
+    producers = [int(number) for number in _PRODUCER.findall(inputs or "")]
+    return Range(
+        name,
+        OPERATOR if is_operator else ANNOTATION,
+        -1 if seq is None else max(int(seq), -1),
+        int(op_id or 0),
+        sizes or "",
+        tuple(number for number in dict.fromkeys(producers) if number),
+    )
