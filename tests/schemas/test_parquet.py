@@ -131,7 +131,7 @@ def test_columns_have_units_and_other_readers_see_the_same_sums(tmp_path: Path) 
     assert device.schema.field("duration_ns").metadata[b"unit"] == b"ns"
     assert sum(device.column("duration_ns").to_pylist()) == int(trace.gpu.dur.sum() + trace.unattached.dur.sum())
     assert {"start_ns", "name", "stream", "op_name", "step"} <= set(device.column_names)
-    names = device.column("op").to_pylist()[: len(trace.gpu)]
+    names = device.column("op_name").to_pylist()[: len(trace.gpu)]
     assert names == [trace.calls.name[call] >= 0 and trace.names[trace.calls.name[call]] for call in _calls_of(trace)]
 
 
