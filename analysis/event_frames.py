@@ -56,13 +56,13 @@ class CallFrame(Row):
     sequence = series(
         "number",
         "Number that a backward operator shares with its forward operator.",
-        lambda of: _known(of.trace.seq_id[of.node]),
+        lambda of: _known(of.trace.nodes.seq_id[of.node]),
     )
-    link = series("text", "Link to the Execution Trace.", lambda of: _texts(LINK_NAMES, of.trace.link[of.node]))
+    link = series("text", "Link to the Execution Trace.", lambda of: _texts(LINK_NAMES, of.trace.nodes.link[of.node]))
     kernel_file = series("name", "Generated file of a compiled kernel.", lambda of: of.generated["kernel_file"])
     kernel_hash = series("name", "Hash of a Triton kernel.", lambda of: of.generated["kernel_hash"])
     kernel_kwargs = series("name", "Arguments of a Triton kernel.", lambda of: of.generated["kernel_kwargs"])
-    id = series("number", "Id of the node in ET+.", lambda of: of.trace.id[of.node])
+    id = series("number", "Id of the node in ET+.", lambda of: of.trace.nodes.id[of.node])
     parent = series("number", "`index` of the call around it.", lambda of: of.known(of.calls.parent))
     index = series("number", "Position among all calls, `Op.index`.", lambda of: of.rows)
 
@@ -207,7 +207,7 @@ class EventFrame(Row):
 
     @property
     def correlations(self) -> Nullable:
-        return _known(np.append(self.trace.correlation, -1)[self.gpu.source[self.rows]])
+        return _known(np.append(self.trace.nodes.correlation, -1)[self.gpu.source[self.rows]])
 
     @cached_property
     def origin(self) -> Frame:

@@ -277,7 +277,7 @@ def _missing(trace: Trace) -> list[str]:
     """What is not in the trace and makes results poorer."""
     compiled = compiled_summary(trace.summary)
     known = [f"source lines {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
-    if len(trace) and not trace.dur.any():
+    if len(trace) and not trace.nodes.dur.any():
         known.append("no node has a duration")
     if not len(trace.gpu):
         return ["the trace has no GPU events", *known]

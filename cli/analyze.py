@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ..analysis.findings import Case, find_findings
+from ..analysis.job_summary import JobSummary, job_summary, rank_contribution
 from ..analysis.overheads import OverheadRows, pool, summarise
 from ..analysis.summary import Analysis, analyse, columns_of, json_of, tables_of
+from ..analysis.table import Row
 from ..analysis.workbook import write_workbook
+from ..jobs.job import Job
+from ..jobs.job_report import ranges
 from ..report.plots import require_matplotlib, write_plots
-from ..report.report_text import overheads_text, text_of
+from ..report.report_text import overheads_text, table_text, text_of
 from ..schemas.text.files import open_output
 from ..schemas.text.transaction import make_folder
 from ..trace.errors import UsageError
@@ -22,7 +27,7 @@ from ..trace.frames import library
 from ..trace.library import MOST_IN_FULL
 from ..trace.text_tables import terminal_width
 from ..trace.trace import Trace
-from .inputs import add_inputs, find_inputs, read_input, read_inputs, shell_of
+from .inputs import TraceInput, add_inputs, find_inputs, read_inputs, shell_of
 from .options import (
     add_analysis,
     add_device_spec,
@@ -30,16 +35,18 @@ from .options import (
     add_graph_captures,
     add_top,
     captures_linker,
+    chosen_part,
+    engine_for,
     own_devices,
     selected,
+    selection_of,
     with_own,
 )
 from .outputs import add_tables_and_switch, write_csv, write_json, write_tables
-from .regressions import add_limit, report_regressions
-from .terminal import warn_of_damage
+from .terminal import print_warnings, warn_of_damage
 
-if TYPE_CHECKING:
-    from ..analysis.trace_diff import Difference
+_OF_ONE = ("plots", "overheads", "batch_size", "device_spec")
+"""Options that only say something of single traces."""
 
 _EPILOG = """\
 examples:
@@ -51,14 +58,13 @@ examples:
   etplus analyze job.etplus --summary                      # all ranks together
   etplus analyze job.etplus --ranks 3,7                    # these ranks by themselves
   etplus analyze et_plus.json --steps 2-4                  # without warm-up
-  etplus analyze branch.json --baseline main.json --fail-over 5%
   etplus analyze trace.json --own my_model --own train.py  # source lines of these files
   etplus analyze trace.json -o tables.xlsx                 # every table a sheet (extra frames)
   etplus analyze trace.json --csv tables --plots figures --batch-size 256
 
 Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto trace that was recorded with record_shapes.
 
-Exit status: 0 analysed; 2 bad input or usage, nothing written; 4 slower than --fail-over allows.
+Exit status: 0 analyzed; 2 bad input or usage, nothing written.
 """
 
 
@@ -78,8 +84,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_analysis(parser, "analyse only")
     add("--cpu-event-overhead", type=_microseconds, default=2.0, metavar="US",
         help="host time that one profiler event costs, subtracted from overheads (default: 2 µs)")  # fmt: skip
-    add("--baseline", metavar="FILE", help="compare the input with this trace, as `etplus diff FILE INPUT` does")
-    add_limit(parser, "the input", "the baseline")
     add("--summary", action=argparse.BooleanOptionalAction, default=None,
         help=f"show all traces together as the ranks of a job: how they differ, outliers, kernels and operators of all "
         f"(default: from {MOST_IN_FULL + 1} traces on)")  # fmt: skip
@@ -94,14 +98,11 @@ def run(arguments: argparse.Namespace) -> int:
     )  # first, since other outputs may be in them
     inputs = find_inputs(
         arguments, outputs=[arguments.overheads, arguments.json, arguments.output],
-        reads=[arguments.device_spec, arguments.baseline, *arguments.graph_capture],
+        reads=[arguments.device_spec, *arguments.graph_capture],
     )  # fmt: skip
     many = len(inputs) > MOST_IN_FULL and arguments.overheads is None
     if many if arguments.summary is None else arguments.summary:
-        from .job_summary_text import write_summary
-
-        return write_summary(arguments, inputs, csv_folder)
-    _check_baseline(arguments, len(inputs))
+        return _write_summary(arguments, inputs, csv_folder)
     output = _Output(arguments, csv_folder, plots_folder, several=len(inputs) > 1)
     analysed = partial(
         analyse, own_devices=own_devices(arguments), event_ns=output.event_ns, annotation=arguments.annotation,
@@ -118,20 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
         warn_of_damage([trace], known)
         analysis = analysed(trace)
         output.add(analysis, shell_of(given, arguments))
-        if arguments.baseline is not None:
-            output.compare(analysed(chosen(read_input(arguments.baseline))), analysis)
-    return output.write()
-
-
-def _check_baseline(arguments: argparse.Namespace, inputs: int) -> None:
-    """
-    Raises:
-        UsageError: a limit without a baseline, or a baseline for several inputs.
-    """
-    if arguments.baseline is None and arguments.fail_over is not None:
-        raise UsageError("--fail-over needs a trace to compare with; give it with --baseline FILE")
-    if arguments.baseline is not None and inputs != 1:
-        raise UsageError(f"--baseline compares one trace, {inputs} were given; use `etplus diff` for each")
+    output.write()
+    return 0
 
 
 class _Output:
@@ -161,7 +150,6 @@ class _Output:
         self._columns: dict[str, list[str]] = {}
         self._files: list[str] = []
         self._overheads: list[OverheadRows] = []
-        self._difference: Difference | None = None
 
     def add(self, analysis: Analysis, shell: str) -> None:
         """Say what there is of a trace; `shell` names it in a command line."""
@@ -192,16 +180,9 @@ class _Output:
             for key, statistic in statistics.items()
         )
 
-    def compare(self, baseline: Analysis, analysis: Analysis) -> None:
-        """Say how a trace differs from another one."""
-        from ..analysis.trace_diff import diff_text, difference
-
-        self._difference = difference(baseline, analysis, by_shape=self._arguments.by_shape)
-        self._texts.append(diff_text(self._difference, self._width, self._arguments.top))
-
-    def write(self) -> int:
-        """Write what was asked for, print; returns the exit status."""
-        arguments, found = self._arguments, self._difference
+    def write(self) -> None:
+        """Write what was asked for, print."""
+        arguments = self._arguments
         pooled = summarise(pool(self._overheads), self.event_ns, self._files)
         if arguments.overheads is not None:
             with open_output(arguments.overheads) as out:
@@ -212,16 +193,11 @@ class _Output:
             of_all = overheads_text(pooled, self._width, arguments.top)
             self._texts.append(f"all {len(self._files)} traces\n\n{of_all}")
         plain = {"traces": self._numbers, "overheads": msgspec.to_builtins(pooled)}
-        if found is not None:
-            from ..analysis.trace_diff import json_of_difference
-
-            plain["difference"] = json_of_difference(found)
         if self._is_workbook:
             write_workbook(self._tables, arguments.output)
             write_json(arguments.json, plain)
         else:
             write_tables(arguments, "\n\n".join(self._texts), plain)
-        return report_regressions(found, arguments.fail_over) if found is not None else 0
 
 
 def _microseconds(text: str) -> float:
@@ -229,3 +205,35 @@ def _microseconds(text: str) -> float:
     if not 0 <= value < 1e6:
         raise argparse.ArgumentTypeError("must be from 0 to a second")
     return value
+
+
+def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], csv_folder: Path | None) -> int:
+    """Analyse the ranks together, write what was asked for, print; returns the exit status."""
+    given = [name for name in _OF_ONE if getattr(arguments, name) is not None]
+    given += ["graph_capture"] * bool(arguments.graph_capture) + ["by_shape"] * arguments.by_shape
+    if given:
+        option = given[0].replace("_", "-")
+        raise UsageError(f"--{option} is of single traces, not of a summary; choose some with --ranks, or --no-summary")
+    engine, job = engine_for(arguments, len(inputs)), Job(inputs)
+    job = job.choosing(partial(chosen_part, own=arguments.own, part=selection_of(arguments)))
+    job = job if engine is None else job.on(engine=engine)
+    ranks = dict(job.map(partial(rank_contribution, annotation=arguments.annotation)))
+    summary = job_summary(ranks)
+    damage = dict.fromkeys(sentence for found in ranks.values() for sentence in found.damage)
+    print_warnings([*damage, *summary.notes])
+    plain = {name: table.plain() for name, table in summary.tables.items()}
+    if csv_folder is not None:
+        write_csv(plain, csv_folder, {name: table.kind.names() for name, table in summary.tables.items()})
+    write_tables(arguments, summary_text(summary, terminal_width(), arguments.top), {"job": plain})
+    return 0
+
+
+def summary_text(summary: JobSummary, width: int, top: int) -> str:
+    """The tables but for that of single ranks, the first rows of each."""
+    numbers = [row.rank for row in summary.ranks]
+    late = f", {len(summary.late)} stragglers: {ranges(summary.late)}" if summary.late else ", no straggler"
+    first = f"job of {len(numbers):,} ranks{late if summary.collectives else ''}"
+    waits = sorted(summary.collectives, key=lambda row: (-row.wait_ns, row.start_ns))
+    latest = sorted(summary.stragglers, key=lambda row: (-row.behind_ns, row.rank))
+    tables: list[Sequence[Row]] = [summary.spread, summary.outliers, latest, waits, summary.kernels, summary.operators]
+    return "\n\n".join([first, *(table_text(table, width, top) for table in tables if table)])

@@ -1,4 +1,4 @@
-"""``etplus check``: pre-flight check of Chakra traces, and PyTorch's rules for Kineto traces."""
+"""`etplus check`: pre-flight check of Chakra traces."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from ..converters.preflight import check
 from ..converters.preflight_findings import KINDS, Level, PreflightReport, level_of
 from ..converters.row_dependencies import Coupling
 from ..schemas.chakra.comm_groups import find_groups, prefix_of
-from ..schemas.text.sniff import begins_like_kineto, head_of, is_chakra, is_pftrace
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import few
 from ..trace.text_tables import render, terminal_width
 from .options import add_groups, add_network
-from .outputs import add_tables_and_switch, one_or_all, write_tables
-from .terminal import warn_of_damage
+from .outputs import add_tables_and_switch, write_tables
 
 if TYPE_CHECKING:
-    from ..analysis.trace_rules import RulesReport
     from ..converters.astra_run import SimulatedRank
 
 _EPILOG = """\
@@ -32,22 +29,18 @@ examples:
   etplus check traces/job --profile astra-sim
   etplus check traces/job --profile astra-sim --network cluster.yml
   etplus check traces/job --run --network bandwidth=25,latency=5us --network bandwidth=50,latency=5us
-  etplus check kineto.json.gz                     # PyTorch's six rules, and possible times
 
-Exit status: 0 no error, 1 errors found, 2 wrong usage or neither a Chakra nor a Kineto trace.
+Exit status: 0 no error, 1 errors found, 2 wrong usage or no Chakra trace.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Check Chakra traces for what makes readers and simulators fail, hang or mislead, and Kineto traces "
-        "by PyTorch's own rules."
-    )
+    parser.description = "Check Chakra traces for anything that makes readers and simulators fail, hang or mislead."
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("files", nargs="*", metavar="PREFIX",
         help="prefix of the files <prefix>.<rank>.et[.gz], their folder, or files (one alone is compared with no "
-        "other); or Kineto traces")  # fmt: skip
+        "other)")  # fmt: skip
     add("--profile", choices=("chakra", "astra-sim"), default="chakra",
         help="astra-sim: what that simulator does not survive is an error, not a warning "
         "(default: chakra)")  # fmt: skip
@@ -65,17 +58,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the check and print the report; returns the exit status."""
     sources = [*args.first_files, *args.files]
     if not sources:
-        raise UsageError("no trace was given; give the PREFIX of <prefix>.<rank>.et, files, or Kineto traces")
+        raise UsageError("no trace was given; give the PREFIX of <prefix>.<rank>.et, or files")
     check_outputs([args.json, args.output], [*sources, args.groups])
-    timelines = [source for source in sources if _is_timeline(source)]
-    if timelines:
-        if len(timelines) < len(sources):
-            other = next(source for source in sources if source not in timelines)
-            raise UsageError(f"{timelines[0]} is a Kineto trace and {other} is none; check them one after the other")
-        if args.network or args.run:
-            option = "--run" if args.run else "--network"
-            raise UsageError(f"{timelines[0]} is a Kineto trace; {option} checks sets of Chakra traces")
-        return _check_timelines(args, timelines)
     network = args.network[0] if args.network else None
     report = check(sources, profile=args.profile, groups=args.groups, limit=args.limit, network=network)
     lines, numbers = _lines(report), report.to_dict()
@@ -118,41 +102,6 @@ def _run_lines(runs: Mapping[str, Sequence[SimulatedRank]]) -> list[str]:
 
 def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:,.3f}"
-
-
-def _is_timeline(name: str) -> bool:
-    """Whether a file is a Kineto or Perfetto trace rather than a Chakra trace, an ET or ET+."""
-    head = head_of(name)
-    if is_chakra(head):
-        return False
-    return is_pftrace(head) or begins_like_kineto(head)
-
-
-def _check_timelines(args: argparse.Namespace, names: list[str]) -> int:
-    """Test Kineto traces against PyTorch's rules; returns the exit status."""
-    from ..analysis.trace_rules import check_rules  # a check of Chakra traces needs neither
-    from ..schemas.kineto.processes import processes_of
-    from ..schemas.kineto.read_kineto import read_kineto
-
-    timelines = [
-        part for whole in map(read_kineto, names) for part in [of.timeline for of in processes_of(whole)] or [whole]
-    ]
-    reports = [check_rules(timeline) for timeline in timelines if timeline is not None]
-    warn_of_damage(reports)
-    text = "\n\n".join("\n".join(_rule_lines(report)) for report in reports)
-    write_tables(args, text, one_or_all([report.to_dict() for report in reports]))
-    return 0 if all(report.ok for report in reports) else 1
-
-
-def _rule_lines(report: RulesReport) -> list[str]:
-    lines = _wrap(f"{Path(report.file).name}: rules for traces", "")
-    for rule in report.rules:
-        found = "nothing to check" if not rule.checked else f"{rule.count:,} of {rule.checked:,} break it"
-        lines += _wrap(f"{'error' if rule.count else 'ok':5} {rule.rule}: {rule.meaning}: {found}", "      ")
-        if rule.example:
-            lines += _wrap(f"  - {rule.example}", "    ")
-    broken = sum(rule.count > 0 for rule in report.rules)
-    return [*lines, f"failed: {broken} of {len(report.rules)} rules broken" if broken else "passed: no rule broken"]
 
 
 def _is_trace(name: str) -> bool:

@@ -7,17 +7,28 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..converters.augment import ARGUMENTS, augment
 from ..converters.convert import convert
 from ..converters.exporter import Conversion
 from ..converters.folder import InputPair
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
+from ..schemas.nsys import is_nsys
 from ..schemas.parquet import is_stored
 from ..schemas.redaction import redact
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 from .inputs import add_inputs, find_inputs, input_files, read_input
-from .options import add_groups, add_network, add_selection, options_of, selection_of
+from .options import (
+    add_device_spec,
+    add_groups,
+    add_network,
+    add_selection,
+    options_of,
+    own_devices,
+    selected,
+    selection_of,
+)
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say, warn_of_damage
@@ -39,6 +50,12 @@ examples:
   etplus convert job.0.et -o job.0.json
   etplus convert runs/*.json.gz --to npz -o dataset       # train/, valid/, test/
   etplus convert kineto.json.gz --redact names -o shared.json.gz
+  etplus convert kineto.json.gz --augment -o augmented.json.gz
+
+--augment copies a Kineto trace or ET+ and adds these arguments to GPU events
+where they are known: {arguments}.
+A Kineto trace also gets counters: launch queues, memory bandwidth, allocated
+memory. All other bytes stay; augmenting again changes nothing.
 
 ET+ may come from trace-link or from Chakra's linker. Without -o, the second of two FILEs is the output; it must not
 exist yet.
@@ -57,7 +74,7 @@ _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Convert ET+ to the formats of simulators and viewers, and Chakra traces back to ET+."
-    parser.epilog = _EPILOG.format(formats="\n".join(_formats()))
+    parser.epilog = _EPILOG.format(formats="\n".join(_formats()), arguments=", ".join(ARGUMENTS))
     add = parser.add_argument
     add_inputs(parser, "several are the ranks of one job", rank=False)
     add("-o", "--output", metavar="OUTPUT",
@@ -107,6 +124,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--redact", nargs="?", const="fields", metavar="names",
         help="copy a Kineto trace, ET or ET+ with only the fields that etplus knows; names: also replace annotations, "
         "paths, hosts and threads by hashes")  # fmt: skip
+    add("--augment", action="store_true",
+        help="copy one Kineto trace or ET+, with FLOPs, bytes and shares of the device's peaks added")  # fmt: skip
+    add_device_spec(parser)
     add("--option", action="append", default=[], metavar="NAME=VALUE",
         help="any option of a format, see docs/reference/converters.md")  # fmt: skip
 
@@ -116,6 +136,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.redact is not None:
         return _redact(arguments)
     arguments.files, output = _inputs_and_output(arguments)
+    if arguments.augment:
+        return _augment(arguments, output)
     inputs = find_inputs(arguments, rank_of_job=True)
     exporter = exporter_for(output, arguments.to, inputs)
     is_file = names_a_file(output, exporter.name)
@@ -157,6 +179,23 @@ def _redact(arguments: argparse.Namespace) -> int:
     changed = redact(files[0], output, names=arguments.redact == "names", progress=True)
     write_json(arguments.json, {"files": [output], "changed": changed})
     say(f"changed {changed:,} records and header keys\nwrote   {output}")
+    return 0
+
+
+def _augment(arguments: argparse.Namespace, output: str) -> int:
+    """Write one input with what GPU events compute and move."""
+    own = own_devices(arguments)
+    (given,) = inputs = find_inputs(arguments, 1, outputs=[output, arguments.json], reads=[arguments.device_spec])
+    has_no_text = not isinstance(given, str) or given.endswith((".et", ".et.gz")) or is_nsys(given) or is_stored(given)
+    source = b"".join(read_input(given).chunks()) if has_no_text else input_files(inputs)[0]
+    part = (lambda trace: selected(trace, arguments)) if selection_of(arguments) else None
+    done = augment(source, output, own, part=part, progress=True)
+    warn_of_damage([done])
+    counts = ("events", "with_flops", "with_bytes", "counters")
+    write_json(arguments.json, {name: getattr(done, name) for name in counts})
+    counted = f"; {done.counters:,} values of counters" if done.counters else ""
+    say(f"events  {done.events:,}: {done.with_flops:,} with FLOPs, {done.with_bytes:,} with bytes{counted}")
+    say(f"wrote   {output}")
     return 0
 
 

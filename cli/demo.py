@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..linker import link
 from ..schemas.text.transaction import make_folder
+from ..trace.outer import installed
 from ..trace.printable import shortened
 from ..trace.trace import Trace
 from ..trace.views import DeviceEvent, Op
@@ -45,20 +46,24 @@ def run(arguments: argparse.Namespace) -> int:
     trace = _bundled(_PAIR)
     for path in (etplus, chakra, timeline):
         trace.save(path)
-    trace.write_report(page, title="etplus demo: training steps on an H100")
+    written = {
+        timeline: "the steps at https://ui.perfetto.dev",
+        chakra: "for Chakra simulators",
+        etplus: "as ET+, as etplus.load reads it",
+    }
+    has_insight = installed("analysis") and installed("report")
+    if has_insight:
+        trace.write_report(page, title="etplus demo: training steps on an H100")
+        written = {page: "the steps and what is wrong with them, in a browser", **written}
     print(report_text(trace, str(etplus)))
     print("\nGPU work under the operators that launched it:\n")
     events = trace.device_events
     print("\n".join(kernel_tree(events[:_SHOWN])))
     print(f"  … {len(events) - _SHOWN} more in the report\n", flush=True)
-    print(f"What is wrong in these steps:\n\n{trace.findings().to_summary(_FINDINGS)}\n\n{_MEASURED}")
+    if has_insight:
+        print(f"What is wrong in these steps:\n\n{trace.findings().to_summary(_FINDINGS)}\n\n{_MEASURED}")
     print("\nOpen what was written:")
-    print("\n".join(f"  {path}: {how}" for path, how in {
-        page: "the steps and what is wrong with them, in a browser",
-        timeline: "the steps at https://ui.perfetto.dev",
-        chakra: "for Chakra simulators",
-        etplus: "as ET+, as etplus.load reads it",
-    }.items()))  # fmt: skip
+    print("\n".join(f"  {path}: {how}" for path, how in written.items()))
     print(f"\n{_next(etplus, chakra)}")
     return 0
 
@@ -77,7 +82,7 @@ def _next(steps: Path, chakra: Path) -> str:
     return f"""Next; each command takes your own traces, too:
 
   # which line of the model costs most
-  etplus ask hot {linked} --by line
+  etplus top {linked} --by line
   # every finding with its proofs
   etplus why {linked}
   # what a simulator reads

@@ -10,10 +10,12 @@ from functools import partial
 from ..analysis.findings.trace_changes import TraceChanges, changes
 from ..analysis.job_diff import JobDifference
 from ..analysis.summary import analyse
+from ..analysis.trace_diff import regressions
 from ..jobs.job import Job, compare_jobs
 from ..report.report_html import diff_html, job_diff_html
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
+from ..trace.printable import printable
 from ..trace.text_tables import terminal_width
 from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
 from .options import (
@@ -31,16 +33,16 @@ from .options import (
     with_own,
 )
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
-from .regressions import add_limit, report_regressions
 from .terminal import print_warnings, say, warn_of_damage
 
+_SLOWER = 4
 _EPILOG = """\
 examples:
   etplus diff h100.json.gz mi300x.json.gz
   etplus diff before.json after.json --by-shape --top 30
   etplus diff before.json after.json --json diff.json
   etplus diff before.json after.json -o diff.html       # a page: call tree, iterations, what got slower
-  etplus diff main.json branch.json --fail-over 5%      # in continuous integration
+  etplus diff main.json branch.json --max-regression 5% # in continuous integration
   etplus diff monday.etplus tuesday.etplus              # two jobs, rank by rank and together
   etplus diff 'a/rank*.json.gz' 'b/rank*.json.gz' --ranks 0-7
   etplus diff a/rank*.json.gz --versus b/rank*.json.gz
@@ -52,7 +54,7 @@ iterations, means per iteration are compared; otherwise, and with --total, the w
 A job is a folder, columns of several ranks, a pattern in quotes, or all FILEs where --versus gives those of B. Ranks
 that both jobs have are compared one by one, and as sums over all of them.
 
-Exit status: 0 compared; 2 bad input or usage; 4 B takes longer than --fail-over allows (of jobs: all device time
+Exit status: 0 compared; 2 bad input or usage; 4 B takes longer than --max-regression allows (of jobs: all device time
 together, or an iteration of the slowest rank).
 """
 
@@ -70,7 +72,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_annotation(parser)
     add_own(parser)
     add_top(parser)
-    add_limit(parser, "B", "A")
+    add("--max-regression", type=_percentage, metavar="PERCENT",
+        help="exit with status 4 if device time or an iteration takes over PERCENT longer in B than in A")  # fmt: skip
     add_device_spec(parser)
     add_engine(parser)
 
@@ -137,4 +140,19 @@ def _write(
         say(f"wrote   {arguments.output}")
     else:
         write_tables(arguments, found.to_text(terminal_width(), arguments.top), found.to_dict())
-    return report_regressions(found, arguments.fail_over)
+    limit = arguments.max_regression
+    slower = [] if limit is None else regressions(found, limit)
+    for sentence in slower:
+        say(f"slower: {printable(sentence)}")
+    return _SLOWER if slower else 0
+
+
+def _percentage(text: str) -> float:
+    """Return a percentage, with or without its sign, as a share from 0."""
+    try:
+        value = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a percentage such as 5%")
+    return value

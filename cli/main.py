@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..trace.errors import EtplusError
+from ..trace.outer import missing_part
 from ..trace.printable import escaped, printable
 from .terminal import red
 
@@ -164,6 +165,8 @@ def _explained(error: Exception) -> str:
     """What went wrong, and what to do."""
     if isinstance(error, EtplusError):
         return str(error)
+    if missing := missing_part(error):
+        return missing
     if isinstance(error, MemoryError):
         from ..schemas.text.memory_limit import or_raise_limit
 

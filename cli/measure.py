@@ -1,37 +1,54 @@
-"""`etplus measure`: time the operators of traces on this machine."""
+"""`etplus measure`: time the operators of traces on this machine, or write a script that calls one of them."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from ..planning.measure.measured import Measured, write_measured
+from ..planning.measure.measured import Conditions, Measured, NotExecuted, write_measured
+from ..planning.measure.process import MAX_BYTES, check_device
+from ..planning.measure.reader import recorded_calls
+from ..planning.measure.recorded_calls import RecordedCall
+from ..planning.measure.run_program import op_script, outermost, program_of, sequence_script
 from ..planning.measure.timing import Checkpoint, Options, measure
 from ..planning.reshape.reshape import reshaped
 from ..planning.reshape.shape_change import parse_changes
+from ..schemas.text.files import open_output
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.index import CallIndex
+from ..trace.printable import shortened
 from ..trace.text_tables import Cell, number, render, rewrap, share, shorten, terminal_width
-from .execute import add_execution, execution_options, missing_table, on_machine
+from ..trace.trace import Trace
 from .inputs import add_inputs, find_inputs, input_files, read_all
 from .options import add_selection, selected
-from .terminal import print_text
+from .terminal import print_text, say
 
 _ROWS, _LABEL, _MOST_ROUNDS = 15, 24, 1000
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_NO_OPERATOR = "it is not an operator with a schema; give --subtree for the operators in it"
 _EPILOG = """\
 examples:
   etplus measure et_plus.json -o measured.json --threads 1
   etplus measure et_plus.json --set batch=128 -o measured.json
   etplus predict run et_plus.json --set batch=128 --model model.json --measured measured.json
   etplus measure et_plus.json -o conv.json --ops conv --budget 60
+  etplus measure et_plus.json --script aten::addmm -o addmm.py
+  etplus measure et_plus.json --script 'nn.Module: Linear_0' --subtree -o linear.py
 
 Needs PyTorch: pip install 'etplus[torch]'. Operators run in a process of their
 own. Until the command is done, its times are in OUTPUT.checkpoint, from which
 --resume continues.
+
+--script writes a script that calls one operator with its recorded arguments and
+prints its time next to the recorded one. Writing it needs no PyTorch; running it
+needs only PyTorch. If several calls have the name, the longest is taken.
 """
 
 
@@ -40,9 +57,19 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "identical calls are timed once")
-    add("-o", "--output", required=True, metavar="OUTPUT", help="file to write, JSON; gzipped if it ends in .gz")
+    add(
+        "-o",
+        "--output",
+        required=True,
+        metavar="OUTPUT",
+        help="file to write, JSON; gzipped if it ends in .gz; with --script the script",
+    )
     add_selection(parser, "measure only")
-    add_execution(parser)
+    add("--device", default="cpu", metavar="DEVICE", help="cpu or cuda:N (default: cpu)")
+    add("--threads", type=int, default=0, metavar="N", help="number of PyTorch's threads (default: its own choice)")
+    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="limit for one operator (default: 30)")
+    add("--max-bytes", default=f"{MAX_BYTES >> 30}G", metavar="SIZE",
+        help="skip operators whose tensors take more memory (default: %(default)s)")  # fmt: skip
     add("--ops", metavar="PATTERN", help="only operators whose names match a regular expression, such as 'mm|conv'")
     add(
         "--min-share",
@@ -62,11 +89,19 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--set", dest="changes", action="append", metavar="NAME=VALUE",
         help="also time the shapes of another batch size and so on, as in `etplus predict run`")  # fmt: skip
     add("--resume", action="store_true", help="continue an interrupted run from OUTPUT.checkpoint")
+    add("--script", metavar="OP",
+        help="write a script in place of measuring; OP is the id of a node, or the name of an operator, annotation or "
+        "module")  # fmt: skip
+    add("--subtree", action="store_true", help="with --script: call all operators in OP in order, passing tensors on")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, write and print; returns the exit status."""
     options = _options(arguments)
+    if arguments.script is not None:
+        return _write_script(arguments, options)
+    if arguments.subtree:
+        raise UsageError("--subtree needs --script OP")
     change = None if arguments.changes is None else parse_changes(arguments.changes)
     inputs = find_inputs(arguments)
     kept = f"{arguments.output}.checkpoint"
@@ -84,7 +119,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> Options:
-    common = execution_options(arguments)
+    check_device(arguments.device)
+    size = _SIZE.fullmatch(arguments.max_bytes.strip())
+    if size is None:
+        raise UsageError(f"--max-bytes {arguments.max_bytes!r}: give a size such as 512M or 4G")
+    if not 0 <= arguments.threads <= 4096:
+        raise UsageError(f"--threads {arguments.threads}: give a number from 1, or 0 for torch's own choice")
+    if not 0 < arguments.timeout < math.inf:
+        raise UsageError(f"--timeout {arguments.timeout:g}: give seconds above 0")
+    max_bytes = min(int(float(size[1]) * _UNITS[size[2].upper()]), 1 << 50)
     try:
         ops = None if arguments.ops is None else re.compile(arguments.ops)
     except re.error as error:
@@ -100,8 +143,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         raise UsageError(f"--budget {arguments.budget:g}: give seconds above 0")
     if not 1 <= arguments.rounds <= _MOST_ROUNDS:
         raise UsageError(f"--rounds {arguments.rounds}: give a number from 1 to {_MOST_ROUNDS}")
-    bounds = common.timeout_s, common.threads, common.max_bytes, arguments.rounds
-    return Options(ops, least, arguments.budget, *bounds)
+    return Options(ops, least, arguments.budget, arguments.timeout, arguments.threads, max_bytes, arguments.rounds)
 
 
 def measured_lines(found: Measured, width: int) -> Sequence[str]:
@@ -112,7 +154,7 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
         for timing in found.timings[:_ROWS]
     ]  # fmt: skip
     heads = ["operator", "shapes", "count", "recorded µs", "here µs", "IQR µs"]
-    lines = [render(f"operators {on_machine(found.conditions)}", heads, rows, width)]
+    lines = [render(f"operators {_on_machine(found.conditions)}", heads, rows, width)]
     if len(found.timings) > _ROWS:
         lines.append(f"and {len(found.timings) - _ROWS} more, all in the file")
     ratios = found.ratios()
@@ -130,5 +172,80 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
         )
     lines += rewrap(notes, width, "")
     if found.not_executed:
-        lines += ["", *missing_table(found.not_executed, width)]
+        lines += ["", *_missing_table(found.not_executed, width)]
     return lines
+
+
+def _on_machine(where: Conditions) -> str:
+    threads = "1 thread" if where.threads == 1 else f"{where.threads} threads"
+    return f"on {where.device}, {threads}, torch {where.torch}"
+
+
+def _missing_table(missing: Sequence[NotExecuted], width: int) -> Sequence[str]:
+    """What was not executed, and why."""
+    rows: list[list[Cell]] = [[op.op, op.count, share(op.share), op.reason] for op in missing[:_ROWS]]
+    lines = [render("not executed", ["operator", "count", "self time", "reason"], rows, width)]
+    return [*lines, f"and {len(missing) - _ROWS} more"] if len(missing) > _ROWS else lines
+
+
+def _write_script(arguments: argparse.Namespace, options: Options) -> int:
+    """Write the script that --script asks for."""
+    traces = [selected(trace, arguments) for trace in read_all(find_inputs(arguments, outputs=[arguments.output]))]
+    if len(traces) != 1:
+        raise UsageError(f"{len(traces)} traces are given; give the one that has the operator")
+    trace = traces[0]
+    found = dict(recorded_calls(trace))
+    call = _chosen(trace, arguments.script, found, subtree=arguments.subtree)
+    where = {"device": arguments.device, "threads": max(options.threads, 1)}
+    source, name = Path(trace.file).name, Path(arguments.output).name
+    took = (trace.calls.end - trace.calls.ts) / 1000
+    if arguments.subtree:
+        below = sorted({int(call), *trace.call_tree.below(call).tolist()})
+        among = [CallIndex(at) for at in below]
+        chosen = outermost(trace, found, among, lambda call: _takes(found, call) > options.max_bytes)
+        if not chosen:
+            reason = next((why for call in among if isinstance(why := found.get(call), str)), "")
+            because = f" ({reason})" if reason else ""
+            raise UsageError(f"{trace.file}: {arguments.script!r}: no operator in it can be called{because}")
+        plan = program_of(chosen, options.max_bytes)
+        title = f"{trace.name_at(trace.calls.name[call])}: its {len(chosen)} operators"
+        text = sequence_script(plan, [float(took[made.index]) for made in chosen], title, source, name, **where)
+        done = f"{len(chosen)} operators of {shortened(trace.name_at(trace.calls.name[call]), 40)}"
+    else:
+        recorded = found.get(call)
+        if not isinstance(recorded, RecordedCall):
+            raise UsageError(f"{trace.file}: {arguments.script!r} cannot be called: {recorded or _NO_OPERATOR}")
+        if recorded.needed_bytes > options.max_bytes:
+            raise UsageError(
+                f"{trace.file}: {arguments.script!r} takes {recorded.needed_bytes:,} bytes, over --max-bytes"
+            )
+        text, done = op_script(recorded, float(took[call]), source, name, **where), recorded.schema.op
+    with open_output(arguments.output) as out:
+        out.write(text.encode())
+    say(f"wrote {arguments.output}: {done}")
+    return 0
+
+
+def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | str], *, subtree: bool) -> CallIndex:
+    """The call of an id; of a name the longest one, of those that can be called if there are any.
+
+    Raises:
+        UsageError: there is none.
+    """
+    calls = trace.calls
+    if wanted.isdecimal():
+        at = np.flatnonzero(trace.id[calls.source] == int(wanted)) if len(wanted) < 19 else np.zeros(0, np.int64)
+    else:
+        names = [code for code, name in enumerate(trace.names) if name == wanted]
+        at = np.flatnonzero(np.isin(calls.name, names))
+    if not len(at):
+        raise UsageError(f"{trace.file}: no call with the id or name {wanted!r}; `etplus analyze` lists operators")
+    able = [call for call in at.tolist() if isinstance(found.get(CallIndex(call)), RecordedCall)]
+    among = np.array(able if able and not subtree else at.tolist())
+    return CallIndex(int(among[np.argmax((calls.end - calls.ts)[among])]))
+
+
+def _takes(found: Mapping[CallIndex, RecordedCall | str], call: CallIndex) -> int:
+    """Bytes of an operator's storages."""
+    recorded = found[call]
+    return recorded.storage_bytes if isinstance(recorded, RecordedCall) else 0

@@ -8,13 +8,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.devices import Device, read_devices
 from ..trace.conventions import MAX_NS, NS_PER_UNIT
 from ..trace.errors import UsageError
+from ..trace.outer import outer
 from ..trace.trace import Trace
 from .parser import hidden_alias
 
 if TYPE_CHECKING:
+    from ..analysis.devices import Device
     from ..jobs.engines import Engine
 
 _MANY = 16
@@ -198,7 +199,10 @@ def add_device_spec(parser: argparse.ArgumentParser) -> None:
 
 def own_devices(arguments: argparse.Namespace) -> tuple[Device, ...]:
     """The devices of the file that --device-spec names."""
-    return read_devices(arguments.device_spec) if arguments.device_spec else ()
+    found: tuple[Device, ...] = ()
+    if arguments.device_spec:
+        found = outer("analysis.devices").read_devices(arguments.device_spec)
+    return found
 
 
 def _at_least_one(text: str) -> int:

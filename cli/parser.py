@@ -29,6 +29,7 @@ GROUPS = {
     },
     "Understand": {
         "why": "list what is wrong in a trace, what it costs, and what fixing it would gain",
+        "top": "list the kernels, source lines, modules, operators or ranks that take most GPU time",
         "analyze": "print tables: streams, modules, operators, kernels, overheads, memory",
         "report": "write one HTML page: timeline, findings, GPU time, roofline, communication",
         "diff": "compare two traces or two jobs: what became slower, and why",
@@ -58,7 +59,6 @@ TASKS = {
 COMMANDS = {
     **{name: summary for group in GROUPS.values() for name, summary in group.items()},
     "completion": "print a script that completes commands and options in a shell",
-    **dict.fromkeys(("ask", "augment", "conformance", "repro"), "goes"),
 }
 """All commands but their tasks; `completion` is not listed."""
 
@@ -66,7 +66,8 @@ GROUP = "etplus.commands"
 """Group of the entry points of other packages: the name is the command's, the value a `Command` or a class of one."""
 
 _REPLACED = {
-    "batch": "link FOLDER", "fit": "predict fit", "train": "predict train", "evaluate": "predict evaluate",
+    "ask": "top", "augment": "convert --augment", "batch": "link FOLDER", "evaluate": "predict evaluate",
+    "fit": "predict fit", "redact": "convert --redact", "repro": "measure --script OP", "train": "predict train",
 }  # fmt: skip
 """Commands of releases before 1.0, which have other names now."""
 _HELP, _TITLE = "help", 19
@@ -130,7 +131,7 @@ class _Root(_Parser):
     """Summaries of the commands of other packages."""
 
     def format_help(self) -> str:
-        groups = {**GROUPS, "Of other packages": self.others} if self.others else GROUPS
+        groups = {**GROUPS, "Other packages": self.others} if self.others else GROUPS
         width = max(len(name) for group in groups.values() for name in group)
         lines = [_USAGE]
         for title, group in groups.items():
@@ -143,7 +144,9 @@ class _Root(_Parser):
 
 def command_list() -> str:
     """Return the names of all commands in groups, which `etplus` prints without a command."""
-    groups = {**GROUPS, "Of other packages": _others()} if _others() else GROUPS
+    groups: dict[str, Collection[str]] = {**GROUPS}
+    if _others():
+        groups["Other packages"] = _others()
     lines = [f"{title:{_TITLE}}{'  '.join(group)}" for title, group in groups.items()]
     return "\n".join([_USAGE, "", *lines, "", _NEXT])
 

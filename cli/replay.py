@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from msgspec.structs import asdict
 
-from ..analysis.event_bounds import row_bounds
 from ..converters.chrome import write_chrome
 from ..schemas.chakra.comm_groups import read_groups, with_groups
 from ..timeline.constants import fit_constants
@@ -26,13 +25,14 @@ from ..timeline.replay_graph import ReplayGraph
 from ..timeline.replay_ranks import replay_changed
 from ..timeline.replay_summary import BaseError, Summary, summarize
 from ..timeline.whatif import GRAMMAR, WhatIf, parse_what_if
+from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
+from ..trace.outer import outer
 from ..trace.printable import few, shortened
 from ..trace.selection import without_enclosing
 from ..trace.steps import chosen_steps
 from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
-from .execute import add_execution, run_execution
 from .inputs import TraceInput, add_inputs, find_inputs, read_each
 from .options import add_groups, add_network, add_selection, add_steps, selected
 from .outputs import add_tables, one_or_all, write_tables
@@ -54,7 +54,6 @@ examples:
   etplus replay rank*.json.gz --rank-couple --what-if 'comm*2'
   etplus replay job/ --network bandwidth=25,latency=5us
   etplus replay et_plus.json --steps 3
-  etplus replay et_plus.json --execute --threads 1
 
 A Chakra trace without start times is laid out by dependencies and streams. In a
 Kineto trace without an ET, the CPU calls are the operators.
@@ -78,10 +77,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
     add("--keep-outliers", action="store_true", help="also predict from iterations that are unlike the others")
     add("--force", action="store_true", help="show what-ifs even if the unchanged replay is off by over 5%%")
-    add("--execute", action="store_true",
-        help="call the operators on this machine in the recorded order, and show their times beside the recorded ones; "
-        "needs PyTorch (docs/reference/measure.md)")  # fmt: skip
-    add_execution(parser.add_argument_group("with --execute"))
     add("--chrome", metavar="FILE", help="write measured and predicted timelines for ui.perfetto.dev")
 
 
@@ -91,8 +86,6 @@ def run(arguments: argparse.Namespace) -> int:
     network = None if arguments.network is None else parse_network(arguments.network)
     if arguments.steps is not None and (what_ifs or network or arguments.rank_couple or arguments.chrome is not None):
         raise UsageError("--steps cannot be combined with --what-if, --network, --rank-couple or --chrome")
-    if arguments.execute:
-        return run_execution(arguments)
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output, arguments.chrome])
     graphs = (build_graph(trace) for trace in _parts(inputs, arguments))
     if arguments.steps is not None:
@@ -127,11 +120,17 @@ def _replayed(
     changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if
     if changes:
         BaseError.of(before).refuse(few([trace.file for trace in graph.traces]), force=arguments.force)
-        after = replay_changed(graph, constants, what_ifs, network, partial(row_bounds, graph.traces), before)
+        after = replay_changed(graph, constants, what_ifs, network, partial(_bounds, graph.traces), before)
     return after, summarize(
         after, constants, before=before if changes else None, what_ifs=changes, span=after.answer_range,
         untraced=after.untraced,
     )  # fmt: skip
+
+
+def _bounds(traces: Sequence[Trace]) -> IntColumn:
+    """What GPU events take at the device's peaks, for what-ifs that name a share of these."""
+    found: IntColumn = outer("analysis.event_bounds").row_bounds(traces)
+    return found
 
 
 def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Iterator[Trace]:

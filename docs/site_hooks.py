@@ -78,24 +78,13 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     usage = formatter.format_help().removeprefix("usage: ")
     yield f"```text\n{usage.rstrip()}\n```\n"
     yield "| option | what it does |\n|---|---|"
-    below: list[tuple[str, argparse.ArgumentParser]] = []
     for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            below += action.choices.items()
-            for choice in action._choices_actions:
-                yield f"| {_cell(choice.dest, code=True)} | {_cell(choice.help or '')} |"
-        elif action.help is not argparse.SUPPRESS:
+        if action.help is not argparse.SUPPRESS:
             text = formatter._expand_help(action) if action.help else ""
             yield f"| {_cell(_names(action, formatter), code=True)} | {_cell(text)} |"
     if parser.epilog:
         yield f"\n```text\n{parser.epilog.strip()}\n```\n"
     yield ""
-    for question, sub in below:
-        yield f"### etplus {name} {question}\n\n| option | what it does |\n|---|---|"
-        for action in sub._actions:
-            if action.help and action.help is not argparse.SUPPRESS and action.dest not in ("help", "log_level"):
-                yield f"| {_cell(_names(action, formatter), code=True)} | {_cell(formatter._expand_help(action))} |"
-        yield ""
 
 
 def _names(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:

@@ -69,8 +69,7 @@ AREAS = (
          "A change (`--what-if`) or a network (`--network`) is not written as the grammar has it, or the trace has "
          "nothing that could be replayed.",
          "See the [grammar of changes](reference/replay.md#changes)."),
-    Area("Prediction", ("planning/costs/", "planning/learned/", "cli/fit.py", "cli/predict.py", "cli/train.py",
-                        "cli/evaluate.py", "analysis/devices", "analysis/device"),
+    Area("Prediction", ("planning/costs/", "planning/learned/", "cli/predict", "analysis/devices", "analysis/device"),
          "There is too little to fit a model on, the model is of another version, or the device is not known.",
          "Fit on more traces of the same device; describe a device with `--device-spec`. See "
          "[Cost models](reference/predict.md)."),
@@ -79,13 +78,13 @@ AREAS = (
          "of guessing.",
          "Record one more trace at another size (`--also`), or choose a layout that divides the recorded one. See "
          "[Other layouts](reference/reshard.md)."),
-    Area("Measuring and reproducing", ("planning/measure/", "cli/measure.py", "cli/execute.py", "cli/repro.py"),
+    Area("Measuring and reproducing", ("planning/measure/", "cli/measure.py"),
          "An operator cannot be called again: its arguments were not recorded, or it changes state outside of itself.",
          "Record the Execution Trace with inputs; choose another call. See [Measuring](reference/measure.md)."),
-    Area("Questions and agents", ("analysis/questions/", "cli/ask.py", "cli/mcp.py"),
+    Area("Questions and agents", ("analysis/questions/", "cli/mcp.py"),
          "A question has an argument that the trace does not have, or names an id of another trace.",
          "The answer lists what is there. See [JSON of answers](reference/agents.md)."),
-    Area("Converting", ("converters/", "cli/convert.py", "cli/augment.py"),
+    Area("Converting", ("converters/", "cli/convert.py"),
          "The target format cannot express this trace, or an option does not belong to the format.",
          "See [Converters](reference/converters.md)."),
     Area("Plugins", ("trace/plugins.py", "analysis/findings/", "analysis/summary.py"),

@@ -13,10 +13,11 @@ from etplus.analysis.event_frames import CallFrame, EventFrame
 from etplus.analysis.job_diff import JobDiffRow, RankChange
 from etplus.analysis.job_summary import JobKernel, JobOperator, RankNumbers, RankOutlier, RankSpread
 from etplus.analysis.job_tables import JobCollective, RankLateness
+from etplus.analysis.path_diff import PathRow
 from etplus.analysis.source_diff import LineSide
 from etplus.analysis.summary import TABLES
 from etplus.analysis.table import INFERRED, Row
-from etplus.analysis.trace_diff import PathRow, Side
+from etplus.analysis.trace_diff import Side
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "columns.md"
 FRAMES: dict[str, type[Row]] = {"ops": CallFrame, "kernels": EventFrame}

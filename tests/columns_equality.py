@@ -22,8 +22,9 @@ COMMANDS = {
     "sql": ["T", "select id, name, start_ns, duration_ns, thread from runtime order by id", "--csv"],
     "sql frames": ["T", "select * from kernels order by index", "--csv"],
     "sql ops": ["T", "select * from ops order by index", "--json"],
-    "augment": ["T", "-o", "o.json"], "predict fit": ["T", "-o", "o.model"],
-    "repro": ["T", "--op", "aten::mm", "-o", "o.py"],
+    "convert augment": ["T", "--augment", "-o", "o.json"], "top": ["T", "--by", "operator", "--json", "o.json"],
+    "predict fit": ["T", "-o", "o.model"],
+    "measure script": ["T", "--script", "aten::mm", "-o", "o.py"],
 }  # fmt: skip
 """By what is tested: the words after the command; T is the trace."""
 JOB_COMMANDS = {
@@ -34,7 +35,7 @@ JOB_COMMANDS = {
     "diff": ["T", "--versus", "T", "--json", "o.json"],
     "sql": ["T", "select rank, name, sum(duration_ns) from device group by all order by all", "--csv"],
 }  # fmt: skip
-FAST = ["analyze", "replay", "convert et", "sql frames", "sql ops", "augment", "report"]
+FAST = ["analyze", "replay", "convert et", "sql frames", "sql ops", "convert augment", "report"]
 
 
 def some_of(commands: dict[str, list[str]], name: str, parts: int = 4) -> dict[str, list[str]]:
@@ -52,7 +53,7 @@ def outcome(
     """Exit status, what is printed, and the files that are written, of a command in a folder of its own."""
     before = set(folder.rglob("*"))
     given = [word for text in words for word in (traces if text == "T" else [text])]
-    done = call(name.split()[0], *given, cwd=folder)
+    done = call(*(name.split() if name == "predict fit" else name.split()[:1]), *given, cwd=folder)
     new = sorted(path for path in folder.rglob("*") if path not in before)
     files = {str(path.relative_to(folder)): path.read_bytes() for path in new if path.is_file()}
     for path in reversed(new):

@@ -43,11 +43,6 @@ def test_the_page_of_commands_has_every_option(hooks: Any) -> None:
         assert part and all(f"{option}" in part for option in options), name
 
 
-def test_every_question_is_on_the_page(hooks: Any) -> None:
-    page = hooks.commands_page()
-    assert all(f"### etplus ask {name}\n" in page for name in ("overview", "hot", "why", "whatif", "table"))
-
-
 def test_the_page_of_schemas_has_every_key(hooks: Any) -> None:
     page = hooks.schemas_page()
     for name in ("etplus", "answers"):

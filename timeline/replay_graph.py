@@ -19,7 +19,6 @@ from ..trace.conventions import MAX_NS
 from ..trace.errors import UsageError
 from ..trace.index import Row
 from ..trace.intervals import sums
-from ..trace.old_names import old_name_of
 from ..trace.topological_order import issue_order
 from ..trace.trace import Trace
 
@@ -306,8 +305,6 @@ class ReplayGraph:
     def trace(self) -> Trace:
         """The trace of a graph of one rank, the first one of several."""
         return self.traces[0]
-
-    documents, document = old_name_of("traces"), old_name_of("trace")
 
     @property
     def times_recorded(self) -> bool:

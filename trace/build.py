@@ -214,14 +214,14 @@ class TraceBuilder:
             found: npt.NDArray[Any] = np.concatenate([columns[name], others]) if len(unattached) else columns[name]
             return found
 
-        event = unattached
-        gpu = both("kind", np.full(len(event), GPU)) == GPU
+        names = "ts", "dur", "device", "stream", "correlation"
         return impossible_times(
-            both("ts", event.ts), both("dur", event.dur), is_gpu=gpu, device=both("device", event.device),
-            stream=both("stream", event.stream), correlation=both("correlation", event.correlation),
-            category=both("category", self.categories.codes(event.categories)), categories=self.categories.values,
+            **{name: both(name, getattr(unattached, name)) for name in names},
+            is_gpu=both("kind", np.full(len(unattached), GPU)) == GPU,
+            category=both("category", self.categories.codes(unattached.categories)),
+            categories=self.categories.values,
             names=self.names.values,
-        )  # fmt: skip
+        )
 
     def _wrong_times(self, columns: dict[str, Any], unattached: UnattachedEvents, wrong: npt.NDArray[np.int8]) -> str:
         """Return the predicate of a sentence about events with impossible times."""
@@ -306,9 +306,14 @@ def parent_rows(ids: IntColumn, parent: IntColumn) -> tuple[Positions[Row, Row],
 
 
 def threads_of_rows(
-    kind: npt.NDArray[np.int8], tid: IntColumn, parent_row: IntColumn, codes: npt.NDArray[np.integer],
-    tids: Sequence[int | str], *, same_tids: bool,
-) -> ColumnOf[Row, np.int64]:  # fmt: skip
+    kind: npt.NDArray[np.int8],
+    tid: IntColumn,
+    parent_row: IntColumn,
+    codes: npt.NDArray[np.integer],
+    tids: Sequence[int | str],
+    *,
+    same_tids: bool,
+) -> ColumnOf[Row, np.int64]:
     """Return `Nodes.thread`. A runtime call gets the thread of most operators that call from its Kineto thread.
 
     Args:

@@ -30,10 +30,18 @@ CallKind = Literal["operator", "annotation", "module"]
 CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
 """Names of the values of `Calls.kind` in files and row views."""
 EVIDENCE = (
-    "kernel names", "kernel names per stream", "number of kernels", "alignment of kernel names", "grids",
-    "other grids", "order in the step", "batch size", "padded batch size",
-    "one of several batch sizes", "graph node ids",
-)  # fmt: skip
+    "kernel names",
+    "kernel names per stream",
+    "number of kernels",
+    "alignment of kernel names",
+    "grids",
+    "other grids",
+    "order in the step",
+    "batch size",
+    "padded batch size",
+    "one of several batch sizes",
+    "graph node ids",
+)
 """Values of `GraphReplay.evidence`: why a replay is known to be of a captured graph.
 
 "alignment": names agree except for launches or kernels that are left out. "other grids": names agree, grids do not.
@@ -353,7 +361,5 @@ def captured_calls(trace: Trace, table: SignatureTable) -> Calls:
     wanted = [numbers_matter(name) for name in graphs.names]
     signature = np.where(graphs.kind == OP, table.codes(graphs.texts, wanted), -1).astype(np.int32)
     names = StringTable(trace.names).codes(graphs.names)
-    return Calls(
-        as_column(names), as_column(graphs.kind), as_positions(graphs.parent), none, zero, zero, as_column(signature),
-        none,
-    )  # fmt: skip
+    columns = as_column(names), as_column(graphs.kind), as_positions(graphs.parent)
+    return Calls(*columns, none, zero, zero, as_column(signature), none)

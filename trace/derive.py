@@ -1,9 +1,14 @@
-"""The tables of a trace from its nodes: calls with their callers and shapes, launches, GPU events."""
+"""The tables of a trace from its nodes: calls with their callers and shapes, launches, GPU events.
+
+1. Each table gets the nodes of its kind that have a time, in order of start.
+2. `_timed_caller` finds for each node the call that it runs in. A node without a time, such as an unlinked operator, is
+   skipped: its callees belong to its caller.
+3. Launch edges give each GPU event its runtime call.
+"""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,39 +17,48 @@ from .call_tree import nearest
 from .captured import CaptureLinks, captured_calls
 from .columns import IntColumn, distinct, inverse_positions, mask_at, matching, scatter
 from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES, OUTSIDE_OPS
+from .counterparts import CounterpartLinks
 from .index import CallIndex, ColumnOf, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
+from .stacks import is_module
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables, unknown_launch_reasons
 from .tensors import SignatureTable, numbers_matter
 
 if TYPE_CHECKING:
     from .trace import Trace
 
-Index = TypeVar("Index")
-_MODULE = re.compile(r"nn\.Module: ").match
-_ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
+_SAME_DEVICE = ("name", "numSms", "computeMajor", "computeMinor")
+"""Members of `deviceProperties` by which two devices count as equal."""
 
 
 def tables_of(trace: Trace) -> Tables:
-    """Return the tables of a trace, without nodes that are not linked and events with impossible times:
-
-    they have no time.
-    """
-    call_rows: Positions[CallIndex, Row] = _in_order(trace.timed & (trace.kind == CPU), trace.id)  # ids follow starts
-    runtime_rows: Positions[RuntimeIndex, Row] = _in_order(trace.timed & (trace.kind == RUNTIME), trace.ts)
-    gpu_rows: Positions[GpuIndex, Row] = _in_order(trace.timed & (trace.kind == GPU), trace.ts)
+    """Return the tables of a trace, without unlinked nodes and events with impossible times: they have no time."""
+    nodes = trace.nodes
+    call_rows: Positions[CallIndex, Row] = _in_order(nodes.timed & (nodes.kind == CPU), nodes.id)  # ids follow starts
+    runtime_rows: Positions[RuntimeIndex, Row] = _in_order(nodes.timed & (nodes.kind == RUNTIME), nodes.ts)
+    gpu_rows: Positions[GpuIndex, Row] = _in_order(nodes.timed & (nodes.kind == GPU), nodes.ts)
     source, target, _ = trace.edges_of("launch").T
-    launcher: Positions[Row, RuntimeIndex] = as_positions(np.full(len(trace), -1, np.int64))
-    launcher[target] = inverse_positions(len(trace), runtime_rows)[source]
-    caller = _timed_caller(trace, as_positions(inverse_positions(len(trace), call_rows)))
+    launcher: Positions[Row, RuntimeIndex] = as_positions(np.full(len(nodes), -1, np.int64))
+    launcher[target] = inverse_positions(len(nodes), runtime_rows)[source]
+    caller = _timed_caller(trace, as_positions(inverse_positions(len(nodes), call_rows)))
     signatures = trace.texts.signature_table()
     calls = _calls(trace, call_rows, caller, signatures)
-    reason = _reasons(trace, gpu_rows, runtime_rows, caller, launcher, len(calls))
-    gpu = _gpu_events(trace, gpu_rows, caller, launcher, reason)
+    call, launch = caller[gpu_rows], launcher[gpu_rows]
+    reason = np.where((call < 0) & (launch >= 0), OUTSIDE_OPS, 0).astype(np.int8)
+    lost = np.flatnonzero((call < 0) & (launch < 0))
+    recorded = nodes.ts[runtime_rows], nodes.correlation[runtime_rows]
+    events = gpu_rows[lost]
+    reason[lost] = unknown_launch_reasons(nodes.ts[events], nodes.correlation[events], *recorded, len(calls))
+    gpu = _gpu_events(trace, gpu_rows, call, launch, as_column(reason))
     runtime = RuntimeCalls(
-        trace.name[runtime_rows], trace.thread[runtime_rows], trace.ts[runtime_rows], trace.finish[runtime_rows],
-        caller[runtime_rows], as_column(mask_at(len(runtime_rows), gpu.runtime[gpu.runtime >= 0])), runtime_rows,
-    )  # fmt: skip
+        name=nodes.name[runtime_rows],
+        thread=nodes.thread[runtime_rows],
+        ts=nodes.ts[runtime_rows],
+        end=nodes.end[runtime_rows],
+        call=caller[runtime_rows],
+        launches=as_column(mask_at(len(runtime_rows), gpu.runtime[gpu.runtime >= 0])),
+        source=runtime_rows,
+    )
     return Tables(signatures.values, calls, runtime, gpu, captured_calls(trace, signatures))
 
 
@@ -58,62 +72,65 @@ def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Position
 
     A caller with a greater id than its own (a file that claims cycles) is ignored.
     """
-    order = np.argsort(trace.id, kind="stable")
-    rank = inverse_positions(len(trace), order)
-    above = np.where(trace.parent_row >= 0, rank[trace.parent_row], -1)
+    nodes = trace.nodes
+    order = np.argsort(nodes.id, kind="stable")
+    rank = inverse_positions(len(nodes), order)
+    above = np.where(nodes.parent_row >= 0, rank[nodes.parent_row], -1)
     above = np.where(above < rank, above, -1)[order]
     found = nearest(above, above, position[order] >= 0)
-    return as_positions(scatter(len(trace), order, np.where(found >= 0, position[order][found], -1)))
+    return as_positions(scatter(len(nodes), order, np.where(found >= 0, position[order][found], -1)))
 
 
 def _calls(
     trace: Trace, rows: Positions[CallIndex, Row], caller: Positions[Row, CallIndex], signatures: SignatureTable
 ) -> Calls:
-    kind = np.where(trace.scope[rows] == ANNOTATION_SCOPE, ANNOTATION, OP).astype(np.int8)
-    kind[(kind == ANNOTATION) & matching(trace.name[rows], trace.names, _MODULE)] = MODULE
+    nodes = trace.nodes
+    name = nodes.name[rows]
+    kind = np.where(nodes.scope[rows] == ANNOTATION_SCOPE, ANNOTATION, OP).astype(np.int8)
+    kind[(kind == ANNOTATION) & matching(name, trace.names, is_module)] = MODULE
     signature = np.full(len(rows), -1, np.int32)
     ops = np.flatnonzero(kind == OP)
-    wanted = matching(trace.name[rows[ops]], trace.names, numbers_matter)
+    wanted = matching(name[ops], trace.names, numbers_matter)
     which, texts = trace.texts.tensor_texts(rows[ops])
     signature[ops] = signatures.codes(texts, wanted, which, outputs_recorded=trace.outputs_recorded)
-    return Calls(
-        trace.name[rows], as_column(kind), caller[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows],
-        as_column(signature), rows,
-    )  # fmt: skip
-
-
-def _reasons(
-    trace: Trace, rows: Positions[GpuIndex, Row], runtime: Positions[RuntimeIndex, Row],
-    caller: Positions[Row, CallIndex], launcher: Positions[Row, RuntimeIndex], cpu_calls: int,
-) -> ColumnOf[GpuIndex, np.int8]:  # fmt: skip
-    """Return `GpuEvents.reason`:
-
-    in a trace whose nodes were made of its own calls, events without a launch are nodes.
-    """
-    reason = np.where(launcher[rows] >= 0, OUTSIDE_OPS, 0).astype(np.int8)
-    lost = np.flatnonzero(launcher[rows] < 0)
-    reason[lost] = unknown_launch_reasons(
-        trace.ts[rows[lost]], trace.correlation[rows[lost]], trace.ts[runtime], trace.correlation[runtime], cpu_calls
-    )
-    return as_column(np.where(caller[rows] >= 0, 0, reason))
+    times = nodes.ts[rows], nodes.end[rows]
+    return Calls(name, as_column(kind), caller[rows], nodes.thread[rows], *times, as_column(signature), rows)
 
 
 def _gpu_events(
-    trace: Trace, rows: Positions[GpuIndex, Row], caller: Positions[Row, CallIndex],
-    launcher: Positions[Row, RuntimeIndex], reason: ColumnOf[GpuIndex, np.int8],
-) -> GpuEvents:  # fmt: skip
+    trace: Trace,
+    rows: Positions[GpuIndex, Row],
+    call: Positions[GpuIndex, CallIndex],
+    runtime: Positions[GpuIndex, RuntimeIndex],
+    reason: ColumnOf[GpuIndex, np.int8],
+) -> GpuEvents:
     sizes = np.full(len(rows), -1, np.int64)
-    copied = np.flatnonzero(matching(trace.category[rows], trace.categories, COPY_CATEGORIES.__contains__))
+    copied = np.flatnonzero(matching(trace.nodes.category[rows], trace.categories, COPY_CATEGORIES.__contains__))
     sizes[copied] = trace.texts.copy_sizes(rows[copied])
-    comm = {position: trace.comm[row] for position, row in enumerate(rows.tolist()) if row in trace.comm}
-    links = trace.captured.links if trace.captured else CaptureLinks.none()
-    by, link, replay = links.of(rows)
-    counterpart, same_module = trace.counterparts.links.of(rows)
+    columns = {key: getattr(trace.nodes, key)[rows] for key in ("name", "category", "ts", "dur", "device", "stream")}
     return GpuEvents(
-        trace.name[rows], trace.category[rows], trace.ts[rows], trace.dur[rows], trace.device[rows],
-        trace.stream[rows], caller[rows], launcher[rows], reason, as_column(sizes), comm, rows,
-        as_column(by), as_column(link), as_column(replay), as_positions(counterpart), as_column(same_module),
-    )  # fmt: skip
+        call=call,
+        runtime=runtime,
+        reason=reason,
+        bytes=as_column(sizes),
+        comm={position: trace.comm[row] for position, row in enumerate(rows.tolist()) if row in trace.comm},
+        source=rows,
+        **columns,
+        **linked_columns(rows, trace.captured.links if trace.captured else None, trace.counterparts.links),
+    )
+
+
+def linked_columns(events: IntColumn, captured: CaptureLinks | None, counterparts: CounterpartLinks) -> dict[str, Any]:
+    """Return the columns of `GpuEvents` that links to captured operators and to counterparts give."""
+    by, link, replay = (captured or CaptureLinks.none()).of(events)
+    counterpart, same_module = counterparts.of(events)
+    return {
+        "captured_by": by,
+        "captured_link": link,
+        "graph_replay": replay,
+        "counterpart": counterpart,
+        "same_module": same_module,
+    }
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
@@ -123,9 +140,9 @@ def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any
     """
     records = [record for record in listed if isinstance(record, dict)] if isinstance(listed, list) else []
     by_id = {record.get("id"): record for record in records}
-    alike = len({tuple(str(record.get(key)) for key in _ALIKE) for record in records}) == 1
-    found = {}
+    equal = len({tuple(str(record.get(key)) for key in _SAME_DEVICE) for record in records}) == 1
+    known = {}
     for number in distinct(device).tolist():
-        if number in by_id or alike:
-            found[number] = by_id.get(number, records[0])
-    return found
+        if number in by_id or equal:
+            known[number] = by_id.get(number, records[0])
+    return known

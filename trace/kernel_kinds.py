@@ -12,9 +12,16 @@ from functools import lru_cache
 from .conventions import COPY_CATEGORIES, MAX_NAME
 
 GPU_KINDS = (
-    "Matrix product", "Convolution", "Attention", "Normalization", "Elementwise", "Reduction and softmax",
-    "Communication", "Copy and fill", "Other kernel",
-)  # fmt: skip
+    "Matrix product",
+    "Convolution",
+    "Attention",
+    "Normalization",
+    "Elementwise",
+    "Reduction and softmax",
+    "Communication",
+    "Copy and fill",
+    "Other kernel",
+)
 _BY_NAME = (
     ("Attention", re.compile(r"flash|fmha|attention|attn|BatchPrefill|BatchDecode", re.IGNORECASE)),
     ("Normalization", re.compile(r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm", re.IGNORECASE)),

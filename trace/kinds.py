@@ -16,17 +16,23 @@ LINK_NAMES = ("unlinked", "equivalent", "certain")
 """Names of links in files and reports."""
 
 PHASES = (
-    "", "forward", "backward", "recomputation", "gradient accumulation", "gradient communication", "communication",
-    "optimizer", "data loading",
-)  # fmt: skip
+    "",
+    "forward",
+    "backward",
+    "recomputation",
+    "gradient accumulation",
+    "gradient communication",
+    "communication",
+    "optimizer",
+    "data loading",
+)
 """What a call is part of, by code; "" if unknown.
 
 "recomputation" is forward work that runs again inside of backward (activation checkpointing). "gradient
 communication" is communication inside of backward; "communication" is other communication outside of forward.
 """
-(
-    UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION, GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA,
-) = range(len(PHASES))  # fmt: skip
+UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION = range(5)
+GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA = range(5, len(PHASES))
 THROUGH = ("", "sequence number")
 """Values of `Origin.through`: how the forward operator of a backward one is known.
 

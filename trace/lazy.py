@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
+from .outer import missing_part
+
 
 def lazy_names(
     package: str, modules: Mapping[str, str], public: Iterable[str], guesses: Mapping[str, str] | None = None
@@ -27,7 +29,12 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name in module_of:
-            return getattr(import_module(module_of[name], package), name)
+            try:
+                return getattr(import_module(module_of[name], package), name)
+            except ModuleNotFoundError as error:
+                if missing := missing_part(error):
+                    raise AttributeError(f"{package}.{name}: {missing}") from None
+                raise
         if name.startswith("_") or guesses is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         from .suggest import no_attribute  # for whoever guesses

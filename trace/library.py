@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from .columns import IntColumn
 from .frames import Frame, to_networkx
+from .outer import outer, require
 from .suggest import Suggests, no_key
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Library(Suggests):
             >>> [use.busy_ns for use in trace.analyze().device_use]
             [3025842]
         """
+        require("analysis")
         from ..analysis.summary import analyse
 
         return analyse(cast("Trace", self), by_shape=by_shape, batch_size=batch_size, **options)
@@ -104,11 +106,10 @@ class Library(Suggests):
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
             (True, True)
         """
-        from ..analysis.event_bounds import row_bounds
         from ..timeline.replay_ranks import replay_ranks
 
         trace = cast("Trace", self)
-        return replay_ranks([trace], what_ifs, network, lambda: row_bounds([trace]))
+        return replay_ranks([trace], what_ifs, network, lambda: outer("analysis.event_bounds").row_bounds([trace]))
 
     def findings(self) -> Findings:
         """Return problems, their cost, and fixes, the largest expected gain first; see docs/reference/findings.md.
@@ -117,6 +118,7 @@ class Library(Suggests):
             >>> [finding.id for finding in trace.findings() if not finding.evidence]
             []
         """
+        require("analysis")
         from ..analysis.findings.case import Case
         from ..analysis.findings.find import find_findings
 
@@ -136,6 +138,7 @@ class Library(Suggests):
             >>> [row["operator"] for row in trace.ask("hot", by="operator", limit=2).table()]
             ['aten::mm', 'aten::addmm']
         """
+        require("analysis")
         from ..analysis.questions.questions import ask
 
         return ask(self._asked, question, **options)
@@ -143,6 +146,7 @@ class Library(Suggests):
     @cached_property
     def _asked(self) -> AskedTraces:
         """The trace with what answers were derived from."""
+        require("analysis")
         from ..analysis.questions.asked_traces import AskedTraces
 
         return AskedTraces({0: cast("Trace", self)})
@@ -159,6 +163,7 @@ class Library(Suggests):
             >>> trace.sql("select count(*) as n, sum(duration_ns) as ns from device where category = 'kernel'").rows
             [(92, 3003502)]
         """
+        require("analysis")
         from ..analysis.sql import SqlTables
 
         trace = cast("Trace", self)
@@ -166,18 +171,21 @@ class Library(Suggests):
 
     def op_frame(self, calls: IntColumn) -> Frame:
         """Return the columns of some calls, by positions; see `analysis.event_frames`."""
+        require("analysis")
         from ..analysis.event_frames import op_frame
 
         return op_frame(cast("Trace", self), calls)
 
     def event_frame(self, events: IntColumn, only: str | None = None) -> Frame:
         """Return the columns of some GPU events, by positions, or one column; see `analysis.event_frames`."""
+        require("analysis")
         from ..analysis.event_frames import event_frame
 
         return event_frame(cast("Trace", self), events, only)
 
     def frame_columns(self, kind: str) -> dict[str, dict[str, str]]:
         """Return unit and meaning of the columns of the frames of "ops" and of "kernels"."""
+        require("analysis")
         from ..analysis.event_frames import described_columns
 
         return described_columns(kind)
@@ -283,6 +291,7 @@ class Library(Suggests):
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
         """
+        require("report")
         from ..report.html_page import check_page_name
         from ..report.job_page import ranks_html
         from ..schemas.text.files import open_output
@@ -349,6 +358,7 @@ def write_job_report(ranks: Mapping[int, Trace], path: str | os.PathLike[str], *
     Raises:
         UsageError: the traces are not of one job, or the file cannot be written or does not end in .html.
     """
+    require("analysis", "report")
     from ..analysis.summary import analyse
     from ..report.html_page import check_page_name
     from ..report.job_page import ranks_html
@@ -366,6 +376,7 @@ def write_large_job_report(job: RanksOfJob, path: str | os.PathLike[str], *, tit
     Raises:
         UsageError: as `write_job_report`.
     """
+    require("report")
     from ..report.html_page import check_page_name
     from ..report.job_page import large_job_html
     from ..schemas.text.files import open_output

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from textwrap import fill
 from typing import Any, Literal
 
@@ -123,13 +123,11 @@ class LinkReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; docs/reference/report.md describes the keys."""
-        return {
-            "et": self.et, "kineto": self.kineto, "ops": self.ops, "method": self.method,
-            "considered": list(self.considered), "windows": self.windows,
-            "identity": None if self.identity is None else self.identity.to_dict(), "gpu": self.gpu,
-            "dependencies": self.dependencies,
-            "warnings": list(self.warnings), "facts": self.facts,
-        }  # fmt: skip
+        values = {column.name: getattr(self, column.name) for column in fields(self)}
+        values["identity"] = None if self.identity is None else self.identity.to_dict()
+        values["considered"], values["warnings"] = list(self.considered), list(self.warnings)
+        keys = "et kineto ops method considered windows identity gpu dependencies warnings facts"
+        return {key: values[key] for key in keys.split()}
 
     def to_text(self) -> str:
         """Return one screen of text, 79 columns."""

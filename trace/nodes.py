@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -111,114 +113,38 @@ NODE_COLUMNS: dict[str, RowColumn] = {column.name: column.metadata["column"] for
 """The columns of `Nodes` by name, with dtype, null, unit, and meaning."""
 
 
+def _of_nodes(name: str) -> Any:
+    return property(attrgetter(f"nodes.{name}"))
+
+
 class NodeColumns:
     """The columns of `nodes` as attributes of the trace, for code that has not moved to the tables yet."""
 
     nodes: Nodes
-
-    @property
-    def kind(self) -> ColumnOf[Row, np.int8]:
-        return self.nodes.kind
-
-    @property
-    def structural(self) -> ColumnOf[Row, np.bool_]:
-        return self.nodes.structural
-
-    @property
-    def id(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.id
-
-    @property
-    def parent(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.parent
-
-    @property
-    def parent_row(self) -> Positions[Row, Row]:
-        return self.nodes.parent_row
-
-    @property
-    def name(self) -> ColumnOf[Row, np.int32]:
-        return self.nodes.name
-
-    @property
-    def category(self) -> ColumnOf[Row, np.int32]:
-        return self.nodes.category
-
-    @property
-    def ts(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.ts
-
-    @property
-    def dur(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.dur
-
-    @property
-    def exclusive(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.exclusive
-
-    @property
-    def rf_id(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.rf_id
-
-    @property
-    def fw_parent(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.fw_parent
-
-    @property
-    def seq_id(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.seq_id
-
-    @property
-    def scope(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.scope
-
-    @property
-    def fw_tid(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.fw_tid
-
-    @property
-    def thread(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.thread
-
-    @property
-    def link(self) -> ColumnOf[Row, np.int8]:
-        return self.nodes.link
-
-    @property
-    def stream(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.stream
-
-    @property
-    def device(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.device
-
-    @property
-    def correlation(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.correlation
-
-    @property
-    def kineto_event(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.kineto_event
-
-    @property
-    def inter_thread_dep(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.inter_thread_dep
-
-    @property
-    def timed(self) -> ColumnOf[Row, np.bool_]:
-        return self.nodes.timed
-
-    @property
-    def finish(self) -> ColumnOf[Row, np.int64]:
-        return self.nodes.end
-
-    @property
-    def row_span(self) -> Span:
-        return self.nodes.span
-
-    @property
-    def stream_lane(self) -> IntColumn:
-        return self.nodes.stream_lane
-
-    def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
-        return self.nodes.lane_order(lane, rows, nested=nested)
+    kind: ColumnOf[Row, np.int8] = _of_nodes("kind")
+    structural: ColumnOf[Row, np.bool_] = _of_nodes("structural")
+    id: ColumnOf[Row, np.int64] = _of_nodes("id")
+    parent: ColumnOf[Row, np.int64] = _of_nodes("parent")
+    parent_row: Positions[Row, Row] = _of_nodes("parent_row")
+    name: ColumnOf[Row, np.int32] = _of_nodes("name")
+    category: ColumnOf[Row, np.int32] = _of_nodes("category")
+    ts: ColumnOf[Row, np.int64] = _of_nodes("ts")
+    dur: ColumnOf[Row, np.int64] = _of_nodes("dur")
+    exclusive: ColumnOf[Row, np.int64] = _of_nodes("exclusive")
+    rf_id: ColumnOf[Row, np.int64] = _of_nodes("rf_id")
+    fw_parent: ColumnOf[Row, np.int64] = _of_nodes("fw_parent")
+    seq_id: ColumnOf[Row, np.int64] = _of_nodes("seq_id")
+    scope: ColumnOf[Row, np.int64] = _of_nodes("scope")
+    fw_tid: ColumnOf[Row, np.int64] = _of_nodes("fw_tid")
+    thread: ColumnOf[Row, np.int64] = _of_nodes("thread")
+    link: ColumnOf[Row, np.int8] = _of_nodes("link")
+    stream: ColumnOf[Row, np.int64] = _of_nodes("stream")
+    device: ColumnOf[Row, np.int64] = _of_nodes("device")
+    correlation: ColumnOf[Row, np.int64] = _of_nodes("correlation")
+    kineto_event: ColumnOf[Row, np.int64] = _of_nodes("kineto_event")
+    inter_thread_dep: ColumnOf[Row, np.int64] = _of_nodes("inter_thread_dep")
+    timed: ColumnOf[Row, np.bool_] = _of_nodes("timed")
+    finish: ColumnOf[Row, np.int64] = _of_nodes("end")
+    row_span: Span = _of_nodes("span")
+    stream_lane: IntColumn = _of_nodes("stream_lane")
+    lane_order = _of_nodes("lane_order")

@@ -134,16 +134,24 @@ def origin_of(trace: Trace) -> Origin:
     gpu_entry = np.where(as_call, scatter(len(gpu), has, entry[gpu_call[has]]), gpu_own)
     through_all = np.where(behind >= 0, _nearest_value(trace, through), 0).astype(np.int8)
     return Origin(
-        as_column(phase), as_positions(behind), as_column(through_all), as_column(entry), as_column(module), paths,
-        as_column(gpu_phase), as_column(gpu_entry), as_column(gpu_module), as_positions(gpu_call),
-    )  # fmt: skip
+        phase=as_column(phase),
+        forward=as_positions(behind),
+        through=as_column(through_all),
+        entry=as_column(entry),
+        module=as_column(module),
+        modules=paths,
+        gpu_phase=as_column(gpu_phase),
+        gpu_entry=as_column(gpu_entry),
+        gpu_module=as_column(gpu_module),
+        gpu_call=as_positions(gpu_call),
+    )
 
 
 def _backward_roots(trace: Trace) -> npt.NDArray[np.bool_]:
     """Return which calls are an autograd function that the engine runs, gradient accumulation included."""
     calls = trace.calls
     named = matching(calls.name, trace.names, _is_backward)
-    found: npt.NDArray[np.bool_] = (named & (calls.kind == OP)) | (trace.scope[calls.source] == _BACKWARD_SCOPE)
+    found: npt.NDArray[np.bool_] = (named & (calls.kind == OP)) | (trace.nodes.scope[calls.source] == _BACKWARD_SCOPE)
     return found
 
 
@@ -156,7 +164,7 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
     """Return for each backward root the forward call, −1 for none, and how it is known."""
     calls, rows = trace.calls, trace.calls.source
     forward, through = np.full(len(calls), -1, np.int64), np.zeros(len(calls), np.int8)
-    seq, fw_tid = trace.seq_id[rows], trace.fw_tid[rows]
+    seq, fw_tid = trace.nodes.seq_id[rows], trace.nodes.fw_tid[rows]
     wanted = np.flatnonzero(backward & (forward < 0) & (seq >= 0))
     first = np.flatnonzero(~backward & (seq >= 0) & (calls.kind == OP))
     if len(wanted) and len(first):
@@ -234,7 +242,7 @@ def _last_before(
     trace: Trace, first: IntColumn, thread: IntColumn, wanted: IntColumn, fw_thread: IntColumn
 ) -> IntColumn:
     """Return for each wanted backward call the last forward call with its number and thread that began before it."""
-    calls, seq = trace.calls, trace.seq_id[trace.calls.source]
+    calls, seq = trace.calls, trace.nodes.seq_id[trace.calls.source]
     both = np.concatenate([first, wanted])
     of = np.concatenate([thread[first], fw_thread[wanted]])
     is_wanted = np.arange(len(both)) >= len(first)
@@ -265,7 +273,7 @@ def _phases(
     mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = ACCUMULATION
     mark[matching(calls.name, names, _REDUCES.fullmatch)] = GRADIENT_COMMUNICATION
     # only what is recorded for autograd has a number (at::GradMode), which backward itself is not
-    differentiable = (calls.kind == OP) & ~backward & (trace.seq_id[calls.source] >= 0)
+    differentiable = (calls.kind == OP) & ~backward & (trace.nodes.seq_id[calls.source] >= 0)
     around = nearest(calls.parent, calls.parent, backward)
     again = (around >= 0) & (differentiable | (calls.kind == MODULE))
     mark[again] = RECOMPUTATION
@@ -350,9 +358,7 @@ def _has_line(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
     return (entry >= 0) & (np.append(table.of_entry, -1)[entry] >= 0)
 
 
-def _with_forward(
-    entry: IntColumn, behind: IntColumn, table: SourceTable, stated: npt.NDArray[np.bool_]
-) -> IntColumn:  # fmt: skip
+def _with_forward(entry: IntColumn, behind: IntColumn, table: SourceTable, stated: npt.NDArray[np.bool_]) -> IntColumn:
     """Return the stack of each call, or that of its forward call if this has a line in own code.
 
     Args:

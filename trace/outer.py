@@ -1,4 +1,4 @@
-"""Import a part of an outer ring by name. The core works without `analysis/` and `planning/`, if not installed."""
+"""Parts of outer rings, which may not be installed: the core works without `analysis/`, `report/` and `planning/`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from .errors import UsageError
 
+_PARTS = ("analysis", "report", "planning")
+_NOT_INSTALLED = "this needs etplus.{part}, which is not installed; install all parts of etplus"
 _PRODUCT = __name__.rpartition(".trace.")[0]
 
 
@@ -22,7 +24,23 @@ def outer(module: str) -> Any:
     Raises:
         UsageError: the part that the module belongs to is not installed.
     """
-    part = module.partition(".")[0]
-    if not installed(part):
-        raise UsageError(f"{_PRODUCT}.{part} is not installed; install all parts of {_PRODUCT}")
+    require(module.partition(".")[0])
     return import_module(f"{_PRODUCT}.{module}")
+
+
+def require(*parts: str) -> None:
+    """Check that parts are installed, before a module of them is imported.
+
+    Raises:
+        UsageError: one is not.
+    """
+    for part in parts:
+        if not installed(part):
+            raise UsageError(_NOT_INSTALLED.format(part=part))
+
+
+def missing_part(error: BaseException) -> str:
+    """Return what a failed import says to people if a part of an outer ring is not installed, else ""."""
+    name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    part = name.removeprefix(f"{_PRODUCT}.")
+    return _NOT_INSTALLED.format(part=part) if part in _PARTS else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,11 +17,11 @@ from .counterparts import CounterpartLinks, Counterparts
 from .errors import UsageError
 from .generated import GeneratedKernels
 from .index import as_positions
-from .node_texts import Record, RecordStore
+from .node_texts import RecordStore
 from .nodes import NODE_COLUMNS, Nodes
 from .stacks import Stacks
 from .tables import Tables
-from .tensors import SignatureTable, TensorUses
+from .tensors import SignatureTable
 
 if TYPE_CHECKING:
     from .selection import Selection
@@ -110,6 +110,11 @@ def _links(links: CaptureLinks, place: IntColumn) -> CaptureLinks:
     return CaptureLinks(place[links.event[at]], links.op[at], links.link[at], links.replay[at])
 
 
+def _of_whole(method: str) -> Any:
+    """Return a method that asks the whole store about the rows of the part."""
+    return lambda part, rows: getattr(part.whole, method)(part.rows[rows])
+
+
 @dataclass(frozen=True)
 class _SomeRecords(RecordStore):
     """The records of some rows of another store."""
@@ -119,29 +124,18 @@ class _SomeRecords(RecordStore):
     file: str
     about: str
 
-    def texts(self, rows: IntColumn) -> list[bytes]:
-        return self.whole.texts(self.rows[rows])
-
-    def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        return self.whole.tensor_texts(self.rows[rows])
-
-    def tensor_uses(self, rows: IntColumn) -> TensorUses:
-        return self.whole.tensor_uses(self.rows[rows])
-
-    def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        return self.whole.launch_args(self.rows[rows])
+    texts = _of_whole("texts")
+    tensor_texts = _of_whole("tensor_texts")
+    tensor_uses = _of_whole("tensor_uses")
+    launch_args = _of_whole("launch_args")
+    records = _of_whole("records")
+    copy_sizes = _of_whole("copy_sizes")
 
     def signature_table(self) -> SignatureTable:
         return self.whole.signature_table()
 
-    def records(self, rows: IntColumn) -> Iterator[Record]:
-        return self.whole.records(self.rows[rows])
-
     def decoded(self, row: int) -> dict[str, Any]:
         return self.whole.decoded(int(self.rows[row]))
-
-    def copy_sizes(self, rows: IntColumn) -> IntColumn:
-        return self.whole.copy_sizes(self.rows[rows])
 
     def args_size(self, args: bytes) -> int:
         return self.whole.args_size(args)

@@ -248,10 +248,14 @@ class Stacks:
         order = np.argsort(all_rows, kind="stable")
         proof = np.full(len(added_row), evidence, np.int8)
         return Stacks(
-            list(names), tree[:, 0].copy(), tree[:, 1].astype(np.int32), tree[:, 2].astype(np.int32),
-            as_positions(all_rows[order]), np.concatenate([self.entry[kept], np.array(added_entry, np.int64)])[order],
-            np.concatenate([self.evidence[kept], proof])[order],
-        )  # fmt: skip
+            names=list(names),
+            above=tree[:, 0].copy(),
+            name=tree[:, 1].astype(np.int32),
+            line=tree[:, 2].astype(np.int32),
+            row=as_positions(all_rows[order]),
+            entry=np.concatenate([self.entry[kept], np.array(added_entry, np.int64)])[order],
+            evidence=np.concatenate([self.evidence[kept], proof])[order],
+        )
 
     def _codes(self) -> dict[tuple[int, int, int], int]:
         keys = zip(self.above.tolist(), self.name.tolist(), self.line.tolist(), strict=True)
@@ -299,9 +303,14 @@ def stacks_of_tree(
     order, _ = first_seen(code)  # names that are used, as they come
     of_name = inverse_positions(len(names), order)
     return Stacks(
-        [names[at] for at in order.tolist()], above.copy(), of_name[code].astype(np.int32), called.astype(np.int32),
-        as_positions(row), entry[frame], np.full(len(row), PYTHON_FRAMES, np.int8),
-    )  # fmt: skip
+        names=[names[at] for at in order.tolist()],
+        above=above.copy(),
+        name=of_name[code].astype(np.int32),
+        line=called.astype(np.int32),
+        row=as_positions(row),
+        entry=entry[frame],
+        evidence=np.full(len(row), PYTHON_FRAMES, np.int8),
+    )
 
 
 @lru_cache(maxsize=1 << 16)

@@ -33,10 +33,8 @@ _LIKE_A_STEP = re.compile(r"execute_(?:(\d{1,18})_.*|.*\d.*)|step\[[A-Za-z].*\]"
 """Annotations of engines in unknown forms: an `execute_` with numbers in it, a `step` with a mode."""
 _BATCH_SIZE = re.compile(r"\bbs=(\d{1,18})\b", re.ASCII)
 _UNTRACED = re.compile(r"etplus\.untraced steps=(\d{1,18}) step_ns=(\d{1,18}) host_ns=(\d{1,18})", re.ASCII)
-_MODES = {
-    "DECODE": DECODE, "TARGET_VERIFY": DECODE, "DRAFT_EXTEND": DECODE, "DRAFT_EXTEND_V2": DECODE,
-    "EXTEND": PREFILL, "PREFILL": PREFILL, "SPLIT_PREFILL": PREFILL, "MIXED": MIXED, "IDLE": IDLE,
-}  # fmt: skip
+_MODES = dict.fromkeys(("DECODE", "TARGET_VERIFY", "DRAFT_EXTEND", "DRAFT_EXTEND_V2"), DECODE)
+_MODES |= dict.fromkeys(("EXTEND", "PREFILL", "SPLIT_PREFILL"), PREFILL) | {"MIXED": MIXED, "IDLE": IDLE}
 """Phase of SGLang's forward modes. Those of speculative decoding verify or draft tokens of requests in decode."""
 
 

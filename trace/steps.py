@@ -196,10 +196,8 @@ class Steps(Suggests, Sequence[Step]):
 
     def _columns(self) -> Frame:
         batches = self.batches or [None] * len(self)
-        columns: Frame = {
-            "number": np.arange(len(self)), "name": list(self.names),
-            "start_ns": self.start, "duration_ns": self.end - self.start,
-        }  # fmt: skip
+        columns: Frame = {"number": np.arange(len(self)), "name": list(self.names)}
+        columns |= {"start_ns": self.start, "duration_ns": self.end - self.start}
         for key in ("phase", "mode", "requests", "tokens", "size"):
             columns[key] = [None if batch is None else getattr(batch, key) for batch in batches]
         for part in ("prefill", "decode"):
@@ -213,12 +211,16 @@ class Steps(Suggests, Sequence[Step]):
         Args:
             places: for each call, its position in the table that the new steps refer to.
         """
-        at = numbers.tolist()
+        chosen = numbers.tolist()
         return Steps(
-            as_positions(np.asarray(places)[self.call[numbers]]), self.start[numbers], self.end[numbers],
-            tuple(self.names[k] for k in at), self.thread[numbers],
-            tuple(self.batches[k] for k in at) if self.batches else (), self.inferred,
-        )  # fmt: skip
+            call=as_positions(np.asarray(places)[self.call[numbers]]),
+            start=self.start[numbers],
+            end=self.end[numbers],
+            names=tuple(self.names[k] for k in chosen),
+            thread=self.thread[numbers],
+            batches=tuple(self.batches[k] for k in chosen) if self.batches else (),
+            inferred=self.inferred,
+        )
 
     @property
     def phases(self) -> tuple[str, ...]:

@@ -15,6 +15,45 @@ _PANDAS = frozenset([
 ])  # fmt: skip
 """Attributes of a data frame that users look for on objects with `to_pandas`."""
 
+OP_GUESSES = {
+    "duration": "`duration_ns`", "dur": "`duration_ns`", "cpu_time": "`duration_ns`",
+    "cpu_time_total": "`duration_ns`", "self_cpu_time": "`self_ns`", "self_cpu_time_total": "`self_ns`",
+    "device_time": "`device_ns`", "device_time_total": "`device_ns`", "cuda_time": "`device_ns`",
+    "cuda_time_total": "`device_ns`", "ts": "`start_ns`", "start": "`start_ns`", "time_range": "`start_ns`",
+    "end_ns": "`start_ns + duration_ns`", "end": "`start_ns + duration_ns`", "input_shapes": "`shapes`",
+    "input_types": "`dtypes`", "types": "`dtypes`", "input_dtypes": "`dtypes`", "inputs": "`shapes` and `dtypes`",
+    "cpu_children": "`children`", "cpu_parent": "`parent`", "events": "`kernels`", "tid": "`thread`",
+    "id": '`record["id"]`', "args": "`record`", "flops": "`trace.analyze().operators`", "stacktrace": "`stack`",
+    "line": "`source`", "file": "`source`", "iteration": "`step`", "to_pandas": "`trace.ops.to_pandas()`",
+    "input_dims": "`shapes`", "key": "`name`", "count": "`len(trace.ops.named(op.name))`",
+}  # fmt: skip
+"""Names that users try on a call, and what replaces them."""
+EVENT_GUESSES = {
+    "duration": "`duration_ns`", "dur": "`duration_ns`", "ts": "`start_ns`", "start": "`start_ns`",
+    "end_ns": "`start_ns + duration_ns`", "end": "`start_ns + duration_ns`", "cuda_time": "`duration_ns`",
+    "device_time": "`duration_ns`", "shapes": "`op.shapes`", "input_shapes": "`op.shapes`",
+    "dtypes": "`op.dtypes`", "types": "`op.dtypes`", "parent": "`op`", "operator": "`op`", "launcher": "`op`",
+    "cpu_op": "`op`", "threads": "`block`", "blocks": "`grid`", "collective": "`comm`",
+    "args": "`grid`, `block`, `comm`",
+    "flops": "`trace.kernels.to_pandas().flops`", "bytes": "`trace.kernels.to_pandas().bytes`",
+    "bound": "`trace.kernels.to_pandas().bound`", "queue": "`trace.kernels.to_pandas().queue`",
+    "launch_delay": "`delay_ns`", "iteration": "`step`", "to_pandas": "`trace.kernels.to_pandas()`",
+    "stack_trace": "`stack`", "line": "`source`", "shape": "`op.shapes`", "kernel_name": "`name`",
+    "grid_size": "`grid`", "block_size": "`block`", "queue_delay": "`delay_ns`", "occupancy": "`grid`, `block`",
+}  # fmt: skip
+"""The same for a device event."""
+ROWS_GUESSES = {
+    "head": "a slice, `[:5]`", "total": "`to_pandas().duration_ns.sum()`", "where": '`named("…")`, `matching("…")`',
+    "top": '`to_pandas().nlargest(5, "duration_ns")`',
+    "filter": '`named("aten::mm")`, `matching("gemm")`', "query": '`named("aten::mm")`, `matching("gemm")`',
+    "sort": "`sorted(…, key=lambda row: row.duration_ns)`",
+    "duration_ns": "`[row.duration_ns for row in …]`, or `to_pandas().duration_ns`",
+    "names": "`[row.name for row in …]`", "name": '`[row.name for row in …]`, or `named("…")`',
+    "sum": "`to_pandas().duration_ns.sum()`", "find": '`matching("gemm")`',
+    "to_df": "`to_pandas()`", "df": "`to_pandas()`", "to_polars": "`polars.from_arrow(rows.to_arrow())`",
+}  # fmt: skip
+"""The same for a sequence of calls or device events."""
+
 
 def no_key(thing: str, key: object, remedy: str) -> TypeError:
     """Return the error for a subscript that an object does not take.

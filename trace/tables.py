@@ -239,12 +239,11 @@ class UnattachedEvents:
         return len(self.names)
 
     def take(self, events: IntColumn) -> UnattachedEvents:
-        at = events.tolist()
-        names, categories, args = ([texts[i] for i in at] for texts in (self.names, self.categories, self.args))
-        return UnattachedEvents(
-            names, categories, self.ts[events], self.dur[events], self.device[events], self.stream[events],
-            self.correlation[events], self.reason[events], args,
-        )  # fmt: skip
+        columns: dict[str, Any] = {}
+        for column in fields(self):
+            values = getattr(self, column.name)
+            columns[column.name] = [values[k] for k in events.tolist()] if isinstance(values, list) else values[events]
+        return UnattachedEvents(**columns)
 
     @staticmethod
     def none() -> UnattachedEvents:

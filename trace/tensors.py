@@ -208,10 +208,8 @@ class TensorUses(NamedTuple):
         uses = np.bincount(self.node, minlength=int(which.max(initial=-1)) + 1)
         first, size = (np.cumsum(uses) - uses)[which], uses[which]
         at = joined_ranges(first, size)
-        return TensorUses(
-            np.repeat(np.arange(len(which)), size), self.output[at], self.argument[at], self.storage[at],
-            self.begin[at], self.end[at], self.device_code[at], self.devices,
-        )  # fmt: skip
+        columns: dict[str, Any] = {name: getattr(self, name)[at] for name in self._fields[1:-1]}
+        return TensorUses(node=np.repeat(np.arange(len(which)), size), devices=self.devices, **columns)
 
 
 class SignatureTable:
@@ -227,9 +225,13 @@ class SignatureTable:
         self.values = []
 
     def codes(
-        self, texts: Sequence[bytes], wants_values: npt.ArrayLike, which: IntColumn | None = None, *,
+        self,
+        texts: Sequence[bytes],
+        wants_values: npt.ArrayLike,
+        which: IntColumn | None = None,
+        *,
         outputs_recorded: bool = True,
-    ) -> npt.NDArray[np.int32]:  # fmt: skip
+    ) -> npt.NDArray[np.int32]:
         """Return the codes of the signatures of nodes, −1 if nothing is recorded.
 
         Args:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .captured import CaptureLinks
 from .columns import IntColumn, StringTable, distinct, positions
 from .comm_kernels import has_collective_fields, is_comm_kernel
 from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS, UNKNOWN_LAUNCH
+from .derive import linked_columns
 from .index import as_column, as_positions
 from .tables import GpuEvents, UnattachedEvents
 
@@ -48,7 +48,7 @@ def counted_events(trace: Trace) -> IntColumn:
     """Return the positions in `Trace.unattached`, in order of start, of the events that `with_unattached` counts."""
     events, (first, last) = trace.unattached, trace.row_span
     near = (events.ts < last) & (events.ts + events.dur > first)
-    if trace.selection is not None or not trace.timed.any():
+    if trace.selection is not None or not trace.nodes.timed.any():
         near[:] = True
     found = np.flatnonzero(near & (events.ts >= 0))
     return found[np.argsort(events.ts[found], kind="stable")]
@@ -65,19 +65,23 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
             comm[position] = trace.texts.args_comm(events.args[row], events.names[row])
         elif events.categories[row] in COPY_CATEGORIES:
             sizes[position] = trace.texts.args_size(events.args[row])
-    columns = {key: as_column(getattr(events, key)[rows]) for key in ("ts", "dur", "device", "stream", "reason")}
-    links = trace.captured.unattached if trace.captured else CaptureLinks.none()
-    by, link, replay = links.of(rows)
-    counterpart, same_module = trace.counterparts.unattached.of(rows)
+    columns: dict[str, Any] = {
+        key: as_column(getattr(events, key)[rows]) for key in ("ts", "dur", "device", "stream", "reason")
+    }
     correlation = events.correlation[rows]
-    runtime = np.where(correlation > 0, positions(trace.correlation[trace.runtime.source], correlation), -1)
+    known = positions(trace.nodes.correlation[trace.runtime.source], correlation)
+    captured = trace.captured.unattached if trace.captured else None
     return GpuEvents(
         name=as_column(names.codes([events.names[row] for row in chosen])),
         category=as_column(categories.codes([events.categories[row] for row in chosen])),
-        call=none, runtime=as_positions(runtime), bytes=sizes, comm=comm, source=none, **columns,
-        captured_by=as_column(by), captured_link=as_column(link), graph_replay=as_column(replay),
-        counterpart=as_positions(counterpart), same_module=as_column(same_module),
-    )  # fmt: skip
+        call=none,
+        runtime=as_positions(np.where(correlation > 0, known, -1)),
+        bytes=sizes,
+        comm=comm,
+        source=none,
+        **columns,
+        **linked_columns(rows, captured, trace.counterparts.unattached),
+    )
 
 
 def _notes(counted: GpuEvents) -> list[str]:

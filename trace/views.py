@@ -16,12 +16,13 @@ from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
 from .kinds import LINK_NAMES, PHASES, THROUGH
 from .printable import shortened
-from .suggest import Suggests, no_key
+from .suggest import EVENT_GUESSES, OP_GUESSES, ROWS_GUESSES, Suggests, no_key
 
 if TYPE_CHECKING:
     from .comm_kernels import Comm
     from .generated import GeneratedKernel
     from .stacks import SourceLine
+    from .tables import Calls, GpuEvents
     from .tensors import Signature
     from .trace import Trace
 
@@ -32,10 +33,85 @@ Index = TypeVar("Index", CallIndex, GpuIndex)
 
 @dataclass(frozen=True)
 class View(Suggests, Generic[Index]):
-    """One row of a table of a trace, by position."""
+    """One row of a table of a trace, by position. Subclasses say which table, and where its rows came from."""
 
     trace: Trace
     index: Index
+
+    def _table(self) -> Any:
+        raise NotImplementedError
+
+    def _origin(self) -> tuple[int, int, int]:
+        """Return the codes of phase, module, and stack entry in `Trace.origin`."""
+        raise NotImplementedError
+
+    def _call(self) -> int:
+        """Return the call that it is or that launched it, −1 if unknown."""
+        raise NotImplementedError
+
+    def _step(self) -> int:
+        raise NotImplementedError
+
+    def _node(self) -> int:
+        return int(self._table().source[self.index])
+
+    @property
+    def name(self) -> str:
+        """The name as recorded."""
+        return self.trace.name_at(self._table().name[self.index])
+
+    @property
+    def start_ns(self) -> int:
+        """Start on the trace's clock; add `Trace.base_time_ns` for wall-clock time."""
+        return int(self._table().ts[self.index])
+
+    @property
+    def duration_ns(self) -> int:
+        """CPU time of a call, callees included; GPU time of a device event."""
+        return int(self._table().end[self.index] - self._table().ts[self.index])
+
+    @property
+    def phase(self) -> str:
+        """One of `trace.kinds.PHASES`: "forward", "backward", "optimizer", …; "" if unknown."""
+        return PHASES[self._origin()[0]]
+
+    @property
+    def module(self) -> str | None:
+        """The innermost module ("Linear_3") of the call, or of its forward operator; None if unknown."""
+        code = self._origin()[1]
+        return self.trace.origin.modules[code][-1] if code >= 0 else None
+
+    @property
+    def source(self) -> SourceLine | None:
+        """The line of own code that called it or its forward operator; None if no stack is recorded."""
+        return _source_at(self.trace, self._origin()[2])
+
+    @property
+    def sources(self) -> tuple[SourceLine, ...]:
+        """All lines whose work it does; several for a compiled operator."""
+        stacks: list[int] = self.trace.stacks.entries(self._node())
+        lines = [self.source, *(_source_at(self.trace, entry) for entry in stacks)]
+        return tuple(dict.fromkeys(line for line in lines if line is not None))
+
+    @property
+    def stack(self) -> tuple[str, ...]:
+        """Names of the frames that were open at its start or launch, outermost first; () if none are recorded."""
+        entries = self.trace.stacks.entries(self._node()) if self._node() >= 0 else []
+        return tuple(self.trace.stacks.frames(entries[0])) if entries else ()
+
+    @property
+    def generated(self) -> GeneratedKernel | None:
+        """The kernel of compiled code that the call is, is called by, or that launched the event; None for others.
+
+        `kernel_file`, `kernel_hash` and `kernel_kwargs` describe a Triton kernel.
+        """
+        return _generated_at(self.trace, self._call())
+
+    @property
+    def step(self) -> str | None:
+        """The iteration in which it began or was launched ("ProfilerStep#3", or an ordinal), None outside."""
+        step = self._step()
+        return self.trace.steps.names[step] if step >= 0 else None
 
 
 class Op(View[CallIndex], CalledWith):
@@ -47,37 +123,25 @@ class Op(View[CallIndex], CalledWith):
         ((4, 8), 'aten::linear', ['gpu_memset', 'kernel'])
     """
 
-    guesses: ClassVar[dict[str, str]] = {
-        "duration": "`duration_ns`", "dur": "`duration_ns`", "cpu_time": "`duration_ns`",
-        "cpu_time_total": "`duration_ns`", "self_cpu_time": "`self_ns`", "self_cpu_time_total": "`self_ns`",
-        "device_time": "`device_ns`", "device_time_total": "`device_ns`", "cuda_time": "`device_ns`",
-        "cuda_time_total": "`device_ns`", "ts": "`start_ns`", "start": "`start_ns`", "time_range": "`start_ns`",
-        "end_ns": "`start_ns + duration_ns`", "end": "`start_ns + duration_ns`", "input_shapes": "`shapes`",
-        "input_types": "`dtypes`", "types": "`dtypes`", "input_dtypes": "`dtypes`", "inputs": "`shapes` and `dtypes`",
-        "cpu_children": "`children`", "cpu_parent": "`parent`", "events": "`kernels`", "tid": "`thread`",
-        "id": '`record["id"]`', "args": "`record`", "flops": "`trace.analyze().operators`", "stacktrace": "`stack`",
-        "line": "`source`", "file": "`source`", "iteration": "`step`", "to_pandas": "`trace.ops.to_pandas()`",
-        "input_dims": "`shapes`", "key": "`name`", "count": "`len(trace.ops.named(op.name))`",
-    }  # fmt: skip
+    guesses: ClassVar[dict[str, str]] = OP_GUESSES
 
-    @property
-    def name(self) -> str:
-        return self.trace.name_at(self.trace.calls.name[self.index])
+    def _table(self) -> Calls:
+        return self.trace.calls
+
+    def _origin(self) -> tuple[int, int, int]:
+        origin, at = self.trace.origin, self.index
+        return int(origin.phase[at]), int(origin.module[at]), int(origin.entry[at])
+
+    def _call(self) -> int:
+        return self.index
+
+    def _step(self) -> int:
+        return int(self.trace.step_of_call[self.index])
 
     @property
     def kind(self) -> str:
         """ "operator", "annotation" or "module" (a module's forward)."""
         return CALL_KINDS[int(self.trace.calls.kind[self.index])]
-
-    @property
-    def start_ns(self) -> int:
-        """Start on the trace's clock; add `Trace.base_time_ns` for wall-clock time."""
-        return int(self.trace.calls.ts[self.index])
-
-    @property
-    def duration_ns(self) -> int:
-        """CPU time, callees included."""
-        return int(self.trace.calls.end[self.index] - self.trace.calls.ts[self.index])
 
     @property
     def self_ns(self) -> int:
@@ -120,16 +184,6 @@ class Op(View[CallIndex], CalledWith):
         return tuple(self.trace.names[code] for code in tree.regions(int(tree.path[self.index])))
 
     @property
-    def module(self) -> str | None:
-        """The innermost module ("Linear_3") of the call, or of its forward operator; None if unknown."""
-        return _module_name(self.trace, int(self.trace.origin.module[self.index]))
-
-    @property
-    def phase(self) -> str:
-        """One of `trace.kinds.PHASES`: "forward", "backward", "optimizer", …; "" if unknown."""
-        return PHASES[int(self.trace.origin.phase[self.index])]
-
-    @property
     def forward(self) -> Op | None:
         """The forward operator of a backward one, None if unknown."""
         call = CallIndex(int(self.trace.origin.forward[self.index]))
@@ -139,32 +193,6 @@ class Op(View[CallIndex], CalledWith):
     def through(self) -> str:
         """How `forward` is known, one of `trace.kinds.THROUGH`: "sequence number" (inferred)."""
         return THROUGH[int(self.trace.origin.through[self.index])]
-
-    @property
-    def source(self) -> SourceLine | None:
-        """The line of own code that called it or its forward operator; None if no stack is recorded."""
-        return _source_at(self.trace, int(self.trace.origin.entry[self.index]))
-
-    @property
-    def sources(self) -> tuple[SourceLine, ...]:
-        """All lines whose work it does; several for a compiled operator."""
-        return _all_sources(self.trace, int(self.trace.calls.source[self.index]), self.source)
-
-    @property
-    def stack(self) -> tuple[str, ...]:
-        """Names of the frames that were open when it began, outermost first; () if none are recorded."""
-        return _frames_at(self.trace, int(self.trace.calls.source[self.index]))
-
-    @property
-    def generated(self) -> GeneratedKernel | None:
-        """The kernel of compiled code that it is or is called by, None for others."""
-        return _generated_at(self.trace, int(self.index))
-
-    @property
-    def step(self) -> str | None:
-        """The iteration that it is in ("ProfilerStep#3", or an ordinal), None outside."""
-        at = int(self.trace.step_of_call[self.index])
-        return self.trace.steps.names[at] if at >= 0 else None
 
     @property
     def link(self) -> str:
@@ -184,38 +212,25 @@ class Op(View[CallIndex], CalledWith):
 class DeviceEvent(View[GpuIndex]):
     """A kernel, memcpy or memset."""
 
-    guesses: ClassVar[dict[str, str]] = {
-        "duration": "`duration_ns`", "dur": "`duration_ns`", "ts": "`start_ns`", "start": "`start_ns`",
-        "end_ns": "`start_ns + duration_ns`", "end": "`start_ns + duration_ns`", "cuda_time": "`duration_ns`",
-        "device_time": "`duration_ns`", "shapes": "`op.shapes`", "input_shapes": "`op.shapes`",
-        "dtypes": "`op.dtypes`", "types": "`op.dtypes`", "parent": "`op`", "operator": "`op`", "launcher": "`op`",
-        "cpu_op": "`op`", "threads": "`block`", "blocks": "`grid`", "collective": "`comm`",
-        "args": "`grid`, `block`, `comm`",
-        "flops": "`trace.kernels.to_pandas().flops`", "bytes": "`trace.kernels.to_pandas().bytes`",
-        "bound": "`trace.kernels.to_pandas().bound`", "queue": "`trace.kernels.to_pandas().queue`",
-        "launch_delay": "`delay_ns`", "iteration": "`step`", "to_pandas": "`trace.kernels.to_pandas()`",
-        "stack_trace": "`stack`", "line": "`source`", "shape": "`op.shapes`", "kernel_name": "`name`",
-        "grid_size": "`grid`", "block_size": "`block`", "queue_delay": "`delay_ns`", "occupancy": "`grid`, `block`",
-    }  # fmt: skip
+    guesses: ClassVar[dict[str, str]] = EVENT_GUESSES
 
-    @property
-    def name(self) -> str:
-        return self.trace.name_at(self.trace.gpu.name[self.index])
+    def _table(self) -> GpuEvents:
+        return self.trace.gpu
+
+    def _origin(self) -> tuple[int, int, int]:
+        origin, at = self.trace.origin, self.index
+        return int(origin.gpu_phase[at]), int(origin.gpu_module[at]), int(origin.gpu_entry[at])
+
+    def _call(self) -> int:
+        return int(self.trace.gpu.call[self.index])
+
+    def _step(self) -> int:
+        return int(self.trace.step_of_event[self.index])
 
     @property
     def category(self) -> str:
         """Kineto's category: "kernel", "gpu_memcpy", "gpu_memset", …"""
         return str(self.trace.categories[self.trace.gpu.category[self.index]])
-
-    @property
-    def start_ns(self) -> int:
-        """Start on the trace's clock."""
-        return int(self.trace.gpu.ts[self.index])
-
-    @property
-    def duration_ns(self) -> int:
-        """GPU time."""
-        return int(self.trace.gpu.dur[self.index])
 
     @property
     def device(self) -> int:
@@ -234,31 +249,6 @@ class DeviceEvent(View[GpuIndex]):
         return Op(self.trace, call) if call >= 0 else None
 
     @property
-    def module(self) -> str | None:
-        """The innermost module ("Linear_3"); see `Op.module`."""
-        return _module_name(self.trace, int(self.trace.origin.gpu_module[self.index]))
-
-    @property
-    def phase(self) -> str:
-        """See `Op.phase`."""
-        return PHASES[int(self.trace.origin.gpu_phase[self.index])]
-
-    @property
-    def source(self) -> SourceLine | None:
-        """The line of own code that launched it; see `Op.source`."""
-        return _source_at(self.trace, int(self.trace.origin.gpu_entry[self.index]))
-
-    @property
-    def sources(self) -> tuple[SourceLine, ...]:
-        """See `Op.sources`."""
-        return _all_sources(self.trace, int(self.trace.gpu.source[self.index]), self.source)
-
-    @property
-    def stack(self) -> tuple[str, ...]:
-        """Names of the frames that were open at its launch, outermost first; () if none are recorded."""
-        return _frames_at(self.trace, int(self.trace.gpu.source[self.index]))
-
-    @property
     def counterpart(self) -> DeviceEvent | None:
         """For an event launched before the trace, the same work of a later iteration; None for others, and if unknown.
 
@@ -274,12 +264,6 @@ class DeviceEvent(View[GpuIndex]):
         return bool(self.trace.gpu.same_module[self.index])
 
     @property
-    def generated(self) -> GeneratedKernel | None:
-        """The call of compiled code that launched it, with `kernel_file`, `kernel_hash` and `kernel_kwargs` for
-        Triton."""
-        return _generated_at(self.trace, int(self.trace.gpu.call[self.index]))
-
-    @property
     def captured_by(self) -> CapturedOp | None:
         """For a kernel of a replayed graph, the call that launched it during the capture; None if unknown."""
         op = int(self.trace.gpu.captured_by[self.index])
@@ -287,12 +271,6 @@ class DeviceEvent(View[GpuIndex]):
             return None
         replay = self.trace.captured.replays[self.trace.gpu.graph_replay[self.index]]
         return CapturedOp(self.trace, op, int(self.trace.gpu.captured_link[self.index]), replay)
-
-    @property
-    def step(self) -> str | None:
-        """The iteration in which it was launched, None outside."""
-        at = int(self.trace.step_of_event[self.index])
-        return self.trace.steps.names[at] if at >= 0 else None
 
     @property
     def correlation(self) -> int | None:
@@ -336,10 +314,6 @@ class DeviceEvent(View[GpuIndex]):
         return f"<{self.category} {shortened(self.name, _NAME_WIDTH)} {self.duration_ns / 1000:,.1f} µs>"
 
 
-def _module_name(trace: Trace, code: int) -> str | None:
-    return trace.origin.modules[code][-1] if code >= 0 else None
-
-
 def _source_at(trace: Trace, entry: int) -> SourceLine | None:
     code = int(trace.source_table.of_entry[entry]) if entry >= 0 else -1
     return trace.source_table.lines[code] if code >= 0 else None
@@ -352,11 +326,6 @@ def _module_text(trace: Trace, code: int) -> str:
 def _source_text(trace: Trace, entry: int) -> str:
     line = _source_at(trace, entry)
     return "" if line is None else f"{line.file}:{line.line}"
-
-
-def _all_sources(trace: Trace, row: int, first: SourceLine | None) -> tuple[SourceLine, ...]:
-    found = (_source_at(trace, entry) for entry in trace.stacks.entries(row))
-    return tuple(dict.fromkeys(line for line in (first, *found) if line is not None))
 
 
 def _generated_at(trace: Trace, call: int) -> GeneratedKernel | None:
@@ -375,18 +344,13 @@ def generated_columns(trace: Trace, call: IntColumn) -> Frame:
 
 def origin_columns(
     trace: Trace, phase: npt.NDArray[np.integer], module: npt.NDArray[np.integer], entry: IntColumn
-) -> Frame:  # fmt: skip
+) -> Frame:
     """Return the texts of phase, module and source line, by their codes in `Trace.origin`."""
     return {
         "phase": [PHASES[code] for code in phase.tolist()],
         "module": [_module_text(trace, code) for code in module.tolist()],
         "source": [_source_text(trace, at) for at in entry.tolist()],
     }
-
-
-def _frames_at(trace: Trace, row: int) -> tuple[str, ...]:
-    entries = trace.stacks.entries(row) if row >= 0 else []
-    return tuple(trace.stacks.frames(entries[0])) if entries else ()
 
 
 Row = TypeVar("Row", bound=View[Any])
@@ -397,16 +361,8 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
     """Rows of a table, in order; slices and filters give the same kind."""
 
     _row: type[Row]
-    guesses: ClassVar[dict[str, str]] = {
-        "head": "a slice, `[:5]`", "total": "`to_pandas().duration_ns.sum()`", "where": '`named("…")`, `matching("…")`',
-        "top": '`to_pandas().nlargest(5, "duration_ns")`',
-        "filter": '`named("aten::mm")`, `matching("gemm")`', "query": '`named("aten::mm")`, `matching("gemm")`',
-        "sort": "`sorted(…, key=lambda row: row.duration_ns)`",
-        "duration_ns": "`[row.duration_ns for row in …]`, or `to_pandas().duration_ns`",
-        "names": "`[row.name for row in …]`", "name": '`[row.name for row in …]`, or `named("…")`',
-        "sum": "`to_pandas().duration_ns.sum()`", "find": '`matching("gemm")`',
-        "to_df": "`to_pandas()`", "df": "`to_pandas()`", "to_polars": "`polars.from_arrow(rows.to_arrow())`",
-    }  # fmt: skip
+    _kind: str
+    guesses: ClassVar[dict[str, str]] = ROWS_GUESSES
 
     def __init__(self, trace: Trace, rows: IntColumn) -> None:
         self.trace, self.rows = trace, rows
@@ -451,8 +407,8 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         return to_pandas(self._columns())
 
     def to_arrow(self) -> Any:
-        """Return a pyarrow Table, one row each; needs pyarrow (`pip install 'etplus[frames]'`)."""
-        return to_arrow(self._columns())
+        """Return a pyarrow Table with units and meanings; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        return to_arrow(self._columns(), self.trace.frame_columns(self._kind))
 
     def __repr__(self) -> str:
         shown = [repr(row) for row in self[:_SHOWN]]
@@ -469,6 +425,7 @@ class Ops(_Rows[Op]):
     """Calls on the host, in order of start."""
 
     _row = Op
+    _kind = "ops"
 
     def _codes(self) -> Any:
         return self.trace.calls.name[self.rows]
@@ -476,22 +433,15 @@ class Ops(_Rows[Op]):
     def _columns(self) -> Frame:
         return self.trace.op_frame(self.rows)
 
-    def to_arrow(self) -> Any:
-        """Return a pyarrow Table with units and meanings; needs pyarrow (`pip install 'etplus[frames]'`)."""
-        return to_arrow(self._columns(), self.trace.frame_columns("ops"))
-
 
 class DeviceEvents(_Rows[DeviceEvent]):
     """Kernels, memcpys and memsets, in order of start."""
 
     _row = DeviceEvent
+    _kind = "kernels"
 
     def _codes(self) -> Any:
         return self.trace.gpu.name[self.rows]
 
     def _columns(self) -> Frame:
         return self.trace.event_frame(self.rows)
-
-    def to_arrow(self) -> Any:
-        """Return a pyarrow Table with units and meanings; needs pyarrow (`pip install 'etplus[frames]'`)."""
-        return to_arrow(self._columns(), self.trace.frame_columns("kernels"))

@@ -261,11 +261,11 @@ class SmallMessages:
 def _issuing(rank: RankTimes, at: IntColumn) -> str:
     """The operator that issues some communications, "" where that is not known or it issues others, too."""
     trace, row = rank.trace, rank.row
-    issues = (trace.kind == CPU) & matching(trace.name, trace.names, _ISSUES.match)
+    issues = (trace.nodes.kind == CPU) & matching(trace.nodes.name, trace.names, _ISSUES.match)
     of_host = issuing_calls(trace, row)
     of_row = np.array([of_host.get(r, r) for r in row.tolist()], np.int64)
-    call = nearest(of_row, trace.parent_row, issues)
-    names = np.where(call >= 0, trace.name[np.maximum(call, 0)], -1)
+    call = nearest(of_row, trace.nodes.parent_row, issues)
+    names = np.where(call >= 0, trace.nodes.name[np.maximum(call, 0)], -1)
     mine = distinct(names[at])
     others = np.delete(names, at)
     return trace.names[int(mine[0])] if len(mine) == 1 and mine[0] >= 0 and mine[0] not in others else ""
@@ -291,7 +291,7 @@ def files(case: Case, command: str) -> str:
 
 def name_of(rank: RankTimes, at: IntColumn) -> str:
     """The name that most of some communications have."""
-    codes, count = np.unique(rank.trace.name[rank.row[at]], return_counts=True)
+    codes, count = np.unique(rank.trace.nodes.name[rank.row[at]], return_counts=True)
     return rank.trace.names[int(codes[np.argmax(count)])]
 
 

@@ -312,9 +312,9 @@ class OptimizerLoop:
         steps = matching(trace.calls.name, trace.names, _STEP.match)
         inside = np.zeros(len(trace), np.bool_)
         inside[trace.calls.source[steps]] = True
-        inside |= nearest(trace.parent_row, trace.parent_row, inside) >= 0
+        inside |= nearest(trace.nodes.parent_row, trace.nodes.parent_row, inside) >= 0
         inside[items.all_rows(mine)] = True
-        host = Intervention(f"cpu*{_FUSED_HOST}", np.flatnonzero(inside & (trace.kind != GPU)))
+        host = Intervention(f"cpu*{_FUSED_HOST}", np.flatnonzero(inside & (trace.nodes.kind != GPU)))
         if not items.on_device:
             return (host,)
         kept, gone = mine[:1], mine[1:]

@@ -68,7 +68,7 @@ class LateStart:
             return
         begin = trace.span.start
         tops = trace.calls.source[(trace.calls.kind == OP) & (trace.calls.ts < begin + late)]
-        own = tops[trace.ts[tops] >= begin]
+        own = tops[trace.nodes.ts[tops] >= begin]
         yield Candidate(
             self.id,
             f"the device starts {late / 1e6:,.1f} ms late: {late / of.case.makespan_ns:.1%} of the recording",
@@ -105,7 +105,7 @@ class LateFinish:
         yield Candidate(
             self.id,
             f"the host goes on for {rest / 1e6:,.1f} ms after the last GPU event: {rest / of.case.makespan_ns:.1%}",
-            of.where(rows, start_ns=last - trace.row_span.start, end_ns=trace.span.end - trace.row_span.start),
+            of.where(rows, start_ns=last - trace.nodes.span.start, end_ns=trace.span.end - trace.nodes.span.start),
             (of.evidence("idle time after the last GPU event", rest, "ns"),),
             rest,
             MEASURED,
@@ -119,7 +119,7 @@ class LateFinish:
 
 def _window(trace: Trace, begin: int, length: int) -> str:
     """The change that takes host work out of a time: what starts in it."""
-    start = max(begin - trace.row_span.start, 0)
+    start = max(begin - trace.nodes.span.start, 0)
     return f"window={start}ns-{start + length}ns cpu*0"
 
 

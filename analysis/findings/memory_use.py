@@ -135,7 +135,7 @@ class MemoryNearlyFull:
         if fragmented:
             held.append(Evidence("reserved and not allocated at the peak", loose, "bytes", command))
         by = ", ".join(f"{name} {size / _MB:,.0f} MB" for name, size in list(memory.by_category.items())[:3])
-        start = trace.row_span.start
+        start = trace.nodes.span.start
         return Candidate(
             self.id,
             f"{reserved / whole:.0%} of the memory of {memory.device} is reserved; at the peak of"

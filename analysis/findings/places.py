@@ -43,23 +43,23 @@ def where_of(
     rows, first = np.unique(rows[kept], return_index=True)
     if not len(rows):
         return Where(**({"rank": rank} | known))
-    ns = np.maximum(trace.dur[rows] if weights is None else weights[kept][first], 0)
+    ns = np.maximum(trace.nodes.dur[rows] if weights is None else weights[kept][first], 0)
     order = rows[np.argsort(-ns, kind="stable")]
-    origin, on_device = origin_of_rows(trace), trace.kind[rows] == GPU
+    origin, on_device = origin_of_rows(trace), trace.nodes.kind[rows] == GPU
     ops = _operators(trace, rows)
-    start = trace.row_span.start
+    start = trace.nodes.span.start
     found: dict[str, Any] = {
         "source": _mostly(origin.entry[rows], ns, _line_of(trace)),
         "module": _mostly(origin.module[rows], ns, lambda code: _path(trace, code)),
         "operator": _mostly(ops, ns, lambda code: trace.names[code] if code >= 0 else None),
-        "kernel": _mostly(trace.name[rows[on_device]], ns[on_device], trace.names.__getitem__),
+        "kernel": _mostly(trace.nodes.name[rows[on_device]], ns[on_device], trace.names.__getitem__),
         "phase": _mostly(origin.phase[rows], ns, lambda code: PHASES[code] or None),
-        "stream": _only(trace.stream[rows[on_device]].tolist()),
+        "stream": _only(trace.nodes.stream[rows[on_device]].tolist()),
         "step": _only(_steps(trace, rows)),
         "rank": rank,
-        "start_ns": int(trace.ts[rows].min()) - start,
-        "end_ns": int(trace.finish[rows].max()) - start,
-        "rows": tuple(trace.id[order[:_MOST_ROWS]].tolist()),
+        "start_ns": int(trace.nodes.ts[rows].min()) - start,
+        "end_ns": int(trace.nodes.end[rows].max()) - start,
+        "rows": tuple(trace.nodes.id[order[:_MOST_ROWS]].tolist()),
     }
     return Where(**(found | known))
 
@@ -96,7 +96,7 @@ def _steps(trace: Trace, rows: IntColumn) -> list[str | None]:
     """Name of the step in which each row starts, None outside."""
     if not len(trace.steps):
         return [None]
-    return [trace.steps.names[step] if step >= 0 else None for step in trace.steps.of(trace.ts[rows]).tolist()]
+    return [trace.steps.names[step] if step >= 0 else None for step in trace.steps.of(trace.nodes.ts[rows]).tolist()]
 
 
 def _mostly(codes: npt.NDArray[np.integer], ns: IntColumn, value_of: Callable[[int], str | None]) -> str | None:

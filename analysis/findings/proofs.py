@@ -59,15 +59,15 @@ def time_on_host(items: WorkItems, at: Iterable[int]) -> tuple[Evidence, ...]:
 
 def time_of_rows(trace: Trace, rows: IntColumn, text: str, shell: str) -> Evidence:
     """The time of all rows that have the names of some, on the device or on the host, as these."""
-    kind = CPU if (trace.kind[rows] == CPU).all() else GPU
-    names = distinct(trace.name[rows])
-    chosen = (trace.kind == kind) & np.isin(trace.name, names) & trace.timed
+    kind = CPU if (trace.nodes.kind[rows] == CPU).all() else GPU
+    names = distinct(trace.nodes.name[rows])
+    chosen = (trace.nodes.kind == kind) & np.isin(trace.nodes.name, names) & trace.nodes.timed
     table = "calls" if kind == CPU else "device"
     named = _texts(trace.name_at(int(code)) for code in names)
     count = np.count_nonzero(chosen)
     others = "" if count == len(distinct(rows)) else f"; with all {count:,} of these names"
     query = f"select sum(duration_ns) from {table} where name in ({named})"
-    return Evidence(f"{text}{others}", int(trace.dur[chosen].sum()), "ns", sql(shell, query))
+    return Evidence(f"{text}{others}", int(trace.nodes.dur[chosen].sum()), "ns", sql(shell, query))
 
 
 def _time_of_calls(items: WorkItems, text: str, at: IntColumn) -> Evidence:

@@ -49,12 +49,12 @@ class RankTimes:
 
     @property
     def start(self) -> IntColumn:
-        start: IntColumn = self.trace.ts[self.row]
+        start: IntColumn = self.trace.nodes.ts[self.row]
         return start
 
     @property
     def end(self) -> IntColumn:
-        end: IntColumn = self.trace.finish[self.row]
+        end: IntColumn = self.trace.nodes.end[self.row]
         return end
 
     @cached_property
@@ -125,7 +125,7 @@ def job_times(case: Case) -> TimesOfJob:
 def _times(case: Case) -> TimesOfJob:
     numbers = ranks_of(case.traces)
     comms = {rank: communications(trace) for rank, trace in zip(numbers, case.traces, strict=True)}
-    rows = {rank: positions(trace.id, comms[rank].node) for rank, trace in zip(numbers, case.traces, strict=True)}
+    rows = {rank: positions(trace.nodes.id, comms[rank].node) for rank, trace in zip(numbers, case.traces, strict=True)}
     wait = {rank: np.zeros(len(of), np.int64) for rank, of in comms.items()}
     joint: list[Matched] = []
     offsets: dict[int, int] = {}
@@ -174,8 +174,8 @@ def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int])
     Args:
         known: the numbers so far, to which new ones are added.
     """
-    device, annotation = trace.kind[rows] == GPU, trace.scope[rows] == ANNOTATION_SCOPE
-    found, of = distinct_rows(trace.name[rows], device.astype(np.int8), annotation.astype(np.int8))
+    device, annotation = trace.nodes.kind[rows] == GPU, trace.nodes.scope[rows] == ANNOTATION_SCOPE
+    found, of = distinct_rows(trace.nodes.name[rows], device.astype(np.int8), annotation.astype(np.int8))
     names = [
         (family_of(trace.names[name]) if numbered else trace.names[name], bool(on_device))
         for name, on_device, numbered in found.tolist()

@@ -171,8 +171,8 @@ class GraphGaps:
             f"the device is idle for {_ms(idle)}, {idle / (last - first):.0%} of the time, between the {launches:,} "
             f"graphs of "
             f"{len(with_graphs):,} steps; the longest gap is {_ms(int(gaps.max(initial=0)))}",
-            where_of(trace, gpu.source[mine & (gpu.source >= 0)], start_ns=first - trace.row_span.start,
-                     end_ns=last - trace.row_span.start, kernel=None),
+            where_of(trace, gpu.source[mine & (gpu.source >= 0)], start_ns=first - trace.nodes.span.start,
+                     end_ns=last - trace.nodes.span.start, kernel=None),
             (
                 Evidence(
                     f"from the first to the last device event of these steps {_ms(last - first)}, idle {_ms(idle)}",

@@ -214,8 +214,8 @@ class SmallOperators:
         inside = np.zeros(len(trace), np.bool_)
         for loop in loops:
             inside[trace.calls.source[_with_ends(items, loop)[0]]] = True
-        inside |= nearest(trace.parent_row, trace.parent_row, inside) >= 0
-        changes = [Intervention(f"cpu*{left}", np.flatnonzero(inside & (trace.kind != GPU)))]
+        inside |= nearest(trace.nodes.parent_row, trace.nodes.parent_row, inside) >= 0
+        changes = [Intervention(f"cpu*{left}", np.flatnonzero(inside & (trace.nodes.kind != GPU)))]
         if items.on_device:
             changes.append(Intervention(f"kernel*{left}", items.rows(every)))
         around = _time_around(items, loops)

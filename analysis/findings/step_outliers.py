@@ -114,19 +114,19 @@ class OutlierStep:
 
 def _proof(trace: Trace, cause: _LongerInStep, step: int, shell: str) -> Evidence:
     """The whole time of what a step has more of, waiting included, by name."""
-    table, name = ("device" if cause.key[1] else "calls"), trace.name_at(int(trace.name[cause.rows[0]]))
+    table, name = ("device" if cause.key[1] else "calls"), trace.name_at(int(trace.nodes.name[cause.rows[0]]))
     text = (
         f"{_what(cause)} in it, {cause.times:,} times, {_ms(cause.own_ns)} without waiting; in the others "
         f"{_ms(cause.usual_ns)}, {cause.usual_times:,.0f} times{_SHAPES if cause.shapes else ''}"
     )
     query = f"select sum(duration_ns) from {table} where name = {quoted(name)} and step = {step}"
-    return Evidence(text, int(trace.dur[cause.rows].sum()), "ns", sql(shell, query))
+    return Evidence(text, int(trace.nodes.dur[cause.rows].sum()), "ns", sql(shell, query))
 
 
 def _longer(steps: MarkedIterations) -> Iterator[tuple[Outlier, float, IntColumn]]:
     """The steps that are not like the others of their phase, by how much they take longer, ns, and those others."""
     trace, count = steps.trace, len(steps)
-    times = steps.times(trace.ts, trace.finish)
+    times = steps.times(trace.nodes.ts, trace.nodes.end)
     phases = np.array(steps.phases) if steps.phases else np.zeros(count, np.int8)
     for phase in distinct(phases).tolist():
         members = np.flatnonzero(phases == phase)
@@ -163,7 +163,7 @@ class _RowsOfSteps:
 
     @staticmethod
     def of(trace: Trace, steps: MarkedIterations, ns: IntColumn) -> _RowsOfSteps:
-        row = np.flatnonzero((steps.of_row >= 0) & np.isin(trace.kind, (CPU, GPU)))
+        row = np.flatnonzero((steps.of_row >= 0) & np.isin(trace.nodes.kind, (CPU, GPU)))
         known: dict[tuple[str, bool], int] = {}
         key = work_keys(trace, row, known)
         shapes = scatter(len(trace), trace.calls.source, shape_labels(trace)[1][trace.calls.signature])

@@ -168,9 +168,9 @@ def _extras(case: Case, late: _Late) -> tuple[list[_LongerOnRank], float]:
     keys, parts, whole = [], [], []
     for k, (begin, end) in enumerate(_compared_time(times, late)):
         trace, first = graph.traces[k], int(graph.first_row[k])
-        rows = np.flatnonzero(np.isin(trace.kind, (CPU, GPU)) & trace.timed)
-        rows = rows[~matching(trace.name[rows], trace.names, NO_WORK.match) & ~np.isin(rows, times.ranks[k].row)]
-        key, inside = work_keys(trace, rows, known), (trace.ts[rows] >= begin) & (trace.ts[rows] < end)
+        rows = np.flatnonzero(np.isin(trace.nodes.kind, (CPU, GPU)) & trace.nodes.timed)
+        rows = rows[~matching(trace.nodes.name[rows], trace.names, NO_WORK.match) & ~np.isin(rows, times.ranks[k].row)]
+        key, inside = work_keys(trace, rows, known), (trace.nodes.ts[rows] >= begin) & (trace.nodes.ts[rows] < end)
         keys.append(key[inside])
         parts.append(rows[inside] + first)
         whole.append(key)
@@ -221,7 +221,7 @@ def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank],
     own = rows - int(case.graph.first_row[late.k])
     files = shell_word(f"import etplus; print(etplus.load({[of.file for of in case.traces]!r}).stragglers.to_pandas())")
     command = f"python -c {files}"
-    since = late.since_ns - trace.row_span.start
+    since = late.since_ns - trace.nodes.span.start
     begun = "" if late.since == 0 else f" since {since / 1e6:,.1f} ms"
     more = f"; it has {unlike:.0%} other or more calls and kernels" if unlike > UNLIKE else ""
     evidence = [

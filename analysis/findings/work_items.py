@@ -209,7 +209,7 @@ class WorkItems:
         mine = mine[np.bincount(calls[calls >= 0], minlength=len(self.calls))[mine] == count[mine]]
         inside = np.zeros(len(trace), np.bool_)
         inside[trace.calls.source[mine]] = True
-        below = nearest(trace.parent_row, trace.parent_row, inside) >= 0
+        below = nearest(trace.nodes.parent_row, trace.nodes.parent_row, inside) >= 0
         inside |= below
         inside[self.rows(items)] = True
         return np.flatnonzero(inside)

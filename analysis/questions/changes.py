@@ -94,7 +94,7 @@ def diff(
     and why, by="finding", of which the first ones are said in any case."""
     numbers = list(asked.traces)
     if len(numbers) < 2:
-        raise AskError("diff compares two traces, one was given", works=["etplus ask diff A B", "etplus mcp A B"])
+        raise AskError("diff compares two traces, one was given", works=["etplus diff A B", "etplus mcp A B"])
     first, second = (numbers[0] if a is None else a), (numbers[1] if b is None else b)
     for number in (first, second):
         asked.chosen(number)

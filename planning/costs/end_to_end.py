@@ -24,7 +24,6 @@ from ...trace.brief import brief
 from ...trace.errors import UsageError
 from ...trace.kinds import GPU
 from ...trace.medians import median
-from ...trace.old_names import old_name_of
 from ...trace.printable import shortened
 from ...trace.trace import Trace
 from ..measure.measured import Measured
@@ -109,8 +108,6 @@ class Prediction:
         """Share of the predicted time on devices that is unlike anything fitted on."""
         total = sum(row.predicted_ns for row in self.kernels)
         return sum(row.predicted_ns for row in self.kernels if row.level == NEW) / total if total else 0.0
-
-    unhindered, unlike = old_name_of("without_waiting"), old_name_of("share_unfamiliar")
 
     @property
     def error(self) -> float:

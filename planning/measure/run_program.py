@@ -124,7 +124,7 @@ def _storage(of: Sequence[tuple[TensorArg, Fill]], least: int) -> dict[str, Any]
 
 _HEAD = '''"""{title}
 
-Written by `etplus repro` from {source}. Run it with Python and PyTorch:
+Written by `etplus measure --script` from {source}. Run it with Python and PyTorch:
 
     python {name} [cpu | cuda:0]
 """

@@ -1,4 +1,4 @@
-"""Makes the arguments of recorded calls and calls their operators. Needs torch only: scripts of `etplus repro` have it.
+"""Makes the arguments of recorded calls and calls their operators. Needs torch only, as scripts of `measure` do.
 
 A call is JSON-ready: `op` ("aten::mm"), `overload` ("" for the default one), `names` and `args` in the order of the
 schema, and `tensors`. An argument {"tensor": 0} is one of `tensors`, {"device": "cuda:0"} a device; lists hold such

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from ...trace.brief import brief
 from ...trace.errors import UsageError
 from ...trace.index import CallIndex
-from ...trace.old_names import old_name_of
 from ...trace.tables import OP
 from ...trace.tensors import Argument, Signature, Tensor
 from ...trace.trace import Trace
@@ -78,8 +77,6 @@ class Reshaped:
     def new_size(self) -> int:
         """The new one."""
         return self.sizes[0].new_size if self.sizes else 0
-
-    was, to = old_name_of("recorded_size"), old_name_of("new_size")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reference/predict.md."""

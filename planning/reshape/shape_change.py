@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...trace.errors import UsageError
-from ...trace.old_names import old_name_of
 from ...trace.trace import Trace
 
 DIMENSIONS = ("batch", "seq", "hidden")
@@ -29,8 +28,6 @@ class SizeChange:
     dimension: str
     new_size: int
     recorded_size: int | None = None
-
-    was, to = old_name_of("recorded_size"), old_name_of("new_size")
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,8 @@ def test_the_command(jobs: tuple[Path, Path], tmp_path: Path) -> None:
     part = call("diff", a, b, "--ranks", "0-1", "--steps", "1")
     assert b"2 ranks are compared (0-1)" in part.stdout, part.stderr
     assert b"what" in call("diff", a, b, "--ranks", "2").stdout, "two traces are compared as before"
-    assert call("diff", a, a, "--fail-over", "0").returncode == 0
-    slow = [call("diff", *pair, "--fail-over", "0") for pair in ((a, b), (b, a))]
+    assert call("diff", a, a, "--max-regression", "0").returncode == 0
+    slow = [call("diff", *pair, "--max-regression", "0") for pair in ((a, b), (b, a))]
     assert 4 in {done.returncode for done in slow} and any(b"slower: " in done.stderr for done in slow)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from browser import chromium, open_page
 from etplus.analysis.findings.trace_changes import changes
+from etplus.analysis.path_diff import path_rows
 from etplus.analysis.summary import Analysis, analyse
-from etplus.analysis.trace_diff import diff_text, difference, json_of_difference, path_rows
+from etplus.analysis.trace_diff import diff_text, difference, json_of_difference
 from etplus.converters.open import load
 from etplus.report.report_html import diff_html
 from etplus.trace.steps import family_of

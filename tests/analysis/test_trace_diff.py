@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from etplus.analysis.path_diff import path_rows
 from etplus.analysis.summary import Analysis, analyse
-from etplus.analysis.trace_diff import DiffRow, Side, _weighted, diff_text, difference, path_rows, regressions
+from etplus.analysis.trace_diff import DiffRow, Side, _weighted, diff_text, difference, regressions
 from etplus.converters.open import load as read_trace
 from traces import kernel, kineto_of, launch, op
 

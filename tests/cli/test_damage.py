@@ -77,7 +77,7 @@ def test_analyze_report_and_diff(folder: Path, file: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ["augment", "plus.json", "out.json"],
+        ["convert", "--augment", "plus.json", "-o", "out.json"],
         ["convert", "plus.json", "--out", "out.et"],
         ["convert", "plus.json", "--out", "out.json", "--to", "chrome"],
         ["convert", "plus.json", "--out", "out.dot", "--to", "dot"],
@@ -95,7 +95,7 @@ def test_commands_that_read_et_plus(folder: Path, command: list[str]) -> None:
 
 def test_what_is_written_carries_it_on(folder: Path) -> None:
     damage = damage_in(folder)
-    assert call("augment", "plus.json", "augmented.json", cwd=folder).returncode == 0
+    assert call("convert", "--augment", "plus.json", "-o", "augmented.json", cwd=folder).returncode == 0
     assert call("convert", "plus.json", "--out", "a", "--to", "chakra", cwd=folder).returncode == 0
     (chakra,) = folder.glob("a*.et")
     assert call("convert", chakra, folder / "back.json", "--to", "etplus").returncode == 0
@@ -125,7 +125,7 @@ def test_a_job(folder: Path) -> None:
 
 def test_augment_refuses_a_broken_kineto_trace(folder: Path) -> None:
     """Its output keeps all other bytes of the input, which a broken file does not allow."""
-    done = call("augment", folder / BROKEN, folder / "never.json")
+    done = call("convert", "--augment", folder / BROKEN, "-o", folder / "never.json")
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"broken" in done.stderr
     assert b"--strict" not in done.stderr and not (folder / "never.json").exists()
 

@@ -19,10 +19,10 @@ def test_texts(tmp_path: Path) -> None:
         "diff kineto.json slow.json --by-shape --top 3 --total",
         "diff kineto.json slow.json --total -o tables.txt --json numbers.json",
         "diff kineto.json slow.json -o page.html",
-        "diff kineto.json slow.json --steps 0 --fail-over 5",
+        "diff kineto.json slow.json --steps 0 --max-regression 5",
         "diff kineto.json",
-        "diff kineto.json slow.json --fail-over never",
+        "diff kineto.json slow.json --max-regression never",
         "diff plus.json slow.json --top 0",
-        "diff slow.json kineto.json --fail-over 5% --top 2",
+        "diff slow.json kineto.json --max-regression 5% --top 2",
     ]
     check_texts("diff", cases, tmp_path)

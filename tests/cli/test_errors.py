@@ -194,7 +194,7 @@ def test_names_that_the_terminal_has_no_characters_for(plus: Path, encoding: str
         "check X || true",
         "predict fit X -o out/m.json",
         "convert X -o out/x.et",
-        "augment X out/x.json",
+        "convert --augment X -o out/x.json",
         "diff X X --json",
     )
     some = commands if encoding == "ascii" else commands[:2]
@@ -206,7 +206,8 @@ def test_names_that_the_terminal_has_no_characters_for(plus: Path, encoding: str
 def test_names_of_more_than_255_bytes(plus: Path) -> None:
     folder, long = plus.parent, "x" * 251
     for arguments in (
-        ["augment", f"{long}.json", "new.json"], ["augment", "plus.json", f"{long}.json"],
+        ["convert", "--augment", f"{long}.json", "-o", "new.json"],
+        ["convert", "--augment", "plus.json", "-o", f"{long}.json"],
         ["analyze", "plus.json", "--csv", long * 2], ["replay", "plus.json", "--json", long * 2],
         ["convert", "plus.json", "-o", f"{long}.graphml"], ["convert", f"{long}.json", f"{long}.graphml"],
         ["report", "plus.json", "-o", f"a/{long}.html"], ["link", long * 2], ["check", long * 2],
@@ -215,7 +216,7 @@ def test_names_of_more_than_255_bytes(plus: Path) -> None:
         one_line(call(*arguments, cwd=folder))
     assert list(folder.iterdir()) == [plus]
     whole = f"{'x' * 250}.json"
-    assert call("augment", "plus.json", whole, cwd=folder).returncode == 0
+    assert call("convert", "--augment", "plus.json", "-o", whole, cwd=folder).returncode == 0
     one_line(call("link", "--kineto-file", whole, cwd=folder), "cannot be written (File name too long)")
     assert sorted(path.name for path in folder.iterdir()) == ["plus.json", whole]
 

@@ -25,7 +25,7 @@ COMMANDS = {
     "fit": "predict fit {} -o out/x.json --json out/y.json",
     "predict": "predict run {} --model model.json --json out/x.json",
     "convert": "convert {} -o out/x.graphml --json out/y.json",
-    "augment": "augment {} -o out/x.json --json out/y.json",
+    "augment": "convert --augment {} -o out/x.json --json out/y.json",
 }
 WAYS = {
     "ET+": "plus.json", "pair": PAIR, ".et": "plus.0.et", "folder": "linked", "recordings": "recorded", "job": "job",
@@ -141,8 +141,8 @@ def test_a_kineto_trace_alone(folder: Path, command: str, monkeypatch: pytest.Mo
         ("analyze - --et-file et.json --kineto-file -", "standard input (-) can be one trace only"),
         ("diff plus.json", "1 trace was given; give 2"),
         ("diff plus.json linked job", "3 traces were given; give 2"),
-        ("augment plus.json linked -o out/x.json", "2 traces were given; give 1"),
-        ("augment plus.json", "no output was given"),
+        ("convert --augment plus.json -o linked -o out/x.json", "2 traces were given; give 1"),
+        ("convert --augment plus.json", "no output was given"),
         ("analyze linked --json linked/rank_0.etplus.json", "would replace an input"),
         (f"replay {PAIR} --json et.json", "would replace an input"),
         ("analyze plus.json --json - -o -", "standard output (-) can take one output only"),

@@ -111,7 +111,7 @@ def test_batch_finds_the_process_of_each_et(folder: Path) -> None:
 
 
 def test_augment_and_a_folder_of_exports(folder: Path, tmp_path: Path) -> None:
-    assert call("augment", folder / "small.sqlite", "-o", tmp_path / "more.json").returncode == 0
+    assert call("convert", "--augment", folder / "small.sqlite", "-o", tmp_path / "more.json").returncode == 0
     assert_valid(read_json(tmp_path / "more.json"))
     (tmp_path / "in").mkdir()
     shutil.copy(folder / "small.sqlite", tmp_path / "in" / "rank0.sqlite")
@@ -142,7 +142,7 @@ def test_the_same_bytes_twice(folder: Path) -> None:
         ),
         ("analyze h100.sqlite --rank 7", "h100.sqlite: no rank 7; it has rank 0 (pid 111, GPU 0)"),
         ("replay h100.sqlite --pid 111 --gpu 1", "h100.sqlite: no pid 111, GPU 1; it has rank 0"),
-        ("augment h100.sqlite -o x.json", "2 traces were given; give 1; choose among the ranks with --rank"),
+        ("convert --augment h100.sqlite -o x.json", "2 traces were given; give 1; choose among the ranks with --rank"),
         ("analyze small.sqlite --pid 7", "a merged Kineto trace), and no FILE has several"),
         (
             "link --kineto-file job/rank0.et.json --pid 7 -o x.json",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from etplus.cli.options import _at_least_one, _nanoseconds
-from etplus.cli.parser import COMMANDS, etplus_parser
+from etplus.cli.parser import COMMANDS, TASKS, etplus_parser
 from support import call, fixture_pair, linked, plain, read_json, run
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
@@ -162,14 +162,12 @@ def test_commands_with_tables_or_counts_tell_numbers() -> None:
     none = {
         "report",
         "measure",
-        "repro",
         "demo",
         "completion",
         "mcp",
         "record",
     }  # a page, JSON, a script, an example, a server
-    none.add("ask")  # whose questions have it, see test_ask.py
-    assert {name for name in COMMANDS if "--json" not in actions(name)} == none
+    assert {name for name in {*COMMANDS, *TASKS} - {"predict"} if "--json" not in actions(name)} == none
 
 
 # --- names of pages
@@ -197,20 +195,19 @@ WRITES = (
     "predict fit plus.json -o {}",
     "predict fit plus.json -o m.json --json {}", "predict run plus.json --model model.json -o {}",
     "measure plus.json -o {}",
-    "why plus.json -o {}", "repro plus.json --op aten::addmm -o {}", "reshard plus.json --dp 2 -o {}",
+    "why plus.json -o {}", "measure plus.json --script aten::addmm -o {}", "reshard plus.json --dp 2 -o {}",
     "reshard plus.json --dp 2 --to chakra -o {}", "reshard plus.json --dp 2 --json {}", "predict train set -o {}",
     "predict evaluate set --split valid -o {}", "check plus.0.et -o {}", "analyze plus.json -o {}",
     "analyze plus.json --csv {}", "analyze plus.json --overheads {}", "analyze plus.json --plots {}",
-    "conformance plus.json --case gpu_shaped_from_cpu -o {}", "conformance plus.json --case train_cpu --json {}",
-    "conformance --pairs {}", "sql plus.json -o {}.csv", "report plus.json -o {}.html",
-    "why plus.json -o {}", "why plus.json --json {}", "ask hot plus.json -o {}", "ask overview plus.json --json {}",
-    "augment kineto.json -o {}", "convert kineto.json --redact -o {}",
+    "sql plus.json -o {}.csv", "report plus.json -o {}.html",
+    "why plus.json -o {}", "why plus.json --json {}", "top plus.json -o {}", "top plus.json --json {}",
+    "convert --augment kineto.json -o {}", "convert kineto.json --redact -o {}",
     "diff plus.json plus.json -o {}", "demo -o {}",
     "link . -o job --json {}", "link . --json {}", "convert plus.json -o x.et --json {}",
     "predict run plus.json --model model.json --json {}", "reshard plus.json --dp 2 --plan {}",
     "predict train set -o net --json {}",
     "predict evaluate set --split valid --json {}", "check plus.0.et --json {}", "analyze plus.json --json {}",
-    "augment kineto.json -o x --json {}", "convert kineto.json --redact -o x --json {}",
+    "convert --augment kineto.json -o x --json {}", "convert kineto.json --redact -o x --json {}",
     "diff plus.json plus.json --json {}",
 )  # fmt: skip
 """A command line for each output of each command; {} is the output."""

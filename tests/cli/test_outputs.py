@@ -80,9 +80,9 @@ CASES = {
     "analyze --overheads, ET+": "analyze plus.json kineto.json --overheads plus.json",
     "report": "report kineto.json plus.json -o plus.json",
     "report --device-spec": "report kineto.json --device-spec spec.json -o spec.json",
-    "augment": "augment kineto.json kineto.json",
-    "augment ET+": "augment plus.json plus.json",
-    "augment --device-spec": "augment plus.json spec.json --device-spec spec.json",
+    "augment": "convert --augment kineto.json -o kineto.json",
+    "augment ET+": "convert --augment plus.json -o plus.json",
+    "augment --device-spec": "convert --augment plus.json -o spec.json --device-spec spec.json",
 }
 
 
@@ -92,7 +92,7 @@ def test_no_output_replaces_an_input(inputs: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["symbolic link", "hard link", "other spelling", "link of the folder", "through input"])
-@pytest.mark.parametrize("command", ["augment kineto.json OUT", "replay plus.json --json OUT"])
+@pytest.mark.parametrize("command", ["convert --augment kineto.json -o OUT", "replay plus.json --json OUT"])
 def test_an_input_is_known_by_what_it_is(inputs: Path, command: str, way: str) -> None:
     name = command.split()[1]
     out = {"other spelling": f"../in/./{name}", "link of the folder": f"again/{name}"}.get(way, "out.json")
@@ -170,7 +170,7 @@ def test_two_outputs_on_standard_output(inputs: Path) -> None:
         "convert plus.json --to chrome -o", "replay plus.json --json", "replay plus.json --chrome",
         "predict fit plus.json -o", "predict run plus.json --model model.json --json",
         "analyze kineto.json --overheads", "analyze kineto.json --csv",
-        "analyze kineto.json --plots", "report kineto.json -o", "augment kineto.json", "demo --output",
+        "analyze kineto.json --plots", "report kineto.json -o", "convert --augment kineto.json", "demo --output",
         "link . --output",
     ],
 )  # fmt: skip
@@ -197,7 +197,7 @@ def test_a_replaced_output_keeps_its_permissions(inputs: Path) -> None:
     for mode in (0o600, 0o664, 0o755):
         (inputs / "out.json").write_bytes(b"old")
         (inputs / "out.json").chmod(mode)
-        assert call("augment", "kineto.json", "out.json", cwd=inputs).returncode == 0
+        assert call("convert", "--augment", "kineto.json", "-o", "out.json", cwd=inputs).returncode == 0
         assert stat.S_IMODE((inputs / "out.json").stat().st_mode) == mode
         assert json.loads((inputs / "out.json").read_bytes())["traceEvents"]
 

@@ -13,8 +13,6 @@ import pytest
 from etplus.analysis.findings.case import Case
 from etplus.analysis.findings.find import find_findings
 from etplus.analysis.findings.trace_changes import changes
-from etplus.analysis.questions.asked_traces import AskedTraces
-from etplus.analysis.questions.questions import ask
 from etplus.analysis.summary import analyse, json_of
 from etplus.converters.augment import ARGUMENTS, augment
 from etplus.converters.convert import convert
@@ -79,9 +77,12 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
         ],
         lambda part, _: [(of.title, of.cost_ns) for of in find_findings(Case([part])).all],
     ),
-    "ask": (
-        lambda file, words, _: numbers("ask", "hot", file, "--limit", "5", "--json", *words)["rows"],
-        lambda part, _: orjson.loads(ask(AskedTraces.of([part]), "hot", limit=5).to_json())["rows"],
+    "top": (
+        lambda file, words, _: [
+            (row["name"], row["device_ns"], row["count"])
+            for row in numbers("top", file, "--json", "-", *words)["rows"]
+        ],
+        lambda part, _: by_kernel(part),
     ),
     "diff": (
         lambda file, words, _: numbers("diff", file, file, "--json", "-", *words),
@@ -124,10 +125,19 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
         lambda part, _: report_of(part),
     ),
     "augment": (
-        lambda file, words, out: call("augment", file, "-o", out, *words).returncode or augmented_ids(out),
+        lambda file, words, out: call("convert", "--augment", file, "-o", out, *words).returncode or augmented_ids(out),
         lambda part, out: augmented_ids(whole_augmented(out)) & set(part.id[part.gpu.source].tolist()),
     ),
 }  # fmt: skip
+
+
+def by_kernel(part: Trace) -> list[tuple[str, int, int]]:
+    """Name, time and count of each kernel, the longest first."""
+    times: dict[str, list[int]] = {}
+    for event in part.device_events:
+        times.setdefault(event.name, []).append(event.duration_ns)
+    rows = [(name, sum(found), len(found)) for name, found in sorted(times.items())]
+    return sorted(rows, key=lambda row: -row[1])
 
 
 def report_of(part: Trace) -> Any:
@@ -181,7 +191,7 @@ def test_the_steps_that_are_fitted_on_are_those_of_the_library(file: Path, tmp_p
 def test_a_kineto_trace_is_augmented_in_a_part_alone(words: list[str], tmp_path: Path) -> None:
     """What is outside of the part keeps its bytes; a second run changes nothing."""
     kineto, out = fixture_pair("pairs/gpu_shaped_from_cpu")[1], tmp_path / "out.json"
-    done = run("etplus", "augment", kineto, "-o", out, *words)
+    done = run("etplus", "convert", "--augment", kineto, "-o", out, *words)
     assert done.returncode == 0, done.stderr
     trace = load(kineto)
     (choice,) = ({words[0][2:]: (words[1], 1) if len(words) > 2 else words[1]},)
@@ -192,7 +202,7 @@ def test_a_kineto_trace_is_augmented_in_a_part_alone(words: list[str], tmp_path:
     assert changed and changed <= inside
     assert all(event["ph"] == "C" for event in after[len(before) :])
     again = tmp_path / "again.json"
-    assert call("augment", out, "-o", again, *words).returncode == 0
+    assert call("convert", "--augment", out, "-o", again, *words).returncode == 0
     assert again.read_bytes() == out.read_bytes()
 
 

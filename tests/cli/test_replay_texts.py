@@ -23,7 +23,6 @@ def test_texts(tmp_path: Path) -> None:
         "replay plus.json --steps 0 --force --what-if kernel*0.5",
         "replay plus.json --steps 7",
         "replay plus.json kineto.json --rank-couple",
-        "replay plus.json --execute --rank-couple",
         "replay plus.json --what-if nonsense",
     ]
     check_texts("replay_texts", cases, tmp_path)

@@ -287,12 +287,13 @@ def test_every_command_takes_a_job_of_many_ranks(stored: Path, tmp_path: Path) -
     """What each needs of memory at 200 and 1,000 ranks is in `benchmarks/bench_job.py`."""
     copy = tmp_path / "copy.etplus"
     for words in (
-        ["analyze", stored], ["why", stored], ["ask", "overview", stored],
+        ["analyze", stored], ["why", stored], ["top", stored, "--by", "rank"],
         ["report", stored, "-o", tmp_path / "r.html"],
         ["sql", stored, "select rank, count(*) as n from device group by 1 order by 1", "--csv"],
         ["replay", stored, "--rank-couple"], ["replay", stored, "--network", "bandwidth=25,latency=5us"],
-        ["fit", stored, "-o", tmp_path / "model"], ["predict", stored, "--model", tmp_path / "model", "--rank-couple"],
-        ["fit", stored, "--network", "-o", tmp_path / "network"],
+        ["predict", "fit", stored, "-o", tmp_path / "model"],
+        ["predict", "run", stored, "--model", tmp_path / "model", "--rank-couple"],
+        ["predict", "fit", stored, "--network", "-o", tmp_path / "network"],
         ["reshard", stored, "--dp", "1000", "--representative"],
         ["convert", stored, "-o", copy], ["convert", stored, "--to", "astra-sim", "-o", tmp_path / "set"],
         ["diff", stored, copy, "--ranks", "3"],

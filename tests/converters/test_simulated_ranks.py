@@ -220,7 +220,7 @@ def test_renumbered_ranks_are_those_of_a_job_that_begins_with_0(tmp_path: Path) 
 
 
 def test_a_single_rank_is_refused_in_one_way(tmp_path: Path) -> None:
-    """By `convert` of one file, of one rank of several and with a job report, by `check`; `batch` says so."""
+    """By `convert` of one file, of one rank of several and with a job report, by `check`; `link FOLDER` says so."""
     folder = write_job(tmp_path / "job", 1)
     batch = call("link", folder, "-o", tmp_path / "linked")
     assert batch.returncode == 0 and ONE_RANK in " ".join(batch.stderr.decode().split())

@@ -106,7 +106,7 @@ def memory_of(device: str, peak: int, *holders: tuple[str, str, int, int], reser
     rows = [SimpleNamespace(category=of, operator=by, blocks=many, bytes=size) for of, by, many, size in holders]
     found = SimpleNamespace(
         device=device, peak_bytes=peak, peak_ns=3_000_000, base=0, allocated=np.array([0, peak, 5_000_000]),
-        reserved=np.array([0, reserved]), reserves=bool(reserved), blocks=SimpleNamespace(bytes=np.zeros(7)),
+        reserved_peak_bytes=reserved or None, blocks=7,
         holders=rows, by_category={"gradient": 4_000_000}, source="memory events",
     )  # fmt: skip
     return cast("DeviceMemory", found)

@@ -113,7 +113,8 @@ def test_a_format_is_named_whatever_the_file_is_called(kind: str, packed: bool, 
     [
         ["analyze"], ["diff", "KINETO"], ["link", "-o", "out", "--kineto-file"],
         ["link", "-o", "out", "--kineto-file", "KINETO", "--et-file"], ["convert", "--to", "chrome", "-o", "out"],
-        ["replay"], ["report", "-o", "out.html"], ["convert", "--redact", "-o", "out"], ["augment", "-o", "out"],
+        ["replay"], ["report", "-o", "out.html"], ["convert", "--redact", "-o", "out"],
+        ["convert", "--augment", "-o", "out"],
     ],
     ids=lambda words: words[0],
 )  # fmt: skip

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus import load
-from etplus.analysis.trace_rules import check_rules
-from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.impossible_times import impossible_times
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +63,7 @@ IMPOSSIBLE = {
 
 @pytest.mark.parametrize("changes", IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
 def test_such_an_event_counts_in_no_sum_and_is_named_once(tmp_path: Path, changes: dict[str, float]) -> None:
-    """Whatever format the trace is converted to, `check` finds what `analyze` leaves out."""
+    """Whatever format the trace is converted to."""
     (tmp_path / "without").mkdir()
     expected = analyzed(saved(tmp_path / "without", document(without=WRONG)))[0]
     file = saved(tmp_path, document(changes))
@@ -77,8 +75,6 @@ def test_such_an_event_counts_in_no_sum_and_is_named_once(tmp_path: Path, change
             assert found[table] == expected[table], (name, table)
         assert len(found["damage"]) == 1 and "kernel3 (id " in found["damage"][0]
         assert warnings.count(b"cannot be") == 1
-    rule = check_rules(read_kineto(file)).rules[-1]
-    assert rule.count == 1 and rule.example.startswith("kernel3 ")
 
 
 def test_an_operator_at_time_0_leaves_the_span_alone(tmp_path: Path) -> None:
@@ -86,7 +82,6 @@ def test_an_operator_at_time_0_leaves_the_span_alone(tmp_path: Path) -> None:
     content["traceEvents"][0]["ts"] = 0
     trace = load(saved(tmp_path, content))
     assert trace.span.length < 10**6 and "aten::op1" in trace.damage[0]
-    assert check_rules(read_kineto(tmp_path / "kineto.json")).rules[-1].count == 1
 
 
 def columns(rows: list[tuple[int, int, int, int]], category: str = "kernel", name: str = "cudaLaunchKernel") -> Any:
@@ -142,4 +137,4 @@ def test_an_event_overruns_if_a_later_one_of_its_stream_ends_long_before_it(
 
 @pytest.mark.parametrize("file", gpu_traces("gpu-kineto", "gpu-pairs", "python-stacks", "serving", "graph-capture"))
 def test_real_traces_have_none(file: Path) -> None:
-    assert check_rules(read_kineto(file)).rules[-1].count == 0
+    assert not [sentence for sentence in load(file).damage if "cannot be" in sentence]

@@ -20,7 +20,7 @@ import pytest
 from etplus.analysis.questions import Answer, AskedTraces, ask
 from hostile_job import LATE, MATMUL, RANKS, REDUCE, SLOW, STEPS, write_job
 from raw_kineto import RawTrace, covered, union
-from support import call, command, shared_trace
+from support import command, shared_trace
 from test_contract import assert_in_contract
 
 Raws = list[RawTrace]
@@ -477,15 +477,6 @@ def served(files: tuple[Path, ...], key: str) -> dict[Any, str]:
     return asyncio.run(asyncio.wait_for(conversation(), 100))
 
 
-def words_of(options: dict[str, Any]) -> list[str]:
-    """Options as a command line has them."""
-    words = []
-    for name, value in options.items():
-        values = value if isinstance(value, list) else [value]
-        words += [f"--{name}"] if value is True else [word for each in values for word in (f"--{name}", str(each))]
-    return words
-
-
 @pytest.mark.parametrize("one", THIRTY, ids=lambda one: one.check.__name__)
 def test_a_question_is_answered_alike_by_all_routes_and_right(one: Asked, made: list[Path]) -> None:
     files = tuple(made if one.files == "made" else [shared_trace(name) for name in FILES[one.files]])
@@ -494,8 +485,6 @@ def test_a_question_is_answered_alike_by_all_routes_and_right(one: Asked, made: 
     form = orjson.loads(answer.to_json())
     assert_in_contract(form)
     one.check(Reply(form), raws)
-    printed = call("ask", one.question, *files, *words_of(one.options), "--json")
-    assert printed.stdout == answer.to_json() + b"\n", printed.stderr
     assert served(files, one.files)[one.check.__name__].encode() == answer.to_json()
 
 

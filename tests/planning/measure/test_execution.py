@@ -11,7 +11,6 @@ from pathlib import Path
 
 import etplus
 import pytest
-from etplus.planning.measure.execute import execute
 from etplus.planning.measure.measured import read_measured
 from etplus.planning.measure.process import ExecutionError, WorkerProcess
 from etplus.planning.measure.reader import recorded_calls
@@ -119,34 +118,11 @@ def test_hostile_traces_are_listed() -> None:
     assert [one.op for one in found.timings] == ["aten::mm"]
     assert sum(one.count for one in found.not_executed) == len(HOSTILE) - 1  # a far offset does not matter by itself
     assert all(one.reason for one in found.not_executed)
-    done = execute(trace_of(*HOSTILE.values(), mm()), options=ONE)
-    assert [(one.op, one.count) for one in done.rows] == [("aten::mm", 1)]
-    assert sum(one.count for one in done.not_executed) == len(HOSTILE)
-
-
-@pytest.mark.slow
-def test_memory_outside_of_a_storage_is_not_reached() -> None:
-    """A view that does not check its bounds is a failure, and what follows does not get it."""
-    view = op("aten::_reshape_alias", "aten::_reshape_alias(Tensor(a) self, int[] size, int[] stride) -> Tensor(a)",
-              tensor(1, 4), scalar([1 << 20], "GenericList[Int]"), scalar([64], "GenericList[Int]"),
-              outputs=(tensor(2, 4, storage=1001),))  # fmt: skip
-    read = op("aten::sum", "aten::sum(Tensor self) -> Tensor", tensor(2, 4, storage=1001))
-    done = execute(trace_of(view, read), options=ONE)
-    assert [one.op for one in done.rows] == ["aten::sum"]
-    assert "beyond its storage" in done.not_executed[0].reason
-
-
-@pytest.mark.slow
-def test_a_recording_is_executed_in_its_order(recorded: Trace) -> None:
-    done = execute(recorded, options=ONE)
-    assert done.executed > 0.95 and sum(one.count for one in done.rows) > 20
-    assert done.executed_ns > 0 and all(one.executed_ns >= 0 for one in done.rows)
-    assert done.recorded_ns == sum(one.recorded_ns for one in done.rows)
 
 
 @pytest.mark.slow
 def test_the_commands(recorded: Trace, tmp_path: Path) -> None:
-    """Measure as a process, resume, and the whole step in its order."""
+    """Measure as a process."""
     recorded.save(tmp_path / "x.json")
     done = run("etplus", "measure", "x.json", "-o", "m.json", "--threads", "1", "--ops", "mm|relu", cwd=tmp_path)
     lines = done.stdout.decode().splitlines()
@@ -157,10 +133,6 @@ def test_the_commands(recorded: Trace, tmp_path: Path) -> None:
     for one in found.timings:
         assert one.recorded_ns and one.ns > 0 and one.count > 0
         assert one.own_ns is None or one.own_ns <= one.ns
-    order = call("replay", "x.json", "--execute", "--threads", "1", "--json", "-", cwd=tmp_path)
-    told = json.loads(order.stdout)
-    assert order.returncode == 0 and told["executed"] > 0.95 and told["threads"] == 1
-    assert told["executed_ns"] == sum(one["executed_ns"] for one in told["ops"])
 
 
 @pytest.mark.slow
@@ -194,7 +166,7 @@ def test_scripts_run_by_themselves(recorded: Trace, tmp_path: Path) -> None:
         (tmp_path / f"op{number}.py").write_text(text)
     recorded.save(tmp_path / "x.json")
     step = recorded.steps.names[0]
-    wrote = call("repro", "x.json", "--op", step, "--subtree", "-o", "opstep.py", cwd=tmp_path)
+    wrote = call("measure", "x.json", "--script", step, "--subtree", "-o", "opstep.py", cwd=tmp_path)
     assert wrote.returncode == 0
     (tmp_path / "all.py").write_text(
         "import runpy, pathlib, sys\n"

@@ -318,18 +318,18 @@ def test_commands_without_torch(tmp_path: Path) -> None:
     done = run("etplus", "measure", "x.json", "-o", "m.json", cwd=tmp_path, env=environment)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"pip install 'etplus[torch]'" in done.stderr
     assert not (tmp_path / "m.json").exists()
-    wrote = call("repro", "x.json", "--op", "aten::mm", "-o", "r.py", cwd=tmp_path)
+    wrote = call("measure", "x.json", "--script", "aten::mm", "-o", "r.py", cwd=tmp_path)
     assert wrote.returncode == 0 and compile((tmp_path / "r.py").read_bytes(), "r.py", "exec")
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("repro x.json --op aten::bmm -o r.py", b"no call with the id or name 'aten::bmm'"),
-        ("repro x.json --op 99999 -o r.py", b"no call with the id"),
-        ("repro x.json --op aten::mm -o x.json", b"input"),
-        ("repro x.json --op aten::mm -o r.py --max-bytes lots", b"give a size such as"),
-        ("repro x.json --op aten::mm -o r.py --max-bytes 10", b"over --max-bytes"),
+        ("measure x.json --script aten::bmm -o r.py", b"no call with the id or name 'aten::bmm'"),
+        ("measure x.json --script 99999 -o r.py", b"no call with the id"),
+        ("measure x.json --script aten::mm -o x.json", b"input"),
+        ("measure x.json --script aten::mm -o r.py --max-bytes lots", b"give a size such as"),
+        ("measure x.json --script aten::mm -o r.py --max-bytes 10", b"over --max-bytes"),
         ("measure x.json -o m.json --device tpu", b"give cpu or cuda:N"),
         ("measure x.json -o m.json --ops (", b"invalid regular expression"),
         ("measure x.json -o m.json --min-share 200%", b"give a share"),
@@ -338,7 +338,7 @@ def test_commands_without_torch(tmp_path: Path) -> None:
         ("measure x.json -o m.json --rounds 0", b"--rounds 0: give a number from 1"),
         ("measure x.json -o m.json --threads -1", b"give a number"),
         ("measure x.json -o m.json --set batch=x", b"whole numbers"),
-        ("replay x.json --execute --what-if cpu*0", b"cannot be combined with --what-if"),
+        ("measure x.json -o m.json --subtree", b"--subtree needs --script"),
         ("predict run x.json --model model.json --measured x.json", b"etplus measure"),
     ],
 )

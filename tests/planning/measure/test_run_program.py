@@ -68,7 +68,8 @@ def test_scripts() -> None:
     (call,) = calls_of(mm())
     text = op_script(call, 12.5, "a\n.json", "op.py", device="cuda:0", threads=3)
     assert (
-        text.startswith('"""aten::mm\n\nWritten by `etplus repro` from a?.json.') and "torch.set_num_threads(3)" in text
+        text.startswith('"""aten::mm\n\nWritten by `etplus measure --script` from a?.json.')
+        and "torch.set_num_threads(3)" in text
     )
     assert "RECORDED_US = 12.5" in text and "else 'cuda:0'" in text and "from .standalone" not in text
     space: dict[str, Any] = {}

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from etplus.converters.convert import convert
-from etplus.converters.linker_suite import case_of, cases, counts_of, gaps_ns, read_output, run_case, truth
 from etplus.linker import link
 from etplus.schemas.chakra.et_def_pb2 import Node
 from etplus.schemas.chakra.stream import read_chakra, write_chakra
 from etplus.trace.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
-from support import FIXTURES, Document, call, examples, read_json, run
+from support import FIXTURES, ROOT, Document, examples, read_json
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from linker_suite import case_of, cases, counts_of, gaps_ns, main, read_output, run_case, truth
 
 NAMES = [case.name for case in cases()]
 
@@ -113,11 +117,9 @@ def test_a_defect_of_a_linker_fails(spoil: Callable[[Node, set[int]], None], fai
     write_chakra(tmp_path / f"{name}.0.et", metadata, kept)
     verdicts = {verdict.test: verdict for verdict in run_case(case_of(name), read_output(tmp_path / f"{name}.0.et"))}
     assert verdicts[failed].ok is False
-    done = call("conformance", f"{name}.0.et", cwd=tmp_path)
-    assert done.returncode == 1 and f"{failed}: ".encode() in done.stdout
 
 
-def test_wrong_times_fail(tmp_path: Path) -> None:
+def test_wrong_times_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another iteration's times: the whole trace later is none, one operator later is."""
     link(*files("train_cpu")).write(tmp_path / "train_cpu.json")
     document: Document = read_json(tmp_path / "train_cpu.json")
@@ -125,12 +127,11 @@ def test_wrong_times_fail(tmp_path: Path) -> None:
     for node in timed:
         node["ts"] = round(node["ts"] + 1000, 3)
     (tmp_path / "train_cpu.json").write_text(json.dumps(document))
-    assert call("conformance", "train_cpu.json", cwd=tmp_path).returncode == 0
+    assert main([str(tmp_path / "train_cpu.json")]) == 0
     timed[5]["ts"] = round(timed[5]["ts"] + 5, 3)
     (tmp_path / "train_cpu.json").write_text(json.dumps(document))
-    done = call("conformance", "train_cpu.json", cwd=tmp_path)
-    assert done.returncode == 1
-    assert f"the first that is not: node {timed[5]['id']}" in done.stdout.decode().replace("\n", " ")
+    assert main([str(tmp_path / "train_cpu.json")]) == 1
+    assert f"the first that is not: node {timed[5]['id']}" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_edges_that_reading_infers_are_not_the_linkers(tmp_path: Path) -> None:
@@ -145,30 +146,25 @@ def test_edges_that_reading_infers_are_not_the_linkers(tmp_path: Path) -> None:
     assert verdicts["successors"] is None and verdicts["operators"] and verdicts["gaps"]
 
 
-def test_the_command_gives_the_pairs_and_takes_what_is_linked(tmp_path: Path) -> None:
-    done = run("etplus", "conformance", "--pairs", tmp_path / "pairs")
-    assert done.returncode == 0 and done.stderr.count(b"wrote ") == 1 + 2 * len(NAMES)
+def test_it_gives_the_pairs_and_takes_what_is_linked(tmp_path: Path) -> None:
+    assert main(["--pairs", str(tmp_path / "pairs")]) == 0
     index = json.loads((tmp_path / "pairs" / "conformance.json").read_bytes())
     assert [case["name"] for case in index["cases"]] == NAMES
     for name in NAMES[:2]:
         et, kineto = ((tmp_path / "pairs" / f"{name}.{kind}.json.gz") for kind in ("et", "kineto"))
         assert json.loads(gzip.decompress(et.read_bytes()) if et.read_bytes()[:1] == b"\x1f" else et.read_bytes())
-        assert call("link", et, kineto, "-o", tmp_path / f"{name}.json").returncode == 0
-    outputs = [tmp_path / f"{name}.json" for name in NAMES[:2]]
-    done = run("etplus", "conformance", *outputs, "--json", tmp_path / "verdicts.json")
-    assert done.returncode == 0 and done.stdout.decode().splitlines()[-1] == "passed"
-    assert all(one["ok"] for one in json.loads((tmp_path / "verdicts.json").read_bytes()))
+        link(et, kineto).write(tmp_path / f"{name}.json")
+    outputs = [str(tmp_path / f"{name}.json") for name in NAMES[:2]]
+    assert main([*outputs, "--json", str(tmp_path / "verdicts.json")]) == 0
+    verdicts = json.loads((tmp_path / "verdicts.json").read_bytes())
+    assert list(verdicts) == outputs and all(one["ok"] for found in verdicts.values() for one in found)
 
 
-def test_wrong_usage(tmp_path: Path) -> None:
-    for words, text in (
-        ([], b"give what a linker wrote, or --pairs"),
-        (["other.json"], b"other.json: no such case; name outputs by theirs"),
-        (["x.json", "--case", "train"], b"train: no such case"),
-        (["train_cpu.json"], b"train_cpu.json"),
-    ):
-        done = call("conformance", *words, cwd=tmp_path)
-        assert done.returncode == 2 and text in done.stderr and done.stderr.count(b"\n") == 1
+@pytest.mark.parametrize("words", [[], ["other.json"], ["x.json", "--case", "train"], ["train_cpu.json"]])
+def test_wrong_usage(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
     with pytest.raises(UsageError):
         case_of("gpu_shaped")
 

@@ -1,4 +1,9 @@
-"""The conformance suite for linkers: pairs whose links are known, and what the output of any linker makes of them.
+"""Score any linker's output against pairs whose links are known.
+
+    python benchmarks/linker_suite.py --pairs pairs          # write the pairs of all cases and their index
+    python benchmarks/linker_suite.py train_cpu.json gpu_shaped_from_cpu.0.et --json verdicts.json
+
+The name of an output begins with that of its case. Exit status: 0 all tests passed, 1 some failed, 2 bad usage.
 
 A case is an Execution Trace and a Kineto trace, recorded so that every link is known (ids agree one to one, see
 fixtures/README.md), and for device events the operator around the call that launched each. An output is ET+ in JSON, of
@@ -7,8 +12,10 @@ etplus or Chakra's linker, or a Chakra trace (.et). What an output does not reco
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import os
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
@@ -19,17 +26,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-
-from ..schemas.chakra.attributes import values_of
-from ..schemas.chakra.stream import read_chakra
-from ..schemas.etplus.inferred import NO_EDGES
-from ..schemas.text.files import open_output
-from ..schemas.text.sniff import head_of, is_chakra
-from ..trace.brief import brief
-from ..trace.conventions import GPU_CATEGORIES
-from ..trace.errors import UsageError
-from ..trace.kinds import CPU, GPU
-from .open import open_trace
+from etplus.converters.open import open_trace
+from etplus.schemas.chakra.attributes import values_of
+from etplus.schemas.chakra.stream import read_chakra
+from etplus.schemas.etplus.inferred import NO_EDGES
+from etplus.schemas.text.files import open_output
+from etplus.schemas.text.sniff import head_of, is_chakra
+from etplus.trace.brief import brief
+from etplus.trace.conventions import GPU_CATEGORIES
+from etplus.trace.errors import EtplusError, UsageError
+from etplus.trace.kinds import CPU, GPU
+from etplus.trace.text_tables import render, terminal_width
 
 _CLOSE_NS = 1000
 """Times are compared to 1 µs, as coarse as some linkers write them."""
@@ -411,3 +418,39 @@ def counts_of(case: LinkerCase) -> dict[str, float]:
         "gaps_us": gaps_ns(known.calls.values()) / 1000,
         "span_us": (end - begin) / 1000,
     }
+
+
+def main(words: list[str] | None = None) -> int:
+    """Write the pairs, or test outputs and print the verdicts; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Score a linker's output against pairs whose links are known.")
+    parser.add_argument("files", nargs="*", metavar="OUTPUT", help="ET+ or .et that a linker wrote for a case")
+    parser.add_argument("--case", metavar="NAME", help="the case of the outputs (default: by their names)")
+    parser.add_argument("--pairs", metavar="FOLDER", help="write the pairs of all cases and their index to FOLDER")
+    parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON")
+    arguments = parser.parse_args(words)
+    if bool(arguments.files) == bool(arguments.pairs):
+        parser.error("give what a linker wrote, or --pairs FOLDER for the pairs that it is to link")
+    if arguments.pairs:
+        Path(arguments.pairs).mkdir(parents=True, exist_ok=True)
+        print("\n".join(f"wrote {file}" for file in write_pairs(Path(arguments.pairs))))
+        return 0
+    try:
+        results = [(file, run_case(case_of(file, arguments.case), read_output(file))) for file in arguments.files]
+    except EtplusError as error:
+        parser.error(str(error))
+    for file, verdicts in results:
+        cells = [
+            [verdict.test, f"{verdict.expected:,g}", f"{verdict.found:,g}", _WORDS[verdict.ok]] for verdict in verdicts
+        ]
+        print(render(Path(file).name, ["test", "expected", "found", ""], cells, terminal_width()))
+        print("\n".join(f"{verdict.test}: {verdict.text}" for verdict in verdicts if verdict.ok is False))
+    if arguments.json:
+        plain = {file: [verdict.to_dict() for verdict in verdicts] for file, verdicts in results}
+        Path(arguments.json).write_bytes(msgspec.json.encode(plain))
+    return 1 if any(verdict.ok is False for _, verdicts in results for verdict in verdicts) else 0
+
+
+_WORDS = {True: "ok", False: "FAILED", None: "not recorded"}
+
+if __name__ == "__main__":
+    sys.exit(main())

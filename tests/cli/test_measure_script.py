@@ -1,4 +1,4 @@
-"""Which call etplus repro takes, and what it refuses; what its scripts do is tested where PyTorch is."""
+"""Which call etplus measure --script takes, and what it refuses; what its scripts do is tested where PyTorch is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
 def repro(folder: Path, *words: str) -> tuple[int, str, str]:
     """Exit status, what was said, and the script."""
     (folder / "r.py").unlink(missing_ok=True)
-    done = call("repro", "p.json", "-o", "r.py", *words, cwd=folder)
+    done = call("measure", "p.json", "-o", "r.py", *words, cwd=folder)
     assert done.stdout == b""
     script = (folder / "r.py").read_text() if done.returncode == 0 else ""
     ast.parse(script)
@@ -39,15 +39,16 @@ def longest(name: str) -> int:
 
 
 def test_of_a_name_the_longest_call(folder: Path) -> None:
-    status, said, script = repro(folder, "--op", "aten::addmm")
+    status, said, script = repro(folder, "--script", "aten::addmm")
     assert (status, said) == (0, "wrote r.py: aten::addmm\n") and "aten::addmm" in script and "p.json" in script
-    assert repro(folder, "--op", str(longest("aten::addmm"))) == (0, said, script)
+    assert repro(folder, "--script", str(longest("aten::addmm"))) == (0, said, script)
 
 
 def test_what_a_call_contains(folder: Path) -> None:
     for words, said in (
-        (("--op", "## forward ##"), "4 operators of ## forward ##"), (("--op", "3"), "34 operators of ProfilerStep#2"),
-        (("--op", "aten::mm"), "1 operators of aten::mm"),
+        (("--script", "## forward ##"), "4 operators of ## forward ##"),
+        (("--script", "3"), "34 operators of ProfilerStep#2"),
+        (("--script", "aten::mm"), "1 operators of aten::mm"),
     ):  # fmt: skip
         status, told, script = repro(folder, *words, "--subtree")
         assert (status, told) == (0, f"wrote r.py: {said}\n") and f"its {said.split()[0]} operators" in script
@@ -56,14 +57,15 @@ def test_what_a_call_contains(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--op", "none"), "p.json: no call with the id or name 'none'; `etplus analyze` lists operators"),
-        (("--op", "999999999"), "p.json: no call with the id or name '999999999'; `etplus analyze` lists operators"),
-        (("--op", "9" * 18), f"p.json: no call with the id or name '{'9' * 18}'; `etplus analyze` lists operators"),
-        (("--op", "9" * 19), f"p.json: no call with the id or name '{'9' * 19}'; `etplus analyze` lists operators"),
-        (("--op", "3"), "p.json: '3' cannot be called: it is not an operator with a schema; give --subtree for those "
-                        "within it"),
-        (("--op", "aten::mm", "--max-bytes", "271"), "p.json: 'aten::mm' takes 272 bytes, over --max-bytes"),
-        (("--op", "## forward ##", "--subtree", "--max-bytes", "1"),
+        (("--script", "none"), "p.json: no call with the id or name 'none'; `etplus analyze` lists operators"),
+        (("--script", "999999999"),
+         "p.json: no call with the id or name '999999999'; `etplus analyze` lists operators"),
+        (("--script", "9" * 18), f"p.json: no call with the id or name '{'9' * 18}'; `etplus analyze` lists operators"),
+        (("--script", "9" * 19), f"p.json: no call with the id or name '{'9' * 19}'; `etplus analyze` lists operators"),
+        (("--script", "3"), "p.json: '3' cannot be called: it is not an operator with a schema; give --subtree for the "
+                        "operators in it"),
+        (("--script", "aten::mm", "--max-bytes", "271"), "p.json: 'aten::mm' takes 272 bytes, over --max-bytes"),
+        (("--script", "## forward ##", "--subtree", "--max-bytes", "1"),
          "p.json: '## forward ##': no operator in it can be called"),
     ],
 )  # fmt: skip
@@ -72,11 +74,11 @@ def test_what_cannot_be_called(words: tuple[str, ...], said: str, folder: Path) 
 
 
 def test_memory_and_threads(folder: Path) -> None:
-    assert repro(folder, "--op", "aten::mm", "--max-bytes", "272")[0] == 0
-    plain, one, two = (repro(folder, "--op", "aten::mm", "--threads", number)[2] for number in "012")
+    assert repro(folder, "--script", "aten::mm", "--max-bytes", "272")[0] == 0
+    plain, one, two = (repro(folder, "--script", "aten::mm", "--threads", number)[2] for number in "012")
     assert plain == one != two
 
 
 def test_one_trace_at_a_time(folder: Path) -> None:
-    done = call("repro", "p.json", "p.json", "--op", "aten::mm", "-o", "r.py", cwd=folder)
+    done = call("measure", "p.json", "p.json", "--script", "aten::mm", "-o", "r.py", cwd=folder)
     assert done.returncode == 2 and b"2 traces are given; give the one that has the operator" in done.stderr

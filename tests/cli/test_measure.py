@@ -1,0 +1,71 @@
+"""Options of commands that call operators, and what they print of a measurement; PyTorch is not needed."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+from etplus.cli.measure import _missing_table, _on_machine, _options, prepare_parser
+from etplus.planning.measure.measured import Conditions, NotExecuted
+from etplus.planning.measure.timing import Options
+from etplus.trace.errors import UsageError
+
+
+def options(*words: str) -> Options:
+    parser = argparse.ArgumentParser()
+    prepare_parser(parser)
+    return _options(parser.parse_args(["-o", "x.json", *words]))
+
+
+def test_sizes() -> None:
+    sizes = {"512": 512, "3K": 3 << 10, "1.5M": 3 << 19, "4g": 4 << 30, "2TiB": 2 << 40, " 8GB ": 8 << 30}
+    assert {text: options("--max-bytes", text).max_bytes for text in sizes} == sizes
+    assert options().max_bytes == options("--max-bytes", "4G").max_bytes
+    assert options("--max-bytes", "9999999T").max_bytes == 1 << 50
+    for text in ("", "G", "-1", "4X", "4 G", "1e3"):
+        with pytest.raises(UsageError, match="give a size such as 512M or 4G"):
+            options(f"--max-bytes={text}")
+
+
+def test_threads_and_times() -> None:
+    assert (options().threads, options().timeout_s) == (0, 30) and options("--threads", "4096").threads == 4096
+    assert options("--timeout", "0.5").timeout_s == 0.5
+    for word in ("-1", "4097"):
+        with pytest.raises(UsageError, match="give a number from 1, or 0"):
+            options(f"--threads={word}")
+    for word in ("0", "-1", "inf", "nan"):
+        with pytest.raises(UsageError, match="give seconds above 0"):
+            options(f"--timeout={word}")
+
+
+def test_options_of_measure() -> None:
+    plain, found = (
+        options(),
+        options(*["--ops", "mm|conv", "--min-share", "0.1%", "--budget", "60", "--rounds", "1000", "--threads", "2"]),
+    )
+    assert (plain.ops, plain.min_share, plain.budget_s, plain.rounds) == (None, 0, None, Options.rounds)
+    assert found.ops is not None and found.ops.search("aten::mm") and not found.ops.search("aten::add")
+    assert (found.min_share, found.budget_s, found.timeout_s, found.threads) == (0.001, 60, 30, 2)
+    assert found.rounds == 1000 and options("--min-share", "1").min_share == 1 == options("--rounds", "1").rounds
+    for words, message in (
+        (["--ops", "("], "invalid regular expression"), (["--min-share", "x"], "give a share from 0 to 1"),
+        (["--min-share", "101%"], "give a share from 0 to 1"), (["--min-share=-1"], "give a share from 0 to 1"),
+        (["--budget", "0"], "give seconds above 0"), (["--budget", "inf"], "give seconds above 0"),
+        (["--rounds", "0"], "give a number from 1 to 1000"), (["--rounds", "1001"], "give a number from 1 to 1000"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=message):
+            options(*words)
+
+
+def test_what_was_not_executed() -> None:
+    missing = [NotExecuted(f"op{number}", "no schema", number, 0.25) for number in range(16)]
+    shown = _missing_table(missing[:15], 80)
+    assert len(shown) == 1 and [line.split()[:3] for line in shown[0].splitlines()[2:4]] == [
+        ["op0", "0", "25.0%"], ["op1", "1", "25.0%"]
+    ]  # fmt: skip
+    assert _missing_table(missing, 80)[1:] == ["and 1 more"] and "op15" not in _missing_table(missing, 80)[0]
+
+
+def test_the_conditions_of_a_measurement() -> None:
+    assert _on_machine(Conditions("a CPU", 1, "2.5")) == "on a CPU, 1 thread, torch 2.5"
+    assert _on_machine(Conditions("cuda:0", 2, "2.5")) == "on cuda:0, 2 threads, torch 2.5"

@@ -1,0 +1,72 @@
+"""`etplus top`: its sums are those of the trace, and a screen of text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import pytest
+from etplus import load
+from etplus.analysis.top import TOP_BY
+from support import FIXTURES, call, fixture_pair, read_json, run
+
+KINETO = FIXTURES / "gpu" / "tf32.kineto.json.gz"
+
+
+def test_kernels_as_a_process() -> None:
+    """The busy share first, then a row for each kernel; the shares of all kernels add up to 1."""
+    done = run("etplus", "top", KINETO)
+    first, heads, *rows = done.stdout.decode().splitlines()
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert first.startswith("GPU 17.2 of 18.6 ms busy (92.5%)") and "--by operator, module, line" in first
+    assert heads.split() == ["kernel", "total", "ms", "share", "count", "mean", "us"]
+    assert max(map(len, done.stdout.decode().splitlines())) <= 80 and "sgemm" in rows[1]
+    told = orjson.loads(call("top", KINETO, "--json", "-").stdout)
+    trace, times = load(KINETO), Counter[str]()
+    for event in trace.device_events:
+        times[event.name] += event.duration_ns
+    assert {row["name"]: row["device_ns"] for row in told["rows"]} == times
+    assert [row["device_ns"] for row in told["rows"]] == sorted(times.values(), reverse=True)
+    assert sum(row["share"] for row in told["rows"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("by", [by for by in TOP_BY if by != "kernel"])
+def test_other_rows(by: str, tmp_path: Path) -> None:
+    done = call("top", KINETO, "--by", by, "--json", tmp_path / "t.json", "--top", "2")
+    lines = done.stdout.decode().splitlines()
+    assert done.returncode == 0 and lines[1].split()[0] == by and max(map(len, lines)) <= 80
+    rows = read_json(tmp_path / "t.json")["rows"]
+    shown = sum(row["device_ns"] > 0 for row in rows)
+    assert rows and (shown <= 2 or lines[-1] == f"and {shown - 2} more; --top N shows them")
+
+
+def test_ranks_of_a_job_are_added_up(tmp_path: Path) -> None:
+    """Twice the same trace under two ranks: twice the time, and a row for each rank."""
+    document = read_json(KINETO)
+    for rank in range(2):
+        document["distributedInfo"] = {"rank": rank, "world_size": 2, "backend": "nccl"}
+        (tmp_path / f"rank{rank}.json").write_bytes(orjson.dumps(document))
+    one, two = (
+        orjson.loads(call("top", *files, "--json", "-").stdout)["rows"][0]
+        for files in ((KINETO,), (tmp_path / "rank0.json", tmp_path / "rank1.json"))
+    )
+    assert (two["device_ns"], two["count"]) == (2 * one["device_ns"], 2 * one["count"])
+    ranks = orjson.loads(call("top", tmp_path, "--by", "rank", "--json", "-").stdout)["rows"]
+    assert sorted(row["name"] for row in ranks) == ["rank 0", "rank 1"]
+
+
+def test_without_a_gpu_operators_have_cpu_time() -> None:
+    kineto = fixture_pair("demo/train_cpu")[1]
+    assert call("top", kineto).stdout == b"no GPU time; --by operator shows CPU time\n"
+    done = call("top", kineto, "--by", "operator", "--top", "1")
+    assert b"CPU ms" in done.stdout.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [([KINETO, "--by", "kernels"], "did you mean kernel?"), ([], "no trace was given"), ([KINETO, "--top", "0"], "1")],
+)
+def test_wrong_usage_is_one_line(words: list[str | Path], said: str) -> None:
+    done = call("top", *words)
+    assert done.returncode == 2 and said in done.stderr.decode() and done.stderr.count(b"\n") == 1
