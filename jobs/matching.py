@@ -136,11 +136,10 @@ class _Case:
                 else:
                     deviating["missing"].append((rank, -1))
             for kind, of in deviating.items():
-                yield Mismatch(
-                    kind, self.group, self.members, p, kind_name(int(common.kind[p])), int(common.bytes[p]),
-                    ranks=tuple(rank for rank, _ in of), found=tuple(self._described(rank, own) for rank, own in of),
-                    nodes=tuple(self._node(rank, own) for rank, own in sorted([*having, *of]) if own >= 0),
-                )  # fmt: skip
+                place = (self.group, self.members, p, kind_name(int(common.kind[p])), int(common.bytes[p]))
+                ranks, found = zip(*((rank, self._described(rank, own)) for rank, own in of), strict=True)
+                nodes = tuple(self._node(rank, own) for rank, own in sorted([*having, *of]) if own >= 0)
+                yield Mismatch(kind, *place, ranks, found, nodes)
 
     def extras(self) -> Iterator[Mismatch]:
         """Those that most ranks lack; alike at the same place they are one, on however many ranks."""
@@ -155,10 +154,9 @@ class _Case:
         for (before, kind, size, _), of in sorted(found.items()):
             having = {rank for rank, _ in of}
             lacking = tuple(rank for rank in self.members if rank not in having)
-            yield Mismatch(
-                "missing", self.group, self.members, before, kind_name(kind), size, ranks=lacking,
-                found=("nothing",) * len(lacking), nodes=tuple(self._node(rank, own) for rank, own in of),
-            )  # fmt: skip
+            place = (self.group, self.members, before, kind_name(kind), size)
+            nodes = tuple(self._node(rank, own) for rank, own in of)
+            yield Mismatch("missing", *place, lacking, ("nothing",) * len(lacking), nodes)
 
     def _node(self, rank: int, own: int) -> tuple[int, int]:
         return rank, int(self.ranks[rank].node[self.sequences[rank].row[own]])
@@ -212,12 +210,17 @@ def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]
     same = sizes[0] == sizes[1]
     odd = (source, np.delete(sent, left[same])), (target, np.delete(received, right[same]))
     rows = np.stack([sent[left[same]], received[right[same]]], axis=1)
-    return _matched(ranks, "", (source, target), np.flatnonzero(same), rows), RankPair(
-        source, target, matched=int(same.sum()), bytes=int(np.maximum(sizes[0][same], 0).sum()),
-        unmatched_sends=len(sent) - len(left), unmatched_receives=len(received) - len(right),
+    pair = RankPair(
+        source,
+        target,
+        matched=int(same.sum()),
+        bytes=int(np.maximum(sizes[0][same], 0).sum()),
+        unmatched_sends=len(sent) - len(left),
+        unmatched_receives=len(received) - len(right),
         other_size=int((~same).sum()),
-        nodes=tuple((rank, node) for rank, rows in odd for node in ranks[rank].node[rows].tolist()),
-    )  # fmt: skip
+        nodes=tuple((rank, node) for rank, own in odd for node in ranks[rank].node[own].tolist()),
+    )
+    return _matched(ranks, "", (source, target), np.flatnonzero(same), rows), pair
 
 
 _SAME_SIZE = (

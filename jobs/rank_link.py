@@ -193,8 +193,11 @@ def _unused_options(task: RankTask, linked: Trace) -> list[str]:
 def _options(task: RankTask) -> dict[str, Any]:
     """The options, with marks of further files in place of their names."""
     files = {"graph_captures": task.captures, "provenance": task.provenance}
-    marks = {key: [[file, open_folder(str(Path(file).parent)).mark(Path(file).name)] for file in of]
-             for key, of in files.items() if of}  # fmt: skip
+    marks = {
+        key: [[name, open_folder(str(Path(name).parent)).mark(Path(name).name)] for name in names]
+        for key, names in files.items()
+        if names
+    }
     return {**task.options, **marks, "min_match": task.min_match, "min_certain": task.min_certain}
 
 
@@ -233,13 +236,18 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
         reason = f"only {report.ops['certain']:,} of {report.ops['total']:,} ET ops have a certain link: "
         reason += "; ".join(doubts) or "several places in the Kineto trace fit"
     return RankResult(
-        task.rank, "failed" if reason else "linked", reason, task.et, task.kineto, task.output,
-        ops=report.ops["total"], linked=report.ops["linked"],
-        certain=report.ops["certain"], equivalent=report.ops["equivalent"],
+        task.rank,
+        "failed" if reason else "linked",
+        reason,
+        task.et,
+        task.kineto,
+        task.output,
+        ops=report.ops["total"],
+        **{key: report.ops[key] for key in ("linked", "certain", "equivalent")},
         window_ns=(base + window[0], base + window[1]) if window else None,
         iterations=tuple(report.windows["linked_iterations"]),
         warnings=report.all_warnings(graphs),
-    )  # fmt: skip
+    )
 
 
 def _read_state(task: RankTask) -> RankState | None:

@@ -106,7 +106,6 @@ def _joined(kernel: Comm, messages: Sequence[Comm]) -> Comm:
     elements = [None if None in of or "dtype" not in common else sum(n or 0 for n in of) for of in (sent, received)]
     size = itemsize(common.get("dtype"))
     total = elements[0] or elements[1]
-    return msgspec.structs.replace(
-        kernel, collective="sendrecv", in_nelems=elements[0], out_nelems=elements[1], **common,
-        bytes=size * total if size and total is not None else None, inferred_messages=list(messages),
-    )  # fmt: skip
+    known = {"collective": "sendrecv", "in_nelems": elements[0], "out_nelems": elements[1], **common}
+    known["bytes"] = size * total if size and total is not None else None
+    return msgspec.structs.replace(kernel, **known, inferred_messages=list(messages))

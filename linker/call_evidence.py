@@ -1,6 +1,6 @@
-"""Contradictions between what both files record of the same calls: names, sequence numbers, threads and inputs.
+"""Find contradictions in what both files record about the same calls: names, sequence numbers, threads and inputs.
 
-Two runs of one program can have the same ids, names and numbers. Two of a sweep differ in the inputs of their calls.
+Two runs of one program can have the same ids, names and numbers. Two runs of a sweep differ in the inputs of calls.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .calls import TracePair
 from .rank_claims import COMMUNICATION
 
 _FIRST, _LAST = 384, 128
-"""The inputs of so many linked calls are compared. All of a large file's would take a quarter of the time of linking;
-the last ones are the outputs of a model or its last parameters, the first ones nearly everything else."""
+"""Linked calls whose inputs are compared. Comparing all would take a quarter of the time of linking. The last calls
+handle the outputs of a model or its last parameters, the first ones nearly everything else."""
 _OF_A_THREAD = 16
-"""Fewer calls say nothing about their thread: an asynchronous collective can end on another one."""
+"""Calls that identify a thread; fewer can be asynchronous collectives, which end on another one."""
 
 
 class Contradiction(NamedTuple):
-    """What both files record of the same calls, and not alike."""
+    """A difference in what both files record about the same calls."""
 
     by: Literal["calls", "numbers", "threads", "inputs"]
     says: str
@@ -34,7 +34,7 @@ class Contradiction(NamedTuple):
 def contradictions(
     pair: TracePair, node: IntColumn, call: IntColumn, unlinked: npt.NDArray[np.bool_]
 ) -> Iterator[Contradiction]:
-    """Compare everything that both files record.
+    """Compare what both files record about common calls.
 
     Args:
         node, call: int64, positions in `pair.nodes` and in `pair.calls` of the certain links, in call order.
@@ -49,11 +49,11 @@ def contradictions(
 
 
 def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) -> Iterator[Contradiction]:
-    """Calls of the ET within what both files cover that Kineto lacks, or has under another name.
+    """Find calls of the ET in the time of both files that Kineto lacks or names differently.
 
-    Of 123,725 calls in 77 recorded pairs none is such: on each thread, from the first to the last call with an id that
-    both files have, Kineto has every call that the ET has. The reverse is not so: an ET lacks calls that raise. Without
-    ids asynchronous communication is no evidence, which Kineto has on another thread.
+    None of 123,725 calls in 77 true pairs is such a call: on each thread, Kineto has every call of the ET between the
+    first and the last common id. (An ET lacks calls that raise.) Without ids, communication does not count, because
+    Kineto records asynchronous collectives on another thread.
     """
     (ours, theirs), nodes = pair.rf_ids, pair.nodes
     at = positions(theirs, ours)
@@ -67,40 +67,36 @@ def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) ->
         lacking |= left & _between(nodes.thread, joined)
     rows = np.flatnonzero(lacking)
     if len(rows):
-        yield Contradiction(
-            "calls",
-            f"two processes: {len(rows):,} calls of the ET (such as {_name(pair, rows[0])}) are not in the "
-            "Kineto trace, though both cover that time",
-        )  # fmt: skip
+        calls = f"{len(rows):,} calls of the ET (such as {_name(pair, rows[0])})"
+        says = f"two processes: {calls} are not in the Kineto trace, though both cover that time"
+        yield Contradiction("calls", says)
 
 
 def _between(thread: IntColumn, joined: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which calls are between the first and the last joined call of their own thread."""
-    of = positions(distinct(thread), thread)
+    """Return which calls are between the first and the last joined call of their own thread."""
+    lane = positions(distinct(thread), thread)
     rows = np.flatnonzero(joined)
     first, last = np.full(len(thread), len(thread)), np.full(len(thread), -1)
-    np.minimum.at(first, of[rows], rows)
-    np.maximum.at(last, of[rows], rows)
+    np.minimum.at(first, lane[rows], rows)
+    np.maximum.at(last, lane[rows], rows)
     row = np.arange(len(thread))
-    between: npt.NDArray[np.bool_] = (row > first[of]) & (row < last[of])
+    between: npt.NDArray[np.bool_] = (row > first[lane]) & (row < last[lane])
     return between
 
 
 def _numbers(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
-    """Linked calls with two sequence numbers."""
+    """Find linked calls with different sequence numbers."""
     ours, theirs = pair.nodes.seq[node], pair.calls.seq[call]
     other = np.flatnonzero((ours >= 0) & (theirs >= 0) & (ours != theirs))
     if len(other):
         first = other[0]
-        yield Contradiction(
-            "numbers",
-            f"two runs: {len(other):,} of {len(node):,} linked calls have another sequence number, such as "
-            f"{_name(pair, node[first])}: {ours[first]} in the ET, {theirs[first]} in the Kineto trace",
-        )  # fmt: skip
+        example = f"{_name(pair, node[first])}: {ours[first]} in the ET, {theirs[first]} in the Kineto trace"
+        says = f"two runs: {len(other):,} of {len(node):,} linked calls have another sequence number, such as {example}"
+        yield Contradiction("numbers", says)
 
 
 def _threads(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
-    """Threads of the ET whose calls are not on one thread of the Kineto trace, each on one of its own."""
+    """Check that each thread of the ET has one thread of the Kineto trace to itself."""
     thread, other = pair.nodes.thread[node], pair.calls.thread[call]
     if not (np.any(thread[1:] != thread[:-1]) or np.any(other[1:] != other[:-1])):
         return
@@ -113,16 +109,12 @@ def _threads(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Cont
     partners = both[main[known], 1]
     scattered = np.count_nonzero(2 * count[main[known]] <= calls[known])
     if scattered or len(distinct(partners)) < len(partners):
-        says = (
-            "of one thread of the ET are on several threads of"
-            if scattered
-            else "of two threads of the ET are on one of"
-        )
-        yield Contradiction("threads", f"two runs: linked calls {says} the Kineto trace")
+        says = "one thread of the ET are on several threads" if scattered else "two threads of the ET are on one"
+        yield Contradiction("threads", f"two runs: linked calls of {says} of the Kineto trace")
 
 
 def _inputs(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
-    """Linked calls that were given other tensors or numbers; equal texts are compared once."""
+    """Find linked calls with other tensors or numbers as inputs; equal texts are compared once."""
     chosen = _to_compare(len(node))
     node, call = node[chosen], call[chosen]
     events, known, first = pair.kineto.events, dict[tuple[bytes, ...], str](), ""
@@ -145,7 +137,7 @@ def _inputs(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contr
 
 
 def _to_compare(links: int) -> IntColumn:
-    """Positions of the links whose calls' inputs are compared."""
+    """Return the positions of the links whose inputs are compared."""
     if links <= _FIRST + _LAST:
         return np.arange(links)
     return np.concatenate([np.arange(_FIRST), np.arange(links - _LAST, links)])

@@ -190,16 +190,24 @@ def _read_capture(
     rank = kineto.distributed_info.get("rank")
     kinds = np.array([_CATEGORY_KIND.get(category, OP) for category in events.categories], np.int8)
     inside = np.maximum(_graph_at(events, calls.row[kept], begin, end, thread), _OUTSIDE)
+    file = Path(kineto.file).name
     return Capture(
-        file=Path(kineto.file).name, rank=rank if type(rank) is int else None, batch_size=sizes, mode=modes,
-        graph=graph, kernel=[_key_of_launch(name, of) for name, of in zip(names, args, strict=True)],
-        grid=np.array([of.dimensions for of in args], np.int64).reshape(-1, 2, 3), op=op,
+        file=file,
+        rank=rank if type(rank) is int else None,
+        batch_size=sizes,
+        mode=modes,
+        graph=graph,
+        kernel=list(map(_key_of_launch, names, args)),
+        grid=np.array([launch.dimensions for launch in args], np.int64).reshape(-1, 2, 3),
+        op=op,
         name=[events.names[code] for code in calls.name[kept].tolist()],
-        kind=kinds[events.category[calls.row[kept]]], parent=parent, of_graph=inside,
-        texts=_texts(kineto, calls, kept, recorded), comm=_comm(events, calls, kept, recorded),
-        notes=(f"{Path(kineto.file).name}: {lost} launches while several graphs were captured were left out",)
-        if lost else (),
-    )  # fmt: skip
+        kind=kinds[events.category[calls.row[kept]]],
+        parent=parent,
+        of_graph=inside,
+        texts=_texts(kineto, calls, kept, recorded),
+        comm=_comm(events, calls, kept, recorded),
+        notes=(f"{file}: {lost} launches while several graphs were captured were left out",) if lost else (),
+    )
 
 
 def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:

@@ -194,12 +194,10 @@ class _Graphs:
             found = self.by_region.get((of.region, of.backward))
             if found:
                 return found
-            tries = [  # Dynamo compiled it again: 0/0_1
-                graphs for (region, backward), graphs in self.by_region.items()
-                if backward == of.backward and region.startswith(f"{of.region}_")
-            ]  # fmt: skip
-            if tries:
-                return [graph for graphs in tries for graph in graphs]
+            again = f"{of.region}_"  # Dynamo compiled it again: 0/0_1
+            regions = [key for key in self.by_region if key[1] == of.backward and key[0].startswith(again)]
+            if regions:
+                return [graph for region in regions for graph in self.by_region[region]]
         return [*self.by_region.get(("", of.backward), ()), *self.by_region.get(("", None), ())]
 
     def _aligned(self, of: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls) -> _CompiledFit | None:
@@ -228,11 +226,9 @@ class _Graphs:
         the file repeats in front of them."""
         if not graph.backward:
             return [kernels]
-        begins = {
-            len(other.kernels) for (_, backward), graphs in self.by_region.items() for other in graphs
-            if backward == graph.backward and other.file == graph.file and len(other.kernels) < len(graph.kernels)
-            and graph.kernels[: len(other.kernels)] == other.kernels
-        }  # fmt: skip
+        others = (other for (_, backward), found in self.by_region.items() if backward for other in found)
+        lists = [other.kernels for other in others if other.file == graph.file]
+        begins = {len(own) for own in lists if len(own) < len(graph.kernels) and graph.kernels[: len(own)] == own}
         return [kernels, *(kernels[begin:] for begin in sorted(begins, reverse=True))]
 
 

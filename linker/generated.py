@@ -79,10 +79,8 @@ def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
     if files.files:
         matched = (0, 0, {}) if compiled is None else (compiled.graph_calls, len(compiled.call), compiled.refused)
         summary = msgspec.to_builtins(CompiledSummary(list(files.files), *matched, len(annotated)))
-    return CodeOrigins(
-        kernels, join.nodes.node[node[linked]], codes[linked],
-        {evidence: found for evidence, found in stacks.items() if found}, summary,
-    )  # fmt: skip
+    known = {evidence: found for evidence, found in stacks.items() if found}
+    return CodeOrigins(kernels, join.nodes.node[node[linked]], codes[linked], known, summary)
 
 
 def _match_compiled(join: Join, files: CompileFiles) -> CompiledCalls:

@@ -84,10 +84,8 @@ def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
     resolved = finder.from_records()
     finder.from_runtime_calls(resolved, kernels)
     finder.from_blocking_copies()
-    return Waits(
-        _pairs(finder.event), _pairs(finder.sync), _pairs(finder.blocking), _pairs(finder.released),
-        finder.inferred, finder.unresolved, finder.skew,
-    )  # fmt: skip
+    event, sync, blocking, released = map(_pairs, (finder.event, finder.sync, finder.blocking, finder.released))
+    return Waits(event, sync, blocking, released, finder.inferred, finder.unresolved, finder.skew)
 
 
 def _pairs(pairs: list[tuple[int, int]]) -> IntColumn:

@@ -1,7 +1,7 @@
 """Decide whether the ET and the Kineto trace were recorded in one process at one time.
 
-Ids, names and sequence numbers identify a call only within one process. Ranks of a job run the same program, so process
-id and time prove nothing if there are several. Containers give the same small process ids to every run.
+Ids, names and sequence numbers identify a call only within one process. All ranks of a job run the same program, so
+process id and time prove nothing about the rank. Containers give the same small process ids to every run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,22 +35,23 @@ Weight = Literal["proves", "refutes", "stated", "unknown"]
 
 _ONE_TIME: frozenset[Kind] = frozenset({"pid", "time"})
 _SMALL_PID = 4096
-"""A container numbers its processes from 1, so that runs in several containers have equal ids below this. On a machine
-that has been up for a day they are larger."""
+"""Containers number their processes from 1, so two runs can share an id below this. On a machine that has been up for a
+day, ids are larger."""
 _ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
 _SLACK_S = 1.0
-"""The ET's time is in whole seconds, and rounded down."""
+"""The ET's time is in whole seconds, rounded down."""
 _ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
-"""How long after the end of recording the ET is last written (0.01 s where it was measured; it is closed then), and the
-Kineto trace, which is exported then."""
+"""How long after the end of recording each file is last written. The ET is closed at once (0.01 s in measurements); the
+Kineto trace is exported then."""
 _CLOCK_SLACK_S, _CLOCK_DRIFT = 0.002, 1e-3
-"""`start_ts` and `finish_ts` are in whole ms, of another clock than Kineto's."""
+"""`start_ts` and `finish_ts` are in whole ms and from another clock than Kineto's times."""
+_UNVERIFIED = "links are marked unverified"
 _REMEDY = "record with etplus record, which writes an id, or link the whole job with etplus link FOLDER"
 
 
 @dataclass(frozen=True)
 class StatedRank:
-    """The rank that the user says both files are of, by their names or by an option."""
+    """The rank of both files according to the user: from their names or from an option."""
 
     rank: int
     by: Literal["names", "option"]
@@ -58,14 +59,14 @@ class StatedRank:
 
 @dataclass(frozen=True)
 class Claims:
-    """What both files and the user say about the rank, and what is known beside the contents; see `read_claims`.
+    """The claims of both files and the user about the rank, and facts about the files; see `read_claims`.
 
     Attributes:
-        machine: how many ranks were recorded in one timeline, of which only one is of the ET's process; 0 where this
-            one is of a single rank, or several or none are of that process.
-        timezone: of the machine that recorded the ET, as the user says; see `offsets_of`.
+        machine: number of ranks in the timeline if exactly one of them has the ET's process id; 0 otherwise, and for a
+            timeline of one rank.
+        timezone: time zone of the machine that recorded the ET, according to the user; see `offsets_of`.
         modified_s: when the ET and the Kineto trace were last written, seconds since the epoch; None if unknown.
-        whole_job: the files of every rank of the job are at hand, and these two fit no others of them.
+        whole_job: the files of all ranks are at hand, and these two fit no others.
         one_of_several: files of other ranks are at hand.
     """
 
@@ -85,7 +86,7 @@ class Claims:
 
     @property
     def world_size(self) -> int | None:
-        """Ranks of the job, None if neither file says; the larger number where they disagree."""
+        """Number of ranks of the job, the larger one if the files disagree; None if unknown."""
         return max(filter(None, (self.et.world_size, self.kineto.world_size)), default=None)
 
     @property
@@ -98,13 +99,13 @@ class Claims:
 
     @property
     def agreed(self) -> bool:
-        """Whether the contents of neither file contradict the rank that the user states; true if none is stated."""
-        stated = self.stated
-        return stated is None or all(of.ranks is None or stated.rank in of.ranks for of in (self.et, self.kineto))
+        """Whether the contents of neither file contradict the rank that the user states, if any."""
+        stated, claims = self.stated, (self.et, self.kineto)
+        return stated is None or all(claim.ranks is None or stated.rank in claim.ranks for claim in claims)
 
 
 class _Weighed(NamedTuple):
-    """A `Clue`, and what follows from it."""
+    """A `Clue` and its weight."""
 
     by: Kind
     weight: Weight
@@ -112,10 +113,10 @@ class _Weighed(NamedTuple):
 
 
 def stated_rank(et: Source, kineto: Source, rank: int | None) -> StatedRank | None:
-    """The rank that the user says both files are of: `rank`, else that in both file names.
+    """Return the rank of both files according to the user: `rank`, else the rank in both file names.
 
     Raises:
-        UsageError: the names have different ranks and `rank` does not decide, or an invalid rank.
+        UsageError: the names have different ranks and `rank` is not given, or an invalid rank.
 
     Example:
         >>> stated_rank("rank0.et.json", "rank0.kineto.json", None)
@@ -130,40 +131,35 @@ def stated_rank(et: Source, kineto: Source, rank: int | None) -> StatedRank | No
     if None in ranks:
         return None
     if ranks[0] != ranks[1]:
-        raise UsageError(
-            f"{files[0]} is of rank {ranks[0]} and {files[1]} of rank {ranks[1]}, as their names say; "
-            "give the two files of one rank, or pass --rank if the names are wrong"
-        )
+        named = f"by their names, {files[0]} is of rank {ranks[0]} and {files[1]} is of rank {ranks[1]}"
+        raise UsageError(f"{named}; give the two files of one rank, or pass --rank if the names are wrong")
     return StatedRank(ranks[0], "names") if ranks[0] is not None else None
 
 
 def _name(source: Source) -> str:
-    """The path of an input, "" for what has none."""
+    """Return the path of an input, "" if it has none."""
     named = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", "")
     return os.fspath(named) if isinstance(named, (str, os.PathLike)) else ""
 
 
 def modified(et: Source, kineto: Source) -> tuple[float, float] | None:
-    """When both files were last written, seconds since the epoch; None where one is no file."""
+    """Return when both files were last written, seconds since the epoch; None if one is no file."""
     try:
         return os.stat(_name(et)).st_mtime, os.stat(_name(kineto)).st_mtime  # noqa: PTH116 (a name may be bytes)
     except (OSError, ValueError):
         return None
 
 
-def read_claims(
-    et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | None, *, timezone: str | None,
-    modified_s: tuple[float, float] | None, whole_job: bool, one_of_several: bool = False,
-) -> Claims:  # fmt: skip
-    """See `Claims`.
+def read_claims(et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | None, **facts: Any) -> Claims:
+    """Return the `Claims`; `facts` are its last four fields.
 
     Raises:
-        TraceFormatError: a file says that it is of another rank than the option.
+        TraceFormatError: the contents of a file contradict the rank of the option.
     """
     pids = kineto.machine_pids
     machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
     of_et, of_kineto = rank_of_et(et), rank_of_kineto(kineto)
-    claims = Claims(of_et, of_kineto, stated, machine, timezone, modified_s, whole_job, one_of_several)
+    claims = Claims(of_et, of_kineto, stated, machine, **facts)
     if stated is not None and stated.by == "option":
         sides = ((kineto.file, of_kineto, "the ET", of_et), (et.file, of_et, "the Kineto trace", of_kineto))
         for file, claim, side, other in sides:
@@ -175,20 +171,22 @@ def read_claims(
 
 
 def identify(
-    claims: Claims, pair: TracePair, linked: IntColumn, certain: tuple[IntColumn, IntColumn],
+    claims: Claims,
+    pair: TracePair,
+    linked: IntColumn,
+    certain: tuple[IntColumn, IntColumn],
     unlinked: npt.NDArray[np.bool_],
-) -> Identity:  # fmt: skip
-    """Weigh everything that is known about the process and the time of both files.
+) -> Identity:
+    """Weigh all evidence about the process and the time of both files.
 
-    An id of the recording in both files proves both. Without one, process id and time prove the run if there is one
-    rank, the id is no small one, and nothing that both files record differs. If there can be several ranks, the rank
-    must be proved, too: by the contents of both files, or of those of the whole job. What the user says about the rank
-    is no proof: files are renamed.
+    The id of a recording in both files proves everything. Without one, process id and time prove the run if there is
+    one rank, the id is large, and both files record the same about their common calls. If there can be several ranks,
+    the contents of both files, or of the files of the whole job, must also prove the rank. The user's word does not,
+    because files are renamed.
 
     Args:
-        linked: int64, positions in `pair.calls` of the linked ones.
-        certain: int64, positions in `pair.nodes` and in `pair.calls` of the links that are certain if both files are
-            of one process.
+        linked: int64, positions in `pair.calls` of the linked calls.
+        certain: int64, positions in `pair.nodes` and `pair.calls` of links that are certain within one process.
         unlinked: bool, which of `pair.nodes` have no link.
     """
     weighed = [*_run(claims), *_pid(claims, pair, linked)]
@@ -204,10 +202,11 @@ def identify(
 
 
 def _verdict(claims: Claims, weighed: list[_Weighed]) -> tuple[Verdict, int | None]:
-    """What follows from all evidence, and the rank that is proved or stated."""
+    """Return the verdict, and the rank that is proved or stated."""
     proved = {found.by for found in weighed if found.weight == "proves"}
     weights = {found.weight for found in weighed}
-    rank = next((of.rank for of in (claims.kineto, claims.et, claims.stated) if of and of.rank is not None), None)
+    sources = (claims.kineto, claims.et, claims.stated)
+    rank = next((source.rank for source in sources if source and source.rank is not None), None)
     if "refutes" in weights:
         return "refuted", None
     if "run" in proved or (proved >= _ONE_TIME and not claims.several_ranks):
@@ -222,49 +221,40 @@ def _verdict(claims: Claims, weighed: list[_Weighed]) -> tuple[Verdict, int | No
 def _run(claims: Claims) -> Iterator[_Weighed]:
     ours, theirs = claims.et.runs, claims.kineto.runs
     if ours & theirs:
-        yield _Weighed("run", "proves", f"both files are of recording {min(ours & theirs)}, as both say")
+        yield _Weighed("run", "proves", f"both files have the id of recording {min(ours & theirs)}")
     elif ours and theirs:
-        says = f"two runs: the ET is of recording {min(ours)}, the Kineto trace of recording {min(theirs)}"
+        says = f"two runs: the ET is from recording {min(ours)}, the Kineto trace from recording {min(theirs)}"
         yield _Weighed("run", "refutes", says)
 
 
 def _pid(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
-    et = pair.et
-    if et.pid < 0:
-        yield _Weighed("pid", "unknown", "the ET names no process, so that nothing proves one run")
+    pid, pids = pair.et.pid, linked_pids(pair, linked)
+    if pid < 0:
+        yield _Weighed("pid", "unknown", f"the ET has no process id, which would prove the run; {_UNVERIFIED}")
+    elif not pids:
         return
-    pids = linked_pids(pair, linked)
-    if not pids:
-        return
-    if pids == [str(et.pid)] and et.pid < _SMALL_PID and not claims.same_run:
-        yield _Weighed(
-            "pid", "unknown",
-            f"both files are of process {et.pid}, as processes of two containers can be, so that no link is certain; "
-            "`etplus record` writes an id that proves the run",
-        )  # fmt: skip
-        return
-    if pids == [str(et.pid)]:
-        yield _Weighed("pid", "proves", f"both files are of process {et.pid}")
-        return
-    yield _Weighed(
-        "pid", "refutes",
-        f"two runs: the ET is of process {et.pid}, the linked Kineto events of {', '.join(pids[:8])}; "
-        "the structure is the same, the times are those of the Kineto run",
-    )  # fmt: skip
+    elif pids != [str(pid)]:
+        says = f"two runs: the ET is from process {pid}, the linked Kineto events are from {', '.join(pids[:8])}; "
+        yield _Weighed("pid", "refutes", says + "the structure is the same, the times are those of the Kineto run")
+    elif pid < _SMALL_PID and not claims.same_run:
+        says = f"both files are from process {pid}, but processes of two containers can share this id; {_UNVERIFIED}; "
+        yield _Weighed("pid", "unknown", says + "`etplus record` writes an id that proves the run")
+    else:
+        yield _Weighed("pid", "proves", f"both files are from process {pid}")
 
 
 def linked_pids(pair: TracePair, linked: IntColumn) -> list[str]:
-    """Process ids of linked Kineto calls (positions in `pair.calls`), as text."""
+    """Return the process ids of Kineto calls (positions in `pair.calls`), as text."""
     threads = pair.kineto.events.threads
     return sorted({str(threads[code][0]) for code in distinct(pair.calls.thread[linked]).tolist()})
 
 
 def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
-    """Whether the linked events are in the ET's window, as far as its time zone is known."""
+    """Weigh whether the linked events are in the ET's window, in all time zones that are possible."""
     et, calls = pair.et, pair.calls
     if et.started_s < 0:
-        says = "the ET has no time of recording (time, start_ts, finish_ts), so that nothing proves one run"
-        yield _Weighed("time", "unknown", says)
+        says = "the ET has no time of recording (time, start_ts, finish_ts), which would prove the run"
+        yield _Weighed("time", "unknown", f"{says}; {_UNVERIFIED}")
         return
     if not len(linked):
         return
@@ -276,39 +266,33 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
     fitting = shown or [zone for zone in zones if known is None or zone in known]
     if not fitting:
         where = f", which was in {claims.timezone}" if zones else ""
-        yield _Weighed(
-            "time", "refutes",
-            f"two windows: the linked Kineto events lie outside the time in which the ET was recorded{where}; "
-            "the structure is the same, the times are of another window or another run",
-        )  # fmt: skip
+        says = f"two windows: the linked Kineto events lie outside the time in which the ET was recorded{where}; "
+        says += "the structure is the same, the times are from another window or another run"
+        yield _Weighed("time", "refutes", says)
     elif length > et.duration_s * (1 + _CLOCK_DRIFT) + _CLOCK_SLACK_S:
-        yield _Weighed(
-            "time", "refutes",
-            f"two windows: the linked Kineto events take {1000 * length:,.0f} ms, the ET was recorded for only "
-            f"{1000 * et.duration_s:,.0f} ms; the times are of another window or another process",
-        )  # fmt: skip
+        says = f"two windows: the linked Kineto events take {1000 * length:,.0f} ms, but the ET was recorded for only "
+        says += f"{1000 * et.duration_s:,.0f} ms; the times are from another window or another process"
+        yield _Weighed("time", "refutes", says)
     elif known is None and not shown and fitting[0]:
         zone = offset_name(fitting[0])
-        yield _Weighed(
-            "time", "unknown",
-            "the linked Kineto events lie in the time in which the ET was recorded only if that machine was in "
-            f"{zone}, which nothing shows: two runs of one program can be that far apart, so that no link is certain; "
-            f"if it was, pass --timezone {zone}",
-        )  # fmt: skip
+        says = "the linked Kineto events lie in the time in which the ET was recorded only if that machine was in "
+        says += f"{zone}, which nothing shows; two runs can be that far apart; {_UNVERIFIED}; "
+        says += f"if it was, pass --timezone {zone}"
+        yield _Weighed("time", "unknown", says)
     else:
         zone = f" (local time {offset_name(fitting[0])})" if fitting[0] else ""
         yield _Weighed("time", "proves", f"the linked Kineto events lie in the time in which the ET was recorded{zone}")
 
 
 def _is_inside(after_s: float, length_s: float, duration_s: float) -> bool:
-    """Whether what began so long after the start of a recording lies in it."""
+    """Return whether an interval that begins some time after the start of a recording lies in it."""
     return after_s >= -_SLACK_S and after_s + length_s <= duration_s + 2 * _SLACK_S
 
 
 def _were_written(claims: Claims, et: ExecutionTrace, zone: int, end_s: float) -> bool:
-    """Whether both files were last written when they were recorded, if the ET's local time is `zone` ahead of UTC.
+    """Return whether both files were last written when they were recorded, if local time is `zone` s ahead of UTC.
 
-    A copy is newer; one that was made as fast as this says is no copy of an earlier run's.
+    A copy is newer, so a file that was written this early belongs to this run.
     """
     if claims.modified_s is None:
         return False
@@ -318,36 +302,36 @@ def _were_written(claims: Claims, et: ExecutionTrace, zone: int, end_s: float) -
 
 
 def _rank(claims: Claims) -> Iterator[_Weighed]:
-    ours, theirs, stated = claims.et, claims.kineto, claims.stated
+    """Weigh the claims about the job and the rank."""
+    ours, theirs = claims.et, claims.kineto
     if ours.world_size and theirs.world_size and ours.world_size != theirs.world_size:
-        jobs = f"the ET is of a job of {ours.world_size} ranks, the Kineto trace of one of {theirs.world_size}"
+        jobs = f"the ET is from a job of {ours.world_size} ranks, the Kineto trace from one of {theirs.world_size}"
         yield _Weighed("world_size", "refutes", f"two jobs: {jobs}")
     if ours.ranks is not None and theirs.ranks is not None and not ours.ranks & theirs.ranks:
-        yield _Weighed(
-            "rank", "refutes",
-            f"two processes: the ET was recorded by {_ranks(ours)}, the Kineto trace by {_ranks(theirs)}; "
-            "the structure is the same, the times are those of the Kineto trace's rank",
-        )  # fmt: skip
-        return
-    if not claims.several_ranks:
-        return
-    of = f" of {claims.world_size}" if claims.world_size else ""
+        says = f"two processes: the ET was recorded by {_ranks(ours)}, the Kineto trace by {_ranks(theirs)}; "
+        says += "the structure is the same, the times are those of the Kineto trace's rank"
+        yield _Weighed("rank", "refutes", says)
+    elif claims.several_ranks:
+        yield from _one_of_several(claims)
+
+
+def _one_of_several(claims: Claims) -> Iterator[_Weighed]:
+    """Weigh the claims about the rank in a job of several."""
+    ours, theirs, stated = claims.et, claims.kineto, claims.stated
+    of_job = f" of {claims.world_size}" if claims.world_size else ""
     if ours.rank is not None and ours.rank == theirs.rank:
-        why = "process groups or messages of the ET, distributedInfo of Kineto"
-        yield _Weighed("rank", "proves", f"both files are of rank {ours.rank}{of}: {why}")
+        by = "process groups or messages of the ET, distributedInfo of Kineto"
+        yield _Weighed("rank", "proves", f"both files are from rank {ours.rank}{of_job}: {by}")
     elif claims.agreed and claims.machine >= (claims.world_size or 1):
-        says = f"the timeline is of {claims.machine} ranks of the job, and only one of them is of the ET's process"
+        says = f"the timeline has {claims.machine} ranks of the job, and only one of them has the ET's process id"
         yield _Weighed("rank", "proves", says)
     elif claims.agreed and claims.whole_job:
-        says = "all ranks' files are at hand, and these two fit no others of them (process ids, process groups)"
+        says = "the files of all ranks are at hand, and by process ids and process groups these two fit no others"
         yield _Weighed("job", "proves", says)
     elif stated is not None and claims.agreed:
-        by = "the names of both files say" if stated.by == "names" else "was given (--rank)"
-        yield _Weighed(
-            stated.by, "stated",
-            f"stated, not proved: both files are of rank {stated.rank}{of}, as {by}; nothing in them contradicts it, "
-            f"but nothing in them tells the ranks apart, so that no link is certain; {_REMEDY}",
-        )  # fmt: skip
+        by = "was taken from the file names" if stated.by == "names" else "was given (--rank)"
+        says = f"the traces do not prove their rank; rank {stated.rank}{of_job} {by}; {_UNVERIFIED}; {_REMEDY}"
+        yield _Weighed(stated.by, "stated", says)
     else:
         if stated is not None:
             other = next(side for side in (theirs, ours) if side.ranks is not None and stated.rank not in side.ranks)
@@ -355,13 +339,10 @@ def _rank(claims: Claims) -> Iterator[_Weighed]:
             says = f"the names of both files say rank {stated.rank}, but the {which} was recorded by {_ranks(other)}"
             yield _Weighed("names", "unknown", says)
         files = ("ET", ours), ("Kineto trace", theirs)
-        known = [f"the {what} is of {_ranks(claim)}" for what, claim in files if claim.ranks]
+        known = [f"the {file} is from {_ranks(claim)}" for file, claim in files if claim.ranks]
         size = f"the job has {claims.world_size} ranks" if claims.world_size else "the job can have several ranks"
-        yield _Weighed(
-            "rank", "unknown",
-            f"{', '.join([size, *known])}, and nothing but process id and time says that one rank recorded both files, "
-            f"so that no link is certain; {_REMEDY}",
-        )  # fmt: skip
+        says = f"{', '.join([size, *known])}, and only process id and time show that one rank recorded both files; "
+        yield _Weighed("rank", "unknown", f"{says}{_UNVERIFIED}; {_REMEDY}")
 
 
 def _ranks(claim: Claim) -> str:
@@ -375,13 +356,13 @@ _PARTS_OF_HOURS = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 
 OFFSETS_S = tuple(
     sorted((int(hours * _HOUR_S) for hours in (*range(-12, 15), *_PARTS_OF_HOURS)), key=lambda s: (abs(s), s))
 )
-"""How far local time can be ahead of UTC, s, the nearest first: whole hours, and the zones of the IANA database that
-are 15, 30 or 45 minutes off, summer time included."""
+"""Offsets of local time from UTC, s, the nearest first: whole hours, and the zones of the IANA database that are 15, 30
+or 45 minutes off, summer time included."""
 _OFFSET = re.compile(r"(?:UTC)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 
 
 def offset_name(offset_s: int) -> str:
-    """An offset as `offsets_of` takes it.
+    """Return an offset in the form that `offsets_of` reads.
 
     Example:
         >>> offset_name(-12600), offset_name(0)
@@ -392,7 +373,7 @@ def offset_name(offset_s: int) -> str:
 
 
 def offsets_of(name: str, local_s: int) -> frozenset[int]:
-    """How far a time zone's local time is ahead of UTC, s; two values in the hour that ends summer time.
+    """Return the offsets of a time zone from UTC, s; two in the hour that ends summer time.
 
     Args:
         name: an offset ("UTC-7", "+05:30", "UTC") or a name of the IANA database ("Europe/Berlin").

@@ -107,10 +107,15 @@ def _parents_first(et: ExecutionTrace) -> IntColumn:
 
 
 def linked_trace(
-    join: Join, comm: dict[int, Comm], dependencies: Dependencies, code: CodeOrigins, summary: dict[str, Any], *,
+    join: Join,
+    comm: dict[int, Comm],
+    dependencies: Dependencies,
+    code: CodeOrigins,
+    summary: dict[str, Any],
+    *,
     renumber: bool,
-) -> Trace:  # fmt: skip
-    """Build the trace, as soon as more of it is asked for than its file.
+) -> Trace:
+    """Return the trace; its columns are built when more than its file is needed.
 
     Args:
         comm: by position in `join.gpu_row`. summary: the root's `etplus`, without its edges.
@@ -121,10 +126,16 @@ def linked_trace(
     summary = summary_as_read({**summary, "inferred_edges": numbers.pairs(dependencies.inferred)})
     before, after = known_head(et.before, et.after)
     records = LinkedRecords(
-        rows=rows, summary=summary, comm={row: comm[k] for row, k in zip(at, kernels, strict=True)}, nodes=et.texts,
-        before=before, after=after, et_id=et.id if renumber else None,
-        events=join.kineto.events.records, whole_us=_has_whole_us(join),
-    )  # fmt: skip
+        rows=rows,
+        summary=summary,
+        comm={row: comm[k] for row, k in zip(at, kernels, strict=True)},
+        nodes=et.texts,
+        before=before,
+        after=after,
+        et_id=et.id if renumber else None,
+        events=join.kineto.events.records,
+        whole_us=_has_whole_us(join),
+    )
     return built_on_demand(et.file, summary, records, partial(_build, rows, records))
 
 
@@ -325,25 +336,23 @@ class LinkedRows:
         return UnattachedEvents(
             names=[events.names[code] for code in events.name[rows].tolist()],
             categories=[events.categories[code] for code in events.category[rows].tolist()],
-            ts=events.ts[rows], dur=events.dur[rows], device=events.device[rows],
-            stream=events.stream[rows], correlation=events.correlation[rows], reason=self.reason[begin:end],
+            reason=self.reason[begin:end],
             args=events.args_of(rows),
-        )  # fmt: skip
+            **{key: getattr(events, key)[rows] for key in ("ts", "dur", "device", "stream", "correlation")},
+        )
 
 
-_OF_NODES = frozenset({
-    "parent", "name", "rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "link", "exclusive", "inter_thread_dep",
-})  # fmt: skip
+_OF_NODES = frozenset(
+    "parent name rf_id fw_parent seq_id scope tid fw_tid link exclusive inter_thread_dep".split()  # noqa: SIM905
+)
 """Columns that ET nodes have of the ET or their link."""
 _EVERY, _GPU, _LATER, _RUNTIME = (np.array(kinds, np.bool_) for kinds in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
-_OF_EVENTS = {
-    name: kinds
-    for names, kinds in (
-        ("ts dur kineto_event", _EVERY), ("name correlation", _LATER), ("category exclusive stream device", _GPU),
-        ("tid", _RUNTIME),
-    )
-    for name in names.split()
-}  # fmt: skip
+_OF_EVENTS = (
+    dict.fromkeys(("ts", "dur", "kineto_event"), _EVERY)
+    | dict.fromkeys(("name", "correlation"), _LATER)
+    | dict.fromkeys(("category", "exclusive", "stream", "device"), _GPU)
+    | {"tid": _RUNTIME}
+)
 """Columns that Kineto's events say, and by kind of row whether they do."""
 _EVENT_COLUMN = {"kineto_event": "index", "tid": "thread"}
 """What they are called in the `EventTable` where that is something else."""

@@ -12,7 +12,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from isal import isal_zlib
 
@@ -138,10 +138,9 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
         return TraceFile(name, "")
     base = lower.rpartition("/")[2]
     if lower.endswith(_TIMELINES):
-        return TraceFile(
-            name, KINETO, named=_number(_RANK, lower), maybe=_number(_MAYBE_RANK, lower), stem=_stem(lower),
-            shared=lower.endswith(_NSYS) and _has_several_ranks(folder, name),
-        )  # fmt: skip
+        shared = lower.endswith(_NSYS) and _has_several_ranks(folder, name)
+        maybe = _number(_MAYBE_RANK, lower)
+        return TraceFile(name, KINETO, _number(_RANK, lower), maybe=maybe, stem=_stem(lower), shared=shared)
     by_name: list[Kind] = [k for k, word in ((ET, _ET_WORD), (KINETO, _KINETO_WORD)) if word.search(base)]
     if not kind and len(by_name) == 1:
         kind = by_name[0]
@@ -149,11 +148,10 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
     if not kind or named is None:
         kind, claim, pid = _look_inside(folder, name, kind, named is None)
     process = _PROCESS.search(base)
-    return TraceFile(
-        name, kind, named=named, inside=claim.rank, maybe=_number(_MAYBE_RANK, lower),
-        process=int(process[1] or process[2]) if process else -1, stem=_stem(lower),
-        ranks=claim.ranks, world_size=claim.world_size, pid=pid,
-    )  # fmt: skip
+    number = int(process[1] or process[2]) if process else -1
+    inside: dict[str, Any] = {"inside": claim.rank, "ranks": claim.ranks, "world_size": claim.world_size, "pid": pid}
+    maybe = _number(_MAYBE_RANK, lower)
+    return TraceFile(name, kind, named, maybe=maybe, process=number, stem=_stem(lower), **inside)
 
 
 def kind_inside(file: str | os.PathLike[str]) -> Kind:

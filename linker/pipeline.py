@@ -148,10 +148,8 @@ def link(
             stated = stated_rank(et, kineto, rank)
             of_rank = None if stated is None else stated.rank
             et_trace, kineto_trace = read_pair(et, kineto, rank=of_rank, strict=strict, progress=progress)
-            claims = read_claims(
-                et_trace, kineto_trace, stated, timezone=timezone, modified_s=modified(et, kineto), whole_job=whole_job,
-                one_of_several=one_of_several,
-            )  # fmt: skip
+            facts = {"timezone": timezone, "whole_job": whole_job, "one_of_several": one_of_several}
+            claims = read_claims(et_trace, kineto_trace, stated, modified_s=modified(et, kineto), **facts)
             trace = _link(et_trace, kineto_trace, claims, options, provenance)
     return link_captured_graphs(trace, read_captures(graph_captures, progress=progress)) if graph_captures else trace
 
@@ -179,7 +177,7 @@ class _Findings(NamedTuple):
     """What the stages before attachment add to the report; an ET made from the Kineto trace has no identity."""
 
     windows: dict[str, Any]
-    considered: Sequence[str] = ()
+    considered: tuple[str, ...] = ()
     identity: Identity | None = None
 
 
@@ -191,14 +189,12 @@ def _link(
     _LOG.info("%s: %d events", kineto.file, kineto.event_count)
     pair = TracePair(et, kineto, et_calls(et, kineto.events.names), cpu_calls(kineto))
     iterations = find_iterations(kineto, pair.calls, options.annotation)
-    match, identity, considered = match_calls(
-        pair, claims, method=options.match, exact=options.exact_match, strict=options.strict,
-        iteration=options.iteration,
-    )  # fmt: skip
+    how = {"exact": options.exact_match, "strict": options.strict}
+    match, identity, considered = match_calls(pair, claims, method=options.match, iteration=options.iteration, **how)
     pair, match = with_lost_collectives(pair, match)
     _LOG.info("%d of %d calls linked by %s", match.linked, len(pair.nodes), match.method or "no method")
     windows = describe_windows(pair.nodes, pair.calls, match, iterations)
-    return _finished(join_traces(pair, match), _Findings(windows, considered, identity), options, provenance)
+    return _finished(join_traces(pair, match), _Findings(windows, tuple(considered), identity), options, provenance)
 
 
 def trace_of_kineto(
@@ -230,10 +226,7 @@ def _finished(join: Join, findings: _Findings, options: LinkOptions, provenance:
     groups = {kernel: known.pg_name or "" for kernel, known in comm.items()}
     dependencies = find_dependencies(join, (writer, reader), groups)
     code = find_code_origins(join, compile_files(join.kineto, provenance))
-    report = make_report(
-        join, windows=findings.windows, considered=tuple(findings.considered), identity=findings.identity,
-        dependencies=dependencies.counts(),
-    )  # fmt: skip
+    report = make_report(join, dependencies=dependencies.counts(), **findings._asdict())
     summary = summary_of(join, report, code.summary)
     trace = linked_trace(join, comm, dependencies, code, summary, renumber=options.renumber)
     launched_before = np.count_nonzero(join.attachment.method < 0)

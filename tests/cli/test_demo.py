@@ -55,7 +55,7 @@ def test_gpu_work_is_shown_under_the_operator_around_its_launch(made: tuple[str,
 
 
 def test_every_link_is_certain(made: tuple[str, Path]) -> None:
-    assert "188 certain, 0 equivalent" in made[0] and "run     both files are of recording" in made[0]
+    assert "188 certain, 0 equivalent" in made[0] and "run     both files have the id of recording" in made[0]
 
 
 def test_what_is_written_can_be_read_and_each_file_is_explained(made: tuple[str, Path]) -> None:

@@ -80,7 +80,7 @@ def test_true_pairs_stay_certain_unless_a_container_could_have_recorded_them(run
     assert report.ops["certain"] == report.ops["total"] > 300
     report = linked(*pair_of(runs, name, name, CONTAINER))
     assert report.ops["linked"] > 300 and report.ops["certain"] == 0
-    assert "both files are of process 2, as processes of two containers can be" in sentences(report)
+    assert "both files are from process 2, but processes of two containers can share this id" in sentences(report)
     assert "`etplus record` writes an id" in sentences(report)
 
 

@@ -155,7 +155,7 @@ def test_ranks_and_jobs_that_differ_refute() -> None:
     assert "recorded by one of ranks 0, 1, 2, 3, 4, 5, 6, 7, the Kineto" in of_eight
     found = judged(claims_of(TWO, Claim(world_size=4)))
     assert (found.verdict, by(found)[1]) == ("refuted", ["world_size"])
-    assert found.refutes[0].says == "two jobs: the ET is of a job of 2 ranks, the Kineto trace of one of 4"
+    assert found.refutes[0].says == "two jobs: the ET is from a job of 2 ranks, the Kineto trace from one of 4"
     assert not judged(claims_of(Claim(frozenset({0, 1})), Claim(frozenset({1, 2})))).refutes
 
 
@@ -226,10 +226,10 @@ def test_an_id_of_the_recording_decides_alone() -> None:
     one, both, other = (Claim(frozenset({k}), 4, True, frozenset(runs)) for k, runs in ((0, "a"), (0, "ab"), (1, "b")))
     found = judged(claims_of(one, both), a_pair(started=-1))
     assert (found.verdict, found.rank, by(found)) == ("proved", 0, (["run", "pid"], [], []))
-    assert found.proves[0].says == "both files are of recording a, as both say"
+    assert found.proves[0].says == "both files have the id of recording a"
     found = judged(claims_of(one, other))
     assert found.verdict == "refuted" and by(found)[1] == ["run", "rank"]
-    assert found.refutes[0].says == "two runs: the ET is of recording a, the Kineto trace of recording b"
+    assert found.refutes[0].says == "two runs: the ET is from recording a, the Kineto trace from recording b"
     assert by(judged(claims_of(one, at_rank(0, 4))))[1] == [], "an id in one file only says nothing"
     assert judged(claims_of(one, both), a_pair(pids=(6,))).verdict == "refuted"
 
@@ -275,7 +275,7 @@ def test_what_the_user_says_of_the_rank(tmp_path: Path) -> None:
     assert stated_rank(b"{}", io.BytesIO(), None) is None
     with (tmp_path / "rank3.json").open("wb") as file:
         assert stated_rank(file, tmp_path / "rank3.kineto.json", None) == StatedRank(3, "names")
-    with pytest.raises(UsageError, match=r"^rank1.et.json is of rank 1 and rank0.json of rank 0, as their names say; "):
+    with pytest.raises(UsageError, match=r"by their names, rank1.et.json is of rank 1 and rank0.json is of rank 0; "):
         stated_rank("rank1.et.json", "rank0.json", None)
     for rank in (-1, MAX_RANKS):
         with pytest.raises(UsageError, match=f"invalid rank {rank}; give a number from 0"):
