@@ -1,11 +1,10 @@
-"""How far the ranks' clocks are apart, and who makes the others wait; both from the collectives that they share.
+"""Estimate how far the ranks' clocks are apart, and who makes the others wait, from the collectives that they share.
 
-A collective in which every rank needs data of every other ends everywhere at about the same time, however late each
-rank came to it. So the median distance of a rank's ends from the others' is what its clock is ahead. Drift within a
-recording is not modelled.
+A collective in which every rank needs data of every other ends everywhere at about the same time, however late a rank
+came. So a clock is ahead by the median distance of its rank's ends from the others' ends. Drift is not modeled.
 
-Ends scatter by milliseconds where collectives run on the host: each rank's backend has to get a processor first. There
-the clocks count as one if by them no rank leaves a collective before all have come.
+On the host, ends scatter by milliseconds, because each rank's backend must get a processor first. There the clocks
+count as one if no rank leaves a collective before all have come.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ _SYNCHRONISING = (
 
 
 def synchronises(kind: IntColumn) -> npt.NDArray[np.bool_]:
-    """Which kinds of collectives no rank can leave before all have come."""
+    """Return which kinds of collectives no rank can leave before all have come."""
     return np.isin(kind, _SYNCHRONISING)
 
 
 def synchronising(matched: Sequence[Matched]) -> list[Matched]:
-    """Those collectives of two or more ranks that no rank can leave before all have come."""
+    """Return the collectives of two or more ranks that no rank can leave before all have come."""
     keys = ("position", "kind", "bytes", "node", "start", "end", "on_host")
     found = []
     for group in matched:
@@ -47,11 +46,11 @@ def synchronising(matched: Sequence[Matched]) -> list[Matched]:
 
 
 def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) -> list[ClockOffset]:
-    """Estimate what each rank's clock is ahead of the lowest rank's that collectives join it with.
+    """Estimate how far each rank's clock is ahead of the lowest rank that collectives join it with.
 
     Args:
         matched: see `synchronising`.
-        messages: those on the host join ranks as well, where the clocks count as one.
+        messages: on the host these join ranks, too, if the clocks count as one.
     """
     matched = [group for group in matched if len(group.kind)]
     zero = min((int(group.end.min()) for group in matched), default=0)  # small numbers, which doubles hold exactly
@@ -75,7 +74,7 @@ def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) 
 
 
 def _on_one_clock(joined: Sequence[Matched]) -> list[list[int]]:
-    """Ranks that communicate with each other, all of it on the host and none of it against the clocks as they are."""
+    """Return groups of ranks that communicate on the host only, and never against the clocks as they are."""
     _, reference = _along_groups(joined, [group.end - group.end.min() for group in joined])
     apart = {reference[group.ranks[0]] for group in joined if not _clocks_agree(group)}
     members: defaultdict[int, list[int]] = defaultdict(list)
@@ -85,15 +84,15 @@ def _on_one_clock(joined: Sequence[Matched]) -> list[list[int]]:
 
 
 def _clocks_agree(group: Matched) -> bool:
-    """Whether it runs on the host, and no rank leaves a collective before all have come or has a message before it is
-    sent."""
+    """Return whether a group runs on the host, no rank leaves a collective before all have come, and no message arrives
+    before it is sent."""
     start, end = group.start, group.end
     left, come = (end[:, 1], start[:, 0]) if group.kind[0] < 0 else (end.min(axis=1), start.max(axis=1))
     return bool(group.on_host.all() and (left >= come).all())
 
 
 def _along_groups(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tuple[dict[int, int], dict[int, int]]:
-    """Offsets along the groups, from rank to rank; and the reference of each rank."""
+    """Return offsets along the groups, from rank to rank, and the reference of each rank."""
     groups: defaultdict[int, list[int]] = defaultdict(list)
     for g, group in enumerate(matched):
         for rank in group.ranks:
@@ -124,12 +123,12 @@ def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
 
 
 def arrivals(matched: Matched, offsets: Mapping[int, int]) -> tuple[IntColumn, IntColumn]:
-    """When each rank came to each collective, and how long it waited there for the last one.
+    """Return when each rank came to each collective, and how long it waited there for the last one.
 
-    A rank waits from the start of its own collective to that of the last one, and no longer than its own takes.
+    A rank waits from the start of its collective to the start of the last one, and no longer than its own takes.
 
     Args:
-        offsets: by rank, ns, what its clock is ahead.
+        offsets: by rank, ns, how far its clock is ahead.
 
     Returns:
         int64 ns (n, r), clocks corrected; and int64 ns (n, r).
@@ -141,11 +140,11 @@ def arrivals(matched: Matched, offsets: Mapping[int, int]) -> tuple[IntColumn, I
 def stragglers(
     matched: Sequence[Matched], offsets: Mapping[int, int], longest: int
 ) -> tuple[list[Lateness], list[Wait]]:
-    """Who arrives last at collectives, and how long the others wait for it (`arrivals`).
+    """Return who arrives last at collectives, and how long the others wait for it (`arrivals`).
 
     Args:
         matched: see `synchronising`. offsets: by rank, ns.
-        longest: for how many of the longest waits details are given.
+        longest: number of longest waits to describe.
     """
     numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # those of `Lateness`
     worst: list[tuple[int, int, int]] = []
@@ -169,12 +168,12 @@ def stragglers(
 
 
 class JobTransfers(NamedTuple):
-    """Transfers of some matched communications.
+    """Transfers of matched communications.
 
     Attributes:
-        begin: int64 (n,) ns by the common clock, when the last rank has come; of a message when it is sent.
+        begin: int64 (n,) ns by the common clock, when the last rank has come, or when a message is sent.
         duration: int64 (n,) ns.
-        seen: bool (n,), whether `duration` is that of a transfer on the host as the times show it.
+        seen: bool (n,), whether `duration` is that of a transfer on the host, as times show it.
     """
 
     begin: IntColumn
@@ -183,14 +182,14 @@ class JobTransfers(NamedTuple):
 
 
 def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
-    """When the data of matched communications moves: once all ranks have come, and for as long on each of them.
+    """Return when the data of matched communications moves: once all ranks have come, equally long on each of them.
 
-    A kernel on the device runs while it waits, so that its least duration over the ranks is the transfer. On the host a
-    rank comes and leaves when its backend's thread gets a processor: there the transfer lasts from the last rank's
-    start to the first one's end, and the rest is the rank's own time. A message takes no longer than its sender does.
+    A kernel on the device runs while it waits, so its least duration over the ranks is the transfer. On the host a rank
+    comes and leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the first
+    end. A message takes no longer than its sender does.
 
     Args:
-        offsets: what each rank's clock is ahead, ns; see `clock_offsets`.
+        offsets: how far each rank's clock is ahead, ns; see `clock_offsets`.
 
     Example:
         Two ranks are in an all-reduce on the host from 10 to 50 and from 30 to 40 us: it transfers from 30 to 40 us.

@@ -1,4 +1,4 @@
-"""Where the tasks of a job run: processes of this machine, a Dask cluster, any executor."""
+"""Run the tasks of a job: on processes of this machine, a Dask cluster, or any executor."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
-"""What a task ends with when its process is killed or terminated."""
+"""Exceptions of a task whose process is killed or terminated."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Where tasks run.
+    """A place where tasks run.
 
     Attributes:
-        open: makes an executor for so many tasks at once; its block ends when all have ended.
-        window: how many tasks to hand over at a time, None for all.
-        reopen: whether a new executor can be made in place of a broken one.
+        open: makes an executor for a number of simultaneous tasks; its block ends when all have ended.
+        window: number of tasks to submit at a time, None for all.
+        reopen: a new executor can replace a broken one.
     """
 
     open: Callable[[int], AbstractContextManager[Executor]]
@@ -43,23 +43,23 @@ class Engine:
 
 
 def local_processes(count: int) -> Engine:
-    """Processes of this machine; see `local_pool`."""
+    """Return an engine of local processes; see `local_pool`."""
     return Engine(local_pool, window=count, reopen=True)
 
 
 def given_executor(executor: Executor) -> Engine:
-    """Any `concurrent.futures.Executor`; it is left open."""
+    """Return an engine of an executor, which is left open."""
     return Engine(lambda _: nullcontext(executor))
 
 
 def dask_cluster(scheduler: str) -> Engine:
-    """A Dask cluster that runs already; Dask itself gives the tasks of a worker that died to others.
+    """Return an engine of a running Dask cluster, which reassigns the tasks of a dead worker itself.
 
     Args:
         scheduler: its address, "tcp://host:8786", or the path of its scheduler file.
 
     Raises:
-        UsageError: `distributed` is not installed, or there is no such file. (On opening: nothing answers.)
+        UsageError: `distributed` is not installed, or there is no such file. (When opened: nothing answers.)
     """
     try:
         client_of: Any = importlib.import_module("distributed").Client
@@ -82,10 +82,10 @@ def dask_cluster(scheduler: str) -> Engine:
 
 
 def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -> Engine:
-    """The engine of some options, see `link_many`.
+    """Return the engine for some options, see `link_many`.
 
     Raises:
-        UsageError: options that make no sense together.
+        UsageError: options that exclude each other.
     """
     if isinstance(engine, Executor):
         return given_executor(engine)
@@ -103,10 +103,10 @@ def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -
 def run_all(
     engine: Engine, function: Callable[[Task], Result], tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, Result | BaseException]]:
-    """Run the function on each task; gives tasks and results, or what was raised, as they come.
+    """Run the function on each task; yield tasks and results, or exceptions, as they come.
 
-    When a process dies, all that ran at that moment are suspected: each runs again, alone, after all others. One that
-    dies then, too, is given with its `BrokenExecutor`.
+    When a process dies, every task that ran then is suspect: it runs again, alone, after all others. A task that kills
+    its process again is yielded with its `BrokenExecutor`.
     """
     waiting, suspects = deque(tasks), deque[Task]()
     while waiting:
@@ -124,7 +124,7 @@ def run_all(
 def _run(
     engine: Engine, executor: Executor, function: Callable[[Task], Result], waiting: deque[Task]
 ) -> Iterator[tuple[Task, Result | BaseException]]:
-    """Run one task at least, then all until the executor breaks; what did not begin is waiting then."""
+    """Run at least one task, and all until the executor breaks; tasks that did not begin stay in `waiting`."""
     running: dict[Future[Result], Task] = {}
     broken = False
     while running or (waiting and not broken):
@@ -151,7 +151,7 @@ def _raised(future: Future[Result]) -> BaseException | None:
 
 
 def with_progress(results: Iterator[Any], total: int, what: str, progress: bool) -> Iterator[Any]:
-    """The results, with a bar that counts them. An error that is the user's and no rank's ends it all."""
+    """Yield the results, with a progress bar; a `UsageError` concerns all ranks and is raised."""
     with progress_bar(total, what, progress, unit="rank") as bar:
         for task, result in results:
             if isinstance(result, UsageError):
@@ -163,7 +163,7 @@ def with_progress(results: Iterator[Any], total: int, what: str, progress: bool)
 
 
 def failure_reason(error: BaseException) -> str:
-    """Why a task failed, in words."""
+    """Return why a task failed, in words."""
     if isinstance(error, EtplusError):
         return str(error)
     if isinstance(error, (BrokenExecutor, SystemExit, KeyboardInterrupt)):

@@ -1,4 +1,4 @@
-"""What traces record of their rank and job, and which of several do not belong to the job of the others."""
+"""Compare what traces record about rank and job, and find traces that do not belong to the job of the others."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..trace.errors import UsageError
 from ..trace.trace import Trace
 
 ONE_RANK = "ASTRA-sim needs at least two; convert the traces of all ranks together, or one with --replicate N"
-"""What to do about a job of one rank, wherever it is met."""
+"""The remedy for a job of one rank."""
 
 _APART_S = 3600
-"""Ranks of one job begin to record within this time of each other."""
+"""Ranks of one job start recording within this time of each other."""
 
 
 class RankFacts(NamedTuple):
-    """What is known of the trace of a rank: its name for messages, Kineto's `distributedInfo` ({} where it has none),
-    wall-clock ns of the first call (None where it is not known)."""
+    """A rank's trace: its name for messages, `distributedInfo` ({} without one), wall-clock ns of the first call or
+    None."""
 
     file: str
     info: Mapping[str, Any]
@@ -28,25 +28,24 @@ class RankFacts(NamedTuple):
 
 
 def ranks_of(traces: Sequence[Trace]) -> list[int]:
-    """The rank of each trace, as all state it; else their positions."""
+    """Return the rank of each trace if all have different ones, else their positions."""
     stated = [trace.rank for trace in traces]
     known = [rank for rank in stated if rank is not None]
     return known if len(set(known)) == len(stated) else list(range(len(stated)))
 
 
 def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dict[Group, list[int]], tuple[str, ...]]:
-    """The ranks of each process group that simulate or replay it; the one rule for all that do.
+    """Return the ranks of each process group that simulate or replay it.
 
-    Several ranks are taken to be all that there are: groups are cut down to them, and a group whose ranks are not known
-    is that of those that use it. One rank stands for a job of which the others are not at hand: its groups stay whole.
+    Several ranks are taken for the whole job: groups are cut down to them, and a group of unknown ranks is that of its
+    users. A single rank stands for a job whose other ranks are not at hand: its groups stay whole.
 
     Args:
-        used: by rank that is given, the groups of its communications.
+        used: by given rank, the groups of its communications.
         world: number of ranks of the job, 0 if unknown.
 
     Returns:
-        by group its ranks, [] where they are not known; of several ranks with WORLD, which is all that are given. And
-        what to tell the user.
+        Ranks by group, [] if unknown, with WORLD for all given ranks if there are several; and notes for the user.
 
     Example:
         >>> groups_at_hand({4: [("tp", (4, 5)), ("dp", (0, 4))], 5: [("tp", (4, 5))]}, 8)[0]
@@ -67,13 +66,13 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
 
 
 def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:
-    """Find traces of another job: one of another size or backend than most, or recorded at another time.
+    """Find traces of another job: of another size or backend than most, or recorded at another time.
 
     Args:
-        traces: by rank, or whatever else distinguishes them.
+        traces: by rank or any other key.
 
     Returns:
-        of each such trace why it does not belong; and, without a majority, notes instead.
+        by key, why a trace does not belong; and notes if there is no majority.
     """
     found: dict[int, str] = {}
     notes: list[str] = []
@@ -112,8 +111,7 @@ _REMEDY = "give only the traces of one job, one of each rank"
 
 
 class JobTrace(NamedTuple):
-    """What is kept of a trace to compare it with those of other ranks: the rank, None where it is not recorded; and a
-    digest of its times, the same for the same recording."""
+    """A trace's facts for comparison with other ranks: its rank or None, and a digest that identifies the recording."""
 
     facts: RankFacts
     rank: int | None
@@ -121,7 +119,7 @@ class JobTrace(NamedTuple):
 
 
 def job_trace(trace: Trace) -> JobTrace:
-    """What `check_job` compares; it holds nothing of the trace itself."""
+    """Return what `check_job` compares, without keeping the trace."""
     begin = trace.base_time_ns + trace.span.start if trace.span.length else None
     return JobTrace(RankFacts(trace.file, trace.distributed_info, begin), trace.rank, trace.digest)
 
@@ -130,11 +128,11 @@ def check_job(traces: Sequence[JobTrace]) -> tuple[str, ...]:
     """Refuse traces that cannot be of the ranks of one job.
 
     Returns:
-        what could not be checked, in sentences.
+        sentences about what could not be checked.
 
     Raises:
-        UsageError: the same recording or the same rank twice; jobs of other sizes or backends, or recorded over an
-            hour apart; more files than the job has ranks.
+        UsageError: one recording or rank twice, jobs of different sizes or backends or over an hour apart, or more
+            files than the job has ranks.
 
     Example:
         >>> check_job([job_trace(trace)])

@@ -12,22 +12,22 @@ from ..trace.brief import brief
 from ..trace.errors import TraceFormatError
 
 VERSION = "1.0"
-"""Version of the report's format."""
+"""Version of the format."""
 
 
 class RankResult(msgspec.Struct, frozen=True, omit_defaults=False):
-    """What became of one rank.
+    """The result of one rank.
 
     Attributes:
-        rank: the rank; −1 for files whose rank is not known.
-        status: "linked"; or "failed", with the reason.
-        reason: why it failed, "" if it did not.
-        et, kineto: the input files as found, below the folder that was given; "" for one that is missing.
+        rank: the rank; −1 for files of an unknown rank.
+        status: "linked", or "failed" with the reason.
+        reason: why it failed, else "".
+        et, kineto: the input files, below the given folder; "" if missing.
         output: name of the ET+ file, "" if none was written.
         ops, linked, certain, equivalent: counts of the ET's calls.
-        window_ns: wall-clock ns of the first linked call's start and the last one's end, not corrected; None if
-            nothing was linked.
-        iterations: labels of the iterations that the links fall into.
+        window_ns: wall-clock ns of the first linked call's start and the last one's end, not corrected; None without
+            links.
+        iterations: labels of the linked iterations.
         warnings: of the link.
     """
 
@@ -49,13 +49,13 @@ class RankResult(msgspec.Struct, frozen=True, omit_defaults=False):
 
 
 class ClockOffset(msgspec.Struct, frozen=True):
-    """How much a rank's clock is ahead of the reference rank's.
+    """How far a rank's clock is ahead of the reference rank's clock.
 
     Attributes:
-        rank, reference: ranks; all ranks that are joined by collectives have the same reference.
-        offset_ns: what to subtract from the rank's times.
-        spread_ns: median distance of the single collectives from this offset.
-        collectives: how many of them it rests on.
+        rank, reference: ranks; ranks that collectives join have one reference.
+        offset_ns: to subtract from the rank's times.
+        spread_ns: median distance of single collectives from this offset.
+        collectives: number of collectives behind it.
     """
 
     rank: int
@@ -72,9 +72,8 @@ class GroupCounts(msgspec.Struct, frozen=True):
 
     Attributes:
         name: as in the traces, "" for all ranks.
-        ranks: those of the job's linked ranks that are in it.
-        absent: those of it that were not linked or not given.
-        collectives: how many different ones its ranks have; matched: how many all of them have alike.
+        ranks: its linked ranks. absent: its other ranks.
+        collectives: number of different ones. matched: how many match on all ranks.
         kinds: count by kind.
     """
 
@@ -89,15 +88,15 @@ class GroupCounts(msgspec.Struct, frozen=True):
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """A collective that not all ranks of its group have alike.
+    """A collective that does not match on all ranks of its group.
 
     Attributes:
         kind: "missing": some ranks lack it; "size": another size; "order": at another place; "type": another
-            collective in its place.
+            collective.
         group: name of the group, "" for all ranks. group_ranks: its ranks.
-        position: place in the order of the group's collectives, from 0, as most ranks have it.
+        position: place in the group's order of collectives, from 0, on most ranks.
         collective, bytes: what most ranks do there.
-        ranks: those that deviate; found: what each of these has instead, in words.
+        ranks: those that deviate. found: what each of them has instead, in words.
         nodes: [rank, node id] of the communications on all ranks that have it.
     """
 
@@ -119,10 +118,10 @@ class Lateness(msgspec.Struct, frozen=True):
 
     Attributes:
         rank: the rank.
-        collectives: how many matched ones of two or more ranks it took part in.
+        collectives: number of matched collectives of two or more ranks that it took part in.
         last: in how many of them it arrived last (ties count for the lowest rank).
-        caused_ns: how long all other ranks together waited in those.
-        waited_ns: how long it waited itself in the others.
+        caused_ns: how long all others together waited in those.
+        waited_ns: how long it waited itself in the other ones.
     """
 
     rank: int
@@ -135,10 +134,10 @@ class Lateness(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """One of the collectives that ranks waited for longest.
+    """A collective with one of the longest waits.
 
     Attributes:
-        group, position, collective, bytes: which one, as in `Mismatch`.
+        group, position, collective, bytes: as in `Mismatch`.
         last: the rank that arrived last. waits_ns: [rank, ns] of all others.
     """
 
@@ -157,10 +156,10 @@ class RankPair(msgspec.Struct, frozen=True):
 
     Attributes:
         source, target: ranks.
-        matched: how many were sent and received with one size; bytes: these together.
-        unmatched_sends, unmatched_receives: how many have no partner.
-        other_size: how many pairs have two sizes.
-        nodes: [rank, node id] of the communications that have no partner, or one of another size.
+        matched: number sent and received with one size. bytes: of these together.
+        unmatched_sends, unmatched_receives: number without a partner.
+        other_size: number of pairs with two sizes.
+        nodes: [rank, node id] of communications without a partner of the same size.
     """
 
     source: int
@@ -176,16 +175,16 @@ class RankPair(msgspec.Struct, frozen=True):
 
 
 class JobReport(msgspec.Struct, frozen=True):
-    """All that is known of a job.
+    """The report of a job.
 
     Attributes:
         world_size: number of ranks according to the traces, None if unknown.
-        missing: ranks that should be there and have no files, as ranges ("4-7, 9").
-        not_given: ranks of the world beyond the highest one given, in the same way.
-        ranks: one entry a rank, in order.
-        clock_offsets: see `ClockOffset`; offsets_applied: whether the ET+ files have them.
-        groups, mismatches, stragglers, longest_waits, messages: see there; rank failures are not among them.
-        notes: sentences on the job as a whole.
+        missing: ranks without files, as ranges ("4-7, 9").
+        not_given: ranks of the world beyond the highest given one, as ranges.
+        ranks: one entry per rank, in order.
+        clock_offsets: see `ClockOffset`. offsets_applied: the ET+ files have them.
+        groups, mismatches, stragglers, longest_waits, messages: see there.
+        notes: sentences about the whole job.
     """
 
     tool_version: str
@@ -215,12 +214,12 @@ class JobReport(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
     def unmatched(self, rank: int) -> frozenset[int]:
-        """Ids of a rank's nodes whose communication not all other ranks have alike."""
+        """Return ids of a rank's nodes whose communication does not match on all other ranks."""
         lists = [mismatch.nodes for mismatch in self.mismatches] + [message.nodes for message in self.messages]
         return frozenset(node for nodes in lists for at, node in nodes if at == rank)
 
     def offset_of(self, rank: int) -> int:
-        """What to subtract from a rank's times, ns; 0 where nothing is known."""
+        """Return what to subtract from a rank's times, ns; 0 if unknown."""
         return next((clock.offset_ns for clock in self.clock_offsets if clock.rank == rank), 0)
 
 
@@ -237,7 +236,7 @@ def read_job_report(source: Source) -> JobReport:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as "0-3, 7"."""
+    """Return numbers as "0-3, 7"."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and parts[-1][1] == number - 1:

@@ -1,4 +1,4 @@
-"""The report on a job as text of 79 columns."""
+"""The report of a job as text of 79 columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLOCKS, _LATE = 8, 12
 
 
 def report_text(report: JobReport) -> str:
-    """The report; long lists are cut, the JSON has all of them."""
+    """Return the report; long lists are cut, the JSON file has all of them."""
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -44,7 +44,7 @@ def _lines(report: JobReport) -> Iterator[str]:
 
 
 def warnings_of(ranks: Sequence[RankResult]) -> list[str]:
-    """The warnings of all ranks, each once with the ranks that it holds for ("ranks 0-7: ...")."""
+    """Return the warnings of all ranks, each once with its ranks ("ranks 0-7: ...")."""
     said: dict[str, dict[int, str]] = {}
     for rank in ranks:
         for text in rank.warnings:
@@ -56,7 +56,7 @@ def warnings_of(ranks: Sequence[RankResult]) -> list[str]:
 
 
 def _without_rank(text: str, rank: RankResult) -> str:
-    """A warning with general words for what differs from rank to rank: the rank and the names of its files."""
+    """Return a warning with general words in place of the rank and its file names."""
     for file, words in ((rank.et, "the Execution Trace"), (rank.kineto, "the Kineto trace")):
         if file:
             text = text.replace(PurePath(file).name, words)

@@ -1,4 +1,4 @@
-"""Collectives and messages matched over the ranks of a job; what does not match is named with group and place."""
+"""Match collectives and messages over the ranks of a job; mismatches are named with group and place."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Kind = Literal["missing", "size", "order", "type"]
 
 @dataclass(frozen=True)
 class Matched:
-    """The collectives that all ranks of a group have alike; or the messages from one rank to another.
+    """The collectives that match on all ranks of a group, or the messages from one rank to another.
 
     Attributes:
-        group: its name; of messages "".
+        group: its name, "" for messages.
         ranks: (r,) the ranks; of messages the sender and the receiver.
         position: int64 (n,), place in the order of the group.
         kind, bytes: int64 (n,), of the lowest rank.
         node: int64 (n, r), ids.
         start, end: int64 (n, r), wall-clock ns by each rank's own clock.
-        on_host: bool (n,), whether it runs on the host on all ranks.
+        on_host: bool (n,), it runs on the host on all ranks.
     """
 
     group: str
@@ -47,7 +47,7 @@ class Matched:
 
 
 def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], list[Mismatch]]:
-    """Match the collectives of every group over those of its ranks that are given."""
+    """Match the collectives of every group over its given ranks."""
     matched, counts, mismatches = [], [], []
     for group, members in sorted(_members(ranks).items()):
         rows = {rank: _rows(ranks[rank], group) for rank in members}
@@ -70,7 +70,7 @@ def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], l
 
 
 def _matched(ranks: Ranks, group: str, members: tuple[int, ...], position: IntColumn, rows: IntColumn) -> Matched:
-    """What matches, by its rows on each rank, int64 (n, r)."""
+    """Return matches by their rows on each rank, int64 (n, r)."""
     lowest = ranks[members[0]]
     node, start, end, on_host = (
         np.stack([getattr(ranks[rank], key)[rows[:, i]] for i, rank in enumerate(members)], axis=1)
@@ -81,7 +81,7 @@ def _matched(ranks: Ranks, group: str, members: tuple[int, ...], position: IntCo
 
 
 def _members(ranks: Ranks) -> dict[Group, tuple[int, ...]]:
-    """The groups in use, and those of the ranks that are in them."""
+    """Return the groups in use, and the given ranks in each."""
     users: defaultdict[Group, list[int]] = defaultdict(list)
     for rank in sorted(ranks):
         for group in ranks[rank].groups:
@@ -94,14 +94,14 @@ def _members(ranks: Ranks) -> dict[Group, tuple[int, ...]]:
 
 
 def _rows(comms: RankCommunications, group: Group) -> IntColumn:
-    """Rows of the collectives of a group."""
+    """Return the rows of a group's collectives."""
     if group not in comms.groups:
         return np.zeros(0, np.int64)
     return np.flatnonzero((comms.group == comms.groups.index(group)) & (comms.kind >= 0))
 
 
 def _most_common(sequences: Mapping[int, CollectiveSequence]) -> CollectiveSequence:
-    """The sequence that most ranks have; the longest of several, then the lowest rank's."""
+    """Return the sequence that most ranks have; ties go to the longest, then to the lowest rank."""
     texts = {rank: own.tokens.tobytes() for rank, own in sequences.items()}
     often = Counter(texts.values())
     rank = max(sequences, key=lambda rank: (often[texts[rank]], len(sequences[rank]), -rank))
@@ -110,7 +110,7 @@ def _most_common(sequences: Mapping[int, CollectiveSequence]) -> CollectiveSeque
 
 @dataclass(frozen=True)
 class _Case:
-    """A group in which not all ranks have the same."""
+    """A group whose ranks do not all have the same collectives."""
 
     group: str
     members: tuple[int, ...]
@@ -120,7 +120,7 @@ class _Case:
     ups: Mapping[int, LineUp]
 
     def deviations(self) -> Iterator[Mismatch]:
-        """Collectives that most ranks have, and some do not have alike."""
+        """Yield collectives that most ranks have and some have not, or differently."""
         common, ups = self.common, self.ups
         for p in np.flatnonzero(np.any([up.at < 0 for up in ups.values()], axis=0)).tolist():
             having = [(rank, int(up.at[p])) for rank, up in ups.items() if up.at[p] >= 0]
@@ -142,7 +142,7 @@ class _Case:
                 yield Mismatch(kind, *place, ranks, found, nodes)
 
     def extras(self) -> Iterator[Mismatch]:
-        """Those that most ranks lack; alike at the same place they are one, on however many ranks."""
+        """Yield collectives that most ranks lack; equal ones at one place count once, on any number of ranks."""
         found: defaultdict[tuple[int, int, int, int], list[tuple[int, int]]] = defaultdict(list)
         for rank, up in self.ups.items():
             ordinal: Counter[tuple[int, int, int]] = Counter()
@@ -169,7 +169,7 @@ class _Case:
 
 
 def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
-    """Match the n-th message from one rank to another that was sent with the n-th received; by number if there is one.
+    """Match the n-th message sent from one rank to another with the n-th received, or by number if there is one.
 
     Messages to and from ranks that are not given are left out.
     """
@@ -185,11 +185,11 @@ def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
 
 
 def paired(sent: IntColumn, received: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Positions of the messages on both sides that belong together, in an order that both sides have.
+    """Return positions of matching messages on both sides, in an order that both sides have.
 
     Args:
-        sent, received: int64, the numbers of the messages from one rank to another in program order, −1 for none.
-            Where both sides number theirs, each anew, equal numbers belong together, else the n-th and the n-th.
+        sent, received: int64, numbers of the messages from one rank to another in program order, −1 for none. If both
+            sides number theirs uniquely, equal numbers match, else the n-th with the n-th.
 
     Example:
         >>> paired(np.array([4, 5, 6]), np.array([5, 6]))
@@ -227,7 +227,7 @@ _SAME_SIZE = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.REDUCE, CollectiveCommType.BROADCAST,
     CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER, CollectiveCommType.REDUCE_SCATTER_BLOCK,
 )  # fmt: skip
-"""Kinds whose size is the same on all ranks; an all-to-all, gather or scatter may have others."""
+"""Kinds whose size is the same on all ranks; all-to-all, gather and scatter may differ."""
 _MOVED_AT_MOST = 16
 _MAX_CHOICES = 4_000_000
 
@@ -256,7 +256,7 @@ class CollectiveSequence:
 
     @property
     def tokens(self) -> IntColumn:
-        """int64 (n, 2), what must be alike on all ranks: kind, and size or −1."""
+        """int64 (n, 2), what must be equal on all ranks: kind, and size or −1."""
         return np.stack([self.kind, np.where(np.isin(self.kind, _SAME_SIZE), self.bytes, -1)], axis=1)
 
 
@@ -266,9 +266,9 @@ class LineUp:
 
     Attributes:
         at: int64, position in the rank's own sequence, −1 for none; the same kind and size.
-        other: position in the common sequence to the own one that stands in its place with another kind or size.
-        moved: the same for one that the rank has at another place.
-        extra: own positions that have no counterpart, with the common position before which they stand.
+        other: by position in the common sequence, an own collective in its place with another kind or size.
+        moved: by position in the common sequence, an equal own collective at another place.
+        extra: own positions without a counterpart, with the common position that follows.
     """
 
     at: IntColumn
@@ -302,12 +302,12 @@ def line_up(common: CollectiveSequence, own: CollectiveSequence) -> LineUp:
 
 
 def _numbered(sequence: CollectiveSequence) -> bool:
-    """Whether the trace numbers its collectives, each anew."""
+    """Return whether the trace numbers its collectives uniquely."""
     return bool(len(sequence) and sequence.seq[0] >= 0 and np.all(np.diff(sequence.seq) > 0))
 
 
 def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn, b_end: IntColumn) -> None:
-    """Of runs of equal collectives that are longer on one side, take those that end together."""
+    """In runs of equal collectives that are longer on one side, match those that end together."""
     runs = np.flatnonzero(run_starts(a)).tolist()
     for begin, end in zip(runs, [*runs[1:], len(a)], strict=True):
         matched = at[begin:end][at[begin:end] >= 0]
@@ -339,7 +339,7 @@ def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn,
 
 
 def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
-    """Pairs of all of the shorter column with some of the longer one, in order, with the least sum of distances.
+    """Pair all of the shorter column with some of the longer one, in order, with the least sum of distances.
 
     Returns:
         that sum, and the positions on both sides.
@@ -364,7 +364,7 @@ def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
 
 
 def _explain(result: LineUp, a: IntColumn, b: IntColumn) -> None:
-    """Join what is left on both sides: the same at another place nearby, or another one in its place."""
+    """Join what is left on both sides: an equal collective nearby, or another one in its place."""
     at = result.at
     lacking = np.flatnonzero(at < 0).tolist()
     spare = sorted(set(range(len(b))) - set(at[at >= 0].tolist()))
@@ -385,7 +385,7 @@ def _explain(result: LineUp, a: IntColumn, b: IntColumn) -> None:
 
 
 def _before(at: IntColumn, own: int) -> int:
-    """The common position before which an own one stands."""
+    """Return the common position that follows an own one."""
     anchors = np.flatnonzero(at >= 0)
     earlier = anchors[at[anchors] < own]
     return int(earlier[-1]) + 1 if len(earlier) else 0

@@ -1,4 +1,4 @@
-"""Which files of a job belong together: an ET and a Kineto trace for each rank."""
+"""Find the files of a job that belong together: an ET and a Kineto trace for each rank."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6
 _MAX_UNKNOWN = 1024
-"""More files without a rank are not settled by elimination, which takes time with the square of their number."""
+"""More files without a rank are not settled by elimination, which takes quadratic time."""
 
 
 @dataclass(frozen=True)
 class RankFiles:
-    """The files of a rank, named relative to the job's folder; "" and a `problem` where there is not one of each.
+    """The files of a rank, relative to the job's folder; "" and a `problem` if there is not one of each.
 
     Attributes:
-        settled: names, contents or a manifest say that both are of this rank, or no other one is left. Otherwise they
-            only have one process id, or are the only two files.
-        proved: the files of every rank are there, and their contents leave no other pair for these two.
+        settled: names, contents or a manifest give the rank, or no other rank is left. Otherwise both files only share
+            a process id, or are the only two files.
+        proved: the files of all ranks are there, and their contents leave no other pair for these two.
     """
 
     rank: int
@@ -50,8 +50,8 @@ class Pairing:
 
     Attributes:
         ranks: in order.
-        missing: ranks that should be there and have no files, ascending.
-        notes: on files that were not taken.
+        missing: ranks without files, ascending.
+        notes: about files that were not taken.
         several_ranks: there are files of several ranks, perhaps of others than `ranks`.
     """
 
@@ -61,7 +61,7 @@ class Pairing:
     several_ranks: bool = False
 
     def of(self, wanted: Sequence[int] | None) -> Pairing:
-        """With these ranks and no other (None: from 0 to the highest one found)."""
+        """Return the pairing with these ranks only (None: from 0 to the highest one found)."""
         found = {rank.rank for rank in self.ranks}
         expected = range(max(found, default=-1) + 1) if wanted is None else sorted(set(wanted))
         kept = tuple(rank for rank in self.ranks if wanted is None or rank.rank in expected)
@@ -70,15 +70,15 @@ class Pairing:
 
 
 def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = None, skip: str = "") -> Pairing:
-    """Find the pairs in a folder and below, by names and by what the files begin with.
+    """Find the pairs in a folder and below, by names and by the beginnings of files.
 
     Args:
-        et, kineto: patterns like "*step_12*.json", of names or paths, that alone are of that kind.
-        skip: folder inside it that is left out, the one for the outputs.
+        et, kineto: patterns such as "*step_12*.json" of names or paths; only matching files are of that kind.
+        skip: folder inside it to leave out, for outputs.
 
     Raises:
-        MissingFileError: the folder is not there.
-        UsageError: there is neither an ET nor a Kineto trace in it.
+        MissingFileError: no such folder.
+        UsageError: it has neither an ET nor a Kineto trace.
     """
     names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
     with ThreadPoolExecutor(_READERS) as pool:  # waiting for a file system, mostly
@@ -133,8 +133,10 @@ def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
 
 
 def _parts(shared: Sequence[TraceFile], ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Iterator[TraceFile]:
-    """Recordings of several ranks, as that of each ET that has no Kineto trace: of the ETs in the same folder where
-    there are any. Linking finds the ET's process in it."""
+    """Yield recordings of several ranks once for each ET that has no Kineto trace, preferably in the same folder.
+
+    Linking finds the ET's process in it.
+    """
     served = {kineto.rank for kineto in kinetos}
     lacking = [et for et in ets if et.rank is not None and et.rank not in served]
     for recording in shared:
@@ -145,7 +147,7 @@ def _parts(shared: Sequence[TraceFile], ets: Sequence[TraceFile], kinetos: Seque
 
 
 def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple[list[TraceFile], list[TraceFile]]:
-    """Ranks of files whose own evidence is weak, from the one file of the other kind that belongs to them."""
+    """Give files with weak evidence the rank of the one file of the other kind that belongs to them."""
     likenesses: tuple[Callable[[TraceFile], Any], ...] = (
         lambda file: file.stem,
         lambda file: file.process,
@@ -172,23 +174,23 @@ def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple
 
 
 def _whole(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> bool:
-    """Whether every rank of the job has one file of each kind, and no file is left."""
+    """Return whether every rank of the job has one file of each kind, and no file is left."""
     every = [*range(_world_size([*ets, *kinetos]) or 0)]
     return bool(every) and all(sorted(-1 if f.rank is None else f.rank for f in of) == every for of in (ets, kinetos))
 
 
 def _world_size(files: Sequence[TraceFile]) -> int | None:
-    """Number of ranks of the job, None if the files do not say it or not the same."""
+    """Return the number of ranks of the job, None if the files do not agree on one."""
     sizes = {file.world_size for file in files if file.world_size is not None}
     return sizes.pop() if len(sizes) == 1 else None
 
 
 def _eliminate(files: Sequence[TraceFile], others: Sequence[TraceFile]) -> list[TraceFile]:
-    """Ranks for files that do not say theirs, by what no other file can be.
+    """Give files without a rank the only rank that is left for them.
 
-    Only where every rank is there: as many files as the job has ranks, and one of the `others` for each rank. A file
-    fits a rank if its contents allow it and its process id is that of the rank's other file. What has one place only
-    takes it, until nothing has; a single solution is always found so, and what several solutions fit stays open.
+    This needs a whole job: as many files as ranks, and one of the `others` for each rank. A file fits a rank if its
+    contents allow it and its process id is that of the rank's other file. A file with one place takes it, until none is
+    left. That finds a unique solution; ambiguous files stay open.
     """
     world_size = _world_size([*files, *others]) or 0
     partner = {other.rank: other for other in others if other.rank is not None}
@@ -209,11 +211,11 @@ def _fits_rank(file: TraceFile, partner: TraceFile) -> bool:
 
 
 def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
-    """The pairing, with the pairs marked that the contents of all files prove, whatever their names are.
+    """Mark the pairs that the contents of all files prove, regardless of names.
 
-    Each ET can be paired with the Kineto traces that its process groups and its process id allow. Where every rank of
-    the job is there, a pair that is in every way to pair them all is one of one process. In containers, where all
-    process ids are equal, only groups can tell the ranks apart.
+    An ET fits the Kineto traces that its process groups and its process id allow. If all ranks are there, a pair that
+    occurs in every complete pairing is one process. In containers all process ids are equal, so only groups tell ranks
+    apart.
     """
     rows = pairing.ranks
     if len(rows) > _MAX_UNKNOWN or [row.rank for row in rows] != [*range(len(rows))] or any(r.problem for r in rows):
@@ -235,7 +237,7 @@ def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
 
 
 def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
-    """What follows if each place is taken once: the rank by name; {} where no solution was found."""
+    """Assign each place once, as far as that is forced: the rank by name; {} without a solution."""
     fitting: defaultdict[int, set[str]] = defaultdict(set)
     for name, ranks in places.items():
         for rank in ranks:
@@ -266,7 +268,7 @@ def _unique(files: Sequence[TraceFile], key: Callable[[TraceFile], Any]) -> dict
 
 
 def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[TraceFile]]:
-    """The files of each rank with the best evidence; what is left is noted."""
+    """Return the files of each rank with the best evidence; note the others."""
     found: defaultdict[int, list[TraceFile]] = defaultdict(list)
     unknown = [file for file in files if file.rank is None]
     for file in files:
@@ -298,7 +300,7 @@ def from_manifest(source: str) -> Pairing:
     """Read a manifest: CSV with the columns rank, et, kineto, or a JSON list of objects with these keys.
 
     Raises:
-        TraceFormatError: it cannot be read, or lists a rank twice.
+        TraceFormatError: unreadable, or a rank occurs twice.
     """
     blob = load(source)
     try:
@@ -333,7 +335,7 @@ def _files(row: _ManifestRow) -> RankFiles:
 
 
 def to_manifest(pairing: Pairing) -> str:
-    """The pairing as CSV, with empty cells where files are missing."""
+    """Return the pairing as CSV, with empty cells for missing files."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["rank", "et", "kineto"])
@@ -342,5 +344,5 @@ def to_manifest(pairing: Pairing) -> str:
 
 
 def _cell(name: str) -> str:
-    """A file name that no spreadsheet takes for a formula; `from_manifest` reads it as the same."""
+    """Return a file name that no spreadsheet takes for a formula, and that `from_manifest` reads back."""
     return csv_cell(f"./{name}" if csv_cell(name)[:1] != name[:1] else name)

@@ -17,7 +17,7 @@ COLUMNS = COMMUNICATION_COLUMNS
 
 @dataclass(frozen=True)
 class RankCommunications:
-    """What a rank communicates, in program order (of the launches; on the host of the calls).
+    """What a rank communicates, in order of launches (on the host, of calls).
 
     Attributes:
         groups: the process groups.
@@ -28,8 +28,8 @@ class RankCommunications:
         peer: int64, the other rank of a message, −1 for collectives.
         seq: int64, the trace's own number, −1 for none.
         start, end: int64, wall-clock ns by the rank's clock; the start is that of `FoundComm.start_ns`.
-        on_host: int64, 1 for one that runs on the host, else 0.
-        times_recorded: see `Trace.times_recorded`; without, they do not say who waited for whom.
+        on_host: int64, 1 if it runs on the host, else 0.
+        times_recorded: see `Trace.times_recorded`; without, times do not show who waited for whom.
     """
 
     groups: tuple[Group, ...]
@@ -49,7 +49,7 @@ class RankCommunications:
 
 
 def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunications]:
-    """What `job_trace` and `communications` say of a rank that is stored as columns, without reading the trace."""
+    """Return `job_trace` and `communications` of a rank stored as columns, without reading its trace."""
     facts, columns = read_exchanges(stored)
     file = f"{os.fspath(stored)} ({stored.label})"
     trace = JobTrace(RankFacts(file, facts.info, facts.begin_ns), facts.rank, facts.digest)
@@ -59,10 +59,10 @@ def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunicati
 
 
 def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications:
-    """Find the communications of a rank; messages without a peer are left out.
+    """Return the communications of a rank; messages without a peer are left out.
 
     Args:
-        unknown: take in those of an unknown kind, too.
+        unknown: include those of an unknown kind.
     """
     groups, columns = communication_columns(trace, unknown=unknown)
     return RankCommunications(groups, **dict(zip(COLUMNS, columns, strict=True)), times_recorded=trace.times_recorded)

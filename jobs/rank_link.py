@@ -1,7 +1,7 @@
-"""What is done for one rank, in whichever process: look whether it is done already; else link, write, and remember.
+"""Link one rank, in any process, unless that is done: link, write, and remember.
 
-Beside the outputs, `.etplus-batch/rank_N.json` keeps what the output was made of (size and digest of both inputs and
-of itself, options, version) and what the job report needs of it. A rank is done if all of that is still so.
+Next to the outputs, `.etplus-batch/rank_N.json` keeps what the output was made from (size and digest of both inputs and
+of itself, options, version) and what the job report needs. A rank is done if all of this is unchanged.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class RankTask:
 
     Attributes:
         rank: the rank. et, kineto: its files in `source`, or URLs.
-        source, target: folders of the inputs and of the outputs.
-        min_match, min_certain: shares of the ET's ops; it is a failure if fewer are linked, or have a certain link.
+        source, target: folders of inputs and outputs.
+        min_match, min_certain: the rank fails if a smaller share of the ET's ops is linked, or has a certain link.
         options: arguments of `link`.
-        may_have_offset: an output that already holds a clock offset need not be made again.
+        may_have_offset: an output that already has a clock offset need not be made again.
     """
 
     rank: int
@@ -63,21 +63,21 @@ class RankTask:
 
     @property
     def columns(self) -> bool:
-        """Whether the output is columns and not an ET+ file."""
+        """Whether the output is columns, not an ET+ file."""
         return PurePath(self.target.root).suffix in SUFFIXES
 
     @property
     def output(self) -> str:
-        """Name of the ET+ file in `target`; of columns that of the file that says what is in the others."""
+        """Name of the ET+ file in `target`, or of the file that describes the columns."""
         return self.outputs[-1]
 
     @property
     def outputs(self) -> list[str]:
-        """Names of the files of the output in `target`."""
+        """Names of the output files in `target`."""
         return files_of(self.rank) if self.columns else [f"rank_{self.rank}.etplus.json.gz"]
 
     def mark(self) -> Mark | None:
-        """What changes if the output does; None if it is not whole."""
+        """Return what changes if the output does; None if it is incomplete."""
         if not self.columns:
             return self.target.mark(self.output)
         marks = [self.target.mark(name) for name in self.outputs]
@@ -99,7 +99,7 @@ class RankTask:
 
     @property
     def state(self) -> str:
-        """Name of the file in `target` that keeps the `RankState`."""
+        """Name of the file in `target` with the `RankState`."""
         return f"{STATE_FOLDER}/rank_{self.rank}.json"
 
     @property
@@ -109,7 +109,7 @@ class RankTask:
 
     @property
     def provenance(self) -> list[str]:
-        """The files that say something of its compiled kernels."""
+        """The files about its compiled kernels."""
         given: list[str] | None = self.options.get("provenance")
         folder, base = at(self.source, self.kineto)
         return find_compile_files(folder.place(base)) if given is None else given
@@ -124,7 +124,7 @@ class RankState(msgspec.Struct):
         result: for the job report.
         info: `distributedInfo` of the Kineto trace, {} if it has none.
         groups, table: its `RankCommunications`, the columns one after the other as little-endian int64.
-        clock_offset_ns: what the output has, None for nothing.
+        clock_offset_ns: the offset in the output, None for none.
         unused: options that made no difference, because the contents of both files say the same.
     """
 
@@ -146,13 +146,13 @@ class RankState(msgspec.Struct):
         return (self.tool_version, used, self.et, self.kineto) == (version, wanted, et, kineto)
 
     def communications(self) -> RankCommunications:
-        """The columns again."""
+        """Return the columns."""
         columns = np.frombuffer(self.table, "<i8").astype(np.int64).reshape(len(COLUMNS), -1)
         return RankCommunications(tuple(self.groups), *columns)
 
 
 def link_rank(task: RankTask) -> tuple[RankState, bool]:
-    """Link a rank, unless that is done; its state, and whether it was done.
+    """Link a rank, unless that is done; return its state, and whether it was done.
 
     Raises:
         EtplusError: it cannot be linked, or the output cannot be written.
@@ -180,7 +180,7 @@ def link_rank(task: RankTask) -> tuple[RankState, bool]:
 
 
 def _unused_options(task: RankTask, linked: Trace) -> list[str]:
-    """Return which options that follow from the files of other ranks made no difference to a rank's output.
+    """Return the options derived from other ranks' files that made no difference to a rank's output.
 
     Otherwise a rank would be linked again whenever a file of another one is lost, replaced or broken.
     """
@@ -191,7 +191,7 @@ def _unused_options(task: RankTask, linked: Trace) -> list[str]:
 
 
 def _options(task: RankTask) -> dict[str, Any]:
-    """The options, with marks of further files in place of their names."""
+    """Return the options, with marks of further files in place of their names."""
     files = {"graph_captures": task.captures, "provenance": task.provenance}
     marks = {
         key: [[name, open_folder(str(Path(name).parent)).mark(Path(name).name)] for name in names]
@@ -251,7 +251,7 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
 
 
 def _read_state(task: RankTask) -> RankState | None:
-    """What an earlier run remembered; None if there is nothing that can be read."""
+    """Return what an earlier run remembered; None if nothing can be read."""
     # decoded here: the file is a batch's own memory, which no other program and no other version reads
     try:
         with task.target.open(task.state) as file:
@@ -273,7 +273,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def _fetched(task: RankTask, scratch: Path) -> str:
-    """A folder of this machine with the columns of a rank."""
+    """Return a local folder with the columns of a rank."""
     if not is_url(task.target.root):
         return task.target.root
     for name in task.outputs:
@@ -284,8 +284,7 @@ def _fetched(task: RankTask, scratch: Path) -> str:
 
 
 def set_clock_offset(given: tuple[RankTask, RankState, int | None]) -> RankState:
-    """Write `etplus.kineto.clock_offset_ns` into a rank's ET+ file, or take it out (None: the text is as it was, but
-    not how it is packed).
+    """Write `etplus.kineto.clock_offset_ns` into a rank's ET+ file, or remove it (None).
 
     Args:
         given: the rank's task and state, and the offset, ns.

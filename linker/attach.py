@@ -1,5 +1,7 @@
-"""Attach GPU events to ET nodes: GPU event → launching call (by correlation, ac2g flow or `External id`) → innermost
-open CPU call → its node."""
+"""Attach GPU events to calls: GPU event → launching runtime call → innermost linked CPU call that is open then.
+
+The launch is found by correlation, else by ac2g flow, else by `External id`.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +21,22 @@ from ..trace.tables import unknown_launch_reasons
 ATTACH_METHODS = ("correlation", "ac2g flow", "External id")
 
 _PASS_THROUGH = frozenset({"nccl:coalesced"})
-"""Wrappers, not operators: their caller is the parent."""
+"""Wrappers, not operators; their caller is the parent."""
 _LAUNCH_OF_ONE = re.compile(r"^(?!.*(?:Graph|Multi|Batch)).*Launch")
-"""Names of calls that launch one kernel. A launch of a graph, of a batch or on several devices has many."""
+"""Names of calls that launch one kernel; launches of graphs, of batches and on several devices launch many."""
 
 
 @dataclass(frozen=True)
 class Attachment:
-    """GPU events in order of GPU start, with launcher and parent.
+    """GPU events in order of start, with launcher and parent.
 
     Attributes:
         row: int64, row in the `EventTable`.
-        launcher: int64, row of the runtime call that launched it, −1 for none.
+        launcher: int64, row of the launching runtime call, −1 for none.
         method: int8 index into `ATTACH_METHODS`, −1 for none.
-        repeated: how many events have a correlation that several calls of the trace share.
-        shared: bool, other events have the same launcher, a call that launches one kernel only.
-        call: int64, position in `CpuCalls` of the innermost linked call that is open at the launch; −1 if not attached.
+        repeated: number of events whose correlation several calls share.
+        shared: bool, other events have the same launcher, though it launches one kernel only.
+        call: int64, position in `CpuCalls` of the innermost linked call at the launch, −1 if not attached.
         reason: int8 index into `UNATTACHED_REASONS`.
     """
 
@@ -51,7 +53,7 @@ def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[
     """Find launcher and parent of every kernel, copy and memset.
 
     Args:
-        linked: one entry a call of `calls`: an ET node is linked to it.
+        linked: one entry per call of `calls`, whether an ET node is linked to it.
     """
     events = kineto.events
     rows = np.flatnonzero(events.mask(GPU_CATEGORIES))
@@ -75,8 +77,8 @@ def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[
 def _launching_calls(
     kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_], rows: IntColumn, launcher: IntColumn
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.int8]]:
-    """Positions in `CpuCalls` of the innermost call and of the innermost linked call that are open at each launch, −1
-    for none; and how the launch was found."""
+    """Return the innermost call and the innermost linked call at each launch (positions in `CpuCalls`, −1 for none),
+    and how the launch was found."""
     events = kineto.events
     method = np.where(launcher >= 0, 0, -1).astype(np.int8)
     thread, ts, until = np.full(len(rows), -1, np.int64), events.ts[rows], events.ts[rows]
@@ -98,7 +100,7 @@ def _launching_calls(
 
 
 def _shared_launches(kineto: KinetoTrace, launcher: IntColumn) -> npt.NDArray[np.bool_]:
-    """Mark the events whose launcher launches one kernel only, but is the launcher of several events."""
+    """Return which events share a launcher that launches one kernel only."""
     events, shared = kineto.events, np.zeros(len(launcher), np.bool_)
     has = np.flatnonzero(launcher >= 0)
     several = np.bincount(launcher[has], minlength=len(events)) > 1
@@ -109,7 +111,7 @@ def _shared_launches(kineto: KinetoTrace, launcher: IntColumn) -> npt.NDArray[np
 
 
 def _launchers(kineto: KinetoTrace, rows: IntColumn) -> tuple[IntColumn, int]:
-    """Row of the runtime call with each GPU event's correlation: of several the last that started before it."""
+    """Return the runtime call with each GPU event's correlation, of several the last one before the event."""
     events = kineto.events
     runtime = np.flatnonzero(events.runtime_mask() & (events.correlation > 0))
     runtime = runtime[np.lexsort((events.ts[runtime], events.correlation[runtime]))]
@@ -128,7 +130,7 @@ def _launchers(kineto: KinetoTrace, rows: IntColumn) -> tuple[IntColumn, int]:
 def _flow_starts(
     kineto: KinetoTrace, rows: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """For events whose correlation is the id of an ac2g flow: positions in `rows`, thread and time of its start."""
+    """Return positions in `rows`, thread and start of the ac2g flows whose id is an event's correlation."""
     events, flows = kineto.events, kineto.flows
     launch = flows.start & (flows.id > 0) & (flows.id < GRAPH_ARROW)
     ac2g = np.flatnonzero(launch & matching(flows.category, events.categories, LAUNCH_FLOW.__eq__))
@@ -141,7 +143,7 @@ def _flow_starts(
 def _launching_ops(
     kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn]:
-    """For events without launcher in a file since 2024: positions in `rows` and the call with their `External id`."""
+    """Return positions in `rows`, and calls with the same `External id`, of events without a launcher (since 2024)."""
     if not kineto.modern:  # in older files the number is the correlation, and equals some unrelated op's by chance
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     events = kineto.events

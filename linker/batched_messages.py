@@ -1,8 +1,8 @@
-"""Messages that one kernel sends and receives together (`batch_isend_irecv`), which neither trace says of the kernel.
+"""Find the messages of a kernel that sends and receives several (`batch_isend_irecv`).
 
-PyTorch registers each message by a `record_param_comms` of its own and launches the kernel of all of them later, when
-the batch ends (`nccl:coalesced`). What was registered on a thread since its last launch of a communication is what the
-next such launch carries: inferred from order, not recorded.
+PyTorch registers each message with a `record_param_comms`, and launches one kernel for all when the batch ends
+(`nccl:coalesced`). Neither trace says which messages a kernel has. Messages registered on a thread since its last
+launch of a communication are therefore assigned to its next launch: inferred from order, not recorded.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _OF_GROUP = ("dtype", "group_size", "pg_name", "pg_desc", "pg_ranks", "pg_first_
 
 
 def with_batched_messages(join: Join, comms: dict[int, Comm]) -> dict[int, Comm]:
-    """Return the communications (by position in `join.gpu_row`) with the messages of kernels that say nothing of them.
+    """Add messages to kernels that record none, by position in `join.gpu_row`.
 
-    A kernel gets none if other communications than messages were registered, or if several kernels were launched at
-    the end of one batch, since nothing says which of them carries which message.
+    A kernel gets none if the batch has other communications than messages, or if several kernels end one batch: then
+    nothing says which kernel has which message.
     """
     launched = [i for i in comms if join.gpu_launcher[i] >= 0]
     silent = {i for i in launched if comms[i].in_nelems is None and comms[i].collective in (None, "sendrecv")}
@@ -53,7 +53,7 @@ def with_batched_messages(join: Join, comms: dict[int, Comm]) -> dict[int, Comm]
 
 
 class _Registration:
-    """The registrations of communications by thread, in order of start."""
+    """The `record_param_comms` calls of each thread, in order of start."""
 
     def __init__(self, join: Join) -> None:
         self.join = join
@@ -66,17 +66,17 @@ class _Registration:
         self.starts = {thread: calls.ts[of].tolist() for thread, of in self.by_thread.items()}
 
     def between(self, thread: int, since: int, until: int) -> list[int]:
-        """Return the calls that register something in a time on a thread."""
+        """Return the calls of a thread that register something in a span of time."""
         calls, starts = self.by_thread.get(thread, []), self.starts.get(thread, [])
         return calls[bisect_left(starts, since + 1) : bisect_left(starts, until)]
 
     def messages(self, calls: list[int]) -> list[Comm] | None:
-        """Return the messages that calls register, None if one registers anything else."""
+        """Return the messages that calls register, None if one is no message."""
         comms = [comm for comm in self._comms(np.array(calls, np.int64)) if comm.collective != WAIT]
         return comms if comms and all(collective_type(comm, "") in (SEND, RECV) for comm in comms) else None
 
     def _comms(self, calls: IntColumn) -> Iterator[Comm]:
-        """What Kineto says of each registration, else the ET's node of it."""
+        """Return what Kineto, else the ET, records about each call."""
         join = self.join
         nodes = join.node_of_call[calls]
         for args, node in zip(join.kineto.events.args_of(join.calls.row[calls]), nodes.tolist(), strict=True):
@@ -91,7 +91,7 @@ class _Registration:
 
 
 def _joined(kernel: Comm, messages: Sequence[Comm]) -> Comm:
-    """A kernel's communication with its messages, and what they have in common."""
+    """Return a kernel's communication with its messages and the fields that these share."""
     if len(messages) == 1:
         return msgspec.structs.replace(messages[0], inferred_messages=list(messages))
     common = {

@@ -1,4 +1,4 @@
-"""The calls of both traces in call order: ET nodes by id, Kineto CPU events by time, each with its caller."""
+"""The calls of both traces in call order, each with its caller: ET nodes by id, Kineto CPU events by time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class EtCalls:
 
     Attributes:
         node: int64, position in the `ExecutionTrace`.
-        parent: int64, position in this table, −1 for a call whose caller is a thread node or not in the file.
+        parent: int64, position in this table, −1 if the caller is a thread node or not in the file.
         orphan: bool, the caller's node is missing from the file.
         thread: int64, the ET's thread ordinal (`tid`).
-        name: int64, the code that this name has among the Kineto events' names, −1 if none of them has it.
+        name: int64, code of the name among Kineto's names, −1 if Kineto does not have it.
         seq: int64, sequence number, −1 for none.
     """
 
@@ -39,7 +39,7 @@ class EtCalls:
 
 @dataclass(frozen=True)
 class TracePair:
-    """Both traces, and their calls in order."""
+    """Both traces and their calls."""
 
     et: ExecutionTrace
     kineto: KinetoTrace
@@ -48,14 +48,14 @@ class TracePair:
 
     @property
     def rf_ids(self) -> tuple[IntColumn, IntColumn]:
-        """int64, `rf_id` of each of `nodes` and of each of `calls`; see `ExecutionTrace` and `EventTable`."""
+        """int64, `rf_id` of each of `nodes` and of each of `calls`."""
         return self.et.rf_id[self.nodes.node], self.kineto.events.rf_id[self.calls.row]
 
 
 def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
-    """Put the ET's calls in order: ids follow the order of call start over all threads.
+    """Return the ET's calls in order of id, which is the order of call start over all threads.
 
-    A node whose parent id is not smaller than its own has no caller (a file that claims cycles).
+    A node whose parent id is not smaller than its own has no caller: such a file claims cycles.
     """
     nodes = np.flatnonzero(~et.structural)
     nodes = nodes[np.argsort(et.id[nodes], kind="stable")]
@@ -74,7 +74,7 @@ def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
 
 
 def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
-    """For each ET name the code of the corresponding Kineto name, −1 for none."""
+    """Return the code of Kineto's spelling of each ET name, −1 for none."""
     codes = {name: code for code, name in enumerate(kineto_names)}
     result: IntColumn = np.full(len(et_names), -1, np.int64)
     for i, name in enumerate(et_names):
@@ -87,10 +87,9 @@ def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
 
 
 def exclusive_durations(calls: CpuCalls) -> IntColumn:
-    """Inclusive duration minus the union of the direct children on the same thread, int64 ns, one a call.
+    """Return duration minus the union of direct children on the same thread, int64 ns, one per call.
 
-    Children of one caller do not overlap (a later one would be nested in the earlier), so that the union is the sum
-    of their parts inside the caller.
+    Children of one caller do not overlap, because a later one would be nested in the earlier one.
     """
     children = np.flatnonzero(calls.parent >= 0)
     parents = calls.parent[children]

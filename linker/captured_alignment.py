@@ -1,7 +1,7 @@
-"""Align the kernels of one replay of a graph with the launch calls that were captured; pure functions on codes.
+"""Align the kernels of one replay of a graph with captured launch calls.
 
-Launches are codes of kernel names in captured order, −1 where the capture has no name. On one stream kernels keep that
-order; between streams they do not.
+Both are codes of kernel names; a launch is −1 if the capture has no name. Kernels of one stream keep the captured
+order, kernels of different streams do not.
 """
 
 from __future__ import annotations
@@ -16,37 +16,36 @@ from ..trace.columns import IntColumn, distinct, lists_by
 from ..trace.shortest_edit import CallOrder, shortest_edit
 
 _SPARE = 2
-"""So many kernels of a replay, or an eighth of them, may lack a launch; and more than half must have one."""
+"""Kernels of a replay that may lack a launch: this many or an eighth. More than half must have one."""
 _ROUNDS = 8
 
 
 class Aligned(NamedTuple):
-    """Of each kernel of a replay the position among the graph's launches, −1 for none; and whether no other launch is
-    possible for it if the graph is this one."""
+    """By kernel of a replay: the position of its launch, −1 for none; and whether no other launch is possible."""
 
     launch: IntColumn
     forced: npt.NDArray[np.bool_]
 
     @property
     def matched(self) -> int:
-        """How many kernels have a launch."""
+        """Number of kernels with a launch."""
         return int(np.count_nonzero(self.launch >= 0))
 
 
 def fits_by_count(launches: IntColumn, kernels: IntColumn) -> bool:
-    """Whether there is a launch for each kernel in order, and names agree where the capture has them."""
+    """Return whether there is one launch per kernel in order, and known names agree."""
     return len(launches) == len(kernels) and bool(np.all((launches == kernels) | (launches < 0)))
 
 
 def could_align(launches: Counter[int], kernels: Counter[int]) -> bool:
-    """Whether so many kernels can have a launch of their name that `align` may find enough; order left aside."""
+    """Return whether enough kernels can have a launch of their name for `align`, regardless of order."""
     return _enough(_total(launches & kernels), _total(kernels), _total(launches))
 
 
 def could_follow(launches: Counter[tuple[int, int]], kernels: Counter[tuple[int, int]]) -> bool:
-    """Whether so many neighbours are neighbours in the other sequence that `align` may find enough.
+    """Return whether enough neighbors are neighbors in the other sequence for `align`.
 
-    An insertion or deletion changes at most two pairs of neighbours (Ukkonen 1992, q-gram distance).
+    An insertion or deletion changes at most two pairs of neighbors (Ukkonen 1992, q-gram distance).
     """
     kept = max(_total(kernels), _total(launches)) - 4 * _most_left(_total(kernels) + 1)
     return _total(launches & kernels) >= kept
@@ -57,8 +56,9 @@ def _total(counts: Counter[Any]) -> int:
 
 
 def align(launches: IntColumn, kernels: IntColumn) -> Aligned | None:
-    """Align one stream of kernels with launches of known names, with insertions and deletions; None if too little
-    agrees for the two to be the same graph.
+    """Align one stream of kernels with launches of known names, with insertions and deletions.
+
+    Returns None if too little agrees for one graph.
 
     Example:
         >>> align(np.array([4, 5, 6, 7]), np.array([4, 6, 7])).launch.tolist()
@@ -83,10 +83,10 @@ def _most_left(kernels: int) -> int:
 
 
 def align_streams(launches: IntColumn, kernels: IntColumn, stream: IntColumn) -> Aligned | None:
-    """Align kernels of several streams, in order of start: of each name the first one with the first launch, and so on.
+    """Align kernels of several streams, in order of start: the k-th of each name with the k-th launch of that name.
 
-    A kernel is forced where the order on its stream, and what other kernels are forced to, leave one launch. None if
-    too little agrees for the two to be the same graph.
+    A kernel is forced if its stream's order and other forced kernels leave one launch. Returns None if too little
+    agrees for one graph.
     """
     counts, captured = Counter(kernels.tolist()), Counter(launches.tolist())
     if not could_align(captured, counts):
@@ -105,10 +105,10 @@ def align_streams(launches: IntColumn, kernels: IntColumn, stream: IntColumn) ->
 
 
 def _forced(launches: list[int], kernels: IntColumn, stream: IntColumn) -> IntColumn:
-    """Of each kernel the only launch that is possible, −1 where there are several.
+    """Return the only possible launch of each kernel, −1 if there are several.
 
-    Each stream's kernels are embedded in the launches as early and as late as their order allows; a kernel with one
-    place takes it from all others, and so on until nothing changes.
+    Each stream is embedded in the launches as early and as late as its order allows. A kernel with one place takes it
+    from all others, until nothing changes.
     """
     forced = np.full(len(kernels), -1, np.int64)
     lanes = [np.flatnonzero(stream == lane) for lane in distinct(stream).tolist()]
@@ -132,7 +132,7 @@ def _forced(launches: list[int], kernels: IntColumn, stream: IntColumn) -> IntCo
 
 
 def _embedded(launches: list[int], codes: list[int], own: list[int], taken: set[int]) -> list[int] | None:
-    """The earliest launches that codes can have in their order; None if there are not enough."""
+    """Return the earliest launches that codes can have in their order; None if there are not enough."""
     found, at = [], 0
     for code, mine in zip(codes, own, strict=True):
         while at < len(launches) and not (at == mine or (mine < 0 and launches[at] == code and at not in taken)):
@@ -145,7 +145,7 @@ def _embedded(launches: list[int], codes: list[int], own: list[int], taken: set[
 
 
 def _with_forced(launch: IntColumn, forced: IntColumn, kernels: IntColumn) -> IntColumn:
-    """The launches with forced ones in their places; the others of each name keep their order among what is left."""
+    """Put forced launches in their places; the others of each name keep their order."""
     result = np.where(forced >= 0, forced, -1)
     for code in distinct(kernels[forced < 0]).tolist():
         free = np.flatnonzero((kernels == code) & (forced < 0))

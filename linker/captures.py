@@ -1,7 +1,7 @@
-"""Read captures: which launch calls were captured into which CUDA or HIP graph, and in which operator each was made.
+"""Read captures: which launch calls were captured into which CUDA or HIP graph, and inside which operator.
 
-While a graph is captured nothing runs on the device, so that its launch calls have no kernel. On HIP the call's `args`
-hold the kernel's name (`kernel`) and its grid; on CUDA they hold neither.
+Nothing runs on the device during capture, so captured launch calls have no kernel. On HIP their arguments hold the
+kernel's name and grid; on CUDA they hold neither.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ from .naming import ET, KINETO, look_at
 CaptureSource = Source | tuple[Source, Source]
 """A Kineto trace of the capture phase, an ET and a Kineto trace of it, or a folder of these."""
 PairLink = Callable[[Source, Source], Trace]
-"""`etplus.link`, handed in: it reads captures itself."""
+"""`etplus.link`, passed in because it reads captures itself."""
 
 _DETAILS = "execution_details.json"
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
 _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|Memset)\w*")
-"""Calls that become a node of a graph with work on the device; none of them has a device event while captured."""
+"""Calls that become a graph node with device work; during capture they have no device event."""
 _COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*")
 _COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
 _DIMS = re.compile(rb'"Input Dims": ?\[[^"]*\[\d+, ?\d+, ?\d+[^"]*')
 """Shapes of which one has three dimensions or more."""
 COPY, FILL = "<copy>", "<fill>"
-"""In place of the names of a copy and a memset, since their calls do not record the name of the device event."""
+"""Names of copies and memsets, whose calls do not record the name of the device event."""
 _CATEGORY_KIND = {"cpu_op": OP, "user_annotation": ANNOTATION, PYTHON_CATEGORY: MODULE}
 _FORWARD = "give the Kineto trace of the run in which the graphs were captured"
 
 
 @dataclass(frozen=True)
 class Capture:
-    """What one trace of a capture phase holds; launches in order of their calls.
+    """The contents of one trace of a capture phase; launches in order of their calls.
 
     Attributes:
-        file: the trace's name, without folders. rank: in the job, None where it is not recorded.
-        batch_size: of each graph, None where it is not recorded. mode: of each graph, "" where it is not recorded.
+        file: the trace's name, without folders. rank: in the job, None if not recorded.
+        batch_size, mode: of each graph, None and "" if not recorded.
         graph: int64, ordinal of the graph of each launch, ascending.
-        kernel: `kernel_key` of each launch, None where the capture has no name.
-        grid: int64 (n, 2, 3), grid and block of each launch, −1 where they are not recorded.
+        kernel: `kernel_key` of each launch, None if the capture has no name.
+        grid: int64 (n, 2, 3), grid and block of each launch, −1 if not recorded.
         op: int64, position among the calls of the innermost call around each launch, −1 for none.
-        name, kind, parent: of the calls that are around launches, in order; see `CapturedGraphs`.
-        of_graph: int64, of each call the graph in whose capture it began, −1 for none.
-        texts: of each call the JSON object of its inputs and outputs. comm: by call, what it communicates.
-        notes: what was left out, in sentences.
+        name, kind, parent: of the calls around launches, in order; see `CapturedGraphs`.
+        of_graph: int64, the graph in whose capture each call began, −1 for none.
+        texts: JSON object of each call's inputs and outputs. comm: by call, what it communicates.
+        notes: sentences about what was left out.
     """
 
     file: str
@@ -94,7 +94,7 @@ class Capture:
 
 
 def kernel_key(name: str, category: str = "kernel") -> str:
-    """By what a device event and a launch are recognised: the kernel's name; COPY and FILL for copies and memsets.
+    """Return the key that device events and launches share: the kernel's name; COPY and FILL for copies and memsets.
 
     AMD's runtime copies and fills with kernels of its own.
 
@@ -108,11 +108,7 @@ def kernel_key(name: str, category: str = "kernel") -> str:
 
 
 def captures_of(source: CaptureSource, link: PairLink, progress: bool) -> list[Capture]:
-    """The captures of a file, or of those in a folder that hold any; `notes` of the first name the others.
-
-    Args:
-        link: joins those with an ET.
-    """
+    """Read the captures of a file or folder; `notes` of the first one name files without any."""
     found = [(str(name), _read_capture(et, name, details, link, progress)) for et, name, details in _files(source)]
     captures = [capture for _, capture in found if capture is not None]
     if not captures:
@@ -125,13 +121,13 @@ def captures_of(source: CaptureSource, link: PairLink, progress: bool) -> list[C
 
 
 def capture_files(name: str) -> list[str]:
-    """The file, or the files in a folder, of one of the captures that a command line names."""
+    """Return the file, or the files of the folder, that a command line names as a capture."""
     path = Path(name)
     return sorted(str(file) for file in path.rglob("*") if file.is_file()) if path.is_dir() else [name]
 
 
 _Listed = tuple[Source | None, Source, dict[str, Any]]
-"""An ET, a Kineto trace, and what `execution_details.json` says of it."""
+"""An ET, a Kineto trace, and its entry of `execution_details.json`."""
 
 
 def _files(source: CaptureSource) -> list[_Listed]:
@@ -152,7 +148,7 @@ def _files(source: CaptureSource) -> list[_Listed]:
 
 
 def _listed(folder: Path) -> list[_Listed]:
-    """The files of `execution_details.json`, a list of objects with `file`, `batch_size` and `mode`."""
+    """Return the files of `execution_details.json`, a list of objects with `file`, `batch_size` and `mode`."""
     path = folder / _DETAILS
     remedy = 'it is a list of objects with "file", "batch_size" and "mode"'
     entries, _ = read_struct(str(path), list[dict[str, Any]], "cannot be read", remedy)
@@ -173,7 +169,7 @@ def _listed(folder: Path) -> list[_Listed]:
 def _read_capture(
     et: Source | None, source: Source, details: dict[str, Any], link: PairLink, progress: bool
 ) -> Capture | None:
-    """The captures in one trace, None if there are none."""
+    """Read the captures in one trace, None if there are none."""
     kineto = one_process(read_kineto(source, progress=progress, modules=True))
     begin, end, thread = _windows(kineto)
     if not len(begin):
@@ -211,8 +207,10 @@ def _read_capture(
 
 
 def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Start, end (int64 ns) and thread of every capture, in order of start; one that does not end lasts to the end of
-    the trace. Captures of one thread are nested."""
+    """Return start, end (int64 ns) and thread of every capture, in order of start.
+
+    Captures of one thread are nested; one without an end lasts to the end of the trace.
+    """
     events = kineto.events
     is_begin, is_end = ([name.endswith(word) for name in events.names] for word in (_BEGIN, _END))
     rows = np.flatnonzero(events.runtime_mask() & np.array(is_begin, np.bool_)[events.name])
@@ -237,8 +235,10 @@ def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:
 def _launches(
     kineto: KinetoTrace, begin: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IntColumn, IntColumn, int]:
-    """Captured launch calls: their event rows and the graph of each, in order of graph and call; and how many were left
-    out because another thread launched while several graphs were captured."""
+    """Return event rows and graphs of captured launch calls, in order of graph and call, and how many were left out.
+
+    A launch is left out if its thread captures nothing while several other threads do.
+    """
     events = kineto.events
     calls = np.flatnonzero(events.runtime_mask())
     rows = calls[_launching(events, calls)[events.name[calls]]]
@@ -255,7 +255,7 @@ def _launches(
 
 
 def _launching(events: EventTable, calls: IntColumn) -> npt.NDArray[np.bool_]:
-    """Which names of runtime calls are those of launches: by name, or because they record a kernel."""
+    """Return which names of runtime calls are launches: by name, or because they record a kernel."""
     codes, first = np.unique(events.name[calls], return_index=True)
     launching = np.zeros(len(events.names), np.bool_)
     for code, args in zip(codes.tolist(), events.args_of(calls[first]), strict=True):
@@ -267,7 +267,7 @@ _OUTSIDE, _SEVERAL = -1, -2
 
 
 def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntColumn, thread: IntColumn) -> IntColumn:
-    """The graph that is captured when each event begins: the innermost of its own thread, else the only one."""
+    """Return the graph being captured when each event begins: the innermost of its thread, else the only one."""
     ts, graph = events.ts[rows], np.full(len(rows), _OUTSIDE, np.int64)
     for number, (first, last, own) in enumerate(zip(begin.tolist(), end.tolist(), thread.tolist(), strict=True)):
         graph[(events.thread[rows] == own) & (first <= ts) & (ts <= last)] = number  # inner ones begin later
@@ -278,11 +278,10 @@ def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntCol
 
 
 def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """The calls around launches and those that describe them, callers first; each one's caller; and the call of each
-    launch among them.
+    """Return the calls around launches and those that describe them, callers first; the caller of each; and each
+    launch's call.
 
-    What says when something was captured, not where in the model (SGLang's and vLLM's annotations, the profiler's
-    steps), is left out.
+    Annotations that say when something was captured (SGLang's, vLLM's, the profiler's steps) are left out.
     """
     names = [parse_capture(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
     wanted = np.array(names, np.bool_)[calls.name]
@@ -294,8 +293,10 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
 
 
 def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntColumn:
-    """Calls without launches that say what an operator around launches works on (`inside_matters`), int64: those with
-    tensors of three dimensions or more, of each form the first of an operator."""
+    """Return calls without launches that show what an operator around launches works on (`inside_matters`).
+
+    These are calls with tensors of three dimensions or more, the first of each form per operator.
+    """
     of_interest = matching(calls.name, events.names, inside_matters)
     of_interest &= mask_at(len(calls), every)
     if not of_interest.any():
@@ -313,7 +314,7 @@ def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntCol
 
 
 def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
-    """Some calls (−1 for none) and all that are around them, int64, ascending; `parent`: of every call its caller."""
+    """Return some calls (−1 for none) and all calls around them, ascending."""
     found, at = [ops[:0]], distinct(ops[ops >= 0])
     while len(at):
         found.append(at)
@@ -325,7 +326,7 @@ def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
 def _captured_for(
     kineto: KinetoTrace, calls: CpuCalls, begin: IntColumn, thread: IntColumn, details: dict[str, Any]
 ) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
-    """Batch size and mode of each graph: what `execution_details.json` says, else the annotation around the capture."""
+    """Return batch size and mode of each graph: from `execution_details.json`, else from the annotation around it."""
     sizes, modes = [], []
     around = enclosing_call(calls, thread, begin, begin)
     for call in around.tolist():
@@ -346,7 +347,7 @@ def _key_of_launch(name: str, args: LaunchArgs) -> str | None:
 
 
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
-    """Inputs and outputs of calls: the ET's where it has the call; else Kineto's, which records no outputs."""
+    """Return inputs and outputs of calls: from the ET if it has the call, else from Kineto, which has no outputs."""
     pair, match = host_side(kineto, calls)
     node_of_call = scatter(len(calls), match.call, pair.nodes.node)
     nodes = map(whole_sides, pair.et.texts.tensors_of(node_of_call[kept]))
@@ -360,12 +361,12 @@ def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trac
 
 
 def _nodes_of(recorded: Trace, events: IntColumn) -> IntColumn:
-    """Of some of Kineto's events the nodes of a linked trace, −1 for none; nodes come before its other rows."""
+    """Return the node of each Kineto event in a linked trace, −1 for none; nodes come before other rows."""
     return positions(recorded.kineto_event[: np.count_nonzero(recorded.kind == CPU)], events)
 
 
 def _comm(events: EventTable, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> dict[int, Comm]:
-    """What the calls of `record_param_comms` communicate: Kineto's arguments, and what these lack from the ET."""
+    """Return what `record_param_comms` calls communicate: from Kineto, completed from the ET."""
     at = np.flatnonzero(np.array([name == RECORD_PARAM_COMMS for name in events.names], np.bool_)[calls.name[kept]])
     rows = calls.row[kept[at]]
     found = {call: comm_of(args, "") for call, args in zip(at.tolist(), events.args_of(rows), strict=True)}

@@ -1,14 +1,14 @@
-"""Which streams wait for which around a collective, where no record says it: from the calls that ask for the waits.
+"""Find which streams wait for which around a collective, if no record says so, from the calls that ask for the waits.
 
-PyTorch brackets each NCCL collective by two stream waits (ProcessGroupNCCL.cpp, `syncStream` and
-`WorkNCCL::synchronizeStream`): before the launch NCCL's stream waits for the stream that made the input; later
-`Work.wait` makes the stream that reads the output wait for NCCL's. Such a wait holds whether or not it cost time in the
-measured run, so that times do not show it. The calls do: by the operators that they are in, by the sequence number that
-`record_param_comms` has, and else by their order on a thread.
+PyTorch puts two stream waits around each NCCL collective (ProcessGroupNCCL.cpp, `syncStream` and
+`WorkNCCL::synchronizeStream`). Before the launch, NCCL's stream waits for the stream that made the input. Later,
+`Work.wait` makes the stream that reads the output wait for NCCL's stream. Such a wait holds even if it cost no time, so
+times do not show it. The calls do: by their operators, by the sequence number in `record_param_comms`, and else by
+their order on a thread.
 
-No call names its streams. That which a thread launches to next is taken to be the one that waits, with one exception:
-a collective that is waited for at once, though the tensors of the ET say that a later operator is the first to read it,
-was issued from a stream of its own, as FSDP does to gather parameters ahead. Then the tensors decide.
+No call names its streams. The waiting stream is assumed to be the one that the thread launches to next. There is one
+exception: if a collective is waited for at once, but a later operator is the first to read its tensors, then it was
+issued from a stream of its own, as FSDP does to gather parameters ahead. The ET's tensors decide then.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from .gpu_order import GpuOrder
 from .join import Join
 
 _COMM_CALL = re.compile(r"(?:nccl|c10d|_c10d_functional|symm_mem)::?.*|record_param_comms")
-"""Operators around the launch of a collective. (`nccl:` has one colon, the others have two.)"""
+"""Operators around the launch of a collective; `nccl:` has one colon, the others have two."""
 
 
 @dataclass(frozen=True)
 class _CommCall:
-    """A call that launches one collective, or several that are coalesced.
+    """A call that launches one collective, or several coalesced ones.
 
     Attributes:
         thread: code of the thread.
-        outermost: position in `nodes` of the outermost operator of the call, −1 for none.
-        begin, launch, end: int ns, of that operator, and of its first launch.
+        outermost: position in `nodes` of the call's outermost operator, −1 for none.
+        begin, launch, end: int ns, of that operator and of its first launch.
         first, last: positions in `gpu_row` of its first and last kernel by launch.
-        record: what `record_param_comms` says of it, None without one.
+        record: its `record_param_comms`, None without one.
     """
 
     thread: int
@@ -57,11 +57,11 @@ class _CommCall:
 
 
 def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: IntColumn) -> list[tuple[int, int]]:
-    """Pairs of GPU events (positions in `gpu_row`), the second of which waits for the first on another stream.
+    """Return pairs of GPU events (positions in `gpu_row`); the second waits for the first on another stream.
 
     Args:
         kernels: positions in `gpu_row` of the communication kernels.
-        waits: positions in `runtime_row` of the stream waits that no record explains, ascending.
+        waits: positions in `runtime_row` of unexplained stream waits, ascending.
     """
     if not kernels:
         return []
@@ -91,8 +91,8 @@ def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: 
 def _waits_by_call(
     linked: Join, calls: Sequence[_CommCall], waits: IntColumn
 ) -> tuple[set[int], dict[int, list[tuple[int, int]]]]:
-    """The collectives (positions in `calls`) before whose launch NCCL's stream waits; and for each one that is waited
-    for, thread and time of the calls that ask for it."""
+    """Return the collectives (positions in `calls`) before whose launch NCCL's stream waits; and, for each one that is
+    waited for, thread and time of the calls that ask for it."""
     events, rows = linked.kineto.events, linked.runtime_row[waits]
     own: dict[int, list[int]] = {}
     numbered: dict[int, list[int]] = {}
@@ -123,7 +123,7 @@ def _waits_by_call(
 
 
 def _comm_calls(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> list[_CommCall]:
-    """The calls that launched communication kernels, in order of launch; kernels without a known launch have none."""
+    """Return the calls that launched communication kernels, in order of launch."""
     events, calls = linked.kineto.events, linked.calls
     members: dict[tuple[int, int], list[int]] = {}
     for i in sorted(kernels, key=lambda i: (int(gpu.launch[i]), i)):
@@ -147,7 +147,7 @@ def _comm_calls(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> list[_Co
 
 
 def _outermost(linked: Join, position: int) -> int:
-    """The outermost linked call around a node that is part of a collective, −1 for none."""
+    """Return the outermost linked call of the collective that a node belongs to, −1 for none."""
     et, nodes, found = linked.et, linked.nodes, -1
     while position >= 0 and _COMM_CALL.fullmatch(et.names[et.name[nodes.node[position]]]):
         if linked.call_of_node[position] >= 0:
@@ -159,9 +159,9 @@ def _outermost(linked: Join, position: int) -> int:
 def _numbered(
     calls: Sequence[_CommCall], numbered: dict[int, list[int]], record: CommRecord, ts: int, waited: Container[int]
 ) -> int:
-    """The collective of a number that was launched last before a time, of its group where both are known; else −1.
+    """Return the last collective of a number and group launched before a time, −1 for none.
 
-    Groups and directions of messages count apart: of several, the last one that nothing has waited for.
+    Groups and directions of messages are counted separately; the last one without a wait is preferred.
     """
     alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
@@ -175,10 +175,10 @@ def _numbered(
 
 
 def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Collectives and the times of waits for them: one each, in order, as DDP's reducer waits for its buckets.
+    """Pair collectives with the times of waits, one each, in order, as DDP's reducer waits for its buckets.
 
-    Waits between two launches are for what was launched before. Where these are fewer than the collectives they are
-    for the last ones; streams cover what was launched earlier. All are of one thread and in order.
+    Waits between two launches are for earlier launches. If there are fewer waits than collectives, they are for the
+    last ones, since a stream also covers what was launched before. All are on one thread and in order.
     """
     bursts: dict[int, list[int]] = {}
     for ts in waits:
@@ -191,7 +191,7 @@ def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[i
 
 
 class _Around:
-    """The streams on which threads work: those of what they launch next or last, collectives aside."""
+    """The streams that threads launch to, collectives aside."""
 
     def __init__(self, linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> None:
         self.gpu = gpu
@@ -202,7 +202,7 @@ class _Around:
         self.times = {code: gpu.launch[launched] for code, launched in self.launched.items()}
 
     def reader(self, thread: int, ts: int) -> int:
-        """The first event after a time on the stream of what a thread launches next (else last), −1 if none."""
+        """Return the first event after a time on the stream that a thread launches to next, −1 if none."""
         k = self._next(thread, ts)
         if k < 0:
             return -1
@@ -210,31 +210,31 @@ class _Around:
         return self.gpu.first_after(int(self.gpu.stream[launched[min(k, len(launched) - 1)]]), ts)
 
     def writer(self, thread: int, ts: int) -> int:
-        """The last event before a time on the stream of what a thread launched last, −1 if there is none."""
+        """Return the last event before a time on the stream that a thread launched to last, −1 if none."""
         k = self._next(thread, ts)
         return self.gpu.last_before(int(self.gpu.stream[self.launched[thread][k - 1]]), ts) if k > 0 else -1
 
     def same(self, thread: int, ts: int, other: int) -> bool:
-        """Whether a thread launches nothing between two times."""
+        """Return whether a thread launches nothing between two times."""
         return self._next(thread, ts) == self._next(thread, other)
 
     def _next(self, thread: int, ts: int) -> int:
-        """How many launches a thread has made by a time, −1 if it makes none."""
+        """Return how many launches a thread has made by a time, −1 if it makes none."""
         return int(np.searchsorted(self.times[thread], ts)) if thread in self.times else -1
 
 
 class _TensorsOf:
-    """Who writes what collectives read, and reads what they write, by the tensors of the ET; found when first asked."""
+    """Writers and readers of the tensors of collectives, from the ET; found on demand."""
 
     def __init__(self, linked: Join, gpu: GpuOrder, calls: Sequence[_CommCall]) -> None:
         self.linked, self.gpu, self.calls = linked, gpu, calls
 
     def readers(self, k: int) -> list[int]:
-        """The first GPU event of each other operator that reads what a collective writes, the first one a stream."""
+        """Return the first GPU event, per stream, of other operators that read a collective's output."""
         return self._first_a_stream(k, self.linked.data_edges, 0)
 
     def writers(self, k: int) -> list[int]:
-        """The last GPU event of each other operator that writes what a collective reads, the last one a stream."""
+        """Return the last GPU event, per stream, of other operators that write a collective's input."""
         return self._first_a_stream(k, self.linked.data_edges[::-1], -1)
 
     def _first_a_stream(self, k: int, edges: tuple[IntColumn, ...], end: Literal[0, -1]) -> list[int]:
@@ -246,13 +246,13 @@ class _TensorsOf:
 
     @cached_property
     def _within(self) -> IntColumn:
-        """Of each of `nodes` the outermost operator of the collective that it is part of, −1 for none."""
+        """The outermost operator of the collective that each node belongs to, −1 for none."""
         outermost = mask_at(len(self.linked.nodes), [call.outermost for call in self.calls if call.outermost >= 0])
         return nearest(np.arange(len(outermost)), self.linked.nodes.parent, outermost)
 
     @cached_property
     def _launched(self) -> dict[int, list[int]]:
-        """By position in `nodes` of an operator at an end of a data dependency, its GPU events in order of launch."""
+        """GPU events in order of launch of each operator (position in `nodes`) with a data dependency."""
         ends = mask_at(len(self.linked.nodes), np.concatenate(self.linked.data_edges))
         of = nearest(self.linked.gpu_parent, self.linked.nodes.parent, ends)
         order = np.argsort(self.gpu.launch, kind="stable")

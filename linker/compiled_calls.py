@@ -1,10 +1,9 @@
-"""Which call of a compiled graph is which kernel of Inductor's: the calls of a region in order, and its handles.
+"""Match the calls of a compiled graph with Inductor's kernels, by order.
 
-Generated code calls its kernels one after the other, and Inductor numbers these calls (their handles) as it writes
-them. In a trace they are the outermost operators below `## Call CompiledFxGraph … ##`: C++ kernels as
-`graph_0_cpp_fused_…` (with `cpp.enable_kernel_profile`), Triton kernels by their name, kernels that Inductor leaves to
-PyTorch as that operator. Of equal kernels only the order tells one from the other, so that either the whole sequence
-fits or nothing is said.
+Generated code calls its kernels one after the other, and Inductor numbers these calls (handles) as it writes them. In a
+trace they are the outermost operators below `## Call CompiledFxGraph … ##`: C++ kernels as `graph_0_cpp_fused_…` (with
+`cpp.enable_kernel_profile`), Triton kernels by name, and kernels left to PyTorch as its operators. Only the order tells
+equal kernels apart, so either the whole sequence matches or nothing does.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _REGION, _GRAPH = "Torch-Compiled Region: ", "## Call CompiledFxGraph "
 _FORWARD, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
 _AS_OPERATOR = {"bias_addmm": "addmm", "mm_dtype": "mm", "bmm_dtype": "bmm"}
-"""Kernels of `torch._inductor.kernel` that are not called as the operator that they call."""
+"""Kernels of `torch._inductor.kernel` whose operator has another name."""
 _BIASED = "extern_kernels.bias_addmm"
 Refusal = Literal[
     "its region is not in the files", "its region has no kernels in the files", "its forward is not in the trace",
     "its kernels are in another order", "its operators have other shapes", "several graphs fit",
 ]  # fmt: skip
-"""Why nothing is said of a call of a compiled graph."""
+"""Why the kernels of a call of a compiled graph are not known."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,10 @@ class GraphCall:
     """A call of a compiled graph.
 
     Attributes:
-        call: its position among the calls.
-        owner: that of the region, or of the backward, in which it was called.
+        call: position among the calls.
+        owner: position of the region, or of the backward, that it was called in.
         region: name of the region, "" for a backward whose forward is not in the trace.
-        backward: it is a backward.
+        backward: whether it is a backward.
         kernels: int64, positions of the outermost operators below it, in order.
     """
 
@@ -61,12 +60,12 @@ class GraphCall:
 
 @dataclass(frozen=True)
 class CompiledCalls:
-    """Which calls are of which kernel.
+    """The kernels that calls belong to.
 
     Attributes:
         call: int64, ascending, positions among the calls. kernel: int64, position of each one's kernel in `kernels`.
-        kernels: with the region and direction that each belongs to.
-        graph_calls: how many calls of compiled graphs there are. refused: of how many nothing is said, by reason.
+        kernels: with the graph that each belongs to.
+        graph_calls: number of calls of compiled graphs. refused: how many are not matched, by reason.
     """
 
     call: IntColumn
@@ -77,7 +76,7 @@ class CompiledCalls:
 
 
 def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[CompiledGraph]) -> CompiledCalls:
-    """Match the calls of compiled graphs with what files say of these graphs."""
+    """Match the calls of compiled graphs with the graphs in files."""
     found, refused = list[tuple[int, CompiledGraph, CompiledKernel]](), Counter[str]()
     known = _Graphs(graphs)
     made = graph_calls(events, calls)
@@ -104,10 +103,10 @@ def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[Compile
 
 
 def graph_calls(events: EventTable, calls: CpuCalls) -> list[GraphCall]:
-    """The calls of compiled graphs in a trace, in order of their positions.
+    """Return the calls of compiled graphs in a trace, in order.
 
-    A backward belongs to the region of its forward, the last call of a compiled function before it with its sequence
-    number: autograd gives the number to the node that it makes, so that earlier calls with it made none.
+    A backward belongs to the region of its forward: the last call of a compiled function before it with its sequence
+    number. Autograd gives the number to the node that it makes, so earlier calls with that number made none.
     """
     kinds = np.array([_kind_of(name) for name in events.names], np.int8)[calls.name]
     graphs = np.flatnonzero(kinds == 1)
@@ -135,7 +134,7 @@ def graph_calls(events: EventTable, calls: CpuCalls) -> list[GraphCall]:
 
 
 def _kind_of(name: str) -> int:
-    """1 call of a graph, 2 region, 3 compiled function, 4 its backward, 0 anything else."""
+    """Return 1 for a call of a graph, 2 for a region, 3 for a compiled function, 4 for its backward, else 0."""
     if name.startswith(_GRAPH):
         return 1
     return 2 if name.startswith(_REGION) else {_FORWARD: 3, _BACKWARD: 4}.get(name, 0)
@@ -150,7 +149,7 @@ def _region_of_backward(calls: CpuCalls, forwards: IntColumn, is_region: npt.NDA
 
 
 class _CompiledFit(NamedTuple):
-    """Calls and their kernels of a graph."""
+    """The calls of a graph, each with its kernel."""
 
     graph: CompiledGraph
     pairs: list[tuple[int, CompiledKernel]]
@@ -160,7 +159,7 @@ _NO_PAIR = -1, CompiledKernel("", -1)
 
 
 class _Graphs:
-    """What the files say, by region and direction; graphs whose region is not known, by direction."""
+    """The graphs in files, by region and direction."""
 
     def __init__(self, graphs: Sequence[CompiledGraph]) -> None:
         self.by_region = defaultdict[tuple[str, bool | None], list[CompiledGraph]](list)
@@ -168,7 +167,7 @@ class _Graphs:
             self.by_region[graph.region, graph.backward].append(graph)
 
     def fit(self, of: GraphCall, events: EventTable, calls: CpuCalls) -> _CompiledFit | Refusal:
-        """The kernels of a call of a graph, or why they are not known."""
+        """Return the kernels of a call of a graph, or why they are not known."""
         candidates = self._candidates(of)
         if not candidates:
             return "its region is not in the files" if of.region else "its forward is not in the trace"
@@ -201,10 +200,10 @@ class _Graphs:
         return [*self.by_region.get(("", of.backward), ()), *self.by_region.get(("", None), ())]
 
     def _aligned(self, of: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls) -> _CompiledFit | None:
-        """Calls and kernels in the same order, None where the sequences differ.
+        """Return calls and kernels in the same order, None if the sequences differ.
 
-        What never occurs in the calls (C++ kernels without `cpp.enable_kernel_profile`) is left out of the kernels, and
-        operators that are no kernels of the graph out of the calls.
+        Kernels that never occur in the calls (C++ kernels without `cpp.enable_kernel_profile`) and operators that are
+        no kernels of the graph are left out.
         """
         names = [called_as_event(events.names[code]) for code in calls.name[of.kernels].tolist()]
         occurring = set(names)
@@ -222,8 +221,8 @@ class _Graphs:
     def _own(
         self, graph: CompiledGraph, kernels: list[tuple[str, CompiledKernel]]
     ) -> list[list[tuple[str, CompiledKernel]]]:
-        """The kernels of a graph: all, or, of a backward, those after the kernels of another one of the same file that
-        the file repeats in front of them."""
+        """Return possible kernels of a graph: all, or for a backward those after a shorter backward of the file, which
+        the file repeats in front."""
         if not graph.backward:
             return [kernels]
         others = (other for (_, backward), found in self.by_region.items() if backward for other in found)
@@ -241,7 +240,7 @@ def _same_sources(fit: _CompiledFit, other: _CompiledFit) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def called_as_event(name: str) -> str:
-    """How an event's name is compared: an operator without its namespace, a C++ kernel without its graph.
+    """Return the name by which an event is compared: without the namespace or, for a C++ kernel, its graph.
 
     Example:
         >>> called_as_event("aten::mm"), called_as_event("graph_0_cpp_fused_gelu_1"), called_as_event("triton_poi_0")
@@ -253,7 +252,7 @@ def called_as_event(name: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _called_as(kernel: str) -> str:
-    """The same of a kernel's name in Inductor's files.
+    """Return the name by which a kernel of Inductor's files is compared.
 
     Example:
         >>> _called_as("extern_kernels.addmm"), _called_as("torch.ops.aten.sort.stable"), _called_as("cpp_fused_add_3")
@@ -267,7 +266,7 @@ def _called_as(kernel: str) -> str:
 
 
 def _shapes_agree(events: EventTable, row: int, kernel: CompiledKernel) -> bool:
-    """Whether the recorded shapes of an operator's inputs do not contradict those of its kernel."""
+    """Return whether the recorded shapes of an operator are compatible with those of its kernel."""
     if not kernel.shapes:
         return True
     recorded = input_shapes(events.records.texts.of(events.index[row : row + 1])[0])

@@ -1,4 +1,4 @@
-"""Data dependencies: for each read of a tensor's bytes the call that last wrote them, from the ET's storage ids.
+"""Find data dependencies: for each read of a tensor's bytes, the call that last wrote them, from the ET's storage ids.
 
 docs/reference/data_dependencies.md has the rules, their reasons, and what an ET does not record.
 """
@@ -31,18 +31,18 @@ _IDLE = re.compile(
     r"swapaxes_?|swapdims_?|t_?|tensor_split|transpose_?|unbind|unflatten|unfold|unsqueeze_?|view|view_as|"
     r"view_as_complex|view_as_real)"
 )
-"""Calls that neither touch an element themselves nor make storage, whatever their schema marks: over half of a trace.
+"""Calls that neither touch an element nor make storage, whatever their schema says: over half of a trace.
 
-Views, questions about a tensor, and what autograd and DDP record around the calls that do their work.
+These are views, questions about a tensor, and records of autograd and DDP around the calls that do the work.
 """
 _STORAGE_ONLY = re.compile(r"aten::(?:(?:new_)?empty(?:_\w+)?|_?resize\w*_|set_)")
 """Calls that provide a tensor's storage and touch no element."""
 _SHAPE_ONLY = re.compile(r"aten::(?:\w+_like|new_\w+)")
-"""Calls that take no more than shape and type from what they are given."""
+"""Calls that read only shape and type of their inputs."""
 _IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
-"""Calls that write into what they are given though no schema may say so: PyTorch's underscore; collectives."""
+"""Calls that write their inputs even if no schema says so: PyTorch's underscore, and collectives."""
 _WRITES_ALL = re.compile(r"triton_\w+")
-"""Calls whose arguments do not show which are read and which are written."""
+"""Calls whose arguments may all be written."""
 
 _SCHEMA_TOKEN = re.compile(r"[()\[\],!*]")
 _MARKED_STRING = re.compile(rb'(?<=")[^"!]*![^"]*(?=")')
@@ -52,8 +52,10 @@ _PIECES_PER_ACCESS = 16
 
 
 class _Accesses(NamedTuple):
-    """Reads and writes (of a call in `EtCalls`), cut where any other of the same storage begins or ends: two are of the
-    same piece, that is the same bytes, or have none in common."""
+    """Reads and writes, each of a call in `EtCalls` and of a piece of a storage.
+
+    Storages are cut wherever an access begins or ends, so two pieces are the same bytes or have none in common.
+    """
 
     call: IntColumn
     write: _Flags
@@ -61,8 +63,7 @@ class _Accesses(NamedTuple):
 
 
 class _Tree(NamedTuple):
-    """The call tree: a call's number in depth-first order, the first number after it and its callees (at any depth),
-    and the position of the last of these."""
+    """The call tree in depth-first order: a call's number, the first number after its callees, and its last callee."""
 
     first: IntColumn
     stop: IntColumn
@@ -70,11 +71,11 @@ class _Tree(NamedTuple):
 
 
 def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
-    """Writer and reader of each data dependency (edge kind `data`).
+    """Return writer and reader of each data dependency (edge kind `data`).
 
     Returns:
-        Positions in `nodes`, both int64, sorted by writer and reader, no pair twice. A writer starts before its reader,
-        and neither is called by the other.
+        Positions in `nodes`, int64, sorted, no pair twice. A writer starts before its reader, and neither calls the
+            other.
     """
     storage_only = _matching(_STORAGE_ONLY, et, nodes)
     accesses = _accesses(et, nodes, storage_only)
@@ -87,10 +88,10 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
 
 
 def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Producers of tensors and their readers as the timeline has them (`KinetoTrace.data`), where both are linked.
+    """Return producers of tensors and their readers as the timeline has them (`KinetoTrace.data`), if both are linked.
 
     Args:
-        node_of_call: int64, for each of `calls` the position of its node, −1 for none; results are such positions.
+        node_of_call: int64, position of each call's node, −1 for none; results are such positions.
     """
     if not len(kineto.data):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -101,12 +102,12 @@ def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn)
 
 
 def _matching(pattern: re.Pattern[str], et: ExecutionTrace, nodes: EtCalls) -> _Flags:
-    """Which calls have a name of the pattern."""
+    """Return which calls have a name of the pattern."""
     return matching(et.name[nodes.node], et.names, pattern.fullmatch)
 
 
 def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Accesses:
-    """What each call reads and writes by its inputs, outputs, name and schema."""
+    """Return what each call reads and writes, by inputs, outputs, name and schema."""
     touching = np.flatnonzero((et.scope[nodes.node] != ANNOTATION_SCOPE) & ~_matching(_IDLE, et, nodes))
     tensors = tensor_uses(et.texts.of(nodes.node[touching]))
     call, output, given = touching[tensors.node], tensors.output, ~tensors.output
@@ -127,11 +128,10 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Acce
 
 
 def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
-    """For each call the arguments that its schema marks as written, and of these the keyword-only ones (`out`), int64,
-    bit i for argument i.
+    """Return the arguments that each call's schema marks as written, and the keyword-only ones among them (`out`).
 
-    A mark is a "!", which is rare elsewhere: the string around each one is taken for a schema if it names the call's
-    operator.
+    Bit i stands for argument i. A mark is a "!", which is rare elsewhere; the string around it is a schema if it names
+    the call's operator.
     """
     written, overwritten = np.zeros((2, len(nodes)), np.int64)
     call_of_node = inverse_positions(len(et), nodes.node)
@@ -151,9 +151,10 @@ def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, In
 
 
 def _marks(schema: str) -> tuple[str, int, int]:
-    """Operator of a schema, and its marked arguments that are positional and keyword-only, a bit for each.
+    """Return the operator of a schema, and its marked positional and keyword-only arguments as bits.
 
-    Like "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)".
+    A schema is a string such as "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) ->
+    Tensor(a!)".
     """
     marks, keyword_only, index, depth = [0, 0], False, 0, 0
     for token in _SCHEMA_TOKEN.findall(schema):
@@ -173,10 +174,10 @@ def _marks(schema: str) -> tuple[str, int, int]:
 
 
 def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _Accesses:
-    """Reads and writes as pieces.
+    """Cut reads and writes into pieces.
 
-    Storages that are cut too finely (thousands of slices, and as many reads of the whole) count as one piece each, that
-    whoever writes also reads: their calls are in a chain, and no order is lost.
+    A storage that would be cut too finely (thousands of slices and as many reads of the whole) stays one piece. Its
+    writers count as readers, too: its calls then form a chain, and no order is lost.
     """
     which = np.concatenate((np.flatnonzero(read), np.flatnonzero(write)))
     writes = np.arange(len(which)) >= np.count_nonzero(read)
@@ -204,8 +205,8 @@ def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _
 
 
 def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Flags:
-    """Which accesses a caller leaves to callees (those that count): a read of bytes that one of them touches, a write
-    that one makes too."""
+    """Return which accesses a caller leaves to its callees: reads of bytes that a callee touches, and writes that a
+    callee makes, too."""
     group = accesses.piece * len(counting)
     key = group + tree.first[accesses.call]
     until = group + tree.stop[accesses.call]
@@ -218,10 +219,9 @@ def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Fla
 
 
 def _last_writers(accesses: _Accesses, last: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Pairs of calls: the one that last wrote a piece, and the one that reads it.
+    """Return pairs of calls: the last writer of a piece, and a reader.
 
-    A call reads when it starts. It has written when its last callee has started, the ET telling no more about ends:
-    later than any of its callees, and unseen by whatever started before.
+    A call reads when it starts. It has written when its last callee starts, because an ET does not record ends.
     """
     size = len(last)
     starts, ends = _moments(last)
@@ -239,7 +239,7 @@ def _last_writers(accesses: _Accesses, last: IntColumn) -> tuple[IntColumn, IntC
 
 
 def _moments(last: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Each call's start and end among the starts and ends of all, 0 to 2n − 1; a caller ends after its callees."""
+    """Number the starts and ends of all calls from 0 to 2n − 1; a caller ends after its callees."""
     calls = np.arange(len(last))
     order = np.lexsort((-calls, last))
     ends = scatter(len(last), order, calls + last[order] + 1)

@@ -1,8 +1,8 @@
-"""The dependencies between linked nodes: all kinds of edges, checked against the measured order and against cycles.
+"""Find the dependencies between linked nodes, and check them against the measured order and against cycles.
 
-Every edge but `sync` leads from what starts earlier to what starts later, and so does the call tree. A `sync` edge
-leads to a call that waits, which may start before what it waits for; but such a call launches nothing, and no edge
-leads on from it. So no cycle can arise; `_check_order` verifies the property on the finished edges.
+Every edge except `sync` leads to an event that starts later, and so does the call tree. A `sync` edge leads to a call
+that waits, which may start before the event that it waits for. Such a call launches nothing and no edge leads on from
+it, so no cycle can arise. `_check_order` verifies this on the finished edges.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
 
 class Dependencies(NamedTuple):
-    """Edges and what they say of single nodes.
+    """All edges, and what they mean for single nodes.
 
     Attributes:
-        edges: int64 (m, 3): place of the source and of the target (see `Join`), index into EDGE_KINDS; no duplicates.
+        edges: int64 (m, 3): places of source and target (see `Join`), index into EDGE_KINDS; no duplicates.
         inter_thread_dep: by position in the ET, the place of the op on another thread that a node waits for.
         sync_dep: by position in the ET, places of the GPU nodes whose end a node waits for.
-        inferred: pairs of places among the edges that no record states: inferred from calls, tensors or times.
-        contradicted: by kind, how many edges were left out because the measured order contradicts them.
-        unresolved: synchronisation records whose stream or event is not known, and arrows within CUDA graphs whose
-            nodes are not.
-        clock_skew_ns: see `Waits`; `sync` edges may contradict the measured order by so much.
+        inferred: the edges that are inferred from calls, tensors or times.
+        contradicted: by kind, number of edges left out because the measured order contradicts them.
+        unresolved: number of synchronization records without a known stream or event, and of arrows within CUDA graphs
+            without known nodes.
+        clock_skew_ns: see `Waits`; `sync` edges may contradict the measured order by this much.
     """
 
     edges: IntColumn
@@ -52,7 +52,7 @@ class Dependencies(NamedTuple):
     clock_skew_ns: int
 
     def counts(self) -> dict[str, Any]:
-        """For the report: edges by kind, and what was left out, inferred or not resolved."""
+        """Return the report's counts of edges, by kind and by what was left out, inferred or unresolved."""
         by_kind = np.bincount(self.edges[:, 2], minlength=len(EDGE_KINDS)).tolist()
         return {
             "edges": {kind: count for kind, count in zip(EDGE_KINDS, by_kind, strict=True) if count},
@@ -65,13 +65,13 @@ class Dependencies(NamedTuple):
 
 @dataclass
 class _Edges:
-    """Edges gathered so far, tables as `Dependencies.edges`, and how many of each kind were left out."""
+    """The edges so far, and how many of each kind were left out."""
 
     tables: list[IntColumn] = field(default_factory=list)
     contradicted: dict[str, int] = field(default_factory=dict)
 
     def add(self, kind: str, ends: tuple[IntColumn, IntColumn], allowed: npt.NDArray[np.bool_]) -> IntColumn:
-        """Add edges (places of source and target) that the measured order allows; returns the positions of those."""
+        """Add edges (places of source and target) that the measured order allows; return the positions of these."""
         left_out = int(np.count_nonzero(~allowed))
         if left_out:
             self.contradicted[kind] = self.contradicted.get(kind, 0) + left_out
@@ -80,7 +80,7 @@ class _Edges:
         return kept
 
     def table(self) -> IntColumn:
-        """All edges, (m, 3), sorted, each once; they are gathered no longer."""
+        """Return all edges (m, 3), sorted, each once; none can be added after that."""
         table: IntColumn = np.concatenate(self.tables)
         self.tables.clear()
         table = table[np.lexsort(table.T[::-1])]
@@ -118,7 +118,7 @@ def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_grou
 
 
 def _add_launches(linked: Join, edges: _Edges) -> None:
-    """Launching call → GPU event, from the runtime call where the window has it, else from the parent op."""
+    """Add launching call → GPU event, from the runtime call if it is in the window, else from the parent op."""
     events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
     place = scatter(len(events) + 1, linked.runtime_row, linked.runtime_places)
     source = np.where(place[launcher] >= 0, place[launcher], linked.nodes.node[linked.gpu_parent])
@@ -128,7 +128,7 @@ def _add_launches(linked: Join, edges: _Edges) -> None:
 
 
 def _add_streams(linked: Join, gpu: GpuOrder, edges: _Edges) -> None:
-    """Consecutive GPU events of a stream, by start; they may overlap by what the hardware lets them."""
+    """Add the order of GPU events on a stream, by start; hardware lets them overlap a little."""
     at = linked.gpu_places
     order = np.argsort(gpu.stream, kind="stable")
     before, after = order[:-1], order[1:]
@@ -137,7 +137,7 @@ def _add_streams(linked: Join, gpu: GpuOrder, edges: _Edges) -> None:
 
 
 def _add_comm(linked: Join, groups: dict[int, str], edges: _Edges) -> None:
-    """Consecutive collectives of one process group, by start."""
+    """Add the order of collectives of one process group, by start."""
     last: dict[str, int] = {}
     pairs = []
     for i in sorted(groups):
@@ -151,7 +151,7 @@ def _add_comm(linked: Join, groups: dict[int, str], edges: _Edges) -> None:
 
 
 def _add_threads(linked: Join, edges: _Edges) -> dict[int, int]:
-    """Top-level ops in the order of each thread, and handoffs between threads; returns `inter_thread_dep`."""
+    """Add the order of top-level ops of a thread and handoffs between threads; return `inter_thread_dep`."""
     calls, top = linked.calls, top_level_ops(linked)
     at, ts, end = linked.nodes.node[linked.node_of_call[top]], calls.ts[top], calls.end[top]
     i = np.flatnonzero(calls.thread[top[:-1]] == calls.thread[top[1:]])
@@ -163,7 +163,7 @@ def _add_threads(linked: Join, edges: _Edges) -> dict[int, int]:
 
 
 def _add_data(linked: Join, data: tuple[IntColumn, IntColumn], edges: _Edges) -> None:
-    """Last writer of a tensor → reader, where both are linked."""
+    """Add last writer of a tensor → reader, if both are linked."""
     if not len(data[0]):
         return
     (writer, reader), start = data, linked.node_times[0]
@@ -173,9 +173,9 @@ def _add_data(linked: Join, data: tuple[IntColumn, IntColumn], edges: _Edges) ->
 
 
 def _add_host_comm(linked: Join, edges: _Edges) -> set[tuple[int, int]]:
-    """Collectives on the host → the first operators that read what they write; returns these pairs of places.
+    """Add collectives on the host → the first operators that read their output; return these pairs of places.
 
-    They are edges of kind `data`, and inferred: which call issued a collective is known by their order alone.
+    The edges are of kind `data` and inferred, because only order says which call issued a collective.
     """
     run, reader = find_host_readers(linked)
     if not len(run):
@@ -188,7 +188,7 @@ def _add_host_comm(linked: Join, edges: _Edges) -> set[tuple[int, int]]:
 
 
 def _add_waits(linked: Join, waits: Waits, edges: _Edges) -> dict[int, list[int]]:
-    """Stream waits and synchronisations; returns `sync_dep`."""
+    """Add stream waits and synchronizations; return `sync_dep`."""
     events, gpu_at, runtime_at = linked.kineto.events, linked.gpu_places, linked.runtime_places
     ts, end = events.ts[linked.gpu_row], events.end[linked.gpu_row]
     before, after = waits.event.T
@@ -211,7 +211,7 @@ def _add_waits(linked: Join, waits: Waits, edges: _Edges) -> dict[int, list[int]
 
 
 def _add_graph(linked: Join, graph: GraphOrder, edges: _Edges) -> None:
-    """Order within launches of CUDA graphs."""
+    """Add the order within launches of CUDA graphs."""
     events, rows, at = linked.kineto.events, linked.gpu_row, linked.gpu_places
     before, after = np.concatenate([graph.recorded, graph.inferred]).T
     ts, end = events.ts[rows], events.end[rows]
@@ -219,7 +219,7 @@ def _add_graph(linked: Join, graph: GraphOrder, edges: _Edges) -> None:
 
 
 def _check_order(linked: Join, edges: IntColumn) -> None:
-    """The property that excludes cycles, on the finished edges."""
+    """Verify the property that excludes cycles."""
     events, at = linked.kineto.events, np.flatnonzero(linked.node_of_call >= 0)
     of_nodes = scatter(len(linked.et), linked.nodes.node[linked.node_of_call[at]], linked.calls.ts[at])
     start = np.concatenate([of_nodes, events.ts[linked.gpu_row], events.ts[linked.runtime_row]])
@@ -233,13 +233,13 @@ def _check_order(linked: Join, edges: IntColumn) -> None:
 _IDLE_NS = 200_000
 """A shorter pause of a thread is host work between two ops, not waiting for another thread."""
 _BUSY = 0.5
-"""Share of a pause for which the other thread must be busy."""
+"""Share of a pause during which the other thread must be busy."""
 
 
 def top_level_ops(linked: Join) -> IntColumn:
-    """Positions in `CpuCalls` of linked ops below no other linked op, by thread and start.
+    """Return positions in `CpuCalls` of linked ops that no other linked op calls, by thread and start.
 
-    Annotations are not ops: those below a ProfilerStep are top-level.
+    Annotations are no ops: an op below a ProfilerStep is top-level.
     """
     events, calls = linked.kineto.events, linked.calls
     ops = events.mask(frozenset({"cpu_op"}))[calls.row] & (linked.node_of_call >= 0)
@@ -248,11 +248,11 @@ def top_level_ops(linked: Join) -> IntColumn:
 
 
 def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Pairs (positions in `top`): the last op of a busy thread → the first op of one that paused meanwhile.
+    """Return pairs (positions in `top`): last op of a busy thread → first op of a thread that paused meanwhile.
 
-    The other thread is busy for more than half of the pause, and of several the busiest one (of those that finished an
-    op last: `recently_finished`); its op ends within the pause. A thread that has made no call yet has paused from the
-    first op of the trace on. Sorting and one sweep: n log n in the number of ops, however many threads there are.
+    The other thread is the busiest of those that finished an op last (`recently_finished`), busy for over half of the
+    pause, and its op ends in the pause. A thread without a call so far has paused since the first op of the trace.
+    Takes n log n for any number of threads.
     """
     thread, ts, end = calls.thread[top], calls.ts[top], calls.end[top]
     first = run_starts(thread)
@@ -272,7 +272,7 @@ def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn
 
 
 def find_host_readers(linked: Join) -> tuple[IntColumn, IntColumn]:
-    """Pairs of positions in `linked.nodes`: a collective on the host, and the first reader on each thread.
+    """Return pairs of positions in `linked.nodes`: a collective on the host, and the first reader on each thread.
 
     A reader that starts while the collective runs is part of it: the backend copies its buffers.
     """
@@ -300,7 +300,7 @@ def find_host_readers(linked: Join) -> tuple[IntColumn, IntColumn]:
 
 
 def _issued(linked: Join, start: IntColumn) -> IntColumn:
-    """Linked collectives on the host, and of each the call that issued it, int64 (n, 2)."""
+    """Return linked collectives on the host, each with the call that issued it, int64 (n, 2)."""
     et, nodes = linked.et, linked.nodes
     codes = et.name[nodes.node]
     runs = np.flatnonzero(matching(codes, et.names, HOST_COLLECTIVE.fullmatch) & (start >= 0))

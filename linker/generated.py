@@ -1,4 +1,4 @@
-"""What is known of kernels of compiled code and of annotated graphs: by Kineto's arguments, and by files beside it."""
+"""Find what generated the kernels of compiled code and of annotated graphs, from Kineto's arguments and from files."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 _KERNEL_KEYS = "kernel_file", "kernel_hash", "kernel_kwargs", "kernel_backend"
 _SAMPLES = 3
-"""Events of a name whose arguments are looked at before those of all are."""
+"""Events of a name whose arguments are read before those of all are."""
 
 
 @dataclass(frozen=True)
 class CodeOrigins:
-    """What is known beyond recorded Python frames, by place (see `Join`).
+    """Origins of kernels besides recorded Python frames, by place (see `Join`).
 
     Attributes:
         kernels: generated kernels. place: int64, of nodes. kernel: int64, position in `kernels` of each one's.
         stacks: by evidence of `Stacks`, the stacks of places.
-        summary: what files said, for `etplus.compiled`; None where there were none.
+        summary: `etplus.compiled`; None without files.
     """
 
     kernels: tuple[GeneratedKernel, ...] = ()
@@ -49,7 +49,7 @@ class CodeOrigins:
     __repr__ = brief
 
     def generated(self, row: IntColumn) -> GeneratedKernels:
-        """The generated kernels of a trace; `row` is that of each place."""
+        """Return the generated kernels of a trace; `row` is that of each place."""
         if not len(self.place):
             return GeneratedKernels.none()
         rows = row[self.place]
@@ -57,7 +57,7 @@ class CodeOrigins:
         return GeneratedKernels(self.kernels, as_positions(rows[order]), self.kernel[order])
 
     def with_frames(self, stacks: Stacks, row: IntColumn) -> Stacks:
-        """Recorded stacks with these: where both are known, of what is in compiled code or in a graph, these."""
+        """Replace recorded stacks of compiled code and of graphs by these."""
         for evidence, of_places in self.stacks.items():
             places = list(of_places)
             of_rows = dict(zip(row[np.array(places, np.int64)].tolist(), of_places.values(), strict=True))
@@ -66,7 +66,7 @@ class CodeOrigins:
 
 
 def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
-    """Find out what generated the kernels of a trace, and the lines that they do the work of."""
+    """Find what generated the kernels of a trace, and the source lines that they implement."""
     compiled = _match_compiled(join, files) if files.graphs else None
     kernels, calls, codes = _generated_calls(join, compiled)
     node = join.node_of_call[calls]
@@ -104,7 +104,7 @@ _decode_kernel = msgspec.json.Decoder(_KernelEvent).decode
 
 
 def _kernel_args(text: bytes) -> tuple[str, ...]:
-    """What Triton's launcher says of a kernel, "" for what is not recorded."""
+    """Return what Triton's launcher records about a kernel, "" for missing values."""
     try:
         args = _decode_kernel(text).args
     except UNREADABLE:
@@ -116,7 +116,7 @@ def _kernel_args(text: bytes) -> tuple[str, ...]:
 def _generated_calls(
     join: Join, compiled: CompiledCalls | None
 ) -> tuple[tuple[GeneratedKernel, ...], IntColumn, IntColumn]:
-    """The generated kernels, the calls that launched one (positions), and which (positions among the kernels)."""
+    """Return the generated kernels, the calls that launched one, and the position of each one's kernel."""
     events, calls = join.kineto.events, join.calls
     args = _triton_args(events, calls.row, calls.name)
     of_call = dict(zip(compiled.call.tolist(), compiled.kernel.tolist(), strict=True)) if compiled is not None else {}
@@ -134,9 +134,9 @@ def _generated_calls(
 
 
 def _triton_args(events: EventTable, row: IntColumn, name: IntColumn) -> dict[int, tuple[str, ...]]:
-    """By position in `row` what Kineto records of the Triton kernel that a call launches.
+    """Return what Kineto records about the Triton kernel that a call launches, by position in `row`.
 
-    Operators of PyTorch have a namespace; of every other name a few calls tell whether it is a kernel's.
+    PyTorch's operators have a namespace. For every other name, a few calls show whether it is a kernel.
     """
     is_op = matching(events.category[row], events.categories, "cpu_op".__eq__)
     plain = is_op & ~matching(name, events.names, lambda text: "::" in text or "#" in text)
@@ -149,7 +149,7 @@ def _triton_args(events: EventTable, row: IntColumn, name: IntColumn) -> dict[in
 
 
 def _samples(key: IntColumn, wanted: npt.NDArray[np.bool_]) -> IntColumn:
-    """Positions of the first, a middle and the last one of every key, of those that are wanted; ascending."""
+    """Return positions of the first, a middle and the last wanted event of every key, ascending."""
     at = np.flatnonzero(wanted)
     order = at[np.argsort(key[at], kind="stable")]
     begin = np.flatnonzero(np.diff(key[order], prepend=-1))
@@ -158,7 +158,7 @@ def _samples(key: IntColumn, wanted: npt.NDArray[np.bool_]) -> IntColumn:
 
 
 def _compiled_stacks(join: Join, compiled: CompiledCalls) -> dict[int, tuple[Frames, ...]]:
-    """By place the stacks of what is at or below a call of a kernel; none where the compiler gives none."""
+    """Return, by place, the stacks of everything at or below a call of a kernel."""
     if not len(compiled.call):
         return {}
     calls = join.calls
@@ -187,8 +187,8 @@ def _of_parents(of_node: IntColumn, parent: IntColumn) -> IntColumn:
 def _annotated_stacks(
     join: Join, annotations: Mapping[int, NodeAnnotation]
 ) -> tuple[dict[int, tuple[Frames, ...]], dict[int, tuple[Frames, ...]]]:
-    """By place of a GPU event the stacks in its arguments that Inductor's trace handler wrote, and those of its graph
-    annotation, whose module is the outermost frame."""
+    """Return, by place of a GPU event, the stacks that Inductor's trace handler wrote, and those of its graph
+    annotation, whose outermost frame is the module."""
     events, rows = join.kineto.events, join.gpu_row
     if not len(rows):
         return {}, {}

@@ -1,8 +1,7 @@
-"""The order of GPU events: by stream and launch, by the thread that launched them, and within a launch of a CUDA graph.
+"""Order GPU events: by stream and launch, by launching thread, and within a launch of a CUDA graph.
 
 A trace may draw the dependencies between a graph's nodes (PyTorch 2.15, `CuspyConfig(enable_graph_dependencies=True)`);
-see `schemas.kineto.cuspy`. Where it does not, forks and joins between the streams of a launch are inferred from times.
-The order on each stream is that of the edges `stream`.
+see `schemas.kineto.cuspy`. Otherwise forks and joins between the streams of a launch are inferred from times.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ class GpuOrder:
     """GPU events of a linked trace by stream and launch.
 
     Attributes:
-        stream: int64, one code a (device, stream) pair for each GPU event.
+        stream: int64, code of each event's (device, stream).
         key: (device, stream) by code.
-        launch: int64 ns, when each was launched (its own start if no launch is known).
-        free: int64 ns, when the stream had done what started before each; 0 for the first.
-        queue: by code, positions in order of launch. queue_launch: when these were launched.
+        launch: int64 ns, when each was launched, or its own start if unknown.
+        free: int64 ns, when all earlier work of its stream had ended; 0 for the first.
+        queue: by code, positions in order of launch. queue_launch: their launch times.
     """
 
     stream: IntColumn
@@ -56,22 +55,22 @@ class GpuOrder:
         return GpuOrder(code, key, launch, free, queue, [launch[positions] for positions in queue])
 
     def last_before(self, stream: int, ts: int) -> int:
-        """Position of the last event of a stream launched before a time, −1 for none."""
+        """Return the position of a stream's last event launched before a time, −1 for none."""
         k = int(np.searchsorted(self.queue_launch[stream], ts))
         return int(self.queue[stream][k - 1]) if k else -1
 
     def first_after(self, stream: int, ts: int) -> int:
-        """Position of the first event of a stream launched after a time, −1 for none."""
+        """Return the position of a stream's first event launched after a time, −1 for none."""
         k = int(np.searchsorted(self.queue_launch[stream], ts, side="right"))
         return int(self.queue[stream][k]) if k < len(self.queue[stream]) else -1
 
     def streams(self, device: int, stream: int) -> list[int]:
-        """Codes of the streams with that number on that device; −1 for any."""
+        """Return the codes of a stream number on a device; −1 stands for any."""
         return [k for k, (d, s) in enumerate(self.key) if device in (-1, d) and stream in (-1, s)]
 
 
 class Submissions:
-    """What each thread has launched, by time: the stream on which it recorded a CUDA event, where no trace says so.
+    """The launches of each thread by time: they show the stream of a recorded CUDA event if no record does.
 
     PyTorch records an event on the stream to which it has just submitted work, and lets other streams wait for it.
     """
@@ -86,8 +85,10 @@ class Submissions:
         self._run = np.maximum.accumulate(np.where(changed, np.arange(len(at)), 0)) if len(at) else at
 
     def recorded_stream(self, thread: int, ts: int, waiting: int = -1) -> int:
-        """Code of the stream of an event that a thread recorded at a time: that of the last work which it had
-        submitted, and if it has used any, not that of the stream that waits for the event; −1 for none."""
+        """Return the code of the stream of an event that a thread recorded at a time, −1 for none.
+
+        It is the stream of the thread's last launch; if that is the stream that waits, the previous one.
+        """
         first, stop = np.searchsorted(self._thread, [thread, thread + 1])
         last = int(first + np.searchsorted(self._ts[first:stop], ts)) - 1
         if last < first:
@@ -98,15 +99,15 @@ class Submissions:
 
 
 _NODES_WITHOUT_WORK = frozenset({"graph_event_node", "graph_host_node"})
-"""Events and callbacks, which are not work of the device: what waits for them waits for what they waited for."""
+"""Events and callbacks; what waits for them waits for their own dependencies."""
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
 _LATE_NS = 3_000
-"""By so much later than its stream allows the work of a graph starts only if it has waited for another stream."""
+"""Graph work that starts this much later than its stream allows has waited for another stream."""
 
 
 class GraphOrder(NamedTuple):
-    """Pairs of positions in `gpu_row`, int64 (m, 2): dependencies that the trace draws, and forks and joins that only
-    the times show; and how many arrows do not lead from one node of a launch to another."""
+    """Pairs of positions in `gpu_row`, int64 (m, 2): drawn dependencies, and forks and joins inferred from times; and
+    the number of arrows that do not lead from one node of a launch to another."""
 
     recorded: IntColumn
     inferred: IntColumn
@@ -117,7 +118,7 @@ def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
     """Find the dependencies between the GPU events of each launch of a graph.
 
     Example:
-        Of a launch whose last kernel on stream 7 starts when one on stream 8 has ended, `inferred` holds that join.
+        If a launch's last kernel on stream 7 starts when a kernel on stream 8 has ended, `inferred` holds that join.
     """
     arrows, unresolved = _arrows(linked)
     launches = [] if len(arrows) else _launches(linked)
@@ -126,7 +127,7 @@ def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
 
 
 def _arrows(linked: Join) -> tuple[IntColumn, int]:
-    """Event rows that the arrows lead from and to, (m, 2), and how many arrows do not lead from node to node."""
+    """Return the event rows that arrows lead from and to, (m, 2), and how many do not lead from node to node."""
     events, flows = linked.kineto.events, linked.kineto.flows
     category = events.categories.index(LAUNCH_FLOW) if LAUNCH_FLOW in events.categories else -1
     drawn = (flows.id >= GRAPH_ARROW) & (flows.category == category)
@@ -144,7 +145,7 @@ def _arrows(linked: Join) -> tuple[IntColumn, int]:
 
 
 def _nearest(linked: Join, nodes: IntColumn, time: IntColumn, flow: IntColumn) -> IntColumn:
-    """The node on a flow's lane whose time is nearest to the flow's, −1 for none; work before nodes without."""
+    """Return the node on a flow's lane that is nearest in time, −1 for none; work comes before nodes without."""
     events, flows = linked.kineto.events, linked.kineto.flows
     no_work = events.mask(_NODES_WITHOUT_WORK)[nodes]
     found = np.full(len(flow), -1, np.int64)
@@ -164,7 +165,7 @@ def _nearest(linked: Join, nodes: IntColumn, time: IntColumn, flow: IntColumn) -
 
 
 def _between_work(linked: Join, arrows: IntColumn) -> IntColumn:
-    """The arrows as pairs of GPU events, those through nodes without work joined into one."""
+    """Return the arrows as pairs of GPU events; arrows through nodes without work become one."""
     work = linked.kineto.events.mask(GPU_CATEGORIES)
     above = lists_by(*arrows[~work[arrows[:, 1]]].T[::-1].tolist())
     direct = arrows[work[arrows].all(axis=1)]
@@ -181,7 +182,7 @@ def _between_work(linked: Join, arrows: IntColumn) -> IntColumn:
 
 
 def _sources(node: int, above: dict[int, list[int]]) -> set[int]:
-    """All that leads to a node without work, however many such nodes are between."""
+    """Return everything that leads to a node without work, through any number of such nodes."""
     found, pending = set[int](), [node]
     while pending:
         for source in above.get(pending.pop(), ()):
@@ -192,7 +193,7 @@ def _sources(node: int, above: dict[int, list[int]]) -> set[int]:
 
 
 def _launches(linked: Join) -> list[IntColumn]:
-    """Positions of the GPU events of each launch of a graph, by start."""
+    """Return the positions of the GPU events of each launch of a graph, by start."""
     events, launcher = linked.kineto.events, linked.gpu_launcher
     of_graph = (launcher >= 0) & named(events.names, events.name[launcher], _GRAPH_LAUNCH)
     order = np.flatnonzero(of_graph)[np.argsort(launcher[of_graph], kind="stable")]
@@ -200,10 +201,11 @@ def _launches(linked: Join) -> list[IntColumn]:
 
 
 def _forks_and_joins(linked: Join, gpu: GpuOrder, members: IntColumn) -> list[tuple[int, int]]:
-    """What the events of one launch waited for on its other streams, as far as times show it.
+    """Return what the events of one launch waited for on its other streams.
 
-    An event that starts late waited for the last event of another stream that had ended by then, if that ended after
-    the event before it on its own stream, or for a stream's first one, after the launch's first one had begun.
+    An event that starts late waited for the last event of another stream that had ended by then. That one must have
+    ended after the event's predecessor on its own stream or, for the first event of a stream, after the launch's first
+    event had begun.
     """
     events, rows = linked.kineto.events, linked.gpu_row[members]
     stream = gpu.stream[members]
@@ -230,7 +232,7 @@ def _forks_and_joins(linked: Join, gpu: GpuOrder, members: IntColumn) -> list[tu
 
 
 def _last_of_another(stream: npt.NDArray[np.integer]) -> IntColumn:
-    """For each place in a sequence the last place before it with another value, −1 for none."""
+    """Return for each place the last place before it with another value, −1 for none."""
     found = np.full(len(stream), -1, np.int64)
     change = np.flatnonzero(stream[1:] != stream[:-1]) + 1
     found[change] = change - 1

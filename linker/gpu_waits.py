@@ -1,8 +1,8 @@
-"""Who waits for which GPU event: streams for events of other streams, CPU calls for streams, events and copies.
+"""Find who waits for which GPU event: streams for other streams, CPU calls for streams, events and copies.
 
-Records of category `cuda_sync` say so (they exist only if the profiler was asked for them). Without them the runtime
-calls do: around collectives by their order and operators (`comm_waits`), elsewhere by names and times. What no record
-states is marked as inferred. The replay takes these edges as they are and infers none of its own.
+Records of category `cuda_sync` say so, if the profiler was asked for them. Otherwise runtime calls show it: around
+collectives by order and operators (`comm_waits`), elsewhere by names and times. Waits without a record are marked as
+inferred. The replay uses these edges and infers none of its own.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from .gpu_order import GpuOrder, Submissions
 from .join import Join
 
 _LATE_NS = 5_000
-"""A kernel that starts so much later than its launch and its stream allow has waited for something."""
+"""A kernel that starts this much later than its launch and its stream allow has waited for something."""
 _JUST_ENDED_NS = 30_000
-"""What it has waited for ended at most so long before."""
+"""The event that a late kernel has waited for ended at most this long before."""
 _USUAL_LATENCY_NS = 10_000
-"""From the call to the start of its kernel on an idle stream, where nothing in the trace shows it."""
+"""Time from the call to the kernel's start on an idle stream, if the trace does not show it."""
 _RECORDS = 16
-"""A call that waits for an event waits for one of so many recorded before it: the last whose work had ended when it
-returned. (The first to ask whether an event is reached are DDP's timers, for the one that it recorded last:
-torch/csrc/distributed/c10d/reducer_cuda.cpp, `CudaTimer::measureDifference`.)"""
+"""Recorded events that a waiting call can be for, last first: the last one whose work had ended when the call returned.
+DDP's timers are the first to ask, for the last event (torch/csrc/distributed/c10d/reducer_cuda.cpp,
+`CudaTimer::measureDifference`)."""
 _NOTHING = np.zeros(0, np.int64)
 
 _RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
-"""FSDP1 waits in it before an all-gather, for the older of the last two events that it recorded when it freed
-parameters (torch/distributed/fsdp: `_unshard` and `_reshard` of _runtime_utils.py, `_FreeEventQueue`)."""
+"""FSDP1 waits in it before an all-gather, for the older of the last two events that it recorded when freeing parameters
+(torch/distributed/fsdp: `_unshard` and `_reshard` of _runtime_utils.py, `_FreeEventQueue`)."""
 
 
 class Waits(NamedTuple):
@@ -57,12 +57,12 @@ class Waits(NamedTuple):
     Attributes:
         event: GPU event → GPU event of another stream that waits for it (positions in `gpu_row`).
         sync: GPU event → position in `runtime_row` of the call that ends when it has ended.
-        blocking: copied by a blocking call: GPU event → position in `runtime_row` of the next call of that thread.
+        blocking: GPU event of a blocking copy → position in `runtime_row` of the thread's next call.
         released: GPU event → position in `EtCalls` of the first op after the call that waited.
-        inferred: pairs of places that no record states.
-        unresolved: records that name no stream or event of the trace.
-        clock_skew_ns: the most by which a waiting call returned before what it waited for had ended, since the clocks
-            of host and device differ; 0 if none did.
+        inferred: pairs of places without a record.
+        unresolved: number of records that name no stream or event of the trace.
+        clock_skew_ns: the most by which a waiting call returned before the event it waited for had ended, because host
+            and device clocks differ; 0 if none did.
     """
 
     event: IntColumn
@@ -75,7 +75,7 @@ class Waits(NamedTuple):
 
 
 def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
-    """Find every wait; see the module's docstring for the sources.
+    """Find every wait.
 
     Args:
         kernels: positions in `gpu_row` of the communication kernels.
@@ -93,7 +93,7 @@ def _pairs(pairs: list[tuple[int, int]]) -> IntColumn:
 
 
 class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
-    """For each thread's code the times at which something happens there, ascending, and what does."""
+    """By thread code: times at which something happens, ascending, and what happens."""
 
     @staticmethod
     def of(thread: npt.NDArray[np.integer], ts: IntColumn, what: IntColumn) -> _ByThread:
@@ -104,14 +104,14 @@ class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
         return _ByThread((int(thread[group[0]]), (ts[group], what[group])) for group in groups)
 
     def first(self, thread: int, ts: int) -> int | None:
-        """What happens first on a thread at a time or later, None for nothing."""
+        """Return what happens first on a thread at a time or later, None for nothing."""
         times, what = self.get(thread, (_NOTHING, _NOTHING))
         k = int(np.searchsorted(times, ts))
         return int(what[k]) if k < len(what) else None
 
 
 class _Finder:
-    """Gathers the pairs; everything is looked up in sorted arrays, so that the work is n log n."""
+    """Gathers the pairs; all lookups are in sorted arrays, so the work is n log n."""
 
     def __init__(self, linked: Join, gpu: GpuOrder) -> None:
         self.linked, self.gpu = linked, gpu
@@ -149,11 +149,11 @@ class _Finder:
         self.copies = self._blocking_copies()
 
     def _clock_skew(self) -> int:
-        """The most by which a waiting call returned before what it waited for had ended, ns; 0 if none did.
+        """Return the most by which a waiting call returned before its event had ended, ns; 0 if none did.
 
-        Two kinds of calls show it: synchronous copies to the host, which cannot return before; and synchronising calls
-        that took over 20 µs, when nothing launched before them ended in the 20 µs before they returned, but something
-        did in the 20 µs after.
+        Synchronous copies to the host cannot return before the copy has ended. Synchronizing calls show it if they took
+        over 20 µs and nothing launched before them ended in the 20 µs before their return, but something did in the 20
+        µs after.
         """
         events, linked = self.linked.kineto.events, self.linked
         launcher = linked.gpu_launcher
@@ -170,7 +170,7 @@ class _Finder:
         return most
 
     def from_records(self) -> set[int]:
-        """Use the cuda_sync records; returns the runtime calls (positions) whose wait they say."""
+        """Use the cuda_sync records; return the runtime calls (positions) that these explain."""
         events, resolved = self.linked.kineto.events, set[int]()
         for call, args in sorted(self._sync_records(events), key=lambda record: self._ts(record[0])):
             device = args.device if isinstance(args.device, int) else -1
@@ -200,7 +200,7 @@ class _Finder:
         return resolved
 
     def _sync_records(self, events: EventTable) -> Iterator[tuple[int, SyncArgs]]:
-        """The cuda_sync records of calls in the window, with the positions of these."""
+        """Yield the cuda_sync records of calls in the window, with the positions of the calls."""
         for text in events.args_of(events.rows("cuda_sync")):
             args = sync_args(text)
             call = self._call_with(args.correlation) if args is not None else None
@@ -208,18 +208,18 @@ class _Finder:
                 yield call, args
 
     def _recorded(self, device: int, stream: Any, ts: int) -> list[int]:
-        """What has ended when an event is reached that was recorded on a stream at a time: the last GPU event launched
-        there before, and what the stream has waited for since."""
+        """Return what has ended when an event is reached that was recorded on a stream at a time: the last GPU event
+        launched there, and everything that the stream has been made to wait for since."""
         return [*(last := self._on_stream(device, stream, ts)), *self._waited_for(device, stream, ts, last).values()]
 
     def _waited_for(self, device: int, stream: Any, ts: int, last: list[int]) -> dict[int, int]:
-        """By stream the last GPU event that a stream has been made to wait for between a launch there and a time."""
+        """Return, by stream, the last GPU event that a stream waits for between its last launch and a time."""
         times, sources = self.carried.get((device, stream), ([], []))
         k = bisect_left(times, ts)
         return sources[k - 1] if k and all(self.gpu.launch[i] < times[k - 1] for i in last) else {}
 
     def _carry(self, device: int, stream: Any, ts: int, sources: list[int]) -> None:
-        """Keep what a stream waits for from a time on, for events that are recorded there before the next launch."""
+        """Remember what a stream waits for from a time on, for events recorded there before its next launch."""
         if not isinstance(stream, int) or stream < 0:
             return
         before = self._waited_for(device, stream, ts, self._on_stream(device, stream, ts))
@@ -228,7 +228,7 @@ class _Finder:
         carried.append({**before, **{int(self.gpu.stream[i]): i for i in sources}})
 
     def from_runtime_calls(self, resolved: set[int], kernels: Sequence[int]) -> None:
-        """Synchronising calls and stream waits of which no record says what they wait for."""
+        """Infer synchronizations and stream waits that no record explains."""
         events, rows = self.linked.kineto.events, self.linked.runtime_row
         names = events.name[rows]
         self.communicating = set(kernels)
@@ -248,7 +248,7 @@ class _Finder:
         self._infer_stream_waits(self.runtime_ts[waits])
 
     def from_blocking_copies(self) -> None:
-        """The thread of a blocking copy continued only when the copy had ended."""
+        """Add blocking copies: the thread continued only when the copy had ended."""
         events, linked = self.linked.kineto.events, self.linked
         for i in np.flatnonzero(self.copies).tolist():
             launcher = linked.gpu_launcher[i]
@@ -259,21 +259,21 @@ class _Finder:
             self._release(i, thread, returned)
 
     def _blocking_copies(self) -> npt.NDArray[np.bool_]:
-        """Which GPU events are copies that their calls waited for."""
+        """Return which GPU events are copies that their calls waited for."""
         events, launcher = self.linked.kineto.events, self.linked.gpu_launcher
         copy, call = events.name[self.linked.gpu_row], events.name[launcher]
         late = self.end - events.end[launcher]
         return (launcher >= 0) & blocking_copies(events.names, copy, call, late, self.tolerance)
 
     def _call_with(self, correlation: Any) -> int | None:
-        """The last runtime call with a correlation."""
+        """Return the last runtime call with a correlation."""
         if not isinstance(correlation, int) or not 0 < correlation < 2**63:
             return None
         k = int(np.searchsorted(self.correlations, correlation, side="right")) - 1
         return int(self.by_correlation[k]) if k >= 0 and self.correlations[k] == correlation else None
 
     def _recorded_stream(self, record: int | None, device: int, waiting: Any) -> int:
-        """The stream of an event whose record does not name it, −1 for none; see `Submissions`."""
+        """Return the stream of an event whose record does not name it, −1 for none; see `Submissions`."""
         if record is None:
             return -1
         codes = self._streams(device, waiting)
@@ -289,7 +289,7 @@ class _Finder:
         return self.gpu.streams(device, stream) if isinstance(stream, int) and stream >= 0 else []
 
     def _on_stream(self, device: int, stream: Any, ts: int) -> list[int]:
-        """The last event launched on a stream before a time."""
+        """Return the last event launched on a stream before a time."""
         return [i for i in (self.gpu.last_before(k, ts) for k in self._streams(device, stream)) if i >= 0]
 
     def _wait_for(self, call: int, gpu_events: list[int], inferred: bool = False) -> None:
@@ -304,19 +304,22 @@ class _Finder:
                 self.inferred.add((int(source[i]), int(target[call])))
 
     def _release(self, gpu_event: int, thread: int, ts: int) -> None:
-        """The first linked op that a thread starts after it has waited."""
+        """Note the first linked op that a thread starts after it has waited."""
         node = self.linked_calls.first(thread, ts)
         if node is not None:
             self.released.append((gpu_event, node))
 
     def _ended(self, after: int, until: int) -> IntColumn:
-        """GPU events that ended in a span of time, the last one first."""
+        """Return the GPU events that ended in a span of time, the last one first."""
         a, b = (int(np.searchsorted(self.ends, ts, side="right")) for ts in (after, until))
         return self.by_end[a:b][::-1]
 
     def _infer_pending(self, call: int, on_event: bool) -> None:
-        """A call that waits for a stream or event that is not recorded: for what ended last while it waited; where
-        nothing did, for what had been submitted before, since such a wait holds whether or not it cost time."""
+        """Infer what a call waited for, if its stream or event is not recorded.
+
+        It is the event that ended last during the call. If none did, it is what had been submitted before, because such
+        a wait holds even if it cost no time.
+        """
         for i in self._ended(self._ts(call), int(self.runtime_end[call]) + self.tolerance).tolist():
             if self.gpu.launch[i] < self._ts(call):
                 self._wait_for(call, [i], inferred=True)
@@ -337,7 +340,7 @@ class _Finder:
                 return
 
     def _frees(self, record: int) -> bool:
-        """Whether an event is recorded behind computation for the host alone: no stream is made to wait for it next."""
+        """Return whether an event is recorded behind computation for the host alone: no stream waits for it next."""
         events, thread = self.linked.kineto.events, int(self.runtime_thread[record])
         following = self.runtime_of.first(thread, int(self.runtime_end[record]))
         name = "" if following is None else events.names[events.name[self.linked.runtime_row[following]]]
@@ -345,17 +348,17 @@ class _Finder:
         return not STREAM_WAIT.search(name) and bool(found) and found[0] not in self.communicating
 
     def _submitted(self, thread: int, ts: int) -> list[int]:
-        """The last GPU event before a time on the stream to which a thread has just submitted work."""
+        """Return the last GPU event before a time on the stream to which a thread has just submitted work."""
         code = self.submissions.recorded_stream(thread, ts)
         found = self.gpu.last_before(code, ts) if code >= 0 else -1
         return [found] if found >= 0 else []
 
     def _infer_stream_waits(self, waits: IntColumn) -> None:
-        """GPU events that start late after a stream wait, of whatever thread, wait for what has just ended elsewhere.
+        """Infer which event each late GPU event waited for.
 
-        Between the launches of such an event and of the one before it on its stream, a call (`waits`: int64 ns,
-        ascending) makes some stream wait; the event starts over 5 µs later than its launch and its stream allow; and at
-        most 30 µs before that an event of another stream has ended.
+        Between its launch and the previous launch on its stream, some call (`waits`: int64 ns, ascending) made a stream
+        wait. The event starts over 5 µs later than its launch and its stream allow, and at most 30 µs before its start
+        an event of another stream ended.
         """
         launched = self.linked.gpu_launcher >= 0
         returned = self.linked.kineto.events.end[self.linked.gpu_launcher]
@@ -378,7 +381,7 @@ class _Finder:
                     break
 
     def _infer_event(self, pairs: list[tuple[int, int]]) -> None:
-        """Waits between streams that no record states."""
+        """Add waits between streams that have no record."""
         places = self.linked.gpu_places
         new = [pair for pair in pairs if pair not in self.stated]
         self.event += new

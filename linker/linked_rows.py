@@ -1,4 +1,4 @@
-"""The trace of a join: rows for ET nodes, GPU events and runtime calls, their ids, and the records they came from."""
+"""Build the trace of a join: rows for ET nodes, GPU events and runtime calls, their ids, and their records."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from .stacks import find_stacks
 
 @dataclass(frozen=True)
 class Numbering:
-    """Ids of the rows, by place (see `Join`: ET nodes, GPU events, runtime calls), and the order of the rows.
+    """Ids of the rows by place (see `Join`), and the order of the rows.
 
     Attributes:
         id: int64.
         order: int64, places in row order, parents before children: Chakra's converter drops a `ctrl_deps` entry whose
             node it has not read yet.
-        is_new: True if ET nodes have new ids.
+        is_new: ET nodes have new ids.
     """
 
     id: IntColumn
@@ -53,8 +53,10 @@ class Numbering:
 
     @staticmethod
     def of(join: Join, *, renumber: bool) -> Numbering:
-        """Number GPU nodes (by GPU start) and runtime calls after the largest ET id; if `renumber`, give ET nodes new
-        ids too, in the order of their old ids, each followed by its GPU nodes."""
+        """Number GPU nodes by start and then runtime calls, after the largest ET id.
+
+        With `renumber`, ET nodes get new ids in the order of their old ones, each followed by its GPU nodes.
+        """
         et, gpu_parent = join.et, join.nodes.node[join.gpu_parent]
         nodes, gpu_count, runtime_count = len(et), len(gpu_parent), len(join.runtime_row)
         by_id = _parents_first(et)
@@ -77,19 +79,19 @@ class Numbering:
         return inverse_positions(len(self.order), self.order)
 
     def rows(self, place: IntColumn) -> IntColumn:
-        """The rows of places."""
+        """Return the rows of places."""
         return self._row_of_place[place]
 
     def places(self, rows: IntColumn) -> IntColumn:
-        """The places of rows."""
+        """Return the places of rows."""
         return self.order[rows]
 
     def pairs(self, places_of: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Pairs of places as pairs of ids, sorted."""
+        """Return pairs of places as sorted pairs of ids."""
         return sorted((int(self.id[a]), int(self.id[b])) for a, b in places_of)
 
     def edges(self, table: IntColumn) -> IntColumn:
-        """Edges between places as edges between ids, sorted."""
+        """Return edges between places as sorted edges between ids."""
         source, target, kind = self.id[table[:, 0]], self.id[table[:, 1]], table[:, 2]
         order = np.lexsort((kind, target, source))
         edges: IntColumn = np.stack([source, target, kind], axis=1)[order]
@@ -97,7 +99,7 @@ class Numbering:
 
 
 def _parents_first(et: ExecutionTrace) -> IntColumn:
-    """Positions of the nodes by id; by depth and id if an id is below its parent's, which PyTorch never writes."""
+    """Return the nodes by id, or by depth and id if an id is below its parent's, which PyTorch never writes."""
     by_id = np.argsort(et.id, kind="stable")
     parent = positions(et.id[by_id], et.parent[by_id])
     if np.all(parent <= np.arange(len(parent))):  # the root is its own parent
@@ -140,8 +142,7 @@ def linked_trace(
 
 
 def _has_whole_us(join: Join) -> bool:
-    """Return True for Kineto traces of PyTorch before 2024, whose times are integers; readers of those expect integers
-    in ET+ as well."""
+    """Return whether all times are whole µs, as before 2024; readers of such files expect integers in ET+ as well."""
     if join.kineto.modern:
         return False
     times = join.kineto.events.ts, join.kineto.events.dur, join.kineto.memory.ts
@@ -150,7 +151,7 @@ def _has_whole_us(join: Join) -> bool:
 
 @gc_disabled()
 def _build(rows: LinkedRows, records: LinkedRecords) -> Trace:
-    """The trace with all its columns."""
+    """Build the trace with all its columns."""
     builder = TraceBuilder(rows.et.file)
     _add(builder, rows, np.flatnonzero(rows.kind != RUNTIME))
     _add(builder, rows, np.flatnonzero(rows.kind == RUNTIME))
@@ -174,19 +175,17 @@ def _add(builder: TraceBuilder, rows: LinkedRows, chosen: IntColumn) -> None:
 
 @dataclass(frozen=True)
 class LinkedRows:
-    """The rows of a join; see `RowSource`.
-
-    It holds no more of the join than it needs, so that the rest is not kept as long as the trace.
+    """The rows of a join; implements `RowSource`, and keeps no more of the join than it needs.
 
     Attributes:
         et, events: the traces.
         numbers: ids of the rows.
         event: int64, by place the row in `events`, −1 for a node that is not linked.
         parent: int64, by place the position in `et` of the parent of GPU events and runtime calls, −1 for none.
-        link: int8, how sure the link of each ET node is. exclusive: int64 ns, of each.
-        doubtful: int64, places of the GPU events that share a launch of one kernel.
-        waiting: ET nodes that wait for an operator on another thread. waits_for: the ids of these.
-        left: event rows of the GPU events without a row. reason: int8, as in `UnattachedEvents`.
+        link: int8, certainty of the link of each ET node. exclusive: int64 ns, of each.
+        doubtful: int64, places of GPU events that share a launch of one kernel.
+        waiting: ET nodes that wait for an operator on another thread. waits_for: ids of these operators.
+        left: event rows of GPU events without a row. reason: int8, as in `UnattachedEvents`.
         kind, sync_dep, edges, memory, stacks, generated: see `RowSource`.
     """
 
@@ -213,7 +212,7 @@ class LinkedRows:
 
     @staticmethod
     def of(join: Join, dependencies: Dependencies, code: CodeOrigins, numbers: Numbering) -> LinkedRows:
-        """Gather what is known of the rows."""
+        """Gather what is known about the rows."""
         match, attachment, calls, nodes = join.match, join.attachment, join.calls, len(join.et)
         at = np.flatnonzero(match.call >= 0)
         node, call = join.nodes.node[at], match.call[at]
@@ -248,31 +247,28 @@ class LinkedRows:
 
     @property
     def flat(self) -> bool:
-        """See `Trace`."""
         return self.et.flat
 
     @property
     def names(self) -> list[str]:
-        """Those of the ET, then those of Kineto."""
+        """Names of the ET, then those of Kineto."""
         return [*self.et.names, *self.events.names]
 
     @property
     def categories(self) -> list[str]:
-        """None, and Kineto's."""
+        """The empty category, then those of Kineto."""
         return ["", *self.events.categories]
 
     @property
     def tids(self) -> list[bytes]:
-        """Kineto's threads."""
         return [orjson.dumps(tid) for _, tid in self.events.threads]
 
     @property
     def unattached(self) -> IntColumn:
-        """See `RowSource`."""
         return self.events.index[self.left]
 
     def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
-        """One of `GIVEN_COLUMNS`, of some rows; that of `tid` of runtime calls has codes of `tids`."""
+        """Return one of `GIVEN_COLUMNS` for some rows; `tid` of runtime calls has codes of `tids`."""
         place, kind, of = self.numbers.places(rows), self.kind[rows], GIVEN_COLUMNS[name]
         values = np.full(len(rows), of.none or 0, of.dtype)
         if name == "id":
@@ -294,7 +290,7 @@ class LinkedRows:
         return values
 
     def _of_nodes(self, name: str, node: IntColumn) -> npt.NDArray[Any]:
-        """What the ET says of its nodes, or their links."""
+        """Return a column of ET nodes or of their links."""
         match name:
             case "link" | "exclusive":
                 return getattr(self, name)[node]  # type: ignore[no-any-return]
@@ -319,19 +315,19 @@ class LinkedRows:
         return getattr(events, _EVENT_COLUMN.get(name, name))[event]  # type: ignore[no-any-return]
 
     def _new_ids(self, ids: IntColumn) -> IntColumn:
-        """Ids of ET nodes as they are in the file: 0 for a node that is not in it if nodes are renumbered."""
+        """Return ids of ET nodes as they are in the file; with `renumber` 0 for a node that is not in it."""
         if not self.numbers.is_new:
             return ids
         at = positions(self.et.id, ids)
         return np.where(at >= 0, self.numbers.id[at], 0)
 
     def node_of(self, rows: IntColumn) -> IntColumn:
-        """Position in the ET of nodes, or of the parents of GPU events."""
+        """Return the positions in the ET of nodes, or of the parents of GPU events."""
         place = self.numbers.places(rows)
         return np.where(place < len(self.et), place, self.parent[place])
 
     def unattached_events(self, begin: int, end: int) -> UnattachedEvents:
-        """Some of the GPU events without a row, which are in order of start."""
+        """Return some of the GPU events without a row, in order of start."""
         events, rows = self.events, self.left[begin:end]
         return UnattachedEvents(
             names=[events.names[code] for code in events.name[rows].tolist()],
@@ -345,7 +341,7 @@ class LinkedRows:
 _OF_NODES = frozenset(
     "parent name rf_id fw_parent seq_id scope tid fw_tid link exclusive inter_thread_dep".split()  # noqa: SIM905
 )
-"""Columns that ET nodes have of the ET or their link."""
+"""Columns that ET nodes take from the ET or from their link."""
 _EVERY, _GPU, _LATER, _RUNTIME = (np.array(kinds, np.bool_) for kinds in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
 _OF_EVENTS = (
     dict.fromkeys(("ts", "dur", "kineto_event"), _EVERY)
@@ -353,15 +349,15 @@ _OF_EVENTS = (
     | dict.fromkeys(("category", "exclusive", "stream", "device"), _GPU)
     | {"tid": _RUNTIME}
 )
-"""Columns that Kineto's events say, and by kind of row whether they do."""
+"""Columns that come from Kineto's events, and for which kinds of rows."""
 _EVENT_COLUMN = {"kineto_event": "index", "tid": "thread"}
-"""What they are called in the `EventTable` where that is something else."""
+"""Names in the `EventTable` that differ."""
 
 
 def _memory(join: Join, numbers: Numbering) -> MemoryEvents:
-    """What allocators did, in order of time, each with the innermost linked call around it.
+    """Return memory events in order of time, each with the innermost linked call around it.
 
-    All of the trace is kept: what is held in the ET's window may have been allocated before it.
+    All of the trace is kept: memory that is held in the ET's window may have been allocated before.
     """
     memory = join.kineto.memory
     order = np.argsort(memory.ts, kind="stable")

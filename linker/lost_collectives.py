@@ -1,7 +1,7 @@
-"""Collectives on the host that Kineto has and the ET lacks: nodes made of the call that issued each, and its event.
+"""Add nodes for collectives on the host that Kineto has and the ET lacks, made from the issuing call and the event.
 
-A backend of the host (Gloo, MPI) ends a collective on a thread of its own, often after the ET observer was stopped: the
-ET then has the `c10d::` call and not the collective. Without a node the rank would communicate less than its peers.
+A host backend (Gloo, MPI) ends a collective on its own thread, often after the ET observer was stopped. The ET then has
+the `c10d::` call but not the collective, and the rank would seem to communicate less than its peers.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from .calls import TracePair, et_calls
 from .match.result import Match
 
 MADE_OF = "made_of"
-"""Name of the attribute that a node made here has; its value says of what."""
+"""Attribute of a node made here; its value names the sources."""
 _CALL = "c10d::"
 _COLLECTIVE_OR_CALL = re.compile(rf"{HOST_COLLECTIVE.pattern}|{_CALL}\w+", re.ASCII)
 _MOST_NAMED = 4
 _NO_LIMIT = 2**63
 _TYPE = re.compile(r"Tensor\([^)]*\)")
 _PAIR = re.compile(rb"\[\s*(\d{1,18})\s*,\s*(\d{1,18})\s*,")
-"""Tensor and storage id, as a tensor begins."""
+"""Tensor and storage id, at the beginning of a tensor."""
 
 _Tensor = tuple[Any, Any, str]
 """Value, shape and type."""
 
 
 class _Lost(NamedTuple):
-    """A collective without a node: its event's name and position in `CpuCalls`, the position in `EtCalls` of the call
-    that issued it, the id of the node to make, and whether that call surely issued it."""
+    """A collective without a node: its event's name and position in `CpuCalls`, the position in `EtCalls` of its
+    issuing call, the id of the new node, and whether that call is known for certain."""
 
     name: str
     run: int
@@ -55,7 +55,7 @@ class _Lost(NamedTuple):
 
 
 class _Issued(NamedTuple):
-    """Positions in `CpuCalls` of a collective and the call that issued it, and whether numbers say so."""
+    """Positions in `CpuCalls` of a collective and its issuing call, and whether numbers prove the pair."""
 
     run: int
     call: int
@@ -63,9 +63,9 @@ class _Issued(NamedTuple):
 
 
 def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Match]:
-    """The pair with a node for every collective on the host that the ET lacks though it has the call that issued it.
+    """Return the pair with a node for every collective on the host whose issuing call the ET has.
 
-    The node's link is that of the call, but at most EQUIVALENT where it is not sure that this call issued it.
+    The node's link is that of the call, but at most EQUIVALENT if order alone identifies the call.
     """
     lost = list(_lost(pair, found))
     if not lost:
@@ -92,7 +92,7 @@ def _note(lost: Sequence[_Lost]) -> str:
 
 
 def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
-    """Collectives of the Kineto trace that are not linked, though the call that issued them is, in order of calls."""
+    """Yield unlinked collectives of the Kineto trace whose issuing call is linked, in order of calls."""
     calls, nodes, names = pair.calls, pair.nodes, pair.kineto.events.names
     runs = np.flatnonzero(matching(calls.name, names, HOST_COLLECTIVE.fullmatch))
     node_of_call = scatter(len(calls), found.call[found.call >= 0], np.flatnonzero(found.call >= 0))
@@ -114,10 +114,10 @@ def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
 
 
 def _issued(pair: TracePair, runs: IntColumn) -> list[_Issued]:
-    """Collectives and the calls that issued them, in the order of the collectives.
+    """Return collectives and their issuing calls, in the order of the collectives.
 
-    Kineto's numbers of calls (`Record function id`) are counted as calls begin, and a collective gets its own when it
-    is issued: the last call before it is surely the one. Where there are no numbers the order of times has to do.
+    Kineto numbers calls as they begin (`Record function id`), and a collective gets its number when it is issued: the
+    last call before it issued it. Without numbers, the order of times must do.
     """
     calls, names = pair.calls, pair.kineto.events.names
     issuing = outermost_calls(calls.parent, calls.name, names, np.ones(len(calls), np.bool_))
@@ -136,7 +136,7 @@ def _issued(pair: TracePair, runs: IntColumn) -> list[_Issued]:
 def _in_order(
     pair: TracePair, runs: IntColumn, issuing: IntColumn, key: IntColumn, *, numbered: bool
 ) -> list[tuple[int, int]]:
-    """See `pair_with_calls`; positions in `CpuCalls`, of which `key` gives the order."""
+    """Pair positions in `CpuCalls`, ordered by `key`; see `pair_with_calls`."""
     both = np.concatenate([runs, issuing])
     order = np.argsort(key[both], kind="stable")
     number = inverse_positions(len(both), order)
@@ -149,20 +149,20 @@ def _in_order(
 
 
 def _unlinked(pair: TracePair, found: Match) -> list[tuple[int, str]]:
-    """Positions and names of the collectives of the ET and the calls that issue some, as far as they are not linked."""
+    """Return positions and names of the ET's unlinked collectives and issuing calls."""
     et, codes = pair.et, pair.et.name[pair.nodes.node]
     rows = np.flatnonzero((found.call < 0) & matching(codes, et.names, _COLLECTIVE_OR_CALL.fullmatch))
     return [(row, et.names[codes[row]]) for row in rows.tolist()]
 
 
 def _is_there(unlinked: Sequence[tuple[int, str]], call: int, name: str) -> bool:
-    """Whether the ET may have the collective of a call after all: an unlinked one, before a call that is not linked."""
+    """Return whether the ET may have a call's collective after all: unlinked, before the next unlinked call."""
     later = islice(unlinked, bisect_right(unlinked, call, key=itemgetter(0)), None)
     return next((other == name for _, other in later if other == name or other.startswith(_CALL)), False)
 
 
 def _ids_in(et: ExecutionTrace) -> set[int]:
-    """Ids of nodes, and numbers that may be those of tensors and storages: all are counted by one counter."""
+    """Return the ids of nodes and numbers that may be ids of tensors and storages: one counter counts them all."""
     used = set(et.id.tolist())
     for block in range(et.texts.block_count):
         for text in et.texts.cut(block)[1]:
@@ -171,17 +171,17 @@ def _ids_in(et: ExecutionTrace) -> set[int]:
 
 
 def _free(used: Container[int], low: int, high: int, least: int) -> int:
-    """The first number between two that is not used, or, if there is none, the first after `least`.
+    """Return the first unused number between two, else the first after `least`.
 
-    The recorder gave the collective a number, so that there is one between those of the collectives around it, unless
-    these began in another order than they were issued in.
+    The recorder gave the collective a number, so there is one between its neighbors' unless these began in another
+    order than they were issued.
     """
     number = next(id for id in count(low + 1) if id not in used)
     return number if number < high else next(id for id in count(least + 1) if id not in used)
 
 
 def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> ExecutionTrace:
-    """The ET with the nodes at its end.
+    """Return the ET with the nodes at its end.
 
     Args:
         ids: calls of both traces have the same numbers.
@@ -220,10 +220,10 @@ def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> Execution
 
 
 def _inputs(call: bytes, shapes: Sequence[Any]) -> list[_Tensor]:
-    """What the collective works on: of the tensors of its call those of the shapes that Kineto records.
+    """Return the tensors of the issuing call that have the shapes in Kineto's event.
 
-    Without these all that the call reads: the second of its inputs, `(outputs, inputs, ...)`, or the first where the
-    second is none, `(tensors, ...)`.
+    Without shapes, return all that the call reads: its second input, `(outputs, inputs, ...)`, or its first if the
+    second has no tensors.
     """
     values, extents, types, *_ = decode_call(call).inputs
     each = [list(_tensors(*argument)) for argument in zip(values, extents, types, strict=False)]
@@ -235,7 +235,7 @@ def _inputs(call: bytes, shapes: Sequence[Any]) -> list[_Tensor]:
 
 
 def _tensors(value: Any, shape: Any, kind: Any) -> Iterator[_Tensor]:
-    """The tensors in one of a call's inputs, each with its shape and type; lists of lists are gone through."""
+    """Yield the tensors in an input of a call, each with shape and type; nested lists are flattened."""
     if not isinstance(value, list) or not isinstance(kind, str):
         return
     if kind.startswith("Tensor("):

@@ -1,9 +1,9 @@
-"""What a trace file's name and its first bytes say: which kind it is, of which rank, of which process.
+"""Identify trace files by name and first bytes: kind, rank and process.
 
-The usual names: `rank-3.et.json.gz`; `worker3_step_12.1694128201545.pt.trace.json` and `host_4711.1694128201545.pt.
-trace.json`, which PyTorch's `tensorboard_trace_handler` gives (worker name, or host and process id, then a time stamp
-in ms); `pytorch_et_3.json`. Kineto writes `distributedInfo` before `traceEvents`, so that it is near the beginning; the
-process groups of an ET are in its first node.
+Common names are `rank-3.et.json.gz`, `pytorch_et_3.json`, and those of PyTorch's `tensorboard_trace_handler`:
+`worker3_step_12.1694128201545.pt.trace.json` and `host_4711.1694128201545.pt.trace.json` (worker name, or host and
+process id, then a time stamp in ms). Kineto writes `distributedInfo` before `traceEvents`; an ET's process groups are
+in its first node.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ class TraceFile:
 
     Attributes:
         name: below the folder.
-        kind: ET or KINETO; "" for what seems to be neither.
+        kind: ET or KINETO; "" for neither.
         named: rank in its name ("rank3"), None if there is none.
-        inside: rank that its contents say: `distributedInfo`, or process groups that only one rank is in.
+        inside: rank in its contents: `distributedInfo`, or process groups that only one rank is in.
         maybe: a number in its name that may be the rank.
         process: a number in its name that may be the process id, -1 for none.
         stem: its name without the parts that distinguish the two kinds.
-        ranks: ranks that its contents leave possible, None if they say nothing, or were not looked at.
-        world_size: number of ranks of the job that its contents say, None if they do not.
-        pid: process id in it, -1 if it was not found.
-        settled: names or contents say of which rank it is, not merely a process id or that there is no other file.
-        shared: it is a recording of several ranks, an export of Nsight Systems or a merged Kineto trace.
+        ranks: ranks that its contents allow, None if unknown.
+        world_size: number of ranks of the job in its contents, None if unknown.
+        pid: process id in it, -1 if unknown.
+        settled: names or contents give the rank, not merely a process id or the lack of other files.
+        shared: it has several ranks: an export of Nsight Systems or a merged Kineto trace.
     """
 
     name: str
@@ -93,17 +93,17 @@ class TraceFile:
 
     @property
     def rank(self) -> int | None:
-        """The rank by the best evidence there is."""
+        """The rank by the best evidence."""
         return next((rank for rank in (self.named, self.inside, self.maybe) if rank is not None), None)
 
     @property
     def evidence(self) -> int:
-        """How good that is: 3 name, 2 inside, 1 a number in the name, 0 none."""
+        """Quality of that evidence: 3 name, 2 inside, 1 a number in the name, 0 none."""
         return next((3 - i for i, rank in enumerate((self.named, self.inside, self.maybe)) if rank is not None), 0)
 
 
 def file_rank(path: str) -> int | None:
-    """The rank in a file's name, or in the name of its folder where that is nothing but a rank.
+    """Return the rank in a file's name, or in its folder's name if that is nothing but a rank.
 
     Example:
         >>> file_rank("job/step_7.rank3.et.json.gz"), file_rank("job/rank_3/et.json"), file_rank("rank3_tuning/et.json")
@@ -117,7 +117,7 @@ def file_rank(path: str) -> int | None:
 
 
 def number_before_suffix(path: str) -> int | None:
-    """The number in a file's name just before ".et" or ".json", as converters write it.
+    """Return the number just before ".et" or ".json" in a file's name, as converters write it.
 
     Example:
         >>> number_before_suffix("out/trace.3.et"), number_before_suffix("trace.et")
@@ -128,10 +128,10 @@ def number_before_suffix(path: str) -> int | None:
 
 
 def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
-    """Find out what a file is; it is opened only if its name does not say, or if it can be of several ranks.
+    """Identify a file; it is opened only if its name is not enough, or if it can have several ranks.
 
     Args:
-        kind: what it is, if that is known.
+        kind: the kind, if known.
     """
     lower = name.lower()
     if not kind and (_NO_TRACE.search(lower) or not lower.endswith((*_JSON, *_TIMELINES))):
@@ -155,8 +155,7 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
 
 
 def kind_inside(file: str | os.PathLike[str]) -> Kind:
-    """What a file is by its content alone; "" if that does not show, if it is no file, or if it cannot be read, which
-    linking will report."""
+    """Return the kind of a file by its contents alone; "" if unclear or unreadable, which linking will report."""
     if is_nsys(file):
         return KINETO
     if not os.path.isfile(file):  # noqa: PTH113 (False for impossible names); a pipe can be read once only
@@ -174,8 +173,7 @@ def kind_inside(file: str | os.PathLike[str]) -> Kind:
 
 
 def _has_several_ranks(folder: Folder, name: str) -> bool:
-    """Whether an export of Nsight Systems is of several processes or GPUs; not known of one that is elsewhere, and of
-    one that cannot be read, which linking will report."""
+    """Return whether an export of Nsight Systems has several ranks; False if remote or unreadable."""
     if is_url(folder.root):
         return False
     try:
@@ -185,7 +183,7 @@ def _has_several_ranks(folder: Folder, name: str) -> bool:
 
 
 def is_merged(folder: Folder, name: str) -> bool:
-    """Whether the Kineto traces of several ranks are merged into a file, which is read for it."""
+    """Return whether a file has the Kineto traces of several ranks; reads it."""
     from ..schemas.kineto.processes import processes_of
     from ..schemas.kineto.read_kineto import read_kineto
 
@@ -198,7 +196,7 @@ def is_merged(folder: Folder, name: str) -> bool:
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int | None:
-    """The number in the last part of the path that has one."""
+    """Return the number in the last part of the path that has one."""
     for part in reversed(name.split("/")):
         found = pattern.search(part)
         if found:
@@ -213,18 +211,16 @@ def _stem(name: str) -> str:
 
 
 def begins_with(folder: Folder, name: str, kind: Kind) -> TraceFile:
-    """What the first megabyte of a file says about its rank and its process; see `_look_inside`."""
+    """Return what the first megabyte of a file says about its rank and its process."""
     _, claim, pid = _look_inside(folder, name, kind, search=False)
     return TraceFile(name, kind, inside=claim.rank, ranks=claim.ranks, world_size=claim.world_size, pid=pid)
 
 
 def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[Kind, Claim, int]:
-    """What a file begins with, what it says about its rank, and its process id; what cannot be read says nothing,
-    linking will report it.
+    """Return kind, rank claim and process id from the beginning of a file; unreadable files say nothing.
 
     Args:
-        search: where `distributedInfo` does not come first, as PyTorch writes it, the file is searched for it, but not
-            parsed.
+        search: also search the rest for `distributedInfo`, without parsing.
     """
     seen, first, pid = b"", True, -1
     try:

@@ -1,9 +1,9 @@
-"""Which rank of a job a file is from: what file names, process groups and `distributedInfo` say.
+"""Find the rank of a file in process groups, annotations, messages and `distributedInfo`.
 
-An ET names no rank. `torch.profiler` records the process groups that the process is a member of as an annotation
-`## process_group:init ##` when the observer starts: a JSON list with `pg_name`, `pg_desc`, `group_size` and `ranks`,
-which is empty for a group of all ranks. `record_param_comms` (NCCL and its relatives) has the rank within its group;
-on rooted collectives and messages that input is the root or the peer instead.
+An ET has no rank of its own. When the observer starts, `torch.profiler` records the process groups of the process as an
+annotation `## process_group:init ##`: a JSON list with `pg_name`, `pg_desc`, `group_size` and `ranks` (empty for the
+group of all ranks). `record_param_comms` (NCCL and similar backends) has the rank within its group; for rooted
+collectives and messages that input is the root or the peer.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _NOT_ROOTED = (
     CollectiveCommType.ALL_TO_ALL,
 )  # fmt: skip
 _PEER_AT = 2
-"""Position of the peer among the inputs of `c10d::send` and `c10d::recv_`."""
+"""Position of the peer in the inputs of `c10d::send` and `c10d::recv_`."""
 _NODES_READ = 256
-"""Of the nodes with one name so many are read: each is evidence alone, and an ET can hold a million."""
+"""Nodes with one name that are read; each is evidence alone, and an ET can hold a million."""
 _MAX_LISTED = 1 << 16
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What one file says about the process that it was recorded in.
+    """What one file says about its process.
 
     Attributes:
-        ranks: the ranks that the process can have, None if nothing narrows them down.
-        world_size: number of ranks of the job, None if the file does not say.
+        ranks: the ranks that the process can have, None if unknown.
+        world_size: number of ranks of the job, None if unknown.
         communicates: calls or kernels of the file communicate with other processes.
-        runs: ids of the recordings that it is of, from annotations of `etplus.recording`.
+        runs: ids of recordings, from annotations of `etplus.recording`.
     """
 
     ranks: frozenset[int] | None = None
@@ -61,19 +61,19 @@ class Claim:
 
     @property
     def rank(self) -> int | None:
-        """The rank, where only one is possible."""
+        """The rank, if only one is possible."""
         return next(iter(self.ranks)) if self.ranks is not None and len(self.ranks) == 1 else None
 
 
 def _recordings(names: Iterable[str]) -> Claim:
-    """What the annotations of `record` among the names of calls say: the ids and the rank."""
+    """Return the ids and the rank in the annotations of `etplus.recording`."""
     found = [annotation.groups() for annotation in map(_RUN.fullmatch, names) if annotation]
     ranks = frozenset(filter(_is_rank, (int(rank) for _, rank in found)))
     return Claim(ranks if len(ranks) == 1 else None, runs=frozenset(run for run, _ in found))
 
 
 def group_ranks(groups: Iterable[Any]) -> Claim:
-    """What the process groups that a process is a member of say about it.
+    """Return what the process groups of a process say about its rank.
 
     Args:
         groups: objects with `ranks`, `pg_desc` and `group_size` (ET) or `pg_size` (`distributedInfo.pg_config`).
@@ -143,12 +143,12 @@ def _is_count(value: Any) -> bool:
 
 
 def _members(ranks: Any) -> frozenset[int]:
-    """The ranks of a group, empty where they are not a list of ranks."""
+    """Return the ranks of a group, empty if it has no list of ranks."""
     return frozenset(ranks) if isinstance(ranks, list) and all(map(_is_rank, ranks)) else frozenset()
 
 
 def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:
-    """The nodes with a name, decoded, the first ones of many; those that cannot be decoded say nothing."""
+    """Yield the first nodes with a name, decoded; undecodable ones are skipped."""
     if name not in et.names:
         return
     rows = np.flatnonzero(et.name == et.names.index(name))[:_NODES_READ]
@@ -156,10 +156,10 @@ def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:
 
 
 def _rank_of_collective(node: CallRecord) -> tuple[int, int | None] | None:
-    """Rank in the job and, if known, number of ranks of a `record_param_comms` node of schema 1.0.2 on.
+    """Return rank in the job and, if known, number of ranks from a `record_param_comms` node (schema 1.0.2 on).
 
     Its inputs have in a row: group name and description, rank in the group, name of the collective. Older ones have a
-    number for the group, which does not say which group it is.
+    number that does not identify the group.
     """
     values = node.inputs.values
     for group, rank, name in zip(values, values[1:], values[2:], strict=False):
@@ -179,7 +179,7 @@ def _rank_of_collective(node: CallRecord) -> tuple[int, int | None] | None:
 
 
 def _peer(node: CallRecord) -> int:
-    """The other rank of a message, −1 if it is not known."""
+    """Return the other rank of a message, −1 if unknown."""
     values = node.inputs.values
     peer = values[_PEER_AT] if len(values) > _PEER_AT else None
     return peer if type(peer) is int else -1

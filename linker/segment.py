@@ -17,11 +17,11 @@ from .calls import EtCalls
 from .match.result import Match
 
 DEFAULT_ANNOTATION = DATA_LOADER
-"""What the original trace_link.py looks for by default."""
+"""The default of the original trace_link.py."""
 _MAX_NAMES = 8
 _LONGEST_NAME = 60
 _STRAY = 0.05
-"""An iteration with fewer of the linked calls is only touched at its edge."""
+"""An iteration with a smaller share of the linked calls is only touched at its edge."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Iterations:
     """Iterations of the Kineto trace in time order.
 
     Attributes:
-        start, end: int64 ns, one entry an iteration; an iteration ends where the next one starts.
-        label: what each is called in the trace ("ProfilerStep#7"), or its ordinal.
-        marker: int64, event row of each one's annotation; () where the annotation ends an iteration.
+        start, end: int64 ns, one entry per iteration; an iteration ends where the next one starts.
+        label: name in the trace ("ProfilerStep#7"), or ordinal.
+        marker: int64, event row of each one's annotation; () if the annotation ends an iteration.
         annotation: what marks them, "" if none was found.
         notes: sentences for the report.
     """
@@ -47,16 +47,15 @@ class Iterations:
         return len(self.start)
 
     def of(self, ts: IntColumn) -> IntColumn:
-        """Ordinal of the iteration that each time (ns) falls into, −1 before the first."""
+        """Return the ordinal of the iteration at each time (ns), −1 before the first."""
         return np.searchsorted(self.start, ts, side="right") - 1
 
 
 def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None = None) -> Iterations:
-    """Find iterations: by the annotation asked for, else as `trace.steps` does.
+    """Find iterations: by the requested annotation, else as `trace.steps` does.
 
-    With an annotation that was asked for, as in the original, an iteration ends with the end of that annotation
-    (any event whose name contains it); otherwise iterations run from start to start. An annotation that does not
-    occur is a note that names those that do; it is then ignored.
+    A requested annotation (any event whose name contains it) ends an iteration, as in the original trace_link.py;
+    otherwise iterations run from start to start. A requested annotation that does not occur is ignored with a note.
     """
     events = kineto.events
     annotations = calls.row[events.mask(frozenset({"user_annotation"}))[calls.row]]
@@ -78,7 +77,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
 
 
 def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotation: str) -> Iterations:
-    """Iterations as the original cuts them: each ends with an annotation's end; what follows the last is one too."""
+    """Return iterations that end with an annotation's end; what follows the last is one, too."""
     ends = distinct(kineto.events.end[rows])
     start, end = np.append(calls.ts.min(), ends), np.append(ends, calls.end.max())
     keep = end > start
@@ -87,7 +86,7 @@ def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotati
 
 
 def describe_windows(nodes: EtCalls, calls: CpuCalls, found: Match, iterations: Iterations) -> dict[str, Any]:
-    """The report's `windows`: sequence numbers and times of both sides, iterations linked, and sentences on them."""
+    """Return the report's `windows`: sequence numbers and times of both sides, linked iterations, and notes."""
     linked = np.flatnonzero(found.call >= 0)
     call = found.call[linked]
     windows: dict[str, Any] = {
@@ -120,8 +119,11 @@ def _range(seq: Any) -> list[int] | None:
 
 
 def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[int]:
-    """Ordinals of the iterations linked: if every annotation that starts between the links is linked itself, theirs
-    (wherever in the iteration it is), else those that calls fall into."""
+    """Return ordinals of the linked iterations.
+
+    If every annotation that starts between the links is linked itself, they are theirs; else those that calls fall
+    into.
+    """
     if len(iterations.marker):
         inside = (iterations.start >= calls.ts[call].min()) & (iterations.start <= calls.end[call].max())
         if inside.any() and np.isin(iterations.marker[inside], calls.row[call]).all():
@@ -132,7 +134,7 @@ def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[i
 
 
 def _is_sure(found: Match) -> bool:
-    """Whether the iteration linked is the ET's own: one place, and no other sequence numbers."""
+    """Return whether the linked iteration is the ET's own: one place, and no other sequence numbers."""
     threads = found.facts.get("threads", [])
     return all(thread["equal_places"] == 1 and not thread["sequence_offset"] for thread in threads)
 

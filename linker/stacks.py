@@ -1,4 +1,4 @@
-"""The Python stack in which every call began and every GPU event was launched: the innermost frame open then."""
+"""Find the Python stack of every call and GPU event: the innermost frame open at its start or launch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from ..trace.stacks import Codes, Stacks, stacks_of_tree
 from .join import Join
 
 _STRICT_NS = 1 << 20
-"""Longer than what `enclosing_call` forgives an interval that begins when a call ends."""
+"""Longer than the tolerance of `enclosing_call` for an interval that begins when a call ends."""
 
 
 def find_stacks(join: Join, row: IntColumn) -> Stacks:
-    """The stacks of linked ET nodes, GPU events and runtime calls.
+    """Return the stacks of linked ET nodes, GPU events and runtime calls.
 
-    Frames nest by time. That a frame is open means that it began at or before a time, on the same thread, and ends
-    after it.
+    A frame is open at a time if it began at or before it, on the same thread, and ends after it.
 
     Args:
         row: int64, by place (see `Join`) the row of the trace.
@@ -41,7 +40,7 @@ def find_stacks(join: Join, row: IntColumn) -> Stacks:
 
 
 def _moments(join: Join) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Place, thread and time of what has a stack: the start of a call, the launch of a GPU event."""
+    """Return place, thread and time of everything with a stack: start of a call, launch of a GPU event."""
     events, calls, et = join.kineto.events, join.calls, len(join.et)
     at = np.flatnonzero(join.node_of_call >= 0)
     node = join.nodes.node[join.node_of_call[at]]
@@ -54,7 +53,7 @@ def _moments(join: Join) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 
 def _nested(kineto: KinetoTrace) -> CpuCalls:
-    """The frames in call order, with the threads of the events; `row` is the position in the `FrameTable`."""
+    """Return the frames in call order, with the threads of the events; `row` is the position in the `FrameTable`."""
     frames, threads = kineto.frames, StringTable(kineto.events.threads)
     thread = np.array([threads.code(name) for name in frames.threads], np.int64)[frames.thread]
     ts, end = frames.ts, frames.end
@@ -71,7 +70,7 @@ def _nested(kineto: KinetoTrace) -> CpuCalls:
 
 
 def _stacks_of(kineto: KinetoTrace, frames: CpuCalls, row: IntColumn, frame: IntColumn) -> Stacks:
-    """The stacks of rows that were called in frames (positions in `frames`)."""
+    """Return the stacks of rows that were called in frames (positions in `frames`)."""
     used = np.zeros(len(frames), np.bool_)
     fresh = distinct(frame)
     while len(fresh):
@@ -88,7 +87,7 @@ def _stacks_of(kineto: KinetoTrace, frames: CpuCalls, row: IntColumn, frame: Int
 
 
 _LOOKED_AT = 16
-"""Frames that say whether a trace's have `CallFrom`: each of a recorder's frames has it, or none."""
+"""Frames that show whether a trace has `CallFrom`: a recorder writes it for all frames or for none."""
 
 
 class _FrameArgs(msgspec.Struct, gc=False):
@@ -108,10 +107,10 @@ def _call_from(text: bytes) -> str:
 
 
 def _called_from(records: EventRecords, frames: FrameTable, at: IntColumn, name: Codes, parent: IntColumn) -> Codes:
-    """Of each of some frames the line in its caller from which it was called, −1 if that is not recorded.
+    """Return the line in its caller from which each frame was called, −1 if not recorded.
 
-    PyTorch 2.14 and later write it (`CallFrom`, the line that the innermost Python frame is at): it is the caller's
-    only if it is in the caller's file, since built-in functions and modules have no lines.
+    PyTorch 2.14 and later write the line of the innermost Python frame (`CallFrom`). It belongs to the caller only if
+    it is in the caller's file, because built-in functions and modules have no lines.
 
     Args:
         at: positions in `frames`. name: their codes. parent: positions among them of their callers, −1 for none.

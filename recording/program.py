@@ -1,7 +1,7 @@
-"""A program with a recorder in each of its Python processes: how it is started, and what it leaves.
+"""Run a program with a recorder in each of its Python processes, and collect what they leave.
 
-The recorder (`hook/`) gets in by a `sitecustomize` on PYTHONPATH. Each process that imports PyTorch writes
-its traces and a status; when the program has ended the traces get the names of their ranks.
+The recorder (`hook/`) starts from a `sitecustomize` on PYTHONPATH. Each process that imports PyTorch writes its traces
+and a status. When the program has ended, the traces get the names of their ranks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RecordingWindow:
     Attributes:
         first, last: steps counted from 0, or seconds after PyTorch was imported.
         by_time: they are seconds.
-        otherwise: the first and last second to record of a program that has made no step until then; None: nothing.
+        otherwise: first and last second to record of a program without a step by then; None: nothing.
     """
 
     first: float
@@ -47,7 +47,7 @@ class RecordingWindow:
 
     @property
     def text(self) -> str:
-        """As on the command line, after its option."""
+        """The value of the command line's option."""
         return f"{self.first:g}" if self.first == self.last else f"{self.first:g}-{self.last:g}"
 
 
@@ -56,10 +56,10 @@ class Recorded:
     """What a recorded program left.
 
     Attributes:
-        status: its exit status, 128 + N where signal N ended it.
-        ranks: those with a pair of traces in the folder.
+        status: its exit status, 128 + N if signal N ended it.
+        ranks: the ranks with a pair of traces.
         notes: a sentence for each rank or process that recorded less than it should.
-        call_lines: the Python stacks have the lines of calls, not only the first lines of functions.
+        call_lines: Python stacks have the lines of calls, not only of functions.
     """
 
     status: int
@@ -69,13 +69,13 @@ class Recorded:
 
 
 def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan: RecordingWindow) -> Recorded:
-    """Run a program to its end with a recorder inside; `rank-N.et.json.gz` and `rank-N.kineto.json.gz` of each rank.
+    """Run a program with a recorder inside; write `rank-N.et.json.gz` and `rank-N.kineto.json.gz` for each rank.
 
-    Standard streams and open files are the program's, signals are handed on.
+    The program keeps its standard streams and open files, and receives signals.
 
     Args:
         command: the program and its arguments.
-        folder: for the traces, which is there; files of these names are replaced.
+        folder: an existing folder; files of these names are replaced.
         plan: what to record.
 
     Raises:
@@ -118,7 +118,7 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> int:
 
 
 def _limits() -> Callable[[], None] | None:
-    """Gives the program the memory limit that it would have had: this process has narrowed its own."""
+    """Return a function that restores the memory limit of the caller, which this process has lowered for itself."""
     try:
         import resource
     except ImportError:  # Windows
@@ -139,9 +139,9 @@ def _limits() -> Callable[[], None] | None:
 
 @contextlib.contextmanager
 def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Hand signals on to the program; yields a function that is given the program once it runs.
+    """Forward signals to the program; yields a function that takes the program once it runs.
 
-    What a terminal sends (Ctrl-C) reaches the program itself.
+    Signals from a terminal (Ctrl-C) reach the program directly.
     """
     children: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
@@ -173,7 +173,7 @@ _OF_TERMINAL = {getattr(signal, name, None) for name in ("SIGINT", "SIGQUIT", "S
 
 
 def _in_foreground() -> bool:
-    """Whether the terminal sends its signals to this process and so to the program."""
+    """Return whether the terminal sends its signals to this process and thus to the program."""
     try:
         with open("/dev/tty", "rb", buffering=0) as terminal:  # noqa: PTH123
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -182,13 +182,13 @@ def _in_foreground() -> bool:
 
 
 def _has_call_lines(version: str) -> bool:
-    """Whether this PyTorch records the line of each call (`CallFrom`)."""
+    """Return whether this PyTorch records the line of each call (`CallFrom`)."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= (2, 14)
 
 
 def _processes(scratch: Path) -> dict[str, dict[str, Any]]:
-    """The last status of each process with a recorder, by the stem of its files."""
+    """Return the last status of each process with a recorder, by the stem of its files."""
     processes: dict[str, dict[str, Any]] = {}
     for path in sorted(scratch.glob("*.status.json")):
         with contextlib.suppress(ValueError):  # the process was killed as it wrote
@@ -199,7 +199,7 @@ def _processes(scratch: Path) -> dict[str, dict[str, Any]]:
 def _pairs(
     scratch: Path, processes: dict[str, dict[str, Any]], plan: RecordingWindow
 ) -> tuple[dict[int, str], list[str]]:
-    """The stem of the files of each rank, and a sentence for each process or rank that has less than it should."""
+    """Return the stem of each rank's files, and a sentence for each process or rank that fell short."""
     recorded = {int(state["rank"]): stem for stem, state in processes.items() if state["state"] == "recorded"}
     notes = [note for state in processes.values() if (note := _shortfall(state, plan))]
     if not recorded and not notes:
@@ -212,9 +212,9 @@ def _pairs(
 
 
 def _by_time(scratch: Path, processes: dict[str, dict[str, Any]]) -> dict[int, str]:
-    """Of each rank the process that ran most operators in the seconds recorded for want of steps.
+    """Return for each rank the process that ran most operators in the seconds recorded for lack of steps.
 
-    A process that starts the ranks, or loads data for them, imports PyTorch as they do.
+    Processes that start the ranks, or load data for them, also import PyTorch.
     """
     found: dict[int, tuple[int, str]] = {}
     for stem, state in processes.items():
@@ -225,13 +225,13 @@ def _by_time(scratch: Path, processes: dict[str, dict[str, Any]]) -> dict[int, s
 
 
 def _operators(path: Path) -> int:
-    """How many operators of PyTorch an Execution Trace has, about."""
+    """Return roughly how many PyTorch operators an Execution Trace has."""
     with path.open("rb") as file:
         return sum(line.count(b'"aten::') for line in file)
 
 
 def _shortfall(state: dict[str, Any], plan: RecordingWindow) -> str:
-    """What the process of a rank has less than it should, "" for nothing."""
+    """Return what the process of a rank recorded less than it should, "" for nothing."""
     ending = f"was stopped by signal {state['signal']}" if "signal" in state else "ended"
     if state["state"] == "recorded" and state.get("cut") and not plan.by_time:
         where = f"in step {state['steps']}, before step {plan.last:g} was over"
@@ -248,7 +248,7 @@ def _shortfall(state: dict[str, Any], plan: RecordingWindow) -> str:
 
 
 def _nothing(scratch: Path, processes: Sequence[dict[str, Any]], plan: RecordingWindow) -> str:
-    """Why no process recorded anything."""
+    """Return why no process recorded anything."""
     if not (scratch / "started").exists():
         return "no Python process started with the recorder: is it Python, and without -I, -E and -S?"
     if not processes:

@@ -1,4 +1,4 @@
-"""What every matching method returns, and the closed list of reasons for which a node stays unlinked."""
+"""The result of every matching method, and the closed list of reasons why a node is unlinked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REASONS = (
     "thread not profiled",
     "ambiguous (--strict)",
 )
-"""Why a node is unlinked; `Match.reason` holds indices, 0 for a linked one."""
+"""Why a node is unlinked; `Match.reason` is an index, 0 for a linked one."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Match:
     """Links of the ET's calls to Kineto's CPU calls.
 
     Attributes:
-        call: int64, one entry a call of `EtCalls`: position in `CpuCalls`, −1 for none.
+        call: int64, one entry per call of `EtCalls`: position in `CpuCalls`, −1 for none.
         link: int8, one of UNLINKED, EQUIVALENT, CERTAIN.
         reason: int8 index into `REASONS`.
         method: the method that made the links, "" for none.
-        notes: sentences for the report, in the user's words.
-        facts: numbers for the machine-readable report (candidates, offsets, windows).
+        notes: sentences for the report.
+        facts: numbers for the report (candidates, offsets, windows).
     """
 
     call: IntColumn
@@ -50,16 +50,16 @@ class Match:
 
     @property
     def linked(self) -> int:
-        """How many calls are linked."""
+        """Number of linked calls."""
         return int(np.count_nonzero(self.call >= 0))
 
     def noting(self, *notes: str, **facts: Any) -> Match:
-        """The same match with more to say."""
+        """Return the match with more notes and facts."""
         return replace(self, notes=self.notes + notes, facts={**self.facts, **facts})
 
 
 def unmatched(count: int, method: str = "") -> Match:
-    """A match that links nothing."""
+    """Return a match without links."""
     reason = np.full(count, REASONS.index("not in the Kineto trace"), np.int8)
     return Match(np.full(count, -1, np.int64), np.zeros(count, np.int8), reason, method)
 
@@ -68,7 +68,7 @@ _EVALUATE = re.compile("autograd::engine::evaluate_function").match
 
 
 def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match:
-    """The match with every link at most `EQUIVALENT` that is not proved to be one call of one process."""
+    """Return the match with every link at most `EQUIVALENT` that is not proved to be one call of one process."""
     if identity.verdict != "proved":
         return replace(found, link=np.minimum(found.link, EQUIVALENT).astype(np.int8))
     if found.method != "ids":
@@ -77,14 +77,14 @@ def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match
 
 
 def _at_most_equivalent(found: Match, doubtful: IntColumn) -> Match:
-    """The match with none of these links certain."""
+    """Return the match with none of these links certain."""
     link = found.link.copy()
     link[doubtful] = np.minimum(link[doubtful], EQUIVALENT)
     return replace(found, link=link)
 
 
 def _demote_other_ids(pair: TracePair, found: Match) -> Match:
-    """Links that another method made against the ids: where both have ids, those of one call are equal."""
+    """Demote links whose calls have different ids on both sides."""
     linked = np.flatnonzero(found.call >= 0)
     ours, theirs = pair.rf_ids[0][linked], pair.rf_ids[1][found.call[linked]]
     differ = linked[(ours > 0) & (theirs >= 0) & (ours != theirs)]
@@ -95,9 +95,10 @@ def _demote_other_ids(pair: TracePair, found: Match) -> Match:
 
 
 def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
-    """Links of a call that has a sequence number on one side only, in traces that have them.
+    """Demote links of calls that have a sequence number on one side only, if both traces have numbers.
 
-    Of 88,120 recorded calls none has one in the ET alone, and none but autograd's evaluate_function in Kineto alone.
+    Of 88,120 recorded calls, none has one in the ET alone, and only autograd's evaluate_function has one in Kineto
+    alone.
     """
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     ours, theirs = nodes.seq[linked], calls.seq[found.call[linked]]
@@ -108,10 +109,10 @@ def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
 
 
 def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
-    """Links of a call and a caller where the ET says that one calls the other, and Kineto's times that it does not.
+    """Demote links of a call and a caller if only one trace says that one calls the other.
 
-    Either of the two links may be wrong. Of 88,120 recorded calls 273 are such, all of asynchronous communication or
-    below calls that raised; the ET's caller is the node that was last begun and not yet ended, on any thread.
+    Either link may be wrong. Of 88,120 recorded calls 273 are such, all of asynchronous communication or below calls
+    that raised: the ET's caller is the last node begun and not yet ended, on any thread.
     """
     is_linked = found.call >= 0
     linked = np.flatnonzero(is_linked)
@@ -125,6 +126,6 @@ def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Matc
 
 
 def _below_orphans(nodes: EtCalls) -> npt.NDArray[np.bool_]:
-    """Calls whose outermost known caller has itself a caller that the ET lacks."""
+    """Return which calls have an outermost known caller whose own caller the ET lacks."""
     outermost = nearest(np.arange(len(nodes)), nodes.parent, nodes.parent < 0)
     return nodes.orphan[outermost]

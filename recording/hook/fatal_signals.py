@@ -1,7 +1,7 @@
-"""Signals that would end the program within its window: the traces are written first, then the signal does what it did.
+"""Save the traces when a signal ends the program within its window.
 
-Without a handler of the program, SIGTERM ends Python at once, and what runs at exit does not run. torchrun sends it to
-all ranks when one has failed or when it is stopped itself.
+Without a handler of the program, SIGTERM ends Python at once and skips what runs at exit. torchrun sends SIGTERM to all
+ranks when one has failed or when it is stopped itself.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 GRACE_SECONDS = 20
-"""How long the traces may take; launchers kill 30 seconds after SIGTERM."""
+"""Time for writing the traces; launchers kill 30 seconds after SIGTERM."""
 _FATAL = ("SIGTERM", "SIGHUP")
 
 
 class FatalSignals:
-    """Takes the signals that the program leaves to the system, from `watch` to `unwatch`.
+    """Handles the signals that the program leaves to the system, from `watch` to `unwatch`.
 
-    A handler of Python runs on the main thread between two instructions. A call that does not return (a collective
-    whose peers are gone) would keep it from running, so that a thread ends the process after `GRACE_SECONDS`.
+    Python runs a handler on the main thread between two instructions. A call that does not return (a collective whose
+    peers are gone) would block it, so a thread ends the process after `GRACE_SECONDS`.
 
     Args:
-        save: writes the traces; is given the signal and runs on the main thread.
-        lost: is given the signal when the traces could not be written in time.
+        save: writes the traces; takes the signal and runs on the main thread.
+        lost: takes the signal when the traces could not be written in time.
     """
 
     def __init__(self, save: Callable[[int], None], lost: Callable[[int], None]) -> None:
@@ -42,7 +42,7 @@ class FatalSignals:
         self._knows_forks = False
 
     def watch(self) -> None:
-        """Take the signals; on another thread than the main one, which cannot, nothing is done."""
+        """Handle the signals; does nothing on another thread than the main one, which alone can."""
         if os.name != "posix" or threading.current_thread() is not threading.main_thread():
             return
         self._pid = os.getpid()
@@ -54,14 +54,14 @@ class FatalSignals:
             self._limit_time()
 
     def unwatch(self) -> None:
-        """Leave the signals to the system again, but for those that the program handles by now."""
+        """Leave the signals to the system again, except those that the program handles by now."""
         with contextlib.suppress(ValueError):  # not the main thread, where the signals were never taken
             self._drop_handlers()
             self._drop_wakeup()
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """A signal waits until the block is over, in which the profiler changes its state."""
+        """Delay a signal until the block ends, in which the profiler changes its state."""
         self._depth += 1
         try:
             yield
@@ -84,7 +84,7 @@ class FatalSignals:
             os.kill(os.getpid(), number)
 
     def _limit_time(self) -> None:
-        """Have a thread see the signal as soon as the process has it, whatever the main thread does."""
+        """Start a thread that sees the signal at once, whatever the main thread does."""
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
         before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
@@ -100,7 +100,7 @@ class FatalSignals:
         threading.Thread(target=self._end_late, args=(read_end,), daemon=True, name="etplus-record").start()
 
     def _end_late(self, read_end: int) -> None:
-        """Wait for one of the signals, then for the traces, then end the process as the signal would have."""
+        """Wait for a signal, then for the traces, then end the process as the signal would have."""
         watched = set(self._watched)
         try:
             while True:
@@ -143,7 +143,7 @@ class FatalSignals:
         self._wakeup = -1
 
     def _in_child(self) -> None:
-        """A fork of the process records nothing, and shares the pipe."""
+        """Stop watching in a fork, which records nothing and shares the pipe."""
         if not self._watched:
             return
         with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Forks of a recorded process: they inherit PyTorch's observers, which must stop there and leave the parent alone."""
+"""Stop PyTorch's observers in forks of a recorded process, without touching the parent's files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def keep_out_of_forks(torch: Any, observer: Any, path: Path) -> None:
 
 
 def _descriptors(path: Path) -> list[int]:
-    """The open descriptors of a file of this process; none if the system does not list them."""
+    """Return this process's open descriptors of a file; none if the system does not list them."""
     wanted, found = path.stat(), []
     with contextlib.suppress(OSError):
         for name in os.listdir("/dev/fd"):  # noqa: PTH208
@@ -47,9 +47,9 @@ def _descriptors(path: Path) -> list[int]:
 def _end_config_thread() -> None:
     """End the thread in which libkineto waits for a new configuration, before a fork.
 
-    A fork lacks the thread but has the condition variable on which it waits, and at exit glibc waits until nobody does.
-    The thread serves profiling on demand only. A program that asks for that has the thread without the recorder, also;
-    it is left alone.
+    A fork has the condition variable but not the thread that waits on it, and at exit glibc waits until nobody does.
+    The thread only serves profiling on demand. A program that asks for that has the thread without the recorder, too,
+    and keeps it.
     """
     if _at_work is None or sys.platform != "linux" or "KINETO_USE_DAEMON" in os.environ:
         return
@@ -63,7 +63,7 @@ def _end_config_thread() -> None:
 
 
 def _stop_in_child() -> None:
-    """In a fork: stop both observers, and send what is left for the parent's file to nowhere."""
+    """Stop both observers in a fork, and discard what is left for the parent's file."""
     if _at_work is None or not _at_work.observer._registered:
         return
     torch, observer, descriptors = _at_work
@@ -74,12 +74,11 @@ def _stop_in_child() -> None:
 
 
 def _drop_profiler(torch: Any) -> None:
-    """Drop the profiler with what it has recorded.
+    """Drop the profiler and what it has recorded.
 
-    To stop it would wait for devices and turn into events what the parent recorded. The older profiler's end does
-    neither and works for both; its options are to clean up this thread, and not to make events. PyTorch also keeps the
-    last session for threads that join in, until the next session ends. At exit its end would come after that of Python,
-    and crash.
+    Stopping it would wait for devices and turn the parent's records into events. The end of the older profiler does
+    neither and works for both; its options are to clean up this thread and to make no events. PyTorch also keeps the
+    last session until the next one ends, for threads that join in; at exit it would end after Python has, and crash.
     """
     autograd = torch.autograd
     if not getattr(autograd.profiler, "_is_profiler_enabled", True):  # it waits or warms up
@@ -99,7 +98,7 @@ def _drop_profiler(torch: Any) -> None:
 
 @contextlib.contextmanager
 def _nowhere(descriptors: list[int]) -> Iterator[None]:
-    """Send what is written to these descriptors to nowhere from now on, and to standard error within the block."""
+    """Discard what is written to these descriptors from now on, and to standard error within the block."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in descriptors:
         os.dup2(nowhere, descriptor)

@@ -1,4 +1,4 @@
-"""Sets up the recorder when the program imports PyTorch; its plan is in the variable ETPLUS_RECORD."""
+"""Start the recorder when the program imports PyTorch; its plan is in the variable ETPLUS_RECORD."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ VARIABLE = "ETPLUS_RECORD"
 
 
 def install() -> None:
-    """Have PyTorch's import set up the recorder; until then nothing else is done."""
+    """Have PyTorch's import start the recorder."""
     plan = json.loads(os.environ[VARIABLE])
     Path(plan["folder"], "started").touch()
     sys.meta_path.insert(0, _WaitForTorch(plan))
 
 
 class _WaitForTorch:
-    """A finder of modules that looks for `torch` only, once, as the others find it."""
+    """A module finder that handles the first import of `torch` only."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._plan = plan

@@ -1,4 +1,4 @@
-"""Times some steps before the window, which nothing records: what recording costs is known only by comparison."""
+"""Time some steps before the window, to show the cost of recording."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from typing import Any
 
 MOST = 5
-"""So many steps before the window are timed at most."""
+"""Steps before the window that are timed at most."""
 _FEWEST = 2
 _ONE_STEP = 0.6
-"""Where one step takes this share of all, something else than steps was timed (a compilation, an evaluation)."""
+"""If one step takes this share of all, a compilation or an evaluation was timed as well."""
 
 
 class UntracedSteps:
-    """Steps between two points at which the device is idle, so that what runs on it late is in the time of all.
+    """Steps between two points at which the device is idle, so their time includes all device work.
 
     Example:
         >>> steps = UntracedSteps(window=9)
@@ -35,7 +35,7 @@ class UntracedSteps:
         self._drained = 0
 
     def step_over(self, torch: Any, done: int) -> None:
-        """A step is over, of `done`; nothing happens outside the steps that are timed."""
+        """Count the end of step `done`."""
         if done == self._first:
             _synchronize(torch)
             self._ends = [time.perf_counter_ns()]
@@ -46,9 +46,10 @@ class UntracedSteps:
                 self._drained = time.perf_counter_ns()
 
     def annotation(self) -> str:
-        """``etplus.untraced steps=N step_ns=… host_ns=…``, as `trace.untraced_step` reads it; "" if too few were timed.
+        """Return ``etplus.untraced steps=N step_ns=… host_ns=…``, as `trace.untraced_step` reads it; "" if too few were
+        timed.
 
-        `step_ns` is the mean with what the device did after the last one, `host_ns` the median of the host's.
+        `step_ns` is the mean with the device work after the last step, `host_ns` the median of the host.
         """
         took = [end - begin for begin, end in itertools.pairwise(self._ends)]
         if len(took) < _FEWEST or not self._drained or (len(took) > _FEWEST and max(took) > _ONE_STEP * sum(took)):
@@ -58,6 +59,6 @@ class UntracedSteps:
 
 
 def _synchronize(torch: Any) -> None:
-    """Wait for the GPU, where the program uses one and nothing is being captured."""
+    """Wait for the GPU, if the program uses one and captures no graph."""
     if torch is not None and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
         torch.cuda.synchronize()
