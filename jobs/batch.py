@@ -80,38 +80,29 @@ def link_many(
 ) -> Batch:
     """Link all ranks of a job: write `rank_N.etplus.json.gz` (or columns) for each, and a report about the job.
 
-    The report names ranks that fail; the others are still linked. Ranks that an earlier run with the same inputs and
-    options has linked are kept. Call it below `if __name__ == "__main__":`, because workers may import the script.
+    The report names ranks that fail. Ranks that an earlier run with the same inputs and options has linked are kept.
+    Call it below `if __name__ == "__main__":`, because workers may import the script.
 
     Args:
         source: folder of the traces, or its URL with fsspec (s3://, gs://, ...).
         output: folder or URL of the results, "etplus" in `source` by default; columns if it ends in .parquet or
             .etplus, see docs/reference/columns.md.
-        manifest: CSV or JSON file that lists rank, et, kineto, with file names relative to `source`.
-        et, kineto: patterns such as "*step_12*.json"; only matching files are of that kind.
-        ranks: the ranks that there should be; by default 0 to the highest one found.
-        engine: "processes", "dask", or a `concurrent.futures.Executor` whose workers reach the same files.
-        jobs: number of processes, one per core by default.
-        scheduler: Dask's address "tcp://host:8786", or the path of its scheduler file.
+        manifest, et, kineto, ranks: which files to link, see `find_job`.
+        engine, jobs, scheduler: where to link: "processes" (one per core by default), "dask" at an address or a
+            scheduler file, or a `concurrent.futures.Executor` whose workers reach the same files.
         apply_clock_offsets: write the estimated offsets into the ET+ files (`clock_offset_ns`).
         min_match, min_certain: a rank fails if a smaller share of its ET's ops is linked, or has a certain link.
-        iteration: as in `link`; the default is "first", so that all ranks take the same one.
         progress: show a bar with rate and remaining time on a terminal.
-        graph_captures, provenance: as in `link`, files that the workers reach; each rank uses the captures of its own
-            rank.
-        options: other options of `link`.
+        iteration, graph_captures, provenance, options: as in `link`, but all ranks take the "first" iteration.
 
     Raises:
-        UsageError: nothing was found to link, or invalid options.
-        TraceFormatError: an invalid manifest.
+        UsageError: nothing was found to link, or invalid options. TraceFormatError: an invalid manifest.
 
     Example:
         >>> batch = link_many("job", "linked", jobs=1)
         >>> batch.now, batch.complete
         (2, True)
     """
-    if output is not None and not os.fspath(output):
-        raise UsageError("the name of the output folder is empty; give a folder")
     folder = open_folder(source)
     runner = engine_of(engine, jobs, scheduler)
     target = open_folder(_output_folder(folder, output))
@@ -156,7 +147,14 @@ def find_job(
     kineto: str | None = None,
     ranks: Sequence[int] | None = None,
 ) -> Pairing:
-    """Find the files that `link_many` would link; the arguments are the same."""
+    """Find the files that `link_many` links.
+
+    Args:
+        source, output: as in `link_many`.
+        manifest: CSV or JSON file that lists rank, et, kineto, with file names relative to `source`.
+        et, kineto: patterns such as "*step_12*.json"; only matching files are of that kind.
+        ranks: the ranks that there should be; by default 0 to the highest one found.
+    """
     folder = open_folder(source)
     if manifest is not None:
         if et is not None or kineto is not None:
@@ -201,6 +199,8 @@ def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _output_folder(source: Folder, output: str | os.PathLike[str] | None) -> str:
     if output is not None:
+        if not os.fspath(output):
+            raise UsageError("the name of the output folder is empty; give a folder")
         return os.fspath(output)
     return f"{source.root}/etplus" if is_url(source.root) else str(Path(source.root, "etplus"))
 

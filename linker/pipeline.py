@@ -122,11 +122,10 @@ def link(
             one_of_several: see `LinkOptions`.
         jobs: processes that read large files; the result does not depend on it.
         progress: show bars on a terminal for what takes over two seconds.
-        graph_captures: recordings of the capture phase, to whose operators kernels of replayed CUDA and HIP graphs are
-            linked: Kineto traces, tuples of an ET and a Kineto trace, or folders of these; see
-            docs/reference/captured_graphs.md.
-        provenance: files of PyTorch's compiler about its kernels, and annotations of graph nodes; see
-            docs/reference/compiled.md. None takes the files next to the Kineto trace that are named after it.
+        graph_captures: sources of `read_captures`, to whose operators kernels of replayed CUDA and HIP graphs are
+            linked; see docs/reference/captured_graphs.md.
+        provenance: files of PyTorch's compiler about its kernels, see docs/reference/compiled.md; None takes the files
+            next to the Kineto trace that are named after it.
 
     Raises:
         TraceFormatError: a malformed file, a file of another rank, or a capture without graphs.

@@ -84,6 +84,16 @@ class Recording:
             self._marked = True
             self._mark()
 
+    def _finish(self, window: str, link: bool) -> None:
+        """Check that the window is complete, and link the traces."""
+        if not self.finished:
+            counted = f"step() was called {self.steps} times and {window} need {self.steps_needed}"
+            raise UsageError(f"nothing was recorded: {counted}; run more iterations or lower these numbers")
+        if link:
+            captures = [(self.graphs_et_path, self.graphs_kineto_path)] if self._graphs else []
+            self.result = link_traces(self.et_path, self.kineto_path, graph_captures=captures)
+            self.result.write(self.etplus_path)
+
     def _mark(self) -> None:
         import torch
 
@@ -246,22 +256,15 @@ def record(
     earlier ones. Both traces have an annotation with a random id, which proves that they are from one recording.
 
     Args:
-        out_dir: folder for the files.
+        out_dir, name: folder for the files, and first part of their names (``NAME.rank-0.et.json.gz``).
         wait, warmup, active: number of iterations that are skipped, warm up the profiler, and are recorded.
-        name: first part of the file names (``NAME.rank-0.et.json.gz``).
         activities: `torch.profiler.ProfilerActivity` values; None: CPU, and CUDA with synchronization records.
         record_shapes, with_stack, profile_memory: as in `torch.profiler.profile`.
         all_threads: have Kineto record all threads, if this PyTorch can; the Execution Trace always has them.
-        link: False writes no ET+ file.
-        compress: gzip the files.
-        graphs: also record what runs before the first ``step()`` as ``rank-0.graphs.et.json.gz`` and
-            ``rank-0.graphs.kineto.json.gz``, and link replays of the CUDA or HIP graphs captured there;
-            see docs/reference/captured_graphs.md.
-        provenance: save Inductor's information about compiled kernels as ``rank-0.kernel_information.json.gz``;
-            see docs/reference/compiled.md.
-
-    Yields:
-        the `Recording`, on which the loop calls ``step()``.
+        link, compress: False writes no ET+ file, or plain files.
+        graphs: also record what runs before the first ``step()`` as ``rank-0.graphs.…``, and link replays of the CUDA
+            or HIP graphs captured there; see docs/reference/captured_graphs.md.
+        provenance: save Inductor's information about compiled kernels; see docs/reference/compiled.md.
 
     Raises:
         UsageError: PyTorch is missing, the numbers make no window, the name is a path, another Execution Trace is being
@@ -271,23 +274,14 @@ def record(
     options |= {"record_shapes": record_shapes, "with_stack": with_stack, "profile_memory": profile_memory}
     if name and Path(name).name != name:
         raise UsageError(f"name={name!r} is put into file names; give the folder as out_dir")
-    rank = _rank()
+    rank, folder = _rank(), Path(out_dir)
     stem = f"{name}.rank-{rank}" if name else f"rank-{rank}"
-    folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
     recording = Recording(folder, stem, ".gz" if compress else "", rank, wait + warmup + active, graphs=graphs)
     with _tracking_provenance(provenance), recording._running(options):
         yield recording
-    if recording.in_fork:
-        return
-    if not recording.finished:
-        needed = f"wait={wait}, warmup={warmup}, active={active} need {recording.steps_needed}"
-        counted = f"step() was called {recording.steps} times and {needed}"
-        raise UsageError(f"nothing was recorded: {counted}; run more iterations or lower these numbers")
-    if link:
-        captures = [(recording.graphs_et_path, recording.graphs_kineto_path)] if graphs else []
-        recording.result = link_traces(recording.et_path, recording.kineto_path, graph_captures=captures)
-        recording.result.write(recording.etplus_path)
+    if not recording.in_fork:
+        recording._finish(f"wait={wait}, warmup={warmup}, active={active}", link)
 
 
 def _profile_options(
