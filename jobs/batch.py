@@ -80,8 +80,8 @@ def link_many(
 ) -> Batch:
     """Link all ranks of a job: write `rank_N.etplus.json.gz` (or columns) for each, and a report about the job.
 
-    The report names ranks that fail. Ranks that an earlier run with the same inputs and options has linked are kept.
-    Call it below `if __name__ == "__main__":`, because workers may import the script.
+    The report names ranks that fail. Ranks that an earlier, equal run has linked are kept. Call it below
+    `if __name__ == "__main__":`, because workers may import the script.
 
     Args:
         source: folder of the traces, or its URL with fsspec (s3://, gs://, ...).
@@ -92,8 +92,7 @@ def link_many(
             scheduler file, or a `concurrent.futures.Executor` whose workers reach the same files.
         apply_clock_offsets: write the estimated offsets into the ET+ files (`clock_offset_ns`).
         min_match, min_certain: a rank fails if a smaller share of its ET's ops is linked, or has a certain link.
-        progress: show a bar with rate and remaining time on a terminal.
-        iteration, graph_captures, provenance, options: as in `link`, but all ranks take the "first" iteration.
+        iteration, progress, graph_captures, provenance, options: as in `link`; all ranks take the "first" iteration.
 
     Raises:
         UsageError: nothing was found to link, or invalid options. TraceFormatError: an invalid manifest.
