@@ -455,7 +455,8 @@ def test_jobs_of_two_sizes() -> None:
     et, kineto = map(read_json, shared_pair("parallel/block.ddp2/rank0"))
     kineto["distributedInfo"]["world_size"] = 4
     report = linked(et, kineto, rank=0)
-    assert report.ops["certain"] == 0 and says(report, "the ET is from a job of 2 ranks, the Kineto trace from one of 4")
+    text = "the ET is from a job of 2 ranks, the Kineto trace from one of 4"
+    assert report.ops["certain"] == 0 and says(report, text)
 
 
 def test_a_job_of_one_rank_needs_no_rank() -> None:
