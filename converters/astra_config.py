@@ -1,7 +1,6 @@
-"""What ASTRA-sim takes beside a set: network, system, memory and the line that runs it.
+"""Files that ASTRA-sim takes with a set: network, system, memory and the line that runs it.
 
-Bandwidths of its network files are in 2^30 bytes a second and link, latencies in ns a link. The analytical backend
-without congestion gives collectives what `Network` does; see `AstraLinks`.
+Bandwidths are in 2^30 bytes a second and link, latencies in ns a link.
 """
 
 from __future__ import annotations
@@ -40,14 +39,7 @@ _BINARY = "AstraSim_Analytical_Congestion_Unaware"
 def write_astra_config(
     prefix: str, network: Network, links: AstraLinks, *, groups: bool
 ) -> tuple[list[str], list[str]]:
-    """Write `<prefix>.network.yml`, `.system.json`, `.memory.json` and `.run.sh`.
-
-    Args:
-        links: see `astra_links`. groups: whether the set has process groups.
-
-    Returns:
-        the files, and notes on what they cannot say of the network.
-    """
+    """Write `<prefix>.network.yml`, `.system.json`, `.memory.json` and `.run.sh`; return the files and notes."""
     texts = {
         **_network_files(network, links),
         "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
@@ -125,7 +117,7 @@ def network_files_of(prefix: str) -> tuple[Path, Path] | None:
 
 
 def described_network(prefix: str) -> str:
-    """The network that a set was converted for, as the first line of its network file says; else the default."""
+    """Return the network of a set as its network file's first line says, else the default."""
     with contextlib.suppress(OSError, UnicodeDecodeError, UsageError):
         first = Path(f"{prefix}.network.yml").read_text("utf-8").partition("\n")[0].removeprefix("# ")
         parse_network(first)
@@ -141,7 +133,7 @@ def endpoint_delay_of(system: Path) -> float:
 
 
 def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
-    """With what of these files ASTRA-sim does not run a set of so many ranks to the end, as was observed."""
+    """Yield what keeps ASTRA-sim from running a set of so many ranks to the end, as observed."""
     found = dimensions_of(files[0].read_text(errors="replace"))
     counts = [int(text) if text.isdecimal() else 0 for text in found.get("npus_count", [])]
     name = files[0].name
@@ -165,7 +157,7 @@ def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
 
 
 def same_files(files: tuple[Path, Path], network: Network, links: AstraLinks) -> bool:
-    """Whether these files are those that `write_astra_config` writes for a network, comments aside."""
+    """Whether these files are those of `write_astra_config` for a network, comments aside."""
     texts = _network_files(network, links)
     try:
         system = msgspec.json.decode(files[1].read_bytes())

@@ -1,11 +1,11 @@
 """A rank's GPU work for a simulator without a host: kernels in one row, the host's share of the time as delays.
 
-ASTRA-sim has one compute and one communication slot a rank, no streams, and no clock that a node could wait for. So
-computations run one after the other, in the order in which they ended (in any other, what waited for a short one
-beside a long one would wait for the long one, too), and a delay (a computation, too) takes the place of the time in
-which the GPU waited for the host. Where it waited for a communication there is a dependency instead, also where that
-cost no time, so that the time follows what the network simulation makes of it. A communication depends on the
-computations that its stream waits for and on the host's last delay before its launch.
+ASTRA-sim has one compute and one communication slot per rank, no streams, and no clock that a node could wait for. So
+computations run one after the other, in order of their ends: in any other order, what waited for a short one next to
+a long one would also wait for the long one. A delay takes the place of the time in which the GPU waited for the host.
+A wait for a communication becomes a dependency, even if it cost no time, so that the time follows the simulated
+network. A communication depends on the computations that its stream waits for and on the host's last delay before its
+launch.
 """
 
 from __future__ import annotations
@@ -42,26 +42,23 @@ def fold(
     transferred: Mapping[int, int] | None = None,
     on_host: ReplayedRank | None = None,
 ) -> Iterator[SimNode]:
-    """The nodes; each comes after all that it waits for.
+    """Yield the nodes; each comes after all that it waits for.
 
-    GPU events that overlap are counted once, with the one that ended first: the simulator cannot run them side by side.
-    Without any GPU event the innermost ops of the host are the computations, but for those of a collective's backend.
-
-    With communications as long as measured, the simulated span is the measured one (first start to last end, the
-    host's included) to the µs, unless communications began in another order than they were issued in.
+    GPU events that overlap count once, with the one that ended first. Without GPU events the innermost ops of the host
+    are the computations. With communications as long as measured the simulated span is the measured one to the µs,
+    unless communications began in another order than they were issued in.
 
     Args:
-        comms: the communications in the order in which the rank is to issue them.
-        transferred: by id of a communication, when by the trace's clock its data was there, if before its end; see
-            `JobTimes.transferred`. What the rank takes from then on is its own time, not the network's.
-        on_host: of a job whose communications run on the host, the rank that `trace` is of: what waits for them.
+        comms: in the order in which the rank issues them.
+        transferred: by id, when a communication's data was there, if before its end; see `JobTimes.transferred`.
+        on_host: for communications on the host, the rank that says what waits for them.
     """
     rows, ends = _computations(trace, np.array([comm.row for comm in comms], np.int64))
     return _Folding(trace, rows, ends, comms, transferred or {}, on_host).nodes()
 
 
 def _computations(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Rows that compute, in order of their ends, and these, int64 ns; what follows on a stream ends what is before."""
+    """Return rows that compute, in order of their ends, and these ends; the next event of a stream ends one."""
     nodes = trace.nodes
     on_gpu = (nodes.kind == GPU) & nodes.timed
     if on_gpu.any():
@@ -81,7 +78,7 @@ def _computations(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, In
 
 
 class _Folding:
-    """The simulated time line while it grows; times are whole µs since the first start."""
+    """The simulated timeline while it grows; times are whole µs since the first start."""
 
     def __init__(
         self,
@@ -139,13 +136,13 @@ class _Folding:
         return (ns - self.begin + 500) // 1000
 
     def _submitted(self, row: int, begin: int) -> int:
-        """When the host has let a row begin, at the latest when it began."""
+        """Return when the host has let a row begin, at the latest when it began."""
         return min(int(self._micros(self.submitted[row])), begin)
 
     def _communications(
         self, ns: int, number: int, row: int, pending: deque[tuple[int, Communication]]
     ) -> Iterator[SimNode]:
-        """The communications that begin before a computation of this start, id and row."""
+        """Yield the communications that begin before a computation of this start, id and row."""
         while pending and (pending[0][0], int(self.trace.nodes.id[pending[0][1].row])) < (ns, number):
             begin, comm = pending.popleft()
             before = self.waits.before_comm.get(comm.row, [])
@@ -157,10 +154,11 @@ class _Folding:
             yield from self._beside(comm, pending)
 
     def _beside(self, comm: Communication, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """The further messages of a kernel, and a computation of no time after all, for what follows the kernel.
+        """Yield the further messages of a kernel, and a computation of no time after all, for what follows the kernel.
 
-        They begin together: one after the other, two ranks that send to each other could wait for ever. The parts of a
-        collective that slows the work beside it share a row, too, but follow each other.
+        They begin together: in sequence, two ranks that send to each other could wait for ever. The parts of a
+            collective that
+        slows work share a row, too, but follow each other.
         """
         first, ids = self.sent, [self.comm_id.get(comm.row, 0)]
         while pending and pending[0][1].row == comm.row and first is not None and not comm.aside:
@@ -175,21 +173,19 @@ class _Folding:
                 self.on_stream[stream] = done.id, self.comm_end[comm.row]
 
     def _issuing(self, row: int, end: int, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """An operator of the host up to the last communication that begins while it runs, each behind its part."""
+        """Yield an operator up to the last communication that begins while it runs, each behind its part."""
         while pending and pending[0][0] < end:
             begin, comm = pending.popleft()
             yield from self._compute(row, self._micros(begin), [])
             yield from self._communicate(comm, self._micros(begin), [])
 
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
-        """What the host takes until it has submitted a computation, or a communication before that.
+        """Yield what the host takes until it has submitted a computation, or a communication before it.
 
-        The host goes on while the GPU waits: its delays are behind each other and behind what it has itself waited for,
-        not behind the computations, so that they can run while these wait for a communication. Where that was so in the
-        measured run, too, the time of the wait was the host's, up to when it began to wait itself.
-
-        In a run without such a wait it is the slot that orders them and the computations: they have that of the last
-        computation's stream. Where computations of several streams alternate they are behind the last one.
+        The host goes on while the GPU waits: its delays follow each other and what it waited for itself, not the
+        computations. If the GPU waited in the measured run, that time was the host's until it began to wait. Else the
+        slot orders delays and computations, with the last computation's stream; after alternating streams, the last
+        computation.
         """
         through = self.waits.through_host.get(row, [])
         comms = [comm for comm in through if comm in self.comm_end]
@@ -220,30 +216,27 @@ class _Folding:
         yield self._own_time(until, until - at, needs, stream)
 
     def _own_time(self, until: int, micros: int, needs: list[int], stream: int) -> SimNode:
-        """Time of the host by itself, behind what it did before and some other nodes."""
+        """Return time of the host by itself, behind what it did before and some other nodes."""
         node = self._link(DELAY, until, micros, [self.host_id, *needs], stream)
         self.host_id = node.id
         return node
 
     def _delay(self, until: int, comms: Sequence[int]) -> Iterator[SimNode]:
-        """Time up to some moment in which nothing is computed, behind the chain and some communications."""
+        """Yield time in which nothing is computed, behind the chain and some communications."""
         ready = max([self.chain_end[-1], *(self.comm_end[row] for row in comms)])
         if until > ready:
             needs = [self.chain_id[-1], *(self.comm_id[row] for row in comms)]
             yield self._link(DELAY, until, until - ready, needs, self._slot())
 
     def _slot(self) -> int:
-        """Stream of the last computation, whose slot delays take in a simulator with a slot a stream; −1 for none."""
+        """Return the stream of the last computation, whose slot delays take; −1 for none."""
         return int(self.trace.nodes.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
-        """A computation behind what it waits for, after what the host takes to submit it.
+        """Yield a computation behind what it waits for (rows `inside` while it runs), after what the host takes to
+        submit it.
 
-        What is left of the time up to its start comes after all of them. A communication that had ended before it could
-        begin holds back the computation alone.
-
-        Args:
-            inside: rows of the communications that it waits for while it runs.
+        A communication that had ended before the computation could begin holds back the computation alone.
         """
         begin = int(self._micros(self.trace.nodes.ts[row]))
         yield from self._host(self._submitted(row, begin), row)

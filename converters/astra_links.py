@@ -1,20 +1,17 @@
-"""The network that ASTRA-sim simulates for a description: its dimensions, and sizes that take there what they should.
+"""The network that ASTRA-sim simulates for a description: its dimensions, and sizes that take the right time there.
 
-What was observed by running the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
+Observed with the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
 
 - A level is a dimension, inner ones first; collectives of all ranks take what `collective_ns` says of levels.
-- On `FullyConnected` each rank has a link to each other one. By rings a collective uses one a rank, which has the
-  rank's bandwidth; on `Ring` what passes ranks takes the latency of each link, and its whole bandwidth whatever else
-  passes there; where a level's algorithm is direct it uses all, and each has its part. `Switch`, for halving and
-  doubling, is two links from rank to rank.
-- A process group that is not of all ranks runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc),
-  whose ranks send on what came as soon as it is there; one of all ranks as collectives of no group. A step, and a
-  message, takes a link of the innermost dimension in which the two ranks' places differ, also if they differ in an
-  outer one, too.
+- On `FullyConnected` each two ranks have a link. Rings use one link per rank with the rank's bandwidth; direct
+  algorithms use all links, each with its part. On `Ring` data that passes ranks takes each link's latency at whole
+  bandwidth. `Switch`, for halving and doubling, is two links from rank to rank.
+- A group that is not of all ranks runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc). A step,
+  and a message, takes a link of the innermost dimension in which the two ranks' places differ.
 - All dimensions have the same ranks in each unit, and halving and doubling needs a power of two.
 
-What it cannot express otherwise (libraries, trees, algorithms by size, networks of groups, measured efficiencies) is in
-the sizes of communications: as many bytes as take there what the description says.
+The sizes of communications express the rest (libraries, trees, algorithms by size, networks of groups, efficiencies):
+as many bytes as take there what the description says.
 """
 
 from __future__ import annotations
@@ -43,10 +40,8 @@ class AstraLinks:
     """A network as ASTRA-sim has it.
 
     Attributes:
-        ranks: of the set.
-        dimensions: the inner ones first; `ranks` of each multiply to all.
-        by_kind: of kinds of collectives whose algorithm is not that of the dimensions.
-        unsaid: what of the description is not in it, for messages.
+        dimensions: the inner ones first; their `ranks` multiply to all.
+        by_kind: of kinds whose algorithm is not that of the dimensions. unsaid: what is missing, for messages.
     """
 
     ranks: int
@@ -64,11 +59,7 @@ class AstraLinks:
         return found
 
     def transfer_ns(self, kind: int, size: int, ranks: Sequence[int]) -> float:
-        """What a communication takes in ASTRA-sim when all its ranks are ready.
-
-        Args:
-            kind: of what it simulates. size: as in `message_bytes`. ranks: of the group in order, or both of a message.
-        """
+        """Return the ns of a communication in ASTRA-sim when all its ranks (in order) are ready."""
         if kind in (SEND, RECV):
             bandwidth, latency = self._link(*ranks)
             return size / bandwidth + latency
@@ -87,7 +78,7 @@ class AstraLinks:
         return rounds * sum(steps) + max(sum((steps * 2)[at : at + rest]) for at in range(count))
 
     def size_of(self, kind: int, ranks: Sequence[int], ns: float) -> int:
-        """The bytes with which a communication takes so long there; the least possible where none takes as little."""
+        """Return the bytes with which a communication takes so long there, at least the least possible."""
         fixed = self.transfer_ns(kind, 0, ranks)
         slope = (self.transfer_ns(kind, _PROBE, ranks) - fixed) / _PROBE
         return int(min(max(round((ns - fixed) / slope), 1 if kind < 0 else _LEAST_BYTES), _MOST_BYTES))
@@ -106,7 +97,7 @@ class AstraLinks:
 
 
 def _as_run(span: LevelSpan, own: Algorithm) -> LevelSpan:
-    """A dimension with the bandwidth at which collectives of one algorithm run on the topology of another one."""
+    """Return a dimension with the bandwidth of one algorithm on the topology of another one."""
     if own == "direct" and span.algorithm != "direct":
         return span._replace(bandwidth=span.bandwidth / (span.ranks - 1))
     if own != "direct" and span.algorithm == "direct":  # to all others at once, each at full bandwidth
@@ -148,11 +139,7 @@ def described_beyond_a_formula(network: Network) -> bool:
 
 
 def sized_exactly(simulated: Agreement, original: Agreement, network: Network, links: AstraLinks) -> Agreement:
-    """The communications with the sizes that take in ASTRA-sim what the originals do on the network.
-
-    Args:
-        simulated: see `for_simulator`.
-    """
+    """Give communications the sizes that take in ASTRA-sim what the originals take on the network."""
     given = {(rank, comm.row, comm.tag): comm for rank, of in original.ranks.items() for comm in of.found}
     everyone, counts = sorted(simulated.ranks), Counter[str]()
 
@@ -186,8 +173,7 @@ def sized_exactly(simulated: Agreement, original: Agreement, network: Network, l
 
 
 def _priced_as(original: Communication, simulated: Communication) -> tuple[int, int]:
-    """Kind and size of a communication on a network. Of a gather or scatter, whose ranks can have other sizes, that of
-    what is simulated, which all agree on."""
+    """Return kind and size of a communication on a network; a gather or scatter counts as what is simulated."""
     if original.kind in (Type.BROADCAST, Type.REDUCE):
         return original.kind, original.size
     return (original.kind, 0) if original.kind == Type.BARRIER else (simulated.kind, simulated.size)

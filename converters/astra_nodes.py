@@ -29,8 +29,8 @@ from ..trace.columns import IntColumn
 from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
-from .chakra import CHAKRA_VERSION, COMP, ROWS, comm_attributes, comm_node_type
-from .collectives import Communication
+from .chakra import CHAKRA_VERSION, COMP, ROWS
+from .collectives import Communication, comm_attributes, comm_node_type
 from .node_work import roofline_work, work_columns
 from .tensor_lists import TensorLists
 
@@ -47,11 +47,8 @@ class SimNode(NamedTuple):
     """A node as the simulator is to run it.
 
     Attributes:
-        id: from 1 on, rising with the start.
-        row: in the trace, DELAY or START.
-        micros: how long it runs.
+        id: from 1 on, rising with the start. row: in the trace, DELAY or START.
         needs: ids of the nodes that it waits for.
-        comm: what it communicates, if it does.
         stream: of a delay, the stream that it occupies, −1 for none.
     """
 
@@ -79,14 +76,7 @@ def write_nodes(
     roofline: float | None = None,
     memory: bool = False,
 ) -> int:
-    """Write a file and return the number of nodes.
-
-    Args:
-        roofline: as in `roofline_work`. memory: give all nodes the lists of `TensorLists`.
-
-    Raises:
-        ConvertError, UsageError: as in `write_blocks` and `TensorLists`.
-    """
+    """Write a file and return the number of nodes; see `roofline_work` and `TensorLists` for the options."""
     tensors = TensorLists(trace) if memory else None
     work, rest = work_columns(trace), iter(nodes)
     if roofline is not None:  # a copy between host and device is bound by the bus, not by the device's memory

@@ -1,7 +1,7 @@
 """Run a converted set in ASTRA-sim and compare each rank's time with the replay and the recording.
 
-The simulator's exit status says nothing: it is 0 if ranks wait for each other for ever. A rank is done if the simulator
-says that it finished and, if the binary counts nodes (`ASTRA_TL`), if all of them ran.
+The simulator's exit status is 0 even if ranks wait for each other for ever. A rank is done if the simulator says so
+and, if the binary counts nodes (`ASTRA_TL`), if all of them ran.
 """
 
 from __future__ import annotations
@@ -35,14 +35,7 @@ _TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class SimulatedRank:
-    """One rank's times in ms; None for what is not known.
-
-    Attributes:
-        nodes: in its file. ran: how many came to an end.
-        simulated: when the rank finished; None if it did not.
-        replayed: when the rank ends in a replay of the set on the same network.
-        recorded: from the first start to the last end that its nodes had when they were recorded.
-    """
+    """One rank's times in ms (None if unknown): simulated, replayed, recorded; and how many nodes ran."""
 
     rank: int
     nodes: int
@@ -58,13 +51,7 @@ class SimulatedRank:
 
 
 def run_set(files: Sequence[str], group_file: str | None, networks: Sequence[str]) -> dict[str, list[SimulatedRank]]:
-    """Simulate a set on networks, each described as for `parse_network`.
-
-    Args:
-        files: the set's files by rank. group_file: with its process groups, None if it has none.
-
-    Returns:
-        the ranks by network.
+    """Simulate a set on networks (as for `parse_network`); return the ranks by network.
 
     Raises:
         UsageError: no simulator, or it cannot be started.
@@ -120,7 +107,7 @@ def _simulate(binary: str, files: Sequence[str], groups: Groups, network: Networ
 
 
 def _recorded_ns(file: str) -> int | None:
-    """From the first start to the last end that the nodes of a file had when they were recorded; None without times."""
+    """Return the recorded span of a file's nodes; None without times."""
     begins, ends = list[int](), list[int]()
     for node in read_chakra(file)[1]:
         values = values_of(node.attr)

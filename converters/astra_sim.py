@@ -1,7 +1,6 @@
-"""ET+ to Chakra traces that ASTRA-sim can run to the end, and the file of process groups that it is started with.
+"""Chakra traces that ASTRA-sim can run to the end, and their file of process groups.
 
-What it can and cannot run was observed by running it; see docs/reference/converters.md. Its ranks may be renumbered,
-or all run one trace; of several traces each starts as much later than the first as it was measured.
+What it can and cannot run was observed; see docs/reference/converters.md.
 """
 
 from __future__ import annotations
@@ -38,13 +37,7 @@ _BARRIER_BYTES = 1024
 
 
 class Substitute(NamedTuple):
-    """A collective that is simulated in place of one that is not.
-
-    Attributes:
-        kind: one of `SIMULATED_COLLECTIVES`.
-        size: bytes of the original (as in `message_bytes`) and ranks of the group, 2 or more, to bytes.
-        text: what to say of it.
-    """
+    """A collective that is simulated in place of another one; `size` maps its bytes and ranks (2 or more) to bytes."""
 
     kind: int
     size: Callable[[int, int], int]
@@ -98,7 +91,7 @@ _EMPTY = "messages of 0 bytes, given 1 byte"
 
 
 def for_simulator(agreement: Agreement) -> Agreement:
-    """The communications as the simulator can run them; what it cannot is counted, and left to be a computation."""
+    """Return the communications as the simulator can run them; others are counted and become computations."""
     sizes = _agreed_sizes(agreement)
     ranks = {}
     for rank, comms in agreement.ranks.items():
@@ -124,7 +117,7 @@ _OWN_GROUP = (
 
 
 def _in_turn(agreement: Agreement) -> Agreement:
-    """Collectives of all ranks get a group if ASTRA-sim would not match them otherwise; see `_OWN_GROUP`."""
+    """Give collectives of all ranks a group if ASTRA-sim would not match them otherwise; see `_OWN_GROUP`."""
     turns = {
         tuple(turn for turn, comm in enumerate(comm for comm in of.found if comm.kind >= 0) if comm.group == ALL_RANKS)
         for of in agreement.ranks.values()
@@ -155,16 +148,15 @@ def write_astra_sim(
     memory: bool = False,
     on_host: ReplayedRank | None = None,
 ) -> Written:
-    """Write one rank: GPU nodes, and the host's time as delays beside them.
+    """Write one rank: GPU nodes, and the host's time as delays next to them.
 
     Args:
         comms: from `for_simulator`.
-        skew_ns: how much later than the job the rank starts, which becomes a computation before all others.
+        skew_ns: how much later than the job the rank starts; becomes a computation before all others.
         transferred: see `fold`.
-        roofline: memory bandwidth of a roofline simulation, GB/s: all computations on the GPU get `num_ops` and
-            `tensor_size`, see `roofline_work`.
+        roofline: the device's memory bandwidth, GB/s: all computations on the GPU get the work of `roofline_work`.
         memory: all nodes get the tensors that they read and write, see `TensorLists`.
-        on_host: of a job whose communications run on the host, its times and waits in place of the trace's.
+        on_host: for communications on the host, times and waits in place of the trace's.
 
     Raises:
         UsageError: an invalid `roofline` bandwidth, or the file cannot be written.
@@ -184,7 +176,7 @@ def write_astra_sim(
 
 
 def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
-    """Why the simulator cannot run a communication, "" if it can."""
+    """Return why the simulator cannot run a communication, "" if it can."""
     alone = len(agreement.ranks) == 1  # the other ranks of the job are converted some other time, if there are any
     if comm.kind < 0:
         if comm.peer == own.rank:
@@ -211,7 +203,7 @@ def _share(size: int, parts: int) -> int:
 
 
 def _able(comm: Communication, ranks: int, counts: Counter[str]) -> Communication:
-    """A communication that the simulator can run, in place of one that it might not."""
+    """Replace a communication by one that the simulator can run."""
     kind, size = comm.kind, comm.size
     if kind in SUBSTITUTES:
         substitute = SUBSTITUTES[kind]
@@ -227,7 +219,7 @@ def _able(comm: Communication, ranks: int, counts: Counter[str]) -> Communicatio
 
 
 def _agreed_sizes(agreement: Agreement) -> dict[tuple[int, int], int]:
-    """Rank and row of each collective of `_AGREED` to the size that all ranks of its group are to have for it.
+    """Map rank and row of each collective of `_AGREED` to the size that all ranks of its group get.
 
     The n-th collectives of a group belong together, if all its ranks have equally many.
     """
@@ -257,14 +249,10 @@ _MESSAGES = "messages of a replicated trace, kept as computations of their measu
 def simulated_ranks(
     given: Sequence[RankComms], *, renumber: bool, replicate: int | None
 ) -> tuple[list[RankComms], dict[int, int], tuple[str, ...]]:
-    """The ranks of a simulation, which are 0 to n − 1.
+    """Return the ranks 0 to n − 1 of a simulation, the rank of the trace that each runs, and notes.
 
     Args:
-        renumber: number those that are given from 0 on.
-        replicate: how many ranks the one trace that is given is to stand for.
-
-    Returns:
-        their communications; rank to that of the trace that it runs; and sentences for the user.
+        renumber: number the given ranks from 0 on. replicate: number of ranks that the one given trace stands for.
 
     Raises:
         UsageError: fewer than two ranks, one that is missing, or several to replicate.
@@ -290,9 +278,7 @@ def simulated_ranks(
 
 
 def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
-    """Number ranks from 0 on in their order; groups and peers follow.
-
-    Ranks that are not given become negative, so that none is taken for one that is.
+    """Number ranks from 0 on in their order; groups and peers follow. Ranks that are not given become negative.
 
     Example:
         >>> [comms.rank for comms in renumbered([RankComms(rank, 8, ()) for rank in (6, 4, 7, 5)])]
@@ -312,11 +298,10 @@ def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
 
 
 def replicated(given: RankComms, ranks: int) -> list[RankComms]:
-    """Ranks that all run one rank's trace.
+    """Return ranks that all run one rank's trace.
 
-    The group of all ranks, and one whose ranks are not known, becomes that of all new ones. One of s ranks with stride
-    d is laid out over them as in a device mesh: d groups of s ranks each in every s · d ranks. A group of one rank
-    stays one. Messages are dropped and counted: the rank at their other end runs another program.
+    A group of all ranks, or of unknown ones, has all new ranks. One of s ranks with stride d is laid out as in a device
+    mesh: d groups of s ranks in every s · d ranks. Messages are dropped and counted: their peer runs another program.
 
     Raises:
         UsageError: fewer than two ranks, or a group that cannot be laid out over so many.
@@ -336,7 +321,7 @@ def replicated(given: RankComms, ranks: int) -> list[RankComms]:
 
 
 def _layout(group: Group, ranks: int) -> list[Group]:
-    """The group in place of a trace's that each of so many ranks is in."""
+    """Return, for each new rank, the group in place of a trace's."""
     name, members = group
     if not members:
         return [WORLD] * ranks
@@ -364,14 +349,9 @@ def _layout(group: Group, ranks: int) -> list[Group]:
 
 @dataclass(frozen=True)
 class JobTimes:
-    """All ranks of a job, by number.
+    """Start times of all ranks of a job; clocks are compared by collectives, which end on all ranks at once.
 
-    Clocks are compared as by `etplus link FOLDER`, see `clock_offsets`: a collective ends on all ranks at once. What
-    no collective joins has no common clock; such ranks start together.
-
-    Example:
-        >>> JobTimes({rank: rank_recording(trace) for rank, trace in enumerate(traces)}).start_skew()  # doctest: +SKIP
-        ({0: 5471500, 1: 0, 2: 6891000, 3: 698000}, ('ranks start as measured, up to 6.891 ms apart (rank 2 last)',))
+    Ranks that no collective joins have no common clock and start together.
     """
 
     ranks: Mapping[int, RankRecording]
@@ -393,11 +373,7 @@ class JobTimes:
         return clock_offsets(synchronising(self._collectives), self._messages)
 
     def start_skew(self) -> tuple[dict[int, int], tuple[str, ...]]:
-        """ns from the start of the first rank to that of each, after the offsets of the ranks' clocks.
-
-        Returns:
-            by rank, ns from 0 on; and sentences for the user.
-        """
+        """Return ns from the first start to that of each rank, and notes."""
         joined: defaultdict[int, dict[int, int]] = defaultdict(dict)
         for clock in self._clocks:
             joined[clock.reference][clock.rank] = self.ranks[clock.rank].start_ns - clock.offset_ns
@@ -417,10 +393,7 @@ class JobTimes:
         return skew, tuple(notes)
 
     def transferred(self) -> dict[int, dict[int, int]]:
-        """By rank and node id, when the data of a communication on the host was there, ns by the trace's clock.
-
-        Only of those that the ranks have alike, and never after the rank's own end; see `transfers`.
-        """
+        """Return, by rank and node id, when a communication's data was there, ns by the trace's clock."""
         offsets = {clock.rank: clock.offset_ns for clock in self._clocks}
         found: dict[int, dict[int, int]] = {rank: {} for rank in self.ranks}
         for matched in (*self._collectives, *self._messages):

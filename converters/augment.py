@@ -57,9 +57,13 @@ class Augmented:
 @transaction()
 @gc_disabled()
 def augment(
-    source: Source, path: str | os.PathLike[str], own_devices: tuple[Device, ...] = (), *,
-    part: Callable[[Trace], Trace] | None = None, progress: bool = False,
-) -> Augmented:  # fmt: skip
+    source: Source,
+    path: str | os.PathLike[str],
+    own_devices: tuple[Device, ...] = (),
+    *,
+    part: Callable[[Trace], Trace] | None = None,
+    progress: bool = False,
+) -> Augmented:
     """Copy a Kineto trace or an ET+ file with `ARGUMENTS` in the `args` of GPU events where they are known.
 
     A Kineto trace also gets the counters of `analysis.counters`, behind its last event.

@@ -1,6 +1,6 @@
-"""The formats of etplus itself, an exporter each; what they write is in the modules that they call.
+"""The formats of etplus itself.
 
-Those modules are imported by `write`: listing the formats needs none of them, a conversion few.
+Each function imports the module that writes its format: listing the formats needs none of them, a conversion few.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_outputs
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _CHAKRA_SUFFIXES = with_gz(".et")
 _SILENT = "warning: no rank communicates, so that the simulated time does not follow the network"
 _NOT_SHOWN = "edges left out, since a node of theirs has no time"
+_CHANGED_TIMES = "those durations are as recorded; in the set they are of the replay on its network"
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class ChakraOptions:
     """Options of "chakra".
 
     Attributes:
-        memory_nodes: copies and fills as MEM nodes, see `write_et`.
-        degrade: keep communications that not all ranks have alike as computations, see `matched`; else refuse them.
+        memory_nodes: copies and memsets as MEM nodes, see `write_et`.
+        degrade: keep communications that do not match over the ranks as computations; else refuse them.
         groups: the file of process groups of Chakra traces; by default the one next to them.
         without_times: convert Execution Traces that were not linked; nodes then have no durations.
         as_prefix: write `<output>.<rank>.et`, not the file `output`; by default for several ranks.
@@ -59,10 +60,10 @@ class AstraSimOptions:
     Attributes:
         host: "fold", the only mode: the host's time as delays; see `write_astra_sim`.
         skew: ranks start as far apart as measured, see `JobTimes`; else all at once.
-        renumber_ranks: number the ranks that are given from 0 on, see `renumbered`.
-        replicate: so many ranks that all run the one trace, see `replicated`.
+        renumber_ranks: number the given ranks from 0 on.
+        replicate: number of ranks that all run the one trace, see `replicated`.
         roofline: memory bandwidth of a roofline simulation, GB/s; see `write_astra_sim`.
-        network: what its network file says, such as "bandwidth=25,latency=5us"; see `parse_network`.
+        network: text for `parse_network`, such as "bandwidth=25,latency=5us".
         memory: tensors that each node reads and writes, for a simulation that tracks memory; see `TensorLists`.
         degrade, groups, as_prefix: as in `ChakraOptions`.
 
@@ -93,12 +94,7 @@ class AstraSimOptions:
 
 @dataclass(frozen=True)
 class GoalOptions:
-    """Options of "goal".
-
-    Attributes:
-        algorithm: of collectives: "ring", or "direct" where each rank sends to all others at once.
-        degrade: as in `ChakraOptions`.
-    """
+    """Options of "goal": in the algorithm "direct" each rank sends to all others at once."""
 
     algorithm: Literal["ring", "direct"] = "ring"
     degrade: bool = False
@@ -106,11 +102,7 @@ class GoalOptions:
 
 @dataclass(frozen=True)
 class EtPlusOptions:
-    """Options of "etplus".
-
-    Attributes:
-        schema: the layout to upgrade nodes of an older schema to, see `upgraded`; by default that of the input.
-    """
+    """Options of "etplus": the schema to upgrade older nodes to, see `upgraded`; by default that of the input."""
 
     schema: Literal["1.1.1"] | None = None
 
@@ -121,8 +113,7 @@ class GraphOptions:
 
     Attributes:
         subtree: only this node (id or name) and what it calls and launches.
-        max_nodes: only so many nodes of each rank, those that start first; by default all, in pictures
-            `PICTURE_NODES` of all ranks together.
+        max_nodes: of each rank, those that start first; in pictures by default `PICTURE_NODES` of all ranks together.
     """
 
     subtree: str | None = None
@@ -144,260 +135,207 @@ class NpzOptions:
     as_prefix: bool | None = None
 
 
-class Chakra:
-    """Chakra protobuf, a file a rank."""
+@dataclass(frozen=True)
+class _Format:
+    """An `Exporter`; `writer` writes the traces under a path with the format's options."""
 
-    name, suffixes, options = "chakra", _CHAKRA_SUFFIXES, ChakraOptions
-    summary = "Chakra protobuf (.et) with all that the ET+ holds"
-    inputs: Inputs = "ranks"
+    name: str
+    suffixes: tuple[str, ...]
+    inputs: Inputs
+    writer: Callable[[Traces, str, Any], Conversion]
+    options: type[Any] = NoOptions
 
-    def write(self, traces: Traces, path: str, options: ChakraOptions) -> Conversion:
-        """See `write_et`, and `copy_set` for files of other producers."""
-        from .chakra import write_et
-        from .chakra_copy import copy_set, files_to_copy
-        from .collectives import agree, matched
+    @property
+    def summary(self) -> str:
+        return _SUMMARIES[self.name]
 
-        if options.without_times:
-            traces = _without_times(traces)
-        files = files_to_copy(traces)
-        if files is not None:
-            return copy_set(files, path, prefix=_is_prefix(len(files), options.as_prefix), groups=options.groups)
-        surveyed, recorded = _survey(traces)
-        prefix = _is_prefix(len(surveyed), options.as_prefix)
-        found, notes = matched(surveyed, recorded, degrade=options.degrade)
-        write = partial(write_et, memory_nodes=options.memory_nodes)
-        done = _write_ranks(traces, path, prefix, agree(found), write, sources={rank: rank for rank in traces})
-        return replace(done, notes=(*done.notes, *notes))
+    def write(self, traces: Traces, path: str, options: Any) -> Conversion:
+        return self.writer(traces, path, options)
 
 
-class AstraSim:
-    """Chakra protobuf for ASTRA-sim, a file a rank, and the file of process groups."""
+def _chakra(traces: Traces, path: str, options: ChakraOptions) -> Conversion:
+    from .chakra import write_et
+    from .chakra_copy import copy_set, files_to_copy
+    from .collectives import agree, matched
 
-    name, suffixes, options = "astra-sim", _CHAKRA_SUFFIXES, AstraSimOptions
-    summary = "Chakra protobuf that ASTRA-sim runs to the end, and its group file"
-    inputs: Inputs = "ranks"
-
-    def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
-        """See `write_astra_sim`, and `copy_for_astra_sim` for files of other producers."""
-        from ..timeline.network import parse_network
-        from ..timeline.network_file import network_dict
-        from .astra_config import DEFAULT, write_astra_config
-        from .astra_links import astra_links, described_beyond_a_formula, sized_exactly
-        from .astra_sim import JobTimes, for_simulator, simulated_ranks, write_astra_sim
-        from .chakra_copy import copy_for_astra_sim, files_to_copy
-        from .collectives import agree, matched
-        from .host_timeline import host_timeline, sized_by, with_slowed_work
-
-        files = files_to_copy(traces)
-        if files is not None:
-            return copy_for_astra_sim(files, path, options)
-        network = given = DEFAULT if options.network is None else parse_network(options.network)
-        exact = described_beyond_a_formula(network)
-        surveyed, recorded = _survey(traces)
-        timeline = host_timeline(traces, recorded, network)
-        if timeline is not None:
-            network = timeline.network
-            surveyed = [of.survey(rank, traces.unmatched(rank)) for rank, of in timeline.ranks.items()]
-        found, changes = matched(surveyed, recorded, degrade=options.degrade)
-        ranks, sources, renamed = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
-        prefix = _is_prefix(len(ranks), options.as_prefix)
-        job = JobTimes(recorded)
-        skew, notes = job.start_skew() if options.skew else ({}, ())
-        transferred = job.transferred() if timeline is None else {}
-        if timeline is not None and options.skew:
-            skew = timeline.start_skew()
-
-        def write(trace: Trace, path: str, comms: RankComms) -> Written:
-            source, own = sources[comms.rank], to_run[comms.rank]
-            on_host = None if timeline is None else timeline.ranks[source]
-            arrivals = transferred.get(source) if on_host is None else on_host.transferred
-            more = (options.roofline, options.memory)
-            return write_astra_sim(trace, path, own, skew.get(source, 0), arrivals, *more, on_host=on_host)
-
-        agreed, links = agree(ranks), astra_links(network, len(ranks))
-        agreement = for_simulator(agreed)
-        agreement = sized_exactly(agreement, agreed, network, links) if exact else sized_by(agreement, network)
-        to_run, slowed = agreement.ranks, tuple[str, ...]()
-        if timeline is not None:
-            to_run, slowed = with_slowed_work(agreement, timeline, sources, links if exact else None)
-            if changes:
-                changes = (
-                    *changes,
-                    "those durations are as recorded; in the set they are of the replay on its network",
-                )
-            slowed = (*slowed, *timeline.notes)
-        base_error = None if timeline is None else timeline.base.to_dict()
-        done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
-        if prefix:
-            config, about = write_astra_config(path, network, links, groups=bool(agreement.groups))
-            done = replace(done, files=(*done.files, *config), notes=(*done.notes, *about), network=network_dict(given))
-        return replace(done, notes=(*done.notes, *renamed, *notes, *changes, *slowed), base_error=base_error)
+    if options.without_times:
+        traces = _without_times(traces)
+    files = files_to_copy(traces)
+    if files is not None:
+        return copy_set(files, path, prefix=_is_prefix(len(files), options.as_prefix), groups=options.groups)
+    surveyed, recorded = _survey(traces)
+    prefix = _is_prefix(len(surveyed), options.as_prefix)
+    found, notes = matched(surveyed, recorded, degrade=options.degrade)
+    write = partial(write_et, memory_nodes=options.memory_nodes)
+    done = _write_ranks(traces, path, prefix, agree(found), write, sources={rank: rank for rank in traces})
+    return replace(done, notes=(*done.notes, *notes))
 
 
-class Goal:
-    """GOAL, one text for all ranks."""
+def _astra_sim(traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
+    from ..timeline.network import parse_network
+    from ..timeline.network_file import network_dict
+    from .astra_config import DEFAULT, write_astra_config
+    from .astra_links import astra_links, described_beyond_a_formula, sized_exactly
+    from .astra_sim import JobTimes, for_simulator, simulated_ranks, write_astra_sim
+    from .chakra_copy import copy_for_astra_sim, files_to_copy
+    from .collectives import agree, matched
+    from .host_timeline import host_timeline, sized_by, with_slowed_work
 
-    name, suffixes, options = "goal", with_gz(".goal"), GoalOptions
-    summary = "GOAL text for LogGOPSim, ATLAHS and htsim, with all ranks, threads and streams"
-    inputs: Inputs = "ranks"
+    files = files_to_copy(traces)
+    if files is not None:
+        return copy_for_astra_sim(files, path, options)
+    network = given = DEFAULT if options.network is None else parse_network(options.network)
+    exact = described_beyond_a_formula(network)
+    surveyed, recorded = _survey(traces)
+    timeline = host_timeline(traces, recorded, network)
+    if timeline is not None:
+        network = timeline.network
+        surveyed = [of.survey(rank, traces.unmatched(rank)) for rank, of in timeline.ranks.items()]
+    found, changes = matched(surveyed, recorded, degrade=options.degrade)
+    ranks, sources, renamed = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
+    prefix = _is_prefix(len(ranks), options.as_prefix)
+    job = JobTimes(recorded)
+    skew, notes = job.start_skew() if options.skew else ({}, ())
+    transferred = job.transferred() if timeline is None else {}
+    agreed, links = agree(ranks), astra_links(network, len(ranks))
+    agreement = for_simulator(agreed)
+    agreement = sized_exactly(agreement, agreed, network, links) if exact else sized_by(agreement, network)
+    to_run = agreement.ranks
+    if timeline is not None:
+        skew = timeline.start_skew() if options.skew else skew
+        to_run, slowed = with_slowed_work(agreement, timeline, sources, links if exact else None)
+        changes = (*changes, *([_CHANGED_TIMES] if changes else []), *slowed, *timeline.notes)
 
-    def write(self, traces: Traces, path: str, options: GoalOptions) -> Conversion:
-        """See `write_goal`."""
-        from .collectives import matched
-        from .goal import write_goal
+    def write(trace: Trace, path: str, comms: RankComms) -> Written:
+        source, own = sources[comms.rank], to_run[comms.rank]
+        on_host = None if timeline is None else timeline.ranks[source]
+        arrivals = transferred.get(source) if on_host is None else on_host.transferred
+        more = (options.roofline, options.memory)
+        return write_astra_sim(trace, path, own, skew.get(source, 0), arrivals, *more, on_host=on_host)
 
+    done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
+    if prefix:
+        config, about = write_astra_config(path, network, links, groups=bool(agreement.groups))
+        done = replace(done, files=(*done.files, *config), notes=(*done.notes, *about), network=network_dict(given))
+    base_error = None if timeline is None else timeline.base.to_dict()
+    return replace(done, notes=(*done.notes, *renamed, *notes, *changes), base_error=base_error)
+
+
+def _goal(traces: Traces, path: str, options: GoalOptions) -> Conversion:
+    from .collectives import matched
+    from .goal import write_goal
+
+    check_outputs([path])
+    surveyed, recorded = _survey(traces)
+    _, notes = matched(surveyed, recorded, degrade=options.degrade)
+    ranks = dict(sorted(traces.items()))
+    moved = ", ".join(f"{rank} as {k}" for k, rank in enumerate(ranks) if rank != k)
+    notes = (*notes, *([f"ranks renumbered: {moved}"] if moved else []))
+    if len(ranks) < 2:
+        notes = (*notes, "one rank alone: its communications are computations of their measured duration")
+    operations, counts = write_goal(list(ranks.values()), path, options.algorithm)
+    return Conversion((path,), operations, counts, notes)
+
+
+def _chakra_json(traces: Traces, path: str, options: NoOptions, *, lines: bool) -> Conversion:
+    from ..schemas.chakra.stream import write_json
+
+    check_outputs([path])
+    _, metadata, nodes, counts = _messages(traces)
+    return Conversion((path,), write_json(path, metadata, nodes, lines=lines), counts)
+
+
+def _etplus(traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
+    from ..schemas.chakra.chakra_reader import write_messages
+    from ..schemas.chakra.node_records import upgraded
+    from ..schemas.parquet import is_stored
+    from .chakra import chakra_messages
+
+    check_outputs([path])
+    source = traces.source
+    if options.schema is None and not isinstance(source, (Trace, InputPair)) and is_stored(source):
+        (trace,) = traces.values()
+        trace.write(path)  # columns keep the text of the file that they were made of
+        return Conversion((path,), int((trace.nodes.kind != RUNTIME).sum()), Counter())
+    if options.schema is None:
+        file, metadata, nodes, counts = _messages(traces)
+    else:
+        (trace,) = traces.values()
+        file, (metadata, nodes, counts) = trace.file, chakra_messages(trace)
+        metadata, nodes = upgraded(metadata, nodes)
+    return Conversion((path,), write_messages(file, metadata, nodes, path), counts)
+
+
+def _chrome(traces: Traces, path: str, options: NoOptions) -> Conversion:
+    from .chrome import write_chrome
+
+    check_outputs([path])
+    trace = write_chrome(dict(traces), path)
+    return Conversion((path,), trace.slices, Counter({_NOT_SHOWN: trace.left_out} if trace.left_out else {}))
+
+
+def _pftrace(traces: Traces, path: str, options: NoOptions) -> Conversion:
+    from .pftrace import write_pftrace
+
+    check_outputs([path])
+    return write_pftrace(dict(traces), path)
+
+
+def _graph(traces: Traces, path: str, options: GraphOptions, *, to: str) -> Conversion:
+    from .graph import PICTURE_NODES, write_graph
+
+    check_outputs([path])
+    held = dict(traces)
+    most = options.max_nodes
+    if most is None and path.lower().endswith(PICTURES):
+        most = max(PICTURE_NODES // len(held), 1)
+    nodes, selected = write_graph(held, path, to, subtree=options.subtree, max_nodes=most)
+    total, wanted = sum(map(len, held.values())), sum(selected)
+    notes = (f"{nodes} of {total} nodes were taken",) if nodes < total else ()
+    if most != options.max_nodes and nodes < wanted:
+        notes = (
+            f"{nodes} of {wanted} nodes are drawn, those that start first, and {wanted - nodes} are left out; draw "
+            f"all with --max-nodes {max(selected)}, which takes Graphviz long, or write .graphml, .gexf or .dot, which "
+            "have all",
+        )
+    return Conversion((path,), nodes, notes=notes)
+
+
+def _npz(traces: Traces, path: str, options: NpzOptions) -> Conversion:
+    from ..schemas.graph_arrays import write_graph_arrays
+    from .npz import graph_arrays, write_dataset
+
+    many = len(traces) > 1 if options.as_prefix is None else options.as_prefix
+    if len(traces) > 1 and not many:
+        raise UsageError(f"{len(traces)} graphs make a dataset; give a folder's name, without .npz, as the output")
+    if not many:
         check_outputs([path])
-        surveyed, recorded = _survey(traces)
-        _, notes = matched(surveyed, recorded, degrade=options.degrade)
-        ranks = dict(sorted(traces.items()))
-        moved = ", ".join(f"{rank} as {k}" for k, rank in enumerate(ranks) if rank != k)
-        notes = (*notes, *([f"ranks renumbered: {moved}"] if moved else []))
-        if len(ranks) < 2:
-            notes = (*notes, "one rank alone: its communications are computations of their measured duration")
-        operations, counts = write_goal(list(ranks.values()), path, options.algorithm)
-        return Conversion((path,), operations, counts, notes)
+    nodes: list[int] = []
+
+    def graphs() -> Iterator[GraphArrays]:
+        for trace in traces.values():
+            graph = graph_arrays(trace, config=options.config)
+            nodes.append(len(graph))
+            yield graph
+
+    if many:
+        return Conversion(tuple(write_dataset(graphs(), Path(path), options.split)), sum(nodes))
+    for graph in graphs():
+        write_graph_arrays(graph, path)
+    return Conversion((path,), sum(nodes))
 
 
-class ChakraJson:
-    """Chakra as JSON, of one rank."""
+def _parquet(traces: Traces, path: str, options: NoOptions) -> Conversion:
+    from ..schemas.parquet import stored_ranks, write_parquet
 
-    inputs: Inputs = "one"
-    options = NoOptions
-
-    def __init__(self, name: str, suffixes: tuple[str, ...], summary: str) -> None:
-        self.name, self.suffixes, self.summary = name, suffixes, summary
-
-    def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
-        """See `write_json`."""
-        from ..schemas.chakra.stream import write_json
-
-        check_outputs([path])
-        _, metadata, nodes, counts = _messages(traces)
-        return Conversion((path,), write_json(path, metadata, nodes, lines=self.name == "jsonl"), counts)
-
-
-class EtPlusFile:
-    """ET+, of one rank."""
-
-    name, suffixes, options = "etplus", with_gz(".etplus.json"), EtPlusOptions
-    summary = "a Chakra trace, or an ET+ of another linker, as ET+"
-    inputs: Inputs = "one"
-
-    def write(self, traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
-        """See `write_messages` and `upgraded`; of columns the file that they were made of."""
-        from ..schemas.chakra.chakra_reader import write_messages
-        from ..schemas.chakra.node_records import upgraded
-        from ..schemas.parquet import is_stored
-        from .chakra import chakra_messages
-
-        check_outputs([path])
-        source = traces.source
-        if options.schema is None and not isinstance(source, (Trace, InputPair)) and is_stored(source):
-            (trace,) = traces.values()
-            trace.write(path)  # columns keep the text
-            return Conversion((path,), int((trace.nodes.kind != RUNTIME).sum()), Counter())
-        if options.schema is None:
-            file, metadata, nodes, counts = _messages(traces)
-        else:
-            (trace,) = traces.values()
-            file, (metadata, nodes, counts) = trace.file, chakra_messages(trace)
-            metadata, nodes = upgraded(metadata, nodes)
-        return Conversion((path,), write_messages(file, metadata, nodes, path), counts)
-
-
-class Chrome:
-    """Chrome trace in Kineto's form, one for all ranks."""
-
-    name, suffixes, options = "chrome", with_gz(".perfetto.json", ".chrome.json"), NoOptions
-    summary = "Chrome trace for ui.perfetto.dev, a process a rank"
-    inputs: Inputs = "ranks"
-
-    def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
-        """See `write_chrome`."""
-        from .chrome import write_chrome
-
-        check_outputs([path])
-        trace = write_chrome(dict(traces), path)
-        counts = Counter({_NOT_SHOWN: trace.left_out} if trace.left_out else {})
-        return Conversion((path,), trace.slices, counts)
-
-
-class Perfetto:
-    """Perfetto trace, one for all ranks."""
-
-    name, suffixes, options = "pftrace", with_gz(".pftrace"), NoOptions
-    summary = "Perfetto trace with GPU render stages, flows and counters, a process a rank"
-    inputs: Inputs = "ranks"
-
-    def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
-        """See `write_pftrace`."""
-        from .pftrace import write_pftrace
-
-        check_outputs([path])
-        return write_pftrace(dict(traces), path)
-
-
-class GraphFile:
-    """A graph of nodes and edges, one for all ranks."""
-
-    inputs: Inputs = "ranks"
-    options = GraphOptions
-
-    def __init__(self, name: str, suffixes: tuple[str, ...], summary: str) -> None:
-        self.name, self.suffixes, self.summary = name, suffixes, summary
-
-    def write(self, traces: Traces, path: str, options: GraphOptions) -> Conversion:
-        """See `write_graph`."""
-        from .graph import PICTURE_NODES, select_rows, write_graph
-
-        check_outputs([path])
-        held = dict(traces)
-        most = options.max_nodes
-        if most is None and path.lower().endswith(PICTURES):
-            most = max(PICTURE_NODES // len(held), 1)
-        nodes = write_graph(held, path, self.name, subtree=options.subtree, max_nodes=most)
-        total = sum(map(len, held.values()))
-        notes = (f"{nodes} of {total} nodes were taken",) if nodes < total else ()
-        wanted = [len(select_rows(trace, subtree=options.subtree)) for trace in held.values()]
-        if most != options.max_nodes and nodes < sum(wanted):
-            notes = (
-                f"{nodes} of {sum(wanted)} nodes are drawn, those that start first, and {sum(wanted) - nodes} are left "
-                f"out; draw all with --max-nodes {max(wanted)}, which takes Graphviz long, or write .graphml, .gexf or "
-                ".dot, which have all",
-            )
-        return Conversion((path,), nodes, notes=notes)
-
-
-class Npz:
-    """Arrays for learning: a file, or a dataset of any traces."""
-
-    name, suffixes, options = "npz", (".npz",), NpzOptions
-    summary = "arrays in the form of TpuGraphs for learning; of several files a folder with a split"
-    inputs: Inputs = "traces"
-
-    def write(self, traces: Traces, path: str, options: NpzOptions) -> Conversion:
-        """See `graph_arrays` and `write_dataset`."""
-        from ..schemas.graph_arrays import write_graph_arrays
-        from .npz import graph_arrays, write_dataset
-
-        many = len(traces) > 1 if options.as_prefix is None else options.as_prefix
-        if len(traces) > 1 and not many:
-            raise UsageError(f"{len(traces)} graphs make a dataset; give a folder's name, without .npz, as the output")
-        if not many:
-            check_outputs([path])
-        nodes: list[int] = []
-
-        def graphs() -> Iterator[GraphArrays]:
-            for trace in traces.values():
-                graph = graph_arrays(trace, config=options.config)
-                nodes.append(len(graph))
-                yield graph
-
-        if many:
-            return Conversion(tuple(write_dataset(graphs(), Path(path), options.split)), sum(nodes))
-        for graph in graphs():
-            write_graph_arrays(graph, path)
-        return Conversion((path,), sum(nodes))
+    rows, many = 0, len(traces) > 1
+    left = {found.rank for found in stored_ranks(path)} - set(traces if many else ())
+    if left:
+        raise UsageError(f"{path}: holds rank {min(left)}, which is not given; choose another name or remove it")
+    for rank, trace in traces.items():
+        write_parquet(trace, path, rank=rank if many else None)
+        rows += len(trace)
+    return Conversion((path,), rows)
 
 
 def _survey(traces: Traces) -> tuple[list[RankComms], dict[int, RankRecording]]:
@@ -477,41 +415,36 @@ def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Coun
     return trace.file, *chakra_messages(trace)
 
 
-class ParquetFolder:
-    """Columns on disk, a folder for one rank or for all ranks of a job."""
-
-    name, suffixes, options = "parquet", (".parquet", ".etplus"), NoOptions
-    summary = "columns: a folder of Parquet files that DuckDB, polars, pandas and every command of etplus read"
-    inputs: Inputs = "ranks"
-
-    def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
-        """See `write_parquet`."""
-        from ..schemas.parquet import stored_ranks, write_parquet
-
-        rows, many = 0, len(traces) > 1
-        left = {found.rank for found in stored_ranks(path)} - set(traces if many else ())
-        if left:
-            raise UsageError(f"{path}: holds rank {min(left)}, which is not given; choose another name or remove it")
-        for rank, trace in traces.items():
-            write_parquet(trace, path, rank=rank if many else None)
-            rows += len(trace)
-        return Conversion((path,), rows)
-
-
+_SUMMARIES = {
+    "chakra": "Chakra protobuf (.et) with all that the ET+ holds",
+    "astra-sim": "Chakra protobuf that ASTRA-sim runs to the end, and its group file",
+    "goal": "GOAL text for LogGOPSim, ATLAHS and htsim, with all ranks, threads and streams",
+    "json": "a Chakra trace as one JSON array",
+    "jsonl": "the same, one JSON object a line",
+    "etplus": "a Chakra trace, or an ET+ of another linker, as ET+",
+    "parquet": "columns: a folder of Parquet files that DuckDB, polars, pandas and every command of etplus read",
+    "chrome": "Chrome trace for ui.perfetto.dev, a process a rank",
+    "pftrace": "Perfetto trace with GPU render stages, flows and counters, a process a rank",
+    "graphml": "graph for networkx, yEd, Cytoscape",
+    "gexf": "graph for Gephi",
+    "dot": "graph for Graphviz; OUT.svg, .pdf or .png is drawn with it",
+    "networkx-json": "graph as networkx.node_link_graph reads it",
+    "npz": "arrays in the form of TpuGraphs for learning; of several files a folder with a split",
+}
 BUILT_IN: tuple[Exporter, ...] = (
-    Chakra(),
-    AstraSim(),
-    Goal(),
-    ChakraJson("json", (), "a Chakra trace as one JSON array"),
-    ChakraJson("jsonl", with_gz(".jsonl"), "the same, one JSON object a line"),
-    EtPlusFile(),
-    ParquetFolder(),
-    Chrome(),
-    Perfetto(),
-    GraphFile("graphml", with_gz(".graphml"), "graph for networkx, yEd, Cytoscape"),
-    GraphFile("gexf", with_gz(".gexf"), "graph for Gephi"),
-    GraphFile("dot", (*with_gz(".dot"), *PICTURES), "graph for Graphviz; OUT.svg, .pdf or .png is drawn with it"),
-    GraphFile("networkx-json", (), "graph as networkx.node_link_graph reads it"),
-    Npz(),
+    _Format("chakra", _CHAKRA_SUFFIXES, "ranks", _chakra, ChakraOptions),
+    _Format("astra-sim", _CHAKRA_SUFFIXES, "ranks", _astra_sim, AstraSimOptions),
+    _Format("goal", with_gz(".goal"), "ranks", _goal, GoalOptions),
+    _Format("json", (), "one", partial(_chakra_json, lines=False)),
+    _Format("jsonl", with_gz(".jsonl"), "one", partial(_chakra_json, lines=True)),
+    _Format("etplus", with_gz(".etplus.json"), "one", _etplus, EtPlusOptions),
+    _Format("parquet", (".parquet", ".etplus"), "ranks", _parquet),
+    _Format("chrome", with_gz(".perfetto.json", ".chrome.json"), "ranks", _chrome),
+    _Format("pftrace", with_gz(".pftrace"), "ranks", _pftrace),
+    _Format("graphml", with_gz(".graphml"), "ranks", partial(_graph, to="graphml"), GraphOptions),
+    _Format("gexf", with_gz(".gexf"), "ranks", partial(_graph, to="gexf"), GraphOptions),
+    _Format("dot", (*with_gz(".dot"), *PICTURES), "ranks", partial(_graph, to="dot"), GraphOptions),
+    _Format("networkx-json", (), "ranks", partial(_graph, to="networkx-json"), GraphOptions),
+    _Format("npz", (".npz",), "traces", _npz, NpzOptions),
 )
-"""In the order of --help; of two with the same suffix the first one is meant by it."""
+"""In the order of --help. If two formats share a suffix, it stands for the first one."""

@@ -37,7 +37,6 @@ from ..schemas.chakra.encode import (
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.node_records import ABSENT, EVENT_NUMBERS, FURTHER_ATTRIBUTES, form_of, read_records
 from ..schemas.chakra.stream import messages_of, write_blocks
-from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import comm_rows
 from ..schemas.execution_trace.arguments import ET_ATTRIBUTES, FLAT_TENSORS
 from ..schemas.known_fields import known_sections
@@ -50,8 +49,8 @@ from ..trace.index import Row
 from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.node_texts import Record
 from ..trace.trace import Trace
-from .collectives import Communication, RankComms, agree, shared_rows, survey
-from .node_work import host_rows, host_work, work_columns
+from .collectives import RankComms, agree, comm_attributes, comm_node_type, shared_rows, survey
+from .node_work import host_rows, host_work, rounded, work_columns
 from .row_dependencies import TraceDependencies, dependencies
 
 CHAKRA_VERSION = "0.0.4"
@@ -64,12 +63,7 @@ _LEFT_OUT = "dependencies by order of threads and streams left out, since edges 
 
 @dataclass(frozen=True)
 class Written:
-    """What a conversion wrote.
-
-    Attributes:
-        nodes: how many.
-        counts: what was changed or given up on the way, in words, and how often.
-    """
+    """How many nodes a conversion wrote, and what was changed or given up, in words with counts."""
 
     nodes: int
     counts: Counter[str] = field(default_factory=Counter)
@@ -80,13 +74,13 @@ def write_et(
 ) -> Written:
     """Write a trace as one Chakra file, gzipped if its name ends in ".gz".
 
-    `data_deps` are the edges and the order of threads and streams, `ctrl_deps` the caller; a file in which nodes come
-    after what they wait for. Durations are what a node itself does (see `host_work`), so that callers and waiting
-    count once; measured times are in attributes. docs/reference/converters.md lists all attributes.
+    `data_deps` are the edges and the order of threads and streams, `ctrl_deps` the caller; nodes come after what they
+    wait for. Durations are what a node itself does (see `host_work`); measured times are in attributes. All attributes
+    are listed in docs/reference/converters.md.
 
     Args:
         comms: the rank's communications, if several ranks agreed on groups and tags.
-        memory_nodes: copies and fills as MEM_LOAD_NODE (to the device) and MEM_STORE_NODE, else as COMP_NODE.
+        memory_nodes: copies and memsets as MEM_LOAD_NODE (to the device) and MEM_STORE_NODE.
 
     Raises:
         ConvertError: the trace's edges form a cycle, or a node is too large for the format.
@@ -105,7 +99,6 @@ def chakra_messages(trace: Trace) -> tuple[GlobalMetadata, Iterator[Node], Count
 def _blocks(
     trace: Trace, *, comms: RankComms | None = None, memory_nodes: bool = False
 ) -> tuple[Iterator[Block], Counter[str]]:
-    """The nodes, encoded as they are asked for, and what was given up."""
     if comms is None:
         rank = trace.rank or 0
         comms = agree([survey(trace, rank)]).ranks[rank]
@@ -150,7 +143,6 @@ class _Encoder:
         self.micros[rows] = 0
 
     def block(self, rows: IntColumn) -> Block:
-        """Some nodes."""
         nodes = np.empty(len(rows), object)
         parts = [row for row in rows.tolist() if row in self.shared]
         for kind in (CPU, GPU, RUNTIME):
@@ -163,21 +155,26 @@ class _Encoder:
         return Block(len(nodes) + sum(len(self.shared[row]) for row in parts), b"".join(nodes.tolist()))
 
     def _messages(self, row: int) -> Iterator[bytes]:
-        """A node for each of several messages of a row, whose own node comes after all of them and takes no time.
+        """Yield a node for each of several messages of a row; the row's own node comes after them and takes no time.
 
-        So simulators run them beside each other: one after the other, two ranks could wait for each other.
+        So simulators run them in parallel: in sequence, two ranks could wait for each other.
         """
         trace = self.trace
         needs = trace.nodes.id[self.needs.of_rows(np.array([row]))[1]].tolist()
         for number, comm in zip(self.message_ids[row], self.shared[row], strict=True):
             node = Node(
-                id=number, name=trace.name_of(Row(row)), type=comm_node_type(comm), data_deps=needs,
-                start_time_micros=(int(trace.nodes.ts[row]) + 500) // 1000, duration_micros=self.message_micros[row],
+                id=number,
+                name=trace.name_of(Row(row)),
+                type=comm_node_type(comm),
+                data_deps=needs,
+                start_time_micros=(int(trace.nodes.ts[row]) + 500) // 1000,
+                duration_micros=self.message_micros[row],
                 attr=[
-                    AttributeProto(name="is_cpu_op", bool_val=False), *comm_attributes(comm, self.rank),
+                    AttributeProto(name="is_cpu_op", bool_val=False),
+                    *comm_attributes(comm, self.rank),
                     attribute(MESSAGE_OF, int(trace.nodes.id[row])),
                 ],
-            )  # fmt: skip
+            )
             yield delimited(node.SerializeToString())
 
     def _nodes(self, kind: int, rows: IntColumn) -> list[bytes]:
@@ -198,15 +195,19 @@ class _Encoder:
         return messages(
             byte_rows([field_cells(ID, trace.nodes.id[rows])]),
             [self.names[code] for code in trace.nodes.name[rows].tolist()],
-            byte_rows([
-                field_cells(TYPE, self.type[rows]),
-                field_cells(CTRL_DEPS, trace.nodes.id[parent_row], parent_row >= 0),
-            ]),
+            byte_rows(
+                [
+                    field_cells(TYPE, self.type[rows]),
+                    field_cells(CTRL_DEPS, trace.nodes.id[parent_row], parent_row >= 0),
+                ]
+            ),
             dependency_rows(needs, counts),
-            byte_rows([
-                field_cells(START, np.where(ts >= 0, (ts + 500) // 1000, 0)),
-                field_cells(DURATION, self.micros[rows]),
-            ]),
+            byte_rows(
+                [
+                    field_cells(START, np.where(ts >= 0, (ts + 500) // 1000, 0)),
+                    field_cells(DURATION, self.micros[rows]),
+                ]
+            ),
             *tensors,
             [shared("is_cpu_op", kind != GPU and not comm) for comm in comms],
             [shared(MESSAGES, count) if count else b"" for count in messages_of],
@@ -216,7 +217,7 @@ class _Encoder:
             byte_rows([numbers(name, values[rows], values[rows] >= 0) for name, values in self.work.items()]),
             [shared("data_dep_kinds", those) if those else b"" for those in edges],
             byte_rows([numbers("call_parent", parent, (parent >= 0) & (parent_row < 0))]),
-        )  # fmt: skip
+        )
 
     def _times(self, kind: int, rows: IntColumn) -> list[Cells]:
         """Exact times; those that equal `duration_ns` are left out."""
@@ -242,41 +243,6 @@ class _Encoder:
             column[wrong] = decimal_ns(us)
             found.append(column)
         return found
-
-
-def comm_node_type(comm: Communication) -> NodeType:
-    """Type of the node of a communication."""
-    types = {SEND: NodeType.COMM_SEND_NODE, RECV: NodeType.COMM_RECV_NODE}
-    return types.get(comm.kind, NodeType.COMM_COLL_NODE)
-
-
-def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
-    """What readers need to know of a communication."""
-    source, target = (rank, comm.peer) if comm.kind == SEND else (comm.peer, rank)
-    values: dict[str, int | str] = {
-        "comm_src": source,
-        "comm_dst": target,
-        "comm_tag": comm.tag,
-        "comm_size": comm.size,
-    }
-    if comm.kind >= 0:
-        values = {"comm_type": comm.kind, "comm_size": comm.size, "pg_name": str(comm.group)}
-    return [attribute(name, value) for name, value in values.items()]
-
-
-def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
-    """ns to whole µs; in each lane, in order of `ts`, what rounding takes from one is given to the next.
-
-    So any run of a lane's rows sums up to within 1 µs of its exact sum, and each row is within 1 µs, too.
-    """
-    order = np.lexsort((np.arange(len(lane)), ts, lane))
-    total = np.cumsum(durations[order])
-    begins = np.flatnonzero(np.diff(lane[order], prepend=lane[order][:1] - 1))
-    before = np.repeat((total - durations[order])[begins], np.diff(np.append(begins, len(order))))
-    upto = total - before
-    micros = np.empty(len(order), np.int64)
-    micros[order] = (upto + 500) // 1000 - (upto - durations[order] + 500) // 1000
-    return micros
 
 
 def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn:
@@ -328,11 +294,7 @@ _further_of = attrgetter(*FURTHER_ATTRIBUTES)
 
 
 def describe(trace: Trace, kind: int, rows: IntColumn) -> tuple[Parts, Parts]:
-    """All of rows of a kind but their dependencies, names and times.
-
-    Returns:
-        parts of the messages (see `messages`): inputs and outputs; and attributes.
-    """
+    """Return all of rows of a kind except dependencies, names and times: tensors, and attributes."""
     texts = trace.texts.texts(rows)
     records, unusual = read_records(form_of(kind, flat=trace.flat), texts)
     further = {at: dict(fields) for at, fields in unusual.items()}
@@ -350,12 +312,10 @@ def describe(trace: Trace, kind: int, rows: IntColumn) -> tuple[Parts, Parts]:
 
 
 def _numbers(records: Sequence[Any], path: str) -> IntColumn:
-    """A number of each record, ABSENT where it lacks it."""
     return np.fromiter(map(attrgetter(path), records), np.int64, len(records))
 
 
 def _of_calls(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes]:
-    """What only runtime calls have."""
     threads = trace.nodes.thread[rows].tolist()
     return [
         shared("cat", "runtime") + _text("kineto_tid", call.tid) + shared("tid", thread)
@@ -377,8 +337,7 @@ def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes
 
 
 def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
-    """What only GPU events have; `further` gets a `pg_name` that their `comm` does not say, or that has none, and a
-    `tid` that is not the stream."""
+    """Return what only GPU events have; `further` gets a `pg_name` or `tid` that has no other place."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = trace.comm.get(row)
         in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
@@ -457,7 +416,6 @@ def _listed(attrs: Any) -> list[bytes]:
 
 
 def _tensors(records: Sequence[Any]) -> tuple[Parts, Parts]:
-    """Inputs and outputs, and their strides."""
     tensors, strides = [], []
     for name, tag in _SIDES.items():
         sides = [getattr(node, name) for node in records]

@@ -1,11 +1,8 @@
 """Copy Chakra sets of other producers message by message, so that only what a simulator cannot run changes.
 
-Converters of traces go through a `Trace`, which has no place for a node without a start time, for `num_ops` of a node
-without tensors, or for attributes that etplus does not know. A copy keeps them all: each message is written as its
-bytes, unless the simulator needs it changed.
-
-Example: node 3 waits for the METADATA node 2, which waits for node 1. ASTRA-sim cannot run node 2, so the copy has
-nodes 1 and 3, and node 3 waits for node 1.
+A `Trace` has no place for nodes without a start time, for `num_ops` without tensors, or for unknown attributes. A copy
+keeps each message's bytes, unless the simulator needs it changed. Example: node 3 waits for the METADATA node 2, which
+waits for node 1. ASTRA-sim cannot run node 2, so in the copy node 3 waits for node 1.
 """
 
 from __future__ import annotations
@@ -70,8 +67,8 @@ class GivenRank:
 
     Attributes:
         removed: METADATA and INVALID nodes, with what they wait for.
-        comms: the communications by id; `row` is the node's id, and `named` has no ranks yet.
-        ids: of all nodes, sorted uint64; None unless a node waits for another that is missing, removed or listed twice.
+        comms: communications by id; `row` is the node's id, and `named` has no ranks yet.
+        ids: of all nodes, sorted uint64; None unless a dependency is missing, removed or listed twice.
     """
 
     path: str
@@ -97,11 +94,7 @@ def files_to_copy(traces: Traces) -> dict[int, str] | None:
 
 
 def survey_file(path: str, rank: int) -> GivenRank:
-    """Read a file once and keep what changes of its nodes depend on.
-
-    Raises:
-        TraceFormatError: no Chakra trace, or a damaged one.
-    """
+    """Read a file once and keep what changes of its nodes depend on."""
     _, blocks = read_messages(path)
     removed: dict[int, tuple[int, ...]] = {}
     comms: list[Communication] = []
@@ -129,8 +122,7 @@ def survey_file(path: str, rank: int) -> GivenRank:
 
 
 def _communication(node: Node) -> Communication | None:
-    """A node's communication; None for a broadcast, which ASTRA-sim replays by its duration, and for a node without the
-    attributes that it needs, which `check` reports."""
+    """Return a node's communication; None for a broadcast, which ASTRA-sim replays, and without attributes."""
     values = values_of(node.attr)
     size, kind = values.get("comm_size"), values.get("comm_type", 0)
     peer: Any = -1
@@ -149,12 +141,16 @@ def with_groups(ranks: Sequence[GivenRank], groups: Groups | None) -> list[RankC
     """The communications of each rank, with the ranks of their groups; see `group_members`."""
     members = group_members({given.rank: [comm.named[0] for comm in given.comms] for given in ranks}, groups)
     return [
-        RankComms(given.rank, len(ranks), tuple(
-            comm if comm.named == WORLD else replace(comm, named=(comm.named[0], members[comm.named[0]]))
-            for comm in given.comms
-        ))
+        RankComms(
+            given.rank,
+            len(ranks),
+            tuple(
+                comm if comm.named == WORLD else replace(comm, named=(comm.named[0], members[comm.named[0]]))
+                for comm in given.comms
+            ),
+        )
         for given in ranks
-    ]  # fmt: skip
+    ]
 
 
 def numbered(ranks: Sequence[RankComms]) -> Agreement:
@@ -171,11 +167,7 @@ def numbered(ranks: Sequence[RankComms]) -> Agreement:
 
 
 class _Changes:
-    """What to change of a rank's nodes, and how often it was done.
-
-    Attributes:
-        given: what the first pass found. comms: see `write_copy`. rank: that the copy is for.
-    """
+    """What to change of a rank's nodes, and how often it was done."""
 
     def __init__(self, given: GivenRank, comms: RankComms | None) -> None:
         self.given, self.rank = given, given.rank if comms is None else comms.rank
@@ -268,11 +260,7 @@ def _set_attributes(node: Node, values: Mapping[str, Any]) -> None:
 
 
 def write_copy(given: GivenRank, output: str, comms: RankComms | None = None) -> Written:
-    """Copy a rank's file.
-
-    Args:
-        comms: the communications as ASTRA-sim can run them, see `for_simulator`; None to copy every node as it is.
-    """
+    """Copy a rank's file, with communications from `for_simulator` or as it is."""
     changes = _Changes(given, comms)
     metadata, blocks = read_messages(given.path)
     if not metadata.version:
@@ -283,12 +271,7 @@ def write_copy(given: GivenRank, output: str, comms: RankComms | None = None) ->
 
 
 def copy_set(files: Mapping[int, str], output: str, *, prefix: bool, groups: str | None) -> Conversion:
-    """Copy files as they are, with their group file.
-
-    Args:
-        output: a prefix if `prefix`, else the name of the one file.
-        groups: the group file; by default the one next to the files.
-    """
+    """Copy files as they are, with their group file; `output` is a prefix if `prefix`."""
     paths = {rank: f"{output}.{rank}.et" if prefix else output for rank in files}
     check_outputs(paths.values())
     counts: Counter[str] = Counter()
@@ -302,11 +285,7 @@ def copy_set(files: Mapping[int, str], output: str, *, prefix: bool, groups: str
 
 
 def copy_for_astra_sim(files: Mapping[int, str], output: str, options: AstraSimOptions) -> Conversion:
-    """Copy a set so that ASTRA-sim runs it, with its group file and the files of its network; `output` is a prefix.
-
-    Raises:
-        UsageError: one rank, or options that need a trace.
-    """
+    """Copy a set so that ASTRA-sim runs it, with its group file and network files; `output` is a prefix."""
     if options.roofline is not None or options.memory:
         raise UsageError("roofline and memory need operators; a .et of another producer keeps the num_ops that it has")
     network = DEFAULT if options.network is None else parse_network(options.network)

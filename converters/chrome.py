@@ -1,8 +1,8 @@
-"""ET+ as a Chrome trace in Kineto's form: ops, runtime calls and GPU events as slices, edges as flows.
+"""Chrome traces in Kineto's form: ops, runtime calls and GPU events as slices, edges as flows.
 
-Facts about the reader (Perfetto's trace processor): events of equal time keep their order in the file; a flow event
-binds to the innermost slice that is open on its thread when it is read, so that it follows its slice directly; one
-of no length is over by then; and of slices that overlap on a thread without nesting one is dropped.
+Perfetto's trace processor keeps the order of events of equal time. A flow binds to the innermost slice that is open on
+its thread when it is read, so it follows its slice directly; a slice of no length is over by then. Of slices that
+overlap on a thread without nesting it drops one.
 """
 
 from __future__ import annotations
@@ -59,13 +59,7 @@ _KINETO_FLOWS = {"launch": "ac2g"}
 
 @dataclass(frozen=True)
 class ChromeTrace:
-    """What was written.
-
-    Attributes:
-        slices: number of ops, runtime calls and GPU events.
-        flows: number of edges.
-        left_out: number of edges at nodes without a time, or whose target had ended before their source began.
-    """
+    """Numbers of slices and flows; `left_out` edges have a node without a time, or end before they begin."""
 
     slices: int
     flows: int
@@ -77,13 +71,11 @@ def write_chrome(
 ) -> ChromeTrace:
     """Write one Chrome trace of one or several ranks; gzipped if the name ends in ".gz".
 
-    Events have Kineto's categories and arguments, and launches are "ac2g" flows. One rank has Kineto's processes: the
-    program, with its thread ids, and each device, with its streams; of several ranks each is one process. Times are µs
-    since the first event of all ranks, `baseTimeNanoseconds`. GPU events keep their durations to the ns. Where events
-    overlap on a thread without nesting (collectives that run elsewhere), the later one is on a track of its own below.
+    Events have Kineto's categories and arguments, and launches are "ac2g" flows. One rank has Kineto's processes, of
+    several ranks each is one process. Times are µs since the first event of all ranks, `baseTimeNanoseconds`. Of events
+    that overlap on a thread without nesting the later one is on a track of its own below.
 
     Args:
-        traces: by rank.
         titles: names of the processes, by rank; "rank N" if None.
 
     Raises:
@@ -122,18 +114,14 @@ class RankTimeline:
     """One rank on a timeline, its rows on tracks.
 
     Args:
-        zero: wall-clock ns of the output's time 0.
-        others: events that are no rows, from `other_events`.
-        alone: it is the only rank.
+        zero: wall-clock ns of the output's time 0. others: from `other_events`. alone: it is the only rank.
 
     Attributes:
-        rows: int64, rows with a time, in the order in which their slices are written.
-        track: int64, one entry a row of the trace, ascending in the order in which tracks are to be shown; lane:
-            int64, 0, or more for a row that overlaps another one of its track.
-        pid, tid: int64, one entry a row of the trace. Of several ranks the pid is the rank, and no two processes
-            have a tid in common (Perfetto mixes up threads that share one).
-        finish: int64 ns, one entry a row of the trace, as shown.
-        flows: int64 (m, 2), source and target row; kinds: their kinds.
+        rows: rows with a time, in the order of their slices.
+        track: ascending in the order in which tracks are shown. lane: 0, or more for a row that overlaps another one.
+        pid, tid: of several ranks the pid is the rank, and no two processes share a tid, which Perfetto would mix up.
+        finish: ns, as shown.
+        flows: (m, 2), source and target row; kinds: their kinds.
     """
 
     def __init__(
@@ -182,8 +170,7 @@ class RankTimeline:
         yield from self._counters()
 
     def _others(self) -> tuple[dict[int, OtherEvent], list[tuple[int, int, dict[str, Any]]]]:
-        """Events that are no rows: those that rows were made of, by index; the rest with start and duration, ns, the
-        last first."""
+        """Return events that are no rows: those that rows were made of, by index, and the rest, the last first."""
         calls = self.trace.nodes.kind[self.rows] == CPU
         own = set(self.trace.nodes.kineto_event[self.rows[calls]].tolist())
         threads, streams = self._places() if self.others else ({}, {})
@@ -219,9 +206,14 @@ class RankTimeline:
         for ts, row, *numbers in rows:
             place = self._place(row) if row >= 0 else {"pid": program if self.alone else self.rank, "tid": 0}
             yield {
-                "ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", **place, "ts": self._us(ts),
+                "ph": "i",
+                "cat": "cpu_instant_event",
+                "s": "t",
+                "name": "[memory]",
+                **place,
+                "ts": self._us(ts),
                 "args": dict(zip(MEMORY_ARGUMENTS, numbers, strict=True)),
-            }  # fmt: skip
+            }
 
     def _counters(self) -> Iterator[dict[str, Any]]:
         """With the slices of the device, or of the program."""
@@ -236,9 +228,14 @@ class RankTimeline:
         if made_of is not None:
             args = {**decoded(made_of.written).get("args", {}), **args}
         return {
-            "ph": "X", "cat": category(trace, row), "name": trace.name_of(row), **self._place(row),
-            "ts": self._us(ts), "dur": (int(self.finish[row]) - ts) / 1000, "args": args,
-        }  # fmt: skip
+            "ph": "X",
+            "cat": category(trace, row),
+            "name": trace.name_of(row),
+            **self._place(row),
+            "ts": self._us(ts),
+            "dur": (int(self.finish[row]) - ts) / 1000,
+            "args": args,
+        }
 
     def _place(self, row: int) -> dict[str, int]:
         return {"pid": int(self.pid[row]), "tid": int(self.tid[row])}
@@ -246,8 +243,13 @@ class RankTimeline:
     def _flow(self, flow: int, row: int, ts: int, phase: str) -> dict[str, Any]:
         kind = _KINETO_FLOWS.get(EDGE_KINDS[self.kinds[flow]], EDGE_KINDS[self.kinds[flow]])
         event = {
-            "ph": phase, "id": self.ids[flow], **self._place(row), "ts": self._us(ts), "cat": kind, "name": kind,
-        }  # fmt: skip
+            "ph": phase,
+            "id": self.ids[flow],
+            **self._place(row),
+            "ts": self._us(ts),
+            "cat": kind,
+            "name": kind,
+        }
         return {**event, "bp": "e"} if phase == "f" else event
 
     @cached_property
@@ -296,11 +298,7 @@ def _of_one_rank(trace: Trace, zero: int) -> dict[str, Any]:
 
 
 def timed_traces(traces: Mapping[int, Trace]) -> list[Trace]:
-    """Those with something to draw.
-
-    Raises:
-        ConvertError: there are none.
-    """
+    """Return the traces with something to draw; ConvertError if there are none."""
     timed = [trace for trace in traces.values() if trace.nodes.timed.any()]
     if not timed:
         names = few([trace.file for trace in traces.values()])
@@ -315,7 +313,7 @@ def counters_of(trace: Trace) -> Iterator[Counter]:
 
 
 def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, Any]]:
-    """The events of a counter; `zero` is the time on the trace's clock, ns, that is 0 in them.
+    """Yield the events of a counter; `zero` is their time 0 on the trace's clock, ns.
 
     Example:
         >>> from etplus.analysis.counters import Counter
@@ -380,11 +378,7 @@ def _number(raw: msgspec.Raw | None) -> int | None:
 
 
 def _fits(trace: Trace, ts: list[int], finish: list[int], open_rows: list[int], row: int) -> bool:
-    """Whether a row nests in or follows the open ones of a lane; those that have ended are closed.
-
-    Args:
-        ts, finish: of each row; where one ends late by no more than clocks do, its end is moved.
-    """
+    """Whether a row nests in or follows the open ones of a lane; ends that are late by a clock's rounding move."""
     while open_rows and finish[open_rows[-1]] <= ts[row]:
         open_rows.pop()
     while open_rows and finish[open_rows[-1]] < finish[row]:

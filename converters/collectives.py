@@ -15,6 +15,8 @@ from ..jobs.job_ranks import groups_at_hand
 from ..jobs.job_report import Mismatch, RankPair
 from ..jobs.matching import match_collectives, match_messages, paired
 from ..jobs.rank_communications import COLUMNS, RankCommunications, communications
+from ..schemas.chakra.attributes import attribute
+from ..schemas.chakra.et_def_pb2 import AttributeProto, NodeType
 from ..schemas.comm_types import RECV, SEND, WORLD, Group
 from ..schemas.communications import find_communications
 from ..trace.columns import inverse_positions
@@ -35,17 +37,13 @@ class Communication:
     """One communication of a rank.
 
     Attributes:
-        row: in the trace.
-        kind: CollectiveCommType, SEND or RECV.
-        size: bytes, as in `message_bytes`.
-        group: number of the process group, ALL_RANKS for all. (0 until ranks agree.)
+        kind: CollectiveCommType, SEND or RECV. size: bytes, as in `message_bytes`.
+        group: number of the process group, ALL_RANKS for all; 0 until ranks agree. named: as the traces name it.
         peer: the other rank of a message, −1 for collectives.
-        tag: of a message; the n-th from a rank to another has the same on both. (0 until ranks agree.)
+        tag: the n-th message from a rank to another has the same on both; 0 until ranks agree.
         seq: the trace's own number, −1 for none.
-        named: the process group as the traces name it.
-        start_ns: from when on its data can move, by the trace's clock; see `FoundComm`.
-        described: what the process group is for; see `FoundComm`.
-        aside: whether it is a part of a collective that slows the work beside it; see `with_slowed_work`.
+        start_ns, described: see `FoundComm`.
+        aside: part of a collective that slows the work next to it; see `with_slowed_work`.
     """
 
     row: int
@@ -63,14 +61,7 @@ class Communication:
 
 @dataclass(frozen=True)
 class RankComms:
-    """The communications of one rank in program order (of their launches).
-
-    Attributes:
-        rank: the rank.
-        world: number of ranks of the job, None if unknown.
-        found: the communications that are understood.
-        counts: how many others there are, by what becomes of them.
-    """
+    """The communications of one rank in program order (of their launches); `counts` has those left out."""
 
     rank: int
     world: int | None
@@ -83,10 +74,8 @@ class Agreement:
     """What several ranks (or one for itself) agreed on.
 
     Attributes:
-        ranks: for each rank its communications, with `group` and `tag`.
-        groups: number to ranks of every group in use; one whose ranks are unknown is not in it.
-        names: number to the group's name in the traces.
-        notes: messages for the user.
+        ranks: communications with `group` and `tag`.
+        groups: ranks of every group in use, by number; unknown ones are left out. names: in the traces.
     """
 
     ranks: dict[int, RankComms]
@@ -96,15 +85,35 @@ class Agreement:
 
 
 def shared_rows(comms: Sequence[Communication]) -> dict[int, list[Communication]]:
-    """The messages of each row that has several, which its kernel sends and receives together."""
+    """Return the messages of each row that has several."""
     by_row: defaultdict[int, list[Communication]] = defaultdict(list)
     for comm in comms:
         by_row[comm.row].append(comm)
     return {row: of for row, of in by_row.items() if len(of) > 1}
 
 
+def comm_node_type(comm: Communication) -> NodeType:
+    """Type of the node of a communication."""
+    types = {SEND: NodeType.COMM_SEND_NODE, RECV: NodeType.COMM_RECV_NODE}
+    return types.get(comm.kind, NodeType.COMM_COLL_NODE)
+
+
+def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
+    """What readers need to know of a communication."""
+    source, target = (rank, comm.peer) if comm.kind == SEND else (comm.peer, rank)
+    values: dict[str, int | str] = {
+        "comm_src": source,
+        "comm_dst": target,
+        "comm_tag": comm.tag,
+        "comm_size": comm.size,
+    }
+    if comm.kind >= 0:
+        values = {"comm_type": comm.kind, "comm_size": comm.size, "pg_name": str(comm.group)}
+    return [attribute(name, value) for name, value in values.items()]
+
+
 def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms:
-    """Find the communications of a rank but those `unmatched`, which other ranks do not have (ids of their nodes)."""
+    """Find the communications of a rank, without `unmatched` nodes, which other ranks do not have."""
     counts: Counter[str] = Counter()
     found = []
     for comm in find_communications(trace):
@@ -119,7 +128,7 @@ def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms
 
 
 def agree(ranks: Sequence[RankComms]) -> Agreement:
-    """Give groups numbers and messages tags, the same on all ranks; see `groups_at_hand` for which ranks they have."""
+    """Number the groups and tag the messages, the same on all ranks; see `groups_at_hand`."""
     present = sorted(rank.rank for rank in ranks)
     world = max((rank.world or 0 for rank in ranks), default=0)
     members, notes = groups_at_hand({rank.rank: [comm.named for comm in rank.found] for rank in ranks}, world)
@@ -138,7 +147,7 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
 
 
 def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
-    """A number from 1 on for each group: its name where that is one and free, else the lowest that is free."""
+    """Number the groups from 1 on: by name if that is a free number, else the lowest free one."""
     numbers: dict[Group, int] = {}
     taken: set[int] = set()
     others = []
@@ -156,10 +165,9 @@ def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
 
 
 def _tagged(ranks: Sequence[RankComms]) -> Iterator[RankComms]:
-    """The ranks with tags on their messages: the n-th from one rank to another gets n on both.
+    """Tag messages: the n-th from one rank to another gets n on both.
 
-    If both ends are at hand and their traces number the messages (`seq`), those that only one of them has are passed
-    over: they come last.
+    If both ranks number their messages (`seq`), those that only one of them has come last.
     """
     sequences: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for rank in ranks:
@@ -181,7 +189,7 @@ def _ends(rank: int, comm: Communication) -> tuple[int, int, int]:
 
 
 def _aligned(own: list[int], other: list[int]) -> list[int]:
-    """Ordinals of messages by their numbers, those first that the other side has too."""
+    """Return ordinals of messages by their numbers, first those that the other side also has."""
     left, _ = paired(np.array(own, np.int64), np.array(other, np.int64))
     first = np.concatenate([left, np.setdiff1d(np.arange(len(own)), left)])
     ordinals: list[int] = inverse_positions(len(own), first).tolist()
@@ -197,14 +205,11 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class RankRecording:
-    """When a rank starts and what it communicates, as it was recorded.
+    """When a rank starts and what it communicates, as recorded.
 
     Attributes:
-        file: name of the trace for messages.
-        base_ns: wall-clock ns of 0 ns in the trace, by its own clock.
-        start_ns: of its first event, by the same clock.
-        comms: its communications, by the same clock.
-        fixed: ids of those that are to be computations anyway.
+        base_ns: wall-clock ns of 0 ns in the trace. start_ns: of its first event. Both by its own clock.
+        fixed: ids of communications that become computations anyway.
     """
 
     file: str
@@ -223,12 +228,11 @@ def rank_recording(trace: Trace, fixed: Collection[int] = ()) -> RankRecording:
 def matched(
     ranks: Sequence[RankComms], recorded: Mapping[int, RankRecording], *, degrade: bool
 ) -> tuple[list[RankComms], tuple[str, ...]]:
-    """The communications that all ranks have alike; and sentences for the user.
+    """Return the communications that all ranks have alike, and notes.
 
     Args:
-        ranks: the ranks of a set, each with its communications but for those that are to be computations anyway.
-        recorded: of each rank what it communicates; of one rank alone {}.
-        degrade: leave out what not all ranks have alike, so that it becomes a computation, and say how much.
+        recorded: by rank; {} for one rank alone.
+        degrade: turn what does not match into computations.
 
     Raises:
         ConvertError: not `degrade`, and a collective or message does not match.
@@ -286,7 +290,7 @@ def _pair(files: Mapping[int, str], one: RankPair) -> str:
 
 
 def _ranks(ranks: Sequence[int], one: str, several: str) -> str:
-    """Ranks, and the verb for so many."""
+    """Return ranks, and the verb for so many."""
     some = ", ".join(map(str, ranks[:_MOST_RANKS]))
     more = f" and {len(ranks) - _MOST_RANKS:,} more" if len(ranks) > _MOST_RANKS else ""
     return f"rank {some} {one}" if len(ranks) == 1 else f"ranks {some}{more} {several}"

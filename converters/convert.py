@@ -36,36 +36,28 @@ def convert(
     module: str | None = None,
     **settings: Any,
 ) -> Conversion:
-    """Convert traces to another format.
-
-    Several traces are the ranks of one job; see `Traces` for what a trace's rank is. All files that are written appear
-    together, or none of them does.
+    """Convert traces to another format. All files that are written appear together, or none of them does.
 
     Args:
-        sources: files that `etplus.load` reads, or traces.
-        output: the file to write; where each rank has a file of its own a prefix, to which ".<rank>.et" is put.
-        to: name of a format, see `exporters`; by default the one that the output's suffix stands for, see `format_of`.
+        sources: files that `etplus.load` reads, or traces; several are the ranks of one job, see `Traces`.
+        output: the file to write, or a prefix for ".<rank>.et" if each rank has a file of its own.
+        to: name of a format, see `exporters`; by default from the output's suffix, see `format_of`.
         options: the format's options, such as `GraphOptions(max_nodes=60)`.
         rank: take this one of several traces.
-        job: the job_report.json of `etplus link FOLDER`: communications that do not match over the ranks are kept as
-            computations, so that a simulator does not wait for ever, and the ranks' clocks are aligned.
-        as_prefix: take `output` for a prefix or folder (True) or a file (False), in formats that can have several
-            files; by default by the number of traces.
-        steps: only these of each trace, by number from 0, such as "3" or "0-19", or of a phase, such as "decode".
+        job: a job_report.json: communications that do not match become computations, and clocks are aligned.
+        as_prefix: whether `output` is a prefix or folder; by default by the number of traces.
+        steps: only these of each trace, such as "3", "0-19" or a phase ("decode").
         window, between, module: another part of each trace, see `etplus.trace.selection.part_of`.
         settings: in place of `options` its fields: `max_nodes=60`.
 
     Raises:
-        UsageError: an unknown format or option, a combination that makes no sense, or a file that cannot be written or
-            is an input.
+        UsageError: an unknown format or option, a combination that makes no sense, or an output that is an input.
         TraceFormatError: an input that is not what it should be.
-        ConvertError: an input that the format cannot express, or an exporter of another package that fails.
+        ConvertError: an input that the format cannot express, or another package's exporter that fails.
 
     Example:
         >>> convert("et_plus.json.gz", "trace.0.et").nodes
         758
-        >>> convert(["rank0.json", "rank1.json"], "job", to="chakra").files
-        ('job.0.et', 'job.1.et')
     """
     inputs = [sources] if isinstance(sources, (str, os.PathLike, Trace)) else list(sources)
     exporter = exporter_for(output, to, inputs)
@@ -75,13 +67,8 @@ def convert(
         raise UsageError(f"{exporter.name} holds one rank; give one file, or choose one with --rank")
     if as_prefix is not None and "as_prefix" in option_names(exporter):
         settings["as_prefix"] = as_prefix
-    part = {"steps": steps, "window": window, "between": between, "module": module}
-    chosen_by = [f"--{name}" for name, value in part.items() if value is not None]
-    if chosen_by and exporter.name in _WHOLE:
-        option = chosen_by[0]
-        raise UsageError(
-            f"--to {exporter.name} writes whole traces; leave {option} out, every command that reads one takes it"
-        )
+    part: dict[str, Any] = {"steps": steps, "window": window, "between": between, "module": module}
+    _check_whole(exporter, [f"--{name}" for name, value in part.items() if value is not None])
     chosen = _options(exporter, options, settings)
     for source in inputs:
         if not isinstance(source, Trace):
@@ -93,13 +80,17 @@ def convert(
     try:
         done = exporter.write(traces, os.fspath(output), chosen)
     except SeveralRanksError as several:  # only reading all of a file shows it
-        return convert(
-            several.instead_of_file(inputs), output, to=to, options=chosen, rank=rank, job=job, steps=steps,
-            window=window, between=between, module=module,
-        )  # fmt: skip
+        return convert(several.instead_of_file(inputs), output, to=to, options=chosen, rank=rank, job=job, **part)
     notes = [note for of in traces.notes.values() for note in of]
     damage = [sentence for of in traces.damage.values() for sentence in of]
     return replace(done, notes=(*done.notes, *notes), damage=(*done.damage, *damage))
+
+
+def _check_whole(exporter: Exporter, chosen_by: Sequence[str]) -> None:
+    if chosen_by and exporter.name in _WHOLE:
+        raise UsageError(
+            f"--to {exporter.name} writes whole traces; leave {chosen_by[0]} out, every command that reads one takes it"
+        )
 
 
 def _options(exporter: Exporter, options: Any, settings: dict[str, Any]) -> Any:

@@ -21,13 +21,10 @@ class Conversion:
     """What was written.
 
     Attributes:
-        files: names of the files written.
-        nodes: how many nodes (for "chrome": slices) they have together.
+        nodes: number of nodes (of "chrome" slices) of all files.
         counts: what was changed or left out, in words, and how often.
-        notes: what else there is to know.
-        damage: what was wrong with the traces that the inputs were made of, in sentences.
-        network: that a set for a simulator is of, as in a file of one network.
-        base_error: of the replay that made a set's times, as in `etplus replay --json`; None if none did.
+        damage: what was wrong with the traces that the inputs were made of.
+        network: the network of a set for a simulator. base_error: of the replay that made a set's times.
 
     Example:
         >>> Conversion(("trace.0.et",), nodes=522).counts
@@ -52,10 +49,9 @@ class NoOptions:
 
 @runtime_checkable
 class Exporter(Protocol):
-    """Writes traces in one format.
+    """Writes traces in one format; docs/reference/converters.md has an example.
 
-    A class with these attributes and `write`; docs/reference/converters.md has one. Listing the formats imports the
-    modules of exporters: what takes long to import belongs in `write`.
+    Listing the formats imports the modules of exporters: what takes long to import belongs in `write`.
     """
 
     @property
@@ -76,10 +72,9 @@ class Exporter(Protocol):
 
     @property
     def options(self) -> type[Any]:
-        """A frozen dataclass whose fields all have defaults, such as `NoOptions`.
+        """A frozen dataclass whose fields have defaults, such as `NoOptions`.
 
-        A field `as_prefix: bool | None = None` says whether `path` is a prefix or folder for several files (None: if
-        there are several traces); a format without it always writes the file `path`.
+        A field `as_prefix: bool | None = None` says that `path` may be a prefix or folder for several files.
         """
 
     def write(self, traces: Traces, path: str, options: Any) -> Conversion:
@@ -88,13 +83,9 @@ class Exporter(Protocol):
         Args:
             traces: by rank, one for `inputs` "one"; read one by one, see `Traces`.
             path: the output as the user gave it, "-" for standard output.
-            options: of type `options`.
-
-        Returns:
-            what was written; `notes` and `damage` of the traces themselves are added to it.
 
         Raises:
-            UsageError: options that the traces cannot fulfil, or an output that cannot be written.
+            UsageError: options that the traces cannot fulfill, or an output that cannot be written.
             ConvertError: traces that the format cannot express.
         """
 

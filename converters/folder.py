@@ -25,12 +25,7 @@ _CHAKRA = re.compile(r"\.et(?:\.gz)?$")
 
 @dataclass(frozen=True)
 class InputPair:
-    """An Execution Trace and a recorded timeline to link; a path wherever one trace is read.
-
-    Attributes:
-        rank: of both, where an option or the folder says it.
-        one_of_several: the folder has pairs of several ranks.
-    """
+    """An Execution Trace and a recorded timeline to link; `rank` if an option or the folder says it."""
 
     et: str
     kineto: str | FileRank
@@ -56,12 +51,9 @@ def named_by(pattern: str) -> list[str]:
 
 
 def traces_in(folder: str) -> Found:
-    """The traces in a folder and below, those of one kind: ET+, else .et, else pairs and Kineto traces.
+    """Return the traces in a folder and below, of one kind: ET+, else .et, else pairs and Kineto traces.
 
-    The other kinds are, as a rule, what these were made of or made into; the notes say how many are left out.
-
-    Raises:
-        UsageError: there is none.
+    The notes count the other kinds. Raises UsageError if there is none.
     """
     if (Path(folder) / _JOB_REPORT).is_file():
         return _of_batch(Path(folder))
@@ -89,7 +81,7 @@ def traces_in(folder: str) -> Found:
 
 
 def stored_in(folder: str) -> tuple[list[str | StoredRank], list[str]]:
-    """The ranks in a folder of columns (of `etplus link FOLDER`, the linked ones), and what is left out."""
+    """Return the ranks in a folder of columns that were linked, and what is left out."""
     ranks = stored_ranks(folder)
     if not ranks or not (Path(folder) / _JOB_REPORT).is_file():
         return [*ranks] or [folder], []

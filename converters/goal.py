@@ -7,12 +7,10 @@
     l2 requires l1
     }
 
-(T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim: simulating large-scale applications in the LogGOPS model", 2010;
-the text is that of its `txt2bin`.) Times are ns. The operations are the edges of the replay's graph, so that a
-simulator on the same network gives the replay's times: every thread and stream is a `cpu`, whose operations never run
-side by side; what merely passes between two of them (launch latencies, stream gaps, returns of waits) is a `calc` on
-one of further cpus, as many as are needed for none to wait for another. Collectives are sends and receives, by
-algorithm.
+(T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim", 2010.) Times are ns. Operations are the edges of the replay graph,
+so a simulator on the same network gives the replay's times. Every thread and stream is a `cpu`, whose operations never
+overlap. What passes between two of them (launch latencies, stream gaps, returns of waits) is a `calc` on further cpus,
+enough for none to wait for another. Collectives are sends and receives, by algorithm.
 """
 
 from __future__ import annotations
@@ -72,11 +70,7 @@ _TWO_PHASES = frozenset({CollectiveCommType.ALL_REDUCE, CollectiveCommType.BARRI
 
 @dataclass
 class _GoalRank:
-    """The operations of one rank while they grow.
-
-    Attributes:
-        lines: text. count: of operations, which are numbered from 1 on.
-    """
+    """Text lines of one rank, and the count of its operations, which are numbered from 1 on."""
 
     lines: list[str] = field(default_factory=list)
     count: int = 0
@@ -90,16 +84,16 @@ class _GoalRank:
 
 
 def goal(traces: Sequence[Trace], algorithm: Algorithm = "ring") -> tuple[Iterator[str], int, Counter[str]]:
-    """The text of a job piece by piece, the number of its operations, and what was given up.
+    """Return the text of a job piece by piece, the number of its operations, and what was given up.
 
     Args:
-        traces: one a rank, which is rank 0, 1, … of the text in this order.
+        traces: ranks 0, 1, … of the text.
         algorithm: of collectives: "ring", or "direct" where each rank sends to all others at once.
 
     Example:
         >>> text, operations, _ = goal([trace])
         >>> next(text), operations > 100
-        ('num_ranks 1\\n', True)
+        ('num_ranks 1\n', True)
     """
     graphs = [build_graph(trace) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
@@ -109,11 +103,7 @@ def goal(traces: Sequence[Trace], algorithm: Algorithm = "ring") -> tuple[Iterat
 
 
 def write_goal(traces: Sequence[Trace], path: str, algorithm: Algorithm = "ring") -> tuple[int, Counter[str]]:
-    """Write a job as GOAL; returns the number of operations and what was given up.
-
-    Raises:
-        UsageError: the file cannot be written, or the ranks' collectives are in contradicting orders.
-    """
+    """Write a job as GOAL; return the number of operations and what was given up."""
     text, operations, counts = goal(traces, algorithm)
     with open_output(path) as file:
         for piece in text:
@@ -241,11 +231,11 @@ class _Schedule:
     def _communicate(
         self, ready: Mapping[int, list[int]], comms: Mapping[int, FoundComm]
     ) -> dict[int, list[int]] | None:
-        """What the end of a communication requires on each rank; None if it is not known what is communicated.
+        """Return what the end of a communication requires on each rank; None for an unknown one.
 
         Args:
-            ready: by rank that takes part, what it requires first.
-            comms: of ranks that wait for it; of a message that the host sends only the receiver does.
+            ready: what each rank requires first. comms: of ranks that wait for it (of a sent message only the
+                receiver).
         """
         found = list(comms.values())
         kinds, sizes = [comm.kind for comm in found], [comm.bytes for comm in found if comm.bytes is not None]
@@ -350,8 +340,7 @@ def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
 def _latency_units(
     graph: ReplayGraph, time: IntColumn, lag: IntColumn, lane: Sequence[int], rank_of_point: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """A number for each edge that is no work of a lane: those that pass at one time on a rank have different ones; and
-    how many numbers each rank has."""
+    """Number the edges that are no work of a lane, so that those of a rank at one time differ; also return how many."""
     edges, unit, units = graph.edges, [0] * len(graph.edges), []
     passing = np.flatnonzero((np.array(lane, np.int64) < 0) & (lag > 0))
     order = passing[np.argsort(time[edges.source[passing]], kind="stable")]

@@ -35,7 +35,7 @@ _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#
 
 
 def select_rows(trace: Trace, *, subtree: str | None = None, max_nodes: int | None = None) -> IntColumn:
-    """Rows for a picture that stays readable.
+    """Return rows for a picture that stays readable.
 
     Args:
         subtree: only a node and all that it calls and launches: its id, or its name (then the first one's to start).
@@ -44,27 +44,32 @@ def select_rows(trace: Trace, *, subtree: str | None = None, max_nodes: int | No
     Raises:
         UsageError: no such node, or a limit below 1.
     """
-    nodes = trace.nodes
     if max_nodes is not None and max_nodes < 1:
         raise UsageError(f"{max_nodes} nodes make no graph; give 1 or more")
+    return np.sort(_by_start(trace, subtree)[:max_nodes])
+
+
+def _by_start(trace: Trace, subtree: str | None) -> IntColumn:
+    nodes = trace.nodes
     starts = np.where(nodes.timed, nodes.ts, -1)
     rows = np.arange(len(trace)) if subtree is None else np.flatnonzero(_subtree(trace, _root(trace, subtree)))
-    rows = rows[np.lexsort((nodes.id[rows], -nodes.dur[rows], starts[rows]))]
-    return np.sort(rows[:max_nodes])
+    return rows[np.lexsort((nodes.id[rows], -nodes.dur[rows], starts[rows]))]
 
 
-def write_graph(traces: Mapping[int, Trace], path: str | os.PathLike[str], to: str, **choice: Any) -> int:
-    """Write traces as one graph; the ids of several ranks have their rank before them ("3:17").
+def write_graph(
+    traces: Mapping[int, Trace],
+    path: str | os.PathLike[str],
+    to: str,
+    *,
+    subtree: str | None = None,
+    max_nodes: int | None = None,
+) -> tuple[int, list[int]]:
+    """Write traces as one graph; ids of several ranks have the rank before them ("3:17").
 
     With `to` "dot" and a name that ends in .svg, .pdf or .png, Graphviz draws it.
 
-    Args:
-        traces: by rank.
-        to: one of GRAPH_FORMATS.
-        choice: for `select_rows`.
-
     Returns:
-        the number of nodes.
+        the number of nodes, and the number without `max_nodes` of each rank.
 
     Raises:
         UsageError: an unknown format, Graphviz is not installed, or the output cannot be written.
@@ -72,12 +77,14 @@ def write_graph(traces: Mapping[int, Trace], path: str | os.PathLike[str], to: s
     """
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
-    graph = Graph(
-        tuple(
-            _TableRows(trace, f"{rank}:" if len(traces) > 1 else None, select_rows(trace, **choice))
-            for rank, trace in traces.items()
-        )
-    )
+    if max_nodes is not None and max_nodes < 1:
+        raise UsageError(f"{max_nodes} nodes make no graph; give 1 or more")
+    parts, selected = list[_TableRows](), list[int]()
+    for rank, trace in traces.items():
+        rows = _by_start(trace, subtree)
+        selected.append(len(rows))
+        parts.append(_TableRows(trace, f"{rank}:" if len(traces) > 1 else None, np.sort(rows[:max_nodes])))
+    graph = Graph(tuple(parts))
     suffix = Path(path).suffix.lower()
     texts: Iterator[bytes] = (text.encode() for text in GRAPH_FORMATS[to](graph))
     if to == "dot" and suffix in PICTURES:
@@ -85,7 +92,7 @@ def write_graph(traces: Mapping[int, Trace], path: str | os.PathLike[str], to: s
     with open_output(path) as file:
         for block in _blocks(texts):
             file.write(block)
-    return len(graph)
+    return len(graph), selected
 
 
 def _blocks(texts: Iterator[bytes]) -> Iterator[bytes]:
@@ -266,12 +273,7 @@ Label = int | str
 
 @dataclass(frozen=True)
 class _TableRows:
-    """Some rows of a trace.
-
-    Attributes:
-        prefix: before the ids of its nodes, None if they are numbers.
-        rows: int64, ascending.
-    """
+    """Some rows of a trace, ascending; `prefix` is before the ids of its nodes, None if they are numbers."""
 
     trace: Trace
     prefix: str | None
@@ -333,10 +335,10 @@ class Graph:
         return list(dict.fromkeys(names for part in self.parts for names in part.attributes()))
 
     def nodes(self) -> Iterator[tuple[Label, tuple[str, ...], tuple[Any, ...]]]:
-        """Name, and names and values of the attributes of each node.
+        """Yield name, and names and values of the attributes of each node.
 
-        These are `name`, `kind` ("cpu", "gpu", "comm" or "runtime"), where there are times `ts_ns` and `dur_ns`, and
-        the `thread` of ops and calls, the `stream` of GPU events.
+        These are `name`, `kind` ("cpu", "gpu", "comm" or "runtime"), `ts_ns` and `dur_ns` if known, `thread` or
+        `stream`.
         """
         for part in self.parts:
             yield from part.nodes()

@@ -1,10 +1,8 @@
-"""Jobs of the host in simulated sets: the timeline that the replay gives them on the set's network, and its waits.
+"""Jobs of the host in simulated sets: the timeline of the replay on the set's network, and its waits.
 
-A simulator gives a computation its time, whatever runs beside it, and has one row of computations a rank, no threads.
-So the ranks' times are those of the replay on the network that the set is written for: there the simulated job ends as
-the replayed one does. What waits for a communication is what waits for it in the replay. What transfers take of the
-processors of the work beside them (`beside_transfers`) is not in these times: that work waits for a part of the
-collective instead (`with_slowed_work`).
+A simulator gives a computation a fixed time and has no threads, so the set has the times of the replay on its network.
+There the simulated job ends as the replayed one does. Work that transfers slow down waits for a part of the collective
+instead (`with_slowed_work`).
 """
 
 from __future__ import annotations
@@ -43,12 +41,12 @@ class ReplayedRank:
     """One rank of a job on a network.
 
     Attributes:
-        trace: with the times of the replay, ns after the job's start; what the collectives' backend runs has none.
-        start, end: int64, of each row its points, which are numbered in the order of each thread; −1 without.
-        released: int64 (n, 3), a communication, a point that waits for it, and the row that this is a point of.
+        trace: with the times of the replay, ns after the job's start; operators of the backend have none.
+        start, end: int64, points of each row, numbered in the order of each thread; −1 without.
+        released: int64 (n, 3), a communication, a point that waits for it, and the point's row.
         transferred: by id of a communication, when its data is there, ns.
-        met_ns: by row of a message that is sent, when both its ranks are there, ns.
-        measured_ns: by row of a communication how long after its start its data was there when it was recorded.
+        met_ns: by row of a sent message, when both its ranks are there, ns.
+        measured_ns: by row of a communication, how long after its start its data was there when recorded.
         beside: rows of the communications during which the rank works, as their transfer begins.
     """
 
@@ -62,17 +60,13 @@ class ReplayedRank:
     beside: frozenset[int]
 
     def survey(self, rank: int, unmatched: Container[int]) -> RankComms:
-        """As `collectives.survey`; a message begins when its receiver is there, which a simulator does not ask for."""
+        """Survey the communications; a message begins when its receiver is there."""
         comms = survey(self.trace, rank, unmatched)
         found = [replace(comm, start_ns=max(comm.start_ns, self.met_ns.get(comm.row, 0))) for comm in comms.found]
         return replace(comms, found=tuple(found))
 
     def waits(self, rows: IntColumn) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """Computations to the communications that they wait for, rows: before they begin, and while they run.
-
-        Args:
-            rows: the computations.
-        """
+        """Map computations to the rows of communications that they wait for: before they begin, and while they run."""
         before, inside = list[tuple[int, int]](), list[tuple[int, int]]()
         by_end = dict(zip(self.end[rows].tolist(), rows.tolist(), strict=True))
         threads: dict[int, tuple[IntColumn, IntColumn]] = {}
@@ -101,11 +95,8 @@ class HostTimeline:
     """A job of the host on a network.
 
     Attributes:
-        ranks: by rank.
-        network: see `as_recorded`.
-        slowdown: see `SharedTransfers.slowdown`.
-        base: the error of the replay on the recorded network, as `etplus replay` shows it.
-        replay_notes: of the replay, such as pauses beside collectives that nothing explains.
+        network: see `as_recorded`. slowdown: see `SharedTransfers.slowdown`.
+        base: the error of the replay on the recorded network.
     """
 
     ranks: dict[int, ReplayedRank]
@@ -116,13 +107,13 @@ class HostTimeline:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences for the user; a doubtful base, which `etplus replay` marks or refuses, comes first."""
+        """Sentences for the user; a doubtful base comes first."""
         doubt = self.base.doubt
         warning = f"warning: do not rely on simulations of this set: {doubt}"
         return (*([warning] if doubt else []), *self.replay_notes)
 
     def start_skew(self) -> dict[int, int]:
-        """By rank, ns from the first start of the job to its own."""
+        """Return ns from the first start of the job to each rank's."""
         starts = {rank: int(of.trace.span[0]) for rank, of in self.ranks.items()}
         return {rank: start - min(starts.values()) for rank, start in starts.items()}
 
@@ -130,11 +121,7 @@ class HostTimeline:
 def host_timeline(
     traces: Mapping[int, Trace], recorded: Mapping[int, RankRecording], network: Network
 ) -> HostTimeline | None:
-    """The timeline of a job whose communications run on the host; None for other jobs, and for one rank.
-
-    Args:
-        recorded: how each of several ranks was recorded.
-    """
+    """Return the timeline of a job whose communications run on the host; None for other jobs, and for one rank."""
     if not recorded or not any(np.any(recording.comms.on_host == 1) for recording in recorded.values()):
         return None
     try:
@@ -154,7 +141,7 @@ def host_timeline(
 
 
 def _without_slowdown(graph: ReplayGraph) -> ReplayGraph:
-    """The graph in which work beside transfers takes as long as without them."""
+    """Return the graph with work as long as without transfers."""
     shared = graph.shared
     if shared is None or shared.slowdown == 1:
         return graph
@@ -166,12 +153,11 @@ def _without_slowdown(graph: ReplayGraph) -> ReplayGraph:
 
 
 class _PlacesOfRanks:
-    """What `ReplayedRank` takes from a replay, found once in all ranks, and by rank.
+    """What `ReplayedRank` takes from a replay, found once for all ranks.
 
     Attributes:
-        ended: by point the row of the communication that ends with it, else −1.
-        moves, releases, work: for each rank positions of edges: transfers; those on which points of other calls wait
-            for a communication of the rank; and the time that operators take.
+        ended: by point, the row of the communication that ends with it, else −1.
+        moves, releases, work: by rank, edges of transfers, of waits for communications, and of operators.
     """
 
     def __init__(self, done: Replay) -> None:
@@ -231,11 +217,7 @@ _MOMENT_NS = 100_000
 
 
 def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bool_]:
-    """Whether operators take most of the moment after each time.
-
-    Args:
-        work: positions of the edges that are the time that they take.
-    """
+    """Return whether operators take most of the moment after each time; `work` are their edges."""
     edges = done.graph.edges
     until = done.time[edges.target[work]]
     busy = union(until - done.lag[work], until)
@@ -253,7 +235,7 @@ def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bo
 
 
 def sized_by(agreement: Agreement, network: Network) -> Agreement:
-    """The communications with sizes that take on a plain network what theirs take on this one: times its efficiency."""
+    """Multiply sizes by the network's efficiency, so that they take on a plain network what theirs take on this one."""
     if not network.efficiency:
         return agreement
 
@@ -269,15 +251,15 @@ def sized_by(agreement: Agreement, network: Network) -> Agreement:
 def with_slowed_work(
     agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int], links: AstraLinks | None = None
 ) -> tuple[dict[int, RankComms], tuple[str, ...]]:
-    """By rank its communications, those that slow the work beside them in two parts; and notes.
+    """Return the communications by rank, those that slow the work next to them in two parts; and notes.
 
-    While a transfer of T is under way the work beside it advances by T / `slowdown`. So it does if it waits for a part
-    of T − T / `slowdown` and runs beside the rest. The first part is a message to the next rank of the group, since the
-    rank that comes last to a collective in one step finds the others' data there; the rest is the collective.
+    During a transfer of T the work next to it advances by T / `slowdown`. So it waits for a part of T − T / `slowdown`
+    and runs next to the rest. The first part is a message to the next rank of the group: the last rank to come to a
+    collective would find the others' data there. The rest is the collective.
 
     Args:
         sources: rank of the set to that of the timeline.
-        links: of the simulator; None where all are alike and collectives run on rings.
+        links: of the simulator; None if all are equal and collectives run on rings.
     """
     if timeline.slowdown <= 1:
         return agreement.ranks, ()
@@ -329,7 +311,7 @@ _ON_RINGS = frozenset({Type.ALL_REDUCE, Type.REDUCE_SCATTER, Type.ALL_GATHER})
 
 
 def _places(comms: RankComms) -> Iterator[tuple[tuple[int, int], Communication]]:
-    """Each communication, with its group and how many collectives of that group precede it."""
+    """Yield each communication with its group and how many collectives of that group precede it."""
     count = Counter[int]()
     for comm in comms.found:
         yield (comm.group, count[comm.group]) if comm.kind >= 0 else (-1, -1), comm

@@ -1,4 +1,4 @@
-"""What nodes themselves do: the time in which each op works, without callees and waits; FLOPs and bytes on the GPU."""
+"""What nodes do themselves: own time of each op without callees and waits; FLOPs and bytes on the GPU."""
 
 from __future__ import annotations
 
@@ -20,12 +20,7 @@ _FOREVER = 2**63 - 1
 
 @dataclass(frozen=True)
 class Stretches:
-    """Stretches of time in which a row is the innermost open one on its thread, in order of start.
-
-    Attributes:
-        start, end: int64 ns, start < end.
-        row: int64.
-    """
+    """Times in which a row is the innermost open one on its thread, in order of start; start < end."""
 
     start: IntColumn
     end: IntColumn
@@ -33,15 +28,12 @@ class Stretches:
 
 
 def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
-    """Ops, annotations and runtime calls with a time, but those of `without` (rows that communicate)."""
+    """Return timed ops, annotations and runtime calls, without the rows of `without`."""
     return np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU) & ~mask_at(len(trace), without))
 
 
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:
-    """Cut the time of each thread into stretches by the innermost of `rows` that is open.
-
-    A row that begins inside another one on its thread is taken to end inside it, too.
-    """
+    """Cut the time of each thread by the innermost open row; rows that begin inside another one end inside it."""
     order, _ = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
     found: list[int] = []  # of each its start, its end, its row
     stack: list[tuple[int, int]] = []  # end and row of the open ones, innermost last
@@ -78,10 +70,10 @@ def stretches(trace: Trace, rows: IntColumn) -> Stretches:
 
 
 def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """From when to when each row waits for the GPU (`sync` edges), int64 ns; (0, 0) for one that does not.
+    """Return from when to when each row waits for the GPU (`sync` edges), ns; (0, 0) for no wait.
 
-    A synchronising call waits from its start to the end of the last GPU event that it waits for. A blocking copy waits
-    for its own: then the call after it has the edge, and the launching call waits from the event's start to its end.
+    A synchronizing call waits from its start to the end of the last GPU event that it waits for. A blocking copy waits
+    for its own event, from the event's start to its end; the call after it has the edge.
     """
     nodes = trace.nodes
     begin, end = np.zeros(len(trace), np.int64), np.zeros(len(trace), np.int64)
@@ -101,11 +93,10 @@ def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 
 def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """How long each host row itself works, ns; one entry a row of the trace.
+    """Return how long each host row works itself, ns.
 
-    That is its own time without its callees, without the time it waits for the GPU or (see `calls_collectives`) for a
-    collective on the host, and for an annotation also without the time in which another thread is in an op: the thread
-    inside the annotation then waits for that one. Rows that communicate (see `comm_rows`) do not count as work.
+    Own time excludes callees, waits for the GPU and (see `calls_collectives`) for collectives on the host. Annotations
+    also exclude the time in which another thread is in an op, since their thread waits for it.
     """
     nodes = trace.nodes
     parts = stretches(trace, host_rows(trace, communicating))
@@ -124,29 +115,39 @@ def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
     return result
 
 
+def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
+    """Round ns to µs; each lane passes, in order of `ts`, what rounding takes from a row on to the next one.
+
+    So any run of a lane's rows sums up to within 1 µs of its exact sum.
+    """
+    order = np.lexsort((np.arange(len(lane)), ts, lane))
+    total = np.cumsum(durations[order])
+    begins = np.flatnonzero(np.diff(lane[order], prepend=lane[order][:1] - 1))
+    before = np.repeat((total - durations[order])[begins], np.diff(np.append(begins, len(order))))
+    upto = total - before
+    micros = np.empty(len(order), np.int64)
+    micros[order] = (upto + 500) // 1000 - (upto - durations[order] + 500) // 1000
+    return micros
+
+
 def calls_collectives(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Rows that issue collectives or wait for them: where one runs on the host, their own time is spent waiting."""
+    """Return rows that issue collectives or wait for them."""
     return matching(trace.nodes.name, trace.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
 
 
 class HostCoverage:
-    """The union of intervals.
-
-    Attributes:
-        start, end: int64 ns, disjoint and ascending.
-        before: int64 ns, total length of the intervals before each one.
-    """
+    """The union of intervals; `before` is the length of those before each one, ns."""
 
     def __init__(self, start: IntColumn, end: IntColumn) -> None:
         self.start, self.end = union(start, end)
         self.before = np.cumsum(self.end - self.start) - (self.end - self.start)
 
     def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
-        """How much of the time from each begin to its end is covered, ns."""
+        """Return how much of each span is covered, ns."""
         return self.until(end) - self.until(begin)
 
     def until(self, t: IntColumn) -> IntColumn:
-        """How much of the time before each t is covered, ns."""
+        """Return how much of the time before each t is covered, ns."""
         at = np.searchsorted(self.start, t, side="right") - 1
         if not len(self.start):
             return np.zeros(len(t), np.int64)
@@ -159,10 +160,10 @@ _MAX_BYTES = 2.0**62
 
 
 def work_columns(trace: Trace) -> dict[str, IntColumn]:
-    """`num_ops` (FLOPs) and `tensor_size` (bytes moved): int64, one entry a row, −1 where it is not known.
+    """Return `num_ops` (FLOPs) and `tensor_size` (bytes moved) per row, −1 if unknown (always without `analysis/`).
 
-    They are those of `etplus analyze`: an operator's FLOPs are at its main kernel, see `work_of_events`. What is not
-    known gets no attribute, since 0 would mean a kernel that does nothing. Without `analysis/` nothing is known.
+    An operator's FLOPs are at its main kernel, see `work_of_events`. An unknown one gets no attribute: 0 would mean a
+    kernel that does nothing.
 
     Example:
         >>> bool(work_columns(trace)["num_ops"].max() > 0)
@@ -179,15 +180,10 @@ def work_columns(trace: Trace) -> dict[str, IntColumn]:
 def roofline_work(
     flops: IntColumn, size: IntColumn, micros: IntColumn, bandwidth: float
 ) -> tuple[IntColumn, IntColumn]:
-    """`num_ops` and `tensor_size` for all nodes of a roofline simulation, which ends at one without them.
+    """Return `num_ops` and `tensor_size` for all nodes of a roofline simulation, which needs both for every node.
 
-    Such a simulation takes max(FLOPs / peak, bytes / bandwidth) for a node. Where FLOPs are not known a node is bound
-    by its bytes; where these are not known either it gets the bytes that take its measured duration.
-
-    Args:
-        flops, size: −1 where they are not known.
-        micros: measured durations, µs; 0 counts as 1 ns, as in a replay.
-        bandwidth: of the device's memory in the simulation, GB/s (bytes a ns).
+    A node with unknown FLOPs is bound by its bytes. If these are unknown, it gets the bytes that take its measured time
+    (0 µs counts as 1 ns) at the bandwidth of the device's memory, GB/s.
 
     Example:
         >>> [column.tolist() for column in roofline_work(*np.array([[64, -1, -1], [24, 8, -1], [3, 3, 3]]), 2.0)]

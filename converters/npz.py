@@ -68,14 +68,12 @@ _ENDING = re.compile(r"(?:\.json|\.et)?(?:\.gz)?$")
 
 
 def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, float] | None = None) -> GraphArrays:
-    """Arrays of a linked trace of one rank.
+    """Return arrays of a linked trace of one rank.
 
-    Nodes are the operators that ran at a known time, and the GPU events, in order of start. An operator consumes what
-    its caller, the op before it and whatever else an edge of the ET+ leads from made ready. Times of nodes are their
-    own: without what they call.
+    Nodes are operators with a time and GPU events, in order of start, with their own times. An operator consumes what
+    its caller, the op before it and other edges lead from.
 
     Args:
-        name: of the graph; by default the file's.
         config: "threads", "batch": how the job ran, where the trace does not record it.
 
     Raises:
@@ -198,10 +196,7 @@ def split_of(graph: GraphArrays, by: Split) -> str:
 
 
 def write_dataset(graphs: Iterable[GraphArrays], folder: Path, by: Split = "model") -> Sequence[str]:
-    """Write graphs into the folders of their splits, and the vocabulary beside them.
-
-    Returns:
-        names of the files written.
+    """Write graphs into the folders of their splits, and the vocabulary; return the names of the files.
 
     Raises:
         UsageError: two graphs of one name, or a folder that cannot be made.

@@ -1,7 +1,4 @@
-"""Any trace file as a `Trace`: ET+, a recorded timeline (Kineto, Nsight Systems) alone, Chakra; known by content.
-
-Each format is a `Reader`; other packages register theirs as entry points of the group `etplus.readers`.
-"""
+"""Read any trace file as a `Trace`; formats are known by content, also those of registered readers."""
 
 from __future__ import annotations
 
@@ -33,13 +30,7 @@ _ET = re.compile(r"\.et(?:\.gz)?$")
 
 
 class Opened:
-    """A source, read as far as a reader asks for it.
-
-    Attributes:
-        source: as it was given.
-        path: of the file, "" of anything else.
-        rank, progress: see `load`.
-    """
+    """A source (`path` is "" if it is no file), read as far as a reader asks for it; see `load`."""
 
     def __init__(self, source: Source, *, rank: int | None = None, progress: bool = False) -> None:
         self.source, self.rank, self.progress = source, rank, progress
@@ -54,11 +45,7 @@ class Opened:
 
     @cached_property
     def data(self) -> bytes:
-        """All bytes, unpacked.
-
-        Raises:
-            TraceFormatError: the file cannot be read, or its gzip stream is damaged.
-        """
+        """All bytes, unpacked; TraceFormatError if the file cannot be read."""
         blob = load_bytes(self.source, progress=self.progress, trace=False)
         if blob.broken_at is not None:
             problem = "the gzip stream is damaged"
@@ -93,19 +80,10 @@ class Reader(Protocol):
         """What the format is called."""
 
     def reads(self, head: bytes, name: str) -> bool:
-        """Whether a file is of the format.
-
-        Args:
-            head: its first bytes, unpacked; b"" of a folder, and of what cannot be opened.
-            name: its path; "" of bytes.
-        """
+        """Whether a file is of the format, by its path and its first bytes, unpacked (b"" for a folder)."""
 
     def read(self, source: Opened) -> Trace:
-        """The trace, made by a `TraceBuilder`.
-
-        Raises:
-            TraceFormatError: a broken file.
-        """
+        """Return the trace, made by a `TraceBuilder`; TraceFormatError for a broken file."""
 
 
 class _Columns:
@@ -184,17 +162,16 @@ def _others() -> dict[str, Plugin]:
 def load(source: Source, *, rank: int | None = None, progress: bool = False) -> Trace:
     """Read a trace of any format that etplus knows, gzipped or not.
 
-    ET+ (of etplus or Chakra's linker), a Kineto or Perfetto (.pftrace) trace or an export of Nsight Systems alone
-    (linked with itself, see `link`), or a Chakra trace (.et). Of a Kineto trace that is cut off, what is there is read.
+    Formats are ET+ (of etplus or Chakra's linker), a Kineto or Perfetto (.pftrace) trace or an export of Nsight Systems
+    alone, and Chakra (.et). Of a Kineto trace that is cut off, what is there is read.
 
     Args:
-        source: path, "-" for standard input, bytes, binary file object, or one rank of a file (`FileRank`); of Nsight
-            Systems a folder of parquet files, too.
-        rank: of a file with several ranks (an export of Nsight Systems, a merged Kineto trace) the one to read.
+        source: path, "-" for standard input, bytes, binary file object, or one rank of a file (`FileRank`).
+        rank: the one to read of a file with several ranks.
         progress: show a bar for reading that takes over two seconds.
 
     Raises:
-        TraceFormatError: none of them, or broken beyond recovery.
+        TraceFormatError: none of these formats, or broken beyond recovery.
         UsageError: a file of several ranks, and none is chosen.
 
     Example:
@@ -224,11 +201,7 @@ def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
 
 
 def parse_trace(blob: Blob[bytes], *, progress: bool = False, rank: int | None = None, pid: int | None = None) -> Trace:
-    """Read ET+, a Kineto or a Perfetto trace that is in memory already; see `load`.
-
-    Args:
-        rank, pid: of a Kineto trace in which those of several ranks are merged, the one to read.
-    """
+    """Read ET+, a Kineto or a Perfetto trace in memory; `rank` and `pid` choose one of a merged trace."""
     if is_kineto(blob.data):
         from ..schemas.kineto.processes import one_process
         from ..schemas.kineto.read_kineto import parse_kineto

@@ -64,12 +64,9 @@ _NO_FLOWS = "edges left out, which are neither launches nor dependencies within 
 def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
     """Write one Perfetto trace of one or several ranks; gzipped if the name ends in ".gz".
 
-    Times are wall-clock ns. Slices have Kineto's categories and arguments. For each stream there are an instant where
-    each GPU event begins, at which the flow of its launch ends (render stages cannot have flows), and the number of
-    launched events that have not begun; for each device the rate of copies. See docs/reference/converters.md.
-
-    Returns:
-        as nodes the slices (ops, annotations and runtime calls) and the render stages, one a GPU event.
+    Times are wall-clock ns, categories and arguments Kineto's. A stream also has an instant at each GPU event, at which
+    the flow of its launch ends (render stages cannot have flows), and the number of launched events that have not
+    begun.
 
     Raises:
         ConvertError: no node has a time.
@@ -90,13 +87,7 @@ def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
 
 
 class _Shape(NamedTuple):
-    """What slices or render stages of one form and with the same inputs have in common, encoded.
-
-    Attributes:
-        first: the category of a slice.
-        given: what a call was given as debug annotations; of a stage the device, queue and kind.
-        last: the name, of a slice with its type.
-    """
+    """Encoded parts that slices or render stages of one form and equal inputs share."""
 
     first: bytes
     given: bytes
@@ -104,8 +95,7 @@ class _Shape(NamedTuple):
 
 
 class _Writer:
-    """Writes one rank as one sequence of packets, thousands of rows at once; names are interned in the packet that has
-    them first."""
+    """Writes one rank as one sequence of packets; names are interned in the packet that has them first."""
 
     def __init__(self, file: IO[bytes], process: RankTimeline) -> None:
         self.file, self.process, self.trace, self.rank = file, process, process.trace, process.rank
@@ -149,9 +139,11 @@ class _Writer:
             self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, counter)
 
     def _ends(self) -> IntColumn:
-        """The ends of slices in the order of the file, int64 (n, 3): the position of the row before which it is
-        written, time in ns, and track. A slice ends before the next one of its track that does not begin earlier, or
-        after all rows."""
+        """Return the ends of slices in file order (n, 3): position of the row before which it is written, ns, and
+        track.
+
+        A slice ends before the next one of its track that does not begin earlier, or after all rows.
+        """
         rows = self.process.rows
         host = np.flatnonzero(self.trace.nodes.kind[rows] != GPU)
         columns = (values[rows[host]].tolist() for values in (self.trace.nodes.ts, self.process.finish, self.uuid))

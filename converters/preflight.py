@@ -1,7 +1,7 @@
 """Pre-flight check of a set of Chakra traces: what would make a reader or simulator fail, hang or mislead.
 
-Communications are matched over all ranks as simulators match them, the k-th with the k-th, and by nothing that the
-writer of the files uses: a check that shared its matcher (`jobs.matching`) could not find its errors.
+It uses nothing that the writer of the files uses: a check that shared its matcher (`jobs.matching`) could not find its
+errors.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def check(
-    source: Paths, *, profile: Profile = "chakra", groups: str | os.PathLike[str] | None = None, limit: int = 10,
+    source: Paths,
+    *,
+    profile: Profile = "chakra",
+    groups: str | os.PathLike[str] | None = None,
+    limit: int = 10,
     network: Network | str | None = None,
-) -> PreflightReport:  # fmt: skip
+) -> PreflightReport:
     """Check a set of traces.
 
-    A prefix stands for its files ``<prefix>.<rank>.et`` (or ``.et.gz``). These, or several files given by
-    name, must be all ranks from 0 on. One file given by name is checked alone, not against other ranks.
-
-    A rank is taken to run its communications in the order of a reader that issues the ready node with the
-    lowest id and needs no time for any. A simulator can deviate from it where two communications do not
-    depend on each other and become ready at different times.
+    A prefix stands for its files ``<prefix>.<rank>.et`` (or ``.et.gz``). Several files must be all ranks from 0 on. One
+    file given by name is checked alone. Ranks run their communications in the order of a reader that issues the ready
+    node with the lowest id and needs no time for any; a simulator can deviate if two of them become ready at different
+    times.
 
     Args:
         source: a prefix, a file, or several files.
         profile: "astra-sim" makes errors of what ASTRA-sim does not survive; for "chakra" those are warnings.
-        groups: the group file, ``{"<number>": [<rank>, ...], ...}``; by default ``<prefix>.comm_groups.json``
-            if it is there.
+        groups: the group file; by default ``<prefix>.comm_groups.json`` if it is there.
         limit: how many problems of a kind are kept (all are counted).
         network: that the set is meant for, or its text (see `parse_network`).
 
@@ -87,10 +88,7 @@ def check(
 
 
 def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport | None:
-    """Check the set, or the one file, that the present transaction writes; None if it is not one of regular files.
-
-    `files` are the names that they are to have, group files among them.
-    """
+    """Check the set, or the one file, that the present transaction writes; None if a file is not regular."""
     if not all(staged(name).is_file() for name in files):
         return None
     ranks = [_rank_file(Path(name)) for name in files if name.endswith((".et", ".et.gz"))]
@@ -148,8 +146,7 @@ def _report(scans: Sequence[RankScan], findings: PreflightFindings) -> Preflight
 
 
 class _NetworkFiles(NamedTuple):
-    """What the network and system files next to a set say: the number of dimensions, None if unknown, and the endpoint
-    delay in ns."""
+    """The number of dimensions (None if unknown) and the endpoint delay (ns) of the files next to a set."""
 
     dimensions: int | None
     endpoint_delay: float
@@ -192,7 +189,7 @@ def _check_network(
 
 
 def _check_parts(scanned: RankScan, world: int, groups: Groups, findings: PreflightFindings) -> None:
-    """Collectives whose ranks' parts are not whole bytes: ASTRA-sim rounds these down, to 1 at least."""
+    """Find collectives whose ranks' parts are not whole bytes: ASTRA-sim rounds these down, to 1 at least."""
     comm = scanned.comm
     ranks = np.array([len(groups.get(group, ())) or world for group in comm.group.tolist()], np.int64)
     parted = (comm.op >= 0) & (comm.op != CollectiveCommType.ALL_GATHER)
@@ -226,8 +223,10 @@ def _compare(
 def _compare_order(
     scans: list[RankScan], groups: Groups | None, network: Network | None, findings: PreflightFindings
 ) -> None:
-    """Compare communications in the order in which nodes would be issued if none took time; if that order is a problem
-    for ASTRA-sim, in the order of a run with their durations."""
+    """Compare communications in the order in which nodes would be issued if none took time.
+
+    If that order is a problem for ASTRA-sim, the order of a run with their durations decides.
+    """
     found = PreflightFindings(findings.profile, max(findings.limit, 1))
     compare_ranks(scans, groups, found)
     if findings.profile != "astra-sim" or not set(found.errors) or not set(found.errors) <= _BY_ORDER:

@@ -92,15 +92,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing found.
-
-    Attributes:
-        kind: a key of `KINDS`.
-        level: "error" or "warning", by the profile of the check.
-        rank: the rank it was found on; None if it concerns several or none.
-        nodes: ids of the nodes concerned; for a cycle all of it, each node waiting for the one before.
-        text: what is wrong, in one line.
-    """
+    """One problem of a kind in `KINDS`, at a rank (None if several or none) and node ids."""
 
     kind: str
     level: Level
@@ -114,12 +106,9 @@ class PreflightReport:
     """The result of a check.
 
     Attributes:
-        profile: what it was checked for.
-        files: the files that were read, by rank.
-        ranks, nodes, collectives, messages: how many of each there are (collectives and messages: nodes).
-        by_computation, by_nothing: how many collectives a node that computes depends on, and how many no node does.
-        counts: kind to the number of problems, in the order of `KINDS`.
-        problems: the first few of each kind, in the order of `KINDS`.
+        files: by rank. ranks, nodes, collectives, messages: how many of each (collectives and messages are nodes).
+        by_computation, by_nothing: collectives that a computing node depends on, and that no node depends on.
+        counts: problems by kind, in the order of `KINDS`; problems: the first few of each kind.
         skipped: checks that could not be made, with the reason.
     """
 
@@ -146,7 +135,7 @@ class PreflightReport:
 
     @property
     def verdict(self) -> str:
-        """ "passed" or "failed" and how much was found, in half a line."""
+        """ "passed" or "failed" with the counts."""
         found = [(self.total(level), level) for level in _LEVELS]
         counted = ", ".join(f"{count:,} {level}{'s' * (count != 1)}" for count, level in found)
         return f"{'passed' if self.ok else 'failed'}: {counted}"

@@ -72,8 +72,7 @@ def _match_collectives(
 ) -> IntArray | None:
     """Compare the k-th collective of every group between its ranks.
 
-    Returns:
-        for each row of the table the first row that is the same event; None if anything does not match.
+    Returns the first row that is the same event, for each row; None if anything does not match.
     """
     event = np.arange(len(table.rank))
     collective = np.flatnonzero(table.rows.type == NodeType.COMM_COLL_NODE)
@@ -177,10 +176,9 @@ def _name_missing(
 
 
 def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntArray, IntArray] | None:
-    """Pair sends with receives, the k-th with the k-th of the same source, destination, tag and size.
+    """Pair the k-th send with the k-th receive of the same source, destination, tag and size.
 
-    Returns:
-        rows of the sends and of their receives; None if a receive waits for a send that does not come.
+    Returns rows of the sends and of their receives; None if a receive waits for a send that does not come.
     """
     rows = np.flatnonzero(table.rows.type != NodeType.COMM_COLL_NODE)
     if not len(rows):
@@ -211,25 +209,17 @@ def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntA
 
 @dataclass(frozen=True)
 class _Merged:
-    """All ranks as one graph in which a collective is one event.
-
-    Attributes:
-        table: the communications.
-        event: row to event, a row that stands for it.
-        messages: rows of the sends, and of the receives that wait for them.
-    """
+    """All ranks as one graph; `event` maps rows of the table to a row that stands for their event."""
 
     table: _CommRows
     event: IntArray
     messages: tuple[IntArray, IntArray]
 
     def check_order(self, findings: PreflightFindings) -> bool:
-        """Find a deadlock of ranks that each run one communication after the other, in order of issue.
+        """Find a deadlock of ranks that run one communication after the other, in order of issue; return whether there
+        is one.
 
-        A rank's dependencies all agree with that order: where this finds nothing there is no deadlock at all.
-
-        Returns:
-            whether there is one.
+        A rank's dependencies all agree with that order: if this finds nothing, there is no deadlock at all.
         """
         rows = np.arange(len(self.event) - 1)
         rows = rows[self.table.rank[:-1] == self.table.rank[1:]]

@@ -63,16 +63,10 @@ class CommTable:
     """The communication nodes of a rank in order of issue, one row each.
 
     Attributes:
-        node: id, uint64.
-        index: index in the rank's `IndexGraph`.
-        type: NodeType.
-        op: CollectiveCommType, -1 for messages.
-        size: bytes.
+        index: in the rank's `IndexGraph`. op: CollectiveCommType, -1 for messages.
         group: number of the process group, 0 for all ranks; -1 for messages.
-        peer: destination of a send, source of a receive, -1 for collectives.
-        tag: tag of a message, 0 for collectives.
-        behind: 1 where it comes after the communication before it (receives aside) on any network, since it depends on
-            it; 0 where their order is a matter of time.
+        peer: destination of a send, source of a receive, -1 for collectives. tag: 0 for collectives.
+        behind: 1 if it depends on the communication before it (receives aside); 0 if their order is a matter of time.
     """
 
     node: npt.NDArray[np.uint64]
@@ -91,8 +85,8 @@ class RankScan:
     """What the checks over all ranks need of one rank.
 
     Attributes:
-        micros, on_host: how long each node of the graph takes, and whether it runs on the CPU.
-        begins_at_once: id of a collective that the rank begins with at time 0, None if there is none.
+        micros, on_host: of each node of the graph.
+        begins_at_once: id of a collective that the rank begins with at time 0, if any.
         flaw: why its communications cannot be compared with those of other ranks, "" if they can.
     """
 
@@ -110,10 +104,8 @@ class RankScan:
 class NodeColumns:
     """Columns in file order while they grow; ``comm`` holds the columns of `CommTable` from ``type`` on.
 
-    Attributes:
-        micros, on_host: how long each node takes, and whether it runs on the CPU.
-        invalid: ids of INVALID nodes; ASTRA-sim never ends one that waits and is waited for.
-        dimensions: of the network that the set is for, None if unknown.
+    `invalid` has ids of INVALID nodes: ASTRA-sim never ends one that waits and is waited for. `dimensions` are those of
+    the set's network, None if unknown.
     """
 
     ids: array[int] = field(default_factory=lambda: array("Q"))
@@ -133,13 +125,11 @@ def scan(
 ) -> RankScan:
     """Read a file once and check what concerns it alone.
 
-    Args:
-        dimensions: of the network that the set is for, None if unknown.
-        known_attributes: nodes are as etplus encodes them, and the attributes of those that do not communicate are not
-            looked at, which takes a third of the time.
+    It takes 50 bytes a node and a dependency while it runs; the result keeps 8 bytes a dependency and 80 a
+    communication.
 
-    Memory: some 50 bytes a node and a dependency while it runs; the result keeps 8 bytes a dependency and
-    some 80 a communication node.
+    Args:
+        known_attributes: nodes are as etplus encodes them, so that only attributes of communications are looked at.
 
     Raises:
         TraceFormatError: the file cannot be opened or is not a Chakra trace.
@@ -221,8 +211,7 @@ def _take(node: Node, columns: NodeColumns, rank: int, findings: PreflightFindin
 
 
 def _take_written(messages: Messages, columns: NodeColumns, rank: int, findings: PreflightFindings) -> bool:
-    """Append nodes as etplus encodes them, all at once: attributes of those that compute are not looked at. False if
-    they are others."""
+    """Append nodes as etplus encodes them, all at once; False if they are others."""
     heads = node_heads(messages)
     if heads is None:
         return False
@@ -240,9 +229,14 @@ def _take_written(messages: Messages, columns: NodeColumns, rank: int, findings:
 
 
 def _take_kind(
-    at: int, number: int, kind: int, values: dict[str, Any], columns: NodeColumns, rank: int,
+    at: int,
+    number: int,
+    kind: int,
+    values: dict[str, Any],
+    columns: NodeColumns,
+    rank: int,
     findings: PreflightFindings,
-) -> None:  # fmt: skip
+) -> None:
     """Check a node by its kind, and append one that communicates to the columns."""
     if kind in _NEEDED:
         row = _comm_row(number, kind, values, rank, findings, columns.dimensions)
@@ -267,8 +261,10 @@ def _type_name(kind: int) -> str:
 
 
 def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str, Any]:
-    """Values of the attributes that readers know, of one that comes twice the first; None for one that ASTRA-sim cannot
-    read. It reads any integer where one is expected, whatever member of the oneof holds it."""
+    """Return the attributes that readers know, the first if one comes twice; None for what ASTRA-sim cannot read.
+
+    It reads any integer where one is expected, whatever member of the oneof holds it.
+    """
     values: dict[str, Any] = {}
     for attribute in node.attr:
         name = attribute.name
@@ -370,8 +366,7 @@ def _check_simulated(number: int, op: int, size: int, rank: int, findings: Prefl
 
 
 def _first_collective(comm: CommTable, graph: IndexGraph) -> int | None:
-    """The id of a simulated collective that a rank begins with at time 0: of the communications that wait for nothing
-    the one of the lowest id, but for receives, which take no turn."""
+    """Return the id of a simulated collective that a rank begins with at time 0."""
     first = np.flatnonzero(~mask_at(graph.count, graph.target)[comm.index] & (comm.type != NodeType.COMM_RECV_NODE))
     if len(first) and comm.op[at := first[np.argmin(comm.node[first])]] in SIMULATED_COLLECTIVES:
         return int(comm.node[at])
@@ -428,8 +423,7 @@ def _comm_table(columns: NodeColumns, ids: npt.NDArray[np.uint64], graph: IndexG
 
 
 def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
-    """Which of a rank's communications, in order of issue, depend on the one before them (at any depth); the first one
-    does."""
+    """Return which communications, in order of issue, depend on the one before them at any depth."""
     key = index[:-1] * graph.count + index[1:]
     direct = among(key, graph.source.astype(np.int64) * graph.count + graph.target)
     if direct.all():

@@ -23,9 +23,9 @@ GROUP = "etplus.exporters"
 
 @cache
 def exporters() -> Mapping[str, Exporter]:
-    """All exporters by name, those of etplus first.
+    """Return all exporters by name, those of etplus first.
 
-    One that cannot be loaded is there, too, says so in its summary, and raises when it is asked to write.
+    An exporter that cannot be loaded says so in its summary and raises when asked to write.
 
     Example:
         >>> exporters()["chrome"].suffixes[0]
@@ -36,7 +36,7 @@ def exporters() -> Mapping[str, Exporter]:
 
 
 def suffixes() -> dict[str, str]:
-    """The suffix of a file's name to the name of the format that it stands for."""
+    """Map suffixes to names of formats."""
     found: dict[str, str] = {}
     for exporter in exporters().values():
         for suffix in exporter.suffixes:
@@ -45,11 +45,7 @@ def suffixes() -> dict[str, str]:
 
 
 def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterable[object] = ()) -> Exporter:
-    """The exporter of a name or, if that is None, of an output's suffix; see `format_of`.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Return the exporter of a name, else of an output's suffix; raises UsageError if there is none."""
     name = format_of(output, sources) if to is None else to
     for exporter in BUILT_IN:  # without a search for other packages, which takes longer than some conversions
         if exporter.name == name:
@@ -60,13 +56,9 @@ def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterab
 
 
 def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) -> str:
-    """The name of the format that a file's suffix stands for: "dot" for "step.svg"; the longest suffix counts.
+    """Return the format that a file's longest known suffix stands for: "dot" for "step.svg".
 
-    Args:
-        sources: what is converted; of Chakra traces (.et) alone, ".json" means their JSON form.
-
-    Raises:
-        UsageError: the suffix stands for none.
+    For Chakra traces (.et) alone, ".json" means their JSON form. Raises UsageError for an unknown suffix.
     """
     name, known = Path(output).name.lower(), suffixes()
     fitting = [suffix for suffix in known if name.endswith(suffix)]
@@ -79,14 +71,13 @@ def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) ->
 
 
 def _are_chakra(sources: list[object]) -> bool:
-    """Whether there are sources, and all are Chakra files by their names."""
+    """Whether there are sources, and all are Chakra files by name."""
     names = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else "" for source in sources]
     return bool(names) and all(name.endswith(with_gz(".et")) for name in names)
 
 
 def names_a_file(output: str | os.PathLike[str], to: str) -> bool:
-    """Whether an output of the command is the name of a file, not a prefix or folder for several: it has one of the
-    format's suffixes, or is "-" or a device."""
+    """Whether an output names a file, not a prefix or folder: a suffix of the format, "-" or a device."""
     path = Path(output)
     special = path.exists() and not path.is_file() and not path.is_dir()
     return os.fspath(output) == "-" or path.name.lower().endswith(exporter_for(output, to).suffixes) or special
@@ -98,7 +89,7 @@ def option_names(exporter: Exporter) -> list[str]:
 
 
 def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
-    """An exporter's options from names and values; texts are taken for the numbers and truth values that they spell.
+    """Return an exporter's options from names and values; texts become the numbers and truth values that they spell.
 
     Example:
         >>> options_for(exporters()["dot"], {"max_nodes": "60"})
@@ -124,7 +115,7 @@ def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Registered:
-    """An exporter of another package, which its errors name; None if it cannot be loaded, as `summary` says then."""
+    """An exporter of another package, which its errors name; None if it cannot be loaded."""
 
     exporter: Exporter | None
     package: str

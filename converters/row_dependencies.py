@@ -1,6 +1,6 @@
 """What each row of a trace waits for: its edges, and the order of threads and streams where edges lack it.
 
-How coupled such a graph is: whether what computes waits for what communicates, so that its time follows the network.
+Also how coupled a graph is: whether computations wait for communications, so that its time follows the network.
 """
 
 from __future__ import annotations
@@ -31,11 +31,9 @@ class TraceDependencies:
     """Dependencies by target.
 
     Attributes:
-        order: int64, all rows, each after everything that it waits for (its caller too), else in order of start.
-        first: int64, those of row r are at first[r] up to first[r + 1].
-        source: int64, rows.
-        kinds: int64, bits.
-        left_out: number of dependencies of kind ORDER that would have closed a cycle.
+        order: int64, all rows, each after all that it waits for, else in order of start.
+        first: int64, those of row r are at first[r] up to first[r + 1]. source: int64, rows. kinds: int64, bits.
+        left_out: dependencies of kind ORDER that would have closed a cycle.
     """
 
     order: IntColumn
@@ -45,18 +43,14 @@ class TraceDependencies:
     left_out: int
 
     def of_rows(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-        """How many rows each of some rows waits for; which, one row after the other; and the kinds."""
+        """Return how many rows each of some rows waits for, which, and the kinds."""
         first, counts = self.first[rows], self.first[rows + 1] - self.first[rows]
         at = joined_ranges(first, counts)
         return counts, self.source[at], self.kinds[at]
 
 
 def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
-    """All dependencies, callers apart (`Trace.parent_row`); `communicating` are the rows of `comm_rows`.
-
-    Raises:
-        ConvertError: edges and calls form a cycle.
-    """
+    """Return all dependencies except on callers (`parent_row`); raises ConvertError if edges and calls form a cycle."""
     nodes = trace.nodes
     count = len(trace)
     # callees follow each other, too: a simulator that had only the order of top-level ops would begin the next one
@@ -87,10 +81,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
 
 
 def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntColumn) -> IntColumn:
-    """Pairs that place collectives on the host: after the op that began before, before the next one after their end.
-
-    `order` has ops by thread, then in order of start.
-    """
+    """Place collectives on the host after the op that began before, and before the next op after their end."""
     nodes = trace.nodes
     threads = nodes.thread[order]
     pairs: list[tuple[int, int]] = []
@@ -108,11 +99,10 @@ def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntCol
 def _issuable(
     trace: Trace, by_start: IntColumn, source: IntColumn, target: IntColumn, optional: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-    """An order of issue, and which dependencies to keep: all but the optional ones between nodes on cycles.
+    """Return an order of issue, and which dependencies to keep: optional ones between nodes on cycles go.
 
     Args:
-        by_start: all rows in the order that is wanted as far as dependencies allow it.
-        source, target: positions in it; `target` waits for `source`.
+        by_start: all rows in the wanted order. source, target: positions in it; `target` waits for `source`.
 
     Raises:
         ConvertError: there is a cycle of dependencies that are not optional.
@@ -133,7 +123,7 @@ def _issuable(
 
 
 def _starts(trace: Trace) -> IntColumn:
-    """Start of each row, ns; a node without a time has its caller's, −1 if that has none either."""
+    """Return the start of each row, ns; without a time its caller's, else −1."""
     nodes = trace.nodes
     starts = np.where(nodes.timed, nodes.ts, -1)
     pending = np.flatnonzero((starts < 0) & (nodes.parent_row >= 0))

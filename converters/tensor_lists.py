@@ -1,10 +1,9 @@
-"""The tensors that each node of a simulation reads and writes, for simulators that track a rank's memory.
+"""Tensors that each node of a simulation reads and writes, for simulators that track a rank's memory.
 
-ASTRA-sim (`track-local-mem` in its system configuration; astra-sim/workload/LocalMemUsageTracker.cc) takes them from
-the attributes `inputs` and `outputs`, lists of names and sizes in turn, which every node must have. A tensor is there
-from the start of the one node that writes it to the end of the last that reads it; one that is read and never written
-is there from the beginning. So a tensor here is a storage of the ET: the first node that gets it back from its operator
-writes it, all others that have it read it.
+ASTRA-sim (`track-local-mem`; astra-sim/workload/LocalMemUsageTracker.cc) takes them from the attributes `inputs` and
+`outputs`, lists of names and sizes in turn, which every node must have. A tensor lives from the start of the one node
+that writes it to the end of the last that reads it, and from the beginning if none writes it. So a tensor is a storage
+of the ET: the first node that gets it from its operator writes it, all others read it.
 """
 
 from __future__ import annotations
@@ -24,11 +23,8 @@ _HOST = "cpu"
 class TensorLists:
     """Hands out the lists of nodes, in the order in which they run.
 
-    Tensors are those of the operator that a GPU event is of, on a device, or those of an operator of the host where the
-    trace has no GPU event. Kernels of one operator share them.
-
-    Raises:
-        UsageError: the trace records no tensors.
+    Tensors are those of a GPU event's operator, or of operators of the host if there is no GPU event. Raises UsageError
+    if the trace records no tensors.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -54,14 +50,14 @@ class TensorLists:
         self._written: set[int] = set()
 
     def encoded(self, row: int) -> bytes:
-        """The attributes of the next node, that of a row; a row below 0 has no tensors."""
+        """Return the attributes of the next node; a row below 0 has no tensors."""
         reads, writes = self.next(row)
         if not reads and not writes:
             return _NONE
         return encoded(*(attribute(name, self._pairs(of)) for name, of in (("inputs", reads), ("outputs", writes))))
 
     def next(self, row: int) -> tuple[list[int], list[int]]:
-        """The storages that the next node reads, and those that it is the first to write."""
+        """Return the storages that the next node reads, and those that it is the first to write."""
         given = self._uses.get(self._owner.get(row, -1), [])
         reads = {storage for storage, output in given if not output or storage in self._written}
         writes = {storage for storage, output in given if output} - reads - self._written

@@ -21,20 +21,19 @@ Source = str | os.PathLike[str] | Trace
 class Traces(Mapping[int, Trace]):
     """Traces by rank, in the order in which they were given.
 
-    A trace is read when it is asked for and only the last one is held, so that a job needs the memory of its largest
-    ranks; who iterates twice reads twice, and who needs all at once says `dict(traces)`. A trace's rank is what
-    Kineto's `distributedInfo` in it says, else the number in its file's name ("rank3", ".3.et"), else its position.
+    A trace is read when asked for and only the last one is held: iterating twice reads twice, `dict(traces)` holds all.
+        The
+    rank is that of Kineto's `distributedInfo`, else the number in the file's name ("rank3", ".3.et"), else the
+    position.
 
     Args:
-        sources: files or traces.
-        rank: take only this one.
-        job: gives the offsets of the ranks' clocks, which are applied, and the collectives that do not match.
-        independent: they are not ranks of one job; their keys are positions, and `rank` must be None.
-        part: which part of each trace to take, keywords of `part_of`.
-        ranks: take only these. choose: makes what counts of each trace.
+        rank, ranks: take only these.
+        job: gives clock offsets, which are applied, and the collectives that do not match.
+        independent: traces are not ranks of one job; their keys are positions, and `rank` must be None.
+        part: keywords of `part_of`. choose: makes what counts of each trace.
 
     Attributes:
-        wanted: the `rank`. notes, damage: of the traces that were handed out so far; see `Conversion`.
+        notes, damage: of the traces handed out so far; see `Conversion`.
 
     Example:
         >>> for rank, trace in Traces(["rank0.json", "rank1.json"]).items():
@@ -69,12 +68,7 @@ class Traces(Mapping[int, Trace]):
         return len(self._sources) if self.wanted is None else 1
 
     def __iter__(self) -> Iterator[int]:
-        """The ranks.
-
-        Raises:
-            UsageError: two traces of a rank, or none of the one that is wanted.
-            TraceFormatError: a file that cannot be read.
-        """
+        """Yield the ranks; UsageError if two traces have the same, or the wanted one is missing."""
         for position in range(len(self._sources)):
             if position == len(self._ranks):
                 self._read(position)

@@ -45,9 +45,13 @@ class GraphEvents:
         known = nodes.timed[source] & nodes.timed[target] & (nodes.kind[target] == GPU)
         launcher[target[known]] = source[known]
         return GraphEvents(
-            trace, start, end, np.concatenate(([-1], np.repeat(rows, 2))),
-            np.concatenate(([0], times - times.min())), launcher,
-        )  # fmt: skip
+            trace,
+            start,
+            end,
+            np.concatenate(([-1], np.repeat(rows, 2))),
+            np.concatenate(([0], times - times.min())),
+            launcher,
+        )
 
     @property
     def gpu(self) -> IntColumn:

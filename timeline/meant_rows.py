@@ -131,9 +131,13 @@ def _in_window(trace: Trace, part: Within) -> Rows:
 
 
 _FINDERS: dict[str, Callable[[Trace, Within], Rows]] = {
-    "phase": _in_phase, "module": _in_module, "source": _in_source, "op": _in_op, "step": _in_step,
+    "phase": _in_phase,
+    "module": _in_module,
+    "source": _in_source,
+    "op": _in_op,
+    "step": _in_step,
     "window": _in_window,
-}  # fmt: skip
+}
 
 
 def _coded(codes: npt.NDArray[np.integer], wanted: list[bool]) -> Rows:

@@ -148,15 +148,23 @@ def _own_edges(graph: ReplayGraph, met: Sequence[int], shift: int, first_row: in
     edges = graph.edges.take(~((graph.edges.kind == DURATION) & np.isin(graph.edges.owner, met)))
     from_begin = edges.source == 0
     return Edges(
-        np.where(from_begin, 0, edges.source + shift), edges.target + shift, edges.lag + offset * from_begin,
-        edges.kind, _moved(edges.owner, first_row), edges.capped,
-    )  # fmt: skip
+        np.where(from_begin, 0, edges.source + shift),
+        edges.target + shift,
+        edges.lag + offset * from_begin,
+        edges.kind,
+        _moved(edges.owner, first_row),
+        edges.capped,
+    )
 
 
 def _join(
-    rendezvous: Sequence[Rendezvous], first_row: IntColumn, start: IntColumn, end: IntColumn, measured: IntColumn,
+    rendezvous: Sequence[Rendezvous],
+    first_row: IntColumn,
+    start: IntColumn,
+    end: IntColumn,
+    measured: IntColumn,
     own_edges: Edges,
-) -> tuple[Edges, IntColumn]:  # fmt: skip
+) -> tuple[Edges, IntColumn]:
     """Return edges to and from rendezvous (whose points follow the others) and the measured times of the new points.
 
     A message that is ready when its call begins waits for the call, not for its own recorded start.
@@ -224,9 +232,13 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
 
 
 def _rendezvous(
-    traces: Sequence[Trace], rows: Sequence[dict[int, int]], index: Mapping[int, int], matched: Matched,
-    at: IntColumn, offsets: Mapping[int, int],
-) -> list[Rendezvous]:  # fmt: skip
+    traces: Sequence[Trace],
+    rows: Sequence[dict[int, int]],
+    index: Mapping[int, int],
+    matched: Matched,
+    at: IntColumn,
+    offsets: Mapping[int, int],
+) -> list[Rendezvous]:
     """Return those of the matched communications that two ranks or more have."""
     ranks = tuple(index[rank] for rank in matched.ranks)
     if len(set(ranks)) < 2:

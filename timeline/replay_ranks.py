@@ -45,9 +45,13 @@ def replay_ranks(
 
 
 def replay_changed(
-    graph: ReplayGraph, constants: Sequence[Constants], changes: Sequence[WhatIf], network: Network | None = None,
-    bounds: Bounds | None = None, before: Replay | None = None,
-) -> Replay:  # fmt: skip
+    graph: ReplayGraph,
+    constants: Sequence[Constants],
+    changes: Sequence[WhatIf],
+    network: Network | None = None,
+    bounds: Bounds | None = None,
+    before: Replay | None = None,
+) -> Replay:
     """Replay a graph with changes; `answer_range` and `untraced` are computed when first asked for.
 
     Args:

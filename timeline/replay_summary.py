@@ -270,9 +270,14 @@ class Summary:
 
 
 def summarize(
-    replay: Replay, constants: Constants | Sequence[Constants], *, before: Replay | None = None,
-    what_ifs: Sequence[str] = (), span: AnswerRange | None = None, untraced: UntracedAnswer | None = None,
-) -> Summary:  # fmt: skip
+    replay: Replay,
+    constants: Constants | Sequence[Constants],
+    *,
+    before: Replay | None = None,
+    what_ifs: Sequence[str] = (),
+    span: AnswerRange | None = None,
+    untraced: UntracedAnswer | None = None,
+) -> Summary:
     """Sum a replay up; `before` is the replay without the what-ifs, if there are any."""
     graph, recorded = replay.graph, replay.graph.times_recorded
     kind = graph.column("kind")

@@ -159,9 +159,13 @@ def apply_what_ifs(
 
 
 def find_change(
-    graph: ReplayGraph, what_if: WhatIf, constants: Constants | Sequence[Constants], bounds: Bounds | None = None, *,
+    graph: ReplayGraph,
+    what_if: WhatIf,
+    constants: Constants | Sequence[Constants],
+    bounds: Bounds | None = None,
+    *,
     rows: IntColumn | None = None,
-) -> Change:  # fmt: skip
+) -> Change:
     """Return a function that makes a change in a graph, and in any graph with the same edges and other lags.
 
     Args:

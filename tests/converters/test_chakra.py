@@ -14,8 +14,9 @@ import networkx as nx
 import numpy as np
 import pytest
 from etplus.analysis.kernel_peaks import kernel_table
-from etplus.converters.chakra import rounded, write_et
+from etplus.converters.chakra import write_et
 from etplus.converters.convert import convert
+from etplus.converters.node_work import rounded
 from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.schemas.chakra.chakra_reader import read_et

@@ -28,7 +28,7 @@ NAME = "pairs/gpu_shaped_from_cpu"
 
 def written(path: Path, documents: dict[int, Trace], **choice: Any) -> nx.DiGraph:
     """What networkx reads of the graph, as "networkx-json" has it."""
-    count = write_graph(documents, path / "written.json", "networkx-json", **choice)
+    count, _ = write_graph(documents, path / "written.json", "networkx-json", **choice)
     data = json.loads((path / "written.json").read_bytes())
     try:
         graph = nx.node_link_graph(data, edges="edges")
@@ -256,7 +256,7 @@ def made(seed: int, folder: Path) -> str:
             ({0: traces[0]}, {"subtree": "10", "max_nodes": 3}),
         ]  # fmt: skip
         for ranks, choice in choices:
-            texts.append(write_graph(ranks, folder / "made.txt", form, **choice))
+            texts.append(write_graph(ranks, folder / "made.txt", form, **choice)[0])
             texts.append((folder / "made.txt").read_bytes())
     return digest(texts)
 
@@ -289,7 +289,7 @@ def test_rows_of_a_picture() -> None:
 def test_a_dot_file_by_hand(tmp_path: Path) -> None:
     """Names are cut behind 60 characters, kinds have colours, calls are dotted."""
     nodes = [cpu(3, "n" * 60, 0, 10), cpu(4, "n" * 61, 1, 2.5, parent=3), cpu(5, 'a"\\b', parent=3)]
-    assert write_graph({0: etplus(nodes, [], [[3, 4, "data"]])}, tmp_path / "g.dot", "dot", subtree="3") == 3
+    assert write_graph({0: etplus(nodes, [], [[3, 4, "data"]])}, tmp_path / "g.dot", "dot", subtree="3")[0] == 3
     assert (tmp_path / "g.dot").read_text().splitlines() == [
         "digraph etplus {", "  rankdir=LR; node [shape=box, style=filled, fontname=Helvetica];",
         f'  "3" [label="{"n" * 60}\\n10.000 µs", fillcolor="#dbe9f6"];',
