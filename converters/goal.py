@@ -93,7 +93,7 @@ def goal(traces: Sequence[Trace], algorithm: Algorithm = "ring") -> tuple[Iterat
     Example:
         >>> text, operations, _ = goal([trace])
         >>> next(text), operations > 100
-        ('num_ranks 1\n', True)
+        ('num_ranks 1\\n', True)
     """
     graphs = [build_graph(trace) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
