@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.inductor import CompileFiles, NodeAnnotation, annotated_args
-from ..schemas.inductor.source_frames import Frames
+from ..schemas.inductor.graph_annotations import Frames
 from ..schemas.kineto.read_kineto import EventTable
 from ..trace.brief import brief
 from ..trace.call_tree import nearest

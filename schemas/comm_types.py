@@ -18,7 +18,7 @@ _NAMED = 3
 
 
 class CollectiveCommType:
-    """The numbers of Chakra's enumeration of this name (et_def.proto), without protobuf, which takes long to import."""
+    """Numbers of Chakra's enumeration (et_def.proto) without protobuf, which takes long to import."""
 
     ALL_REDUCE: Final = 0
     REDUCE: Final = 1

@@ -76,7 +76,7 @@ class GraphArrays:
 
     @property
     def model(self) -> str:
-        """What the graph is one variant of: its name up to "__"."""
+        """Name up to "__": the graph is a variant of this model."""
         return self.name.partition("__")[0]
 
 

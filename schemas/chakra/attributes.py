@@ -125,7 +125,7 @@ def encoded(*attributes: AttributeProto) -> bytes:
 
 @lru_cache(maxsize=1 << 14)
 def shared(name: str, value: int | str | bytes | tuple[int, ...]) -> bytes:
-    """One attribute, encoded, of a value that many nodes have; a text may be given as UTF-8."""
+    """Encode an attribute of a value that many nodes have; a text may be given as UTF-8."""
     return encoded(attribute(name, value))
 
 

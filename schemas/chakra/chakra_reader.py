@@ -153,7 +153,7 @@ def _nodes(messages: list[bytes], rows: IntColumn) -> Iterator[Node]:
 
 
 class _Form:
-    """How the nodes of a file that `write_et` wrote are read."""
+    """Reads the nodes of a file that `write_et` wrote."""
 
     def __init__(self, file: str, metadata: GlobalMetadata) -> None:
         self.file = file
@@ -163,7 +163,7 @@ class _Form:
         self.summary = self._raw(texts["etplus"], "metadata")
 
     def chunks(self, nodes: Iterable[Node], needs: _Needs) -> Iterator[bytes]:
-        """Yield the ET+ text of nodes, in their order; `needs` gets what they wait for."""
+        """Yield the ET+ text of nodes in order; `needs` gets their dependencies."""
         runtime: list[tuple[int, int, bytes]] = []
         yield document_head(self.header)
         between = b""
@@ -181,7 +181,6 @@ class _Form:
         yield from document_tail((text for _, _, text in sorted(runtime)), needs.edges(), bytes(self.summary))
 
     def read(self, node: Node, body: bytes, needs: _Needs) -> _ReadNode:
-        """Return a node; `needs` gets what it waits for."""
         values = values_of(node.attr)
         needs.add(node, values)
         runtime = values.get("cat") == "runtime"
@@ -232,7 +231,6 @@ class _Form:
         return max(values.get("start_ns", 0), 0), inclusive, 0 if values.get("cat") == "runtime" else exclusive
 
     def record(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of a node in ET+."""
         parent = self._parent(node, values)
         if values.get("cat") == "runtime":
             return {
@@ -254,7 +252,6 @@ class _Form:
         return record | self._further(node, values)
 
     def tensors(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
-        """Return the inputs and outputs, with strides where `values` have them."""
         record: dict[str, Any] = {}
         for side, flat_keys in FLAT_TENSORS.items():
             if not node.HasField(side):
@@ -336,7 +333,7 @@ class _Form:
 
 
 class _Needs:
-    """What the nodes of a file wait for, gathered node by node."""
+    """Dependencies of the nodes of a file."""
 
     def __init__(self, form: _Form) -> None:
         self.form = form

@@ -73,8 +73,7 @@ def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> d
 
 
 def with_groups(trace: Trace, groups: Groups) -> Trace:
-    """Return the trace with the ranks of its groups as a group file has them; the same trace if the file has none of
-    them."""
+    """Return the trace with the ranks of its groups from a group file; the same trace if the file has none of them."""
     known = {str(number): list(ranks) for number, ranks in groups.items()}
     found = {
         row: msgspec.structs.replace(comm, pg_ranks=known[comm.pg_name], group_size=len(known[comm.pg_name]))
@@ -85,8 +84,7 @@ def with_groups(trace: Trace, groups: Groups) -> Trace:
 
 
 def read_group_names(prefix: str) -> list[str]:
-    """Return the names of the groups of a set, as its traces call them; none where their file is missing or another
-    one."""
+    """Return the names of a set's groups; empty if their file is missing or another one."""
     try:
         return list(read_struct(f"{prefix}{_NAMES_SUFFIX}", dict[str, str], "", "")[0].values())
     except TraceFormatError:

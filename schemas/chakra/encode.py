@@ -35,7 +35,7 @@ _VALUES, _SHAPES, _TYPES = (IOInfo(**{field: "x"}).SerializeToString()[:1] for f
 
 
 class Block(NamedTuple):
-    """Some nodes as a file has them: how many, and their messages, each behind its length."""
+    """Nodes as in a file: their number, and their messages, each behind its length."""
 
     nodes: int
     data: bytes
@@ -79,12 +79,12 @@ _LENGTHS = _Lengths()
 
 
 def text_field(tag: bytes, text: bytes) -> bytes:
-    """Return a text in UTF-8, or a list of varints; absent where it is empty."""
+    """Encode a text in UTF-8, or a list of varints; absent if empty."""
     return tag + _LENGTHS[len(text)] + text if text else b""
 
 
 def io_info(tag: bytes, values: bytes, shapes: bytes, types: bytes) -> bytes:
-    """Return a field of `Node` that is an `IOInfo`, of texts in UTF-8 that are not empty."""
+    """Encode an `IOInfo` field of `Node` from UTF-8 texts that are not empty."""
     before, after = _VALUES + _LENGTHS[len(values)], _shapes_and_types(shapes, types)
     return b"".join((tag, _LENGTHS[len(before) + len(values) + len(after)], before, values, after))
 

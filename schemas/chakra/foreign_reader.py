@@ -105,14 +105,14 @@ def _summary(path: str) -> dict[str, Any]:
 
 
 def _with_host_callers(trace: Trace) -> Trace:
-    """Return the trace in which only host nodes are callers. A node without a caller names itself."""
+    """Keep host nodes as callers only. A node without a caller names itself."""
     caller = np.where(trace.kind[trace.parent_row] == CPU, trace.parent_row, -1)
     named = as_column(np.where(caller >= 0, trace.parent, trace.id))
     return trace.with_(parent=named, parent_row=as_positions(caller))
 
 
 def _laid_out(trace: Trace, needs: _Waits) -> Trace:
-    """Return the trace with start times that follow from what its nodes wait for."""
+    """Give the nodes start times that follow from their dependencies."""
     count, lane = len(trace), needs.resources()
     source, target = needs.pairs()
     own, by_id = np.arange(count), np.argsort(trace.id, kind="stable")
@@ -175,7 +175,7 @@ def _text(trace: Trace, messages: list[bytes], row: int) -> bytes:
 
 
 class _Waits:
-    """What the nodes of a file wait for, gathered node by node."""
+    """Dependencies of the nodes of a file."""
 
     def __init__(self, file: str) -> None:
         self.file = file

@@ -33,7 +33,7 @@ R = TypeVar("R", bound="_Timed")
 
 
 class _Timed(Struct, gc=False, forbid_unknown_fields=True):
-    """What every record has: fields that columns of the trace hold, and numbers that it may lack."""
+    """Fields of each record: those that columns of the trace hold, and numbers that may be missing."""
 
     id: _Text = UNSET
     name: _Text = UNSET
@@ -134,7 +134,7 @@ _FORMS: dict[tuple[int, bool], type[Any]] = {
 
 
 def form_of(kind: int, *, flat: bool) -> type[Any]:
-    """Return the class of records of a kind of rows in a layout: a `RuntimeCall`, `AttrsRecord` or `FlatRecord`."""
+    """Return the record class of a kind of rows in a layout."""
     return RuntimeCall if kind == RUNTIME else _FORMS[kind, flat]
 
 

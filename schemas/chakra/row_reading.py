@@ -25,7 +25,6 @@ _encode = msgspec.json.Encoder().encode
 
 
 def blocks_of(messages: Iterator[Encoded]) -> Iterator[list[Encoded]]:
-    """Yield the nodes, some thousands at a time."""
     while block := list(islice(messages, _BLOCK)):
         yield block
 
@@ -63,12 +62,10 @@ def rows_of_dependencies(file: str, ids: IntColumn, source: IntColumn, target: I
 
 
 def document_head(header: Mapping[str, msgspec.Raw]) -> bytes:
-    """Return the text of an ET+ file up to its first node."""
     return b"{" + b"".join(b"\n  %b: %b," % (_encode(k), bytes(v)) for k, v in header.items()) + b'\n  "nodes": [\n    '
 
 
 def document_tail(runtime: Iterable[bytes], edges: IntColumn, summary: bytes) -> Iterator[bytes]:
-    """Yield the text of an ET+ file after its last node; `edges` are those between ids."""
     yield b'\n  ],\n  "runtime": [' + SEPARATOR.join(runtime) + b"]"
     kinds = [_encode(kind) for kind in EDGE_KINDS]
     listed = (b"[%d, %d, %b]" % (a, b, kinds[kind]) for a, b, kind in edges.tolist())

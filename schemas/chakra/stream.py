@@ -104,11 +104,9 @@ class Messages(NamedTuple):
     unit: str
 
     def place(self, message: int) -> str:
-        """Return where a message's length is, in words."""
         return f"byte {self.base + (self.ends[message - 1] if message else self.begin)}{self.unit}"
 
     def node(self, message: int) -> tuple[Node, bytes]:
-        """Return a message as a node, with its bytes."""
         node, body = Node(), self.data[self.starts[message] : self.ends[message]]
         if not body or not _parse(node, body):
             problem = f"{len(body)} bytes that are not a Chakra node"
@@ -117,7 +115,6 @@ class Messages(NamedTuple):
         return node, body
 
     def nodes(self) -> Iterator[tuple[Node, bytes]]:
-        """Return all as nodes, one by one; see `node`."""
         return map(self.node, range(len(self.starts)))
 
 
@@ -166,7 +163,6 @@ def node_heads(messages: Messages) -> NodeHeads | None:
 
 
 def messages_of(blocks: Iterable[Block]) -> Iterator[Node]:
-    """Yield the nodes of blocks as messages."""
     for block in blocks:
         at = 0
         while at < len(block.data):
@@ -198,13 +194,12 @@ def _blocks(name: str) -> Iterator[Messages]:
 
 
 class _Watched:
-    """A gzip stream that is refused where it unpacks to more than any trace does; see `Expansion`."""
+    """A gzip stream that is refused if it unpacks to more than any trace does; see `Expansion`."""
 
     def __init__(self, stream: IO[bytes], packed: IO[bytes], name: str) -> None:
         self._stream, self._packed, self._watch = stream, packed, Expansion(name)
 
     def read(self, size: int) -> bytes:
-        """Return some of what it unpacks to, b"" at the end."""
         before = self._packed.tell()
         data = self._stream.read(size)
         self._watch.add(self._packed.tell() - before, len(data))

@@ -60,7 +60,6 @@ _encode = msgspec.json.encode
 
 
 def section_of(captured: CapturedGraphs) -> bytes:
-    """Return the value of `captured_graphs`."""
     above, graphs = ([None if at < 0 else at for at in of.tolist()] for of in (captured.parent, captured.graph))
     sides = map(decode_whole_sides, captured.texts)
     columns = zip(captured.names, captured.kind.tolist(), above, graphs, sides, strict=True)
@@ -81,7 +80,7 @@ def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
 
 
 def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int, CapturedBy]) -> CapturedGraphs | None:
-    """Return the captured graphs of an ET+ file, None without any; `found` has `captured_by` by row."""
+    """Read the captured graphs of an ET+ file, None without any; `found` has `captured_by` by row."""
     if _KEY not in header:
         if found:
             raise TraceFormatError(file, f'"{_KEY}"', "is missing, but device events refer to it", _REMEDY)
@@ -136,8 +135,7 @@ def _links(found: dict[int, CapturedBy]) -> CaptureLinks:
 
 
 def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) -> Trace:
-    """Return a trace (with `comm` as it is to be) whose ET+ file is in memory, with captured graphs in the file,
-    too."""
+    """Add captured graphs to a trace (with final `comm`) and to its ET+ file, which is in memory."""
     data, edits = records.data, list[tuple[int, int, bytes]]()
     root = decode_record(data)
     for row, text in captured_by_texts(captured.links).items():

@@ -39,7 +39,7 @@ NodeTensors = tuple[Arguments, Arguments]
 
 @dataclass(slots=True)
 class MadeNode:
-    """A call, or with a category a GPU event; what is in the file and not in columns is made on demand."""
+    """A call, or with a category a GPU event; fields without a column are made on demand."""
 
     id: int
     name: str
@@ -60,12 +60,11 @@ class MadeNode:
     args: Callable[[], dict[str, Any]] = dict
 
     def close(self, begin: int, end: int, own: int) -> None:
-        """Say when it ran, ns."""
+        """Set when it ran, ns."""
         self.begin, self.dur = begin, max(end - begin, 0)
         self.own = max(min(own, self.dur), 0)
 
     def record(self) -> dict[str, Any]:
-        """Return the node as the file has it."""
         inputs, outputs = self.tensors() if callable(self.tensors) else self.tensors
         given = {"rf_id": self.id, "seq_id": self.sequence, "scope": self.scope, "tid": self.tid}
         attrs = [] if self.category else listed_attributes({**given, "op_schema": self.schema})
@@ -105,7 +104,6 @@ class Launch(NamedTuple):
     parent: int
 
     def record(self) -> dict[str, Any]:
-        """Return the call as the file has it."""
         return {
             "id": self.id,
             "name": LAUNCH,
@@ -191,7 +189,6 @@ def trace_of_nodes(
 
 
 def _rows(nodes: Sequence[MadeNode], runtime: Sequence[Launch]) -> TraceBuilder:
-    """Return all nodes and runtime calls."""
     builder = TraceBuilder(IN_MEMORY)
     on_device = np.array([bool(node.category) for node in nodes], np.bool_)
     begin = np.array([node.begin for node in nodes], np.int64)
@@ -226,14 +223,12 @@ def _us(ns: int) -> float:
 
 
 def comms_of(trace: Trace) -> dict[int, dict[str, Any]]:
-    """Return the `comm` objects of a file, by row."""
     rows = np.array(sorted(trace.comm), np.int64)
     records = zip(rows.tolist(), trace.records(rows), strict=True)
     return {row: msgspec.json.decode(record["comm"]) for row, record in records if "comm" in record}
 
 
 def event_args(trace: Trace, row: Row) -> dict[str, Any]:
-    """What Kineto recorded of a GPU event next to its times."""
     (record,) = trace.records(np.array([row]))
     return msgspec.json.decode(record["args"]) or {}
 

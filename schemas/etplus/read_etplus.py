@@ -61,7 +61,7 @@ class _Times(msgspec.Struct, gc=False):
 
 
 class _ExactTimes(msgspec.Struct, gc=False):
-    """The same with the decimals kept: epoch µs with a fraction do not fit a double."""
+    """Times with all decimals: a double does not hold epoch µs with a fraction."""
 
     ts: Decimal | None = None
     dur: Decimal | None = None
@@ -70,7 +70,7 @@ class _ExactTimes(msgspec.Struct, gc=False):
 
 
 class Node(_Times, kw_only=True, gc=False):
-    """What columns hold of a record: an ET node, a GPU event or a runtime call."""
+    """Columns of a record: an ET node, a GPU event or a runtime call."""
 
     id: Id
     name: str
@@ -190,7 +190,7 @@ class _Reader:
         return header
 
     def _check_utf8(self) -> None:
-        """What is left undecoded here must decode later."""
+        """Check texts that are left undecoded here and must decode later."""
         decode = codecs.getincrementaldecoder("utf-8")().decode
         if self.data.isascii():
             return
@@ -246,7 +246,7 @@ class _Reader:
             self.rows.add(nodes, _times(nodes, part.text), runtime=key == "runtime")
 
     def _nodes(self, text: bytes) -> list[Node]:
-        """Return the nodes of a block; their `attrs` are `_UsualAttrs` as long as all are as usual, then lists."""
+        """Decode the nodes of a block; their `attrs` are `_UsualAttrs` as long as all are as usual, then lists."""
         if self.rows.usual:
             with contextlib.suppress(*UNREADABLE):
                 nodes: list[Node] = _decode_usual_nodes(text)
@@ -265,7 +265,6 @@ class _Reader:
         return TraceFormatError(self.file, f'"{key}"', "cannot be read", _SPOILT)
 
     def _edges(self, raw: msgspec.Raw) -> IntColumn:
-        """Return the edges between ids, (m, 3)."""
         codes = {kind: code for code, kind in enumerate(EDGE_KINDS)}
         parts = [np.zeros((0, 3), np.int64)]
         for part in self._parts("edges", raw, _decode_edges):

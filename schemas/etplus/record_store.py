@@ -33,7 +33,7 @@ decode_record = msgspec.json.Decoder(Record).decode
 
 
 def offset_in(data: bytes, raw: msgspec.Raw) -> int:
-    """Return where a value begins in the text that it was decoded from, of which it is a view."""
+    """Return the offset of a value in the text of which it is a view."""
     return int(np.frombuffer(raw, np.uint8).ctypes.data - np.frombuffer(data, np.uint8).ctypes.data)
 
 
@@ -104,7 +104,7 @@ class RowSource(Protocol):
 
 
 class TextRecords(RecordStore):
-    """A store whose `texts` and `chunks`, which a subclass has, say all."""
+    """A store whose subclasses have `texts` and `chunks`; all else follows from them."""
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the file; `jobs` has no effect."""
@@ -113,27 +113,22 @@ class TextRecords(RecordStore):
                 file.write(chunk)
 
     def records(self, rows: IntColumn) -> Iterator[Record]:
-        """Yield the records of rows, their values undecoded."""
         for at in range(0, len(rows), _RECORDS):
             yield from map(decode_record, self.texts(rows[at : at + _RECORDS]))
 
     def decoded(self, row: int) -> dict[str, Any]:
-        """Return the record of a row."""
         found: dict[str, Any] = msgspec.json.decode(self.texts(np.array([row]))[0])
         return found
 
     def copy_sizes(self, rows: IntColumn) -> IntColumn:
-        """Return the `bytes` of copies and memsets, −1 if not recorded."""
         sizes = (size_of_copy(bytes(record.get("args", b""))) for record in self.records(rows))
         return np.fromiter(sizes, np.int64, len(rows))
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
-        """Return the tensors in the inputs and outputs of ET nodes."""
         which, texts = self.tensor_texts(rows)
         return tensor_uses(texts).of(which)
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """What Kineto writes of the launch of GPU events (LAUNCH_ARGS): of each row which of the texts."""
         table = StringTable()
         blocks = (self.texts(rows[at : at + _LAUNCHES]) for at in range(0, len(rows), _LAUNCHES))
         parts = [table.codes(list(map(launch_of, texts))) for texts in blocks]
@@ -142,29 +137,25 @@ class TextRecords(RecordStore):
     args_size, args_comm = staticmethod(size_of_copy), staticmethod(comm_of)
 
     def document(self) -> dict[str, Any]:
-        """Return the whole file as plain Python objects."""
         found: dict[str, Any] = orjson.loads(b"".join(self.chunks()))
         return found
 
     def signature_table(self) -> Signatures:
-        """Return an empty table that decodes `tensor_texts`."""
         return Signatures()
 
 
 @dataclass(frozen=True)
 class FileRecords(TextRecords):
-    """The records of a file that is in memory: of each row the span from `start` to `end` (int64) of `data`."""
+    """Records of a file in memory; row i is `data[start[i]:end[i]]`."""
 
     data: bytes
     start: IntColumn
     end: IntColumn
 
     def texts(self, rows: IntColumn) -> list[bytes]:
-        """Return the JSON objects of rows, braces included."""
         return [self.data[a:b] for a, b in zip(self.start[rows].tolist(), self.end[rows].tolist(), strict=True)]
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the file's text."""
         yield self.data
 
 
@@ -233,8 +224,7 @@ def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
 
 
 def with_clock_offset(name: str, data: bytes, offset: int | None) -> bytes:
-    """Return the text of an ET+ file with `etplus.kineto.clock_offset_ns`; without it for None. The rest stays as it
-    is."""
+    """Return the text of an ET+ file with another `etplus.kineto.clock_offset_ns`; None removes it."""
     try:
         raw = bytes(msgspec.json.decode(data, type=Record)["etplus"])
         summary = orjson.loads(raw)

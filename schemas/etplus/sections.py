@@ -38,7 +38,6 @@ class _StacksSection(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 def stacks_section(stacks: Stacks, ids: IntColumn) -> bytes:
-    """Return the value of `stacks`; `ids` are those of `stacks.row`."""
     others = {
         of: np.flatnonzero(stacks.evidence == code).tolist() for code, of in enumerate(EVIDENCE_OF_STACKS) if code
     }
@@ -50,7 +49,7 @@ def stacks_section(stacks: Stacks, ids: IntColumn) -> bytes:
 
 
 def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
-    """Return the stacks in the JSON text of the root's `stacks`; `ids` are those of all rows."""
+    """Read the root's `stacks`; `ids` are those of all rows."""
     try:
         section = msgspec.json.decode(text, type=_StacksSection | None)
     except UNREADABLE as error:
@@ -99,7 +98,6 @@ _decode_section = msgspec.json.Decoder(_GeneratedSection | None).decode
 
 
 def generated_section(generated: GeneratedKernels, ids: IntColumn) -> bytes:
-    """Return the value of `generated_kernels`; `ids` are those of `generated.row`."""
     return msgspec.json.encode(_GeneratedSection(generated.kernels, ids.tolist(), generated.kernel.tolist()))
 
 

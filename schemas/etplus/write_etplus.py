@@ -111,12 +111,10 @@ class LinkedRecords(TextRecords):
             write_all(file, texts)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the file's bytes, a few megabytes at a time."""
         for piece in self._pieces():
             yield piece()
 
     def texts(self, rows: IntColumn) -> list[bytes]:
-        """Return the JSON objects of rows, braces included."""
         kind, result = self.rows.kind[rows], np.empty(len(rows), object)
         for value, make in ((CPU, self._node_pieces), (GPU, self._gpu_pieces), (RUNTIME, self._runtime_pieces)):
             at = np.flatnonzero(kind == value)
@@ -129,12 +127,10 @@ class LinkedRecords(TextRecords):
         return texts
 
     def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """What the ET says of nodes, without what linking adds."""
         wanted, which = distinct_rows(self.rows.node_of(rows))
         return which, LazyTexts(self.nodes.tensors_of, wanted[:, 0])
 
     def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """Those of the Kineto trace, outside the ET's window, too."""
         return self.events.others(frozenset({PYTHON_CATEGORY, GPU_ANNOTATION_CATEGORY}))
 
     @cached_property
@@ -154,7 +150,7 @@ class LinkedRecords(TextRecords):
         return np.flatnonzero(self.rows.kind == kind)
 
     def _pieces(self) -> list[_Piece]:
-        """What makes the file's bytes, in their order; each piece by itself."""
+        """Return functions that make the pieces of the file, in order."""
         trace, captured = self.rows, self.captured
         nodes: list[_Piece] = [
             partial(_joined_of, self._node_pieces, part) for part in _parts(self._of_kind(CPU), _NODES)
@@ -308,7 +304,7 @@ class LinkedRecords(TextRecords):
         return [texts[i] for i in back.tolist()]
 
     def _ends(self, gpu: IntColumn) -> list[bytes]:
-        """What ends each of some GPU nodes: its `comm` if it has one, and further members."""
+        """Return the last members of GPU nodes: `comm` if they have one, and further ones."""
         captured, counterpart = self._captured_by[0], self._counterpart[0]
         ends = [_END] * len(gpu)
         if captured or counterpart:
@@ -333,7 +329,7 @@ class LinkedRecords(TextRecords):
 
 
 def summary_as_read(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a summary as reading a file that it was written to gives it: tuples are lists, and so on."""
+    """Return a summary as it reads back from a file: tuples are lists, and so on."""
     read: dict[str, Any] = orjson.loads(orjson.dumps(summary))
     return read
 
@@ -354,7 +350,7 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
 
 
 def with_counterparts(trace: Trace, counterparts: Counterparts, summary: dict[str, Any]) -> Trace:
-    """Return a trace that was linked just now with counterparts and another summary, in its file as well."""
+    """Return a trace that was just linked with counterparts and another summary, in its file as well."""
     records, summary = trace.texts, summary_as_read(summary)
     assert isinstance(records, LinkedRecords)
     records = replace(records, summary=summary, counterparts=counterparts)
@@ -406,7 +402,7 @@ def _parts(rows: IntColumn, size: int) -> list[IntColumn]:
 
 
 def _separated(pieces: list[_Piece]) -> list[_Piece]:
-    """Return the same pieces, each ending with the separator, but the last."""
+    """End each piece but the last with the separator."""
     return [*pieces[:-1], lambda: pieces[-1]().removesuffix(_SEPARATOR)] if pieces else []
 
 

@@ -67,7 +67,7 @@ class UndecodedSide(msgspec.Struct, gc=False):
     strides: msgspec.Raw = ABSENT
 
     def decoded(self) -> DecodedSide:
-        """Return the lists decoded; those that are missing or no lists are empty."""
+        """Decode the lists; those that are missing or no lists are empty."""
         values, shapes, strides = (_decoded(raw, list[Any]) for raw in (self.values, self.shapes, self.strides))
         types = _decoded(self.types, list[str])
         whole = values is not None and shapes is not None and types is not None
@@ -154,7 +154,7 @@ class _UsualCallSide(msgspec.Struct, gc=False):
 
 
 class _UsualCall(msgspec.Struct, gc=False):
-    """What PyTorch writes since schema 1.0.2, decoded at once; others are decoded member by member."""
+    """A call as PyTorch writes it since schema 1.0.2, decoded at once; others are decoded member by member."""
 
     inputs: _UsualCallSide
     outputs: _UsualCallSide
@@ -162,7 +162,7 @@ class _UsualCall(msgspec.Struct, gc=False):
 
 
 class CallRecord(NamedTuple):
-    """What a node says of its call; of schema 1.0.1 `op_schema` is the only one of `attributes`."""
+    """A node's call; in schema 1.0.1 `op_schema` is the only one of `attributes`."""
 
     inputs: DecodedSide
     outputs: DecodedSide
@@ -170,7 +170,6 @@ class CallRecord(NamedTuple):
 
     @property
     def schema(self) -> str:
-        """The operator's schema, "" without one."""
         found = self.attributes.get("op_schema")
         return found if isinstance(found, str) else ""
 
@@ -196,7 +195,7 @@ decode_whole_sides = msgspec.json.Decoder(WholeSides).decode
 
 
 def undecoded_arguments(text: bytes) -> Arguments | None:
-    """Return the undecoded arguments in the text of a node; None for what is no JSON object."""
+    """Return the undecoded arguments in a node's text; None if it is not a JSON object."""
     try:
         found = _decode_later(text)
         return _decode_any(text).arguments if found.input_shapes else found
@@ -216,7 +215,7 @@ def _side(values: msgspec.Raw, shapes: msgspec.Raw, types: msgspec.Raw, strides:
 
 
 def decode_call(text: bytes) -> CallRecord:
-    """What a node says of its call; nothing if unreadable."""
+    """Decode the call of a node; empty if unreadable."""
     with contextlib.suppress(*UNREADABLE):
         usual = _decode_usual(text)
         attributes = {attr.name: attr.value for attr in usual.attrs}
@@ -235,7 +234,7 @@ def arguments_in(record: Mapping[str, msgspec.Raw]) -> Arguments:
 
 
 def call_records(trace: Trace, rows: IntColumn) -> Iterator[CallRecord]:
-    """What nodes (rows of a trace, any order) say of their calls, decoded one by one."""
+    """Yield the decoded calls of nodes (rows of a trace, any order)."""
     for at in range(0, len(rows), _RECORDS):
         yield from map(decode_call, trace.texts.texts(rows[at : at + _RECORDS]))
 
@@ -284,8 +283,7 @@ def whole_sides(text: bytes) -> WholeSides:
 
 
 def tensor_members(text: bytes, *, flat: bool) -> bytes:
-    """Return the members of a node that are its inputs and outputs, for a node with the same ones in the same
-    layout."""
+    """Return the inputs and outputs of a node as text, for another node of the same layout."""
     return _tensor_members(_decode_any(text), flat)
 
 

@@ -309,7 +309,7 @@ def _read_nodes(blocks: Iterable[Block], flat: bool) -> _NodePart:
 
 
 def _any_node(text: msgspec.Raw) -> _UsualNode:
-    """Return a node whose attributes may be others, in another order, or no numbers."""
+    """Decode a node whose attributes may be others, in another order, or not numbers."""
     with contextlib.suppress(msgspec.ValidationError):
         return _decode_one_usual(text)
     node = _decode_one(text)

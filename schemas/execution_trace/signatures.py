@@ -35,7 +35,7 @@ _decode = msgspec.json.decode
 
 @dataclass
 class Signatures(SignatureTable):
-    """Those of nodes of an ET."""
+    """The signatures of ET nodes."""
 
     values: list[Signature] = field(default_factory=list)
     _codes: dict[_Key, int] = field(default_factory=dict)
@@ -49,7 +49,6 @@ class Signatures(SignatureTable):
         *,
         outputs_recorded: bool = True,
     ) -> npt.NDArray[np.int32]:
-        """See `SignatureTable`."""
         which = np.arange(len(texts)) if which is None else which
         pairs, of_node = first_seen(2 * which + np.asarray(wants_values, np.bool_))
         keys = _keys(texts_at(texts, pairs // 2), (pairs % 2).tolist())
@@ -71,7 +70,7 @@ class Signatures(SignatureTable):
         return code
 
     def _argument(self, shape: Any, kind: str, value: Any) -> Argument:
-        """See `_et_argument`; each tensor is made once, since most come again."""
+        """Make each tensor once, since most come again."""
         key = kind, str(shape)
         known = self._arguments.get(key)
         if known is None:

@@ -15,8 +15,7 @@ from ...trace.brief import brief
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ..text.files import Source, load, shown_name
 from ..text.sniff import head_of
-from .graph_annotations import NodeAnnotation, read_graph_annotations
-from .source_frames import Frames, frames_of_traceback
+from .graph_annotations import Frames, NodeAnnotation, frames_of_traceback, read_graph_annotations
 
 _SIDECAR = re.compile(
     r"(?:(?P<stem>.+?)[._-])?(?:kernel_information|(?:inductor_)?provenance(?:_tracking_node_mappings)?(?:[._-].+)?)"

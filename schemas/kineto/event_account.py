@@ -69,7 +69,7 @@ class EventAccount:
 
     @property
     def found(self) -> str:
-        """What there is that was not read, most frequent first."""
+        """Categories and phases that were not read, most frequent first."""
         return _listed(Counter(self.not_used) + Counter(self.dropped))
 
     def warning(self, already_reported: int) -> str:

@@ -44,7 +44,7 @@ _WAVEFRONT = 64
 
 
 class LaunchArgs(msgspec.Struct, gc=False):
-    """What a launch call or a GPU event says of its kernel; −1 if not recorded."""
+    """Kernel and launch sizes of a launch call or GPU event; −1 if not recorded."""
 
     kernel: str | None = None
     grid: _Grid = (-1, -1, -1)
@@ -57,13 +57,13 @@ class LaunchArgs(msgspec.Struct, gc=False):
 
 
 class GraphNodeArgs(LaunchArgs, gc=False):
-    """What a GPU event of a replayed graph says of itself; node 0 if not recorded."""
+    """Launch sizes and graph node of a GPU event in a replayed graph; node 0 if not recorded."""
 
     node: int = msgspec.field(default=0, name="graph node id")
 
 
 class SyncArgs(msgspec.Struct):
-    """What a `cuda_sync` record says: kind of wait, and ids; −1 if not recorded."""
+    """Kind of wait, and ids, of a `cuda_sync` record; −1 if not recorded."""
 
     kind: str = msgspec.field(default="", name="cuda_sync_kind")
     stream: Any = -1
@@ -81,12 +81,10 @@ def _read(text: bytes, kind: type[_T]) -> _T | None:
 
 
 def graph_node_args(text: bytes) -> GraphNodeArgs | None:
-    """Grid, block and node of a GPU event, None if unreadable."""
     return _read(text, GraphNodeArgs)
 
 
 def sync_args(text: bytes) -> SyncArgs | None:
-    """What a `cuda_sync` record says, None if unreadable."""
     return _read(text, SyncArgs)
 
 
@@ -96,8 +94,6 @@ def launch_args(text: bytes) -> LaunchArgs:
 
 
 class _WorkArgs(msgspec.Struct, gc=False):
-    """What tells GPU events of one name apart, undecoded."""
-
     grid: msgspec.Raw = msgspec.Raw(b"")
     block: msgspec.Raw = msgspec.Raw(b"")
     shared_memory: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="shared memory")
@@ -191,7 +187,7 @@ def size_of_copy(args: bytes) -> int:
 
 
 def comm_of(args: bytes, kernel: str) -> Comm:
-    """What a communication kernel communicates, from its `args` and, for the collective, its name."""
+    """Return what a kernel communicates, from its `args` and, for the collective, its name."""
     try:
         known = kernel_comm(args)
     except UNREADABLE:
@@ -230,7 +226,6 @@ class ArgsReader:
         self._none = (b"",) * len(names)
 
     def read(self, record: bytes) -> tuple[bytes, ...]:
-        """Return the values in a record, b"" for those that it lacks."""
         try:
             (args,) = msgspec.structs.astuple(self._decode(record))
         except UNREADABLE:

@@ -44,28 +44,28 @@ T = TypeVar("T")
 
 
 class EventTexts(Protocol):
-    """The JSON texts of events, read or made on demand."""
+    """JSON texts of events, read or made on demand."""
 
     def of(self, records: IntColumn) -> list[bytes]:
-        """Return the texts of events by index; of each at least an object with its `args`."""
+        """Return the texts of events by index; at least objects with `args`."""
 
 
 @dataclass(frozen=True)
 class EventRecords:
-    """The undecoded events of a file, by their index; what remains of it when its table is no longer needed."""
+    """The undecoded events of a file by index, without their table."""
 
     texts: EventTexts
 
     __repr__ = brief
 
     def read(self, index: IntColumn, of: Callable[[bytes], T]) -> list[T]:
-        """What a function makes of the texts of many events, of which each is at least an object with its `args`."""
+        """Apply a function to the texts of events."""
         shares = np.array_split(index, max(len(index) // _WORTH_A_PROCESS, 1))
         with parallel_map(lambda i: list(map(of, self.texts.of(shares[i]))), len(shares)) as results:
             return list(chain.from_iterable(results))
 
     def args(self, index: IntColumn) -> list[bytes]:
-        """Return the undecoded JSON texts of the `args` of many events; neighbors in the file cost least."""
+        """Return the undecoded `args` of events; neighbors in the file cost least."""
         return self.read(index, lambda text: bytes(_decode_only_args(text).args))
 
     def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
@@ -125,16 +125,15 @@ class EventTable:
         return end
 
     def args_of(self, rows: IntColumn) -> list[bytes]:
-        """Return the undecoded JSON texts of the `args` of many events; neighbors in the file cost least."""
+        """Return the undecoded `args` of events; neighbors in the file cost least."""
         return self.records.args(self.index[rows])
 
     def read(self, rows: IntColumn, of: Callable[[bytes], T]) -> list[T]:
-        """What a function makes of the texts of many events, of which each is at least an object with its `args`."""
+        """Apply a function to the texts of events, at least objects with `args`."""
         return self.records.read(self.index[rows], of)
 
     @property
     def records(self) -> EventRecords:
-        """The undecoded events."""
         return EventRecords(self._texts)
 
     def rows(self, *categories: str) -> IntColumn:
@@ -195,7 +194,6 @@ class FrameTable:
 
     @staticmethod
     def none() -> FrameTable:
-        """Return a table without calls."""
         none, codes = np.zeros(0, np.int64), np.zeros(0, np.int32)
         return FrameTable(none, none, none, codes, codes, [], [])
 
@@ -231,7 +229,6 @@ class MemoryTable:
 
     @staticmethod
     def none() -> MemoryTable:
-        """Return a table without events."""
         none = np.zeros(0, np.int64)
         return MemoryTable(none, none, none.astype(np.int32), none, none, none, none, none, none)
 
@@ -273,14 +270,13 @@ class KinetoTrace:
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """What was repaired, lost or left out, in sentences that name the file (without folders)."""
+        """Sentences on what was repaired, lost or left out, which name the file without folders."""
         unreadable = sum(loss.count for loss in self.losses if loss.kind == "dropped_record")
         left_out = self.account.warning(unreadable)
         return (*damage_of(self), *([f"{PurePath(self.file).name}: {left_out}"] if left_out else []))
 
     @property
     def distributed_info(self) -> dict[str, Any]:
-        """What the header says of the job (`distributedInfo`), {} if it does not."""
         info = self.header_value("distributedInfo")
         return info if isinstance(info, dict) else {}
 

@@ -103,7 +103,6 @@ class Database:
             )
 
     def has(self, table: str) -> bool:
-        """Return True if the export has a table; one without rows is not written."""
         return table in self._columns
 
     def numbers(self, table: str, columns: Sequence[str], where: str = "1", *values: int) -> dict[str, IntColumn]:
@@ -126,7 +125,6 @@ class Database:
             self.table = table
 
     def count(self, table: str, where: str, *values: int) -> int:
-        """Return how many rows meet a condition."""
         if not self.has(table):
             return 0
         self.table = table

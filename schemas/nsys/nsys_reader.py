@@ -158,7 +158,6 @@ class _EventArguments:
         self._first = np.array([part.first for part in self._gpu], np.int64)
 
     def of(self, records: IntColumn) -> list[bytes]:
-        """Return the texts of events by index."""
         part = np.searchsorted(self._first, records, side="right") - 1
         args = map(self._args, records.tolist(), part.tolist())
         return [msgspec.json.encode({"args": given}) for given in args]

@@ -175,7 +175,6 @@ class _FolderReader:
 
     @cached_property
     def signatures(self) -> list[bytes]:
-        """The texts of inputs and outputs, by code."""
         table = self._table(SIGNATURES)
         return _bytes(table.column("text"), self.arrow.binary())
 
@@ -293,7 +292,6 @@ class _Text:
         return found
 
     def pieces(self) -> Iterator[bytes]:
-        """Return all of it, in order."""
         return map(self._piece, range(len(self._chunks)))
 
     def _piece(self, number: int) -> bytes:

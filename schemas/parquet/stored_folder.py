@@ -27,12 +27,10 @@ class StoredRank:
 
     @property
     def folder(self) -> Path:
-        """The folder with all ranks."""
         return Path(self.path)
 
     @property
     def label(self) -> str:
-        """The rank in words."""
         return f"rank {self.rank}"
 
 

@@ -170,11 +170,9 @@ class Place(NamedTuple):
 
     @property
     def meta(self) -> Path:
-        """The file of what is not in a table."""
         return self.folder / META if self.rank is None else self.folder / rank_folder("trace", self.rank) / META
 
     def of(self, table: str) -> Path:
-        """Return the file of a table."""
         if self.rank is None:
             return self.folder / f"{table}.parquet"
         return self.folder / rank_folder(table, self.rank) / "part-0.parquet"

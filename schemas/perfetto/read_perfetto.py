@@ -178,7 +178,6 @@ class _PacketReader:
         return made
 
     def finished(self, name: str) -> Found:
-        """Return all events as columns."""
         slices, stages = self.slices, self.stages
         gpu_times = [stage.ts for stage in stages], [stage.dur for stage in stages]
         ts, gpu_ts, gpu_dur = (_times(of, name) for of in (slices.ts, *gpu_times))
@@ -409,7 +408,6 @@ class PacketSequence:
         self.arguments.update(_extension(data))
 
     def ns(self, packet: Any) -> int:
-        """Return a packet's time, wall-clock ns."""
         return self.clocks.wall_ns(packet.timestamp_clock_id or self.clock, packet.timestamp)
 
     def annotations(self, given: Any) -> dict[str, Any]:

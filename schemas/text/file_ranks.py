@@ -39,7 +39,6 @@ class FileRank:
 
     @property
     def label(self) -> str:
-        """The rank in words."""
         return f"rank {self.rank} (pid {self.pid}, {f'GPU {self.device}' if self.device >= 0 else 'no GPU'})"
 
 

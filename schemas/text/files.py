@@ -175,7 +175,7 @@ def _gathered(stream: BinaryIO, name: str, kept: int) -> Text:
 
 
 class Bar:
-    """What shows how far work is; this one shows nothing: importing tqdm takes as long as reading a small trace."""
+    """A progress bar that shows nothing: importing tqdm takes as long as reading a small trace."""
 
     def __enter__(self) -> Bar:
         return self
@@ -336,7 +336,6 @@ class Spool:
         self._scarce = "memory"
 
     def write(self, piece: bytes) -> None:
-        """Append a piece."""
         self._size += len(piece)
         if self._file is None and self._size > self._kept:
             self._to_file()
@@ -351,7 +350,7 @@ class Spool:
             raise self._refusal(f"writing it to {tempfile.gettempdir()} failed ({error.strerror})") from None
 
     def text(self) -> Text:
-        """What was gathered; nothing can be appended any more."""
+        """Return the gathered text; nothing can be appended afterwards."""
         if self._file is None:
             pieces, self._pieces = self._pieces, []
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)

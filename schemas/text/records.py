@@ -97,16 +97,14 @@ class RecordArray:
 
     @property
     def first(self) -> bytes:
-        """The text of the first record, or of all if none ends like the others."""
+        """Text of the first record, or of all if none ends like the others."""
         begin, end = next(self.blocks(size=1), (self.start, self.start))
         return self.text[begin:end]
 
     def arrays(self, within: Span | None = None) -> Iterator[Block]:
-        """Return the blocks of a span of records or of all, read one at a time."""
         return _arrays(self.text, self.blocks(within))
 
     def texts(self, blocks: Sequence[tuple[int, int, int]]) -> RecordTexts:
-        """Return the records of blocks, given as begin, end and number of records."""
         return RecordTexts(self.text, blocks, self.separator, self.opener)
 
 
@@ -146,7 +144,6 @@ class RecordTexts:
         return len(self._spans)
 
     def arrays(self) -> Iterator[Block]:
-        """Return all blocks."""
         return _arrays(self._text, self._spans)
 
     def cut(self, block: int) -> tuple[bytes, list[bytes]]:
@@ -210,7 +207,6 @@ class SomeRecordTexts:
     index: IntColumn
 
     def of(self, records: IntColumn) -> list[bytes]:
-        """Return the texts of records; see `RecordTexts`."""
         return self.texts.of(records)
 
 

@@ -165,7 +165,6 @@ class _Salvage:
         self._body = 0
 
     def document(self) -> bytes:
-        """Return the new document."""
         text: list[bytes | memoryview] = [self._head]
         for piece in self._pieces:
             text += (piece, b",\n")
@@ -174,7 +173,6 @@ class _Salvage:
         return b"".join([*text, self._tail])
 
     def losses(self) -> tuple[Loss, ...]:
-        """What was repaired or lost."""
         return tuple(self._losses.values())
 
     def run(self, body: int) -> None:

@@ -128,8 +128,6 @@ _READINGS = (
 
 
 class _Scan:
-    """One reading of an object."""
-
     def __init__(self, data: bytes, start: int, limit: int, layout: RecordLayout, reading: _Reading) -> None:
         self.data, self.at, self.limit = data, start, limit
         self.layout, self.reading = layout, reading

@@ -51,7 +51,6 @@ class FileText:
         return self.read(begin, end)
 
     def read(self, begin: int, end: int) -> bytes:
-        """Return a piece of the text, of whatever size."""
         pieces, at = [], begin
         while at < end:
             pieces.append(os.pread(self._file, end - at, at))

@@ -41,8 +41,6 @@ killed process leaves behind."""
 
 
 class Transaction:
-    """The inputs and outputs of one run; see `transaction`."""
-
     def __init__(self, outer: Transaction | None) -> None:
         self._outer = outer
         self._inputs: dict[tuple[int, int], str] = {}  # device and inode to name
