@@ -16,7 +16,6 @@ from ..analysis.overheads import OverheadRows, pool, summarise
 from ..analysis.summary import Analysis, analyse, columns_of, json_of, tables_of
 from ..analysis.table import Row
 from ..analysis.workbook import write_workbook
-from ..jobs.job import Job
 from ..jobs.job_report import ranges
 from ..report.plots import require_matplotlib, write_plots
 from ..report.report_text import overheads_text, table_text, text_of
@@ -26,24 +25,10 @@ from ..trace.errors import UsageError
 from ..trace.frames import library
 from ..trace.library import MOST_IN_FULL
 from ..trace.text_tables import terminal_width
-from ..trace.trace import Trace
-from .inputs import TraceInput, add_inputs, find_inputs, read_inputs, shell_of
-from .options import (
-    add_analysis,
-    add_device_spec,
-    add_engine,
-    add_graph_captures,
-    add_top,
-    captures_linker,
-    chosen_part,
-    engine_for,
-    own_devices,
-    selected,
-    selection_of,
-    with_own,
-)
+from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts, shell_of
+from .options import add_analysis, add_device_spec, add_engine, add_graph_captures, add_top, own_devices
 from .outputs import add_tables_and_switch, write_csv, write_json, write_tables
-from .terminal import print_warnings, warn_of_damage
+from .terminal import print_warnings
 
 _OF_ONE = ("plots", "overheads", "batch_size", "device_spec")
 """Options that only say something of single traces."""
@@ -82,11 +67,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--by-shape", action="store_true", help="one row per operator and shapes")
     add_top(parser)
     add_analysis(parser, "analyse only")
-    add("--cpu-event-overhead", type=_microseconds, default=2.0, metavar="US",
-        help="host time that one profiler event costs, subtracted from overheads (default: 2 µs)")  # fmt: skip
-    add("--summary", action=argparse.BooleanOptionalAction, default=None,
-        help=f"show all traces together as the ranks of a job: how they differ, outliers, kernels and operators of all "
-        f"(default: from {MOST_IN_FULL + 1} traces on)")  # fmt: skip
+    about = "CPU time that one profiler event costs, subtracted from overheads (default: 2 µs)"
+    add("--cpu-event-overhead", type=_microseconds, default=2.0, metavar="US", help=about)
+    about = f"show all traces together as the ranks of a job (default: from {MOST_IN_FULL + 1} traces on)"
+    add("--summary", action=argparse.BooleanOptionalAction, default=None, help=about)
     add_engine(parser)
     add_device_spec(parser)
 
@@ -109,16 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
         consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay, by_shape=arguments.by_shape,
         batch_size=arguments.batch_size,
     )  # fmt: skip
-    with_captures = captures_linker(arguments)
-
-    def chosen(trace: Trace) -> Trace:
-        return selected(with_own(trace, arguments), arguments)
-
-    known: set[str] = set()
-    for given, trace in zip(inputs, map(chosen, map(with_captures, read_inputs(inputs))), strict=True):
-        warn_of_damage([trace], known)
-        analysis = analysed(trace)
-        output.add(analysis, shell_of(given, arguments))
+    for given, trace in zip(inputs, read_parts(arguments, inputs), strict=True):
+        output.add(analysed(trace), shell_of(given, arguments))
     output.write()
     return 0
 
@@ -214,10 +190,7 @@ def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], 
     if given:
         option = given[0].replace("_", "-")
         raise UsageError(f"--{option} is of single traces, not of a summary; choose some with --ranks, or --no-summary")
-    engine, job = engine_for(arguments, len(inputs)), Job(inputs)
-    job = job.choosing(partial(chosen_part, own=arguments.own, part=selection_of(arguments)))
-    job = job if engine is None else job.on(engine=engine)
-    ranks = dict(job.map(partial(rank_contribution, annotation=arguments.annotation)))
+    ranks = dict(job_of(arguments, inputs).map(partial(rank_contribution, annotation=arguments.annotation)))
     summary = job_summary(ranks)
     damage = dict.fromkeys(sentence for found in ranks.values() for sentence in found.damage)
     print_warnings([*damage, *summary.notes])

@@ -38,18 +38,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Check Chakra traces for anything that makes readers and simulators fail, hang or mislead."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("files", nargs="*", metavar="PREFIX",
-        help="prefix of the files <prefix>.<rank>.et[.gz], their folder, or files (one alone is compared with no "
-        "other)")  # fmt: skip
-    add("--profile", choices=("chakra", "astra-sim"), default="chakra",
-        help="astra-sim: what that simulator does not survive is an error, not a warning "
-        "(default: chakra)")  # fmt: skip
+    add(
+        "files", nargs="*", metavar="PREFIX", help="prefix of the files <prefix>.<rank>.et[.gz], their folder, or files"
+    )
+    about = "astra-sim: what stops that simulator is an error, not a warning (default: chakra)"
+    add("--profile", choices=("chakra", "astra-sim"), default="chakra", help=about)
     add_groups(parser)
-    add_network(parser, "check a set against the network that it is meant for; with --run several make a table",
-                action="append", default=[])  # fmt: skip
-    add("--run", action="store_true",
-        help="run the set in ASTRA-sim ($ASTRA_SIM is its binary), and compare with the replay and the "
-        "recording")  # fmt: skip
+    add_network(
+        parser, "the network that a set is meant for; with --run several make a table", action="append", default=[]
+    )
+    about = "run the set in ASTRA-sim ($ASTRA_SIM is its binary), and compare with the replay and the recording"
+    add("--run", action="store_true", help=about)
     add("--limit", type=int, default=5, metavar="N", help="problems listed of a kind (default: 5)")
     add_tables_and_switch(parser, _is_trace)
 

@@ -30,7 +30,6 @@ from .options import (
     selection_of,
 )
 from .outputs import add_json, write_json
-from .parser import hidden_alias
 from .terminal import say, warn_of_damage
 
 if TYPE_CHECKING:
@@ -68,6 +67,8 @@ _OPTIONS = (
     "without_times"
 )
 
+_YES: dict[str, Any] = {"action": "store_const", "const": True}
+_NO: dict[str, Any] = {"action": "store_const", "const": False}
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
 """Formats that are checked when they are written, and for what."""
 
@@ -77,58 +78,33 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG.format(formats="\n".join(_formats()), arguments=", ".join(ARGUMENTS))
     add = parser.add_argument
     add_inputs(parser, "several are the ranks of one job", rank=False)
-    add("-o", "--output", metavar="OUTPUT",
-        help="file to write; for chakra and astra-sim without .et a prefix (OUTPUT.<rank>.et), "
-        "for npz without .npz a folder")  # fmt: skip
-    hidden_alias(parser, "--out", "--output")
+    add("-o", "--output", metavar="OUTPUT", help="file to write; a prefix or folder for formats of several files")
     add_json(parser, "what was written and changed")
     add_selection(parser, "convert only")
     add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
-    add(
-        "--host",
-        metavar="MODE",
-        help="astra-sim: how the host's time is kept; fold, the only mode, turns it into delays between GPU nodes",
-    )
-    add("--memory-nodes", action="store_const", const=True,
-        help="chakra: write copies and fills as MEM_LOAD and MEM_STORE nodes")  # fmt: skip
-    add("--no-skew", dest="skew", action="store_const", const=False,
-        help="astra-sim: start all ranks at once (default: as far apart as measured)")  # fmt: skip
-    add("--renumber-ranks", action="store_const", const=True,
-        help="astra-sim: number the ranks from 0, such as 4-7 as 0-3")  # fmt: skip
-    add("--replicate", type=int, metavar="N",
-        help="astra-sim: run the one given trace on N ranks, its process groups laid out over them")  # fmt: skip
-    add("--roofline", type=float, metavar="GB/S",
-        help="astra-sim: write num_ops and tensor_size for a roofline simulation with this local-mem-bw")  # fmt: skip
-    add_network(parser, "astra-sim: what the network file beside the set says (default: bandwidth=25,latency=5us)")
-    add("--rank", type=int, metavar="N",
-        help="only this rank of the inputs or of an export of several ranks; with --et-file: the rank of the "
-        "pair")  # fmt: skip
-    add("--job", metavar="FILE",
-        help="job_report.json of `etplus link FOLDER`: align clocks by it, and turn unmatched collectives into "
-        "computations")  # fmt: skip
-    add("--degrade", action="store_const", const=True,
-        help="chakra, astra-sim, goal: turn communications that do not match on all ranks into "
-        "computations (default: refuse them, since a simulator would wait for ever)")  # fmt: skip
+    add("--host", metavar="MODE", help="astra-sim: fold, the only mode, turns CPU time into delays between GPU nodes")
+    add("--memory-nodes", **_YES, help="chakra: write copies and memsets as MEM_LOAD and MEM_STORE nodes")
+    add("--no-skew", dest="skew", **_NO, help="astra-sim: start all ranks at once (default: as measured)")
+    add("--renumber-ranks", **_YES, help="astra-sim: number the ranks from 0, such as 4-7 as 0-3")
+    add("--replicate", type=int, metavar="N", help="astra-sim: run the one given trace on N ranks")
+    add("--roofline", type=float, metavar="GB/S", help="astra-sim: num_ops and tensor_size for this local-mem-bw")
+    add_network(parser, "astra-sim: the network of the set (default: bandwidth=25,latency=5us)")
+    add("--rank", type=int, metavar="N", help="only this rank; with --et-file: the rank of the pair")
+    add("--job", metavar="FILE", help="job_report.json of `etplus link`: align clocks, drop unmatched collectives")
+    add("--degrade", **_YES, help="turn communications that some ranks lack into computations (default: refuse them)")
     add_groups(parser)
-    add("--without-times", action="store_const", const=True,
-        help="chakra: convert Execution Traces that were not linked; nodes have no durations")  # fmt: skip
-    add("--schema", choices=("1.1.1",),
-        help="etplus: rewrite nodes of older schemas in the layout of this one, which Chakra's converter "
-        "reads")  # fmt: skip
-    add("--split", choices=("model", "graph"),
-        help="npz: what a split of the dataset keeps together; files of one model are named MODEL__VARIANT "
-        "(default: model)")  # fmt: skip
+    add("--without-times", **_YES, help="chakra: convert Execution Traces that were not linked, without durations")
+    add("--schema", choices=("1.1.1",), help="etplus: rewrite nodes of older schemas in this layout")
+    add("--split", choices=("model", "graph"), help="npz: what a split keeps together (default: model)")
     add("--config", action="append", metavar="NAME=NUMBER", help="npz: threads or batch of the job")
     add("--subtree", metavar="NODE", help="graphs: only this node (id or name) and what it calls and launches")
     add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes (default: all, in pictures 300)")
-    add("--redact", nargs="?", const="fields", metavar="names",
-        help="copy a Kineto trace, ET or ET+ with only the fields that etplus knows; names: also replace annotations, "
-        "paths, hosts and threads by hashes")  # fmt: skip
-    add("--augment", action="store_true",
-        help="copy one Kineto trace or ET+, with FLOPs, bytes and shares of the device's peaks added")  # fmt: skip
+    add("--augment", action="store_true", help="copy one Kineto trace or ET+ and add FLOPs, bytes and shares of peaks")
     add_device_spec(parser)
-    add("--option", action="append", default=[], metavar="NAME=VALUE",
-        help="any option of a format, see docs/reference/converters.md")  # fmt: skip
+    about = "copy a Kineto trace, ET or ET+ with known fields only; names: also hash annotations, paths, hosts, threads"
+    add("--redact", nargs="?", const="fields", metavar="names", help=about)
+    about = "any option of a format, see docs/reference/converters.md"
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help=about)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import partial
 
 from ..analysis.findings.trace_changes import TraceChanges, changes
 from ..analysis.job_diff import JobDifference
 from ..analysis.summary import analyse
 from ..analysis.trace_diff import regressions
-from ..jobs.job import Job, compare_jobs
+from ..jobs.job import compare_jobs
 from ..report.report_html import diff_html, job_diff_html
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.printable import printable
 from ..trace.text_tables import terminal_width
-from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
+from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts
 from .options import (
     add_annotation,
     add_device_spec,
@@ -25,15 +24,11 @@ from .options import (
     add_own,
     add_selection,
     add_top,
-    chosen_part,
-    engine_for,
+    options_of,
     own_devices,
-    selected,
-    selection_of,
-    with_own,
 )
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
-from .terminal import print_warnings, say, warn_of_damage
+from .terminal import print_warnings, say
 
 _SLOWER = 4
 _EPILOG = """\
@@ -72,8 +67,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_annotation(parser)
     add_own(parser)
     add_top(parser)
-    add("--max-regression", type=_percentage, metavar="PERCENT",
-        help="exit with status 4 if device time or an iteration takes over PERCENT longer in B than in A")  # fmt: skip
+    about = "exit with status 4 if device time or an iteration takes over PERCENT longer in B than in A"
+    add("--max-regression", type=_percentage, metavar="PERCENT", help=about)
     add_device_spec(parser)
     add_engine(parser)
 
@@ -84,9 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     if any(len(side) > 1 for side in sides):
         return _compare_jobs(arguments, *sides)
     own = own_devices(arguments)
-    parts = (selected(with_own(trace, arguments), arguments) for trace in read_inputs([*sides[0], *sides[1]]))
+    parts = read_parts(arguments, [*sides[0], *sides[1]])
     a, b = (analyse(part, own, annotation=arguments.annotation) for part in parts)
-    warn_of_damage([a.trace, b.trace])
     found = changes(a, b, by_shape=arguments.by_shape, total=arguments.total)
     return _write(arguments, found, lambda: diff_html(found, a, b))
 
@@ -119,12 +113,8 @@ def _sides(arguments: argparse.Namespace) -> tuple[Sequence[TraceInput], Sequenc
 def _compare_jobs(arguments: argparse.Namespace, a: Sequence[TraceInput], b: Sequence[TraceInput]) -> int:
     if arguments.device_spec is not None:
         raise UsageError("--device-spec is of single traces, not of jobs; choose a rank with --ranks")
-    choose = partial(chosen_part, own=arguments.own, part=selection_of(arguments))
-    engine = engine_for(arguments, len(a) + len(b))
-    jobs = (Job(side).choosing(choose) for side in (a, b))
-    one, other = (job if engine is None else job.on(engine=engine) for job in jobs)
-    options = {"by_shape": arguments.by_shape, "total": arguments.total, "annotation": arguments.annotation}
-    found = compare_jobs(one, other, **options)
+    one, other = (job_of(arguments, side, len(a) + len(b)) for side in (a, b))
+    found = compare_jobs(one, other, **options_of(arguments, "by_shape total annotation"))
     print_warnings(found.damage)
     return _write(arguments, found, lambda: job_diff_html(found))
 

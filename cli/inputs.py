@@ -6,7 +6,8 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import overload
+from functools import partial
+from typing import TYPE_CHECKING, overload
 
 from ..converters.folder import InputPair, is_pattern, named_by, stored_in, traces_in
 from ..converters.traces import known_rank, rank_of
@@ -18,8 +19,12 @@ from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 from ..trace.trace import Trace
-from .options import add_ranks
+from .options import add_ranks, captures_linker, chosen_part, engine_for, selected, selection_of, with_own
 from .terminal import print_warnings, warn_of_damage
+
+if TYPE_CHECKING:
+    from ..converters.traces import Source
+    from ..jobs.job import Job
 
 _STDIN, _STDIN_NAME = "-", "<stdin>"
 _KEPT = 16
@@ -42,13 +47,13 @@ def add_inputs(
         rank: add --rank, gpu: add --gpu, ranks: add --ranks, which the command does not have yet.
     """
     several = f"; {use}" if use else ""
-    parser.add_argument("files", nargs="*", metavar="FILE",
-        help=f"ET+, Kineto trace, Nsight Systems export (.sqlite), Chakra trace (.et), or a folder of these, such as "
-        f"the output of etplus link FOLDER; - for standard input{several}")  # fmt: skip
+    about = "ET+, Kineto trace, Nsight Systems export (.sqlite), Chakra trace (.et), or a folder of these"
+    parser.add_argument("files", nargs="*", metavar="FILE", help=f"{about}; - for standard input{several}")
     group = parser.add_argument_group("a pair to link, in place of a FILE")
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
-    group.add_argument("--kineto-file", metavar="FILE",
-        help="Kineto trace or Nsight Systems export; - for standard input")  # fmt: skip
+    group.add_argument(
+        "--kineto-file", metavar="FILE", help="Kineto trace or Nsight Systems export; - for standard input"
+    )
     parser.set_defaults(chosen_ranks=None, merged={})
     if ranks:
         add_ranks(parser)
@@ -63,9 +68,8 @@ def add_file_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = T
     """
     group = parser.add_argument_group("which ranks of a merged Kineto trace or Nsight Systems export (default: all)")
     if rank:
-        group.add_argument("--rank", type=int, metavar="N",
-            help="only this one, as the file numbers it or counted from 0 by GPU and process id; with --et-file: the "
-            "rank of the pair")  # fmt: skip
+        about = "only this one, as the file numbers it or counted from 0; with --et-file: the rank of the pair"
+        group.add_argument("--rank", type=int, metavar="N", help=about)
     group.add_argument("--pid", type=int, metavar="PID", help="only this process")
     parser.set_defaults(gpu=None)
     if gpu:
@@ -235,6 +239,29 @@ def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
     """`read_inputs`, with a warning of what is damaged, each once."""
     known: set[str] = set()
     return (_warned_of(trace, known) for trace in read_inputs(inputs))
+
+
+def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> Iterator[Trace]:
+    """Read the part of each trace that the options choose, linked to --graph-capture, with --own as own code."""
+    with_captures, known = captures_linker(arguments), set[str]()
+    for trace in read_inputs(inputs):
+        part = selected(with_own(with_captures(trace), arguments), arguments)
+        yield _warned_of(part, known)
+
+
+def job_of(arguments: argparse.Namespace, inputs: Sequence[Source], traces: int = 0) -> Job:
+    """Return the job of some inputs, the parts that the options choose, worked on where --jobs and --scheduler say.
+
+    Args:
+        traces: number of traces of the whole command, if there are more.
+    """
+    from ..jobs.job import Job  # takes a while to import
+
+    job, own, part = Job(inputs), getattr(arguments, "own", ()), selection_of(arguments)
+    if own or part:  # else columns are read as they are stored
+        job = job.choosing(partial(chosen_part, own=own, part=part))
+    engine = engine_for(arguments, traces or len(inputs))
+    return job if engine is None else job.on(engine=engine)
 
 
 def _warned_of(trace: Trace, known: set[str]) -> Trace:

@@ -22,7 +22,6 @@ from ..trace.trace import Trace
 from .inputs import add_file_ranks, chosen_file
 from .options import add_graph_captures, add_provenance, options_of, rank_list
 from .outputs import add_json, write_json
-from .parser import hidden_alias
 from .terminal import say, say_error
 
 LINK_OPTIONS = "annotation match exact_match strict renumber data_dependencies timezone"
@@ -30,6 +29,8 @@ LINK_OPTIONS = "annotation match exact_match strict renumber data_dependencies t
 _FOLDER_OPTIONS = "manifest et kineto ranks dry_run engine scheduler apply_clock_offsets"
 _PAIR_OPTIONS = "et_file kineto_file rank pid gpu"
 _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
+_HIDDEN: dict[str, Any] = {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
+"""For options of the original trace_link.py and of Chakra's linker, which the help does not show."""
 _LINKED_LESS = 3
 _WIDTH = 79
 _FACTS_VERSION = "1.0"
@@ -94,37 +95,35 @@ def prepare_trace_link(parser: argparse.ArgumentParser) -> None:
 
 def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add = parser.add_argument
-    or_folder = "; or a folder with the traces of a job, or its URL (s3://, gs://, ...)" if folder else ""
-    add("files", nargs="*", metavar="FILE",
-        help="an Execution Trace and a Kineto trace (.json, .json.gz) or Nsight Systems export (.sqlite), in either "
-        "order; or a Kineto trace or export alone: its CPU calls then become the nodes; - for standard "
-        f"input{or_folder}")  # fmt: skip
+    pair = "an Execution Trace and a Kineto trace or Nsight Systems export, in either order; or one of the latter"
+    or_folder = "; or the folder of a job, or its URL (s3://, gs://, ...)" if folder else ""
+    add("files", nargs="*", metavar="FILE", help=f"{pair} alone{or_folder}; - for standard input")
     group = parser.add_argument_group("in place of FILEs")
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
-    group.add_argument("--kineto-file", metavar="FILE",
-        help="Kineto trace or Nsight Systems export; - for standard input")  # fmt: skip
-    results = "; of a folder: the folder or URL for the results, columns if it ends in .etplus (default: FOLDER/etplus)"
-    add("-o", "--output", metavar="FILE",
-        help="file to write, gzipped if it ends in .gz; a Chakra trace if it ends in .et "
-        "(default: the first input's name with _plus.json, in the current folder; with --et-file "
-        f"next to the Execution Trace){results if folder else ''}")  # fmt: skip
-    hidden_alias(parser, "--output-file", "--output")
+    group.add_argument(
+        "--kineto-file", metavar="FILE", help="Kineto trace or Nsight Systems export; - for standard input"
+    )
+    name = "NAME_plus.json in the current folder, with --et-file next to the Execution Trace"
+    results = "; for a folder the folder or URL of the results, columns if it ends in .etplus" if folder else ""
+    add("-o", "--output", metavar="FILE", help=f"output: ET+, .gz, Chakra's .et (default: {name}){results}")
+    add("--output-file", dest="output", **_HIDDEN)
     _add_link_options(parser, folder=folder)
     _add_gates(parser)
     add_graph_captures(parser)
     add_provenance(parser)
     add_json(parser, "the report")
-    hidden_alias(parser, "--report", "--json")
-    hidden_alias(parser, "--chakra-host-trace", "--et-file")
-    hidden_alias(parser, "--chakra-device-trace", "--kineto-file")
-    add("--rank", type=int, metavar="N",
-        help="rank of both files, if their names do not say it; files that contradict it are refused, but it proves "
-        "nothing; also part of the default output name")  # fmt: skip
+    add("--report", dest="json", **_HIDDEN)
+    add("--chakra-host-trace", dest="et_file", **_HIDDEN)
+    add("--chakra-device-trace", dest="kineto_file", **_HIDDEN)
+    add(
+        "--rank",
+        type=int,
+        metavar="N",
+        help="rank of both files, which proves nothing; part of the default output name",
+    )
     add_file_ranks(parser, rank=False)
-    add("--jobs", type=int, metavar="N",
-        help="processes that read and write large files (default: one per core)")  # fmt: skip
-    add("--no-progress", action="store_true",
-        help="no progress bars (there are none when standard error is not a terminal)")  # fmt: skip
+    add("--jobs", type=int, metavar="N", help="processes for large files and many ranks (default: one per core)")
+    add("--no-progress", action="store_true", help="no progress bars (there are none without a terminal)")
     parser.set_defaults(takes_folder=folder, **dict.fromkeys(_FOLDER_OPTIONS.split()))
     if folder:
         _add_folder_options(parser.add_argument_group("for a folder"))
@@ -138,42 +137,35 @@ def _add_folder_options(group: argparse._ArgumentGroup) -> None:
     add("--manifest", metavar="FILE", help="CSV or JSON list of rank, et, kineto, with file names relative to FOLDER")
     add("--et", metavar="GLOB", help="only files that match are Execution Traces")
     add("--kineto", metavar="GLOB", help="only files that match are Kineto traces")
-    add("--ranks", type=rank_list, metavar="LIST",
-        help="link only these ranks, such as 0-7,12; a missing one is reported")  # fmt: skip
+    add("--ranks", type=rank_list, metavar="LIST", help="link only these ranks, such as 0-7,12")
     add("--engine", choices=ENGINES, help="where to link (default: processes, with --scheduler dask)")
     add("--scheduler", metavar="ADDRESS", help="the Dask scheduler: tcp://host:8786, or its scheduler file")
-    add("--apply-clock-offsets", action="store_true", default=None,
-        help="write the estimated clock offsets into the ET+ files; converters then align the ranks")  # fmt: skip
+    about = "write the estimated clock offsets into the ET+ files, by which converters align the ranks"
+    add("--apply-clock-offsets", action="store_true", default=None, help=about)
 
 
 def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     """Add `LINK_OPTIONS` and --iteration."""
     add = parser.add_argument
-    add("--annotation", metavar="NAME",
-        help="part of the name of the annotation that marks an iteration "
-        f"(default: detected: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs regularly)")  # fmt: skip
+    detected = f"detected: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs regularly"
+    add("--annotation", metavar="NAME", help=f"part of the annotation's name that marks a step (default: {detected})")
     add("--exact-match", action="store_true", help="match only by ids, sequence numbers and call order, never by tree")
     add("--match", choices=("auto", *METHODS), default="auto", help="use only this matching method (default: auto)")
-    add("--iteration", metavar="WHICH",
-        help="if several iterations match equally well, take the first, last or median (by duration) one, or a number "
-        f"(default: median{'; of a folder: first' if folder else ''})")  # fmt: skip
-    add("--strict", action="store_true",
-        help="leave ambiguous nodes unlinked; refuse broken files instead of recovering")  # fmt: skip
+    which = f"first, last, median (by duration) or a number (default: median{'; of a folder: first' if folder else ''})"
+    add("--iteration", metavar="WHICH", help=f"the step to take if several match equally well: {which}")
+    add("--strict", action="store_true", help="leave ambiguous nodes unlinked; refuse broken files")
     add("--renumber", action="store_true", help="number nodes as the original linker does; old ids are kept as et_id")
     add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
-    add("--timezone", metavar="ZONE",
-        help="time zone of the machine that recorded the Execution Trace, which has local times: UTC-7, UTC+05:30, "
-        "Europe/Berlin; needed for certain links if it was not UTC")  # fmt: skip
+    about = "time zone of the recording machine, for certain links if it was not UTC: UTC-7, UTC+05:30, Europe/Berlin"
+    add("--timezone", metavar="ZONE", help=about)
 
 
 def _add_gates(parser: argparse.ArgumentParser) -> None:
     """Add --min-match, --min-certain and -q."""
     for name, default, has in (("match", 0.95, "is linked"), ("certain", 0.0, "has a certain link")):
-        parser.add_argument(f"--min-{name}", type=_share, default=default, metavar="SHARE",
-            help=f"exit with 3 if a smaller share of the ET's ops {has} (default: {default:g})")  # fmt: skip
-    parser.add_argument(
-        "-q", "--quiet", action="store_true", help="print errors only: no report, warnings or progress bar"
-    )
+        about = f"exit with 3 if a smaller share of the ET's ops {has} (default: {default:g})"
+        parser.add_argument(f"--min-{name}", type=_share, default=default, metavar="SHARE", help=about)
+    parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
 
 
 def _share(text: str) -> float:

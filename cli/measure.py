@@ -68,8 +68,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--device", default="cpu", metavar="DEVICE", help="cpu or cuda:N (default: cpu)")
     add("--threads", type=int, default=0, metavar="N", help="number of PyTorch's threads (default: its own choice)")
     add("--timeout", type=float, default=30.0, metavar="SECONDS", help="limit for one operator (default: 30)")
-    add("--max-bytes", default=f"{MAX_BYTES >> 30}G", metavar="SIZE",
-        help="skip operators whose tensors take more memory (default: %(default)s)")  # fmt: skip
+    about = "skip operators whose tensors take more memory (default: %(default)s)"
+    add("--max-bytes", default=f"{MAX_BYTES >> 30}G", metavar="SIZE", help=about)
     add("--ops", metavar="PATTERN", help="only operators whose names match a regular expression, such as 'mm|conv'")
     add(
         "--min-share",
@@ -77,21 +77,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="skip operators with a smaller share of self time, such as 0.1%%",
     )
-    add(
-        "--budget",
-        type=float,
-        metavar="SECONDS",
-        help="stop after this time; the operators that take longest come first",
-    )
-    add("--rounds", type=int, default=Options.rounds, metavar="N",
-        help="passes over all calls, so that a slow spell of the machine affects few of the times of each "
-        "(default: %(default)s)")  # fmt: skip
-    add("--set", dest="changes", action="append", metavar="NAME=VALUE",
-        help="also time the shapes of another batch size and so on, as in `etplus predict run`")  # fmt: skip
+    add("--budget", type=float, metavar="SECONDS", help="stop after this time; the longest operators come first")
+    about = "passes over all calls, so that a slow spell of the machine affects few times (default: %(default)s)"
+    add("--rounds", type=int, default=Options.rounds, metavar="N", help=about)
+    about = "also time the shapes of another batch size and so on, as in `etplus predict run`"
+    add("--set", dest="changes", action="append", metavar="NAME=VALUE", help=about)
     add("--resume", action="store_true", help="continue an interrupted run from OUTPUT.checkpoint")
-    add("--script", metavar="OP",
-        help="write a script in place of measuring; OP is the id of a node, or the name of an operator, annotation or "
-        "module")  # fmt: skip
+    about = "write a script in place of measuring; OP: id of a node, or name of an operator, annotation or module"
+    add("--script", metavar="OP", help=about)
     add("--subtree", action="store_true", help="with --script: call all operators in OP in order, passing tensors on")
 
 

@@ -12,7 +12,6 @@ from ..trace.conventions import MAX_NS, NS_PER_UNIT
 from ..trace.errors import UsageError
 from ..trace.outer import outer
 from ..trace.trace import Trace
-from .parser import hidden_alias
 
 if TYPE_CHECKING:
     from ..analysis.devices import Device
@@ -48,10 +47,9 @@ def add_ranks(
 
 def add_engine(parser: argparse._ActionsContainer) -> None:
     """Add --jobs and --scheduler; see `engine_for`."""
-    parser.add_argument("--jobs", type=_at_least_one, metavar="N",
-        help="worker processes for several traces (default: one a core, from 16 traces on)")  # fmt: skip
-    parser.add_argument("--scheduler", metavar="ADDRESS",
-        help="use a Dask cluster in place of processes: tcp://host:8786, or its scheduler file")  # fmt: skip
+    add = parser.add_argument
+    add("--jobs", type=_at_least_one, metavar="N", help="processes (default: one per core, from 16 traces on)")
+    add("--scheduler", metavar="ADDRESS", help="use a Dask cluster: tcp://host:8786, or its scheduler file")
 
 
 def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
@@ -67,22 +65,20 @@ def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
 
 def add_network(parser: argparse._ActionsContainer, what: str, **more: Any) -> None:
     """Add --network, for `parse_network`; `what` is done with it, for the help, and `more` is for argparse."""
-    parser.add_argument("--network", metavar="SPEC", **more,
-        help=f"{what}: a file (JSON or YAML, docs/reference/network.md), or bandwidth=GB/s, latency=us of a step, "
-        "algorithm=ring, direct, halving-doubling or tree, or library=gloo or nccl")  # fmt: skip
+    form = "a file (docs/reference/network.md), or bandwidth=GB/s,latency=us,algorithm=NAME,library=gloo or nccl"
+    parser.add_argument("--network", metavar="SPEC", help=f"{what}: {form}", **more)
 
 
 def add_groups(parser: argparse._ActionsContainer) -> None:
     """Add --groups, the file of process groups of Chakra traces of other producers."""
-    parser.add_argument("--groups", metavar="FILE",
-        help="process groups of Chakra traces (default: <prefix>.comm_groups.json, <prefix>.json or comm_group.json "
-        "next to them)")  # fmt: skip
+    about = "process groups of Chakra traces (default: <prefix>.comm_groups.json, <prefix>.json or comm_group.json)"
+    parser.add_argument("--groups", metavar="FILE", help=about)
 
 
 def add_annotation(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--annotation", metavar="NAME",
-        help="take annotations whose names contain NAME as iterations (default: detected)")  # fmt: skip
-    hidden_alias(parser, "--iteration-annotation", "--annotation")
+    parser.add_argument(
+        "--annotation", metavar="NAME", help="steps are annotations with NAME in theirs (default: detected)"
+    )
 
 
 def add_steps(
@@ -94,9 +90,11 @@ def add_steps(
 
 def add_own(parser: argparse._ActionsContainer) -> None:
     """Add --own; `with_own` does what it says."""
-    parser.add_argument("--own", action="append", default=[], metavar="PATTERN",
-        help="treat files whose paths contain PATTERN (* matches any text) as your code; work counts for its innermost "
-        "line of your code; repeatable (default: all but torch, Triton and the standard library)")  # fmt: skip
+    about = (
+        "your code, for source lines: files with PATTERN in their path, * matches any text; repeatable (default: all "
+    )
+    about += "but torch, Triton and the standard library)"
+    parser.add_argument("--own", action="append", default=[], metavar="PATTERN", help=about)
 
 
 def with_own(trace: Trace, arguments: argparse.Namespace) -> Trace:
@@ -125,16 +123,14 @@ class _Between(argparse.Action):
 
 def add_between(parser: argparse._ActionsContainer, what: str) -> None:
     """Add --between; `what` is done with the part, for the help."""
-    parser.add_argument("--between", nargs="+", action=_Between, metavar=("ANNOTATION", "N"),
-        help=f"{what} what runs in an annotation or is launched from it: the N-th, from 0, whose name contains this "
-        "(default: 0)")  # fmt: skip
+    about = f"{what} what runs in or is launched from the N-th annotation, from 0, with this in its name (default: 0)"
+    parser.add_argument("--between", nargs="+", action=_Between, metavar=("ANNOTATION", "N"), help=about)
 
 
 def add_module(parser: argparse._ActionsContainer, what: str) -> None:
     """Add --module; `what` is done with it, for the help."""
-    parser.add_argument("--module", metavar="NAME",
-        help=f"{what} the calls of this module (such as Linear_3 or Encoder_0.Linear_3), their backward pass and "
-        "the GPU events of both")  # fmt: skip
+    about = f"{what} the forward and backward calls of this module, such as Encoder_0.Linear_3, and their GPU events"
+    parser.add_argument("--module", metavar="NAME", help=about)
 
 
 def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = True) -> None:
@@ -148,8 +144,8 @@ def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = T
     group = parser.add_argument_group("a part of each trace (default: the whole one)")
     if steps:
         add_steps(group, what)
-    group.add_argument("--window", metavar="A-B",
-        help=f"{what} this span of time, from the start of the trace, such as 10-12.5ms (ns, us, ms, s)")  # fmt: skip
+    about = f"{what} this span of time, from the start of the trace, such as 10-12.5ms (ns, us, ms, s)"
+    group.add_argument("--window", metavar="A-B", help=about)
     add_between(group, what)
     add_module(group, what)
     parser.set_defaults(own_steps=not steps)
@@ -180,21 +176,18 @@ def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     add_annotation(parser)
     add_own(parser)
     add("--batch-size", type=_at_least_one, metavar="N", help="samples per iteration, to compute the throughput")
-    add("--consecutive-kernel-delay", type=_nanoseconds, default=KERNEL_DELAY_NS, metavar="TIME",
-        help="count shorter gaps of a stream as the device's own delay between kernels, unless the next event was "
-        "launched late (default: 30us)")  # fmt: skip
+    about = (
+        "shorter gaps of a stream are the device's own delay unless the next event was launched late (default: 30us)"
+    )
+    add("--consecutive-kernel-delay", type=_nanoseconds, default=KERNEL_DELAY_NS, metavar="TIME", help=about)
 
 
 def add_top(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--top", type=_at_least_one, default=15, metavar="N", help="rows per printed table (default: 15)"
-    )
+    parser.add_argument("--top", type=_at_least_one, default=15, metavar="N", help="rows per table (default: 15)")
 
 
 def add_device_spec(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--device-spec", metavar="FILE", help="peak rates of devices, in the format of the package's devices.json"
-    )
+    parser.add_argument("--device-spec", metavar="FILE", help="peak rates of devices, in the format of devices.json")
 
 
 def own_devices(arguments: argparse.Namespace) -> tuple[Device, ...]:
@@ -221,22 +214,22 @@ def _nanoseconds(text: str) -> int:
 
 
 def add_graph_captures(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--graph-capture", action="append", default=[], metavar="FILE_OR_FOLDER",
-        help="Kineto trace of the run that captured the CUDA or HIP graphs, or a folder of such traces: kernels of "
-        "replayed graphs are then linked to the captured operators; repeatable")  # fmt: skip
+    about = (
+        "Kineto trace of the run that captured the CUDA graphs, or a folder of such: links kernels of replayed graphs "
+    )
+    about += "to the captured operators; repeatable"
+    parser.add_argument("--graph-capture", action="append", default=[], metavar="FILE_OR_FOLDER", help=about)
 
 
 def add_provenance(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--provenance", action="append", metavar="FILE",
-        help="what PyTorch's compiler wrote about its kernels (kernel_information.json, "
-        "inductor_provenance_tracking_node_mappings.json), or annotations of graph nodes as JSON: adds "
-        "source lines to kernels; repeatable (default: files beside the Kineto trace that are named after it)",
-    )  # fmt: skip
+    about = "source lines of compiled kernels: kernel_information.json or the node mappings that Inductor wrote, or "
+    about += "annotations of graph nodes as JSON; repeatable (default: files named after the Kineto trace)"
+    parser.add_argument("--provenance", action="append", metavar="FILE", help=about)
 
 
 def captures_linker(arguments: argparse.Namespace) -> Callable[[Trace], Trace]:
     """What links a trace to the captures that --graph-capture names, which are read now."""
-    if not arguments.graph_capture:
+    if not getattr(arguments, "graph_capture", ()):
         return lambda trace: trace
     # few runs have captures, and importing takes as long as many commands
     from ..linker.captured_graphs import link_captured_graphs

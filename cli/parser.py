@@ -221,12 +221,6 @@ def _add_tasks(parser: _Parser, tasks: Mapping[str, str]) -> dict[str, _Parser]:
     return {name: below.add_parser(name.rpartition(" ")[2], help=summary) for name, summary in tasks.items()}
 
 
-def hidden_alias(parser: argparse.ArgumentParser, old: str, new: str, **options: Any) -> None:
-    """Accept an option's former name, which help no longer shows; `new` is the current option."""
-    parser.add_argument(old, dest=new.removeprefix("--").replace("-", "_"), help=argparse.SUPPRESS,
-                        default=argparse.SUPPRESS, **options)  # fmt: skip
-
-
 def command_named(name: str) -> Command:
     """A command, whose modules are imported now."""
     if name in COMMANDS or name in TASKS:

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..analysis.devices import read_devices
 from ..planning.costs.crossval import CrossValidation, cross_validate
 from ..planning.costs.end_to_end import calibrated
 from ..planning.costs.fitting import fit
@@ -28,9 +27,8 @@ from ..trace.printable import shortened
 from ..trace.selection import part_of, without_enclosing
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
 from .inputs import ReadAnew, add_inputs, find_inputs, read_all
-from .options import add_selection, selected, selection_of
+from .options import add_device_spec, add_selection, add_steps, own_devices, selected, selection_of
 from .outputs import add_json, write_json
-from .parser import hidden_alias
 from .terminal import print_text, say
 
 _KINDS = 12
@@ -57,25 +55,18 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "the model is fitted on all")
     add("-o", "--output", required=True, metavar="MODEL", help="model to write, JSON; gzipped if it ends in .gz")
-    add(
-        "--steps",
-        metavar="A-B",
-        help="use only these iterations of each trace, counted from 0, such as 0-19, or a phase such as decode",
-    )
-    hidden_alias(parser, "--iterations", "--steps")
+    add_steps(parser, "fit on")
     add_selection(parser, "fit on", steps=False)
     add("--keep-outliers", action="store_true", help="also fit on iterations that are unlike the others")
     add("--measured", metavar="MEASURED", help="output of `etplus measure`; its times take precedence over all others")
-    add("--device-spec", metavar="FILE", help="JSON file with further devices; see docs/reference/analysis.md")
+    add_device_spec(parser)
     add_json(parser, "the errors on held-out traces")
-    add("--explain", metavar="KERNEL",
-        help="show how kernels whose names contain KERNEL are priced: formula, weights, neighbours")  # fmt: skip
-    add("--compare", action="store_true",
-        help="compare all cost models by cross-validation (slow)")  # fmt: skip
-    add("--network", action="store_true",
-        help="fit a network instead: from a calibration (times of collectives by kind and size, JSON) or from the "
-        "collectives of a job's ranks; --network of other commands takes the file")  # fmt: skip
-    add("--no-table", action="store_true", help=argparse.SUPPRESS)  # of earlier versions, which compared by default
+    add("--explain", metavar="KERNEL", help="show how kernels with KERNEL in their names are predicted")
+    add("--compare", action="store_true", help="compare all models and baselines by cross-validation (slow)")
+    about = (
+        "fit a network instead, from a calibration (times of collectives by kind and size) or from a job's collectives"
+    )
+    add("--network", action="store_true", help=about)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -84,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _fit_network(arguments)
     outputs, reads = [arguments.output, arguments.json], [arguments.device_spec, arguments.measured]
     inputs = find_inputs(arguments, outputs=outputs, reads=reads)
-    own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
+    own = own_devices(arguments)
     traces = ReadAnew(inputs, lambda trace: without_enclosing(selected(trace, arguments)))
     keep = arguments.keep_outliers
     model = fit(traces, iterations=arguments.steps, devices=own, keep_outliers=keep)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
@@ -19,9 +18,8 @@ from ..trace.errors import UsageError
 from ..trace.selection import without_enclosing
 from ..trace.text_tables import number, render, rewrap, share, shorten, terminal_width
 from .inputs import add_inputs, find_inputs, read_each, read_input
-from .options import add_selection, options_of, selected
+from .options import add_selection, add_steps, options_of, selected
 from .outputs import add_tables, one_or_all, write_tables
-from .parser import hidden_alias
 from .terminal import all_damage, say
 
 _ROWS = 15
@@ -50,16 +48,8 @@ for comparison. Exit status: 0 predicted; 3 a prediction is marked UNCERTAIN;
 class _Gpu(argparse.Action):
     """A GPU to predict for, by name; or by number one of those of an input, as every command takes it."""
 
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
-    ) -> None:
-        """Store it; `--device` is the former name, which help does not show."""
-        if option is not None and not option.startswith("--g"):
-            print("--device is deprecated; give --gpu, which means the same", file=sys.stderr)
-        elif values.isdecimal():
-            namespace.gpu = int(values)
-            return
-        namespace.gpu_model = values
+    def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _option: Any = None) -> None:
+        setattr(namespace, "gpu" if values.isdecimal() else self.dest, int(values) if values.isdecimal() else values)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -69,33 +59,20 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "each is predicted by itself, or with --rank-couple as the ranks of a job", gpu=False)
     add_tables(parser)
     add("--model", required=True, metavar="MODEL", help="output of `etplus predict fit`")
-    add("--engine", choices=("replay", "overheads"), default="replay",
-        help="replay the graph, or sum operators and their overheads (default: replay)")  # fmt: skip
-    add(
-        "--steps",
-        metavar="A-B",
-        help="predict only these iterations, counted from 0, such as 3 or 30-39, or a phase such as decode",
-    )
-    hidden_alias(parser, "--iterations", "--steps")
+    about = "replay the graph, or sum operators and their overheads (default: replay)"
+    add("--engine", choices=("replay", "overheads"), default="replay", help=about)
+    add_steps(parser, "predict only")
     add_selection(parser, "predict only", steps=False)
-    add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME",
-        help="predict for another GPU, such as 'H100 SXM'; a whole number chooses among the GPUs of an Nsight "
-        "Systems export")  # fmt: skip
-    add("--device", dest="gpu_model", action=_Gpu, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    add("--set", dest="changes", action="append", metavar="NAME=VALUE",
-        help="predict for another size of batch, seq or hidden, or another dtype: batch=128, dtype=bfloat16; "
-        "batch=32:128 gives the recorded size, too; repeatable")  # fmt: skip
-    add("--also", metavar="FILE",
-        help="with --set: a recording of the same program at another size, which shows what changes")  # fmt: skip
+    about = "predict for another GPU, such as 'H100 SXM'; a number chooses a GPU of an Nsight Systems export"
+    add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME", help=about)
+    about = "predict for another size of batch, seq or hidden (batch=128, batch=32:128), or dtype=bfloat16; repeatable"
+    add("--set", dest="changes", action="append", metavar="NAME=VALUE", help=about)
+    add("--also", metavar="FILE", help="with --set: a recording at another size, which shows what changes")
     add("--measured", metavar="MEASURED", help="output of `etplus measure`; its times take precedence over the model's")
-    add("--keep-outliers", action="store_true",
-        help="also predict chosen iterations that are unlike the others")  # fmt: skip
-    add("--host", choices=get_args(Host), default="trace",
-        help="host times: those of the trace, or of the host that the model was fitted on (default: "
-        "trace)")  # fmt: skip
-    add("--force", action="store_true",
-        help="predict even if the interval is wider than a factor of 2, and a change even if the replay without it is "
-        "off by over 5%%")  # fmt: skip
+    add("--keep-outliers", action="store_true", help="also predict chosen steps that are unlike the others")
+    about = "CPU times: those of the trace, or of the host that the model was fitted on (default: trace)"
+    add("--host", choices=get_args(Host), default="trace", help=about)
+    add("--force", action="store_true", help="predict even if the interval or the replay error is too large")
     add("--rank-couple", action="store_true", help="the files are ranks of one job: collectives wait for the last one")
 
 

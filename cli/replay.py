@@ -36,7 +36,6 @@ from ..trace.trace import Trace
 from .inputs import TraceInput, add_inputs, find_inputs, read_each
 from .options import add_groups, add_network, add_selection, add_steps, selected
 from .outputs import add_tables, one_or_all, write_tables
-from .parser import hidden_alias
 from .terminal import all_damage
 
 _DESCRIPTION = """\
@@ -72,7 +71,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_steps(
         parser, "predict from the other iterations each of", "such as 3, 2-5 or all, or of a phase such as decode"
     )
-    hidden_alias(parser, "--predict-iteration", "--steps")
     add_selection(parser, "replay only", steps=False)
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
     add("--keep-outliers", action="store_true", help="also predict from iterations that are unlike the others")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from ..analysis.devices import Device
 from ..analysis.summary import Analysis, analyse
@@ -14,21 +13,9 @@ from ..schemas.kineto.python_frames import PythonFrames, read_python_frames
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.library import MOST_IN_FULL
-from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
-from .options import (
-    add_analysis,
-    add_device_spec,
-    add_engine,
-    add_graph_captures,
-    captures_linker,
-    chosen_part,
-    engine_for,
-    own_devices,
-    selected,
-    selection_of,
-    with_own,
-)
-from .terminal import print_warnings, say, warn_of_damage
+from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts
+from .options import add_analysis, add_device_spec, add_engine, add_graph_captures, own_devices
+from .terminal import print_warnings, say
 
 _EPILOG = """\
 examples:
@@ -54,11 +41,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", default="report.html", metavar="PAGE", help="the page to write (default: report.html)")
     add("--title", default="", metavar="TEXT", help="heading of the page (default: the file's name)")
     add_analysis(parser, "show only")
-    add(
-        "--python-frames",
-        action="store_true",
-        help="show Python functions in the flame graph (Kineto traces recorded with_stack=True)",
-    )
+    add("--python-frames", action="store_true", help="show Python functions in the flame graph (with_stack=True)")
     add_device_spec(parser)
     add_engine(parser)
 
@@ -83,16 +66,13 @@ def _analysed(
     arguments: argparse.Namespace, inputs: Sequence[TraceInput], own: Sequence[Device]
 ) -> Iterator[tuple[Analysis, PythonFrames | None]]:
     """Each trace when the one before is done with."""
-    with_captures, known = captures_linker(arguments), set[str]()
-    for file, read in zip(inputs, read_inputs(inputs), strict=True):
-        trace = selected(with_own(with_captures(read), arguments), arguments)
+    for file, trace in zip(inputs, read_parts(arguments, inputs), strict=True):
         frames = read_python_frames(file) if arguments.python_frames and isinstance(file, str) else None
         analysis = analyse(
             trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size,
             consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
         )  # fmt: skip
         yield analysis, frames
-        warn_of_damage([trace], known)
 
 
 def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> int:
@@ -100,13 +80,10 @@ def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> i
     if arguments.graph_capture or arguments.python_frames:
         many = f"a page of over {MOST_IN_FULL} ranks"
         raise UsageError(f"{many} has neither graph captures nor Python functions; choose ranks with --ranks")
-    from ..jobs.job import Job
     from ..report.job_page import large_job_html
 
-    engine, job = engine_for(arguments, len(inputs)), Job(inputs)
-    job = job.choosing(partial(chosen_part, own=arguments.own, part=selection_of(arguments)))
     page, warnings = large_job_html(
-        job if engine is None else job.on(engine=engine), arguments.title, devices=own_devices(arguments),
+        job_of(arguments, inputs), arguments.title, devices=own_devices(arguments),
         annotation=arguments.annotation, batch_size=arguments.batch_size,
         consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
     )  # fmt: skip

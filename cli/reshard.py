@@ -60,74 +60,63 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_selection(parser, "derive from")
     add("-o", "--output", metavar="FOLDER", help="write the traces of ranks here; with --to a prefix")
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output")
-    add(
-        "--explain",
-        metavar="FILE",
-        nargs="?",
-        const="-",
-        help="say unit by unit what is divided, on which evidence (default: on standard output)",
+    about = "explain, per module, what is sharded and why (default: on standard output)"
+    add("--explain", metavar="FILE", nargs="?", const="-", help=about)
+    add = parser.add_argument_group("layout").add_argument
+    for name, text in (("tp", "tensor-parallel ranks"), ("dp", "data-parallel ranks"), ("pp", "pipeline stages")):
+        add(f"--{name}", type=int, default=1, metavar="N", help=f"{text} (default: 1)")
+    add("--ep", type=int, default=1, metavar="N", help="expert-parallel ranks of each data-parallel group (default: 1)")
+    add("--routing", choices=get_args(Routing), help="tokens of each expert (default: as recorded)")
+    about = "shard optimizer state (1), gradients (2), parameters (3: FSDP) over dp (default: 0, DDP)"
+    add("--zero", type=int, choices=range(4), default=0, help=about)
+    add("--batch", type=int, metavar="GLOBAL", help="global batch (default: each data-parallel rank keeps its own)")
+    about = "microbatches of a step (default: as recorded; from one rank to a pipeline 4, or as many as stages)"
+    add("--microbatches", "--accumulate", type=int, metavar="N", help=about)
+    add("--no-sync", action="store_true", help="reduce gradients after the last microbatch only, as DDP's no_sync does")
+    about = (
+        "with --zero 3, what is gathered together: a module's class, a least number of elements, or each part between "
     )
-    group = parser.add_argument_group("layout")
-    group.add_argument("--tp", type=int, default=1, metavar="N", help="tensor-parallel ranks (default: 1)")
-    group.add_argument("--dp", type=int, default=1, metavar="N", help="data-parallel ranks (default: 1)")
-    group.add_argument("--pp", type=int, default=1, metavar="N", help="pipeline stages (default: 1)")
-    group.add_argument("--ep", type=int, default=1, metavar="N",
-        help="divide routed experts over so many ranks of each data-parallel group (default: 1)")  # fmt: skip
-    group.add_argument("--routing", choices=get_args(Routing),
-        help="tokens of each expert: in proportion to the recorded ones, or as many for all (default: as recorded, "
-        "with exit status 3 where they depend on values)")  # fmt: skip
-    group.add_argument("--zero", type=int, choices=range(4), default=0,
-        help="divide optimizer state (1), gradients (2), parameters (3: FSDP) over dp (default: 0, DDP)")  # fmt: skip
-    group.add_argument("--batch", type=int, metavar="GLOBAL",
-        help="global batch (default: each data-parallel rank keeps its own)")  # fmt: skip
-    group.add_argument("--microbatches", "--accumulate", type=int, metavar="N",
-        help="of a step (default: those recorded; from one rank to a pipeline 4, or as many as stages)")  # fmt: skip
-    group.add_argument("--no-sync", action="store_true",
-        help="reduce gradients after the last microbatch only, as DDP's no_sync does")  # fmt: skip
-    group.add_argument("--fsdp-wrap", metavar="WHAT",
-        help="with --zero 3, what is gathered together: the class of a module, a least number of elements, or each "
-        "part between two activations (default: as recorded, else each repeated block)")  # fmt: skip
-    for name, text in (
-        ("--find-unused-parameters", "DDP: buckets in the parameters' order, and a map of those in use (default: as "
-         "recorded with DDP, else not)"),
-        ("--broadcast-buffers", "DDP: before forward (default: as recorded with DDP, else yes)"),
-        ("--reshard-after-forward", "FSDP: units are gathered again in backward (default: as recorded with FSDP, else "
-         "yes)"),
-    ):  # fmt: skip
-        group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=text)
-    group.add_argument("--schedule", choices=get_args(Schedule), default="1f1b", help="of the pipeline (default: 1f1b)")
-    group.add_argument("--tp-style", choices=get_args(TensorStyle), default="dtensor",
-        help="reduce the input gradient of each column layer, or once a block (default: dtensor)")  # fmt: skip
-    group.add_argument("--vocab-parallel", dest="vocabulary", choices=get_args(VocabularyStyle)[1:], default="whole",
-        help="divide embeddings and output layer by words, and gather the logits or compute the loss of parts of them "
-        "(default: whole on every tensor-parallel rank)")  # fmt: skip
-    group.add_argument("--sequence-parallel", action="store_true",
-        help="divide norms and residuals by the sequence; with --tp-style megatron")  # fmt: skip
-    group.add_argument("--bucket-cap-mb", type=int, metavar="MIB",
-        help="size of DDP's buckets (default: 25, after a first one of 1 MiB)")  # fmt: skip
-    group.add_argument("--from", dest="recorded", metavar="tp=N,dp=N,pp=N",
-        help="layout of the recorded job (default: recognised)")  # fmt: skip
-    group.add_argument("--step", type=int, metavar="N", help="ProfilerStep to take (default: the median one)")
+    about += "two activations (default: as recorded, else each repeated block)"
+    add("--fsdp-wrap", metavar="WHAT", help=about)
+    for name, about in (
+        ("--find-unused-parameters", "DDP: buckets in the parameters' order, and a map of those in use"),
+        ("--broadcast-buffers", "DDP: before forward"),
+        ("--reshard-after-forward", "FSDP: units are gathered again in backward"),
+    ):
+        add(name, action=argparse.BooleanOptionalAction, default=None, help=f"{about} (default: as recorded)")
+    add("--schedule", choices=get_args(Schedule), default="1f1b", help="of the pipeline (default: 1f1b)")
+    about = "reduce the input gradient of each column layer, or once a block (default: dtensor)"
+    add("--tp-style", choices=get_args(TensorStyle), default="dtensor", help=about)
+    choices, about = (
+        get_args(VocabularyStyle)[1:],
+        "shard embeddings and output layer by words; gather logits or shard the loss",
+    )
+    add("--vocab-parallel", dest="vocabulary", choices=choices, default="whole", help=about)
+    about = "shard norms and residuals by the sequence; with --tp-style megatron"
+    add("--sequence-parallel", action="store_true", help=about)
+    add("--bucket-cap-mb", type=int, metavar="MIB", help="size of DDP's buckets (default: 25, after a first one of 1)")
+    add("--from", dest="recorded", metavar="tp=N,dp=N,pp=N", help="layout of the recorded job (default: detected)")
+    add("--step", type=int, metavar="N", help="ProfilerStep to take (default: the median one)")
     group = parser.add_argument_group("which ranks")
     which = group.add_mutually_exclusive_group()
     which.add_argument("--ranks", metavar="LIST", help=f"write these, such as 0,1,60-63 (default: all up to {_MOST})")
     which.add_argument("--representative", action="store_true", help="write one rank of each kind")
     group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces in place of ET+")
-    group = parser.add_argument_group("plan")
-    group.add_argument(
-        "--plan", metavar="FILE", help="write the symbolic plan as JSON, to be edited; - for standard output"
-    )
-    group.add_argument("--use", metavar="FILE", help="follow this plan")
+    add = parser.add_argument_group("plan").add_argument
+    add("--plan", metavar="FILE", help="write the symbolic plan as JSON, to be edited; - for standard output")
+    add("--use", metavar="FILE", help="follow this plan")
     group = parser.add_argument_group("times and memory")
-    group.add_argument("--model", metavar="MODEL", help="price kernels with what `etplus predict fit` wrote")
-    group.add_argument("--measured", metavar="MEASURED",
-        help="what `etplus measure` wrote of a derived trace; its times come before scaled ones")  # fmt: skip
-    add_network(group, "links (default: 25 GB/s, 5us, ring)")
-    group.add_argument("--link-bandwidth", type=float, metavar="GB/S", help="of a rank in one direction")
-    group.add_argument("--link-latency", metavar="TIME", help="of a step, such as 5us")
-    group.add_argument(
-        "--memory", type=float, metavar="GB", help="say whether each rank fits in so many GB (10^9 bytes)"
+    add = group.add_argument
+    add("--model", metavar="MODEL", help="predict kernels with the output of `etplus predict fit`")
+    add(
+        "--measured",
+        metavar="MEASURED",
+        help="output of `etplus measure` for a derived trace; comes before scaled times",
     )
+    add_network(group, "links (default: 25 GB/s, 5us, ring)")
+    add("--link-bandwidth", type=float, metavar="GB/S", help="of a rank in one direction")
+    add("--link-latency", metavar="TIME", help="of a step, such as 5us")
+    add("--memory", type=float, metavar="GB", help="say whether each rank fits in so many GB (10^9 bytes)")
 
 
 @gc_disabled()

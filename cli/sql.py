@@ -17,13 +17,12 @@ import orjson
 from ..analysis.job_sql import job_tables
 from ..analysis.sql import MEMORY, QueryResult, SqlTables
 from ..converters.folder import InputPair
-from ..jobs.job import Job
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.frames import library
 from ..trace.printable import csv_cell, escaped
-from .inputs import add_inputs, find_inputs, read_input
-from .options import add_engine, add_selection, engine_for, selection_of
+from .inputs import add_inputs, find_inputs, job_of, read_input
+from .options import add_engine, add_selection
 from .terminal import say
 
 _EPILOG = """\
@@ -58,12 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     files = arguments.files
     query = files.pop() if files and not os.path.lexists(files[-1]) and " " in files[-1].strip() else None
     form = _form(arguments)
-    inputs, part = find_inputs(arguments, outputs=[arguments.output]), selection_of(arguments)
+    inputs = find_inputs(arguments, outputs=[arguments.output])
     sources = [read_input(given) if isinstance(given, InputPair) else given for given in inputs]
-    job = Job(sources)
-    job = job.part(**part) if part else job
-    engine = engine_for(arguments, len(sources))
-    with job_tables(job if engine is None else job.on(engine=engine), arguments.memory) as database:
+    with job_tables(job_of(arguments, sources), arguments.memory) as database:
         if query is None:
             return _prompt(database, form, arguments.output)
         with open_output("-" if arguments.output is None else arguments.output) as file:

@@ -7,8 +7,8 @@ import argparse
 from ..analysis.summary import analyse
 from ..analysis.top import TOP_BY, TopRow, top_table
 from ..trace.text_tables import Cell, number, render, share, shorten, terminal_width
-from .inputs import add_inputs, find_inputs, read_each
-from .options import add_own, add_selection, add_top, selected, with_own
+from .inputs import add_inputs, find_inputs, read_parts
+from .options import add_own, add_selection, add_top
 from .outputs import add_tables_and_switch, write_tables
 
 _NAME_ROOM = 40
@@ -38,7 +38,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Add up and print; returns the exit status."""
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output])
-    analyses = [analyse(selected(with_own(trace, arguments), arguments)) for trace in read_each(inputs)]
+    analyses = [analyse(part) for part in read_parts(arguments, inputs)]
     use = [row for analysis in analyses for row in analysis.device_use]
     busy, window = sum(row.busy_ns for row in use), sum(row.window_ns for row in use)
     table = top_table(analyses, arguments.by)

@@ -12,10 +12,9 @@ from ..trace.errors import UsageError
 from ..trace.printable import few
 from ..trace.text_tables import terminal_width
 from ..trace.trace import Trace
-from .inputs import add_inputs, find_inputs, read_inputs, shell_of
-from .options import add_device_spec, add_own, add_selection, own_devices, selected, with_own
+from .inputs import add_inputs, find_inputs, read_parts, shell_of
+from .options import add_device_spec, add_own, add_selection, own_devices
 from .outputs import add_tables_and_switch, one_or_all, write_tables
-from .terminal import warn_of_damage
 
 FAILED = 5
 """Exit status if there is a finding that --fail-on names."""
@@ -42,9 +41,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_tables_and_switch(parser)
     add_selection(parser, "examine only")
     add_own(parser)
-    parser.add_argument("--fail-on", action="append", default=[], metavar="ID",
-        help=f"exit with status {FAILED} if there is a finding with this id (any: with whichever); "
-        "repeatable")  # fmt: skip
+    about = f"exit with status {FAILED} if there is a finding with this id (any: with whichever); repeatable"
+    parser.add_argument("--fail-on", action="append", default=[], metavar="ID", help=about)
     add_device_spec(parser)
 
 
@@ -55,15 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
     devices = own_devices(arguments)
     texts: list[str] = []
     numbers: list[Any] = []
-    known: set[str] = set()
     failed = False
-    named = [
-        (selected(with_own(read, arguments), arguments), shell_of(given, arguments))
-        for given, read in zip(inputs, read_inputs(inputs), strict=True)
-    ]
+    shells = [shell_of(given, arguments) for given in inputs]
+    named = list(zip(read_parts(arguments, inputs), shells, strict=True))
     for case in _cases(named):
         traces = [trace for trace, _ in case]
-        warn_of_damage(traces, known)
         found = find_findings(Case(traces, devices=devices, shells=[shell for _, shell in case]))
         heading = f"{_names(traces)}\n" if len(inputs) > 1 else ""
         texts.append(heading + found.to_text(terminal_width()))

@@ -112,7 +112,7 @@ COMMANDS = {
     "redact ET": Command("convert et.json -o - --redact names", ("et.json",)),
     "replay": Command("replay plus.json --json out/x.json --chrome out/y.json --what-if kernel*0.5", ("plus.json",)),
     "replay ranks": Command("replay plus.json plus.0.et --rank-couple --json out/x.json", ("plus.json", "plus.0.et")),
-    "replay an iteration": Command("replay plus.json --predict-iteration all --json out/x.json", ("plus.json",)),
+    "replay an iteration": Command("replay plus.json --steps all --json out/x.json", ("plus.json",)),
     "replay on a network": Command("replay job.0.json --network bandwidth=25,latency=5us --json out/x.json",
                                    ("job.0.json",)),
     "measure": Command(f"measure plus.json -o out/m.json {LIMITS}", ("plus.json",), (), ("torch",)),
@@ -191,7 +191,7 @@ def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     (folder / "spec.json").write_text(json.dumps({"devices": [DEVICE]}))
     for words in (
         "link --et-file et.json --kineto-file kineto.json --output plus.json --jobs 1",
-        "convert plus.json -o plus.0.et", "predict fit plus.json -o model.json --no-table",
+        "convert plus.json -o plus.0.et", "predict fit plus.json -o model.json",
         "link . --manifest list.csv --output job --jobs 1", "convert plus.json -o set/train/a.npz",
     ):  # fmt: skip
         (folder / "set" / "train").mkdir(parents=True, exist_ok=True)

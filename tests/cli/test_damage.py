@@ -84,7 +84,7 @@ def test_analyze_report_and_diff(folder: Path, file: str) -> None:
         ["convert", "plus.json", "--out", "dataset", "--to", "npz"],
         ["convert", "plus.json", "--out", "sim", "--to", "astra-sim", "--replicate", "2"],
         ["replay", "plus.json"],
-        ["predict", "fit", "plus.json", "-o", "model.json", "--no-table"],
+        ["predict", "fit", "plus.json", "-o", "model.json"],
     ],
     ids=lambda words: " ".join(words[:1] + words[-2:]),
 )
@@ -106,7 +106,7 @@ def test_what_is_written_carries_it_on(folder: Path) -> None:
 
 def test_numbers_as_json(folder: Path) -> None:
     damage = damage_in(folder)
-    assert call("predict", "fit", "plus.json", "-o", "m.json", "--no-table", cwd=folder).returncode == 0
+    assert call("predict", "fit", "plus.json", "-o", "m.json", cwd=folder).returncode == 0
     for command in (["replay", "plus.json"], ["predict", "run", "plus.json", "--model", "m.json"]):
         done = call(*command, "--json", "-", cwd=folder)
         assert done.returncode == 0 and warned(done.stderr), done.stderr

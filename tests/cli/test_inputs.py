@@ -44,7 +44,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         assert main(["link", *PAIR.split(), "--output", "plus.json", "--jobs", "1"]) == 0
         assert main(["convert", "plus.json", "-o", "plus.0.et"]) == 0
-        assert main(["predict", "fit", "plus.json", "-o", "model.json", "--no-table"]) == 0
+        assert main(["predict", "fit", "plus.json", "-o", "model.json"]) == 0
         for name in ("linked", "recorded", "empty", "out"):
             (folder / name).mkdir()
         shutil.copy("plus.json", "linked/rank_0.etplus.json")

@@ -24,7 +24,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "et.json").write_bytes(plain(GPU_ET))
     (folder / "kineto.json").write_bytes(plain(GPU_KINETO))
     for words in (
-        "link et.json kineto.json --rank 0 -o plus.json --jobs 1", "predict fit plus.json -o model.json --no-table",
+        "link et.json kineto.json --rank 0 -o plus.json --jobs 1", "predict fit plus.json -o model.json",
         "convert plus.json -o plus.0.et",
     ):  # fmt: skip
         assert call(*words.split(), cwd=folder).returncode == 0
@@ -130,13 +130,6 @@ def test_what_analyze_report_and_diff_share_is_said_alike(name: str) -> None:
 def test_help_of_ranks_says_what_is_chosen(name: str) -> None:
     action = actions(name).get("--rank")
     assert action is None or name == "link" or ("rank" in (action.help or "") and "pair" in action.help)
-
-
-def test_former_names_stay(sources: Path, tmp_path: Path) -> None:
-    new = call("analyze", sources / "kineto.json", "--json", "--annotation", "ProfilerStep")
-    old = call("analyze", sources / "kineto.json", "--json", "--iteration-annotation", "ProfilerStep")
-    assert new.returncode == 0 and new.stdout == old.stdout
-    assert call("convert", sources / "plus.json", "--out", tmp_path / "x.et").returncode == 0
 
 
 # --- parts of traces, numbers

@@ -31,7 +31,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plus, model = str(folder / "plus.json"), str(folder / "model.json")
     assert main(["link", *pair, "--output", plus, "--jobs", "1"]) == 0
     assert main(["convert", plus, "-o", str(folder / "plus.0.et")]) == 0
-    assert main(["predict", "fit", plus, "-o", model, "--no-table"]) == 0
+    assert main(["predict", "fit", plus, "-o", model]) == 0
     (folder / "spec.json").write_bytes(b'{"devices": []}')
     return folder
 

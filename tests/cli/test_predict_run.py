@@ -33,7 +33,7 @@ def test_texts(tmp_path: Path) -> None:
         "predict run plus.json --model model.json --rank-couple --steps 0",
         "predict run plus.json --model model.json --steps 0 --keep-outliers --host model",
         "predict run plus.json kineto.json --model model.json --force --rank-couple",
-        "predict run plus.json --device H100 --model model.json --force -o other.txt",
+        "predict run plus.json --gpu H100 --model model.json --force -o other.txt",
         "predict run plus.json --model model.json --set batch=32:8 --also slow.json --force",
         "predict run plus.json --model model.json --set batch=x",
         "predict run plus.json --model plus.json",

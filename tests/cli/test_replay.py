@@ -65,11 +65,11 @@ def test_a_chakra_file_replays_like_the_et_plus(plus: Path, tmp_path: Path) -> N
 
 def test_iterations_are_predicted_one_by_one(tmp_path: Path) -> None:
     link(None, fixture_pair("demo/train_cpu")[1]).write(tmp_path / "plus.json")
-    done = call("replay", tmp_path / "plus.json", "--predict-iteration", "all", "--json", tmp_path / "i.json")
+    done = call("replay", tmp_path / "plus.json", "--steps", "all", "--json", tmp_path / "i.json")
     assert done.returncode == 0, done.stderr
     held = read_json(tmp_path / "i.json")
     assert [one["iteration"] for one in held] == list(range(len(held))) and len(held) >= 3
-    one = call("replay", tmp_path / "plus.json", "--predict-iteration", "1", "--json", "-")
+    one = call("replay", tmp_path / "plus.json", "--steps", "1", "--json", "-")
     assert orjson.loads(one.stdout) == held[1]
     some = call("replay", tmp_path / "plus.json", "--steps", "0-1", "--json", "-")
     assert orjson.loads(some.stdout) == held[:2]
@@ -81,7 +81,7 @@ def test_iterations_are_predicted_one_by_one(tmp_path: Path) -> None:
         (["--what-if", "nonsense"], "unknown what-if 'nonsense'"),
         (["--rank-couple"], "two ranks or more"),
         (["--steps", "x"], "a number from 0, or a range such as 0-19"),
-        (["--predict-iteration", "x"], "a number from 0, or a range such as 0-19"),
+        (["--steps", "x"], "a number from 0, or a range such as 0-19"),
         (["--steps", "0", "--what-if", "cpu*0"], "--steps cannot be combined with --what-if"),
         (["--json", "/dev/null/x.json"], "/dev/null"),
     ],

@@ -124,9 +124,9 @@ def test_a_what_if_on_a_wrong_base_is_refused(files: dict[str, Path], tmp_path: 
 
 def test_predicted_iterations_show_it(files: dict[str, Path]) -> None:
     base = orjson.loads(call("replay", files["refused"], "--json", "-").stdout)["base_error"]
-    held = orjson.loads(call("replay", files["refused"], "--predict-iteration", "all", "--json", "-").stdout)
+    held = orjson.loads(call("replay", files["refused"], "--steps", "all", "--json", "-").stdout)
     assert len(held) == STEPS and all(one["base_error"] == base for one in held)
-    text = call("replay", files["refused"], "--predict-iteration", "1").stdout.decode()
+    text = call("replay", files["refused"], "--steps", "1").stdout.decode()
     assert "base error" in text and "UNRELIABLE" in text and max(map(len, text.splitlines())) <= 80
 
 
@@ -135,7 +135,7 @@ def test_predictions_show_it_and_changes_are_refused(files: dict[str, Path], tmp
     """Of the graph as it is, and of another device's; both engines."""
     base = orjson.loads(call("replay", files["refused"], "--json", "-").stdout)["base_error"]
     model = tmp_path / "m.json"
-    assert call("predict", "fit", "--no-table", files["refused"], "-o", model).returncode == 0
+    assert call("predict", "fit", files["refused"], "-o", model).returncode == 0
     done = call("predict", "run", files["refused"], "--model", model, "--json", tmp_path / "p.json")
     assert done.returncode == 3 and b"base error" in done.stdout and b"UNRELIABLE" in done.stdout
     assert max(map(len, done.stdout.decode().splitlines())) <= 80

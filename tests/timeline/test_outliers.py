@@ -118,24 +118,24 @@ def test_predictions_of_iterations_leave_it_out() -> None:
 
 def test_the_commands_say_so(tmp_path: Path) -> None:
     plus = written(recorded(WARM_UP), tmp_path / "job.json")
-    done = call("replay", plus, "--predict-iteration", "all")
+    done = call("replay", plus, "--steps", "all")
     assert done.returncode == 0 and b"set apart  iteration 0 takes +83.0% against the median" in done.stdout
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
-    held = orjson.loads(call("replay", plus, "--predict-iteration", "all", "--json", "-").stdout)
+    held = orjson.loads(call("replay", plus, "--steps", "all", "--json", "-").stdout)
     assert [one["iteration"] for one in held] == [1, 2, 3, 4]
     assert held[0]["set_apart"][0]["iteration"] == 0 and held[0]["outlier"] is None
-    own = orjson.loads(call("replay", plus, "--predict-iteration", "0", "--json", "-").stdout)
+    own = orjson.loads(call("replay", plus, "--steps", "0", "--json", "-").stdout)
     assert own["outlier"] == "takes +83.0% against the median" and own["predicted_ns"] == 100_000
-    every = call("replay", plus, "--predict-iteration", "all", "--keep-outliers", "--json", "-").stdout
+    every = call("replay", plus, "--steps", "all", "--keep-outliers", "--json", "-").stdout
     assert len(orjson.loads(every)) == 5
 
-    fitted = call("predict", "fit", "--no-table", plus, "-o", tmp_path / "m.json")
+    fitted = call("predict", "fit", plus, "-o", tmp_path / "m.json")
     assert fitted.returncode == 0 and b"job.json: set apart  iteration 0" in fitted.stderr
     assert read_model(str(tmp_path / "m.json")).outliers[0][0].iteration == 0
-    kept = call("predict", "fit", "--no-table", "--keep-outliers", plus, "-o", tmp_path / "n.json")
+    kept = call("predict", "fit", "--keep-outliers", plus, "-o", tmp_path / "n.json")
     assert kept.returncode == 0 and b"set apart" not in kept.stderr
 
-    predict_ = ("predict", "run", plus, "--model", tmp_path / "m.json", "--iterations", "0-4")
+    predict_ = ("predict", "run", plus, "--model", tmp_path / "m.json", "--steps", "0-4")
     table = call(*predict_, "--json", tmp_path / "p.json")
     assert table.returncode == 0 and b"set apart  iteration 0" in table.stdout
     assert max(map(len, table.stdout.decode().splitlines())) <= 80
@@ -146,7 +146,7 @@ def test_the_commands_say_so(tmp_path: Path) -> None:
 def test_a_model_of_an_earlier_version_has_no_outliers(tmp_path: Path) -> None:
     plus = tmp_path / "plus.json"
     link(*fixture_pair("pairs/gpu_shaped_from_cpu")).write(plus)
-    assert call("predict", "fit", "--no-table", plus, "-o", tmp_path / "m.json").returncode == 0
+    assert call("predict", "fit", plus, "-o", tmp_path / "m.json").returncode == 0
     model = read_json(tmp_path / "m.json")
     del model["outliers"]
     assert read_model(orjson.dumps(model)).outliers == ()

@@ -107,7 +107,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """p.json, p.0.et and model.json."""
     folder = tmp_path_factory.mktemp("linked")
     assert call("convert", PLUS, "-o", folder / "p.0.et").returncode == 0
-    assert call("predict", "fit", PLUS, "-o", folder / "model.json", "--no-table").returncode == 0
+    assert call("predict", "fit", PLUS, "-o", folder / "model.json").returncode == 0
     (folder / "p.json").write_bytes(plain(PLUS))
     return folder
 

@@ -115,7 +115,7 @@ def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
     for trace, file in zip(made, files, strict=True):
         trace.write(file)
     model = tmp_path / "m.json"
-    fitted = call("predict", "fit", files[0], "-o", model, "--no-table", "--explain", "KNOWN")
+    fitted = call("predict", "fit", files[0], "-o", model, "--explain", "KNOWN")
     assert fitted.returncode == 0 and b"time = (start + " in fitted.stdout and b"predicted" in fitted.stdout
     assert max(map(len, fitted.stdout.decode().splitlines())) <= 80
     done = call("predict", "run", *files, "--model", model, "--json", "-", "--force")

@@ -345,7 +345,7 @@ def test_commands_without_torch(tmp_path: Path) -> None:
 def test_wrong_usage_is_one_line(words: str, says: bytes, tmp_path: Path) -> None:
     trace_of(mm(), mm(16)).save(tmp_path / "x.json")
     if "model.json" in words:
-        assert call("predict", "fit", "x.json", "-o", "model.json", "--no-table", cwd=tmp_path).returncode == 0
+        assert call("predict", "fit", "x.json", "-o", "model.json", cwd=tmp_path).returncode == 0
     before = sorted(path.name for path in tmp_path.iterdir())
     done = call(*words.split(), cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and says in done.stderr, done.stderr
@@ -356,7 +356,7 @@ def test_a_prediction_says_where_its_times_are_from(tmp_path: Path) -> None:
     """Twice the time here is twice the time of the operator, and the share that was measured here is printed."""
     trace = trace_of(mm(), mm(16), op("aten::other", ""))
     trace.save(tmp_path / "x.json")
-    assert call("predict", "fit", "x.json", "-o", "m.json", "--no-table", cwd=tmp_path).returncode == 0
+    assert call("predict", "fit", "x.json", "-o", "m.json", cwd=tmp_path).returncode == 0
     write_measured(measured_of(trace, {"aten::mm": 200_000.0}), str(tmp_path / "here.json"))
     words = ("predict", "run", "x.json", "--model", "m.json", "--measured", "here.json", "--force")
     told: dict[str, Any] = msgspec.json.decode(call(*words, "--json", "-", cwd=tmp_path).stdout)
@@ -364,7 +364,7 @@ def test_a_prediction_says_where_its_times_are_from(tmp_path: Path) -> None:
     assert rows["aten::mm"]["predicted_ns"] == 400_000 and rows["aten::mm"]["how"] == ["executed"]
     assert abs(sum(told["sources"].values()) - 1) < 1e-9 and 0.1 < told["sources"]["measured here"] < 1
     assert b"measured here" in call(*words, cwd=tmp_path).stdout
-    fitted = ("predict", "fit", "x.json", "-o", "both.json", "--no-table", "--measured", "here.json")
+    fitted = ("predict", "fit", "x.json", "-o", "both.json", "--measured", "here.json")
     assert call(*fitted, cwd=tmp_path).returncode == 0
     again = call("predict", "run", "x.json", "--model", "both.json", "--force", "--json", "-", cwd=tmp_path).stdout
     assert msgspec.json.decode(again)["sources"]["measured here"] > 0
