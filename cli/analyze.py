@@ -6,12 +6,11 @@ import argparse
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..analysis.findings import Case, find_findings
-from ..analysis.job_summary import JobSummary, job_summary, rank_contribution
 from ..analysis.overheads import OverheadRows, pool, summarise
 from ..analysis.summary import Analysis, analyse, columns_of, json_of, tables_of
 from ..analysis.table import Row
@@ -29,6 +28,9 @@ from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts, she
 from .options import add_analysis, add_device_spec, add_engine, add_graph_captures, add_top, own_devices
 from .outputs import add_tables_and_switch, write_csv, write_json, write_tables
 from .terminal import print_warnings
+
+if TYPE_CHECKING:
+    from ..analysis.job_summary import JobSummary
 
 _OF_ONE = ("plots", "overheads", "batch_size", "device_spec")
 """Options that only say something of single traces."""
@@ -185,6 +187,8 @@ def _microseconds(text: str) -> float:
 
 def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], csv_folder: Path | None) -> int:
     """Analyse the ranks together, write what was asked for, print; returns the exit status."""
+    from ..analysis.job_summary import job_summary, rank_contribution  # few runs summarize a job
+
     given = [name for name in _OF_ONE if getattr(arguments, name) is not None]
     given += ["graph_capture"] * bool(arguments.graph_capture) + ["by_shape"] * arguments.by_shape
     if given:

@@ -34,7 +34,7 @@ def test_tables_fit_80_columns(etplus: Path) -> None:
     parts = (
         "streams",
         "device time by operator",
-        "kernels, and what",
+        "kernels, and their share",
         "iterations",
         "samples/s",
         "T4 cudaLaunchKernel",
