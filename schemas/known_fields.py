@@ -67,7 +67,8 @@ ARGUMENTS = frozenset(
         "cuda_sync_kind,wait_on_stream,wait_on_cuda_event_id,wait_on_cuda_event_record_corr_id,"
         "Collective name,dtype,In msg nelems,Out msg nelems,In split size,Out split size,Group size,"
         "Process Group Name,Process Group Description,Process Group Ranks,Global rank start,Global rank stride,"
-        "Src Rank,Dst Rank,Seq,rank,"
+        "Rank,Src Rank,Dst Rank,Seq,rank,Input Tensors start,Output Tensors start,Is asynchronized op,"
+        "original_stream,stack,module_fqn,"
         "kernel_backend,kernel_file,kernel_hash,kernel_kwargs,kernel_name,num_warps,num_stages,"
         "name,labels,sort_index,Op count,id,dur_ns,"
         "kernel_flop,kernel_num_gb,achieved_flops_percent,achieved_bandwidth_percent",
@@ -180,7 +181,7 @@ _FREE = frozenset(
         "traceName host_name file_name file files says warnings considered notes damage iteration_annotation "
         "linked_iterations pg_desc region nodes kernel_file kernel_kwargs names labels CallFrom"
     )
-) | {"Process Group Description", "Module Hierarchy", "Call stack"}
+) | {"Process Group Description", "Module Hierarchy", "Call stack", "stack", "module_fqn"}
 """Fields whose strings a person or program may have chosen; `values` of arguments are so too, but for numbers."""
 _VALUES = frozenset(("values", "inputs", "outputs"))
 """Values of an operator's arguments; schema 1.0.1 has them in `inputs` and `outputs`."""

@@ -11,6 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 from etplus import link, load
+from etplus.converters import augment
+from etplus.linker import generated
+from etplus.schemas.inductor import graph_annotations
+from etplus.schemas.kineto import event_args, input_args, kineto_decode
 from etplus.schemas.known_fields import ARGUMENTS, ET_HEADER, KINETO_HEADER, FieldFilter, hashed_name, known_args
 from etplus.schemas.redaction import redact
 from etplus.trace.errors import TraceFormatError
@@ -158,6 +162,17 @@ def test_names_are_replaced_by_equal_hashes(tmp_path: Path) -> None:
     assert links.ops == plain_links.ops and links.gpu == plain_links.gpu
     assert hashed_name("a/b.py(3): step") == f"{hashed_name('a/b.py')}(3): {hashed_name('step')}"
     assert hashed_name(hashed_name("x")) == hashed_name("x") != hashed_name("y")
+
+
+def test_arguments_that_readers_decode_are_kept() -> None:
+    types = [
+        kineto_decode._AnyArgs, event_args.GraphNodeArgs, event_args.SyncArgs, event_args._WorkArgs,
+        input_args._InputArgs, graph_annotations._NodeArgs, generated._KernelArgs,
+    ]  # fmt: skip
+    names = {name for kind in types for name in kind.__struct_encode_fields__}
+    names |= {*event_args.LAUNCH_ARGS, *kineto_decode.MEMORY_ARGUMENTS, *augment.ARGUMENTS}
+    names |= {name for name, _ in event_args._KERNEL_ARGS.values()}
+    assert names <= ARGUMENTS
 
 
 def test_known_fields() -> None:
