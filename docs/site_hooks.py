@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from site_messages import messages_page
 
 ROOT = Path(__file__).parent.parent
-_SCHEMAS = {"etplus.schema.json": "ET+", "answers.schema.json": "Answers", "network.schema.json": "Networks"}
+_SCHEMAS = {"etplus.schema.json": "ET+", "network.schema.json": "Networks"}
 _USAGE_WIDTH = 98
 _OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(schemas|examples|fixtures|CONTRIBUTING\.md)([^)\s]*)\)")
 

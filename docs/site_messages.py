@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-ERRORS = ("UsageError", "TraceFormatError", "LinkError", "ConvertError", "AskError", "ExecutionError", "EtplusError")
+ERRORS = ("UsageError", "TraceFormatError", "LinkError", "ConvertError", "ExecutionError", "EtplusError")
 _NOT_PACKAGE = {".venv", "build", "tests", "benchmarks", "docs", "examples", "fixtures", "site"}
 
 
@@ -81,9 +81,9 @@ AREAS = (
     Area("Measuring and reproducing", ("planning/measure/", "cli/measure.py"),
          "An operator cannot be called again: its arguments were not recorded, or it changes state outside of itself.",
          "Record the Execution Trace with inputs; choose another call. See [Measuring](reference/measure.md)."),
-    Area("Questions and agents", ("analysis/questions/", "cli/mcp.py"),
-         "A question has an argument that the trace does not have, or names an id of another trace.",
-         "The answer lists what is there. See [JSON of answers](reference/agents.md)."),
+    Area("Agents", ("analysis/questions/", "cli/mcp.py"),
+         "A tool has an option with a value that the trace does not have.",
+         "The message lists what is there. See [A server for agents](reference/agents.md)."),
     Area("Converting", ("converters/", "cli/convert.py"),
          "The target format cannot express this trace, or an option does not belong to the format.",
          "See [Converters](reference/converters.md)."),

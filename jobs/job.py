@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ..analysis.job_diff import JobDifference
     from ..analysis.job_summary import JobSummary
     from ..analysis.job_tables import JobAnalysis, JobCollective, RankLateness
-    from ..analysis.questions.answer import Answer
-    from ..analysis.questions.asked_traces import AskedTraces
     from ..analysis.sql import QueryResult
     from ..analysis.table import Table
 
@@ -249,22 +247,6 @@ class Job(JobParts):
             outer("analysis.findings.case").Case(list(self))
         )
         return found
-
-    def ask(self, question: str, /, **options: Any) -> Answer:
-        """Answer a question about all ranks together, see `Trace.ask`; the ranks then stay in memory.
-
-        Raises:
-            AskError: no such question or option.
-        """
-        answer: Answer = outer("analysis.questions.questions").ask(self._asked, question, **options)
-        return answer
-
-    @cached_property
-    def _asked(self) -> AskedTraces:
-        asked: AskedTraces = outer("analysis.questions.asked_traces").AskedTraces(
-            dict(sorted(self.ranks.items())), job=True
-        )
-        return asked
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """Run a SELECT on the tables of all ranks; see docs/reference/columns.md.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -15,8 +14,6 @@ from .suggest import Suggests, no_key
 
 if TYPE_CHECKING:
     from ..analysis.findings.find import Findings
-    from ..analysis.questions.answer import Answer
-    from ..analysis.questions.asked_traces import AskedTraces
     from ..analysis.sql import QueryResult
     from ..analysis.summary import Analysis
     from ..report.job_page import RanksOfJob
@@ -123,33 +120,6 @@ class Library(Suggests):
         from ..analysis.findings.find import find_findings
 
         return find_findings(Case([cast("Trace", self)]))
-
-    def ask(self, question: str, /, **options: Any) -> Answer:
-        """Return the answer to a question, of bounded length; see docs/reference/agents.md.
-
-        Args:
-            question: "overview", "findings", "hot", "why", "path", "event", "whatif", "table" or "repro".
-            options: those of the question.
-
-        Raises:
-            AskError: no such question or option; it says what would have worked.
-
-        Example:
-            >>> [row["operator"] for row in trace.ask("hot", by="operator", limit=2).table()]
-            ['aten::mm', 'aten::addmm']
-        """
-        require("analysis")
-        from ..analysis.questions.questions import ask
-
-        return ask(self._asked, question, **options)
-
-    @cached_property
-    def _asked(self) -> AskedTraces:
-        """The trace with what answers were derived from."""
-        require("analysis")
-        from ..analysis.questions.asked_traces import AskedTraces
-
-        return AskedTraces({0: cast("Trace", self)})
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """Run a SELECT on the tables `calls`, `device`, `runtime`, `edges`, `communications`, `memory` and `steps`.
