@@ -103,7 +103,7 @@ def schemas_page() -> str:
     """Keys of the published JSON schemas, with their descriptions."""
     parts = [
         "# JSON schemas\n",
-        "What etplus writes and answers is held against these schemas by its tests. "
+        "What etplus writes is held against these schemas by its tests. "
         "This page lists their keys; the files themselves: "
         + ", ".join(f"[{title}]({name})" for name, title in _SCHEMAS.items())
         + ".\n",
