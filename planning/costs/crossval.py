@@ -80,11 +80,14 @@ def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> 
     often = np.ones(len(true)) if weight is None else weight[has]
     error = np.abs(guess / true - 1)
     return Score(
-        len(true), float(has.mean()), float(np.exp(np.log(np.maximum(error, _LEAST_ERROR)).mean())),
-        float(np.median(error)), float(error.mean()),
+        len(true),
+        float(has.mean()),
+        float(np.exp(np.log(np.maximum(error, _LEAST_ERROR)).mean())),
+        float(np.median(error)),
+        float(error.mean()),
         float(np.exp(np.abs(np.log(np.maximum(guess, 1.0) / true)).mean()) - 1),
         float((guess * often).sum() / (true * often).sum() - 1),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,7 @@ class CrossValidation:
         """Errors of every model, over some of the tasks."""
         chosen = np.ones(len(self.measured), np.bool_) if which is None else which
         often = np.array([known.count for known in self.measured], np.float64)
-        return {
-            name: score(ns[chosen], self.ns[chosen], often[chosen]) for name, ns in self.predicted.items()
-        }  # fmt: skip
+        return {name: score(ns[chosen], self.ns[chosen], often[chosen]) for name, ns in self.predicted.items()}
 
     def by_kind(self) -> dict[str, dict[str, Score]]:
         """Errors by kind of work (`Task.kind`), the kind that takes most time first."""

@@ -22,7 +22,6 @@ from ...timeline.replay_summary import BaseError
 from ...timeline.untraced import UntracedAnswer
 from ...trace.brief import brief
 from ...trace.errors import UsageError
-from ...trace.kinds import GPU
 from ...trace.medians import median
 from ...trace.printable import shortened
 from ...trace.trace import Trace
@@ -165,9 +164,13 @@ class _Took:
 
     @staticmethod
     def of(
-        jobs: Sequence[RankJob], engine: Engine, measured: int, recorded: int, total: Callable[[Times], int],
+        jobs: Sequence[RankJob],
+        engine: Engine,
+        measured: int,
+        recorded: int,
+        total: Callable[[Times], int],
         waits: Sequence[int] = (),
-    ) -> _Took:  # fmt: skip
+    ) -> _Took:
         """Of ranks by an engine.
 
         Args:
@@ -184,9 +187,11 @@ class _Took:
         speed = max(abs(log(job.speed.ratio)) for job in jobs)
         speed = speed if speed > log(WIDEST) else 0.0  # what is held out says nothing of a host so different
         ns = round(total([job.pricing.times for job in jobs]) * factor)
-        known = [ns, ns] if not any(job.pricing.tasks for job in jobs) else [
-            round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)
-        ]  # fmt: skip
+        known = (
+            [ns, ns]
+            if not any(job.pricing.tasks for job in jobs)
+            else [round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)]
+        )
         waited = [round(wait * factor) for wait in waits]
         corrected = abs(missed) if factor != 1.0 else 0.0
         off = 1.0 if corrected else exp(missed)  # what is missed and not corrected is missed again
@@ -198,11 +203,12 @@ class _Took:
     def links(self, kernels: Sequence[PricedKernel]) -> list[Link]:
         """What it builds on."""
         return [
-            kernel_link(self.gpu, kernels), held_out_link(self.host, self.error, self.unknown),
+            kernel_link(self.gpu, kernels),
+            held_out_link(self.host, self.error, self.unknown),
             Link(self.own, f"the engine is off by {expm1(self.own):.0%} with all times as recorded"),
             Link(self.waits, "times of collectives, in which ranks wait for each other"),
             Link(self.speed, f"one of the two hosts is {exp(self.speed):.1f} times as fast as the other"),
-        ]  # fmt: skip
+        ]
 
 
 def predict(
@@ -286,9 +292,9 @@ def predict_ranks(
 
 def _replay_together(jobs: Sequence[RankJob], kernel_ns: Times, *, as_recorded: bool = False) -> int:
     """The replay of ranks that meet in collectives, which transfer for as long as the model says, or as recorded."""
-    coupled = join_ranks([
-        job.graph.with_latencies(job.lags_at(times)) for job, times in zip(jobs, kernel_ns, strict=True)
-    ])  # fmt: skip
+    coupled = join_ranks(
+        [job.graph.with_latencies(job.lags_at(times)) for job, times in zip(jobs, kernel_ns, strict=True)]
+    )
     lags = coupled.edges.lag.copy()
     for edge in np.flatnonzero((coupled.edges.kind == COMM) & (coupled.edges.owner >= 0)).tolist():
         rank = int(coupled.rank_of_row[coupled.edges.owner[edge]])
@@ -382,9 +388,12 @@ _MOST_HELD_OUT = 128
 
 
 def calibrated(
-    model: FittedModel, traces: Sequence[Trace], iterations: str | None = None, *,
+    model: FittedModel,
+    traces: Sequence[Trace],
+    iterations: str | None = None,
+    *,
     keep_outliers: bool = False,
-) -> FittedModel:  # fmt: skip
+) -> FittedModel:
     """The model with its factors, which make up for what an engine leaves out, such as pauses that are too long to be
     an overhead, and with its errors. Without factors if there are collectives: what a rank waits for the others would
     be in them.
@@ -394,7 +403,7 @@ def calibrated(
     """
     on_host, communicating = list[int](), False
     for k, trace in enumerate(traces):  # one after the other: of many ranks only one is in memory
-        if not np.any(trace.kind == GPU):
+        if not np.any(trace.gpu.source >= 0):
             on_host.append(k)
             communicating |= len(comm_rows(trace)) > 0
     on_host = on_host[:: max(ceil(len(on_host) / _MOST_HELD_OUT), 1)]
@@ -411,9 +420,12 @@ def calibrated(
 
 
 def _errors(
-    model: FittedModel, traces: Sequence[Trace], on_host: Sequence[int], iterations: str | None,
+    model: FittedModel,
+    traces: Sequence[Trace],
+    on_host: Sequence[int],
+    iterations: str | None,
     keep_outliers: bool,
-) -> dict[str, EndToEndError]:  # fmt: skip
+) -> dict[str, EndToEndError]:
     """Of each engine, from models of the other traces; with one trace from how its iterations differ, if there are."""
     if len(traces) == 1:
         chosen = iterations_of(traces[0], iterations, keep_outliers=keep_outliers)

@@ -45,9 +45,12 @@ class Part:
 
 
 def fit(
-    traces: Sequence[Trace], *, iterations: str | None = None, devices: Sequence[Device] = (),
+    traces: Sequence[Trace],
+    *,
+    iterations: str | None = None,
+    devices: Sequence[Device] = (),
     keep_outliers: bool = False,
-) -> FittedModel:  # fmt: skip
+) -> FittedModel:
     """Fit a model on linked traces.
 
     Args:
@@ -76,13 +79,19 @@ def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelM
     gpu = pooled(event for part in parts for event in part.gpu)
     cpu = medians((t for part in parts for t in part.cpu), (n for part in parts for n in part.cpu_ns.tolist()))
     return FittedModel(
-        VERSION, tuple(part.file for part in parts), tuple(part.took for part in parts),
-        sum(part.iterations for part in parts), summarise(rows, 0),
-        fit_edge_latencies([part.lags for part in parts]), tuple(gpu),
-        tuple(cpu), tuple(devices),
-        outliers=tuple(part.set_apart for part in parts), kernels=kernels,
+        VERSION,
+        tuple(part.file for part in parts),
+        tuple(part.took for part in parts),
+        sum(part.iterations for part in parts),
+        summarise(rows, 0),
+        fit_edge_latencies([part.lags for part in parts]),
+        tuple(gpu),
+        tuple(cpu),
+        tuple(devices),
+        outliers=tuple(part.set_apart for part in parts),
+        kernels=kernels,
         steps=percentiles(ratios) if ratios else None,
-    )  # fmt: skip
+    )
 
 
 def _records(devices: Sequence[Device]) -> dict[str, Device]:
@@ -90,9 +99,12 @@ def _records(devices: Sequence[Device]) -> dict[str, Device]:
 
 
 def prepare(
-    trace: Trace, wanted: str | None, devices: Sequence[Device], keep_outliers: bool,
+    trace: Trace,
+    wanted: str | None,
+    devices: Sequence[Device],
+    keep_outliers: bool,
     known: dict[Task, Task] | None = None,
-) -> Part:  # fmt: skip
+) -> Part:
     """What a trace contributes; arguments as in `fit`.
 
     Args:
@@ -107,12 +119,17 @@ def prepare(
     calls, own = self_time(graph, trace, of_row)
     counted = of_row >= 0
     return Part(
-        Path(trace.file).name, edge_lags(graph, places(graph, trace, of_row)),
+        Path(trace.file).name,
+        edge_lags(graph, places(graph, trace, of_row)),
         overhead_rows(without_waits(trace), 0, counted=counted),
         medians([shared.setdefault(tasks[i], tasks[i]) for i in gpu.tolist()], ns[gpu].tolist()),
-        [shared.setdefault(task, task) for task in cpu_tasks(trace, calls)], own,
-        measured_ns(trace, chosen), len(chosen.index), chosen.set_apart, step_ratios(trace, chosen),
-    )  # fmt: skip
+        [shared.setdefault(task, task) for task in cpu_tasks(trace, calls)],
+        own,
+        measured_ns(trace, chosen),
+        len(chosen.index),
+        chosen.set_apart,
+        step_ratios(trace, chosen),
+    )
 
 
 def step_ratios(trace: Trace, chosen: Chosen) -> tuple[float, ...]:

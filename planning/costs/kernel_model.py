@@ -78,9 +78,14 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     others = {name: model_class(name).fit(everything, devices) for name in order if name not in MODELS}
     states = {name: state for name, other in others.items() if (state := other.state()) is not None}
     return KernelModel(
-        fit_utilisation(everything, devices), order, _intervals(held, equal, order, jobs if count > 1 else None),
-        len(traces) if several else 0, count if several else 0, errors, states or msgspec.UNSET,
-    )  # fmt: skip
+        fit_utilisation(everything, devices),
+        order,
+        _intervals(held, equal, order, jobs if count > 1 else None),
+        len(traces) if several else 0,
+        count if several else 0,
+        errors,
+        states or msgspec.UNSET,
+    )
 
 
 _SAME_JOB = 0.5
@@ -162,9 +167,11 @@ class HeldOutEvents:
 
 
 def by_traces(
-    traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device], orders: Sequence[Order] | None = None,
+    traces: Sequence[Sequence[MeasuredTask]],
+    devices: Mapping[str, Device],
+    orders: Sequence[Order] | None = None,
     jobs: Sequence[int] | None = None,
-) -> list[HeldOutEvents]:  # fmt: skip
+) -> list[HeldOutEvents]:
     """Every trace by models fitted on the others, of `candidates` by default.
 
     Args:
@@ -177,8 +184,9 @@ def by_traces(
     }
     return [
         replace(_predict(of, others[jobs[k]], devices, orders), trace=k)
-        for k, of in enumerate(traces) if of and others[jobs[k]]
-    ]  # fmt: skip
+        for k, of in enumerate(traces)
+        if of and others[jobs[k]]
+    ]
 
 
 def by_groups(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> list[HeldOutEvents]:
@@ -220,8 +228,9 @@ def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[
     errors of all; the first candidate unless another one's sum is a tenth less."""
     errors = {
         order: tuple(errors_of(part, order) for part in held)
-        for order in candidates() if held and all(order in part.estimates for part in held)
-    }  # fmt: skip
+        for order in candidates()
+        if held and all(order in part.estimates for part in held)
+    }
     badness = {
         order: sum(log(1 + factor) + abs(log(max(1 + total, 1e-9))) for factor, total in of)
         * (1 - _CLEARLY * (order == ORDER))

@@ -118,11 +118,17 @@ def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
         signature = caller.signature
         tasks.append(
             Task(
-                caller.name, "", CPU_OP, signature.tensors if signature else (),
-                (signature.outputs or ()) if signature else (), caller.flops, caller.bytes,
-                signature.dtype if signature else "", device=name,
+                caller.name,
+                "",
+                CPU_OP,
+                signature.tensors if signature else (),
+                (signature.outputs or ()) if signature else (),
+                caller.flops,
+                caller.bytes,
+                signature.dtype if signature else "",
+                device=name,
             )
-        )  # fmt: skip
+        )
     return [tasks[at] for at in which.tolist()]
 
 
@@ -167,11 +173,15 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
         found.setdefault(task, []).append(time)
     return [
         MeasuredTask(
-            task, float(median(times)), len(times), float(percentile(times, 10)), float(percentile(times, 90)),
+            task,
+            float(median(times)),
+            len(times),
+            float(percentile(times, 10)),
+            float(percentile(times, 90)),
             tuple(times) if task.collective else (),
         )
         for task, times in found.items()
-    ]  # fmt: skip
+    ]
 
 
 def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
@@ -186,12 +196,17 @@ def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
     for known in measured:
         found.setdefault(known.task, []).append(known)
     return [
-        of[0] if len(of) == 1 else MeasuredTask(
-            task, _together(task, of), sum(each.count for each in of),
-            min(each.low_ns for each in of), max(each.high_ns for each in of),
+        of[0]
+        if len(of) == 1
+        else MeasuredTask(
+            task,
+            _together(task, of),
+            sum(each.count for each in of),
+            min(each.low_ns for each in of),
+            max(each.high_ns for each in of),
         )
         for task, of in found.items()
-    ]  # fmt: skip
+    ]
 
 
 def _together(task: Task, of: Sequence[MeasuredTask]) -> float:

@@ -35,9 +35,12 @@ class OverheadPrediction:
 
 
 def overhead_model(
-    trace: Trace, model: FittedModel, kernel_ns: Sequence[float], of_row: IntColumn,
+    trace: Trace,
+    model: FittedModel,
+    kernel_ns: Sequence[float],
+    of_row: IntColumn,
     not_before: Mapping[int, float] | None = None,
-) -> OverheadPrediction:  # fmt: skip
+) -> OverheadPrediction:
     """Walk the operators of the iterations.
 
     For every operator that counts (see `hierarchy`), in order of start:
@@ -77,9 +80,13 @@ def overhead_model(
 
 
 def overhead_model_of_ranks(
-    traces: Sequence[Trace], models: Sequence[FittedModel], kernel_ns: Sequence[Sequence[float]],
-    of_rows: Sequence[IntColumn], begin: Sequence[float], rendezvous: Sequence[Mapping[int, int]],
-) -> int:  # fmt: skip
+    traces: Sequence[Trace],
+    models: Sequence[FittedModel],
+    kernel_ns: Sequence[Sequence[float]],
+    of_rows: Sequence[IntColumn],
+    begin: Sequence[float],
+    rendezvous: Sequence[Mapping[int, int]],
+) -> int:
     """ns from the first rank's beginning to the last one's end, if collectives start when their last rank is ready.
 
     Ranks are walked in turn until no collective starts later than in the round before.

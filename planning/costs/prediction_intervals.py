@@ -95,10 +95,13 @@ def fit_intervals(
         for size in range(len(group) + 1):
             found.setdefault("|".join(group[:size]), []).append((value, job))
     least = min(_ENOUGH_JOBS, len(set(of_job)))
-    return PredictionIntervals({
-        key: _spread(of) for key, of in sorted(found.items())
-        if len(of) >= _ENOUGH and len({job for _, job in of}) >= least
-    })  # fmt: skip
+    return PredictionIntervals(
+        {
+            key: _spread(of)
+            for key, of in sorted(found.items())
+            if len(of) >= _ENOUGH and len({job for _, job in of}) >= least
+        }
+    )
 
 
 def _spread(events: list[tuple[float, int]]) -> Spread:

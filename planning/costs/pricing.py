@@ -66,9 +66,14 @@ class Pricing:
     """
 
     def __init__(
-        self, model: FittedModel, trace: Trace, device: str | None = None, *, beyond: bool = False,
+        self,
+        model: FittedModel,
+        trace: Trace,
+        device: str | None = None,
+        *,
+        beyond: bool = False,
         dtype: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._costs, self._records, self._to = model.costs(beyond=beyond), model.records(), device
         if device is not None and device not in self._records:
             raise UsageError(
@@ -150,8 +155,9 @@ class Pricing:
             if measured is not None and estimate.how == "measured":
                 low, high = min(low, measured.low_ns or low), max(high, measured.high_ns)
             least = None if bound is None else min(bound.ns, estimate.ns)  # what was measured refutes a bound above it
-            self._known[task] = Price(estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least,
-                                      estimate.how, level)  # fmt: skip
+            self._known[task] = Price(
+                estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least, estimate.how, level
+            )
         return self._known[task]
 
     @cached_property

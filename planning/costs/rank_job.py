@@ -101,7 +101,7 @@ class RankJob:
         self._changed, self._moved = changed, device is not None
         self._retyped = shape is not None and shape.dtype is not None
         self._executed = own_times(self.trace, measured or model.executed)
-        self.on_host = not np.any(trace.kind == GPU)
+        self.on_host = not np.any(trace.gpu.source >= 0)
         self.by_model = self.on_host and (host == "model" or changed or shape is not None)
 
     @cached_property
@@ -377,7 +377,7 @@ class RankJob:
         kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
         for edge in places(self.graph, self.trace, self.of_row).edges.tolist():
             owner = Row(int(edges.owner[edge]))
-            if not kinds or trace.kind[owner] == GPU:
+            if not kinds or owner in kinds:
                 name = kinds.get(owner) or trace.name_of(owner)
                 by = how.get(edge, RECORDED)
                 found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), by))

@@ -114,9 +114,14 @@ class Costs:
     """
 
     def __init__(
-        self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device], order: Sequence[str] = ORDER,
-        *, beyond: bool = False, fitted: Mapping[str, CostModel] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        measured: Sequence[MeasuredTask],
+        devices: Mapping[str, Device],
+        order: Sequence[str] = ORDER,
+        *,
+        beyond: bool = False,
+        fitted: Mapping[str, CostModel] | None = None,
+    ) -> None:
         self._measured, self._devices, self._order = measured, devices, tuple(order)
         self._beyond = beyond
         self._models: dict[str, CostModel] = dict(fitted or {})

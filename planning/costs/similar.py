@@ -102,8 +102,10 @@ class Gaussian:
         known = {task.category for task in self._tasks}
         log_ns = self._mean + self._covariance(tasks, features(tasks)) @ self._solved
         ns = np.exp(np.clip(log_ns, 0, 40)).tolist()
-        return [Estimate(t, "similar measured") if task.category in known else None
-                for task, t in zip(tasks, ns, strict=True)]  # fmt: skip
+        return [
+            Estimate(t, "similar measured") if task.category in known else None
+            for task, t in zip(tasks, ns, strict=True)
+        ]
 
     def _covariance(self, tasks: Sequence[Task], rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """(len(tasks), n): with the measured tasks."""
@@ -169,8 +171,9 @@ class Interpolated(FromMeasured):
                     groups[key].append(known)
         self._groups = {
             key: (np.array([_extents(known.task) for known in of], np.int64), of)
-            for key, of in groups.items() if len(of) > 1
-        }  # fmt: skip
+            for key, of in groups.items()
+            if len(of) > 1
+        }
 
     def predict(self, task: Task) -> Estimate | None:
         """ns of a task between two measured ones; None for others."""
@@ -266,8 +269,11 @@ def _key(task: Task) -> tuple[str, ...]:
 
 def _changed(task: Task, other: Task) -> int:
     """How many extents of the inputs differ; all, if the inputs are not as many or not of as many dimensions."""
-    pairs = [extents for left, right in zip(task.inputs, other.inputs, strict=False)
-             for extents in zip_longest(left.shape, right.shape)]  # fmt: skip
+    pairs = [
+        extents
+        for left, right in zip(task.inputs, other.inputs, strict=False)
+        for extents in zip_longest(left.shape, right.shape)
+    ]
     alike = len(task.inputs) == len(other.inputs) and all(None not in extents for extents in pairs)
     return sum(left != right for left, right in pairs) if alike else sys.maxsize
 
@@ -299,10 +305,15 @@ def features(tasks: Sequence[Task]) -> FloatMatrix:
 def _row(task: Task) -> list[float]:
     sizes = sorted((tensor.numel for tensor in task.inputs), reverse=True)
     row = [
-        _log(task.bytes), _log(task.flops), _log(sizes[0] if sizes else 0), _log(sum(sizes)),
-        _log(sum(tensor.numel for tensor in task.outputs)), float(len(sizes)), float(task.place),
+        _log(task.bytes),
+        _log(task.flops),
+        _log(sizes[0] if sizes else 0),
+        _log(sum(sizes)),
+        _log(sum(tensor.numel for tensor in task.outputs)),
+        float(len(sizes)),
+        float(task.place),
         _log(task.group_size),
-    ]  # fmt: skip
+    ]
     largest = sorted(task.inputs, key=lambda tensor: -tensor.numel)[:_TENSORS]
     for tensor in largest:
         shape = tensor.shape[-_DIMS:]

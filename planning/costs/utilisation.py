@@ -175,10 +175,13 @@ def _through(task: Task) -> float | None:
 def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> dict[str, float]:
     kind = kind_of(task)
     named = {
-        "kind": kind, "family": kernel_family(task.kernel), "op": task.op.rpartition("::")[2].strip("_"),
-        "dtype": task.dtype + " product" * (kind in _PRODUCTS), "vendor": _vendor(task.device),
+        "kind": kind,
+        "family": kernel_family(task.kernel),
+        "op": task.op.rpartition("::")[2].strip("_"),
+        "dtype": task.dtype + " product" * (kind in _PRODUCTS),
+        "vendor": _vendor(task.device),
         "device": task.device,
-    }  # fmt: skip
+    }
     labels = {f"{group} {value}": 1.0 for group, value in named.items() if value}
     labels["all"] = 1.0
     labels["bandwidth of a multiprocessor"] = log(bandwidth / many / 2e10)
@@ -291,9 +294,10 @@ def fit_utilisation(measured: Sequence[MeasuredTask], devices: Mapping[str, Devi
         return _fit_law([works[i] for i in rows], log_ns[rows], known)
 
     return Utilisation(
-        law(sized, lambda work: work.known, known=True), law(launched, lambda work: work.size > 0),
+        law(sized, lambda work: work.known, known=True),
+        law(launched, lambda work: work.size > 0),
         law(named, lambda _: True),
-    )  # fmt: skip
+    )
 
 
 class _Term:

@@ -106,9 +106,12 @@ def quality(predicted: Floats, measured: Floats, model: Sequence[str]) -> Qualit
         model: of each graph, of which it is a variant.
     """
     return Quality(
-        score(predicted, measured), kendall_tau(predicted, measured), ordered_pairs(predicted, measured),
-        top_slowdown(predicted, measured, model, 1), top_slowdown(predicted, measured, model, 5),
-    )  # fmt: skip
+        score(predicted, measured),
+        kendall_tau(predicted, measured),
+        ordered_pairs(predicted, measured),
+        top_slowdown(predicted, measured, model, 1),
+        top_slowdown(predicted, measured, model, 5),
+    )
 
 
 def _signs(values: Floats) -> Floats:

@@ -1,14 +1,10 @@
-"""Training a network on a dataset, with early stopping and a checkpoint from which it resumes.
-
-Runs of graphs become tensors joined into batches, in which nodes that a network cannot tell apart are one row.
-"""
+"""Train a network on a dataset, with early stopping and a checkpoint from which it resumes."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +16,16 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from ...schemas.graph_arrays import CONFIG_FEATURES, NODE_FEATURES, GraphArrays, opcodes
+from ...schemas.graph_arrays import GraphArrays, opcodes
 from ...schemas.text.files import load, open_output
 from ...schemas.text.transaction import transaction
-from ...trace.columns import IntColumn
 from ...trace.errors import TraceFormatError, UsageError
 from .graph_baselines import runs
+from .graph_batches import INPUTS, LAYERS, GraphBatch, Run, dealt, raw_features, single
 
-Run = tuple[GraphArrays, int]
-"""A graph and the number of its configuration."""
-LAYERS = {"gru": 0, "sage": 2}
-"""By kind of network, how often states are aggregated over the edges."""
 KINDS = tuple(LAYERS)
 PIECE = 64
 """Nodes after which the GRU begins anew: ten times as fast as one state through hundreds of nodes."""
-_TILE = 24
-INPUTS = NODE_FEATURES + 2 * CONFIG_FEATURES + _TILE
-"""Node features, the node's own configuration, the mean one of the graph, the tile configuration."""
-_MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
-"""Multipliers of SplitMix64 (Steele et al., 2014)."""
 _GRAPHS = {"gru": 64, "sage": 16}
 _NODES = 32_000
 """Graphs a step, and nodes after which it takes no further graph."""
@@ -317,177 +304,3 @@ def _mean(state: Tensor, edges: Tensor, count: int) -> Tensor:
     target, source = edges
     total = torch.zeros(count, state.shape[1]).index_add_(0, target, state.index_select(0, source))
     return total / torch.bincount(target, minlength=count).clamp(min=1)[:, None]
-
-
-@dataclass(frozen=True)
-class Layer:
-    """An aggregation over edges, from the p rows before it to c rows: classes of nodes with equal neighbours.
-
-    Attributes:
-        own: (c), the row before it. inputs, outputs: (2, m), of the edges of one node of each class, its row and the
-            row before it of the producer or consumer.
-    """
-
-    own: Tensor
-    inputs: Tensor
-    outputs: Tensor
-
-
-@dataclass(frozen=True)
-class GraphBatch:
-    """Runs as one graph of n nodes in g graphs.
-
-    Nodes with equal features are one of u rows, and after each layer those with equal states before it and equal
-    neighbours are one row: a graph of several iterations, or of equal layers, has a few per cent as many as nodes.
-
-    Attributes:
-        feat: (u, INPUTS), scaled. opcode: (u).
-        layers: aggregations, each on the rows of the one before.
-        row: (n), of each node the row of the last layer; nodes of a graph are adjacent in topological order.
-        graph: (n), which graph a node is in.
-        rows: of each graph the number of u and of each layer's rows.
-        node_log: (n), log of own times in ns, NaN where unknown. graph_log: (g), log of the times of the graphs.
-    """
-
-    feat: Tensor
-    opcode: Tensor
-    layers: tuple[Layer, ...]
-    row: Tensor
-    graph: Tensor
-    rows: Tensor
-    node_log: Tensor
-    graph_log: Tensor
-
-    @property
-    def work(self) -> int:
-        """Rows that a network computes a state for, which is what its time goes by."""
-        return int(self.rows[:, -1].sum()) if self.layers else len(self.row)
-
-
-def single(run: Run, kind: str, centre: Tensor, scale: Tensor) -> GraphBatch:
-    """One run for a kind of network; many are made once and joined anew for every step.
-
-    Args:
-        centre, scale: (INPUTS), of the features.
-    """
-    graph, c = run
-    order = _topological(graph)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    known, own = len(opcodes()), graph.node_runtime
-    codes = np.where(graph.node_opcode > known, 0, np.maximum(graph.node_opcode, 0))[order]
-    raw = raw_features(graph, c)[order]
-    first, row = _distinct(np.concatenate([raw, codes[:, None].astype(np.float32)], axis=1))
-    layers, sizes, edges = list[Layer](), [len(first)], place[graph.edge_index]
-    for _ in range(LAYERS[kind]):
-        layer, row = _aggregated(row, edges)
-        layers.append(layer)
-        sizes.append(len(layer.own))
-    node_log = np.full(len(order), np.nan) if own is None else np.log(own[order] + 1.0)
-    return GraphBatch(
-        (torch.from_numpy(raw[first]) - centre) / scale, torch.from_numpy(codes[first]).long(), tuple(layers),
-        torch.from_numpy(row), torch.zeros(len(order), dtype=torch.long), torch.tensor([sizes]),
-        torch.from_numpy(node_log).float(), torch.tensor([np.log(max(int(graph.config_runtime[c]), 1))]).float(),
-    )  # fmt: skip
-
-
-def joined(singles: Sequence[GraphBatch]) -> GraphBatch:
-    """Runs, each made by `single`, as one graph."""
-    rows = torch.cat([run.rows for run in singles])
-    begins = (torch.cumsum(rows, 0) - rows).T  # of each layer, one a graph
-    layers = []
-    for at, of in enumerate(zip(*(run.layers for run in singles), strict=True)):
-        before, here = begins[at], begins[at + 1]
-        edges = torch.stack([here, before], dim=1)[:, :, None]
-        layers.append(
-            Layer(
-                torch.cat([run.own + begin for run, begin in zip(of, before, strict=True)]),
-                torch.cat([run.inputs + begin for run, begin in zip(of, edges, strict=True)], dim=1),
-                torch.cat([run.outputs + begin for run, begin in zip(of, edges, strict=True)], dim=1),
-            )
-        )
-    sizes = torch.tensor([len(run.row) for run in singles])
-    return GraphBatch(
-        torch.cat([run.feat for run in singles]), torch.cat([run.opcode for run in singles]), tuple(layers),
-        torch.cat([run.row + begin for run, begin in zip(singles, begins[-1], strict=True)]),
-        torch.repeat_interleave(torch.arange(len(singles)), sizes), rows,
-        torch.cat([run.node_log for run in singles]), torch.cat([run.graph_log for run in singles]),
-    )  # fmt: skip
-
-
-def dealt(singles: Sequence[GraphBatch], graphs: int, nodes: int) -> Iterator[GraphBatch]:
-    """Joins runs in their order, as many at a time as give at most so many graphs and, but for a larger one, nodes."""
-    begin, held = 0, 0
-    for at, run in enumerate(singles):
-        if at > begin and (at - begin == graphs or held + len(run.row) > nodes):
-            yield joined(singles[begin:at])
-            begin, held = at, 0
-        held += len(run.row)
-    if begin < len(singles):
-        yield joined(singles[begin:])
-
-
-def raw_features(graph: GraphArrays, c: int) -> npt.NDArray[np.float32]:
-    """(n, INPUTS) of one configuration, unscaled."""
-    out = np.zeros((len(graph), INPUTS), np.float32)
-    out[:, :NODE_FEATURES] = graph.node_feat
-    if len(graph.node_config_ids):
-        own, all_of = NODE_FEATURES, NODE_FEATURES + CONFIG_FEATURES
-        out[graph.node_config_ids, own:all_of] = graph.node_config_feat[c]
-        out[:, all_of : all_of + CONFIG_FEATURES] = graph.node_config_feat[c].mean(axis=0)
-    if graph.config_feat is not None:
-        out[:, -_TILE:] = graph.config_feat[c]
-    return out
-
-
-def _topological(graph: GraphArrays) -> npt.NDArray[np.int64]:
-    """Producers before consumers as far as there are no cycles; otherwise in the order of the file."""
-    consumer, producer = graph.edge_index[:, 0], graph.edge_index[:, 1]
-    if (producer < consumer).all():
-        return np.arange(len(graph))
-    level: npt.NDArray[np.int64] = np.zeros(len(graph), np.int64)
-    for _ in range(len(graph)):
-        deeper = level.copy()
-        np.maximum.at(deeper, consumer, level[producer] + 1)
-        deeper = np.minimum(deeper, len(graph))
-        if (deeper == level).all():
-            break
-        level = deeper
-    return np.argsort(level, kind="stable")
-
-
-def _distinct(rows: npt.NDArray[np.float32] | npt.NDArray[np.uint64]) -> tuple[IntColumn, IntColumn]:
-    """Of equal rows the first one each, and of each row which of these it equals."""
-    wide = np.ascontiguousarray(rows)
-    whole = wide.view(np.dtype((np.void, wide.itemsize * wide.shape[1]))).ravel()
-    _, first, code = np.unique(whole, return_index=True, return_inverse=True)
-    return first, code.reshape(-1)
-
-
-def _aggregated(row: IntColumn, edges: IntColumn) -> tuple[Layer, IntColumn]:
-    """The layer over edges (m, 2), rows [consumer, producer], and of each node its row after it.
-
-    Colour refinement (Weisfeiler and Leman, 1968): a class is split by the multisets of its neighbours' classes, which
-    are compared by sums of hashes of 64 bits.
-    """
-    consumer, producer = edges[:, 0], edges[:, 1]
-    hashes, sums = _hashed(row), np.zeros((len(row), 3), np.uint64)
-    sums[:, 0] = row
-    np.add.at(sums[:, 1], consumer, hashes[producer])
-    np.add.at(sums[:, 2], producer, hashes[consumer])
-    first, code = _distinct(sums)
-    kept = np.zeros(len(row), np.bool_)
-    kept[first] = True
-    inputs, outputs = (
-        torch.from_numpy(np.stack([code[at[kept[at]]], row[of[kept[at]]]]))
-        for at, of in ((consumer, producer), (producer, consumer))
-    )
-    return Layer(torch.from_numpy(row[first]), inputs, outputs), code
-
-
-def _hashed(row: IntColumn) -> npt.NDArray[np.uint64]:
-    """SplitMix64 of each number."""
-    mixed = (row.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, by in zip((30, 27), _MIX, strict=True):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * by
-    return mixed ^ (mixed >> np.uint64(31))

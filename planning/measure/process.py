@@ -64,8 +64,14 @@ class WorkerProcess:
         UsageError: torch is not installed, or has no such device; from `about` and `ask`.
     """
 
-    def __init__(self, device: str = "cpu", *, threads: int = 0, max_bytes: int = MAX_BYTES, timeout_s: float = 30.0,
-                 ) -> None:  # fmt: skip
+    def __init__(
+        self,
+        device: str = "cpu",
+        *,
+        threads: int = 0,
+        max_bytes: int = MAX_BYTES,
+        timeout_s: float = 30.0,
+    ) -> None:
         self.device = check_device(device)
         self._start = {"device": self.device, "threads": threads, "max_bytes": max_bytes}
         self.timeout_s = timeout_s
@@ -117,14 +123,18 @@ class WorkerProcess:
     def _open(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._process = subprocess.Popen(
-            _command(), cwd=self._folder.name, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            _command(),
+            cwd=self._folder.name,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         try:
             answer = self._exchange(self._start, _START_S)
         except ExecutionError as error:
-            raise UsageError(f"the process that calls operators did not start ({error}); check python -c 'import torch'"
-                             ) from None  # fmt: skip
+            raise UsageError(
+                f"the process that calls operators did not start ({error}); check python -c 'import torch'"
+            ) from None
         if "missing" in answer:
             self.close()
             raise UsageError(f"calling operators needs PyTorch ({answer['missing']}); install it with: {_INSTALL}")

@@ -102,15 +102,24 @@ class RecordedCall:
         given, places = self._given(), self.places
         made = [
             {
-                "shape": list(tensor.shape), "strides": list(tensor.strides), "dtype": tensor.dtype,
-                "offset": tensor.offset - first[tensor.storage], "storage": numbers[tensor.storage],
-                "cpu": tensor.device == "cpu", "fill": fill_of(given, *places[at], tensor.dtype),
+                "shape": list(tensor.shape),
+                "strides": list(tensor.strides),
+                "dtype": tensor.dtype,
+                "offset": tensor.offset - first[tensor.storage],
+                "storage": numbers[tensor.storage],
+                "cpu": tensor.device == "cpu",
+                "fill": fill_of(given, *places[at], tensor.dtype),
             }
             for at, tensor in enumerate(self.tensors)
-        ]  # fmt: skip
+        ]
         names = [argument.name for argument in self.schema.arguments][: len(self.args)]
-        return {"op": self.schema.op, "overload": self.schema.overload, "names": names, "args": list(self.args),
-                "tensors": made}  # fmt: skip
+        return {
+            "op": self.schema.op,
+            "overload": self.schema.overload,
+            "names": names,
+            "args": list(self.args),
+            "tensors": made,
+        }
 
     @property
     def places(self) -> list[tuple[str, int]]:

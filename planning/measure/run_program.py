@@ -36,9 +36,11 @@ class ProgramPlan:
 
 
 def outermost(
-    trace: Trace, found: Mapping[CallIndex, RecordedCall | str], among: Iterable[CallIndex],
+    trace: Trace,
+    found: Mapping[CallIndex, RecordedCall | str],
+    among: Iterable[CallIndex],
     skip: Callable[[CallIndex], bool] = lambda call: False,
-) -> list[RecordedCall]:  # fmt: skip
+) -> list[RecordedCall]:
     """Of some calls those that can be called and are not within another one; callees replace a call to skip."""
     chosen, within = list[RecordedCall](), set[CallIndex]()
     for call in among:
@@ -72,16 +74,23 @@ def program_of(calls: Sequence[RecordedCall], max_bytes: int) -> ProgramPlan:
             **{key: call.call[key] for key in ("op", "overload", "names", "args")},
             "tensors": [_plain(tensor) for tensor in call.tensors],
             "results": [_plain(result) for result in call.results],
-            "free": free[at], "free_storages": free_storages[at],
+            "free": free[at],
+            "free_storages": free_storages[at],
         }
         for at, call in enumerate(calls)
-    ]  # fmt: skip
+    ]
     return ProgramPlan(tuple(calls), {"calls": made, "storages": storages}, peak)
 
 
 def _plain(tensor: TensorArg) -> dict[str, Any]:
-    return {"id": tensor.id, "storage": tensor.storage, "offset": tensor.offset, "shape": list(tensor.shape),
-            "strides": list(tensor.strides), "dtype": tensor.dtype}  # fmt: skip
+    return {
+        "id": tensor.id,
+        "storage": tensor.storage,
+        "offset": tensor.offset,
+        "shape": list(tensor.shape),
+        "strides": list(tensor.strides),
+        "dtype": tensor.dtype,
+    }
 
 
 def _ending(last: Mapping[int, int], count: int) -> list[list[int]]:
@@ -118,8 +127,12 @@ def _storage(of: Sequence[tuple[TensorArg, Fill]], least: int) -> dict[str, Any]
     if fill["kind"] == "index":
         bounds = [other["high"] for _, other in of if other["kind"] == "index" and not other["low"]]
         fill = {"kind": "index", "low": 0, "high": min(bounds, default=max(least, 1))}
-    return {"bytes": max(tensor.nbytes for tensor, _ in of), "dtype": tensor.dtype, "fill": fill,
-            "cpu": tensor.device == "cpu"}  # fmt: skip
+    return {
+        "bytes": max(tensor.nbytes for tensor, _ in of),
+        "dtype": tensor.dtype,
+        "fill": fill,
+        "cpu": tensor.device == "cpu",
+    }
 
 
 _HEAD = '''"""{title}
@@ -180,9 +193,11 @@ def sequence_script(
 ) -> str:
     """The text of a script that calls operators in their order."""
     main = _MAIN_OF_SEVERAL.format(
-        data=_data(plan.program), recorded=_data([float(us) for us in recorded_us]), device=repr(device),
+        data=_data(plan.program),
+        recorded=_data([float(us) for us in recorded_us]),
+        device=repr(device),
         threads=int(threads),
-    )  # fmt: skip
+    )
     return _head(title, source, name) + _code("standalone", "sequence") + main
 
 

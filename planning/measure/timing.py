@@ -270,9 +270,12 @@ def _execute(
                 continue
             try:
                 answer = process.ask(
-                    do="measure", call=call.call, device=process.device, threads=conditions.threads,
+                    do="measure",
+                    call=call.call,
+                    device=process.device,
+                    threads=conditions.threads,
                     min_time=_ROUND_S,
-                )  # fmt: skip
+                )
             except ExecutionError as error:
                 failed[key] = str(error)
                 continue
@@ -324,9 +327,12 @@ def _measured(work: _Asked, conditions: Conditions, done: Mapping[str, Timed], f
 
 
 def covered(
-    trace: Trace, done: Container[CallIndex], operators: Container[CallIndex], reasons: Mapping[CallIndex, str],
+    trace: Trace,
+    done: Container[CallIndex],
+    operators: Container[CallIndex],
+    reasons: Mapping[CallIndex, str],
     among: Container[CallIndex] | None = None,
-) -> TimedShare:  # fmt: skip
+) -> TimedShare:
     """How much of a trace's self time is in calls that were executed, or are part of one.
 
     Args:

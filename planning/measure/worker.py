@@ -82,9 +82,11 @@ def _prepare(start: dict[str, Any]) -> dict[str, Any]:
             return {"error": _reason(error)}
     _limit_memory(start["max_bytes"] if device == "cpu" else 1 << 40)
     return {
-        "torch": torch.__version__, "threads": torch.get_num_threads(), "device": name,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "device": name,
         "empty_call_ns": empty_call_ns() if device == "cpu" else 0.0,
-    }  # fmt: skip
+    }
 
 
 def _limit_memory(max_bytes: int) -> None:

@@ -82,13 +82,16 @@ class Reshaped:
         """JSON-ready; keys as in docs/reference/predict.md."""
         return {
             "dimension": self.sizes[0].dimension if self.sizes else None,
-            "was": self.recorded_size, "to": self.new_size,
+            "was": self.recorded_size,
+            "to": self.new_size,
             "sizes": [
                 {"dimension": size.dimension, "was": size.recorded_size, "to": size.new_size} for size in self.sizes
             ],
-            "dtype": self.dtype, "calls": self.calls, "changed": self.changed,
+            "dtype": self.dtype,
+            "calls": self.calls,
+            "changed": self.changed,
             "underived": [asdict(row) for row in self.underived],
-        }  # fmt: skip
+        }
 
 
 def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
@@ -227,8 +230,9 @@ class _Signatures:
         self.values.append(Signature((more, *others), outputs))
         return len(self.values) - 1, True
 
-    def _made(self, old: int, inputs: Sequence[Sequence[Shape | None]], results: Sequence[Sequence[Shape | None]]
-              ) -> tuple[int, bool, bool]:  # fmt: skip
+    def _made(
+        self, old: int, inputs: Sequence[Sequence[Shape | None]], results: Sequence[Sequence[Shape | None]]
+    ) -> tuple[int, bool, bool]:
         signature = self._trace.signatures[old]
         arguments, taken = [], len(inputs) == len(signature.inputs)
         for argument, shapes in zip(signature.inputs, inputs, strict=False):

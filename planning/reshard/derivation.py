@@ -33,9 +33,15 @@ from .step_calls import SUM_IN_PLACE, Call, pruned, walked
 from .vocabulary import VocabularyRegions, find_vocabulary
 from .wraps import chosen_wraps
 
-_OF_DATA = frozenset((
-    "aten::nonzero", "aten::nonzero_numpy", "aten::masked_select", "aten::_unique2", "aten::bincount",
-))  # fmt: skip
+_OF_DATA = frozenset(
+    (
+        "aten::nonzero",
+        "aten::nonzero_numpy",
+        "aten::masked_select",
+        "aten::_unique2",
+        "aten::bincount",
+    )
+)
 """Operators whose results have sizes that depend on values."""
 
 
@@ -278,9 +284,12 @@ def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, in
     unknown = frozenset(used - known.keys() - sums - divided.keys() - stay)
     of_data = frozenset(
         root
-        for call in model.calls() if call.name in _OF_DATA
-        for shape in call.output_shapes for root in extents.leaves(shape[:1]) if root not in moved
-    )  # fmt: skip
+        for call in model.calls()
+        if call.name in _OF_DATA
+        for shape in call.output_shapes
+        for root in extents.leaves(shape[:1])
+        if root not in moved
+    )
     changed |= {root: new for root, new in likely.items() if root in unknown or root in of_data}
     return NewExtents(changed | dict(divided), unknown | of_data, of_data)
 
@@ -327,9 +336,11 @@ def _of_other_input(model: Model, plan: Plan, result: Partial, following: Partia
     leaves, divided, one = model.leaves, plan.divided, model.passes[result.number]
     between = list(walked(one.units[result.unit].backward))[result.place + 1 : following.place]
     shapes = (
-        shape for call in between if call.name.startswith("aten::") and "mm" in call.name
+        shape
+        for call in between
+        if call.name.startswith("aten::") and "mm" in call.name
         for shape in call.output_shapes
-    )  # fmt: skip
+    )
     return any(not divided.isdisjoint(leaves(s[-1:])) and one.batch in leaves(s[:1]) for s in shapes)
 
 

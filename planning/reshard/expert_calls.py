@@ -41,10 +41,16 @@ class BackwardStages:
     is behind; each with the place in forward of the call whose gradient it computes."""
 
     def __init__(self, unit: Unit, layers: Sequence[DividedLayer]) -> None:
-        place_of = {inner.sequence: at for at, call in enumerate(unit.forward) for inner in call.walk()
-                    if inner.sequence >= 0}  # fmt: skip
-        weights = {p: (2 * k + 1, place) for k, one in enumerate(layers) for expert in one.layer.experts
-                   for place in expert.places[:1] for p in expert.parameters}  # fmt: skip
+        place_of = {
+            inner.sequence: at for at, call in enumerate(unit.forward) for inner in call.walk() if inner.sequence >= 0
+        }
+        weights = {
+            p: (2 * k + 1, place)
+            for k, one in enumerate(layers)
+            for expert in one.layer.experts
+            for place in expert.places[:1]
+            for p in expert.parameters
+        }
         weights |= {p: (2 * k + 1, -1) for k, one in enumerate(layers) for p in one.layer.stacked}
         self._calls: dict[int, list[tuple[Call, int]]] = {}
         current = 2 * len(layers), -1
@@ -103,8 +109,10 @@ class RankCalls:
             new = [self._grouped(child) for child in children]
             for e in self._local if parts else ():
                 sliced = dict.fromkeys(sliced_extents(parts[e], self._extents), self._one.tokens[e])
-                new += [with_shapes(child, lambda shape, of=sliced: self._new(shape, self._all | of))  # type: ignore[misc]
-                        for child in parts[e]]  # fmt: skip
+                new += [
+                    with_shapes(child, lambda shape, of=sliced: self._new(shape, self._all | of))  # type: ignore[misc]
+                    for child in parts[e]
+                ]
         else:
             new = [self._grouped(child) for child in call.children]
         alone = with_shapes(replace(call, children=[]), lambda shape: self._new(shape, self._all))

@@ -93,10 +93,13 @@ class ExpertRegions:
             return None
         one = self.layers[0]
         return {
-            "count": one.layer.count, "top": one.layer.top, "layers": len({d.unit for d in self.layers}),
-            "on_a_rank": one.layer.count // self._layout.ep, "tokens": one.routing,
+            "count": one.layer.count,
+            "top": one.layer.top,
+            "layers": len({d.unit for d in self.layers}),
+            "on_a_rank": one.layer.count // self._layout.ep,
+            "tokens": one.routing,
             "assumed": self._layout.routing is None and not one.layer.padded,
-        }  # fmt: skip
+        }
 
     @property
     def stated(self) -> set[int]:
@@ -113,9 +116,10 @@ class ExpertRegions:
     def rooms(self) -> set[int]:
         """Classes of the room for tokens of an expert, where it changes: it is taken in proportion to the tokens."""
         return {
-            self._model.extents.root(one.layer.experts[0].entry.shape[1]) for one in self.layers
+            self._model.extents.root(one.layer.experts[0].entry.shape[1])
+            for one in self.layers
             if one.layer.padded and one.own[0] != self._model.extents.value[one.tokens[0]]
-        }  # fmt: skip
+        }
 
     def changed(self, index: int) -> dict[int, int]:
         """New values of classes of extents on a rank of a group."""
@@ -158,9 +162,14 @@ class ExpertRegions:
             own = _in_proportion(recorded, total)
         known = recorded if layer.padded or len(recorded) == layer.count else ()
         return DividedLayer(
-            layer, unit.number, tuple(own), routing, tuple(extents.new(size) for size in known),
-            extents.new(sum(entries)), extents.new(layer.count),
-        )  # fmt: skip
+            layer,
+            unit.number,
+            tuple(own),
+            routing,
+            tuple(extents.new(size) for size in known),
+            extents.new(sum(entries)),
+            extents.new(layer.count),
+        )
 
     def _outside(self, one: DividedLayer) -> dict[int, int]:
         """Tokens of each expert where they are not divided."""
@@ -251,9 +260,10 @@ class ExpertRegions:
         def side(arguments: Sequence[tuple[Shape | None, ...]]) -> tuple[tuple[Shape | None, ...], ...]:
             return tuple(
                 tuple(shape if shape is None else change(shape) for change, shape in zip(new, tensors, strict=True))
-                if len(tensors) == count else tensors
+                if len(tensors) == count
+                else tensors
                 for tensors in arguments
-            )  # fmt: skip
+            )
 
         before, parts = parts_of(call, count)
         children = [self._of_lists(child) for child in before]
@@ -305,9 +315,7 @@ class ExpertRegions:
         there = (sum(self._mine(one, index)),) * parts
         sent, received = (here, there) if out else (there, here)
         shape = (sum(sent), *width)
-        return CommOp(
-            "all_to_all", "ep", shape, sum(received) * prod(width), *element, splits=(sent, received)
-        )  # fmt: skip
+        return CommOp("all_to_all", "ep", shape, sum(received) * prod(width), *element, splits=(sent, received))
 
     def _ordered(
         self, one: DividedLayer, index: int, width: tuple[int, ...], element: tuple[str, int], *, by_expert: bool

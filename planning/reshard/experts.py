@@ -137,9 +137,15 @@ class _ExpertSpan:
     """The calls behind a router, up to the next one."""
 
     def __init__(
-        self, calls: Sequence[Call], router: int, end: int, weights: Weights, extents: Extents, count: int,
+        self,
+        calls: Sequence[Call],
+        router: int,
+        end: int,
+        weights: Weights,
+        extents: Extents,
+        count: int,
         tokens: Set[int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.calls, self.router, self.end = calls, router, end
         self.weights, self.extents, self.count, self.tokens = weights, extents, count, tokens
         self.taken, self.made = dict[int, set[TensorOrigin]](), dict[int, set[TensorOrigin]]()
@@ -160,8 +166,12 @@ class _ExpertSpan:
 
     def layer(self, top: int) -> ExpertLayer | None:
         """The layer of experts, None where there is none."""
-        stacked = {p: None for used in self.uses.values() for p, part in used.items() if part is None
-                   and len(p.shape) >= _STACKED_DIMS and self.extents.value[p.shape[0]] == self.count}  # fmt: skip
+        stacked = {
+            p: None
+            for used in self.uses.values()
+            for p, part in used.items()
+            if part is None and len(p.shape) >= _STACKED_DIMS and self.extents.value[p.shape[0]] == self.count
+        }
         return self._of_products(tuple(stacked), top) if stacked else self._of_runs(top)
 
     def _used(self, call: Call) -> dict[Parameter, int | None]:
@@ -192,9 +202,14 @@ class _ExpertSpan:
         parts = [sliced_extents(part, self.extents) for part in calls]
         grouped = tuple(next(iter(part)) for part in parts if part)
         return ExpertLayer(
-            self.count, top, self.router, (expert,), weights, counts=counts,
+            self.count,
+            top,
+            self.router,
+            (expert,),
+            weights,
+            counts=counts,
             grouped=grouped if len(grouped) == self.count and not self._padded(expert.entry) else (),
-        )  # fmt: skip
+        )
 
     def _padded(self, entry: GivenTensor) -> bool:
         """Tensors of (experts, room, features)."""
@@ -227,9 +242,15 @@ class _ExpertSpan:
         scatter, gather = self._scatter(experts), self._gather(experts)
         whole = scatter >= 0 or len({expert.entered for expert in experts}) == 1, gather >= 0
         layer = ExpertLayer(
-            self.count, top, self.router, tuple(experts), tuple(sorted(stacked, key=lambda p: p.number)), scatter,
-            gather, whole=whole,
-        )  # fmt: skip
+            self.count,
+            top,
+            self.router,
+            tuple(experts),
+            tuple(sorted(stacked, key=lambda p: p.number)),
+            scatter,
+            gather,
+            whole=whole,
+        )
         return replace(layer, middle=self._middle(layer))
 
     def _own_tokens(self, at: int, used: Mapping[Parameter, int | None]) -> bool:
@@ -260,10 +281,12 @@ class _ExpertSpan:
         mine = set(places)
         made = set[TensorOrigin]().union(*(self.made[at] for at in places))
         entered = {
-            origin: given for at in places for given in given_tensors(self.calls[at])
+            origin: given
+            for at in places
+            for given in given_tensors(self.calls[at])
             for origin in self.taken[at] - made
             if origin.number == given.number and is_floating(given.dtype) and not self._weight(given)
-        }  # fmt: skip
+        }
         left = [origin for origin in made if not self.users[origin] <= mine]
         if len(entered) != 1 or len(left) != 1:
             return None
@@ -354,10 +377,12 @@ def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
 def sliced_extents(calls: Iterable[Call], extents: Extents) -> dict[int, None]:
     """Classes of the extents that slices make smaller, in order."""
     pairs = (
-        pair for call in calls if call.name == "aten::slice"
+        pair
+        for call in calls
+        if call.name == "aten::slice"
         for before, after in zip(call.input_shapes, call.output_shapes, strict=False)
         for pair in zip(before, after, strict=False)
-    )  # fmt: skip
+    )
     return {extents.root(new): None for old, new in pairs if extents.root(old) != extents.root(new)}
 
 

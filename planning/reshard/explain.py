@@ -44,10 +44,11 @@ def _model(derivation: Derivation) -> Iterator[str]:
     if model.buffers:
         written = sum(buffer.written for buffer in model.buffers)
         how = (
-            "broadcast in the recording" if model.own_buffers
+            "broadcast in the recording"
+            if model.own_buffers
             else f"inferred: {written} that forward writes, {len(model.buffers) - written} from outside without a "
             "sample's extent"
-        )  # fmt: skip
+        )
         yield f"buffers: {len(model.buffers)}, {how}"
     passes = len(model.passes)
     sizes = [str(model.extents.value[batch]) for batch in model.batches]
@@ -55,9 +56,11 @@ def _model(derivation: Derivation) -> Iterator[str]:
     yield f"batch: {batch} samples in {passes} recorded pass{'es' if passes > 1 else ''}: what most layers have first"
     vocabulary = derivation.plan.words
     if vocabulary:
-        how = "the logits are gathered" if derivation.layout.vocabulary == "gather" else (
-            "the loss is computed of parts of the logits"
-        )  # fmt: skip
+        how = (
+            "the logits are gathered"
+            if derivation.layout.vocabulary == "gather"
+            else ("the loss is computed of parts of the logits")
+        )
         yield (
             f"vocabulary: {vocabulary[0].size:,} words over {derivation.layout.tp} ranks, {how}: the rows of the last "
             "product's weight, as many as an embedding of samples has"
@@ -80,14 +83,16 @@ def _experts(derivation: Derivation) -> Iterator[str]:
         seen.add(one.unit)
         layer = one.layer
         how = (
-            "weights with an extent of experts in one product" if len(layer.experts) < layer.count
+            "weights with an extent of experts in one product"
+            if len(layer.experts) < layer.count
             else "alike runs of calls on tokens of their own"
-        )  # fmt: skip
+        )
         tokens = (
-            f"room for {one.own[0]:,} tokens each" if layer.padded
+            f"room for {one.own[0]:,} tokens each"
+            if layer.padded
             else f"{'uniform' if one.routing == 'uniform' else 'recorded'} routing, "
             f"{min(one.own):,} to {max(one.own):,} tokens of a rank each"
-        )  # fmt: skip
+        )
         divided = f"; {layer.count // layout.ep} on each of {layout.ep} ranks" if layout.ep > 1 else ""
         yield (
             f"experts: {layer.count} in unit {one.unit}, {layer.top} for a token: {how} behind the choice of a router; "
@@ -101,11 +106,14 @@ def _wraps(derivation: Derivation) -> Iterator[str]:
     if layout.zero < 3 or layout.dp == 1:
         return
     evidence = (
-        f"--fsdp-wrap {layout.fsdp_wrap}" if layout.fsdp_wrap is not None
-        else "as recorded" if model.wraps
-        else "inferred: blocks of calls that repeat, the rest in the root" if model.blocks[1:]
+        f"--fsdp-wrap {layout.fsdp_wrap}"
+        if layout.fsdp_wrap is not None
+        else "as recorded"
+        if model.wraps
+        else "inferred: blocks of calls that repeat, the rest in the root"
+        if model.blocks[1:]
         else "assumed: nothing repeats, so all is in the root"
-    )  # fmt: skip
+    )
     yield f"units of FSDP: {evidence}"
     for wrap in derivation.wraps:
         yield f"  {wrap.label or 'root'}: {len(wrap.parameters)} parameters, units {wrap.units[0]} to {wrap.units[1]}"

@@ -265,10 +265,13 @@ class Resharded:
         model = self.derivation.model
         sizes = [model.extents.sizes(parameter.shape) for parameter in model.parameters]
         return {
-            "count": len(sizes), "elements": sum(map(prod, sizes)), "found_by": model.weights.evidence,
-            "buffers": len(model.buffers), "buffer_elements": sum(prod(buffer.sizes) for buffer in model.buffers),
+            "count": len(sizes),
+            "elements": sum(map(prod, sizes)),
+            "found_by": model.weights.evidence,
+            "buffers": len(model.buffers),
+            "buffer_elements": sum(prod(buffer.sizes) for buffer in model.buffers),
             "buffers_found_by": "recorded" if model.own_buffers else "inferred",
-        }  # fmt: skip
+        }
 
 
 def _collectives(found: Sequence[CommOp], dimension: str) -> list[tuple[str, int, str]]:
@@ -354,10 +357,16 @@ class Scaled:
 
 @gc_disabled()
 def reshard(
-    traces: Trace | Sequence[Trace], layout: Layout, *, model: FittedModel | None = None,
+    traces: Trace | Sequence[Trace],
+    layout: Layout,
+    *,
+    model: FittedModel | None = None,
     measured: Measured | None = None,
-    network: Network | None = None, recorded: Layout | None = None, plan: Any = None, step: int | None = None,
-) -> Resharded | Scaled:  # fmt: skip
+    network: Network | None = None,
+    recorded: Layout | None = None,
+    plan: Any = None,
+    step: int | None = None,
+) -> Resharded | Scaled:
     """Derive a job in another parallel layout from one that was recorded.
 
     Args:

@@ -192,8 +192,9 @@ def _are_alike(calls: Sequence[_StageCall]) -> bool:
                 (_is_list(value), len(shape) if isinstance(value, list) and is_tensor(value) and shape else -1)
                 for value, shape in zip(side.get("values", ()), side.get("shapes", ()), strict=False)
             ]
-            for side in map(call.sides.get, _SIDES) if side is not None
-        ]  # fmt: skip
+            for side in map(call.sides.get, _SIDES)
+            if side is not None
+        ]
 
     first = form(calls[0])
     return all(form(call) == first for call in calls[1:])
@@ -212,9 +213,7 @@ def _unite(parts: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> None:
             identify(other, value, same)
 
 
-def _on_longer_lists(
-    calls: Sequence[_StageCall], whole: dict[int, list[int]], same: dict[int, int]
-) -> _StageCall:  # fmt: skip
+def _on_longer_lists(calls: Sequence[_StageCall], whole: dict[int, list[int]], same: dict[int, int]) -> _StageCall:
     """One call on the lists of several."""
     first = calls[0]
     sides = {name: _longer([one.sides.get(name) or {} for one in calls]) for name in ("inputs", "outputs")}
@@ -238,10 +237,14 @@ def _longer(sides: Sequence[dict[str, Any]]) -> dict[str, Any]:
     found = {key: list(values) for key, values in first.items()}
     counts = [[len(value) for value in side.get("values", []) if _is_list(value)] for side in sides]
     for place, value in enumerate(first.get("values", [])):
-        numbers = isinstance(value, list) and not is_tensor(value) and all(
-            isinstance(one := side["values"][place], list) and len(one) in known
-            for side, known in zip(sides, counts, strict=True)
-        )  # fmt: skip
+        numbers = (
+            isinstance(value, list)
+            and not is_tensor(value)
+            and all(
+                isinstance(one := side["values"][place], list) and len(one) in known
+                for side, known in zip(sides, counts, strict=True)
+            )
+        )
         if not _is_list(value) and not numbers:  # `numbers`: one for each tensor
             continue
         for key in ("values", "shapes", "strides"):
@@ -296,9 +299,14 @@ class _StageWriter:
         kineto = self.source.summary.get("kineto")
         devices = kineto.get("device_properties", []) if isinstance(kineto, dict) else []
         return trace_of_nodes(
-            self.nodes, self.runtime, self.edges, file=self.source.file, pid=1, devices=devices,
+            self.nodes,
+            self.runtime,
+            self.edges,
+            file=self.source.file,
+            pid=1,
+            devices=devices,
             distributed={"rank": 0, "world_size": 1, "pg_count": 0, "pg_config": []},
-        )  # fmt: skip
+        )
 
     def _together(self, stages: Sequence[Sequence[_StageCall]]) -> list[_StageCall]:
         """The optimizer's annotations of all stages as those of one rank."""

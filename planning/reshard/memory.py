@@ -56,13 +56,14 @@ def memory_of(derivation: Derivation, stage: int) -> Memory:
     others = [(block.begin, block.last, block.size) for block in lives.blocks if block.owner is None]
     kept = [
         (block.begin, end if block.last_use is None else block.last_use, block.size)
-        for block in lives.blocks if block.owner is not None
-    ]  # fmt: skip
+        for block in lives.blocks
+        if block.owner is not None
+    ]
     around = [(block.begin, block.last, block.size) for block in lives.communicated]
     frozen = sum(
         (shard.padded(sizes) if gathers else prod(sizes)) * parameter.itemsize
         for parameter, sizes in ((one, derivation.sizes(one)) for one in _frozen(derivation, stage))
-    )  # fmt: skip
+    )
     mine = part if gathers else whole
     states = _states(derivation) * (part if layout.zero and layout.dp > 1 else whole)
     gradients = mine if derivation.model.trains else 0
@@ -125,18 +126,24 @@ class _Lives:
         wraps = derivation.wraps if derivation.layout.zero == 3 else []
         self._ends = {
             calls[-1].row: wrap.label
-            for one in passes for wrap in wraps if not wrap.root and wrap.units[1] >= 0
+            for one in passes
+            for wrap in wraps
+            if not wrap.root and wrap.units[1] >= 0
             for calls in (
                 one.units[wrap.units[1]].forward if derivation.gathered_again(wrap) else [],
                 one.units[wrap.units[0]].backward,
-            ) if calls
-        }  # fmt: skip
+            )
+            if calls
+        }
         self._wrap_of = {number: wrap.label for wrap in derivation.wraps for number in wrap.parameters}
         self._ready = {
             inner.row: self._wrap_of.get(unit.ready[call.row].number, "")
-            for one in passes for unit in one.units for call in accumulations(unit.backward)
-            if call.row in unit.ready for inner in call.walk()
-        }  # fmt: skip
+            for one in passes
+            for unit in one.units
+            for call in accumulations(unit.backward)
+            if call.row in unit.ready
+            for inner in call.walk()
+        }
 
     def follow(self, items: Iterable[Item]) -> None:
         """Follow the items of a program."""

@@ -280,8 +280,11 @@ def _pipeline(derivation: Derivation) -> Iterator[_Gap]:
     if derivation.layout.pp > 1:
         tied = sum(len({stages[unit] for unit in _users(model, parameter)}) > 1 for parameter in model.parameters)
         yield "tied parameters", "their gradients are not summed over stages", tied
-        cuts = [unit for unit, following in zip(model.units, model.units[1:], strict=False)
-                if stages[unit.number] != stages[following.number]]  # fmt: skip
+        cuts = [
+            unit
+            for unit, following in zip(model.units, model.units[1:], strict=False)
+            if stages[unit.number] != stages[following.number]
+        ]
         yield "stages", "several activations pass between them, one is sent", sum(not unit.alone for unit in cuts)
 
 
@@ -320,10 +323,8 @@ def _forward_calls(model: Model) -> Iterator[Call]:
 def _runs_apart(model: Model) -> bool:
     """Whether some frozen weights are only taken without autograd: perhaps another model's, such as a teacher's."""
     differentiated = {
-        weight.number
-        for call in _forward_calls(model) if call.sequence >= 0
-        for weight in model.weights.read(call)
-    }  # fmt: skip
+        weight.number for call in _forward_calls(model) if call.sequence >= 0 for weight in model.weights.read(call)
+    }
     return not differentiated.issuperset(weight.number for weight in model.weights.frozen)
 
 

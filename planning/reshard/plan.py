@@ -71,10 +71,13 @@ class Plan:
     def to_dict(self, model: Model) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reference/reshard.md."""
         return {
-            "version": _VERSION, "batch": model.extents.value[model.batch] if model.batch >= 0 else None,
+            "version": _VERSION,
+            "batch": model.extents.value[model.batch] if model.batch >= 0 else None,
             "units": [
                 {
-                    "number": unit.number, "first": unit.forward[0].name, "last": unit.forward[-1].name,
+                    "number": unit.number,
+                    "first": unit.forward[0].name,
+                    "last": unit.forward[-1].name,
                     "layer": unit.number in self.layers,
                     "stage": None if self.stages is None else self.stages[unit.number],
                     "output": model.extents.sizes(unit.output),
@@ -87,12 +90,15 @@ class Plan:
             ],
             "tensor_parallel": [
                 {
-                    "size": division.size, "unit": division.unit,
-                    "columns": list(division.columns), "rows": list(division.rows), "words": division.words,
+                    "size": division.size,
+                    "unit": division.unit,
+                    "columns": list(division.columns),
+                    "rows": list(division.rows),
+                    "words": division.words,
                 }
                 for division in self.divisions
             ],
-        }  # fmt: skip
+        }
 
     def stage_of(self, model: Model, stages: int) -> list[int]:
         """The stage of each unit.
@@ -154,8 +160,12 @@ def _divisions(model: Model, recorded_tp: int) -> list[Division]:
         for parameter in unit.parameters
         if len(parameter.shape) == 2 and _multiplies(model, parameter)
     ]
-    whole = {leaf for parameter in model.parameters if len(parameter.shape) == 1 and parameter not in biases
-             for leaf in leaves(parameter.shape)} | {model.batch}  # fmt: skip
+    whole = {
+        leaf
+        for parameter in model.parameters
+        if len(parameter.shape) == 1 and parameter not in biases
+        for leaf in leaves(parameter.shape)
+    } | {model.batch}
     residual = (unit for unit in model.units[:-1] if unit.forward[-1].name in ("aten::add", "aten::add_"))
     whole |= {leaf for unit in residual for leaf in leaves(unit.output)}
     heads, dims = _attention(model)
@@ -193,9 +203,13 @@ def single_heads(model: Model) -> set[int]:
     """Classes of the widths of heads of attentions with one head."""
     value, leaves = model.extents.value, model.extents.leaves
     return {
-        leaf for given in model.attentions() if len(given) == 3 and all(len(shape) == 4 for shape in given)
-        if value[given[0][1]] == 1 for shape in given for leaf in leaves(shape[3:])
-    }  # fmt: skip
+        leaf
+        for given in model.attentions()
+        if len(given) == 3 and all(len(shape) == 4 for shape in given)
+        if value[given[0][1]] == 1
+        for shape in given
+        for leaf in leaves(shape[3:])
+    }
 
 
 def _division(model: Model, leaf: int) -> Division:
@@ -225,10 +239,12 @@ def _biases(model: Model) -> set[Parameter]:
     for unit in model.units:
         added = {
             model.parts(shape)
-            for call in walked(unit.forward) if call.name in ("aten::addmm", "aten::linear")
+            for call in walked(unit.forward)
+            if call.name in ("aten::addmm", "aten::linear")
             for tensors in call.inputs[:: 2 if call.name == "aten::linear" else max(len(call.inputs), 1)]
-            for shape in tensors if shape is not None and len(shape) == 1
-        }  # fmt: skip
+            for shape in tensors
+            if shape is not None and len(shape) == 1
+        }
         found |= {
             parameter
             for parameter in unit.parameters

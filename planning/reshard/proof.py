@@ -25,9 +25,14 @@ from .step_calls import BOOKKEEPING, VIEWS, Call, read_step, step_window, walked
 
 _ISSUED = {
     "allgather_into_tensor_coalesced_": "all_gather",
-    "allreduce_": "all_reduce", "allreduce_coalesced_": "all_reduce", "_allgather_base_": "all_gather",
-    "_reduce_scatter_base_": "reduce_scatter", "broadcast_": "broadcast", "send": "send", "recv_": "recv",
-}  # fmt: skip
+    "allreduce_": "all_reduce",
+    "allreduce_coalesced_": "all_reduce",
+    "_allgather_base_": "all_gather",
+    "_reduce_scatter_base_": "reduce_scatter",
+    "broadcast_": "broadcast",
+    "send": "send",
+    "recv_": "recv",
+}
 _NAMED = 8
 """So many differences are named; all are counted."""
 
@@ -154,15 +159,20 @@ class SelfProof:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reference/reshard.md."""
         return {
-            "equal": self.equal, "operators": self.operators, "communications": self.communications,
-            "missing": _listed(self.missing), "extra": _listed(self.extra), "missing_share": self.share,
-            "in_order": self.in_order, "other_communications": list(self.other_communications),
+            "equal": self.equal,
+            "operators": self.operators,
+            "communications": self.communications,
+            "missing": _listed(self.missing),
+            "extra": _listed(self.extra),
+            "missing_share": self.share,
+            "in_order": self.in_order,
+            "other_communications": list(self.other_communications),
             "ranks": list(self.ranks),
             "different": [
                 {"rank": rank, "operators": operators, "communications": communications}
                 for rank, (operators, communications) in self.different.items()
             ],
-        }  # fmt: skip
+        }
 
 
 def _listed(found: Counter[_Work]) -> list[dict[str, Any]]:
@@ -178,17 +188,22 @@ def prove_all(derivation: Derivation, sizes: ResizedCalls, ranks: Sequence[Recor
     if len(found) == 1:
         return found[0]
     others = [
-        f"rank {one.rank}: {text}" for one, proof in zip(ranks, found, strict=True)
+        f"rank {one.rank}: {text}"
+        for one, proof in zip(ranks, found, strict=True)
         for text in proof.other_communications
-    ]  # fmt: skip
+    ]
     return SelfProof(
-        sum(proof.operators for proof in found), sum(proof.communications for proof in found),
+        sum(proof.operators for proof in found),
+        sum(proof.communications for proof in found),
         sum((proof.missing for proof in found), Counter[_Work]()),
         sum((proof.extra for proof in found), Counter[_Work]()),
-        max(proof.share for proof in found), all(proof.in_order for proof in found), tuple(others),
+        max(proof.share for proof in found),
+        all(proof.in_order for proof in found),
+        tuple(others),
         all(proof.gathers for proof in found if proof.other_communications),
-        tuple(one.rank for one in ranks), {k: v for proof in found for k, v in proof.different.items()},
-    )  # fmt: skip
+        tuple(one.rank for one in ranks),
+        {k: v for proof in found for k, v in proof.different.items()},
+    )
 
 
 def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRank) -> SelfProof:
@@ -317,9 +332,12 @@ def reductions(derivation: Derivation, stage: int) -> list[CommOp]:
     found = [
         item
         for item in program(derivation, layout.rank(0, 0, stage))
-        if isinstance(item, CommOp) and item.dimension in ("dp", "edp") and item.kind == kind
-        and not item.functional and item.key != USED
-    ]  # fmt: skip
+        if isinstance(item, CommOp)
+        and item.dimension in ("dp", "edp")
+        and item.kind == kind
+        and not item.functional
+        and item.key != USED
+    ]
     times = derivation.microbatches if layout.pp == 1 and not layout.no_sync else 1
     return found[: len(found) // times]
 
@@ -349,9 +367,12 @@ def scaling_in_words(derivation: Derivation) -> str:
     whole, before = rank * layout.dp, model.samples * derivation.recorded.dp
     steps = f" in {parts} microbatches of {rank // parts}" if parts > 1 else ""
     kind = (
-        "the recorded batch" if whole == before and layout.dp == derivation.recorded.dp
-        else "strong scaling" if whole == before
-        else "weak scaling" if rank == model.samples
+        "the recorded batch"
+        if whole == before and layout.dp == derivation.recorded.dp
+        else "strong scaling"
+        if whole == before
+        else "weak scaling"
+        if rank == model.samples
         else "another batch"
-    )  # fmt: skip
+    )
     return f"{kind}: {rank:,} samples per rank{steps}, {whole:,} in all (recorded: {before:,} in all)"

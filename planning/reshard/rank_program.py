@@ -164,9 +164,10 @@ def _recorded(rank: _Rank, calls: Iterable[Call | Item], microbatch: int) -> Ite
     """Recorded calls with the reductions within them, and with a divided vocabulary."""
     items = (
         RecordedOp(call, rank.changed, microbatch, _reductions_in(rank.derivation, call))
-        if isinstance(call, Call) else call
+        if isinstance(call, Call)
+        else call
         for call in calls
-    )  # fmt: skip
+    )
     vocabulary = rank.derivation.vocabulary
     yield from items if vocabulary is None else vocabulary.apply(items)
 
@@ -244,9 +245,11 @@ def _sink(rank: _Rank) -> SyntheticOp:
         made = [call for one in rank.units for call in one.forward if call.name not in VIEWS and call.output_shapes]
         known = [call for call in made if call.signature is not None and call.signature.outputs]
         of_loss = [
-            call for call in known if taken & {value[1] for value in tensor_values(call.record.get("outputs"))}
+            call
+            for call in known
+            if taken & {value[1] for value in tensor_values(call.record.get("outputs"))}
             and "float" in (call.signature.outputs or call.signature.tensors)[0].dtype  # type: ignore[union-attr]
-        ]  # fmt: skip
+        ]
         chosen = (of_loss or known)[-1:]
         shape = chosen[0].output_shapes[0] if chosen else unit.output
     sizes = tuple(model.shape(shape, rank.changed))

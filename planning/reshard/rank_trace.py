@@ -18,7 +18,7 @@ from ...schemas.etplus.made_records import (
     NodeTensors,
     event_args,
     trace_of_nodes,
-)  # fmt: skip
+)
 from ...timeline.network import Network
 from ...trace.conventions import ANNOTATION_SCOPE
 from ...trace.dtypes import et_spelling, kineto_spelling
@@ -61,14 +61,16 @@ _KINDS = {
         Type.ALL_GATHER, "c10d::_allgather_base_", "_allgather_base", "ncclDevKernel_AllGather_RING_LL"
     ),
     "reduce_scatter": _Kind(
-        Type.REDUCE_SCATTER, "c10d::_reduce_scatter_base_", "_reduce_scatter_base",
+        Type.REDUCE_SCATTER,
+        "c10d::_reduce_scatter_base_",
+        "_reduce_scatter_base",
         "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
     ),
     "broadcast": _Kind(Type.BROADCAST, "c10d::broadcast_", "broadcast", "ncclDevKernel_Broadcast_RING_LL"),
     "all_to_all": _Kind(Type.ALL_TO_ALL, "c10d::alltoall_base_", "all_to_allv", "ncclDevKernel_SendRecv"),
     "send": _Kind(SEND, "c10d::send", "send", "ncclDevKernel_SendRecv"),
     "recv": _Kind(RECV, "c10d::recv_", "recv", "ncclDevKernel_SendRecv"),
-}  # fmt: skip
+}
 _GLOO = {"reduce_scatter": "all_reduce"}
 """Collectives that Gloo runs as others."""
 _ISSUE_NS, _MADE_NS = 20_000, 5_000
@@ -144,13 +146,21 @@ class _Builder:
         groups, kineto = self._groups(), self.source.summary.get("kineto")
         devices = kineto.get("device_properties", []) if isinstance(kineto, dict) else []
         distributed = {
-            "backend": "nccl" if self.on_gpu else "gloo", "rank": self.rank,
-            "world_size": self.layout.ranks, "pg_count": len(groups), "pg_config": groups,
-        }  # fmt: skip
+            "backend": "nccl" if self.on_gpu else "gloo",
+            "rank": self.rank,
+            "world_size": self.layout.ranks,
+            "pg_count": len(groups),
+            "pg_config": groups,
+        }
         return trace_of_nodes(
-            self.nodes, self.runtime, self.edges, file=self.source.file, pid=self.rank + 1, devices=devices,
+            self.nodes,
+            self.runtime,
+            self.edges,
+            file=self.source.file,
+            pid=self.rank + 1,
+            devices=devices,
             distributed=distributed,
-        )  # fmt: skip
+        )
 
     def _groups(self) -> list[dict[str, Any]]:
         every = list(range(self.layout.ranks)) if self.layout.ranks <= 1024 else []
@@ -208,11 +218,12 @@ class _Builder:
     def _made(self, item: SyntheticOp) -> None:
         inputs, outputs = (
             _arguments(
-                [self._tensor(shape, item.itemsize) for shape in shapes], [list(shape) for shape in shapes],
+                [self._tensor(shape, item.itemsize) for shape in shapes],
+                [list(shape) for shape in shapes],
                 [_tensor_type(item.dtype)] * len(shapes),
             )
             for shapes in (item.inputs, item.outputs)
-        )  # fmt: skip
+        )
         if item.listed:
             inputs = _in_one_list(inputs)
         node = self._node(item.name, self.step.id, 1, (inputs, outputs), schema=item.schema)
@@ -239,9 +250,15 @@ class _Builder:
         recorded = int(gpu.dur[event])
         dur = max(round(recorded * factor), min(recorded, _FLOOR_NS))
         self._device_event(
-            trace.names[gpu.name[event]], trace.categories[gpu.category[event]], ("gpu", int(gpu.stream[event])),
-            dur, caller, tid, None, partial(event_args, trace, Row(int(gpu.source[event]))),
-        )  # fmt: skip
+            trace.names[gpu.name[event]],
+            trace.categories[gpu.category[event]],
+            ("gpu", int(gpu.stream[event])),
+            dur,
+            caller,
+            tid,
+            None,
+            partial(event_args, trace, Row(int(gpu.source[event]))),
+        )
 
     def _device_event(
         self, name: str, category: str, lane: tuple[Any, ...], dur: int, caller: int, tid: int, inputs: Arguments,

@@ -207,9 +207,7 @@ def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
     if not any(name.startswith("gloo:") for name in names):
         return np.ones(len(calls), np.bool_)
     known = [code for code, name in enumerate(names) if name.startswith(_BACKWARD)]
-    marks = [
-        code for code, name in enumerate(names) if PROFILER_STEP.fullmatch(name) or name.startswith("Optimizer.")
-    ]  # fmt: skip
+    marks = [code for code, name in enumerate(names) if PROFILER_STEP.fullmatch(name) or name.startswith("Optimizer.")]
     thread = trace.thread[calls.source]
     mine = distinct(thread[np.isin(calls.name, [*known, *marks])])
     return np.isin(thread, mine) if len(mine) else np.ones(len(calls), np.bool_)
@@ -260,9 +258,10 @@ def step_window(trace: Trace, step: int | None) -> tuple[int, int]:
     """Start and end of a step, ns."""
     calls = trace.calls
     marks = [
-        (int(found[1]), i) for i in np.flatnonzero(calls.kind != OP).tolist()
+        (int(found[1]), i)
+        for i in np.flatnonzero(calls.kind != OP).tolist()
         if (found := PROFILER_STEP.fullmatch(trace.names[calls.name[i]]))
-    ]  # fmt: skip
+    ]
     marks = marks or [(number, int(trace.steps.call[number])) for number in range(len(trace.steps.batches))]
     if step is not None:
         marks = [mark for mark in marks if mark[0] == step]

@@ -165,9 +165,11 @@ class VocabularyRegions:
     def _divide_loss(self, one: Pass, vocabulary: Vocabulary) -> None:
         """The cross entropy of parts of the logits, forward and backward."""
         found = {
-            call.name: (top, call) for top in (*one.loss_forward, *one.loss_backward) for call in top.walk()
+            call.name: (top, call)
+            for top in (*one.loss_forward, *one.loss_backward)
+            for call in top.walk()
             if call.name in (_SOFTMAX, _LOSS, _SOFTMAX_BACKWARD, _LOSS_BACKWARD)
-        }  # fmt: skip
+        }
         if len(found) != 4 or not self._supported(found[_SOFTMAX][1], found[_LOSS][1], vocabulary):
             raise UsageError(
                 f"{self._model.trace.file}: the loss is not the mean cross entropy of the logits, which alone is "
@@ -176,9 +178,11 @@ class VocabularyRegions:
         logits = self._sizes(found[_SOFTMAX][1].input_shapes[0])
         dtype, size = _element(found[_SOFTMAX][1])
         for name, items in (
-            (_SOFTMAX, _softmax(logits, dtype, size)), (_LOSS, _loss(logits, dtype, size)),
-            (_LOSS_BACKWARD, _loss_backward(logits, dtype, size)), (_SOFTMAX_BACKWARD, iter(())),
-        ):  # fmt: skip
+            (_SOFTMAX, _softmax(logits, dtype, size)),
+            (_LOSS, _loss(logits, dtype, size)),
+            (_LOSS_BACKWARD, _loss_backward(logits, dtype, size)),
+            (_SOFTMAX_BACKWARD, iter(())),
+        ):
             top = found[name][0]
             self.replaced[top.row] = [*self.replaced.get(top.row, ()), *items]
 
@@ -186,9 +190,12 @@ class VocabularyRegions:
         shape = softmax.input_shapes[0] if softmax.input_shapes else ()
         values = loss.record.get("inputs", {}).get("values", [])
         return (
-            len(shape) == 2 and self._model.leaves(shape[1:])[:1] == self._model.leaves(vocabulary.head.shape[:1])
-            and len(loss.input_shapes) == 2 and len(values) > 3 and values[3] == _MEAN
-        )  # fmt: skip
+            len(shape) == 2
+            and self._model.leaves(shape[1:])[:1] == self._model.leaves(vocabulary.head.shape[:1])
+            and len(loss.input_shapes) == 2
+            and len(values) > 3
+            and values[3] == _MEAN
+        )
 
 
 def _element(call: Call) -> tuple[str, int]:
@@ -199,9 +206,13 @@ def _element(call: Call) -> tuple[str, int]:
 
 
 def _op(
-    name: str, *inputs: tuple[int, ...], dtype: str = "int64", size: int = 8, listed: bool = False,
+    name: str,
+    *inputs: tuple[int, ...],
+    dtype: str = "int64",
+    size: int = 8,
+    listed: bool = False,
     result: tuple[int, ...] | None = None,
-) -> SyntheticOp:  # fmt: skip
+) -> SyntheticOp:
     """An operator whose result has the sizes of its first input, unless others are given."""
     return SyntheticOp(name, inputs, (inputs[0] if result is None else result,), dtype, size, listed=listed)
 

@@ -162,9 +162,13 @@ class Extents:
         self._cuts.append((tuple(left), tuple(right), tuple(pieces)))
 
     def solve(
-        self, changed: Mapping[int, int], beside: Iterable[Sequence[int]] = (), kept: Iterable[int] = (),
-        *, parameters: bool = False,
-    ) -> dict[int, int]:  # fmt: skip
+        self,
+        changed: Mapping[int, int],
+        beside: Iterable[Sequence[int]] = (),
+        kept: Iterable[int] = (),
+        *,
+        parameters: bool = False,
+    ) -> dict[int, int]:
         """New values of the classes, as far as they can be derived.
 
         An underived class keeps its value only if it is no multiple of one that changes, and follows nothing.
@@ -198,9 +202,10 @@ class Extents:
         solver.keep(extent for extent in self.numbers if all(self.value[extent] % period for period in periods))
         following = {root for some, basis in self.following for root in some if root not in basis}
         solver.keep(
-            extent for extent, value in enumerate(self.value)
+            extent
+            for extent, value in enumerate(self.value)
             if self.root(extent) == extent and extent not in following and all(value % period for period in periods)
-        )  # fmt: skip
+        )
         solver.run()
         solver.keep_beside()
         solver.run()

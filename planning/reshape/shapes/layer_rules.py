@@ -216,8 +216,12 @@ def _recurrent(call: OpCall, extents: Extents) -> None:
         return
     layer = call.name.startswith("mkldnn")
     batch = 0 if not layer and call.value(8) is True else 1
-    weights = [shape for argument in (call.arguments[1:5] if layer else call.arguments[2:3])
-               for shape in argument.tensors if shape is not None]  # fmt: skip
+    weights = [
+        shape
+        for argument in (call.arguments[1:5] if layer else call.arguments[2:3])
+        for shape in argument.tensors
+        if shape is not None
+    ]
     extents.fix((data[2], *(extent for shape in weights for extent in shape)))
     of_weights = [extents.sizes(shape) for shape in weights]
     for shape in (*call.inputs[1:], *call.results):

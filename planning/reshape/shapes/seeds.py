@@ -75,9 +75,10 @@ class SizeEvidence:
             recorded_size = self._likeliest("batch", Counter(value[root] for root in loaded) or self._sizes_apart())
         stacked = [root for root in loaded if value[root] == recorded_size]
         return recorded_size, [
-            [*stacked, *_of_size(apart, recorded_size, voted=True)], _of_size(self.claims, recorded_size, voted=True),
+            [*stacked, *_of_size(apart, recorded_size, voted=True)],
+            _of_size(self.claims, recorded_size, voted=True),
             _of_size(self.claims, recorded_size, voted=False),
-        ]  # fmt: skip
+        ]
 
     def _seq(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
         """Extents of inputs along which elements meet: in attention, in recurrent layers."""
@@ -96,9 +97,10 @@ class SizeEvidence:
             if source.forward and not self._fixed >= set(extents.leaves(source.shape)):
                 given.update(extents.leaves(source.shape))
         votes = Counter(
-            root for root in extents.roots(self._shapes.mixed)
+            root
+            for root in extents.roots(self._shapes.mixed)
             if extents.value[root] > 1 and self._fixed >= set(extents.leaves([root]))
-        )  # fmt: skip
+        )
         inner = Counter({root: count for root, count in votes.items() if root not in given})
         if recorded_size is None:
             by_size = Counter[int]()
@@ -120,8 +122,9 @@ class SizeEvidence:
         votes = Counter(root for outer in self._shapes.votes for root in self._origins(outer))
         found = [
             _Claim(root, value[root], votes[root], root in mixed, at)
-            for root, at in place.items() if root not in self._fixed and value[root] > 1
-        ]  # fmt: skip
+            for root, at in place.items()
+            if root not in self._fixed and value[root] > 1
+        ]
         return sorted(found, key=lambda claim: (-claim.votes, claim.place))
 
     def _origins(self, extents: Iterable[int]) -> list[int]:

@@ -121,7 +121,8 @@ def made_graph(name: str, copies: int, seed: int) -> GraphArrays:
 def test_nodes_alike_are_computed_once_and_nothing_else_changes(kind: str) -> None:
     """Against the definition: every node by itself, its neighbours one by one, pieces of the GRU one by one."""
     import torch
-    from etplus.planning.learned.training import PIECE, GraphNet, joined, raw_features, single
+    from etplus.planning.learned.graph_batches import joined, raw_features, single
+    from etplus.planning.learned.training import PIECE, GraphNet
 
     torch.manual_seed(0)
     net = GraphNet(kind, 8)
@@ -160,7 +161,7 @@ def test_nodes_alike_are_computed_once_and_nothing_else_changes(kind: str) -> No
 @needs_torch
 def test_batches_are_limited_by_graphs_and_nodes() -> None:
     import torch
-    from etplus.planning.learned.training import INPUTS, dealt, single
+    from etplus.planning.learned.graph_batches import INPUTS, dealt, single
 
     sizes = (1, 1, 5, 1, 1, 1, 2, 1)
     parts = [single((made_graph(str(i), n, i), 0), "sage", torch.zeros(INPUTS), torch.ones(())) for i, n in
