@@ -114,12 +114,12 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
     except ConvertError:
         if wanted is not None:
             raise
-        return Chosen(np.where(trace.timed, 0, -1), np.zeros(1, np.int64))
+        return Chosen(np.where(trace.nodes.timed, 0, -1), np.zeros(1, np.int64))
     asked = np.arange(len(found)) if wanted is None else chosen_steps(wanted, len(found), found.phases, trace.file)
     outliers = () if keep_outliers else found.outliers
     set_apart = tuple(outlier for outlier in outliers if outlier.iteration in asked)
     if wanted is None and not set_apart:
-        return Chosen(np.where(trace.timed, np.maximum(found.of_row, 0), -1), np.arange(len(found)))
+        return Chosen(np.where(trace.nodes.timed, np.maximum(found.of_row, 0), -1), np.arange(len(found)))
     index = np.setdiff1d(asked, [outlier.iteration for outlier in set_apart])
     if not len(index):
         raise UsageError(
@@ -185,14 +185,14 @@ def edge_lags(graph: ReplayGraph, at: Places) -> EdgeLags:
     """Return the times of the predicted edges of a graph."""
     trace = graph.trace
     on_host = host_collective_keys(trace)
-    keys = {row: transfer_key(comm) for row, comm in trace.comm.items() if trace.timed[row]} | on_host
+    keys = {row: transfer_key(comm) for row, comm in trace.comm.items() if trace.nodes.timed[row]} | on_host
     return EdgeLags(
         [sys.intern(place) for place in at.place],
         graph.edges.lag[at.edges],
         at.iteration,
         graph.edges.kind[at.edges] == HOST,
-        bool(np.any(trace.kind == GPU)),
-        [(sys.intern(key), int(trace.dur[row]), row in on_host) for row, key in sorted(keys.items())],
+        bool((trace.gpu.source >= 0).any()),
+        [(sys.intern(key), int(trace.nodes.dur[row]), row in on_host) for row, key in sorted(keys.items())],
     )
 
 
@@ -223,7 +223,7 @@ def host_collective_keys(trace: Trace) -> dict[int, str]:
     return {
         comm.row: f"{trace.name_of(Row(comm.row))} {comm.bytes} {len(comm.group[1]) or trace.world_size}"
         for comm in find_communications(trace)
-        if comm.bytes is not None and trace.kind[comm.row] != GPU
+        if comm.bytes is not None and trace.nodes.kind[comm.row] != GPU
     }
 
 

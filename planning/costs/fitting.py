@@ -144,7 +144,7 @@ def measured_steps(trace: Trace, chosen: Chosen) -> IntColumn:
         split = chosen.split or find_iterations(trace)
     except ConvertError:
         return np.zeros(0, np.int64)
-    return split.times(trace.ts, trace.finish)[chosen.index]
+    return split.times(trace.nodes.ts, trace.nodes.finish)[chosen.index]
 
 
 def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -157,6 +157,6 @@ def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntC
 def measured_ns(trace: Trace, chosen: Chosen) -> int:
     """What the chosen iterations took together; of a whole trace from the first start to the last end."""
     if chosen.split is not None:
-        return int(chosen.split.times(trace.ts, trace.finish)[chosen.index].sum())
-    rows = np.flatnonzero(trace.timed & (chosen.of_row >= 0) & np.isin(trace.kind, (CPU, GPU)))
-    return int(trace.finish[rows].max() - trace.ts[rows].min()) if len(rows) else 0
+        return int(chosen.split.times(trace.nodes.ts, trace.nodes.finish)[chosen.index].sum())
+    rows = np.flatnonzero(trace.nodes.timed & (chosen.of_row >= 0) & np.isin(trace.nodes.kind, (CPU, GPU)))
+    return int(trace.nodes.finish[rows].max() - trace.nodes.ts[rows].min()) if len(rows) else 0

@@ -400,10 +400,10 @@ class RankJob:
 
     def baselines(self) -> dict[str, int]:
         """GPU time of the busiest stream as measured, and the mean of the traces fitted on."""
-        gpu = np.flatnonzero((self.original.kind == GPU) & (self.of_row >= 0))
+        gpu = np.flatnonzero((self.original.nodes.kind == GPU) & (self.of_row >= 0))
         found = {}
         if len(gpu):
-            busy = np.bincount(self.original.stream_lane[gpu], weights=self.original.dur[gpu])
+            busy = np.bincount(self.original.stream_lane[gpu], weights=self.original.nodes.dur[gpu])
             found["GPU time of the busiest stream, measured"] = int(busy.max())
         if self.model.iterations:
             each = sum(self.model.makespans_ns) / self.model.iterations

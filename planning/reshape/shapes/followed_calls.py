@@ -91,7 +91,7 @@ def shapes_of(trace: Trace) -> Shapes:
     """Follow the tensors of a trace through its calls and relate their extents by what the operators do."""
     callers = _callers(trace)
     walk = _Walk(trace, callers.tolist())
-    rows = np.flatnonzero(trace.kind == CPU)
+    rows = np.flatnonzero(trace.nodes.kind == CPU)
     order = as_positions(rows[np.argsort(trace.id[rows], kind="stable")])  # ids follow the order of starts
     records = call_records(trace, order)
     open_records: dict[Row, CallRecord] = {}  # of the calls that have begun and not ended
@@ -107,7 +107,7 @@ def shapes_of(trace: Trace) -> Shapes:
 def _callers(trace: Trace) -> npt.NDArray[np.int64]:
     """Of each row that of its caller, −1 for none. An ET may have a call below one that had ended before it began; then
     it is that one's caller."""
-    calls, above = trace.calls, trace.parent_row
+    calls, above = trace.calls, trace.nodes.parent_row
     begin, end = np.zeros(len(trace) + 1, np.int64), np.full(len(trace) + 1, np.iinfo(np.int64).max)
     begin[calls.source], end[calls.source] = calls.ts, calls.end
     found = np.array(above, np.int64)
