@@ -13,8 +13,9 @@ from ..converters.convert import convert
 from ..planning.costs.model_file import read_model
 from ..planning.measure.measured import read_measured
 from ..planning.reshard.explain import explain
-from ..planning.reshard.job import Resharded, Scaled, reshard
+from ..planning.reshard.job import Resharded, reshard
 from ..planning.reshard.layout import Layout, Routing, Schedule, TensorStyle, VocabularyStyle, parse_layout
+from ..planning.reshard.scaled import Scaled
 from ..schemas.text.files import open_output, read_struct
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder

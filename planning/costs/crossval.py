@@ -46,10 +46,9 @@ class Score:
 
     Attributes:
         count: predictions. served: share of the tasks that the model predicted.
-        geomean: geometric mean of the relative errors |predicted/measured − 1|, none below 0.1%.
-        median: their median. mape: their mean.
-        factor: exp of the mean |log(predicted/measured)|, less 1: by what a prediction is off, over or under alike.
-        bias: sum of predictions over sum of measurements, less 1, each weighted by how often it occurs.
+        geomean, median, mape: geometric mean (none below 0.1%), median and mean of |predicted/measured − 1|.
+        factor: exp of the mean |log(predicted/measured)|, less 1: the typical factor, over or under.
+        bias: sum of predictions over sum of measurements, less 1, each weighted by its count.
     """
 
     count: int
@@ -67,11 +66,7 @@ class Score:
 
 
 def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> Score:
-    """Errors of predictions; NaN for what was not predicted.
-
-    Args:
-        weight: how often each occurs.
-    """
+    """Errors of predictions, NaN for those not predicted; `weight` is how often each occurs."""
     has = np.isfinite(predicted) & (measured > 0)
     if not has.any():
         nan = float("nan")
@@ -92,11 +87,7 @@ def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> 
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """Held-out predictions of all models.
-
-    Attributes:
-        measured: what was predicted. predicted: model to ns, one entry a task, NaN where it serves none.
-    """
+    """Held-out predictions of all models: ns per task by model, NaN if it serves none."""
 
     measured: Sequence[MeasuredTask]
     predicted: Mapping[str, Floats]
@@ -135,8 +126,7 @@ def cross_validate(
     "measured" is left out: no task of a held-out group is in its table. "in order" is what `Costs` does.
 
     Args:
-        models: take only these.
-        folds: into how many parts groups are dealt, in an order drawn with the seed.
+        models: take only these. folds: number of parts into which groups are dealt, in an order drawn with the seed.
     """
     measured = [known for known in measured if known.ns > 0]
     groups: dict[tuple[str, str], int] = {}

@@ -33,8 +33,8 @@ from .fitting import fit_parts, prepare, step_ratios
 from .model_file import EndToEndError, FittedModel
 from .overhead_model import overhead_model_of_ranks
 from .prediction_intervals import NEW
-from .pricing import PricedKernel, half_width, interval
-from .rank_job import ENGINES, Engine, Host, OpRow, RankJob
+from .pricing import OpRow, PricedKernel, half_width, interval
+from .rank_job import ENGINES, Engine, Host, RankJob
 from .task import Task
 
 Times = Sequence[Sequence[float]]
@@ -43,29 +43,24 @@ Times = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class Prediction:
-    """The time of a trace beside what was measured, ns.
+    """The predicted time of a trace and the measured one, in ns.
 
     Attributes:
-        file: its name. engine: which one. iterations: how many of its iterations.
-        baselines: names to ns: what one would say without an engine.
-        rows: by operator, the longest measured first.
-        unknown: share of the edges with work that the model has no counterpart of; they are as recorded (replay only).
+        baselines: predictions without an engine, by name. rows: by operator, the longest measured first.
+        unknown: share of the edges with work that the model does not know; they keep their recorded times (replay
+            only).
         base: error of the replay of the measured times.
-        changed: the measured time is that of other shapes or another device.
-        notes: what was guessed or left out.
-        shapes: of each rank how its shapes were re-derived, where another batch size was asked for.
-        without_waiting: predicted and measured ns without waits in collectives for ranks that are not there;
-            None without collectives, for ranks predicted together, and if `changed`. Collectives then take the least
-            time that equal ones took in the traces fitted on; the second is a replay of the measured times with these.
-        set_apart: iterations that were asked for and are not predicted, since they are not like the others.
-        sources: shares of the time by where it is from: measured here, from traces, modelled, recorded (replay only).
-        kernels: the GPU events, equal ones in one row, the longest predicted first.
-        low_ns, high_ns: the predicted time is between them with a probability of 80% (`uncertainty`).
-        steps: predicted and measured times of one iteration, where they are marked; the predicted ones are spread as
-            those that were fitted on.
-        weakest_link: why the interval reaches over 25% from the prediction; None where it does not. Wider than a factor
-            of 2 it is forced.
-        untraced: what a step takes when nothing records it, of a trace that `etplus record` made (replay only).
+        changed: the measured time belongs to other shapes or another device.
+        shapes: how the shapes of each rank were re-derived for other sizes.
+        without_waiting: predicted and measured ns if collectives do not wait for absent ranks, but take the least time
+            of equal ones in the fitted traces. None without collectives, for several ranks, and if `changed`.
+        set_apart: iterations that are not predicted, because they are unlike the others.
+        sources: shares of the time by source: measured here, from traces, modelled, recorded (replay only).
+        kernels: GPU events, equal ones in one row, the longest predicted first.
+        low_ns, high_ns: ends of the 80% interval.
+        steps: predicted and measured times of an iteration; predicted ones are spread like those of the fitted traces.
+        weakest_link: why the interval reaches over 25% from the prediction, None if it does not.
+        untraced: time of a step without a profiler, for traces that `etplus record` made (replay only).
     """
 
     file: str
@@ -92,25 +87,25 @@ class Prediction:
 
     @property
     def forced(self) -> bool:
-        """Whether it says so little that it is given only if asked for."""
+        """Whether the interval is so wide that the prediction is given only on request."""
         return not self.predicted_ns or self.high_ns > WIDEST * self.low_ns
 
     @property
     def reliable(self) -> bool:
-        """Whether its interval reaches at most 25% from it."""
+        """Whether the interval reaches at most 25% from the prediction."""
         return self.weakest_link is None
 
     __repr__ = brief
 
     @property
     def share_unfamiliar(self) -> float:
-        """Share of the predicted time on devices that is unlike anything fitted on."""
+        """Share of the predicted GPU time that is unlike anything in the fitted traces."""
         total = sum(row.predicted_ns for row in self.kernels)
         return sum(row.predicted_ns for row in self.kernels if row.level == NEW) / total if total else 0.0
 
     @property
     def error(self) -> float:
-        """Relative."""
+        """Relative error of the prediction."""
         return relative_error(self.predicted_ns, self.measured_ns)
 
     @property
@@ -142,12 +137,12 @@ class _Took:
     """An end-to-end time with its interval, ns.
 
     Attributes:
-        factor: calibration that is in it.
-        own, host, gpu, waits: half widths in log time: for what the engine misses with all times as recorded, for host
-            work that is not as recorded, for GPU events, for waiting in collectives.
-        speed: log of how many times as fast one of two hosts is as the other, where that is beyond `WIDEST`; else 0.
-        unknown: share of host work without a counterpart, where it is not as recorded.
-        error: how traces were missed that were held out; None where host work is as recorded.
+        factor: calibration, included in the times.
+        own, host, gpu, waits: half widths in log time, of the engine's error with recorded times, of host work with
+            other than recorded times, of GPU events, and of waiting in collectives.
+        speed: log of the ratio of two hosts' speeds if it is beyond `WIDEST`, else 0.
+        unknown: share of host work that the model does not know. error: errors on held-out traces; None if host work
+            keeps its recorded times.
     """
 
     ns: int
@@ -171,11 +166,11 @@ class _Took:
         total: Callable[[Times], int],
         waits: Sequence[int] = (),
     ) -> _Took:
-        """Of ranks by an engine.
+        """Predict the time of ranks by an engine.
 
         Args:
-            measured: ns; recorded: what the engine says with all times as recorded.
-            total: what it says with times of the GPU events. waits: what it says with other waits in collectives.
+            measured: ns. recorded: the engine's time with all times as recorded.
+            total: the engine's time with given times of GPU events. waits: its times with other waits in collectives.
         """
         model, by_model = jobs[0].model, any(job.by_model for job in jobs)
         missed = log(measured / recorded) if measured and recorded else 0.0
@@ -201,7 +196,7 @@ class _Took:
         return _Took(ns, low, high, factor, abs(missed), host, gpu, waiting, speed, unknown, error)
 
     def links(self, kernels: Sequence[PricedKernel]) -> list[Link]:
-        """What it builds on."""
+        """The uncertain parts of the prediction."""
         return [
             kernel_link(self.gpu, kernels),
             held_out_link(self.host, self.error, self.unknown),
@@ -216,21 +211,21 @@ def predict(
     device: str | None = None, changed: bool = False, shape: ShapeChange | None = None, keep_outliers: bool = False,
     force: bool = False, measured: Measured | None = None, host: Host = "trace",
 ) -> Prediction:  # fmt: skip
-    """Predict the time of a linked trace: its work by the model, all else as it was recorded.
+    """Predict the time of a linked trace: work by the model, everything else as recorded.
 
     Args:
-        iterations: only these, such as "30-39"; those before them are replayed as measured (replay only).
-        device: name of the device to predict for, of a record; by default the trace's own.
+        iterations: predict these, such as "30-39"; those before them are replayed as measured (replay only).
+        device: predict for this device, the name of a record; by default the trace's own.
         changed: the trace's shapes are not those that were measured.
-        shape: predict with other sizes, or another element type (`reshaped`).
-        keep_outliers: of the iterations also those that are not like the others (`find_outliers`).
-        force: predict changes even on a base that is off by over 5% (`BaseError`), and what is known too little.
-        measured: operators timed on this machine, which come before the model; by default those of the model.
-        host: times of host work are those of the trace, or those of the traces fitted on (`Host`).
+        shape: predict with other sizes, or another dtype (`reshaped`).
+        keep_outliers: also predict iterations that are unlike the others (`find_outliers`).
+        force: predict despite a base error of over 5% (`BaseError`) or too wide an interval.
+        measured: operators timed on this machine, which take precedence; by default those of the model.
+        host: take times of host work from the trace, or from the fitted traces (`Host`).
 
     Raises:
-        UsageError: unknown device or iterations, an ambiguous size, a change on a base that is off by too much, or
-            an interval wider than a factor of 2. ConvertError: no times in the trace.
+        UsageError: unknown device or iterations, an ambiguous size, too large a base error for a change, or an interval
+            wider than a factor of 2. ConvertError: no times in the trace.
     """
     job = RankJob(trace, model, iterations, device, changed, shape, keep_outliers or iterations is None, measured, host)
     if changed or device is not None or shape is not None:
@@ -253,14 +248,12 @@ def predict_ranks(
     traces: Sequence[Trace], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
     shape: ShapeChange | None = None, force: bool = False, measured: Measured | None = None, host: Host = "trace",
 ) -> Prediction:  # fmt: skip
-    """Predict ranks of a job together: collectives start when the last of these ranks is ready, and transfer for the
-    least time that equal ones took in the traces fitted on.
+    """Predict ranks of a job together; the traces' clocks tell when each begins.
 
-    When each rank begins is taken from the traces' clocks.
+    Collectives start when the last of these ranks is ready and take the least time of equal ones in the fitted traces.
 
     Raises:
-        UsageError: fewer than two ranks, an unknown device, an ambiguous size, a change on a base that is off by too
-            much, or too wide an interval (`force` as in `predict`). ConvertError: no times in a trace.
+        UsageError: fewer than two ranks, and as in `predict`. ConvertError: no times in a trace.
     """
     jobs = [RankJob(trace, model, None, device, False, shape, True, measured, host) for trace in traces]
     joint = join_ranks([job.graph for job in jobs])
@@ -291,7 +284,7 @@ def predict_ranks(
 
 
 def _replay_together(jobs: Sequence[RankJob], kernel_ns: Times, *, as_recorded: bool = False) -> int:
-    """The replay of ranks that meet in collectives, which transfer for as long as the model says, or as recorded."""
+    """Replay ranks that meet in collectives, whose transfers the model predicts unless they are to stay as recorded."""
     coupled = join_ranks(
         [job.graph.with_latencies(job.lags_at(times)) for job, times in zip(jobs, kernel_ns, strict=True)]
     )
@@ -304,8 +297,8 @@ def _replay_together(jobs: Sequence[RankJob], kernel_ns: Times, *, as_recorded: 
 
 
 def _walk_together(jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times, *, as_recorded: bool = False) -> int:
-    """The overheads engine over ranks that meet in collectives, which transfer for as long as the model says, or for
-    the least of the given times."""
+    """Run the overheads engine over ranks that meet in collectives; recorded transfers take the least of the given
+    times."""
     timed = np.flatnonzero(joint.row >= 0)
     begin = np.full(len(jobs), np.inf)
     np.minimum.at(begin, joint.rank_of_row[joint.row[timed]], joint.measured[timed])
@@ -332,18 +325,17 @@ _NAME = 40
 
 
 class Link(NamedTuple):
-    """One thing that a prediction builds on: half width of its interval in log time, and how it is known."""
+    """One uncertain part of a prediction: half width of its interval in log time, and its description."""
 
     half: float
     what: str
 
 
 def checked(what: str, ns: int, low: int, high: int, links: Sequence[Link], *, force: bool) -> str | None:
-    """The weakest link of an end-to-end time that is not sure; None if both ends are near it.
+    """The weakest link of an end-to-end time, None if both ends of its interval are near it.
 
     Args:
-        what: the files, for the message. ns: predicted; low, high: ends of its interval.
-        links: what it builds on. force: give it however little is known.
+        what: the files, for the message. links: the uncertain parts. force: accept any interval.
 
     Raises:
         UsageError: the interval is wider than a factor of 2, or nothing was predicted.
@@ -358,7 +350,7 @@ def checked(what: str, ns: int, low: int, high: int, links: Sequence[Link], *, f
 
 
 def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
-    """GPU events: how much of their time is unlike anything fitted on, else which of them is least known."""
+    """GPU events: the share of their time that is unlike any fitted event, or the event with the widest interval."""
     whole = sum(row.predicted_ns for row in rows) or 1
     unlike = sum(row.predicted_ns for row in rows if row.level == NEW) / whole
     if unlike >= _MUCH or not rows:
@@ -370,7 +362,7 @@ def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
 
 
 def held_out_link(half: float, error: EndToEndError | None, unknown: float) -> Link:
-    """Host work: how much of it has no counterpart, else how traces were missed that were held out."""
+    """Host work: the share that the model does not know, or the worst error on a held-out trace."""
     if unknown >= _MUCH:
         return Link(half, f"host lags of {unknown:.0%} of the edges have no counterpart")
     if error is None or not error.log_ratios:
@@ -394,12 +386,10 @@ def calibrated(
     *,
     keep_outliers: bool = False,
 ) -> FittedModel:
-    """The model with its factors, which make up for what an engine leaves out, such as pauses that are too long to be
-    an overhead, and with its errors. Without factors if there are collectives: what a rank waits for the others would
-    be in them.
+    """Add factors and errors to a model, from the traces that it was fitted on.
 
-    Args:
-        traces, iterations, keep_outliers: those that the model was fitted on.
+    Factors correct what an engine leaves out, such as pauses that are too long to be an overhead. With collectives
+    there are none, since the waits for other ranks would be in them.
     """
     on_host, communicating = list[int](), False
     for k, trace in enumerate(traces):  # one after the other: of many ranks only one is in memory
@@ -426,7 +416,7 @@ def _errors(
     iterations: str | None,
     keep_outliers: bool,
 ) -> dict[str, EndToEndError]:
-    """Of each engine, from models of the other traces; with one trace from how its iterations differ, if there are."""
+    """Errors of each engine with models of the other traces; with one trace, how its iterations differ."""
     if len(traces) == 1:
         chosen = iterations_of(traces[0], iterations, keep_outliers=keep_outliers)
         ratios = tuple(round(log(ratio), 4) for ratio in step_ratios(traces[0], chosen))

@@ -54,9 +54,9 @@ def fit(
     """Fit a model on linked traces.
 
     Args:
-        iterations: take only these, such as "0-19"; see `iterations_of`.
-        devices: records that come before those of the table.
-        keep_outliers: fit on iterations that are not like the others, too (`find_outliers`).
+        iterations: take only these, such as "0-19" (`iterations_of`).
+        devices: records that take precedence over the table's.
+        keep_outliers: also fit on iterations that are unlike the others (`find_outliers`).
 
     Raises:
         UsageError: no traces, or no such iterations. ConvertError: a trace without times.
@@ -69,11 +69,7 @@ def fit(
 
 
 def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelModel | None) -> FittedModel:
-    """The model of what several traces contribute.
-
-    Args:
-        devices: records that come before those of the table. kernels: the model of their GPU events.
-    """
+    """The model of the contributions of several traces; `kernels` is the model of their GPU events."""
     rows = pool([part.overheads for part in parts])
     ratios = [ratio for part in parts for ratio in part.step_ratios]
     gpu = pooled(event for part in parts for event in part.gpu)
@@ -105,11 +101,8 @@ def prepare(
     keep_outliers: bool,
     known: dict[Task, Task] | None = None,
 ) -> Part:
-    """What a trace contributes; arguments as in `fit`.
-
-    Args:
-        known: tasks of other traces; equal ones take no memory of their own.
-    """
+    """The contribution of a trace; arguments as in `fit`. `known` shares equal tasks of several traces to save
+    memory."""
     shared = {} if known is None else known
     chosen = iterations_of(trace, wanted, keep_outliers=keep_outliers)
     of_row = chosen.of_row
@@ -144,7 +137,7 @@ def measured_steps(trace: Trace, chosen: Chosen) -> IntColumn:
         split = chosen.split or find_iterations(trace)
     except ConvertError:
         return np.zeros(0, np.int64)
-    return split.times(trace.nodes.ts, trace.nodes.finish)[chosen.index]
+    return split.times(trace.nodes.ts, trace.nodes.end)[chosen.index]
 
 
 def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -157,6 +150,6 @@ def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntC
 def measured_ns(trace: Trace, chosen: Chosen) -> int:
     """What the chosen iterations took together; of a whole trace from the first start to the last end."""
     if chosen.split is not None:
-        return int(chosen.split.times(trace.nodes.ts, trace.nodes.finish)[chosen.index].sum())
+        return int(chosen.split.times(trace.nodes.ts, trace.nodes.end)[chosen.index].sum())
     rows = np.flatnonzero(trace.nodes.timed & (chosen.of_row >= 0) & np.isin(trace.nodes.kind, (CPU, GPU)))
-    return int(trace.nodes.finish[rows].max() - trace.nodes.ts[rows].min()) if len(rows) else 0
+    return int(trace.nodes.end[rows].max() - trace.nodes.ts[rows].min()) if len(rows) else 0

@@ -24,12 +24,11 @@ class KernelModel(msgspec.Struct, frozen=True):
     """The model of GPU events.
 
     Attributes:
-        utilisation: the fitted law.
-        order: names of cost models; the first that serves an event prices it.
-        intervals: factors around predicted times. held_out: how many traces they are from; 0 where there was one
-            trace, whose own work was held out by operator and shapes. jobs: of how many jobs these are.
-        states: of the cost models of other packages in the order, what they keep (`CostModel.state`).
-        errors: by candidate order (names joined by " > ") factor and total error of each held-out trace's GPU events.
+        order: names of cost models; the first that serves an event predicts it.
+        intervals: factors around predicted times. held_out: number of traces that they come from; 0 for one trace,
+            whose own work was held out. jobs: number of jobs of these traces.
+        states: kept states of the cost models of other packages (`CostModel.state`).
+        errors: by candidate order (names joined by " > "), factor and total error of each held-out trace's GPU events.
     """
 
     utilisation: Utilisation
@@ -45,9 +44,6 @@ class KernelModel(msgspec.Struct, frozen=True):
     def fitted(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> dict[str, CostModel]:
         """The models that need not be fitted again, by name.
 
-        Args:
-            measured: the tasks that were fitted on. devices: records by name.
-
         Raises:
             UsageError: a cost model of a package that is not installed.
         """
@@ -59,11 +55,11 @@ class KernelModel(msgspec.Struct, frozen=True):
 def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device]) -> KernelModel | None:
     """Fit the model of GPU events; None if there are none.
 
-    Each job is held out once, and its traces are predicted by all candidates from the other jobs. With one job its
-    traces are held out, with one trace fifths of its groups of operator and shapes.
+    Each job is held out once, and all candidates predict its traces from the other jobs. With one job, each trace is
+    held out; with one trace, fifths of its groups of operator and shapes.
 
     Args:
-        traces: of each trace its distinct GPU events. devices: records by name.
+        traces: distinct GPU events of each trace. devices: records by name.
     """
     traces = [[event for event in trace if event.ns > 0] for trace in traces]
     everything = pooled(event for trace in traces for event in trace)
@@ -92,8 +88,8 @@ _SAME_JOB = 0.5
 
 
 def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
-    """Of each trace the first one of its job: those that have over half of all distinct events of both in common, as
-    ranks of a job and repeated recordings of it have.
+    """The first trace of each trace's job. Traces with over half of all their distinct events in common are of one job,
+    such as its ranks, or recordings of it.
 
     Example:
         >>> from etplus.planning.costs.task import Task
@@ -112,12 +108,8 @@ def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
 def _intervals(
     held: Sequence[HeldOutEvents], equal: Sequence[HeldOutEvents], order: Order, jobs: Sequence[int] | None
 ) -> PredictionIntervals:
-    """Of each model by what was held out.
-
-    Args:
-        held: jobs, or what else was held out. equal: traces, of which other ranks have measured equal events: these are
-            missed as they differ between ranks, whatever their job.
-    """
+    """Intervals by model: from held-out jobs, and for equal events from held-out traces, since ranks of a job differ as
+    well."""
     if equal is held:
         return fit_intervals(*_log_ratios(held, order, None, jobs))
     by_law = fit_intervals(*_log_ratios(held, order, False, jobs))
@@ -128,7 +120,8 @@ def _intervals(
 def _log_ratios(
     held: Sequence[HeldOutEvents], order: Order, measured: bool | None, jobs: Sequence[int] | None
 ) -> tuple[list[tuple[str, ...]], list[float], list[int]]:
-    """Of held-out events group, log(measured/predicted) and job; only of those that were measured, or were not."""
+    """Group, log(measured/predicted) and job of held-out events; `measured` selects those with or without an equal
+    event."""
     groups, ratios, of_job = [], [], []
     for part in held:
         for event, estimate, group in zip(part.measured, part.estimates[order], part.groups, strict=True):
@@ -155,9 +148,8 @@ class HeldOutEvents:
     """One trace's events, predicted by models that were fitted without it.
 
     Attributes:
-        measured: distinct events. estimates: by order of models, one an event.
-        groups: `Familiarity.group` of each event with respect to the others.
-        trace: its position among the traces; 0 where there is one.
+        measured: distinct events. estimates: one per event, by order of models.
+        groups: `Familiarity.group` of each event. trace: its position among the traces, 0 for one trace.
     """
 
     measured: Sequence[MeasuredTask]
@@ -172,11 +164,7 @@ def by_traces(
     orders: Sequence[Order] | None = None,
     jobs: Sequence[int] | None = None,
 ) -> list[HeldOutEvents]:
-    """Every trace by models fitted on the others, of `candidates` by default.
-
-    Args:
-        jobs: of each trace a number of its job, to leave the others of its job out, too.
-    """
+    """Predict every trace by models fitted on the others; `jobs` numbers each trace's job, to leave all of it out."""
     orders, jobs = candidates() if orders is None else orders, range(len(traces)) if jobs is None else jobs
     others = {
         held: pooled(event for job, of in zip(jobs, traces, strict=True) if job != held for event in of)

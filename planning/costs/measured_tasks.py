@@ -29,12 +29,11 @@ _ABOUT = 2.0
 
 
 class MeasuredTask(msgspec.Struct, frozen=True):
-    """A task and what it took.
+    """A task and its measured time.
 
     Attributes:
-        ns: the median over `count` equal ones.
-        low_ns, high_ns: their tenth and ninetieth percentiles, between neighbours in order of length.
-        times: of a collective of one rank, what each took, in the order of the trace; () for other work.
+        ns: median of `count` equal events. low_ns, high_ns: their tenth and ninetieth percentiles.
+        times: all times of a rank's collectives, in trace order; () for other work.
     """
 
     task: Task
@@ -61,8 +60,7 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
     """A task for every GPU event of a trace, in the order of `Trace.gpu`.
 
     Args:
-        own: devices that come before those of the table.
-        device: on which the events are to be priced, instead of the one they ran on.
+        own: devices that take precedence over the table's. device: predict for this one instead of the event's own.
     """
     work, gpu, devices = work_of_events(trace), trace.gpu, find_devices(trace, own)
     callers = _Callers(trace)
@@ -105,11 +103,8 @@ def _byte_factor(least: int, most: int) -> float:
 
 
 def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
-    """A task for the own time of some operators (positions in `Trace.calls`).
-
-    Args:
-        name: distinguishes CPUs and their settings.
-    """
+    """A task for the self time of operators (positions in `Trace.calls`); `name` distinguishes CPUs and their
+    settings."""
     callers = _Callers(trace)
     distinct, which = distinct_rows(trace.calls.name[calls], trace.calls.signature[calls])
     tasks = []
@@ -185,8 +180,8 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
 
 
 def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
-    """Equal tasks of several traces as one: the median over the traces, each counted once; of collectives what a
-    rank takes that was not measured (`unseen_rank_duration`).
+    """Merge equal tasks of several traces: their median, each trace counted once. Of collectives, the time of an
+    unmeasured rank (`unseen_rank_duration`).
 
     Example:
         >>> pooled([MeasuredTask(Task("a"), 4.0, 9, 3.0, 5.0), MeasuredTask(Task("a"), 6.0, 1, 6.0, 6.0)])[0].ns
@@ -218,11 +213,12 @@ def _together(task: Task, of: Sequence[MeasuredTask]) -> float:
 def unseen_rank_duration(times: npt.NDArray[np.float64], ranks: int | None = None) -> float:
     """The mean time of equal collectives in a rank that was not measured.
 
-    All ranks leave a collective together, and the last one to arrive does not wait: it takes the least time, the others
-    what they wait in addition. If none of the measured ranks took about the least time, an absent one was the last.
+    All ranks leave a collective together. The last one to arrive does not wait and takes the least time. If none of the
+    measured ranks took about the least time, an absent rank was the last.
 
     Args:
-        times: (measured ranks, collectives), ns; at least two ranks. ranks: of the group; if None, one more than those.
+        times: (measured ranks, collectives), ns; at least two ranks. ranks: of the group; if None, one more than
+            measured.
 
     Example:
         >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 500]]), 4)  # the second waits for the fourth

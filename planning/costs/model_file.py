@@ -30,11 +30,10 @@ _FARTHEST = 30.0
 
 
 class EndToEndError(msgspec.Struct, frozen=True):
-    """How an engine missed what was held out.
+    """Errors of an engine on held-out traces.
 
     Attributes:
-        log_ratios: log(measured/predicted), one a held-out trace.
-        unknown: of each the share of timed edges without an estimate in the model of the others.
+        log_ratios: log(measured/predicted). unknown: share of timed edges without an estimate in the others' model.
     """
 
     log_ratios: tuple[float, ...] = ()
@@ -47,8 +46,7 @@ class EndToEndError(msgspec.Struct, frozen=True):
             raise ValueError("end_to_end: not a log ratio and a share for each trace")
 
     def like(self, unknown: float) -> tuple[float, ...]:
-        """The log ratios of traces of which the others knew as much, or more, as the model does of one with this
-        share of unknown edges.
+        """The log ratios of traces with at most a similar share of unknown edges.
 
         Example:
             >>> EndToEndError((0.1, 4.2), (0.02, 0.9)).like(0.05)
@@ -59,21 +57,18 @@ class EndToEndError(msgspec.Struct, frozen=True):
 
 
 class FittedModel(msgspec.Struct, frozen=True):
-    """A model.
+    """A fitted model, the content of a model file.
 
     Attributes:
-        version: of the form of the file.
-        files: names of the traces; makespans_ns: what they, or the iterations of them that were taken, took together;
-            iterations: their number.
+        makespans_ns: times of the fitted traces, or of their chosen iterations, whose number is `iterations`.
         overheads: of the host, profiler included. lags: times of work by place.
-        gpu, cpu: medians of equal work on devices and hosts.
-        devices: records that users gave.
-        calibration: by engine, what the traces fitted on took over what the engine says of them.
-        outliers: of each trace the iterations that it was not fitted on, since they are not like the others.
-        executed: operators that were timed on this machine, which come before all else.
-        kernels: what was learned of GPU events; None without any, and in files of earlier versions.
-        end_to_end: by engine, how it missed traces that were held out; with one trace, how its iterations differ.
-        steps: what iterations take over the mean of their trace; None where fewer than three were fitted on.
+        gpu, cpu: medians of equal work. devices: records that users gave.
+        calibration: by engine, measured over predicted time of the fitted traces.
+        outliers: iterations of each trace that were left out, because they are unlike the others.
+        executed: operators timed on this machine, which take precedence.
+        kernels: model of GPU events; None without any, and in old files.
+        end_to_end: by engine, errors on held-out traces; with one trace, how its iterations differ.
+        steps: times of iterations over the mean of their trace; None with fewer than three.
     """
 
     version: int

@@ -24,11 +24,8 @@ _BETWEEN_KERNELS_NS = 1000.0
 
 @dataclass(frozen=True)
 class OverheadPrediction:
-    """Times that a walk arrives at, ns after its beginning.
-
-    Attributes:
-        total: the later of host and streams. ready: by GPU event, the earliest start its own rank allows.
-    """
+    """Times of a walk, ns after its begin: the later of host and streams; and the earliest start of each GPU event that
+    its own rank allows."""
 
     total: int
     ready: dict[int, float]
@@ -45,12 +42,11 @@ def overhead_model(
 
     For every operator that counts (see `hierarchy`), in order of start:
     cpu += T1; if it launches, cpu += T2 and for each launch gpu[s] = max(gpu[s] + 1 µs, cpu + T4), gpu[s] += t,
-    cpu += T4, with T5 between launches, then cpu += T3; if not, cpu += T5. Blocking copies and synchronising calls
+    cpu += T4, with T5 between launches, then cpu += T3; if not, cpu += T5. Blocking copies and synchronizing calls
     make the host wait, those between operators before the next one.
 
     Args:
-        kernel_ns: time of each GPU event of the trace.
-        of_row: the iteration of each row of the trace, −1 for rows that do not count.
+        kernel_ns: time of each GPU event. of_row: iteration of each row, −1 for rows that do not count.
         not_before: by GPU event, when the last rank of a collective is ready.
     """
     times, launched, top = _WorkTimes(model), _launches(trace), trace.hierarchy.top
@@ -87,12 +83,12 @@ def overhead_model_of_ranks(
     begin: Sequence[float],
     rendezvous: Sequence[Mapping[int, int]],
 ) -> int:
-    """ns from the first rank's beginning to the last one's end, if collectives start when their last rank is ready.
+    """ns from the first rank's begin to the last one's end, if collectives start when their last rank is ready.
 
     Ranks are walked in turn until no collective starts later than in the round before.
 
     Args:
-        rendezvous: of each collective the GPU event of each rank, by index of the rank.
+        rendezvous: the GPU event of each rank, by its index, for each collective.
     """
     starts: list[dict[int, float]] = [{} for _ in traces]
     for _ in range(len(rendezvous) + 1):
@@ -111,7 +107,7 @@ def overhead_model_of_ranks(
 
 
 def scaled(overheads: Overheads, factor: float) -> Overheads:
-    """The overheads of a host that takes so many times as long."""
+    """The overheads of a host that is slower by a factor."""
 
     def times(of: Statistic) -> Statistic:
         return Statistic(
@@ -126,11 +122,10 @@ def scaled(overheads: Overheads, factor: float) -> Overheads:
 
 
 def with_work_of(own: Overheads, known: Overheads, speed: float) -> Overheads:
-    """The overheads of a trace without GPU events, whose operators take what they took in other traces, as far as
-    these had them.
+    """The overheads of a trace without GPU events, with operator times of other traces if they have the operator.
 
     Args:
-        known: of these traces, whose outliers say nothing of this one. speed: what their times are multiplied with.
+        known: overheads of these traces. speed: factor for their times.
     """
     work = {name: of for name, of in scaled(known, speed).t5.items() if name in own.t5 and of.n}
     plain = {name: msgspec.structs.replace(of, mean_with_outliers=of.mean) for name, of in work.items()}
@@ -138,8 +133,7 @@ def with_work_of(own: Overheads, known: Overheads, speed: float) -> Overheads:
 
 
 class _WorkTimes:
-    """Overheads in ns, outliers included, so that their sum is the host's time; of an operator that was not seen the
-    mean over all."""
+    """Overheads in ns. They include outliers, so that their sum is the host's time; unseen operators have the mean."""
 
     def __init__(self, model: FittedModel) -> None:
         found = model.overheads

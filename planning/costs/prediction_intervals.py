@@ -38,11 +38,7 @@ _UNKNOWN = 3.0
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Of a group, what measured times are times the predicted ones.
-
-    Attributes:
-        count: held-out events. low, high: factors between which 80% of them are.
-    """
+    """The measured over predicted times of a group: 80% of `count` held-out events are between `low` and `high`."""
 
     count: int
     low: float
@@ -50,22 +46,18 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class PredictionIntervals(msgspec.Struct, frozen=True):
-    """By group.
-
-    Attributes:
-        spreads: keys as `fit_intervals` takes them, joined by "|".
-    """
+    """Spreads by group, whose names are joined by "|"."""
 
     spreads: dict[str, Spread] = {}
 
     __repr__ = brief
 
     def of(self, group: Sequence[str], usual: Spread | None = None) -> Spread:
-        """The factors of the narrowest group that has them.
+        """The factors of the narrowest known group.
 
         Args:
             group: from wide to narrow, such as ("utilisation", "new", "work", "Elementwise").
-            usual: of the group's first level, if that has none; by default that of everything.
+            usual: for an unknown first level; by default that of everything.
 
         Example:
             >>> PredictionIntervals({"measured": Spread(20, 0.9, 1.2)}).of(("measured", "same kernel")).high
@@ -83,11 +75,11 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
 def fit_intervals(
     groups: Sequence[Sequence[str]], log_ratios: Sequence[float], jobs: Sequence[int] | None = None
 ) -> PredictionIntervals:
-    """Percentiles of every group, wide and narrow, that has enough events.
+    """Percentiles of every group, wide and narrow, with enough events.
 
     Args:
         groups: of each held-out event, from wide to narrow. log_ratios: log(measured/predicted).
-        jobs: of each event a number of its job; without, or with one job, all events have the same weight.
+        jobs: number of each event's job; each job has the same weight.
     """
     of_job = [0] * len(groups) if jobs is None else jobs
     found: dict[str, list[tuple[float, int]]] = {}
@@ -128,11 +120,7 @@ _NEAR = 8.0
 
 
 class Familiarity:
-    """Compares tasks with those that were measured.
-
-    Args:
-        devices: records by name.
-    """
+    """Compares tasks with measured ones."""
 
     def __init__(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> None:
         self._devices = devices

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, hypot, log, sqrt
@@ -37,12 +37,11 @@ _NOTHING = Estimate(0.0, UNKNOWN)
 
 
 class Price(NamedTuple):
-    """What a GPU event takes by the model.
+    """The predicted time of a GPU event, ns.
 
     Attributes:
-        ns: predicted. low, high: between these with a probability of 80%. bound: what it takes at least; None if
-            neither its FLOPs nor its bytes are known.
-        how: the model that priced it. level: how like the events fitted on it is (`familiarity.LEVELS`).
+        low, high: ends of the 80% interval. bound: lower bound, None if neither FLOPs nor bytes are known.
+        how: the model that predicted it. level: similarity to the fitted events (`familiarity.LEVELS`).
     """
 
     ns: float
@@ -54,12 +53,12 @@ class Price(NamedTuple):
 
 
 class Pricing:
-    """Prices of one trace's work, each looked up when asked for.
+    """Estimates of one trace's work, each looked up when it is first asked for.
 
     Args:
-        device: name of the record to price for, instead of each event's own device.
-        beyond: the trace has other shapes than it was recorded with: what is recorded of launches does not hold.
-        dtype: the element type that floating-point tensors are to have, None for their own.
+        device: name of the record to predict for, instead of each event's own device.
+        beyond: the trace has other shapes than recorded, so recorded launch sizes do not hold.
+        dtype: dtype of the floating-point tensors, None for their own.
 
     Raises:
         UsageError: no record of that name.
@@ -184,14 +183,43 @@ def _typed_key(task: Task, device: str) -> Hashable:
 
 
 @dataclass(frozen=True)
-class PricedKernel:
-    """Equal GPU events: of one kernel, operator, shapes, types and device.
+class OpRow:
+    """All work of one operator.
 
     Attributes:
-        name: of the kernel or copy. op: of the operator, "" where none is known. shapes: of its inputs, as text.
-        count: events. measured_ns, predicted_ns, low_ns, high_ns, bound_ns: sums over them; between low and high with a
-            probability of 80%; not below the bound, which is None where neither FLOPs nor bytes are known.
-        how: the model that priced them. level: how like the events fitted on they are (`familiarity.LEVELS`).
+        count: GPU events; calls in a trace without GPU events.
+        predicted_ns, measured_ns: sums of GPU times; of self times on the host in a trace without GPU events.
+        how: the models that predicted it, most frequent first.
+    """
+
+    op: str
+    count: int
+    predicted_ns: int
+    measured_ns: int
+    how: tuple[str, ...]
+
+    __repr__ = brief
+
+
+def op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[OpRow, ...]:
+    """Sum up parts (owner, predicted and measured ns, model) by operator, the longest measured first."""
+    rows = []
+    for op, parts in found.items():
+        owners, predicted, measured, how = zip(*parts, strict=True)
+        often = tuple(model for model, _ in sorted(Counter(how).items(), key=lambda item: (-item[1], item[0])))
+        rows.append(OpRow(op, len(set(owners)), sum(predicted), sum(measured), often))
+    return tuple(sorted(rows, key=lambda row: (-row.measured_ns, row.op)))
+
+
+@dataclass(frozen=True)
+class PricedKernel:
+    """Equal GPU events: of one kernel, operator, shapes, dtypes and device.
+
+    Attributes:
+        op: the operator, "" if unknown. shapes: of its inputs, as text.
+        measured_ns, predicted_ns, low_ns, high_ns, bound_ns: sums; low and high are the ends of the 80% interval, the
+            bound is None if neither FLOPs nor bytes are known.
+        how: the model that predicted them. level: similarity to the fitted events (`familiarity.LEVELS`).
     """
 
     name: str
@@ -211,11 +239,8 @@ class PricedKernel:
 
 
 def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[PricedKernel, ...]:
-    """Rows of the GPU events of some iterations, and of those without a row in the trace; the longest predicted first.
-
-    Args:
-        pricing: of the trace. of_row: int64, the iteration of each row, −1 for rows that do not count.
-    """
+    """Rows of the GPU events of some iterations, and of those without a row in the trace; the longest predicted
+    first."""
     groups: dict[Task, list[int]] = {}
     for event, (task, row) in enumerate(zip(pricing.tasks, trace.gpu.source.tolist(), strict=True)):
         if row < 0 or of_row[row] >= 0:
@@ -241,10 +266,10 @@ jobs on hosts, each predicted from nine others)."""
 
 
 def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
-    """Of the 80% interval in log time.
+    """Half width of the 80% interval in log time.
 
-    The ratios count as drawn from a normal distribution around 0, since predictions are not corrected by their mean,
-    with a deviation of which nothing but `_BEFORE` is known before. Only traces that the others knew as well count.
+    The log ratios count as drawn from a normal distribution around 0, because predictions are not corrected by their
+    mean; its deviation has the prior `_BEFORE`. Only held-out traces count of which the others knew as much.
 
     Args:
         unknown: share of the timed edges without an estimate; they count as 0.
@@ -262,11 +287,7 @@ def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
 
 
 def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list[float]]:
-    """ns of each GPU event of a trace at the low and the high end of their joint interval.
-
-    Args:
-        events: those that count; the others stay as predicted.
-    """
+    """ns of each GPU event at both ends of the joint interval of some events; the others stay as predicted."""
     prices = {event: pricing.price(event) for event in events}
     ends = []
     for side in ("low", "high"):
@@ -286,11 +307,11 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
 
 
 def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int]:
-    """ns between which an end-to-end time is with a probability of 80%.
+    """80% interval of an end-to-end time, ns.
 
     Args:
-        predicted, low, high: ns with all GPU events as predicted, and at the ends of their interval.
-        half: half width in log time for all else.
+        predicted, low, high: with all GPU events as predicted, and at the ends of their interval.
+        half: half width in log time for everything else.
     """
     if not predicted:
         return 0, 0
@@ -325,10 +346,10 @@ def retyped(task: Task, dtype: str | None) -> Task:
 
 
 def time_ratio(old: Task, new: Task, device: Device | None) -> float:
-    """How much longer a task takes with another type if it reaches the same share of what bounds it.
+    """Ratio of a task's times with another dtype and its own, if it reaches the same share of its bound.
 
-    On a device with a record that is the greater of FLOPs by the type's peak and bytes by the bandwidth; without one,
-    as on a CPU, the bytes, but for work with FLOPs, whose rate is unknown: that takes as long as before.
+    The bound is the larger of FLOPs by peak and bytes by bandwidth. Without a device record, as on a CPU, it is the
+    bytes; work with FLOPs, whose rate is then unknown, takes as long as before.
     """
     if old == new or old.collective:
         return (new.bytes or 1) / (old.bytes or 1)

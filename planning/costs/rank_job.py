@@ -7,7 +7,7 @@ it stays as recorded, or is scaled to the speed of another host.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -26,7 +26,6 @@ from ...timeline.iterations import StepTimes, percentiles, warm_up
 from ...timeline.replay_graph import DURATION, HOST, ReplayGraph
 from ...timeline.replay_summary import BaseError
 from ...timeline.untraced import UntracedAnswer, untraced_answer
-from ...trace.brief import brief
 from ...trace.columns import IntColumn
 from ...trace.conventions import ANNOTATION_SCOPE
 from ...trace.host_waits import LONG_PAUSE_NS
@@ -44,7 +43,7 @@ from .fitting import measured_ns, measured_steps, self_time
 from .measured_tasks import cpu_tasks, medians
 from .model_file import FittedModel
 from .overhead_model import overhead_model, scaled, with_work_of
-from .pricing import UNKNOWN, PricedKernel, Pricing, drawn_in, kernel_rows
+from .pricing import UNKNOWN, OpRow, PricedKernel, Pricing, drawn_in, kernel_rows, op_rows
 from .task import Estimate
 
 Engine = Literal["replay", "overheads"]
@@ -54,34 +53,13 @@ Host = Literal["trace", "model"]
 fitted on. What the model has no counterpart of is carried over by the ratio of speeds of like calls."""
 
 
-@dataclass(frozen=True)
-class OpRow:
-    """All work of one operator.
-
-    Attributes:
-        count: GPU events; in a trace without any, calls.
-        predicted_ns, measured_ns: sums of times on the device; in a trace without GPU events own times on the host.
-        how: the models that priced it, most frequent first.
-    """
-
-    op: str
-    count: int
-    predicted_ns: int
-    measured_ns: int
-    how: tuple[str, ...]
-
-    __repr__ = brief
-
-
 class RankJob:
-    """One rank to predict: its trace in the forms that both engines need.
+    """One rank to predict, in the forms that both engines need.
 
     Args:
-        trace: as recorded. model: that of work.
-        wanted: iterations; see `iterations_of`. keep_outliers: also those that are not like the others.
+        wanted: iterations (`iterations_of`). keep_outliers: also those that are unlike the others.
         device: name of the device to predict for. changed: the shapes are not those that were measured.
-        shape: other sizes, or another element type. measured: operators timed on this machine.
-        host: whose times host work has; see `Host`.
+        shape: other sizes, or another dtype. measured: operators timed on this machine. host: see `Host`.
     """
 
     def __init__(
@@ -156,7 +134,7 @@ class RankJob:
 
     @property
     def unknown(self) -> float:
-        """Share of the host work that is to be another than recorded, and of which the model knows nothing."""
+        """Share of the host work with other than recorded times that the model does not know."""
         if not self.by_model:
             return self.speed.unknown if self.host == "model" else 0.0
         return max(self.unknown_edges, self.speed.unknown if self.speed.unknown == 1 else 0.0)
@@ -181,11 +159,8 @@ class RankJob:
         return replace(priced, lag=lag)
 
     def _price_edges(self) -> PricedEdges:
-        """Lags of the iterations' work by the model.
-
-        In order: operators that were executed here, the same place in the traces fitted on, equal collectives, the cost
-        models.
-        """
+        """Lags of the iterations' work by the first that knows it: operators timed here, the same place in the fitted
+        traces, equal collectives, the cost models."""
         graph, edges, of_row, table = self.graph, self.graph.edges, self.of_row, self.model.lags
         reshaped, speed = self._changed or self._retyped, self._speed_of_models
         at, collectives = places(graph, self.trace, of_row), {} if reshaped else host_collective_keys(graph.trace)
@@ -226,11 +201,11 @@ class RankJob:
 
     @property
     def _speed_of_models(self) -> float:
-        """What times of host work of the traces fitted on are multiplied with."""
+        """Factor for times of host work that come from the fitted traces."""
         return self.speed.ratio if self.host == "trace" else 1.0
 
     def _own_times(self, wanted: Mapping[Row, Sequence[int]]) -> dict[Row, Estimate]:
-        """Own times of operators by the cost models, by row; without those that the model has not seen."""
+        """Self times of operators by the cost models, by row, without operators that the model has not seen."""
         calls, _ = self_time(self.graph, self.trace, self.of_row)
         calls = calls[np.isin(self.trace.calls.source[calls], list(wanted))]
         rows, speed = self.trace.calls.source[calls].tolist(), self._speed_of_models
@@ -238,8 +213,8 @@ class RankJob:
         return {row: Estimate(price.ns * speed, price.how) for row, price in prices if price is not None}
 
     def _host_work(self) -> IntColumn:
-        """Positions of the edges of the iterations that are work of a host, of which another one takes more or less:
-        all but long pauses outside of calls, which may be waits."""
+        """Edges of the iterations that are work of the host: all but long pauses outside of calls, which may be
+        waits."""
         edges = self.graph.edges
         host = np.flatnonzero(edges.kind == HOST)
         host = host[self.of_row[self.graph.row[edges.target[host]]] >= 0]
@@ -300,14 +275,14 @@ class RankJob:
 
     @cached_property
     def ends(self) -> tuple[list[float], list[float]]:
-        """ns of each GPU event at the low and the high end of the interval of all together; collectives stay, since
-        their times are waits for other ranks (`waiting`)."""
+        """ns of each GPU event at both ends of the joint interval; collectives keep their times, which are waits
+        (`waiting`)."""
         source = self.trace.gpu.source
         counted = (source >= 0) & (self.of_row[source] >= 0) & ~self.trace.is_comm
         return drawn_in(self.pricing, np.flatnonzero(counted).tolist())
 
     def lags_at(self, times: Sequence[float] | None) -> IntColumn:
-        """Lags from the model, with GPU events that take other times; as predicted if None."""
+        """Lags from the model with other times of GPU events; as predicted if None."""
         lags = self.priced.lag
         if times is None:
             return lags
@@ -319,7 +294,7 @@ class RankJob:
         return lags
 
     def total(self, engine: Engine, kernel_ns: Sequence[float] | None = None, *, wait: bool = True) -> int:
-        """ns of the iterations by an engine, with GPU events that take other times; as predicted if None."""
+        """ns of the iterations by an engine with other times of GPU events; as predicted if None."""
         if engine == "replay":
             return self.replayed(self.lags_at(kernel_ns), wait=wait)
         times = list(self.pricing.times if kernel_ns is None else kernel_ns)
@@ -328,8 +303,10 @@ class RankJob:
         return overhead_model(self.trace, self.walked, times, self.of_row).total
 
     def untraced(self) -> UntracedAnswer | None:
-        """What a step takes when nothing records it, from the replay with GPU events as predicted and at both ends of
-        their interval; None where the trace does not say what it took, or only some iterations are predicted."""
+        """Time of a step without a profiler: of the prediction and of both ends of its interval.
+
+        None if the trace does not tell what recording cost, or if only some iterations are predicted.
+        """
         if self.split is not None:
             return None
         lags = [self.lags_at(times) for times in (None, *self.ends)]
@@ -342,7 +319,8 @@ class RankJob:
         return untraced_answer(replay(self.graph, self.constants), [self.constants], *changes)
 
     def waiting(self, engine: Engine) -> int:
-        """ns of the iterations with collectives as recorded: what a rank waits in them for others no model knows."""
+        """ns of the iterations with collectives as recorded: no model knows how long a rank waits in them for
+        others."""
         if engine == "replay":
             edges, lags = self.graph.edges, self.priced.lag.copy()
             met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.original)))
@@ -364,7 +342,7 @@ class RankJob:
         return round(self.total(engine, wait=False) * factor), self.replayed(self.graph.edges.lag, wait=False)
 
     def rows(self, engine: Engine) -> tuple[OpRow, ...]:
-        """By operator: GPU events; in a trace without any, own times of calls."""
+        """GPU events by operator; self times of calls in a trace without GPU events."""
         trace, found = self.original, dict[str, list[tuple[int, int, int, str]]]()
         if engine == "overheads":
             for event, kind in enumerate(self.pricing.kinds):
@@ -372,7 +350,7 @@ class RankJob:
                     estimate = self.pricing.event(event)
                     took = int(self.trace.gpu.dur[event])
                     found.setdefault(kind, []).append((event, round(estimate.ns), took, estimate.how))
-            return _op_rows(found)
+            return op_rows(found)
         edges, lags, how = self.graph.edges, self.priced.lag, self.priced.how
         kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
         for edge in places(self.graph, self.trace, self.of_row).edges.tolist():
@@ -381,10 +359,10 @@ class RankJob:
                 name = kinds.get(owner) or trace.name_of(owner)
                 by = how.get(edge, RECORDED)
                 found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), by))
-        return _op_rows(found)
+        return op_rows(found)
 
     def steps(self, predicted: int) -> StepTimes | None:
-        """Times of one iteration, if all together take so many ns; None where the model or the trace has none."""
+        """Times of one iteration if all take this long; None if the model or the trace has no iterations."""
         times, spread = measured_steps(self.original, self.chosen), self.model.steps
         if spread is None or not len(times):
             return None
@@ -393,7 +371,7 @@ class RankJob:
         return StepTimes(len(times), warm_up(apart), apart, percentiles(times).times(1), each)
 
     def kernels(self) -> tuple[PricedKernel, ...]:
-        """The GPU events of the iterations, those that no operator is known to have launched included."""
+        """The GPU events of the iterations, including those of unknown operators."""
         trace = with_unattached(self.trace) if self.split is None else self.trace
         pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # all events have a row
         return kernel_rows(pricing, trace, self.of_row)
@@ -414,15 +392,6 @@ class RankJob:
         return found
 
 
-def _op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[OpRow, ...]:
-    rows = []
-    for op, parts in found.items():
-        owners, predicted, measured, how = zip(*parts, strict=True)
-        often = tuple(model for model, _ in sorted(Counter(how).items(), key=lambda item: (-item[1], item[0])))
-        rows.append(OpRow(op, len(set(owners)), sum(predicted), sum(measured), often))
-    return tuple(sorted(rows, key=lambda row: (-row.measured_ns, row.op)))
-
-
 _SAME_PLACE, _EQUAL = "same place", "measured"
 _LEAST_ALIKE = 8
 """So many distinct equal calls tell the speed of one machine from that of another; fewer may have been disturbed."""
@@ -433,9 +402,8 @@ class PricedEdges:
     """Lags of a graph.
 
     Attributes:
-        lag: int64 ns, one an edge. how: of each edge that the model is asked for, what priced it; `UNKNOWN` where
-            nothing did and it is as recorded.
-        recorded_ns: host work that the model is not asked for.
+        lag: int64 ns, one per edge. how: the source of each lag that the model was asked for; `UNKNOWN` if it stays as
+            recorded. recorded_ns: host work that the model was not asked for.
     """
 
     lag: IntColumn
@@ -444,23 +412,23 @@ class PricedEdges:
 
     @property
     def unknown(self) -> float:
-        """Share of the edges that the model is asked for and has no counterpart of."""
+        """Share of the edges that the model was asked for and does not know."""
         return sum(how == UNKNOWN for how in self.how.values()) / max(len(self.how), 1)
 
 
 def _parts(graph: ReplayGraph, edges: Sequence[int], whole: int, estimate: Estimate) -> dict[int, Estimate]:
-    """What parts of an operator's own time take, if the whole takes so long: in proportion to the recorded ones."""
+    """Split an operator's self time over its parts, in proportion to their recorded times."""
     shares = [int(graph.edges.lag[edge]) / whole if whole else 1 / len(edges) for edge in edges]
     return {edge: Estimate(estimate.ns * share, estimate.how) for edge, share in zip(edges, shares, strict=True)}
 
 
 class HostSpeed(NamedTuple):
-    """How two hosts compare.
+    """The speed of a trace's host compared with the fitted traces' host.
 
     Attributes:
-        ratio: what operators take on the host of a trace over what equal ones took in the traces fitted on: the median
-            over distinct operators, each the median of its calls. 1 where the two have next to none in common.
-        unknown: share of the trace's own time in operators that none of the traces fitted on has; 1 with that ratio.
+        ratio: median over distinct operators of their time in the trace over their time in the fitted traces; 1 if the
+            traces have too few operators in common.
+        unknown: share of the trace's self time in operators that no fitted trace has; 1 with that ratio.
     """
 
     ratio: float

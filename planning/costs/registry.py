@@ -26,11 +26,8 @@ _LOG = logging.getLogger("etplus")
 
 
 class Utilised(CostModel):
-    """The utilisation model, for all GPU events. Model files have its laws under `kernels`, which intervals need, too.
-
-    Args:
-        fitted: the laws. devices: records by name.
-    """
+    """The utilisation model, for all GPU events. Model files have its laws under `kernels`, which intervals also
+    need."""
 
     def __init__(self, fitted: Utilisation, devices: Mapping[str, Device]) -> None:
         self.fitted, self._devices = fitted, devices
@@ -100,17 +97,15 @@ def model_class(name: str) -> type[CostModel]:
 
 
 class Costs:
-    """All models of an order over measured tasks; each is made when it is first asked.
+    """Cost models in order over measured tasks; each is fitted when it is first asked.
 
-    No GPU event is predicted to take less than its bound, but one that was measured so.
+    No GPU event is predicted to take less than its bound, unless an equal event was measured to.
 
     Args:
-        devices: records, by name.
-        order: names of models.
-        beyond: ask for what is between measured sizes first "between", so that it takes a time between theirs, and
-            for what is larger than all that was measured "grown", of GPU events only where the utilisation model, which
-            grows with size by itself, is not in the order.
-        fitted: models by name that were fitted before on these tasks; the others are when they are first asked.
+        devices: records by name. order: names of models.
+        beyond: first ask "between" for sizes between measured ones, and "grown" for larger ones; of GPU events only
+            without the utilisation model, which grows with size itself.
+        fitted: models that were fitted on these tasks before.
     """
 
     def __init__(
@@ -162,12 +157,7 @@ _EVENTS, _WEIGHTS, _NEIGHBOURS = 3, 4, 4
 def explain(
     name: str, model: Utilisation, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
 ) -> list[str]:
-    """How the fitted events whose kernel's name contains a text are priced; those that take most time, in lines.
-
-    Args:
-        name: part of a kernel's name, in any case.
-        measured: the events fitted on. devices: records by name.
-    """
+    """Explain in lines how the fitted events are predicted whose kernel's name contains a text, in any case."""
     chosen = [event for event in measured if name.lower() in event.task.kernel.lower()]
     if not chosen:
         return [f"no kernel was fitted on whose name contains {name!r}"]

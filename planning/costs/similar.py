@@ -24,9 +24,9 @@ _MOST_TASKS = 1500
 
 
 class MeasuredTable(FromMeasured):
-    """The median of the same operator, shapes, types and kernel, launched with the same grid, on the same device.
+    """The median of the same operator, shapes, dtypes and kernel, launched with the same grid, on the same device.
 
-    Work whose shapes are known is the same whatever is recorded of its launch.
+    If shapes are known, the recorded grid does not matter.
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -80,8 +80,8 @@ class Similar(FromMeasured):
 class Gaussian:
     """Gaussian-process regression of log time over measured tasks.
 
-    Covariance falls off exponentially with the distance of sizes and shapes, and grows with what else two tasks share:
-    device, operator and kernel, kernel names by the share of their words.
+    The covariance falls off exponentially with the distance of sizes and shapes. It grows if tasks share device,
+    operator, and words of the kernel's name.
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -156,11 +156,11 @@ _ENOUGH, _ALIKE = 5, 1.0
 
 
 class Interpolated(FromMeasured):
-    """Serves a task between two measured ones of the same operator, kernel, device and ranks of tensors, one of which
-    has no extent above, the other none below its own. The nearest such two count, by the sum of the logarithms of
-    extents; the time is interpolated linearly in FLOPs, or bytes, or elements, so never below or above both. A library
-    may take another kernel for another size: where there are no two with the task's kernel, those with any kernel are
-    taken.
+    """Serves a task between two measured ones of the same operator, kernel, device and numbers of dimensions.
+
+    One measured task has no larger extent, the other no smaller one; the nearest such two count, by the sum of the
+    logarithms of extents. Time is interpolated linearly in FLOPs, bytes, or elements, so it is between theirs. Since a
+    library may choose another kernel for another size, tasks with any kernel count if the task's kernel has no two.
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -226,10 +226,10 @@ _BEYOND, _MOST = 1.2, 16
 class Extrapolated(FromMeasured):
     """Serves tasks that are larger than all measured ones of the same operator and kernel on the same device.
 
-    What the least of those took stays (where all are of one size, the least of all work of the category), the rest of
-    the nearest one's time grows in proportion to its FLOPs, or bytes where there are none. The nearest one is the
-    nearest by `distances`, or that with the fewest other extents, such as the same layer at a smaller batch: of the two
-    the one that gives less, since in the other one is more that does not grow.
+    The least of their times stays (for tasks of one size, the least of all work of the category), and the rest of the
+    nearest task's time grows with its FLOPs, or bytes. The nearest task is the nearest by `distances`, or that with the
+    fewest other extents, such as the same layer at a smaller batch: whichever gives less, as the other one has more
+    that does not grow.
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:

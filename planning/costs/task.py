@@ -18,22 +18,18 @@ class Estimate(NamedTuple):
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A GPU event, or the own time of a CPU operator.
+    """A GPU event, or the self time of a CPU operator.
 
     Attributes:
-        op: the operator, "" where no operator is known.
-        kernel: the kernel's or copy's name; "" for a CPU operator.
-        category: "kernel", "gpu_memcpy", "gpu_memset", or "cpu_op".
-        inputs, outputs: the operator's tensors.
-        flops, bytes: of the operator; of the event itself if it is a copy or collective. None where unknown.
-        byte_factor: where `bytes` are the least that it may move (experts), how many times these it is taken to move:
-            the middle of what it may.
-        dtype: the element type that peaks go by.
-        main: the kernel does the operator's main work.
+        op: the operator, "" if unknown. kernel: name of the kernel or copy; "" for a CPU operator.
+        category: "kernel", "gpu_memcpy", "gpu_memset", or "cpu_op". inputs, outputs: the operator's tensors.
+        flops, bytes: of the operator; of the event itself for a copy or collective. None if unknown.
+        byte_factor: middle of the possible bytes over `bytes`, if these are a lower bound (experts).
+        dtype: selects the peak. main: the kernel does the operator's main work.
         place: number of the event among the operator's own.
         collective: of a communication kernel, "" for others. group_size: its ranks.
-        device: name of the device, of its record where there is one; of a CPU an identifier.
-        blocks, block_threads: of a kernel's launch, blocks of the grid and threads of a block; 0 if not recorded.
+        device: name of the device's record, else of the device; of a CPU an identifier.
+        blocks, block_threads: blocks of the grid and threads of a block; 0 if not recorded.
     """
 
     op: str

@@ -106,10 +106,8 @@ def _kind(kernel: str, category: str) -> str:
 
 
 def wire_factor(collective: str, ranks: int | None) -> float:
-    """What of a buffer passes the slowest link: `bus_factor`, and 1 where that is not known.
-
-    1 of a scatter, too: its root sends to one rank after the other, and the fitted parameters hold for that.
-    """
+    """Share of a buffer that passes the slowest link (`bus_factor`); 1 if unknown, and of a scatter, whose root sends
+    to one rank after the other."""
     name = collective.lower().replace("-", "_")
     if not ranks or ranks < 2 or ("scatter" in name and "reduce" not in name):
         return 1.0
@@ -121,10 +119,9 @@ class EventWork(msgspec.Struct, frozen=True):
 
     Attributes:
         known: FLOPs or bytes are known. bound: ns, 0 if not.
-        usual: by term, log start in ns, u, v and w before anything is learned.
-        amounts: by term (COMPUTE and MEMORY, or THREADS) the time at the peak, ns.
-        labels: what weights are learned for, with its value.
-        kernel: the name.
+        usual: by term, log start in ns and u, v, w before anything is learned.
+        amounts: time at the peak by term (COMPUTE and MEMORY, or THREADS), ns.
+        labels: features that weights are learned for, with their values. kernel: the name.
     """
 
     known: bool
@@ -141,11 +138,7 @@ class EventWork(msgspec.Struct, frozen=True):
 
 
 def work_of(task: Task, devices: Mapping[str, Device]) -> EventWork:
-    """What the law takes of a GPU event.
-
-    Args:
-        devices: records by name.
-    """
+    """The event as the law sees it; `devices` are records by name."""
     device, bound = device_of(task, devices), bound_of(task, devices)
     many, bandwidth = _USUAL_DEVICE
     if device is not None:
@@ -195,13 +188,13 @@ def _vendor(device: str) -> str:
 
 
 class Law(msgspec.Struct, frozen=True):
-    """What is learned: of events whose work is known, or of those whose work is not.
+    """The learned law of events whose work is known, or of those whose work is not.
 
     Attributes:
-        weights: term to label to weight; labels that are not there count 0.
-        kernels: name of a kernel to the log of what its events take over what the rest of the law says.
-        smearing: mean of measured over predicted times without it, since sums follow means, and a regression of logs
-            medians (Duan, "Smearing estimate", 1983).
+        weights: by term and label; missing labels count 0.
+        kernels: by kernel name, log of the ratio of its events' times and the rest of the law.
+        smearing: mean of measured over predicted times without it, because a regression of logs finds medians and sums
+            follow means (Duan, "Smearing estimate", 1983).
     """
 
     weights: dict[str, dict[str, float]]
@@ -233,8 +226,8 @@ class Utilisation(msgspec.Struct, frozen=True):
     """The fitted model; JSON-ready.
 
     Attributes:
-        known: the law of events whose FLOPs or bytes are known. unknown: of those whose grid is. named: of those of
-            which only the name is known; None in files of earlier versions, where `unknown` holds for them.
+        known: law of events with FLOPs or bytes. unknown: law of events with a grid. named: law of events with only a
+            name; None in old files, whose `unknown` holds for them.
     """
 
     known: Law
@@ -278,10 +271,9 @@ _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
 
 def fit_utilisation(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilisation:
-    """Fit the three laws. Events of which more is known count in the laws for less, too, as if it were not known.
+    """Fit the three laws on GPU events with positive times.
 
-    Args:
-        measured: GPU events with positive times. devices: records by name.
+    Events of which more is known also count for the other laws, as if it were not known.
     """
     log_ns = np.log([max(event.ns, 1.0) for event in measured])
     sized = [event.task for event in measured]

@@ -87,9 +87,9 @@ class Quality:
 
     Attributes:
         errors: geometric mean, median, mean of relative errors, factor, bias of the total.
-        tau: Kendall's τ (b) over all graphs. pairs: share of pairs of unlike graphs that are in the right order.
-        top1, top5: over models, mean of the best true time among the K variants predicted fastest over the best of
-            all, less 1.
+        tau: Kendall's τ (b) over all graphs. pairs: share of pairs of unlike graphs in the right order.
+        top1, top5: best true time among the K variants predicted fastest over the best of all, less 1; mean over
+            models.
     """
 
     errors: Score

@@ -31,11 +31,11 @@ _MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 
 @dataclass(frozen=True)
 class Layer:
-    """An aggregation over edges, from the p rows before it to c rows: classes of nodes with equal neighbours.
+    """An aggregation over edges, from the p rows before it to c rows: classes of nodes with equal neighbors.
 
     Attributes:
-        own: (c), the row before it. inputs, outputs: (2, m), of the edges of one node of each class, its row and the
-            row before it of the producer or consumer.
+        own: (c), the row before it. inputs, outputs: (2, m), of the edges of one node per class, its row and the row
+            before it of the producer or consumer.
     """
 
     own: Tensor
@@ -47,16 +47,14 @@ class Layer:
 class GraphBatch:
     """Runs as one graph of n nodes in g graphs.
 
-    Nodes with equal features are one of u rows, and after each layer those with equal states before it and equal
-    neighbours are one row: a graph of several iterations, or of equal layers, has a few per cent as many as nodes.
+    Nodes with equal features are one of u rows; after each layer nodes with equal states and equal neighbors are one
+    row.
 
     Attributes:
-        feat: (u, INPUTS), scaled. opcode: (u).
-        layers: aggregations, each on the rows of the one before.
-        row: (n), of each node the row of the last layer; nodes of a graph are adjacent in topological order.
-        graph: (n), which graph a node is in.
-        rows: of each graph the number of u and of each layer's rows.
-        node_log: (n), log of own times in ns, NaN where unknown. graph_log: (g), log of the times of the graphs.
+        feat: (u, INPUTS), scaled. opcode: (u). layers: aggregations, each on the rows of the one before.
+        row: (n), each node's row of the last layer; nodes of a graph are adjacent in topological order.
+        graph: (n), each node's graph. rows: numbers of u and of each layer's rows, per graph.
+        node_log: (n), log of self times in ns, NaN if unknown. graph_log: (g), log of the times of the graphs.
     """
 
     feat: Tensor
@@ -75,11 +73,7 @@ class GraphBatch:
 
 
 def single(run: Run, kind: str, centre: Tensor, scale: Tensor) -> GraphBatch:
-    """One run for a kind of network; many are made once and joined anew for every step.
-
-    Args:
-        centre, scale: (INPUTS), of the features.
-    """
+    """One run for a kind of network, made once and joined again for every step; centre and scale are (INPUTS)."""
     graph, c = run
     order = _topological(graph)
     place = np.empty(len(order), np.int64)
@@ -184,9 +178,9 @@ def _distinct(rows: npt.NDArray[np.float32] | npt.NDArray[np.uint64]) -> tuple[I
 
 
 def _aggregated(row: IntColumn, edges: IntColumn) -> tuple[Layer, IntColumn]:
-    """The layer over edges (m, 2), rows [consumer, producer], and of each node its row after it.
+    """The layer over edges (m, 2), rows [consumer, producer], and each node's row after it.
 
-    Colour refinement (Weisfeiler and Leman, 1968): a class is split by the multisets of its neighbours' classes, which
+    Color refinement (Weisfeiler and Leman, 1968): a class is split by the multisets of its neighbors' classes, which
     are compared by sums of hashes of 64 bits.
     """
     consumer, producer = edges[:, 0], edges[:, 1]

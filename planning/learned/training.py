@@ -41,12 +41,8 @@ _CHECKPOINT_EVERY = 10
 
 
 class Trained:
-    """A network with the scaling of its inputs.
-
-    Attributes:
-        net: the network. centre, scale: (INPUTS), of the training set. valid: its error there, mean |log ratio|.
-        epochs: how many it was trained.
-    """
+    """A network with the scaling of its inputs, centre and scale (INPUTS) of the training set, its error on the
+    validation set (mean |log ratio|), and the number of epochs."""
 
     def __init__(self, net: GraphNet, centre: Tensor, scale: Tensor, valid: float = float("inf"), epochs: int = 0):
         self.net, self.centre, self.scale, self.valid, self.epochs = net, centre, scale, valid, epochs
@@ -66,16 +62,16 @@ def train(
 ) -> Trained:
     """Train on graphs, stop when the validation set has not improved for 25 epochs, keep the best.
 
-    The loss is smooth-L1 on the log times of graphs and, where they are known, of nodes. Weights, order of batches and
-    everything else follow from the seed: the same data and seed give the same weights on the same machine.
+    The loss is smooth-L1 on the log times of graphs and, if they are known, of nodes. The same data and seed give the
+    same weights on the same machine.
 
     Args:
         epochs: at most; by default EPOCHS, fewer for many nodes.
-        checkpoint: file that holds the state of the training every tenth epoch. resume: go on from it.
+        checkpoint: file that holds the state of every tenth epoch. resume: continue from it.
         report: called with each epoch and its validation error.
 
     Raises:
-        UsageError: no graphs, an unknown kind, or nothing to go on from.
+        UsageError: no graphs, an unknown kind, or nothing to continue from.
     """
     if kind not in KINDS:
         raise UsageError(f"kind {kind!r}: one of {', '.join(KINDS)}")

@@ -17,12 +17,11 @@ _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "ui
 
 
 class Given(NamedTuple):
-    """What an operator is called with, as far as the content of its tensors depends on it.
+    """The arguments of an operator, as far as the content of its tensors depends on them.
 
     Attributes:
         op: name without namespace and without the underscore of in-place forms.
-        shapes: by argument the shapes of its tensors, None where a list has no tensor.
-        numbers: by argument the value of what is no tensor.
+        shapes: shapes of the tensors by argument, None for a list without tensors. numbers: other values by argument.
         results: shapes of the tensors that it returned.
     """
 
@@ -51,8 +50,7 @@ def fill_of(given: Given, argument: str, place: int, dtype: str) -> Fill:
     """The content of a tensor.
 
     Args:
-        place: of the tensor in its argument's list, else 0.
-        dtype: torch's name of its element type.
+        place: of the tensor in its argument's list, else 0. dtype: torch's name.
 
     Example:
         >>> given = Given("embedding", {"weight": [(50, 8)], "indices": [(4,)]}, {}, [(4, 8)])

@@ -19,7 +19,7 @@ _FROM_TRACES, _UNKNOWN = {"same place", "measured"}, "unknown"
 
 
 def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
-    """By row of a trace, the self time of operators that were executed here, ns, with what recording adds to them."""
+    """Self times of operators that were executed here, ns, by row of a trace; with what recording adds to them."""
     if measured is None:
         return {}
     known = dict[str, float | None]()
@@ -36,8 +36,7 @@ def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
 
 
 def shares_of_sources(times: Iterable[tuple[str, float]]) -> Mapping[str, float]:
-    """Of times and how each was found, the shares that were measured here, taken from traces, modelled, and, if there
-    are any, left as recorded.
+    """Shares of the time by source: measured here, from traces, modelled, and, if there are any, as recorded.
 
     Example:
         >>> shares_of_sources([("executed", 60.0), ("same place", 30.0), ("similar", 10.0)])

@@ -35,16 +35,16 @@ class Conditions(msgspec.Struct, frozen=True):
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A distinct call and what it took here.
+    """A distinct call and its time here.
 
     Attributes:
-        key: of the call: operator, shapes, strides, types, numbers (`RecordedCall.key`).
-        op: qualified name. shapes, dtypes: of its tensors, such as "4x8 8x2" and "float32".
+        key: operator, shapes, strides, dtypes and numbers (`RecordedCall.key`). op: qualified name.
+        shapes, dtypes: of its tensors, such as "4x8 8x2" and "float32".
         ns, iqr_ns: median and interquartile range over `runs` calls, callees included.
-        own_ns: without what its callees take when they are called by themselves; None if one of them was not executed,
-            or if it called others here: under no_grad, attention and recurrent layers choose other ways.
-        count: calls in the traces. recorded_ns, recorded_own_ns: medians there, of calls measured on a GPU those of the
-            device events that they launched; None for shapes that were not recorded, and of traces of another kind.
+        own_ns: without the callees' own times; None if a callee was not executed, or if it called others here (under
+            no_grad, attention and recurrent layers choose other ways).
+        count: calls in the traces. recorded_ns, recorded_own_ns: medians there, of the launched GPU events for calls
+            measured on a GPU; None for shapes that were not recorded, and for traces of another kind.
         callees, own_tensors: recorded calls directly below it, and tensors that it takes and returns itself.
     """
 
@@ -88,9 +88,9 @@ class Recorder(NamedTuple):
 
     @staticmethod
     def of(timings: Sequence[Timing]) -> Recorder:
-        """Fitted to recorded and executed self times of all calls by least absolute deviations, none below 0.
+        """Fit recorded and executed self times of all calls by least absolute deviations, none below 0.
 
-        It is iteratively reweighted least squares, relative to the recorded time, so that no long operator decides.
+        Iteratively reweighted least squares, relative to the recorded time, so that no long operator decides.
         """
         known = [timing for timing in timings if timing.own_ns is not None and timing.recorded_own_ns]
         if len(known) < _LEAST_TO_FIT:
@@ -127,11 +127,10 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     """Times of the distinct operator calls of traces on one machine.
 
     Attributes:
-        version: of the form of the file. files: names of the traces. conditions: see `Conditions`.
-        timings: the calls that were executed, the longest in the traces first.
-        not_executed: the others, by operator and reason, the largest share first.
-        executed: share of the operators' self time in calls that were executed or are part of one.
-        outside: share of all calls' self time that is the autograd engine's, Python's and annotations', no operator's.
+        timings: executed calls, the longest in the traces first.
+        not_executed: the others by operator and reason, the largest share first.
+        executed: share of the operators' self time in calls that were executed or are part of such a call.
+        outside: share of all calls' self time that belongs to the autograd engine, Python and annotations.
     """
 
     version: int
@@ -157,10 +156,10 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     def own_ns(self, key: str) -> float | None:
         """Self time of a call in a recording, ns; None if it was not executed.
 
-        It is the one here times the slowdown, plus what recording adds: as much as it added to those recorded calls of
-        the operator that are nearest in self time here and in number of tensors (their median). For a call with more
-        callees and tensors it grows with the square root of what `Recorder` says: what is done for each of many
-        tensors finds its code and data in the caches from the second one on.
+        It is the time here times the slowdown, plus what recording adds: the median of what it added to recorded calls
+        of the operator with similar self time and number of tensors. For a call with more callees and tensors this
+        grows with the square root of what `Recorder` says, since the code and data for many tensors are in the caches
+        from the second one on.
         """
         found = self.by_key.get(key)
         if found is None or found.own_ns is None:
@@ -179,11 +178,8 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _recorded(self) -> Mapping[str, npt.NDArray[np.float64]]:
-        """By operator, of each call: self time here and recorded, number of tensors, what recording adds by `Recorder`;
-        (4, calls), times in ns.
-
-        A distinct call counts as often as it was recorded.
-        """
+        """Self time here and recorded, number of tensors, and added time by `Recorder` of each call by operator: (4,
+        calls), ns. A distinct call counts as often as it was recorded."""
         found: dict[str, list[tuple[float, float, float, float]]] = {}
         for timing in self.timings:
             if timing.own_ns is not None and timing.recorded_own_ns is not None:
@@ -193,7 +189,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         return {op: np.array(calls).T for op, calls in found.items()}
 
     def ratios(self, *, least_ns: float = _LONG_NS) -> list[float]:
-        """Executed over recorded self time less what recording adds, of calls of at least `least_ns` by themselves.
+        """Executed over recorded self time, less the time that recording adds, of calls of at least `least_ns`.
 
         Calls to which recording added more than half of their time are left out.
         """

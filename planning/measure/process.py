@@ -43,7 +43,7 @@ class ExecutionError(EtplusError):
 
 
 def check_device(device: str) -> str:
-    """A device as torch names it.
+    """Check that a device is named as torch names it.
 
     Raises:
         UsageError: neither cpu nor a GPU.
@@ -55,7 +55,7 @@ def check_device(device: str) -> str:
 
 
 class WorkerProcess:
-    """A worker, started when it is first asked and anew after it was killed.
+    """A worker process, started when it is first asked, and again after it was killed.
 
     Args:
         device: "cpu" or "cuda:N". threads: of torch; 0 for its own choice. timeout_s: of one request.
@@ -92,10 +92,10 @@ class WorkerProcess:
         return self._about
 
     def ask(self, progress: Callable[[], int] = lambda: 0, **request: Any) -> dict[str, Any]:
-        """What the worker answers.
+        """Ask the worker and return its answer.
 
         Args:
-            progress: a number that changes as long as the worker has not stopped; then time begins anew.
+            progress: a number that changes while the worker makes progress; each change restarts the timeout.
 
         Raises:
             ExecutionError: torch refuses, or it took too long, or the process ended.

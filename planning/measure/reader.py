@@ -29,10 +29,11 @@ class _UncallableError(Exception):
 
 
 def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str]]:
-    """The operators of a trace in order of start; for one that cannot be called again the reason.
+    """The operators of a trace in order of start; a text instead of a call gives the reason why it cannot be called
+    again.
 
-    Calls of names without a namespace and without a schema (the autograd engine's, Python's) are left out. Of a trace
-    with other shapes (`reshaped`) the calls have those; recorded strides and sizes among the numbers follow.
+    Names without namespace and schema (the autograd engine's, Python's) are left out. In a trace with other shapes
+    (`reshaped`) calls have these shapes; recorded strides, and sizes among the numbers, follow.
     """
     ops = np.flatnonzero(trace.calls.kind == OP)
     host = "cpu" if len(trace.gpu) else _ANYWHERE
@@ -73,11 +74,7 @@ def _recorded(trace: Trace, call: CallIndex, record: CallRecord, host: str) -> R
 
 
 class _Arguments:
-    """Reads arguments and collects their tensors.
-
-    Args:
-        host: what "cpu" becomes: of a trace without a device, whatever device its operators are called on.
-    """
+    """Reads arguments and collects their tensors; `host` replaces "cpu" in traces without a GPU."""
 
     def __init__(self, host: str) -> None:
         self.tensors: list[TensorArg] = []

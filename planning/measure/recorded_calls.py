@@ -24,9 +24,8 @@ class TensorArg(NamedTuple):
     """A tensor as a node names it.
 
     Attributes:
-        shape: its extents. strides: in elements. dtype: torch's name.
-        id, storage: numbers of the object and of its memory. offset: in elements. device: "cpu", or "device" for
-            that on which operators are called.
+        strides, offset: in elements. dtype: torch's name. id, storage: numbers of the object and of its memory.
+        device: "cpu", or "device" for the one on which operators are called.
     """
 
     shape: tuple[int, ...]
@@ -58,10 +57,8 @@ class RecordedCall:
     """A call of a trace that can be made again.
 
     Attributes:
-        index: its position in `Trace.calls`.
-        schema: of the operator, as recorded.
-        args: values by position, {"tensor": k} for the k-th of `tensors`.
-        tensors: what it takes. results: what it returned.
+        index: position in `Trace.calls`. schema: as recorded.
+        args: values by position, {"tensor": k} for the k-th of `tensors`. tensors: inputs. results: outputs.
     """
 
     index: CallIndex
@@ -194,8 +191,8 @@ def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[
     """The call with tensors of other shapes.
 
     Args:
-        given, made: shapes of the tensors that it takes and returns; as many as it has, else its own are kept. A call
-            that takes one list of tensors alone (`stack`, `cat`) may be given more or fewer.
+        given, made: shapes of inputs and outputs; another number of shapes keeps the recorded ones. A call that takes
+            one list of tensors alone (`stack`, `cat`) may be given more or fewer.
     """
     if len(given) != len(found.tensors):
         found = _of_another_number(found, len(given))
@@ -231,10 +228,10 @@ def _with_shapes(tensors: tuple[TensorArg, ...], shapes: Sequence[Sequence[int]]
 
 
 def _with_shape(old: TensorArg, shape: tuple[int, ...]) -> TensorArg:
-    """A tensor of another shape whose dimensions follow each other in memory as before.
+    """A tensor of another shape with the same order of dimensions in memory.
 
-    A stride grows with the dimensions within it; gaps between elements, and broadcast dimensions, stay. A tensor that
-    begins a multiple of its size into its storage (a part of a larger one) does so at the new size.
+    Strides grow with the dimensions within them; gaps and broadcast dimensions stay. A tensor that begins a multiple of
+    its size into its storage (a part of a larger one) does so at the new size.
     """
     if shape == old.shape:
         return old

@@ -24,11 +24,8 @@ _PLAIN = ("uniform", "index")
 
 @dataclass(frozen=True)
 class ProgramPlan:
-    """Calls in the recorded order, and what `sequence.run` takes.
-
-    Attributes:
-        calls: the calls. program: JSON-ready. peak_bytes: memory of the tensors that are in use together.
-    """
+    """Calls in the recorded order, and what `sequence.run` takes; `peak_bytes` is the memory of tensors in use
+    together."""
 
     calls: tuple[RecordedCall, ...]
     program: dict[str, Any]
@@ -177,10 +174,10 @@ if __name__ == "__main__":
 
 
 def op_script(call: RecordedCall, recorded_us: float, source: str, name: str, *, device: str, threads: int) -> str:
-    """The text of a script that calls one operator repeatedly.
+    """A script that calls one operator repeatedly.
 
     Args:
-        source: file that it was recorded in. name: of the script. threads: of torch.
+        source: recorded file. name: of the script. threads: of torch.
     """
     main = _MAIN_OF_ONE.format(
         data=_data(call.call), recorded=repr(float(recorded_us)), device=repr(device), threads=int(threads)

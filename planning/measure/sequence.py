@@ -90,10 +90,10 @@ def once(program: Program, device: str, begins: Callable[[int], None]) -> tuple[
 
 
 def run(program: Program, device: str = "cpu", repeat: int = 3, progress_file: str = "") -> dict[str, Any]:
-    """Call all operators `repeat` times and once before to warm up.
+    """Call all operators `repeat` times, after one warm-up.
 
     Args:
-        progress_file: of 16 bytes for a process that watches this one: the call that runs, and how many have begun.
+        progress_file: 16 bytes for a watching process: the running call, and how many have begun.
     """
     begins: Callable[[int], None] = lambda at: None  # noqa: E731
     if progress_file:

@@ -163,16 +163,14 @@ def within_storage(result: Any) -> bool:
 
 
 def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float = 0.05) -> dict[str, Any]:
-    """Call an operator repeatedly; median and interquartile range of a call in ns, and the number of calls.
+    """Call an operator repeatedly; return median and interquartile range of a call in ns, and the number of calls.
 
-    What the call from Python takes is in the times (`empty_call_ns`).
-
-    On a CPU each call has other tensors than the ones just before it, as in a program, where the data of a call are
-    seldom in the nearest cache. In-place operators work on the same tensors again and again; those that change a
-    tensor's shape or memory get new ones each time.
+    The times include the call from Python (`empty_call_ns`). On a CPU each call has other tensors than the ones before
+    it, as in a program, whose data are seldom in the nearest cache. In-place operators work on the same tensors again;
+    those that change a tensor's shape or memory get new ones.
 
     Raises:
-        Exception: what torch raises where the operator cannot be called so.
+        Exception: what torch raises if the operator cannot be called like this.
     """
     with torch.no_grad():
         operator = operator_of(call)

@@ -35,10 +35,10 @@ class _Line(msgspec.Struct):
 
 
 class Checkpoint:
-    """A file to which each time is appended; a last line that was cut short is left out.
+    """A file to which each time is appended. A last line that was cut short is ignored.
 
     Args:
-        resume: take what is in the file; else it is begun anew.
+        resume: read the file; else start a new one.
     """
 
     def __init__(self, path: str, *, resume: bool) -> None:
@@ -83,11 +83,10 @@ class Options:
     """What is measured, and within which bounds.
 
     Attributes:
-        ops: operators whose names contain a match; None for all.
-        min_share: of all operators' self time; distinct calls with less are left out.
+        ops: measure operators whose names contain a match; None for all.
+        min_share: leave out distinct calls with less of all operators' self time.
         budget_s: time for all. timeout_s: for one call. threads: of torch, 0 for its own choice.
-        max_bytes: of the tensors of one call.
-        rounds: over all calls, so that the times of each are spread over the whole run.
+        max_bytes: of the tensors of one call. rounds: over all calls, to spread the times of each over the whole run.
     """
 
     ops: Pattern[str] | None = None
@@ -113,11 +112,7 @@ class _Distinct:
 
 @dataclass
 class _Asked:
-    """All that there is to call.
-
-    Attributes:
-        distinct: calls by key. keys: of each trace the keys of its calls, and the reasons of those that cannot be.
-    """
+    """Distinct calls by key; and for each trace the keys of its calls, or the reason why a call cannot be made."""
 
     distinct: dict[str, _Distinct] = field(default_factory=dict)
     keys: list[tuple[Trace, Mapping[CallIndex, str], Mapping[CallIndex, str]]] = field(default_factory=list)
@@ -176,10 +171,9 @@ def measure(
     """Call each distinct operator call of traces repeatedly on this machine, in a process of its own.
 
     Args:
-        device: "cpu" or "cuda:N".
-        reshaped: traces with other shapes than those recorded (`reshaped`); their own times do not count.
-        checkpoint: has the rounds that were timed before, and takes those that are timed now.
-        progress: show a bar on standard error when it takes over two seconds.
+        device: "cpu" or "cuda:N". reshaped: traces with other shapes (`reshaped`), whose recorded times do not count.
+        checkpoint: rounds that were timed before, and those that are timed now.
+        progress: show a bar on standard error if it takes over two seconds.
 
     Raises:
         UsageError: torch is not installed, has no such device, or there is nothing to call.
@@ -333,11 +327,11 @@ def covered(
     reasons: Mapping[CallIndex, str],
     among: Container[CallIndex] | None = None,
 ) -> TimedShare:
-    """How much of a trace's self time is in calls that were executed, or are part of one.
+    """Share of a trace's self time in calls that were executed, or are part of such a call.
 
     Args:
-        done: calls that were executed. operators: those that have a schema, or ought to have one.
-        reasons: of those that were not executed. among: calls that count; None for all.
+        operators: calls with a schema, or that should have one. reasons: why others were not executed.
+        among: calls that count; None for all.
     """
     parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
     whole, found = [False] * len(parents), TimedShare()

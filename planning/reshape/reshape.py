@@ -28,12 +28,12 @@ from .shapes.terms import Shape
 
 @dataclass(frozen=True)
 class Underived:
-    """Calls of an operator some of whose extents could not be re-derived: those stay as recorded, or are taken
-    in proportion to what they follow.
+    """Calls of an operator with extents that could not be re-derived: they stay as recorded, or are taken in
+    proportion.
 
     Attributes:
-        count: calls. first: those that take known shapes, where it begins.
-        share: of the trace's time on the device, or without a device of all operators' own times.
+        first: calls that take known shapes, with which the gap begins.
+        share: of the GPU time, or of all operators' self time in a trace without GPU events.
     """
 
     op: str
@@ -44,17 +44,17 @@ class Underived:
 
 @dataclass(frozen=True)
 class Reshaped:
-    """A trace with other shapes. Its times are those that were recorded.
+    """A trace with other shapes and its recorded times.
 
     Attributes:
         sizes: what was changed, with the recorded sizes.
-        unknown: bool, one entry a call of the trace: some of its extents could not be re-derived.
-        repeats: float64, one entry a call of the trace: how often it is made for each time that was recorded, since a
-            data loader makes some calls for each sample.
-        calls, changed: how many operator calls there are, and of how many some extent is another one.
-        dtype: the element type that floating-point tensors are priced with, None for their own. Then calls that take
-            or return several such types are among those that are unknown: casts may be left out.
-        underived: what is left as recorded, by share; operators with which it begins first.
+        unknown: bool per call of the trace: some of its extents could not be re-derived.
+        repeats: float64 per call of the trace: how often it is made per recorded call, since a data loader makes some
+            calls for each sample.
+        calls, changed: numbers of operator calls, and of those with other extents.
+        dtype: dtype of floating-point tensors for estimates, None for their own. Calls with several floating dtypes are
+            then unknown, since casts may be left out.
+        underived: what stays as recorded, by share; operators with which a gap begins first.
     """
 
     trace: Trace
@@ -97,8 +97,8 @@ class Reshaped:
 def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     """Re-derive the shapes of a trace's operators for other sizes.
 
-    What changes is followed through all calls by the identity of tensors and by what the operators do. Equal numbers
-    mean nothing.
+    Changes are followed through all calls by the identity of tensors and by what the operators do. Equal numbers mean
+    nothing.
 
     Raises:
         UsageError: a recorded size is ambiguous, or no tensor has it.
@@ -156,10 +156,8 @@ _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
 
 
 def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float64]:
-    """How often each call is made: within a data loader for each sample, but for what puts the samples together.
-
-    Of what that calls, `unsqueeze` is for each sample.
-    """
+    """How often each call is made: within a data loader once per sample, except for what puts the samples together. Of
+    the calls of that, `unsqueeze` is made per sample."""
     ratio = next(
         (size.new_size / size.recorded_size for size in sizes if size.dimension == "batch" and size.recorded_size), 1.0
     )
@@ -196,7 +194,7 @@ class _Signatures:
     """Signatures with new extents, equal ones once.
 
     Args:
-        new: of each extent the derived value, None if there is none. likely: of classes without one, what to take.
+        new: derived value of each extent, None if there is none. likely: values for classes without one.
     """
 
     def __init__(self, trace: Trace, shapes: Shapes, new: Sequence[int | None], likely: Mapping[int, int]) -> None:
@@ -324,7 +322,7 @@ def _underived(trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[
 
 
 def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallIndex]]:
-    """Operator calls of two traces that correspond: of equal names, in order, below calls that correspond.
+    """Operator calls of two traces that correspond: equal names, in order, below calls that correspond.
 
     Example:
         >>> all(one == other for one, other in counterparts(trace, trace))
@@ -358,11 +356,7 @@ def _callees(trace: Trace, call: int) -> Sequence[int]:
 
 
 class SecondRecording:
-    """Extents of inputs, and of what is made of numbers alone, as they are in a second recording.
-
-    Args:
-        trace, shapes: the first recording. also: the second one.
-    """
+    """Extents of inputs, and of tensors made of numbers alone, in a second recording (`also`)."""
 
     def __init__(self, trace: Trace, shapes: Shapes, also: Trace) -> None:
         self._file, self._extents, self._other = trace.file, shapes.extents, also.file
@@ -380,10 +374,10 @@ class SecondRecording:
     def find(
         self, evidence: SizeEvidence, dimension: str, recorded_size: int | None, new_size: int
     ) -> tuple[dict[int, int], int]:
-        """New values of the classes that change as the dimension does, or in proportion to it, and its recorded size.
+        """New values of the classes that change like the dimension or in proportion to it, and its recorded size.
 
         Raises:
-            UsageError: nothing changed between the recordings, or it is ambiguous what is the dimension.
+            UsageError: nothing changed between the recordings, or the dimension is ambiguous.
         """
         value = self._extents.value
         pairs = Counter((value[root], new) for root, new in self._values.items() if value[root] != new)

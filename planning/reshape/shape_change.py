@@ -19,11 +19,7 @@ _MOST = 2**31
 
 @dataclass(frozen=True)
 class SizeChange:
-    """Another size of a dimension.
-
-    Attributes:
-        dimension: one of DIMENSIONS. new_size, recorded_size: the latter None to find it.
-    """
+    """Another size of a dimension (one of DIMENSIONS); a `recorded_size` of None is to be found."""
 
     dimension: str
     new_size: int
@@ -32,12 +28,8 @@ class SizeChange:
 
 @dataclass(frozen=True)
 class ShapeChange:
-    """All that is to change.
-
-    Attributes:
-        sizes: other sizes. dtype: the element type of floating-point tensors, None for those recorded.
-        also: a recording of the same program at other sizes, which shows the extents that change.
-    """
+    """The wanted changes: sizes, the dtype of floating-point tensors (None to keep it), and `also`, a recording of the
+    same program at other sizes, which shows the extents that change."""
 
     sizes: tuple[SizeChange, ...] = ()
     dtype: str | None = None

@@ -22,10 +22,9 @@ class Clipping:
 
     Attributes:
         storages: of the gradients. joined: rows of the topmost calls that take the norm of the gradients' norms.
-        unknown: rows of calls whose result on parts of gradients would have to be summed over the ranks, but it is not
-            known how.
+        unknown: rows of calls whose results on parts of gradients would have to be summed over ranks in an unknown way.
         scaled: rows of calls that look for infinite gradients, as gradient scaling does.
-        copies: storages of tensors that calls beside the optimizer take with a parameter, such as averaged weights.
+        copies: storages that calls next to the optimizer take with a parameter, such as averaged weights.
     """
 
     storages: frozenset[int] = frozenset()
@@ -55,7 +54,7 @@ def _elements(call: Call) -> int:
 def find_clipping(model: Model) -> Clipping:
     """Find the norms of gradients, and the norm of those norms.
 
-    Anything else that makes one number of several elements of gradients is not known to be summed over ranks.
+    Other calls that make one number of a gradient's elements are not known to be summed over ranks.
     """
     gradients = frozenset(storage for storage, _ in gradients_of(model.weights))
     count, joined, unknown, scaled = len(model.parameters), set[int](), set[int](), set[int]()

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ...schemas.etplus.made_records import comms_of, edited
 from ...schemas.text.gc_control import gc_disabled
 from ...timeline.constants import fit_constants
 from ...timeline.graph_building import build_graph
@@ -32,6 +31,7 @@ from .items import CommOp, RecordedOp
 from .joined_stages import join_stages
 from .layout import Layout
 from .memory import Memory, memory_of
+from .model import Model
 from .not_derived import NotDerived, assumptions, doubts, not_derived
 from .plan import make_plan, plan_from_dict
 from .proof import (
@@ -49,6 +49,7 @@ from .rank_program import program
 from .rank_trace import build_trace
 from .recorded_job import recorded_layout
 from .resized_calls import ResizedCalls
+from .scaled import Scaled, is_only_scaled
 from .structure import read_model
 
 _NETWORK = Network(25.0, 5000.0)
@@ -60,10 +61,10 @@ class Resharded:
     """A job in another layout.
 
     Attributes:
-        derivation: what is divided how. network: the links. model: prices kernels, None to scale recorded times.
-        measured: operators that were called on this machine (`etplus measure`), whose times come before scaled ones.
-        ranks: recorded ranks, which have to be what is derived for them; none for the model's own. stages: of each unit
-            the recorded stage of a pipeline.
+        network: the links. model: predicts kernels, None to scale recorded times.
+        measured: operators called on this machine (`etplus measure`), whose times take precedence over scaled ones.
+        ranks: recorded ranks to compare the derivation with; none for the model's own.
+        stages: the recorded pipeline stage of each unit.
     """
 
     derivation: Derivation
@@ -192,7 +193,7 @@ class Resharded:
         """Check that members of every group issue the same collectives, and that messages have partners.
 
         Returns:
-            how many communications of the representatives were compared.
+            The number of communications of the representatives that were compared.
 
         Raises:
             UsageError: some do not match; the message says which.
@@ -301,60 +302,6 @@ def _ranges(ranks: Sequence[int]) -> list[list[int]]:
     return [[int(part[0]), int(part[-1])] for part in np.split(numbers, cuts)]
 
 
-@dataclass(frozen=True)
-class Scaled:
-    """A recorded data-parallel job on another number of ranks: the work and messages of the recorded ranks.
-
-    Rank r runs what the recorded rank r mod k of k does. A group of all recorded ranks becomes one of all new ranks;
-    what a rank sends in an all-to-all stays, divided over all new ranks. Measured times stay.
-    """
-
-    traces: Sequence[Trace]
-    layout: Layout
-
-    __repr__ = brief
-
-    def trace(self, rank: int) -> Trace:
-        """The trace of a rank.
-
-        Raises:
-            UsageError: no such rank, or a group that is not that of all ranks.
-        """
-        self.layout.check(rank)
-        ranks, source = self.layout.ranks, self.traces[rank % len(self.traces)]
-        world = source.world_size or len(self.traces)
-        comms = {row: _scaled(comm, world, ranks, source.file) for row, comm in comms_of(source).items()}
-        kineto = dict(source.summary.get("kineto") or {})
-        info = dict(kineto.get("distributed_info") or {})
-        groups = [
-            {**group, "pg_size": ranks, "ranks": list(range(ranks))}
-            for group in info.get("pg_config") or []
-            if isinstance(group, dict) and group.get("pg_size") == world
-        ]
-        info |= {"rank": rank, "world_size": ranks} | ({"pg_config": groups, "pg_count": len(groups)} if groups else {})
-        return edited(source, comms, source.summary | {"kineto": {**kineto, "distributed_info": info}})
-
-    @cached_property
-    def rank_map(self) -> dict[int, list[int]]:
-        """Representatives, with the ranks that run the same."""
-        count = len(self.traces)
-        return {k: list(range(k, self.layout.ranks, count)) for k in range(min(count, self.layout.ranks))}
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reference/reshard.md."""
-        return {
-            "layout": {"tp": 1, "dp": self.layout.dp, "pp": 1, "zero": 0, "ranks": self.layout.ranks},
-            "recorded": {"tp": 1, "dp": self.traces[0].world_size or len(self.traces), "pp": 1},
-            "rank_map": {  # as [first, last, stride]
-                str(rank): [[ranks[0], ranks[-1], len(self.traces) if len(ranks) > 1 else 1]]
-                for rank, ranks in self.rank_map.items()
-            },
-            "network": None,
-            "not_derived": [],
-            "scaling": f"weak scaling: each of {self.layout.dp:,} ranks works on the samples of a recorded one",
-        }
-
-
 @gc_disabled()
 def reshard(
     traces: Trace | Sequence[Trace],
@@ -367,21 +314,20 @@ def reshard(
     plan: Any = None,
     step: int | None = None,
 ) -> Resharded | Scaled:
-    """Derive a job in another parallel layout from one that was recorded.
+    """Derive a job in another parallel layout from a recorded one.
 
     Args:
-        traces: linked traces of one or more ranks of the job; a layout is derived from the first one, or from one of
-            each stage of a pipeline, and all are held against what is derived for the recorded layout.
-        layout: the new one.
-        model: prices kernels (`etplus predict fit`); None scales the recorded times with the work.
-        measured: times of operators on this machine, of the derived shapes (`measure` of a derived trace).
-        network: the links that communication takes; 25 GB/s and 5 µs a step where None.
-        recorded: the layout of the recorded job; None to recognise it.
-        plan: as `Resharded.plan` gives it, perhaps edited; None for what follows from the model.
+        traces: linked traces of one or more ranks of the job. The layout is derived from the first one, or from one of
+            each pipeline stage; all are compared with what is derived for the recorded layout.
+        model: predicts kernels (`etplus predict fit`); None scales the recorded times with the work.
+        measured: times of operators on this machine at the derived shapes (`measure` of a derived trace).
+        network: the links; by default 25 GB/s and 5 µs per step.
+        recorded: the layout of the recorded job; None to recognize it.
+        plan: as `Resharded.plan` gives it, perhaps edited; None for the plan that follows from the model.
         step: number of the ProfilerStep to take; None for the one of median duration.
 
     Returns:
-        a `Scaled` where a data-parallel job is only put on more ranks, else a `Resharded`.
+        A `Scaled` if a data-parallel job is only put on more ranks, else a `Resharded`.
 
     Raises:
         UsageError: a layout that does not divide, or a recording from which none can be derived.
@@ -390,22 +336,18 @@ def reshard(
         >>> reshard([trace], Layout(dp=1024)).trace(1000).world_size
         1024
     """
-    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else traces  # read one at a time if they are lazy
+    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else traces  # perhaps read when first looked at
     if not given:
         raise UsageError("nothing to reshard; give the trace of a rank")
     was = recorded if recorded is not None else recorded_layout([given[0]])
-    if plan is None and _is_only_scaled(given[0], layout, was):
+    if plan is None and is_only_scaled(given[0], layout, was):
         return Scaled(given, layout)
     pipeline = join_stages(given, was, step) if was.pp > 1 else None
     if pipeline is None:
         structure = read_model(given[0], step, was)
     else:
         was, structure = pipeline.layout, read_model(pipeline.trace, None, pipeline.layout, pipeline.begins)
-    if not structure.trains and (layout.dp > 1 or layout.pp > 1 or layout.zero or layout.sequence_parallel):
-        raise UsageError(
-            f"{given[0].file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do not"
-            " communicate)"
-        )
+    _check_trains(structure, layout)
     chosen = make_plan(structure, was.tp) if plan is None else plan_from_dict(plan, structure)
     stages = None
     if pipeline is None:
@@ -421,29 +363,9 @@ def reshard(
     return Resharded(derivation, network or _NETWORK, model, measured, tuple(ranks), stages)
 
 
-def _is_only_scaled(trace: Trace, layout: Layout, was: Layout) -> bool:
-    """Whether a data-parallel job is only put on more ranks; with FSDP other ranks would have other parts."""
-    fsdp = any(name.startswith("FSDP::") for name in trace.names)
-    only_dp = layout.tp == layout.pp == layout.ep == was.tp == was.pp == 1 and not layout.zero
-    same_batch = layout.batch is None and layout.microbatches is None
-    return only_dp and same_batch and not fsdp and layout.dp > 1 and was.dp > 1
-
-
-def _scaled(comm: Mapping[str, Any], world: int, ranks: int, file: str) -> dict[str, Any]:
-    members, size = comm.get("pg_ranks"), comm.get("group_size")
-    found = size or len(members or ())
-    if found and found != world:
+def _check_trains(model: Model, layout: Layout) -> None:
+    if not model.trains and (layout.dp > 1 or layout.pp > 1 or layout.zero or layout.sequence_parallel):
         raise UsageError(
-            f"{file}: a process group has {found} of {world} ranks; only jobs with the group of all "
-            "ranks can be scaled without --from"
+            f"{model.trace.file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do"
+            " not communicate)"
         )
-    new = dict(comm)
-    if members:
-        new["pg_ranks"] = list(range(ranks))
-    if size:
-        new["group_size"] = ranks
-    for side in ("in", "out"):
-        if comm.get(f"{side}_split"):
-            each, more = divmod(sum(comm[f"{side}_split"]), ranks)
-            new[f"{side}_split"] = [each + (rank < more) for rank in range(ranks)]
-    return new

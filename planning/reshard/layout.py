@@ -39,27 +39,25 @@ class Layout:
 
     Attributes:
         tp, dp, pp: ranks along tensor, data and pipeline parallelism.
-        zero: 0 for DDP; 1 optimizer state, 2 gradients too, 3 parameters too are divided over the data-parallel ranks
-            (3 is FSDP).
+        zero: 0 for DDP; shard optimizer state (1), also gradients (2), also parameters (3: FSDP) over dp.
         batch: global batch; None keeps that of a data-parallel rank (weak scaling).
-        microbatches: of a step; None for those of the recording, with a pipeline 4 (unless that was recorded), or the
-            number of stages where that is more.
-        schedule: of the pipeline.
-        tp_style: "dtensor" reduces the input gradient of each column layer by itself, "megatron" once a block.
+        microbatches: of a step; None for the recorded number, or in a new pipeline 4, or the number of stages if
+            larger.
+        tp_style: "dtensor" reduces the input gradient of each column layer by itself, "megatron" once per block.
         sequence_parallel: norms and residuals on 1/tp of the sequence (megatron style only).
-        fsdp_wrap: what FSDP gathers together: None for the units of the recording, else each repeated block; "each" for
-            each part that one activation enters and leaves; a number for each of those with so many elements; the
-            class of a module for each such module. The rest is in the root.
-        vocabulary: embeddings and output layer over tensor-parallel ranks: "whole" on each, or divided by words, with
-            the logits gathered ("gather") or the loss computed of parts of them ("loss").
-        ep: ranks of a data-parallel group over which routed experts are divided; it divides dp.
-        routing: how many tokens each expert is given: as many as "recorded", in proportion, or "uniform"; None for
-            those recorded, with a doubt where they depend on values.
-        no_sync: gradients of several microbatches are reduced after the last one only.
+        fsdp_wrap: FSDP units: None as recorded, else each repeated block; "each" part that one activation enters and
+            leaves; a number for parts with at least that many elements; a class for its modules. The rest is in the
+            root.
+        vocabulary: embeddings and output layer "whole" on each tensor-parallel rank, or divided by words, with gathered
+            logits ("gather") or the loss computed of parts of them ("loss").
+        ep: ranks of a data-parallel group that share routed experts; it divides dp.
+        routing: tokens of each expert, in proportion to the "recorded" ones, or "uniform"; None for recorded ones, with
+            a doubt if they depend on values.
+        no_sync: reduce gradients of several microbatches after the last one only.
         find_unused_parameters, broadcast_buffers: of DDP; None as recorded with DDP, else False and True.
-        reshard_after_forward: FSDP frees what it gathered for a unit after its forward, and gathers it again in
-            backward; None as recorded with FSDP, else True.
-        bucket_mib: size of gradient buckets, as DDP's `bucket_cap_mb`; None for 25 with a first one of 1 MiB.
+        reshard_after_forward: FSDP frees a unit after its forward and gathers it again in backward; None as recorded
+            with FSDP, else True.
+        bucket_mib: size of gradient buckets (DDP's `bucket_cap_mb`); None for 25 with a first one of 1 MiB.
 
     Example:
         >>> Layout(tp=2, dp=64, pp=4).ranks
@@ -150,8 +148,8 @@ class Layout:
         return (pp * self.dp + dp) * self.tp + tp
 
     def group(self, dimension: str, at: Coordinates) -> tuple[int, ...]:
-        """The ranks that differ from one place along a dimension ("tp", "dp", "pp") only. Of a data-parallel group
-        those that follow each other share experts ("ep"), and every `ep`-th has the same ones ("edp").
+        """The ranks that differ from a place along one dimension ("tp", "dp", "pp") only. In a data-parallel group,
+        consecutive ranks share experts ("ep"), and every `ep`-th has the same ones ("edp").
 
         Example:
             >>> layout = Layout(dp=4, ep=2)
@@ -190,12 +188,9 @@ def parse_layout(text: str) -> Layout:
 
 
 class Action(NamedTuple):
-    """One step of a stage.
+    """One step of a stage: it computes ("forward", "backward"), or sends or receives an activation or its gradient.
 
     Attributes:
-        what: "forward" and "backward" compute; the others are messages, of activations (forward) or of their
-            gradients (backward).
-        microbatch: which one.
         joined: a message that is issued together with the next one, before either is waited for.
     """
 
@@ -259,11 +254,7 @@ _MIB = 25
 
 @dataclass(frozen=True)
 class Bucket:
-    """Gradients that are reduced together.
-
-    Attributes:
-        parameters: their numbers, in order. elements: of all of them. dtype, itemsize: of an element.
-    """
+    """Gradients that are reduced together; `parameters` are their numbers, in order."""
 
     parameters: tuple[int, ...]
     elements: int
@@ -274,15 +265,15 @@ class Bucket:
 def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int | None = None) -> list[Bucket]:
     """Fill buckets with gradients in the order in which they are ready.
 
-    The rule of `compute_bucket_assignment_by_size` (torch/csrc/distributed/c10d/reducer.cpp): a bucket is closed as
-    soon as it has its size; types have buckets of their own.
+    As in `compute_bucket_assignment_by_size` (torch/csrc/distributed/c10d/reducer.cpp), a bucket is closed as soon as
+    it has its size, and each dtype has buckets of its own.
 
     Args:
-        gradients: number of the parameter, elements, bytes of an element, and type.
-        cap_mib: size of a bucket; None for DDP's own, 25, where the first one of a type has 1.
+        gradients: number of the parameter, elements, itemsize, and dtype.
+        cap_mib: size of a bucket; None for DDP's own, 25, with 1 for the first one of a dtype.
 
     Returns:
-        the buckets in the order in which their last gradients are ready.
+        The buckets in the order in which their last gradients are ready.
 
     Example:
         >>> gradients = [(0, 200_000, 4, "float32"), (1, 100_000, 4, "float32"), (2, 5, 4, "float32")]

@@ -11,13 +11,12 @@ from .step_calls import Call, walked
 
 @dataclass
 class RecordedStep:
-    """The topmost calls of a step by what they are for.
+    """The topmost calls of a step by purpose.
 
     Attributes:
-        before: annotations around the first pass, such as the optimizer's zero_grad.
-        passes: operators of each forward pass and of its backward pass.
-        after: what runs between the last backward pass and the optimizer.
-        steps: the optimizer's.
+        before: annotations around the first pass, such as the optimizer's zero_grad. passes: operators of each forward
+            pass and of its backward pass. after: calls between the last backward pass and the optimizer. steps: the
+            optimizer's.
     """
 
     before: list[Call] = field(default_factory=list)
@@ -36,8 +35,8 @@ _SEED = "aten::ones_like"
 def split_step(top: Sequence[Call]) -> RecordedStep:
     """Divide the topmost calls of a step into passes.
 
-    Backward begins where autograd calls. What follows is another forward pass if later calls of backward have its
-    sequence numbers, else it belongs to the same backward, or, behind the last one, to what comes after.
+    Backward begins with autograd's calls. Calls between them are another forward pass if later calls of backward have
+    their sequence numbers; else they belong to the same backward. Calls after the last one come after.
 
     Example:
         >>> split_step([]).passes

@@ -24,11 +24,9 @@ _ISSUE = re.compile(r"c10d::(\w+)")
 
 
 def recorded_layout(traces: Sequence[Trace]) -> Layout:
-    """Recognise the layout of a recorded job: DTensor's wrappers are tensor parallel, DDP's reducer and FSDP's calls
-    are data parallel.
-
-    A job that sends messages is a pipeline, over all ranks or, where there are smaller process groups, over those of
-    the group whose ranks are farthest apart.
+    """Recognize the layout of a recorded job: DTensor's wrappers are tensor parallel, DDP's reducer and FSDP's calls
+    are data parallel. A job that sends messages is a pipeline, over all ranks or over the smaller process groups whose
+    ranks are farthest apart.
 
     Raises:
         UsageError: it was recorded with FSDP1, replicas of FSDP, FSDP within a pipeline, or experts divided over ranks,

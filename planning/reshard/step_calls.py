@@ -73,14 +73,11 @@ class Call:
     """One recorded call.
 
     Attributes:
-        row: of the trace. index: in `Trace.calls`.
-        operator: not an annotation.
+        row: of the trace. index: in `Trace.calls`. operator: not an annotation.
         ts, end: ns, as recorded. sequence: PyTorch's number that joins forward and backward, −1 for none.
-        inputs, results: extents of the tensors, by argument (`Shapes`).
-        signature: what it was called with, None where that is not recorded.
-        record: its "inputs" and "outputs" in the ET's layout. schema: the operator's, "" where it has none.
-        children: calls below it that are kept.
-        lead: ns since the call before it had ended.
+        inputs, results: extents of the tensors, by argument (`Shapes`). signature: None if it is not recorded.
+        record: "inputs" and "outputs" in the ET's layout. schema: "" for none.
+        children: calls below it that are kept. lead: ns since the end of the call before it.
     """
 
     row: int
@@ -153,11 +150,11 @@ def tensor_values(given: Any) -> Iterator[list[Any]]:
 
 
 def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Call]:
-    """The topmost calls of one step in order of their starts, annotations other than the optimizer's opened.
+    """The topmost calls of one step in order of start; annotations except the optimizer's are opened.
 
     Args:
-        step: number of the ProfilerStep, or of a serving engine's step; None for the one of median duration, or for all
-            where none is marked.
+        step: number of the ProfilerStep, or of a serving engine's step; None for the one of median duration, or for the
+            whole trace if none is marked.
 
     Raises:
         UsageError: no such step, or no calls.
@@ -186,9 +183,10 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
 
 
 def check_eager(trace: Trace) -> None:
-    """
+    """Check that little of the GPU time is in replayed graphs, whose tensors cannot be followed.
+
     Raises:
-        UsageError: much of the device time is of replayed graphs, whose tensors cannot be followed.
+        UsageError: much of it is.
     """
     gpu, runtime = trace.gpu, trace.runtime
     named = matching(runtime.name, trace.names, lambda name: "GraphLaunch" in name)
@@ -202,7 +200,7 @@ def check_eager(trace: Trace) -> None:
 
 
 def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Of each call, whether it is of a thread that the program runs on: Gloo's threads compute for collectives."""
+    """Whether each call is of a thread that the program runs on; Gloo's threads compute for collectives."""
     calls, names = trace.calls, trace.names
     if not any(name.startswith("gloo:") for name in names):
         return np.ones(len(calls), np.bool_)
@@ -223,8 +221,8 @@ def _set_leads(calls: Sequence[Call], begin: int) -> None:
 
 
 def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
-    """Of calls that the ET has below a collective of Gloo, since they run while it does, or below a call that had
-    ended, the innermost other call of their thread around them, −1 for none."""
+    """The innermost call around a call by time, −1 for none, for calls that the ET puts below a collective of Gloo,
+    since they run at the same time, or below a call that had ended."""
     calls, names = trace.calls, trace.names
     gloo = {code for code, name in enumerate(names) if name.startswith("gloo:")}
     if not gloo:

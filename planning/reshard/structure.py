@@ -5,7 +5,7 @@
 2. Parameters (`weights.py`), then the batch: the class that most layers have first in their data (`find_batches`).
 3. Buffers and frozen weights (`buffers.py`), blocks (`blocks.py`), FSDP units (`wraps.py`).
 4. Units of the first pass, their backward, and the same units of further passes (`units.py`).
-5. The parameter of each gradient (`gradients.py`).
+5. The parameter of each gradient (`assign_gradients`).
 
 Each step relates extents: two classes that turn out to be the same are merged. So their order matters.
 
@@ -37,13 +37,12 @@ from .buffers import (
 )
 from .clipping import whole_gradients
 from .experts import find_layers, joined_places
-from .gradients import assign_gradients
 from .items import Shard
 from .layout import Layout
 from .model import Buffer, Model, RecordedWrap, Unit, Weights, Wrap
 from .passes import RecordedStep, split_step
 from .step_calls import Call, check_eager, read_step, step_window, walked
-from .units import alive_after, assign_backward, cut_units, further_pass, relate_loss
+from .units import alive_after, assign_backward, assign_gradients, cut_units, further_pass, relate_loss
 from .weights import find_weights, relate_gathered
 from .wraps import boundaries, recorded_wraps
 

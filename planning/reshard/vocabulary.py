@@ -83,11 +83,11 @@ def _looked_up(model: Model, call: Call) -> Parameter | None:
 
 
 class VocabularyRegions:
-    """What divided words change in a rank's program.
+    """Changes of a rank's program by a divided vocabulary.
 
     A rank looks up the words that it has, zero for others, and the results are summed. The output layer gives logits of
-    its words. They are gathered ("gather"), so the loss is of all, or the loss is computed of parts with three
-    all-reduces of a number a token ("loss": `loss_parallel` of torch.distributed.tensor.parallel).
+    its words. They are gathered ("gather"), or the loss is computed of parts of them with three all-reduces of one
+    number per token ("loss": `loss_parallel` of torch.distributed.tensor.parallel).
 
     Args:
         changed: new values of classes of extents, with words divided.

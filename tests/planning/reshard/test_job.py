@@ -13,11 +13,9 @@ from etplus.planning.reshard.items import CommOp, RecordedOp, SyntheticOp
 from etplus.planning.reshard.job import (
     NotDerived,
     Resharded,
-    Scaled,
     _collectives,
     _communications,
     _ranges,
-    _scaled,
     not_derived,
 )
 from etplus.planning.reshard.layout import Layout
@@ -25,6 +23,7 @@ from etplus.planning.reshard.memory import _Block, _Lives, _states
 from etplus.planning.reshard.model import ACCUMULATE, Buffer, Unit, Weights, Wrap
 from etplus.planning.reshard.not_derived import assumptions
 from etplus.planning.reshard.plan import Division, Plan
+from etplus.planning.reshard.scaled import Scaled, _scaled
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
 

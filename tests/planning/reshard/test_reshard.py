@@ -21,8 +21,9 @@ from etplus.planning.measure.measured import VERSION, Conditions, Measured, Timi
 from etplus.planning.measure.reader import recorded_calls
 from etplus.planning.measure.recorded_calls import RecordedCall
 from etplus.planning.reshard.items import Shard
-from etplus.planning.reshard.job import Resharded, Scaled, reshard
+from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout, actions, fill_buckets, parse_layout
+from etplus.planning.reshard.scaled import Scaled
 from etplus.planning.reshard.step_calls import COMMUNICATES
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.timeline.network import Network

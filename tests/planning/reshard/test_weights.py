@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from etplus.planning.reshard.buffers import broadcasts, find_buffers
-from etplus.planning.reshard.gradients import assign_gradients
 from etplus.planning.reshard.items import Shard
 from etplus.planning.reshard.model import ACCUMULATE, Buffer, Region, Unit, Weights, accumulations, given_tensors
+from etplus.planning.reshard.units import assign_gradients
 from etplus.planning.reshard.weights import (
     _by_shapes,
     _owners,
