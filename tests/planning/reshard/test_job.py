@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.planning.reshard import job as module
+from etplus.planning.reshard import scaled as scaled_module
 from etplus.planning.reshard.derivation import Derivation, derive
 from etplus.planning.reshard.items import CommOp, RecordedOp, SyntheticOp
 from etplus.planning.reshard.job import (
@@ -66,8 +67,8 @@ def test_ranks_that_are_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
         for at in range(2)
     ]  # fmt: skip
     sources[1].summary, sources[1].world_size = {}, None
-    monkeypatch.setattr(module, "comms_of", lambda trace: {3: {"group_size": 2}})
-    monkeypatch.setattr(module, "edited", lambda *given: given)
+    monkeypatch.setattr(scaled_module, "comms_of", lambda trace: {3: {"group_size": 2}})
+    monkeypatch.setattr(scaled_module, "edited", lambda *given: given)
     found = Scaled(sources, Layout(dp=5))
     source, comms, summary = found.trace(4)  # type: ignore[misc]
     assert source is sources[0] and comms == {3: {"group_size": 5}} and summary["s"] == 1
