@@ -105,11 +105,12 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
     begin = min((at + lanes.begin for at, (_, lanes) in zip(zero, ranks, strict=True)), default=0)
     end = max((at + lanes.end for at, (_, lanes) in zip(zero, ranks, strict=True)), default=0)
     names = StringTable()
-    shown = list[dict[str, Any]]()
+    shown = []
     for at, (rank, lanes) in zip(zero, ranks, strict=True):
         offset, late = (None, None) if rank is None else (offsets.get(rank), lateness.get(rank))
-        row = {"first": lanes.begin, "begin": at + lanes.begin - begin, "end": at + lanes.end - begin}
-        row |= {"offset": offset and offset.offset_ns, "spread": offset and offset.spread_ns, "lanes": lanes.lanes}
+        row: dict[str, Any] = {"first": lanes.begin, "begin": at + lanes.begin - begin, "end": at + lanes.end - begin}
+        row |= {"offset": offset.offset_ns, "spread": offset.spread_ns} if offset else {"offset": None, "spread": None}
+        row |= {"lanes": lanes.lanes}
         row |= {"lane": lanes.lane, "ts": lanes.ts + (at - begin), "dur": lanes.dur, "kind": lanes.kind}
         row |= {"count": lanes.count, "name": names.codes(list(lanes.name))}
         row |= {"collectives": late.collectives if late else 0, "last": late.last if late else 0}

@@ -215,7 +215,7 @@ def _described(kinds: Sequence[type[Row]], name: str, shown: Sequence[str]) -> d
     columns: dict[str, Column] = {one.name: one for kind in kinds for one in kind.columns()}
     found = columns[name]
     title = _TITLES.get(found.heading.lower(), found.heading.removesuffix(" GB/s"))
-    described = {
+    described: dict[str, Any] = {
         "key": name,
         "title": title[:1].upper() + title[1:],
         "unit": "×" if name == "ratio" else found.unit,

@@ -94,8 +94,9 @@ def _part_of_step(
         part = part_of(trace, steps=str(number))
     except UsageError:
         return None
-    options = {"event_ns": analysis.event_ns, "consecutive_kernel_delay_ns": analysis.kernel_delay_ns}
-    own = analyse(part, tuple(analysis.devices.values()), batch_size=analysis.batch_size, **options)
+    options: dict[str, Any] = {"event_ns": analysis.event_ns, "batch_size": analysis.batch_size}
+    options["consecutive_kernel_delay_ns"] = analysis.kernel_delay_ns
+    own = analyse(part, tuple(analysis.devices.values()), **options)
     shift = own.trace.span.start - trace.span.start
     report = part_report(own, most=most)
     report["analysis"].pop("kernel_labels")  # the whole trace's hold

@@ -1,4 +1,4 @@
-/* What all charts share. */
+/* Charts with what all of them share, tooltips and legends. */
 
 import { el } from "./dom.js";
 import { backgroundOf, Theme } from "./theme.js";

@@ -1,4 +1,4 @@
-/* Rows of a table as CSV. */
+/* Rows of a table as CSV: full names and whole numbers, times in ns. */
 
 
 /**

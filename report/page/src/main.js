@@ -1,4 +1,4 @@
-/* The page */
+/* The page: its sections for the rank and the step that are chosen, and the theme. */
 
 import { charts } from "./chart.js";
 import { el } from "./dom.js";

@@ -1,4 +1,4 @@
-/* The navigation. */
+/* The navigation: sections in groups, each a link or a list that opens. */
 
 import { el } from "./dom.js";
 import { $, page } from "./state.js";

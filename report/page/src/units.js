@@ -114,6 +114,9 @@ export function amountText(value, unit) {
   return Number.isInteger(value) && !SCALES[known] && known !== "share" ? `${integers.format(value)} ${unit}` : show(value, known);
 }
 
+/** "1 call", "1,234 calls". @param {number} count @param {string} noun */
+export const numberOf = (count, noun) => `${integers.format(count)} ${noun}${count === 1 ? "" : "s"}`;
+
 /** @param {number} ns */
 export const exactMs = (ns) => `${(ns / 1e6).toFixed(6)} ms`;
 

@@ -59,7 +59,7 @@ test("values that cannot be right are left out", () => {
 
 test("a share above a peak is explained", () => {
   const texts = facts(); // 3 TFLOP/s of 2, 3 TB/s of 2
-  for (const peak of ["bandwidth", "float32 peak"]) assert.match(texts[`Share of the ${peak}`], /^150\.0 % \(more than/);
+  for (const peak of ["bandwidth", "float32 peak"]) assert.match(texts[`Share of the ${peak}`], /^150\.0 % \(above the peak/);
   const below = facts({ event: { dur: 2000 } });
   assert.equal(below["Share of the bandwidth"], "75.0 %");
   assert.equal(below["Share of the float32 peak"], "75.0 %");

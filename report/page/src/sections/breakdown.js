@@ -1,4 +1,4 @@
-/* B */
+/* Device time by module, operator and kernel: a map to zoom into, and a table. */
 
 import { chart, legend, tip, tooltip } from "../chart.js";
 import { el, none } from "../dom.js";
@@ -90,7 +90,7 @@ export function breakdownSection(report, rank) {
   return section(
     "breakdown",
     "Device time",
-    "By module, operator and kernel. A click goes into a part, the path above leads back.",
+    "By module, operator and kernel. Click to zoom in; use the path above to go back.",
     card(null, null, legend(kindsOf(leaves(tree), kinds)), node),
     tableCard(
       "By operator and kernel",

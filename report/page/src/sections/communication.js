@@ -1,4 +1,4 @@
-/* C */
+/* Collectives: their messages, times and bandwidths. */
 
 import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el } from "../dom.js";
@@ -22,7 +22,7 @@ export function communicationSection(report, rank) {
         const row = item.data.row;
         return tip(row.collective || "unnamed", [
           ["message", show(row.bytes, "bytes")],
-          ["element type", row.dtype || "–"],
+          ["dtype", row.dtype || "–"],
           ["group", row.group || "–"],
           ["ranks", row.group_size ? String(row.group_size) : "–"],
           ["kernels", show(row.count, "count")],
@@ -48,7 +48,7 @@ export function communicationSection(report, rank) {
   return section(
     "communication",
     "Communication",
-    "Kernels of collectives; their durations hold the time that a rank waits in them for others, so bandwidths are what the job got, not what the links could give.",
+    "Durations of communication kernels include waits for other ranks, so bandwidths are those of the job, not of the links.",
     known.length
       ? card(
           "Bus bandwidth by message size",

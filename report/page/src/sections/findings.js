@@ -1,4 +1,4 @@
-/* F */
+/* Findings: each is a card with what it costs, what fixing it gains, and a way to its place. */
 
 import { copied, el, factList, listed, small } from "../dom.js";
 import { card, section } from "../layout.js";
@@ -7,7 +7,7 @@ import { $ } from "../state.js";
 import { chooseRank } from "../steps.js";
 import { jumpTo } from "../timeline/jump.js";
 import { ofModule, ofRows, ofLine } from "../timeline/places.js";
-import { amountText, show, signed } from "../units.js";
+import { amountText, numberOf, show, signed } from "../units.js";
 
 /** @type {Record<string, string>} */
 const CERTAINTY = {
@@ -42,12 +42,12 @@ export function findingsSection(report, rank) {
  * @param {Finding[]} here
  */
 function findingsLead({ found, none_reason, looked_for, base_error, makespan_ns, together }, here) {
-  const off = base_error ? `The replay that prices them is off by ${signed(base_error.makespan)}` : "",
+  const off = base_error ? `The replay behind the gains is off by ${signed(base_error.makespan)}` : "",
     sum = together ? `the first ${Math.min(3, found.filter((one) => one.gain).length)} together gain ${gainText(together, makespan_ns)}` : "";
   const order = here.some((one) => one.gain) ? "largest gain" : "greatest cost";
   const count = none_reason
     ? none_reason[0].toUpperCase() + none_reason.slice(1)
-    : `${here.length} of ${looked_for.length} things looked for, the ${order} first`;
+    : `${numberOf(here.length, "problem")} found (${numberOf(looked_for.length, "check")}), the ${order} first`;
   return `${[count, sum].filter(Boolean).join("; ")}. ${off ? `${off}.` : ""}`;
 }
 

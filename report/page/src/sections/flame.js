@@ -1,11 +1,11 @@
-/* F */
+/* Host time as a flame graph: a box is all calls of a name below one caller, as wide as their time. */
 
 import { drawnWithCharts, legend } from "../chart.js";
 import { el, stepped } from "../dom.js";
 import { card, section } from "../layout.js";
 import { bare } from "../names.js";
 import { backgroundOf, ink, Theme } from "../theme.js";
-import { integers, show } from "../units.js";
+import { integers, numberOf, show } from "../units.js";
 
 const FLAME_ROW = 20;
 const FLAME_LEAST_PX = 2;
@@ -169,7 +169,7 @@ class Flame {
   describe(node) {
     const of = show(node.total / (this.root.total || 1), "share");
     const more =
-      node.kind === FLAME_THREAD ? "" : `, ${show(node.own, "ns")} itself, ${show(node.count, "count")} calls`;
+      node.kind === FLAME_THREAD ? "" : `, ${show(node.own, "ns")} itself, ${numberOf(node.count, "call")}`;
     return `${node.name}: ${show(node.total, "ns")} (${of})${more}`;
   }
 
@@ -227,7 +227,7 @@ export function flameSection(report, rank) {
   return section(
     "flame",
     "Host time",
-    "The call tree of each thread, calls of one name below one caller together; the width is their time. A click fills the width with a box; arrow keys move, Enter zooms.",
+    "The call tree of each thread; calls of one name below one caller are one box, as wide as their time. Click or press Enter to zoom in; arrow keys move.",
     card(null, null, legend(FLAME_KINDS.filter((_, at) => rank.flame.kind.includes(at)), { more }), flame.node),
   );
 }

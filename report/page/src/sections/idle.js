@@ -1,4 +1,4 @@
-/* I */
+/* Busy time of devices and streams, iterations, and the longest gaps. */
 
 import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el } from "../dom.js";
@@ -24,7 +24,7 @@ export function idleSection(report, rank) {
   return section(
     "idle",
     "Idle and overlap",
-    "How much of the time each stream works, what runs at the same time, and where the longest gaps are.",
+    "Busy time of each stream, what overlaps, and the longest gaps.",
     sideBySide(
       [6, 6],
       card(
@@ -64,9 +64,9 @@ function streamSums(streams) {
 
 /** Why a device has nothing to run. @param {Row} gap */
 function gapCause({ before, after, launch_ns }) {
-  if (!after) return "no event any more";
+  if (!after) return "no later event";
   const late = launch_ns === null ? "launch not in the trace" : launch_ns > 0 ? "host launched late" : LAUNCHED;
-  return before ? late : `no event yet: ${late}`;
+  return before ? late : `before the first event: ${late}`;
 }
 
 /** The longest event of a device or stream. @type {PlaceOf} */

@@ -1,4 +1,4 @@
-/* J */
+/* The ranks of a job side by side. */
 
 import { el } from "../dom.js";
 import { card, section, tile } from "../layout.js";

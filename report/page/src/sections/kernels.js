@@ -1,4 +1,4 @@
-/* K */
+/* Kernels and GEMMs against what the device can do at best. */
 
 import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el, none } from "../dom.js";
@@ -22,7 +22,7 @@ export function kernelsSection(report, rank) {
   return section(
     "kernels",
     "Kernels and roofline",
-    "Every kernel against what the device can do at best: below the slope it waits for memory, below the roof for arithmetic. Circles are larger the more time they take.",
+    "Kernels against the peaks of the device. Under the slope, memory bandwidth is the limit; under the roof, arithmetic. The area of a circle is its share of the time.",
     points.length
       ? rooflineCard(report, rank, points)
       : card(
@@ -34,7 +34,7 @@ export function kernelsSection(report, rank) {
         ),
     tableCard("Kernels", leftOut(rank, "kernels"), "kernels", rows, { sort: "total_ns", jump: kernelPlace }),
     tableCard(
-      "Matrix products",
+      "GEMMs",
       leftOut(rank, "gemms") ?? "batch × (m, k) · (k, n), over the time of all kernels of the operator",
       "gemms",
       rank.analysis.gemms,
@@ -90,7 +90,7 @@ function rooflineCard(report, rank, points) {
       return row
         ? tip(short(row.kernel, 180), [
             ["operators", short(row.ops, 60)],
-            ["element type", row.dtype || "–"],
+            ["dtype", row.dtype || "–"],
             ["FLOP per byte", plain(row.intensity)],
             ["achieved", show(row.flops_per_second, "flop/s")],
             ["of the whole operator", show(row.operator_flops_per_second, "flop/s")],

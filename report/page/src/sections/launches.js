@@ -1,4 +1,4 @@
-/* L */
+/* Why streams wait, launches and their queues, copies, and sequences of kernels. */
 
 import { curves } from "../curves.js";
 import { card, section } from "../layout.js";
@@ -33,7 +33,7 @@ export function launchesSection(report, rank) {
     "Why streams wait, how long launches take and wait, how fast copies are, and which kernels operators launch in a row.",
     tableCard(
       "Why streams wait, and their queues",
-      `host: launched late; kernel: under ${rank.analysis.consecutive_kernel_delay_ns / 1000} µs behind the event before; before and after: no event yet, none any more; a queue of 1,024 blocks the host`,
+      `host: launched late; kernel: gaps below ${rank.analysis.consecutive_kernel_delay_ns / 1000} µs; before and after: before the first and after the last GPU event; a queue of 1,024 launches blocks the host`,
       "idle_causes",
       lanes,
       { sort: "idle_ns", jump: (row) => ({ ...lanePlace(row), gap: true }) },

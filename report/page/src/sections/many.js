@@ -1,4 +1,4 @@
-/* M */
+/* A job of many ranks: all of them in numbers, and which stand out. */
 
 import { axis, chart, charts, legend, tip, tooltip } from "../chart.js";
 import { el } from "../dom.js";

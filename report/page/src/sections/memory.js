@@ -1,4 +1,4 @@
-/* M */
+/* Memory over time, who holds it at its peak, and what outlives its iteration. */
 
 import { curves } from "../curves.js";
 import { el } from "../dom.js";

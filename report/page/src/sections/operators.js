@@ -1,4 +1,4 @@
-/* O */
+/* Operators and module classes: time on the host and on the device. */
 
 import { leftOut, section } from "../layout.js";
 import { classesOf, moduleClass } from "../names.js";

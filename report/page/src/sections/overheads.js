@@ -1,4 +1,4 @@
-/* O */
+/* Launch overheads of the host. */
 
 import { axis, chart, tip, tooltip } from "../chart.js";
 import { el, none } from "../dom.js";

@@ -1,4 +1,4 @@
-/* O */
+/* First sections: the trace at a glance, and its timeline. */
 
 import { el, factList, listed } from "../dom.js";
 import { card, section, sideBySide, tile } from "../layout.js";

@@ -1,4 +1,4 @@
-/* P */
+/* The critical path as a table. */
 
 import { PATH_COLORS } from "../timeline/critical.js";
 import { ofRows } from "../timeline/places.js";

@@ -1,4 +1,4 @@
-/* S */
+/* Steps of a serving engine: phases, latency and tokens over time, and a roofline of the steps. */
 
 import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el } from "../dom.js";

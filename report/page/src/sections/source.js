@@ -1,4 +1,4 @@
-/* S */
+/* Lines of the program by file, with the heat of each, and phases. */
 
 import { el, small } from "../dom.js";
 import { card, leftOut, section } from "../layout.js";

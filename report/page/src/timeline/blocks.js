@@ -1,4 +1,4 @@
-/* What the timeline draws with: runs of blocks, the strip above. */
+/* What the timeline draws with: rows of blocks and their heights, the strip above, a search by time. */
 
 import { Theme } from "../theme.js";
 

@@ -1,4 +1,4 @@
-/* C */
+/* The critical path on the timeline: a strip of its elements, a chain through its events, and a walk along it. */
 
 import { el } from "../dom.js";
 import { tile } from "../layout.js";

@@ -1,4 +1,4 @@
-/* D */
+/* Details of single events: their columns, their relations to others, and the texts that these refer to. */
 
 import { unpackColumns, unpackJson } from "../packed.js";
 

@@ -1,4 +1,4 @@
-/* E */
+/* Events of a place in the timeline, and a walk through them. */
 
 import { integers } from "../units.js";
 

@@ -1,4 +1,4 @@
-/* F */
+/* What the details of an event say: rows of a label, a text, and the plain value of the text. */
 
 import { plain, show } from "../units.js";
 
@@ -105,7 +105,7 @@ export function callFacts(event, texts) {
   ]);
 }
 
-const OVER_PEAK = "more than the device can: its peak, or what is counted, is of something else";
+const OVER_PEAK = "above the peak: the peak or the count is wrong for this kernel";
 
 /** A share of a peak; why it can be above it. @param {string} key @param {string} label @param {number} share */
 const peakShare = (key, label, share) =>
@@ -139,7 +139,7 @@ const LAUNCH_FACTS = {
 /** @type {Record<string, [string, string?]>} */
 const COMM_FACTS = {
   collective: ["Collective"],
-  dtype: ["Communicated type"],
+  dtype: ["Dtype of the message"],
   in_nelems: ["Elements in", "count"],
   out_nelems: ["Elements out", "count"],
   bytes: ["Communicated", "bytes"],

@@ -1,4 +1,4 @@
-/* I */
+/* The event selected in the timeline: its details, arrows to related events, and keys that follow them. */
 
 import { swatch } from "../chart.js";
 import { el } from "../dom.js";

@@ -1,4 +1,4 @@
-/* J */
+/* From a row of a table or a finding to its place in the timeline, and from an event back to its rows. */
 
 import { bringIntoView, el } from "../dom.js";
 import { classesOf, shortenedName } from "../names.js";

@@ -1,4 +1,4 @@
-/* K */
+/* The keys of the timeline, and the dialog that lists them. */
 
 import { el } from "../dom.js";
 

@@ -1,4 +1,4 @@
-/* O */
+/* What is drawn over the calls of the timeline: the selected event and span, arrows, the critical path. */
 
 import { fillOf, Theme } from "../theme.js";
 import { AXIS } from "./blocks.js";

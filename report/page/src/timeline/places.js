@@ -1,4 +1,4 @@
-/* P */
+/* Places in the timeline: the events of a source line, a module, or nodes of the ET+. */
 
 import { classesOf } from "../names.js";
 import { shownTimeline } from "../state.js";

@@ -1,9 +1,9 @@
-/* S */
+/* The search of the timeline: names, source lines and modules; Enter goes from call to call. */
 
 import { swatch } from "../chart.js";
 import { el, small, stepped } from "../dom.js";
 import { fits, short } from "../names.js";
-import { integers, show } from "../units.js";
+import { integers, numberOf, show } from "../units.js";
 import { eventsOf, Hits } from "./events.js";
 
 const FOUND_SHOWN = 60;
@@ -73,7 +73,7 @@ export class TimelineSearch {
     this.said.textContent = !wanted
       ? ""
       : hits.length
-        ? `${integers.format(hits.reduce((sum, one) => sum + one.count, 0))} calls of ${integers.format(hits.length)} names`
+        ? `${numberOf(hits.reduce((sum, one) => sum + one.count, 0), "call")} of ${numberOf(hits.length, "name")}`
         : lines.length
           ? `${integers.format(lines.length)} lines and modules`
           : "nothing found";
@@ -95,7 +95,7 @@ export class TimelineSearch {
     timeline.matches = new Set([one.name]);
     timeline.say(one.name, [
       timeline.data.kinds[one.kind].name,
-      `${integers.format(one.count)} calls, ${show(one.total, "ns")}`,
+      `${numberOf(one.count, "call")}, ${show(one.total, "ns")}`,
       `the longest ${show(one.dur, "ns")} at ${show(one.ts, "ns")}`,
     ]);
     timeline.redraw();

@@ -1,4 +1,4 @@
-/* S */
+/* A span of time selected in the timeline, and tables of what runs in it. */
 
 import { dragged, el } from "../dom.js";
 import { table } from "../table.js";

@@ -1,4 +1,4 @@
-/* T */
+/* All events of the timeline in compressed tiles, which are decoded where the view needs them. */
 
 import { unpackColumns } from "../packed.js";
 

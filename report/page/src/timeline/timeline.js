@@ -1,11 +1,11 @@
-/* T */
+/* The timeline: lanes of nested calls on one time axis, drawn at the detail that the view can show. */
 
 import { axis, chart, legend, tip, tooltip } from "../chart.js";
 import { el } from "../dom.js";
 import { bare, short } from "../names.js";
 import { fillOf, ink, Theme } from "../theme.js";
-import { integers, show, unitFor } from "../units.js";
-import { AXIS, CPU_ROW, firstEnding, FOOT, GPU_ROW, LANE_GAP, LEAST_VIEW_NS, numbersOf, rowsOf, zoomOf } from "./blocks.js";
+import { integers, numberOf, show, unitFor } from "../units.js";
+import { AXIS, CPU_ROW, FOOT, GPU_ROW, LANE_GAP, LEAST_VIEW_NS, numbersOf, rowsOf, zoomOf } from "./blocks.js";
 import { CriticalPath, PATH_STRIP } from "./critical.js";
 import { Inspector } from "./inspector.js";
 import { goBack } from "./jump.js";
@@ -14,12 +14,11 @@ import { overlayData, overlaySeries } from "./overlay.js";
 import { TimelineSearch } from "./search.js";
 import { SelectedSpan } from "./span.js";
 import { Tiles } from "./tiles.js";
+import { LEAST_PX, visibleCalls } from "./visible.js";
 
 const FOLDED = 3;
 const FOLDED_MAIN = 24;
 const TALL = 860;
-const LEAST_PX = 1.5;
-const MERGED_PX = 6;
 const TEXT_PX = 34;
 
 export class Timeline {
@@ -269,70 +268,9 @@ export class Timeline {
     };
   }
 
-  /**
-   * Calls in the view, [start, end, y, place in its source, row height, busy part, source]; those too short to see are
-   * drawn as one with their neighbours, in the color of the longest, the paler the less of the time they take.
-   *
-   * Where merged blocks are too coarse for the view they come from the tiles, as soon as those are decoded.
-   */
+  /** Calls in the view. */
   visible() {
-    const px = (this.to - this.from) / Math.max(200, this.canvas.clientWidth || 1000);
-    const rows = this.rows.filter(({ lane, depth }) => depth < (this.folded.get(lane) ?? Infinity));
-    const close = LEAST_PX * px < this.data.resolution;
-    const fine = close ? this.tiles.of(rows, this.from, this.to) : null;
-    /** @type {number[][]} */
-    const out = [];
-    this.sources = [this.data];
-    const complete = !close || Boolean(fine?.every((tiles) => tiles !== null));
-    rows.forEach(({ lane, depth, begin, end }, row) => {
-      const tall = this.data.lanes[lane].gpu ? GPU_ROW : CPU_ROW;
-      const y = this.tops[lane] + depth * tall + LANE_GAP / 2;
-      if (!fine?.[row]) return this.gather(out, 0, begin, end, px, y, tall - 1);
-      for (const tile of fine[row]) {
-        this.sources.push(tile);
-        this.gather(out, this.sources.length - 1, 0, tile.count, px, y, tall - 1);
-      }
-    });
-    this.node.dataset.complete = complete ? "yes" : "no"; // as fine as the screen can show
-    return out;
-  }
-
-  /**
-   * Add what of a row of one source is in the view.
-   * @param {number[][]} out
-   * @param {number} place
-   * @param {number} begin
-   * @param {number} end
-   * @param {number} px
-   * @param {number} y
-   * @param {number} tall
-   */
-  gather(out, place, begin, end, px, y, tall) {
-    const source = this.sources[place],
-      { ts, dur, name } = source,
-      busy = place ? dur : source.busy;
-    const least = LEAST_PX * px;
-    for (let i = firstEnding(ts, dur, begin, end, this.from); i < end && ts[i] <= this.to; i++) {
-      const start = ts[i];
-      const wanted = this.matches?.has(name[i]);
-      let stop = start + dur[i];
-      let longest = i;
-      let sum = busy[i];
-      while (
-        dur[i] < least &&
-        i + 1 < end &&
-        dur[i + 1] < least &&
-        ts[i + 1] - stop < least &&
-        ts[i + 1] + dur[i + 1] - start < MERGED_PX * px &&
-        this.matches?.has(name[i + 1]) === wanted
-      ) {
-        i++;
-        stop = ts[i] + dur[i];
-        sum += busy[i];
-        if (dur[i] > dur[longest]) longest = i;
-      }
-      out.push([start, stop, y, longest, tall, Math.min(1, sum / Math.max(1, stop - start)), place]);
-    }
+    return visibleCalls(this);
   }
 
   /** @param {any} api */
@@ -353,7 +291,7 @@ export class Timeline {
       faded = this.matches && !this.matches.has(source.name[block]);
     const { color } = kinds[source.kind[block]];
     const text =
-      width < TEXT_PX || faded ? "" : count > 1 ? `${integers.format(count)} calls` : bare(names[source.name[block]]);
+      width < TEXT_PX || faded ? "" : count > 1 ? numberOf(count, "call") : bare(names[source.name[block]]);
     return {
       type: "rect",
       shape: { x: a, y, width, height: tall },
@@ -382,7 +320,7 @@ export class Timeline {
     return tip(
       short(names[name], 180),
       [
-        many ? ["calls merged here, the longest named", integers.format(count)] : null,
+        many ? ["merged calls, named after the longest", integers.format(count)] : null,
         ["kind", kind.name],
         ["on", lane.name],
         op >= 0 ? ["launched by", short(names[op], 60)] : null,
@@ -408,7 +346,7 @@ export class Timeline {
       lane.name,
       `start ${show(ts, "ns")}`,
       `duration ${show(dur, "ns")}`,
-      count > 1 ? `${integers.format(count)} calls merged; zoom in for one` : null,
+      count > 1 ? `${integers.format(count)} merged calls; zoom in to see each` : null,
       op >= 0 ? `launched by ${this.data.names[op]}` : null,
     ]);
   }
