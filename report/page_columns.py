@@ -61,7 +61,7 @@ class _LaunchCall(Row):
     sum: float = column("ns", "Sum of all durations.")
 
 
-class _Rank(Row):
+class _RankNumbers(Row):
     """A rank of a job."""
 
     name: str = column("text", "Rank.", "rank")
@@ -93,7 +93,7 @@ class _Collective(Row):
     last: str = column("text", "Rank that arrived last.", "last to arrive")
 
 
-class _Waits(Row):
+class _RankWaits(Row):
     """How long a rank waits, and others for it."""
 
     label: str = column("text", "Rank.", "rank")
@@ -169,9 +169,9 @@ _TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
         " host_before_ns device_ns idle_ns events tokens_per_second flops bytes",
     ),
     "critical_path": (PathPart, "kind ns share count kernel operator module place"),
-    "ranks": (_Rank, " ".join(_Rank.names())),
+    "ranks": (_RankNumbers, " ".join(_RankNumbers.names())),
     "collectives": (_Collective, " ".join(_Collective.names())),
-    "waits": (_Waits, " ".join(_Waits.names())),
+    "waits": (_RankWaits, " ".join(_RankWaits.names())),
     "span": (_InSpan, " ".join(_InSpan.names())),
     "slower": (DiffRow, "name change_ns ratio"),
     "faster": (DiffRow, "name change_ns ratio"),
