@@ -111,7 +111,7 @@ def main() -> None:
     for name, graph, predictions in graphs(arguments.traces):
         constants = fit_constants(graph)
         summary = summarize(replay(graph, constants), constants)
-        if np.any(graph.trace.kind == GPU):
+        if np.any(graph.trace.nodes.kind == GPU):
             print(gpu_row(name, graph, summary))
             share = summary.unexplained.share
             off[name] = abs(summary.error) > max(MAKESPAN, share) or summary.start_error > max(STARTS, share)

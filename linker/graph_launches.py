@@ -68,9 +68,9 @@ def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
         names: gives the codes; new names are added.
     """
     launching = np.array([_GRAPH_LAUNCH.fullmatch(name) is not None for name in trace.names], np.bool_)
-    launches = np.flatnonzero((trace.kind == RUNTIME) & launching[trace.name] & (trace.correlation > 0))
-    launches = launches[np.argsort(trace.ts[launches], kind="stable")]
-    rows, rest = np.flatnonzero(trace.kind == GPU), trace.unattached
+    launches = np.flatnonzero((trace.nodes.kind == RUNTIME) & launching[trace.name] & (trace.correlation > 0))
+    launches = launches[np.argsort(trace.nodes.ts[launches], kind="stable")]
+    rows, rest = np.flatnonzero(trace.nodes.kind == GPU), trace.unattached
     events = np.append(rows, len(trace) + np.arange(len(rest)))
     correlation, ts, device, stream = (
         np.append(getattr(trace, key)[rows], getattr(rest, key)) for key in ("correlation", "ts", "device", "stream")
@@ -117,15 +117,15 @@ def _launched_as(trace: Trace, events: IntColumn) -> tuple[IntColumn, IntColumn]
 def _steps(trace: Trace, launches: IntColumn) -> list[tuple[int, tuple[int, ...]]]:
     """Return `step` and `batch` of each launch call; the outermost annotation with a batch size is a step."""
     sizes = [batch_size_in(name) for name in trace.names]
-    ordinal = [-1] * len(launches) if trace.steps.inferred else trace.steps.of(trace.ts[launches]).tolist()
+    ordinal = [-1] * len(launches) if trace.steps.inferred else trace.steps.of(trace.nodes.ts[launches]).tolist()
     steps = []
     for launch, step in zip(launches.tolist(), ordinal, strict=True):
-        found, row, outermost = list[int](), int(trace.parent_row[launch]), -1
+        found, row, outermost = list[int](), int(trace.nodes.parent_row[launch]), -1
         while row >= 0:
             size = sizes[trace.name[row]]
             if size is not None:
                 found.append(size)
                 outermost = row
-            row = int(trace.parent_row[row])
+            row = int(trace.nodes.parent_row[row])
         steps.append((outermost if outermost >= 0 else -2 - step, tuple(found)))
     return steps

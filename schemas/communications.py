@@ -97,7 +97,7 @@ def _communications(trace: Trace) -> list[FoundComm]:
                 bytes=None if kind is None else message_bytes(comm, kind),
                 group=group_of(comm, groups, world),
                 seq=comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1,
-                start_ns=int(min(trace.ts[row], trace.ts[sent])),
+                start_ns=int(min(trace.nodes.ts[row], trace.nodes.ts[sent])),
                 described=comm.pg_desc or "",
             )
         )
@@ -116,7 +116,9 @@ def known_groups(trace: Trace) -> dict[str, list[int]]:
 
 def _known_groups(trace: Trace) -> dict[str, list[int]]:
     code = trace.name_codes.get(PROCESS_GROUPS)
-    rows = np.flatnonzero((trace.name == code) & (trace.kind == CPU)) if code is not None else np.zeros(0, np.int64)
+    rows = (
+        np.flatnonzero((trace.name == code) & (trace.nodes.kind == CPU)) if code is not None else np.zeros(0, np.int64)
+    )
     groups = {}
     for record in call_records(trace, rows):
         for group in recorded_groups(record.inputs):
@@ -139,7 +141,7 @@ def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple
             continue
         kind, size = UNKNOWN if found.kind is None else found.kind, -1 if found.bytes is None else found.bytes
         group = groups.setdefault(found.group, len(groups))
-        node, end, on_host = trace.id[found.row], trace.finish[found.row], trace.kind[found.row] != GPU
+        node, end, on_host = trace.id[found.row], trace.nodes.end[found.row], trace.nodes.kind[found.row] != GPU
         rows.append((node, kind, size, group, found.peer, found.seq, found.start_ns, end, on_host))
     table = np.array(rows, np.int64).reshape(-1, len(COMMUNICATION_COLUMNS))
     times = [COMMUNICATION_COLUMNS.index("start"), COMMUNICATION_COLUMNS.index("end")]
@@ -159,8 +161,8 @@ def kind_of_name(name: str) -> int:
 
 def comm_rows(trace: Trace) -> IntColumn:
     """Rows that communicate: GPU events with a `comm` object or such a kernel's name, host nodes like "gloo:send"."""
-    on_host = (trace.kind == CPU) & matching(trace.name, trace.names, HOST_COLLECTIVE.fullmatch)
-    return np.flatnonzero((trace.communicates | on_host) & trace.timed)
+    on_host = (trace.nodes.kind == CPU) & matching(trace.name, trace.names, HOST_COLLECTIVE.fullmatch)
+    return np.flatnonzero((trace.communicates | on_host) & trace.nodes.timed)
 
 
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
@@ -171,17 +173,17 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
     order
     (by id), which all ranks share. Without recorded start times, rows that the host did not issue are in id order.
     """
-    issued: IntColumn = trace.ts.copy() if trace.times_recorded else np.zeros_like(trace.ts)
-    parent = trace.parent_row
-    called = (trace.kind == GPU) & (parent >= 0) & trace.timed[parent]
-    issued[called] = np.minimum(trace.ts[called], trace.ts[parent[called]])
+    issued: IntColumn = trace.nodes.ts.copy() if trace.times_recorded else np.zeros_like(trace.nodes.ts)
+    parent = trace.nodes.parent_row
+    called = (trace.nodes.kind == GPU) & (parent >= 0) & trace.nodes.timed[parent]
+    issued[called] = np.minimum(trace.nodes.ts[called], trace.nodes.ts[parent[called]])
     launches = trace.edges_of("launch")
-    issued[launches[:, 1]] = trace.ts[launches[:, 0]]
-    calls = np.flatnonzero((trace.kind == CPU) & trace.timed)
+    issued[launches[:, 1]] = trace.nodes.ts[launches[:, 0]]
+    calls = np.flatnonzero((trace.nodes.kind == CPU) & trace.nodes.timed)
     calls = calls[np.lexsort((trace.id[calls], trace.thread[calls]))]
     on_host = np.isin(calls, communicating)
     for lane in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(trace.thread[calls])) + 1):
-        latest = np.maximum.accumulate(np.where(on_host[lane], -1, trace.ts[calls[lane]]))
+        latest = np.maximum.accumulate(np.where(on_host[lane], -1, trace.nodes.ts[calls[lane]]))
         late = on_host[lane] & (latest >= 0)
         issued[calls[lane][late]] = latest[late]
     return issued
@@ -189,36 +191,40 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
     """Return host collectives and the `wait_tensor` call during which each ended, int64 (n, 2) rows."""
-    runs = communicating[trace.kind[communicating] != GPU]
-    waits = np.flatnonzero((trace.kind == CPU) & trace.timed & matching(trace.name, trace.names, WAIT.fullmatch))
-    waits = waits[np.argsort(trace.ts[waits], kind="stable")]
-    at = np.searchsorted(trace.ts[waits], trace.finish[runs], side="right") - 1
+    runs = communicating[trace.nodes.kind[communicating] != GPU]
+    waits = np.flatnonzero(
+        (trace.nodes.kind == CPU) & trace.nodes.timed & matching(trace.name, trace.names, WAIT.fullmatch)
+    )
+    waits = waits[np.argsort(trace.nodes.ts[waits], kind="stable")]
+    at = np.searchsorted(trace.nodes.ts[waits], trace.nodes.end[runs], side="right") - 1
     pairs = np.stack([runs[at >= 0], waits[at[at >= 0]]], axis=1)
-    ended: IntColumn = pairs[trace.finish[pairs[:, 0]] <= trace.finish[pairs[:, 1]]]
+    ended: IntColumn = pairs[trace.nodes.end[pairs[:, 0]] <= trace.nodes.end[pairs[:, 1]]]
     return ended
 
 
 def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
     """Return operators of host backend threads: Gloo copies buffers in and out there, and the time is the
     collective's."""
-    runs = communicating[trace.kind[communicating] != GPU]
-    rows = without(np.flatnonzero((trace.kind == CPU) & trace.timed), runs)
-    runs = runs[np.argsort(trace.ts[runs], kind="stable")]
-    until = np.maximum.accumulate(trace.finish[runs])
-    at = np.searchsorted(trace.ts[runs], trace.ts[rows], side="right") - 1
+    runs = communicating[trace.nodes.kind[communicating] != GPU]
+    rows = without(np.flatnonzero((trace.nodes.kind == CPU) & trace.nodes.timed), runs)
+    runs = runs[np.argsort(trace.nodes.ts[runs], kind="stable")]
+    until = np.maximum.accumulate(trace.nodes.end[runs])
+    at = np.searchsorted(trace.nodes.ts[runs], trace.nodes.ts[rows], side="right") - 1
     if not len(runs):
         return rows[:0]
-    inside = (at >= 0) & (trace.finish[rows] <= until[at])
+    inside = (at >= 0) & (trace.nodes.end[rows] <= until[at])
     found: IntColumn = rows[~np.isin(trace.thread[rows], trace.thread[rows[~inside]])]
     return found
 
 
 def issuing_calls(trace: Trace, communicating: IntColumn) -> dict[int, int]:
     """Row of each collective on the host to that of the `c10d::` call that issued it, see `pair_with_calls`."""
-    runs = communicating[trace.kind[communicating] != GPU]
+    runs = communicating[trace.nodes.kind[communicating] != GPU]
     if not len(runs):
         return {}
-    issuing = outermost_calls(trace.parent_row, trace.name, trace.names, (trace.kind == CPU) & trace.timed)
+    issuing = outermost_calls(
+        trace.nodes.parent_row, trace.name, trace.names, (trace.nodes.kind == CPU) & trace.nodes.timed
+    )
     (run_ids, run_names), (call_ids, call_names) = (_by_id(trace, rows) for rows in (runs, issuing))
     pairs = pair_with_calls(run_ids.tolist(), run_names, call_ids.tolist(), call_names)
     run, call = (positions(trace.id, side) for side in pairs.T)
@@ -242,7 +248,7 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
         return {}
     runs, call = np.array(list(calls.items()), np.int64).reshape(-1, 2).T
     functional = matching(trace.name, trace.names, lambda name: name.startswith(_FUNCTIONAL))
-    around = nearest(call, trace.parent_row, functional)
+    around = nearest(call, trace.nodes.parent_row, functional)
     records = call_records(trace, np.stack([call, np.where(around >= 0, around, call)], axis=1).reshape(-1))
     named: dict[int, str] = {}
     sizes: dict[int, int | None] = {}
@@ -267,9 +273,9 @@ def _with_inputs(trace: Trace, rows: IntColumn, calls: Mapping[int, int]) -> Ite
     comms = [trace.comm.get(row, Comm()) for row in rows.tolist()]
     bare = [comm.collective is None and comm.in_nelems is None for comm in comms]
     lacking = rows[np.array(bare, np.bool_)]
-    on_gpu = trace.kind[lacking] == GPU
+    on_gpu = trace.nodes.kind[lacking] == GPU
     issued_by = np.array([calls.get(row, -1) for row in lacking.tolist()], np.int64)
-    caller = np.where(on_gpu, trace.parent_row[lacking], issued_by)
+    caller = np.where(on_gpu, trace.nodes.parent_row[lacking], issued_by)
     records = call_records(trace, np.stack([lacking, np.where(caller >= 0, caller, lacking)], axis=1).reshape(-1))
     known = zip((caller >= 0).tolist(), on_gpu.tolist(), records, records, strict=True)
     for comm, lacks in zip(comms, bare, strict=True):

@@ -159,7 +159,7 @@ def to_networkx(trace: Trace) -> Any:
     """
     graph = library("networkx").MultiDiGraph()
     kinds = ("cpu", "gpu", "runtime")
-    columns = (trace.id, trace.name, trace.kind, trace.ts, trace.dur, trace.parent_row)
+    columns = (trace.id, trace.name, trace.nodes.kind, trace.nodes.ts, trace.nodes.dur, trace.nodes.parent_row)
     ids = trace.id.tolist()
     calls = []
     for own, name, kind, ts, dur, parent in zip(*(column.tolist() for column in columns), strict=True):

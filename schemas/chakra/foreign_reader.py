@@ -86,7 +86,7 @@ def read_foreign(file: str, messages: Iterator[Encoded], path: str) -> Trace:
         rows.add(nodes, times, runtime=False)
     trace = rows.trace(_HEADER, msgspec.Raw(_encode(_summary(path))), NO_RECORDS, needs.edges)
     trace = _with_host_callers(trace)
-    if not np.any(trace.ts > 0):
+    if not np.any(trace.nodes.ts > 0):
         trace = _laid_out(trace, needs)
     return trace.with_(
         flat=False, texts=MadeRecords(partial(_texts, trace, bodies), partial(_file_text, trace, bodies))
@@ -106,7 +106,7 @@ def _summary(path: str) -> dict[str, Any]:
 
 def _with_host_callers(trace: Trace) -> Trace:
     """Keep host nodes as callers only. A node without a caller names itself."""
-    caller = np.where(trace.kind[trace.parent_row] == CPU, trace.parent_row, -1)
+    caller = np.where(trace.nodes.kind[trace.nodes.parent_row] == CPU, trace.nodes.parent_row, -1)
     named = as_column(np.where(caller >= 0, trace.parent, trace.id))
     return trace.with_(parent=named, parent_row=as_positions(caller))
 
@@ -120,7 +120,7 @@ def _laid_out(trace: Trace, needs: _Waits) -> Trace:
         2 * count,
         np.concatenate([2 * own, 2 * source + 1]),
         np.concatenate([2 * own + 1, 2 * target]),
-        np.concatenate([trace.dur, np.zeros_like(source)]),
+        np.concatenate([trace.nodes.dur, np.zeros_like(source)]),
         2 * by_id,
         2 * by_id + 1,
         lane[by_id],
@@ -129,18 +129,18 @@ def _laid_out(trace: Trace, needs: _Waits) -> Trace:
     if np.any(end < 0):
         place = f"node {trace.id[np.flatnonzero(end < 0)[0]]}"
         raise TraceFormatError(trace.file, place, "waits for itself through other nodes", CHECK)
-    called = (trace.parent_row >= 0) & trace.timed & (trace.kind == CPU)
-    called &= trace.thread[trace.parent_row] == trace.thread
+    called = (trace.nodes.parent_row >= 0) & trace.nodes.timed & (trace.nodes.kind == CPU)
+    called &= trace.thread[trace.nodes.parent_row] == trace.thread
     at = np.flatnonzero(called)
     while len(at):  # level by level, as many as calls nest
-        above = trace.parent_row[at]
+        above = trace.nodes.parent_row[at]
         longer = end[at] > end[above]
         np.maximum.at(end, above[longer], end[at[longer]])
         at = above[longer]
         at = at[called[at]]
     return trace.with_(
-        ts=as_column(np.where(trace.timed, start, -1)),
-        dur=as_column(np.where(trace.timed, end - start, 0)),
+        ts=as_column(np.where(trace.nodes.timed, start, -1)),
+        dur=as_column(np.where(trace.nodes.timed, end - start, 0)),
         summary={**trace.summary, TIMES: PREDICTED, "damage": [*trace.damage, NO_START_TIMES]},
     )
 
@@ -159,12 +159,12 @@ def _file_text(trace: Trace, messages: list[bytes]) -> Iterator[bytes]:
 
 def _text(trace: Trace, messages: list[bytes], row: int) -> bytes:
     node = Node.FromString(messages[row])
-    values, on_device = values_of(node.attr), bool(trace.kind[row] == GPU)
+    values, on_device = values_of(node.attr), bool(trace.nodes.kind[row] == GPU)
     record: dict[str, Any] = {"id": node.id, "name": node.name, "ctrl_deps": int(trace.parent[row])}
     record |= {side: {key: [] for key in TENSOR_KEYS} for side in FLAT_TENSORS}
     record["attrs"] = listed_attributes({} if on_device else values)
-    if trace.ts[row] >= 0:
-        times = (int(column[row]) for column in (trace.ts, trace.dur, trace.dur, trace.exclusive))
+    if trace.nodes.ts[row] >= 0:
+        times = (int(column[row]) for column in (trace.nodes.ts, trace.nodes.dur, trace.nodes.dur, trace.exclusive))
         record |= dict(zip(("ts", "dur", "inclusive_dur", "exclusive_dur"), map(micros_text, times), strict=True))
     if on_device:
         numbers = {name: int(getattr(trace, name)[row]) for name in ("stream", "device", "correlation")}

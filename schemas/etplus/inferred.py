@@ -19,8 +19,8 @@ def infer_edges(trace: Trace) -> Trace:
     An edge runs from the row that starts first to one that starts later; others are left out and counted in `notes`.
     (Chakra's linker gives a GPU event the time of its launch; the order is the same.)
     """
-    parent, events = trace.parent_row, np.flatnonzero(trace.kind == GPU)
-    on_top = trace.timed & (trace.kind == CPU) & ((parent < 0) | trace.structural[parent])
+    parent, events = trace.nodes.parent_row, np.flatnonzero(trace.nodes.kind == GPU)
+    on_top = trace.nodes.timed & (trace.nodes.kind == CPU) & ((parent < 0) | trace.structural[parent])
     launched = events[parent[events] >= 0]
     given = {
         "thread": _along(trace, trace.thread, np.flatnonzero(on_top), nested=True),
@@ -33,9 +33,9 @@ def infer_edges(trace: Trace) -> Trace:
     parts = [np.c_[pairs, np.full(len(pairs), EDGE_KINDS.index(kind))] for kind, pairs in given.items()]
     edges = np.unique(np.concatenate(parts), axis=0)
     source, target = edges[:, 0], edges[:, 1]
-    ts, ids = trace.ts, trace.id
+    ts, ids = trace.nodes.ts, trace.id
     forward = (ts[source] < ts[target]) | ((ts[source] == ts[target]) & (ids[source] < ids[target]))
-    forward &= trace.timed[source] & trace.timed[target]
+    forward &= trace.nodes.timed[source] & trace.nodes.timed[target]
     notes = [NO_EDGES]
     if not forward.all():
         notes.append(f"{np.count_nonzero(~forward)} inferred edges against the order of starts were left out")
@@ -50,13 +50,13 @@ def _along(trace: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> I
 def _sync(trace: Trace) -> IntColumn:
     """GPU events that a CPU op waits for. (GPU nodes of Chakra's linker are copies of their op, its field included.)"""
     row_of = dict(zip(trace.id.tolist(), range(len(trace)), strict=True))
-    waits = [(row, ids) for row, ids in trace.sync_dep.items() if trace.kind[row] == CPU]
+    waits = [(row, ids) for row, ids in trace.sync_dep.items() if trace.nodes.kind[row] == CPU]
     return _pairs([(row_of[i], row) for row, ids in waits for i in ids if i in row_of])
 
 
 def _handoffs(trace: Trace) -> IntColumn:
     """Ops that wait for one on another thread; of a burst of ops that all name the same one only the first."""
-    rows = np.flatnonzero(trace.timed & (trace.kind == CPU))
+    rows = np.flatnonzero(trace.nodes.timed & (trace.nodes.kind == CPU))
     order, before = trace.lane_order(trace.thread, rows, nested=True)
     waits_for = trace.inter_thread_dep[order]
     first = (waits_for >= 0) & ((before < 0) | (waits_for != trace.inter_thread_dep[before]))

@@ -55,7 +55,7 @@ def _integer(digits: str) -> int | float:
 
 def category(trace: Trace, row: Row) -> str:
     """Kineto's category of a row. That of a runtime call is not in an ET+ and follows from the call's name."""
-    kind = trace.kind[row]
+    kind = trace.nodes.kind[row]
     if kind == GPU:
         text: str = trace.categories[trace.category[row]]
         return text
@@ -78,7 +78,7 @@ def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
         part = rows[at : at + _ROWS]
         numbers = (by_row(columns, len(part)) for columns in number_columns(trace, part))
         for row, record, before, after in zip(part.tolist(), trace.records(part), *numbers, strict=True):
-            if trace.kind[row] == GPU:
+            if trace.nodes.kind[row] == GPU:
                 given = recorded_args(record, {"External id", *before}).items()
                 yield {**before, **{name: orjson.Fragment(text) for name, text in given}, **after}
             else:
@@ -91,7 +91,7 @@ Numbers = dict[str, tuple[IntColumn, npt.NDArray[np.bool_]]]
 
 def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
     """Return the numbers among the arguments of rows: those before the recorded ones, and those after them."""
-    kind, own, caller = trace.kind[rows], trace.id[rows], trace.parent_row[rows]
+    kind, own, caller = trace.nodes.kind[rows], trace.id[rows], trace.nodes.parent_row[rows]
     every, gpu, runtime = np.ones(len(rows), np.bool_), kind == GPU, kind == RUNTIME
     op = ~(gpu | runtime)
     in_backward = op & (trace.seq_id[rows] >= 0)
@@ -105,7 +105,7 @@ def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
     for name in ("device", "stream", "correlation"):
         values = getattr(trace, name)[rows]
         before[name] = values, (gpu & (values >= 0)) | (runtime & (name == "correlation"))
-    return before, {"id": (own, every), "dur_ns": (trace.dur[rows], every)}
+    return before, {"id": (own, every), "dur_ns": (trace.nodes.dur[rows], every)}
 
 
 def by_row(columns: Numbers, count: int) -> Iterator[dict[str, int]]:
@@ -119,7 +119,7 @@ def by_row(columns: Numbers, count: int) -> Iterator[dict[str, int]]:
 
 def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
     """Return the arguments that say what a call was given, {} if not recorded."""
-    if trace.kind[row] == RUNTIME:
+    if trace.nodes.kind[row] == RUNTIME:
         return {}
     found = input_args(inputs.decoded(), from_et=trace.outputs_recorded)
     return found if trace.scope[row] != ANNOTATION_SCOPE or found.get("Input Dims") else {}
@@ -224,7 +224,7 @@ def _event(index: int, text: bytes) -> OtherEvent | None:
 
 def kineto_threads_of(trace: Trace) -> dict[Any, int]:
     """Kineto's thread ids to the values of `Trace.thread`, as far as runtime calls and calls of Kineto's own show."""
-    calls = np.flatnonzero((trace.kind == RUNTIME) & trace.timed)
+    calls = np.flatnonzero((trace.nodes.kind == RUNTIME) & trace.nodes.timed)
     calls = calls[np.unique(trace.thread[calls], return_index=True)[1]]
     records = zip(calls.tolist(), trace.records(calls), strict=True)
     found: dict[Any, int] = {}

@@ -77,7 +77,7 @@ class ArrowTables:
         return self._arrow.table(list(columns.values()), schema=self._arrow.schema(fields, metadata=metadata))
 
     def _rows(self, kind: int) -> dict[str, Any]:
-        trace, table, rows = self.trace, ROW_TABLES[kind], np.flatnonzero(self.trace.kind == kind)
+        trace, table, rows = self.trace, ROW_TABLES[kind], np.flatnonzero(self.trace.nodes.kind == kind)
         values = {name: getattr(trace, name)[rows] for name in STORED}
         more = [name for name in STORED if name not in COLUMNS[table] and np.any(values[name] != null_of(name))]
         columns: dict[str, Any] = {"row": arrow_numbers(rows)}
@@ -91,7 +91,7 @@ class ArrowTables:
 
     @cached_property
     def _signature_codes(self) -> tuple[IntColumn, list[bytes]]:
-        which, texts = self.trace.texts.tensor_texts(np.flatnonzero(self.trace.kind == CPU))
+        which, texts = self.trace.texts.tensor_texts(np.flatnonzero(self.trace.nodes.kind == CPU))
         seen, which = first_seen(which)
         table = StringTable()
         members = [b"{%b}" % tensor_members(text, flat=self.trace.flat) for text in texts_at(texts, seen)]
