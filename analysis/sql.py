@@ -8,20 +8,25 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..schemas.parquet import read_parquet, stored_ranks
+from ..schemas.parquet import StoredRank, files_of, read_parquet, stored_ranks, write_rank
 from ..schemas.parquet.arrow_tables import ArrowTables
 from ..schemas.parquet.parquet_reader import check_table, read_meta
 from ..schemas.parquet.stored_folder import META
 from ..schemas.parquet.stored_tables import VIEWS, Place
+from ..schemas.text.transaction import transaction
 from ..trace.brief import brief
 from ..trace.errors import UsageError
 from ..trace.frames import arrow_numbers, library
 from ..trace.text_tables import render, terminal_width
 from ..trace.trace import Trace
+
+if TYPE_CHECKING:
+    from ..jobs.job import Job
 
 _ALLOWED = ("SELECT", "EXPLAIN")
 _SANDBOX = {
@@ -314,3 +319,49 @@ def _first_line(error: Exception) -> str:
 
 def _cell(value: Any) -> str | int | float | None:
     return value if value is None or type(value) in (str, int, float) else str(value)
+
+
+_IN_MEMORY = 4
+"""Ranks of which the tables may be in memory together."""
+
+
+@contextlib.contextmanager
+def job_tables(job: Job, memory: str = MEMORY) -> Iterator[SqlTables]:
+    """The tables of all ranks while the block lasts; only those of a few ranks are in memory.
+
+    Args:
+        memory: what queries may take.
+    """
+    chosen = job._chosen
+    stored: dict[str, set[int]] = {}
+    others = []
+    for source in chosen.sources:
+        if isinstance(source, StoredRank) and chosen.choose is None:
+            if chosen.ranks is None or source.rank in chosen.ranks:
+                stored.setdefault(source.path, set()).add(source.rank)
+        else:
+            others.append(source)
+    if not others:
+        yield SqlTables({}, stored, memory=memory)
+        return
+    rest = job._of(others)
+    if len(others) <= _IN_MEMORY or chosen.choose is not None:
+        yield SqlTables(dict(rest.ranks), stored, memory=memory)
+        return
+    with TemporaryDirectory(prefix="etplus-") as scratch:
+        there = set()
+        for rank, files in rest.map(_columns):
+            there.add(rank)
+            for name, content in zip(files_of(rank), files, strict=True):
+                path = Path(scratch, name)
+                path.parent.mkdir(parents=True)
+                path.write_bytes(content)
+        yield SqlTables({}, {**stored, scratch: there}, memory=memory)
+
+
+def _columns(trace: Trace) -> list[bytes]:
+    """The files of a trace as columns."""
+    with TemporaryDirectory(prefix="etplus-") as scratch:
+        with transaction(nested=True):
+            write_rank(trace, scratch, 0)
+        return [Path(scratch, name).read_bytes() for name in files_of(0)]

@@ -14,8 +14,7 @@ from typing import Any
 
 import orjson
 
-from ..analysis.job_sql import job_tables
-from ..analysis.sql import MEMORY, QueryResult, SqlTables
+from ..analysis.sql import MEMORY, QueryResult, SqlTables, job_tables
 from ..converters.folder import InputPair
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError

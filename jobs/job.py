@@ -254,7 +254,7 @@ class Job(JobParts):
         Raises:
             UsageError: an error in the query, or DuckDB is not installed.
         """
-        with outer("analysis.job_sql").job_tables(self, memory) as tables:
+        with outer("analysis.sql").job_tables(self, memory) as tables:
             found: QueryResult = tables.query(query)
             return found
 

@@ -9,18 +9,35 @@ from ...trace.errors import EtplusError
 from ...trace.plugins import Plugin, plugins
 from .case import Case
 from .communication_findings import COMMUNICATION
-from .device import DEVICE
+from .double_precision import DoublePrecision
+from .eager_attention import EagerAttention
 from .finding import Candidate, Detector
-from .host_findings import HOST
+from .fusable import ElementwiseChains, OptimizerLoop
+from .host import LateFinish, LateStart, LaunchBound, PageableCopies, SynchronisingCalls
+from .host_work import DataLoading, HostLoop, PythonOverhead
+from .layouts import Copies, LayoutConversions, Recomputation
+from .like_work import SlowerThanLike
+from .memory_use import AllocatorCalls, MemoryNearlyFull
+from .products import NoTensorFloat, OldKernels, ProductDimensions
 from .recording_gaps import RECORDING
 from .serving_findings import SERVING
+from .small_operators import SmallOperators
 from .step_outliers import STEPS
 from .stragglers import STRAGGLERS
 
 GROUP = "etplus.findings"
 """Group of the entry points of other packages: the name is the finding's, the value a `Detector` or a class of one."""
 
-BUILT_IN: tuple[Detector, ...] = (*HOST, *DEVICE, *COMMUNICATION, *STRAGGLERS, *SERVING, *STEPS, *RECORDING)
+_HOST: tuple[Detector, ...] = (
+    *(LateStart(), LaunchBound(), SynchronisingCalls(), PageableCopies(), DataLoading(), HostLoop(), PythonOverhead()),
+    LateFinish(),
+)
+_DEVICE: tuple[Detector, ...] = (
+    *(EagerAttention(), ProductDimensions(), OldKernels(), NoTensorFloat(), DoublePrecision(), ElementwiseChains()),
+    *(OptimizerLoop(), SmallOperators(), LayoutConversions(), Copies(), Recomputation(), SlowerThanLike()),
+    *(AllocatorCalls(), MemoryNearlyFull()),
+)
+BUILT_IN: tuple[Detector, ...] = (*_HOST, *_DEVICE, *COMMUNICATION, *STRAGGLERS, *SERVING, *STEPS, *RECORDING)
 
 
 def detectors() -> Mapping[str, Callable[[Case], Iterator[Candidate]]]:
