@@ -108,11 +108,11 @@ def _along_groups(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tupl
         for rank in waiting:  # grows while it is walked
             for g in sorted(set(groups[rank]) - done, key=lambda g: (-len(matched[g].ranks), g)):
                 done.add(g)
-                of = matched[g].ranks
-                here = ends[g][:, of.index(rank)] - offset[rank]
-                for i, other in enumerate(of):
+                members = matched[g].ranks
+                own_end = ends[g][:, members.index(rank)] - offset[rank]
+                for i, other in enumerate(members):
                     if other not in offset:
-                        offset[other], reference[other] = int(_median(ends[g][:, i] - here)), first
+                        offset[other], reference[other] = int(_median(ends[g][:, i] - own_end)), first
                         waiting.append(other)
     return offset, reference
 

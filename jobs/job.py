@@ -309,8 +309,8 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
     """
     sides = [side if isinstance(side, (Job, Trace)) else load(side) for side in (a, b)]
     if any(isinstance(side, Job) for side in sides):
-        one, other = (side if isinstance(side, Job) else Job([side]) for side in sides)
-        return compare_jobs(one, other, by_shape=by_shape, total=total)
+        first, second = (side if isinstance(side, Job) else Job([side]) for side in sides)
+        return compare_jobs(first, second, by_shape=by_shape, total=total)
     analyses = map(outer("analysis.summary").analyse, sides)
     found: TraceChanges = outer("analysis.findings.trace_changes").changes(*analyses, by_shape=by_shape, total=total)
     return found
@@ -329,8 +329,8 @@ def compare_jobs(
     """
     comparison = outer("analysis.job_diff")
     contribution = partial(comparison.compared_rank, annotation=annotation, by_shape=by_shape)
-    one, other = (dict(job.map(contribution)) for job in (a, b))
-    found: JobDifference = comparison.job_difference(one, other, names=(a.name, b.name), total=total)
+    first, second = (dict(job.map(contribution)) for job in (a, b))
+    found: JobDifference = comparison.job_difference(first, second, names=(a.name, b.name), total=total)
     return found
 
 

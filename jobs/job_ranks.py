@@ -57,9 +57,9 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
         for group in sorted(set(groups) - {WORLD}):
             members.setdefault(group, list(group[1])).extend([] if group[1] else [rank])
     if len(present) < 2:
-        return {group: of if group[1] else [] for group, of in members.items()}, ()
-    world = max(world, len({*present, *(rank for of in members.values() for rank in of)}))
-    members = {group: sorted(set(of) & set(present)) for group, of in members.items()}
+        return {group: ranks if group[1] else [] for group, ranks in members.items()}, ()
+    world = max(world, len({*present, *(rank for ranks in members.values() for rank in ranks)}))
+    members = {group: sorted(set(ranks) & set(present)) for group, ranks in members.items()}
     notes = cut_off_note(members)
     partial = f"{len(present)} of {world} ranks were given; groups are cut down to these"
     return {**members, WORLD: present}, (partial, *notes) if world > len(present) else notes
@@ -99,8 +99,8 @@ def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], lis
     return found, notes
 
 
-def _job(what: str, value: Any) -> str:
-    return "no distributed job" if value is None else what.format(value)
+def _job(wording: str, value: Any) -> str:
+    return "no distributed job" if value is None else wording.format(value)
 
 
 def _hours(seconds: int) -> str:

@@ -63,11 +63,11 @@ def _without_rank(text: str, rank: RankResult) -> str:
     return re.sub(rf"\brank {rank.rank}\b", "rank N", text)
 
 
-def _cut(title: str, texts: Sequence[str], what: str) -> Iterator[str]:
+def _cut(title: str, texts: Sequence[str], unit: str) -> Iterator[str]:
     for text in texts[:_LISTED]:
         yield from _wrapped(title, text)
     if len(texts) > _LISTED:
-        yield from _wrapped("", f"and {len(texts) - _LISTED:,} more {what}")
+        yield from _wrapped("", f"and {len(texts) - _LISTED:,} more {unit}")
 
 
 def _group(group: GroupCounts) -> str:
@@ -87,8 +87,8 @@ def _mismatch(mismatch: Mismatch) -> str:
     ranks = f"{ranks} {ranges(mismatch.ranks)}"
     if mismatch.kind == "missing":
         return f"{_place(mismatch)} is missing on {ranks}"
-    what = {"size": "another size", "order": "another order", "type": "another collective"}[mismatch.kind]
-    return f"{_place(mismatch)}: {what} on {ranks}, which {has} {'; '.join(dict.fromkeys(mismatch.found[:3]))}"
+    difference = {"size": "another size", "order": "another order", "type": "another collective"}[mismatch.kind]
+    return f"{_place(mismatch)}: {difference} on {ranks}, which {has} {'; '.join(dict.fromkeys(mismatch.found[:3]))}"
 
 
 def _place(of: Mismatch | Wait) -> str:

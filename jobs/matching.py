@@ -135,10 +135,10 @@ class _Case:
                     deviating["size" if same else "type"].append((rank, up.other[p]))
                 else:
                     deviating["missing"].append((rank, -1))
-            for kind, of in deviating.items():
+            for kind, deviants in deviating.items():
                 place = (self.group, self.members, p, kind_name(int(common.kind[p])), int(common.bytes[p]))
-                ranks, found = zip(*((rank, self._described(rank, own)) for rank, own in of), strict=True)
-                nodes = tuple(self._node(rank, own) for rank, own in sorted([*having, *of]) if own >= 0)
+                ranks, found = zip(*((rank, self._described(rank, own)) for rank, own in deviants), strict=True)
+                nodes = tuple(self._node(rank, own) for rank, own in sorted([*having, *deviants]) if own >= 0)
                 yield Mismatch(kind, *place, ranks, found, nodes)
 
     def extras(self) -> Iterator[Mismatch]:
@@ -151,11 +151,11 @@ class _Case:
                 key = (before, int(sequence.kind[own]), int(sequence.bytes[own]))
                 found[(*key, ordinal[key])].append((rank, own))
                 ordinal[key] += 1
-        for (before, kind, size, _), of in sorted(found.items()):
-            having = {rank for rank, _ in of}
+        for (before, kind, size, _), having_it in sorted(found.items()):
+            having = {rank for rank, _ in having_it}
             lacking = tuple(rank for rank in self.members if rank not in having)
             place = (self.group, self.members, before, kind_name(kind), size)
-            nodes = tuple(self._node(rank, own) for rank, own in of)
+            nodes = tuple(self._node(rank, own) for rank, own in having_it)
             yield Mismatch("missing", *place, lacking, ("nothing",) * len(lacking), nodes)
 
     def _node(self, rank: int, own: int) -> tuple[int, int]:

@@ -119,15 +119,15 @@ def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
     by_rank = {kind: _by_rank(files, notes) for kind, files in ((ET, ets), (KINETO, kinetos))}
     ranks = []
     for rank in sorted(by_rank[ET].keys() | by_rank[KINETO].keys()):
-        mine = {kind: by_rank[kind].get(rank, []) for kind in (ET, KINETO)}
+        own = {kind: by_rank[kind].get(rank, []) for kind in (ET, KINETO)}
         problems = []
         for kind, other in ((ET, KINETO), (KINETO, ET)):
-            if not mine[kind]:
-                problems.append(f"no {kind} was found for {_some(mine[other])}")
-            elif len(mine[kind]) > 1:
-                problems.append(f"several files could be its {kind}: {_some(mine[kind])}; {_CHOOSE}")
-        et, kineto = (mine[kind][0].name if len(mine[kind]) == 1 else "" for kind in (ET, KINETO))
-        settled = whole or all(file.settled for files in mine.values() for file in files)
+            if not own[kind]:
+                problems.append(f"no {kind} was found for {_some(own[other])}")
+            elif len(own[kind]) > 1:
+                problems.append(f"several files could be its {kind}: {_some(own[kind])}; {_CHOOSE}")
+        et, kineto = (own[kind][0].name if len(own[kind]) == 1 else "" for kind in (ET, KINETO))
+        settled = whole or all(file.settled for files in own.values() for file in files)
         ranks.append(RankFiles(rank, et, kineto, "; ".join(problems), settled))
     return Pairing(tuple(ranks), notes=tuple(notes))
 
@@ -277,12 +277,12 @@ def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[Tra
     if unknown:
         notes.append(f"skipped, since their rank is unknown: {_some(unknown)}")
     best = {}
-    for rank, of in found.items():
-        most = max(file.evidence for file in of)
-        best[rank] = [file for file in of if file.evidence == most]
-        if len(best[rank]) < len(of):
-            rest = [file for file in of if file.evidence < most]
-            notes.append(f"not taken, since rank {rank} has {_some(best[rank])}: {_some(rest)}")
+    for rank, candidates in found.items():
+        most = max(file.evidence for file in candidates)
+        best[rank] = [file for file in candidates if file.evidence == most]
+        if len(best[rank]) < len(candidates):
+            others = [file for file in candidates if file.evidence < most]
+            notes.append(f"not taken, since rank {rank} has {_some(best[rank])}: {_some(others)}")
     return best
 
 

@@ -66,8 +66,8 @@ def align(launches: IntColumn, kernels: IntColumn) -> Aligned | None:
     """
     launch = np.full(len(kernels), -1, np.int64)
     ours, theirs = CallOrder.of_names(kernels), CallOrder.of_names(launches)
-    at, of = shortest_edit(ours, theirs, whole=True, most=2 * _most_left(len(kernels)))
-    launch[at] = of
+    at, partner = shortest_edit(ours, theirs, whole=True, most=2 * _most_left(len(kernels)))
+    launch[at] = partner
     whole = len(launches) == len(kernels) and bool(np.all(launch >= 0))
     aligned = Aligned(launch, np.full(len(kernels), whole))
     return aligned if _enough(aligned.matched, len(kernels), len(launches)) else None
@@ -134,8 +134,8 @@ def _forced(launches: list[int], kernels: IntColumn, stream: IntColumn) -> IntCo
 def _embedded(launches: list[int], codes: list[int], own: list[int], taken: set[int]) -> list[int] | None:
     """Return the earliest launches that codes can have in their order; None if there are not enough."""
     found, at = [], 0
-    for code, mine in zip(codes, own, strict=True):
-        while at < len(launches) and not (at == mine or (mine < 0 and launches[at] == code and at not in taken)):
+    for code, forced in zip(codes, own, strict=True):
+        while at < len(launches) and not (at == forced or (forced < 0 and launches[at] == code and at not in taken)):
             at += 1
         if at == len(launches):
             return None
@@ -149,7 +149,7 @@ def _with_forced(launch: IntColumn, forced: IntColumn, kernels: IntColumn) -> In
     result = np.where(forced >= 0, forced, -1)
     for code in distinct(kernels[forced < 0]).tolist():
         free = np.flatnonzero((kernels == code) & (forced < 0))
-        mine = launch[kernels == code]
-        left = np.setdiff1d(mine, forced[(kernels == code) & (forced >= 0)])
+        given = launch[kernels == code]
+        left = np.setdiff1d(given, forced[(kernels == code) & (forced >= 0)])
         result[free] = left
     return result

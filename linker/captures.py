@@ -307,9 +307,9 @@ def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntCol
     found: dict[tuple[int, int, bytes], int] = {}
     args = events.args_of(calls.row[inside])
     columns = (inside, operator[inside], calls.name[inside])
-    for call, of, name, text in zip(*(column.tolist() for column in columns), args, strict=True):
+    for call, operator_of, name, text in zip(*(column.tolist() for column in columns), args, strict=True):
         if dims := _DIMS.search(text):
-            found.setdefault((of, name, dims[0]), call)
+            found.setdefault((operator_of, name, dims[0]), call)
     return np.array(sorted(found.values()), np.int64)
 
 

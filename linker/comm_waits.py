@@ -131,16 +131,23 @@ def _comm_calls(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> list[_Co
         if launcher >= 0:
             outermost = _outermost(linked, int(linked.gpu_parent[i]))
             members.setdefault((outermost, -1 if outermost >= 0 else launcher), []).append(i)
-    found, first = [], np.array([of[0] for of in members.values()], np.int64)
+    found, first = [], np.array([launched[0] for launched in members.values()], np.int64)
     records = comm_records(linked.et, linked.nodes, linked.gpu_parent[first])
-    for (outermost, _), of, record in zip(members, members.values(), records, strict=True):
-        launcher = int(linked.gpu_launcher[of[0]])
+    for (outermost, _), launched, record in zip(members, members.values(), records, strict=True):
+        launcher = int(linked.gpu_launcher[launched[0]])
         call = int(linked.call_of_node[outermost]) if outermost >= 0 else -1
         launch = int(events.ts[launcher])
         begin, end = (int(calls.ts[call]), int(calls.end[call])) if call >= 0 else (launch, launch)
         found.append(
             _CommCall(
-                int(events.thread[launcher]), outermost, begin, launch, end, first=of[0], last=of[-1], record=record
+                int(events.thread[launcher]),
+                outermost,
+                begin,
+                launch,
+                end,
+                first=launched[0],
+                last=launched[-1],
+                record=record,
             )
         )
     return found
@@ -166,8 +173,8 @@ def _numbered(
     alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
     for k in reversed(alike[: bisect_left(alike, ts, key=lambda k: calls[k].launch)]):
-        of = calls[k].record
-        if of is not None and len({of.group, record.group} - {""}) < 2:
+        known = calls[k].record
+        if known is not None and len({known.group, record.group} - {""}) < 2:
             if k not in waited:
                 return k
             found = max(found, k)
@@ -238,8 +245,8 @@ class _TensorsOf:
         return self._first_a_stream(k, self.linked.data_edges[::-1], -1)
 
     def _first_a_stream(self, k: int, edges: tuple[IntColumn, ...], end: Literal[0, -1]) -> list[int]:
-        (near, far), mine = edges, self.calls[k].outermost
-        nodes = distinct(far[(mine >= 0) & (self._within[near] == mine) & (self._within[far] != mine)])
+        (near, far), own = edges, self.calls[k].outermost
+        nodes = distinct(far[(own >= 0) & (self._within[near] == own) & (self._within[far] != own)])
         events = [launched[end] for node in nodes.tolist() if (launched := self._launched.get(node))]
         ordered = sorted(events, key=lambda i: (int(self.gpu.launch[i]), i), reverse=end == 0)
         return sorted({int(self.gpu.stream[i]): i for i in ordered}.values())
@@ -254,6 +261,6 @@ class _TensorsOf:
     def _launched(self) -> dict[int, list[int]]:
         """GPU events in order of launch of each operator (position in `nodes`) with a data dependency."""
         ends = mask_at(len(self.linked.nodes), np.concatenate(self.linked.data_edges))
-        of = nearest(self.linked.gpu_parent, self.linked.nodes.parent, ends)
+        operator = nearest(self.linked.gpu_parent, self.linked.nodes.parent, ends)
         order = np.argsort(self.gpu.launch, kind="stable")
-        return lists_by(of[order].tolist(), order.tolist())
+        return lists_by(operator[order].tolist(), order.tolist())

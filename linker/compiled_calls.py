@@ -166,17 +166,17 @@ class _Graphs:
         for graph in graphs:
             self.by_region[graph.region, graph.backward].append(graph)
 
-    def fit(self, of: GraphCall, events: EventTable, calls: CpuCalls) -> _CompiledFit | Refusal:
+    def fit(self, graph_call: GraphCall, events: EventTable, calls: CpuCalls) -> _CompiledFit | Refusal:
         """Return the kernels of a call of a graph, or why they are not known."""
-        candidates = self._candidates(of)
+        candidates = self._candidates(graph_call)
         if not candidates:
-            return "its region is not in the files" if of.region else "its forward is not in the trace"
+            return "its region is not in the files" if graph_call.region else "its forward is not in the trace"
         if not any(graph.kernels for graph in candidates):
             return "its region has no kernels in the files"
         fits = list[_CompiledFit]()
         refusal: Refusal = "its kernels are in another order"
         for graph in candidates:
-            fit = self._aligned(of, graph, events, calls)
+            fit = self._aligned(graph_call, graph, events, calls)
             if fit is None:
                 continue
             if all(_shapes_agree(events, calls.row[call], kernel) for call, kernel in fit.pairs):
@@ -199,19 +199,23 @@ class _Graphs:
                 return [graph for region in regions for graph in self.by_region[region]]
         return [*self.by_region.get(("", of.backward), ()), *self.by_region.get(("", None), ())]
 
-    def _aligned(self, of: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls) -> _CompiledFit | None:
+    def _aligned(
+        self, graph_call: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls
+    ) -> _CompiledFit | None:
         """Return calls and kernels in the same order, None if the sequences differ.
 
         Kernels that never occur in the calls (C++ kernels without `cpp.enable_kernel_profile`) and operators that are
         no kernels of the graph are left out.
         """
-        names = [called_as_event(events.names[code]) for code in calls.name[of.kernels].tolist()]
+        names = [called_as_event(events.names[code]) for code in calls.name[graph_call.kernels].tolist()]
         occurring = set(names)
         kernels = [(_called_as(kernel.name), kernel) for kernel in graph.kernels]
         for own in self._own(graph, kernels):
             listed = [(name, kernel) for name, kernel in own if name in occurring]
             wanted = {name for name, _ in listed}
-            made = [(name, call) for name, call in zip(names, of.kernels.tolist(), strict=True) if name in wanted]
+            made = [
+                (name, call) for name, call in zip(names, graph_call.kernels.tolist(), strict=True) if name in wanted
+            ]
             if made and [name for name, _ in made] == [name for name, _ in listed]:
                 return _CompiledFit(
                     graph, [(call, kernel) for (_, call), (_, kernel) in zip(made, listed, strict=True)]
@@ -233,8 +237,8 @@ class _Graphs:
 
 def _same_sources(fit: _CompiledFit, other: _CompiledFit) -> bool:
     return all(
-        call == of and (kernel.stacks, kernel.nodes) == (like.stacks, like.nodes)
-        for (call, kernel), (of, like) in zip_longest(fit.pairs, other.pairs, fillvalue=_NO_PAIR)
+        call == other_call and (kernel.stacks, kernel.nodes) == (like.stacks, like.nodes)
+        for (call, kernel), (other_call, like) in zip_longest(fit.pairs, other.pairs, fillvalue=_NO_PAIR)
     )
 
 

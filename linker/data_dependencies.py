@@ -83,8 +83,8 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
     covered = _left_to_callees(accesses, tree, ~storage_only)
     working = mask_at(len(nodes), accesses.call[~covered])
     own = np.where(accesses.write, working[accesses.call], ~covered)
-    mine = _Accesses(accesses.call[own], accesses.write[own], accesses.piece[own])
-    return _last_writers(mine, tree.last)
+    kept = _Accesses(accesses.call[own], accesses.write[own], accesses.piece[own])
+    return _last_writers(kept, tree.last)
 
 
 def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -212,9 +212,9 @@ def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Fla
     until = group + tree.stop[accesses.call]
     callee = counting[accesses.call]
     covered = np.empty(len(key), np.bool_)
-    for of, by in ((~accesses.write, callee), (accesses.write, callee & accesses.write)):
+    for kind, by in ((~accesses.write, callee), (accesses.write, callee & accesses.write)):
         callees = np.append(np.sort(key[by]), np.iinfo(np.int64).max)
-        covered[of] = callees[np.searchsorted(callees, key[of], side="right")] < until[of]
+        covered[kind] = callees[np.searchsorted(callees, key[kind], side="right")] < until[kind]
     return covered
 
 

@@ -125,8 +125,8 @@ def _generated_calls(
     for call in at:
         said = args.get(call, ("",) * len(_KERNEL_KEYS))
         if compiled is not None and call in of_call:
-            graph, of = compiled.kernels[of_call[call]]
-            kernel = GeneratedKernel(of.name, graph.region, graph.backward, of.handle, of.nodes, *said)
+            graph, origin = compiled.kernels[of_call[call]]
+            kernel = GeneratedKernel(origin.name, graph.region, graph.backward, origin.handle, origin.nodes, *said)
         else:
             kernel = GeneratedKernel(events.names[calls.name[call]], "", None, None, (), *said)
         codes.append(known.setdefault(kernel, len(known)))
@@ -199,8 +199,12 @@ def _annotated_stacks(
     written, annotated = dict[int, tuple[Frames, ...]](), dict[int, tuple[Frames, ...]]()
     for place, (ids, own) in zip(join.gpu_places.tolist(), _args_of(events, rows), strict=True):
         given = next((annotations[node] for node in reversed(ids) if node in annotations), None)
-        module = next((of.module for of in (own, given) if of is not None and of.module), "")
-        stacks = next((of.stacks for of in (own, given) if of is not None and of.stacks), ())
+        module = next(
+            (annotation.module for annotation in (own, given) if annotation is not None and annotation.module), ""
+        )
+        stacks = next(
+            (annotation.stacks for annotation in (own, given) if annotation is not None and annotation.stacks), ()
+        )
         if module or (stacks and (given is not None or ids)):
             frame = (f"{MODULE_FRAME}{module}",) if module else ()
             annotated[place] = tuple((*frame, *stack) for stack in stacks or ((),))

@@ -153,14 +153,14 @@ def _nearest(linked: Join, nodes: IntColumn, time: IntColumn, flow: IntColumn) -
     nodes, time, thread = nodes[order], time[order], events.thread[nodes][order]
     for lane in distinct(flows.thread[flow].astype(np.int64)).tolist():
         first, stop = np.searchsorted(thread, [lane, lane + 1])
-        here = np.flatnonzero(flows.thread[flow] == lane)
-        if first == stop or not len(here):
+        on_lane = np.flatnonzero(flows.thread[flow] == lane)
+        if first == stop or not len(on_lane):
             continue
-        wanted = flows.ts[flow[here]]
+        wanted = flows.ts[flow[on_lane]]
         after = first + np.searchsorted(time[first:stop], wanted)
         later, earlier = np.minimum(after, stop - 1), np.maximum(after - 1, first)
         near = np.where(np.abs(time[later] - wanted) <= np.abs(time[earlier] - wanted), later, earlier)
-        found[here] = np.where(np.abs(time[near] - wanted) <= ROUNDING_NS, nodes[near], -1)
+        found[on_lane] = np.where(np.abs(time[near] - wanted) <= ROUNDING_NS, nodes[near], -1)
     return found
 
 

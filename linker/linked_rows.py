@@ -269,8 +269,8 @@ class LinkedRows:
 
     def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
         """Return one of `GIVEN_COLUMNS` for some rows; `tid` of runtime calls has codes of `tids`."""
-        place, kind, of = self.numbers.places(rows), self.kind[rows], GIVEN_COLUMNS[name]
-        values = np.full(len(rows), of.none or 0, of.dtype)
+        place, kind, field = self.numbers.places(rows), self.kind[rows], GIVEN_COLUMNS[name]
+        values = np.full(len(rows), field.none or 0, field.dtype)
         if name == "id":
             values[:] = self.numbers.id[place]
         if name in _OF_NODES:

@@ -87,8 +87,8 @@ def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Mat
 def _note(lost: Sequence[_Lost]) -> str:
     named = ", ".join(f"{collective.name} (node {collective.id})" for collective in lost[:_MOST_NAMED])
     more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
-    what = "collective that the ET lacks was" if len(lost) == 1 else "collectives that the ET lacks were"
-    return f"{len(lost):,} {what} made of the issuing operator and Kineto's event: {named}{more}"
+    subject = "collective that the ET lacks was" if len(lost) == 1 else "collectives that the ET lacks were"
+    return f"{len(lost):,} {subject} made of the issuing operator and Kineto's event: {named}{more}"
 
 
 def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
@@ -100,17 +100,19 @@ def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
         return
     ids = pair.et.id[nodes.node]
     issued = {pairing.run: pairing for pairing in _issued(pair, runs) if node_of_call[pairing.call] >= 0}
-    here = {run: int(ids[node_of_call[run]]) for run in issued if node_of_call[run] >= 0}
-    highest = list(accumulate((here.get(run, _NO_LIMIT) for run in reversed(issued)), min, initial=_NO_LIMIT))[-2::-1]
+    number_of = {run: int(ids[node_of_call[run]]) for run in issued if node_of_call[run] >= 0}
+    highest = list(accumulate((number_of.get(run, _NO_LIMIT) for run in reversed(issued)), min, initial=_NO_LIMIT))[
+        -2::-1
+    ]
     unlinked, used, low = _unlinked(pair, found), set[int](), 0
     for (run, pairing), high in zip(issued.items(), highest, strict=True):
         name, call = names[calls.name[run]], int(node_of_call[pairing.call])
-        if run not in here and not _is_there(unlinked, call, name):
+        if run not in number_of and not _is_there(unlinked, call, name):
             used = used or _ids_in(pair.et)
-            here[run] = _free(used, max(low, int(ids[call])), high, int(ids[call]))
-            used.add(here[run])
-            yield _Lost(name, run, call, here[run], pairing.sure)
-        low = max(low, here.get(run, 0))
+            number_of[run] = _free(used, max(low, int(ids[call])), high, int(ids[call]))
+            used.add(number_of[run])
+            yield _Lost(name, run, call, number_of[run], pairing.sure)
+        low = max(low, number_of.get(run, 0))
 
 
 def _issued(pair: TracePair, runs: IntColumn) -> list[_Issued]:

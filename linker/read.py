@@ -22,12 +22,7 @@ _LOG = logging.getLogger("etplus")
 
 
 def read_timeline(
-    source: Source | Blob[Text],
-    *,
-    modules: bool = True,
-    strict: bool = False,
-    progress: bool = False,
-    **process: Any,
+    source: Source | Blob[Text], *, modules: bool = True, strict: bool = False, progress: bool = False, **process: Any
 ) -> KinetoTrace:
     """Read a recorded timeline: a Kineto trace, or an export of Nsight Systems.
 

@@ -108,17 +108,17 @@ class _Sequences:
 
 
 def _sequences(trace: Trace) -> _Sequences:
-    gpu, rest = trace.gpu, trace.unattached
+    gpu, unattached = trace.gpu, trace.unattached
     in_both = ("device", "stream", "ts", "dur")
-    device, stream, ts, dur = (np.append(getattr(gpu, key), getattr(rest, key)) for key in in_both)
-    args = [bytes(record.get("args", b"")) for record in trace.records(gpu.source)] + rest.args
-    unknown = np.isin(np.append(gpu.reason, rest.reason), (LAUNCHED_BEFORE, NO_LAUNCHER))
-    name = np.append(gpu.name, StringTable(trace.names).codes(rest.names)).astype(np.int64)
-    category = np.append(gpu.category, StringTable(trace.categories).codes(rest.categories)).astype(np.int64)
+    device, stream, ts, dur = (np.append(getattr(gpu, key), getattr(unattached, key)) for key in in_both)
+    args = [bytes(record.get("args", b"")) for record in trace.records(gpu.source)] + unattached.args
+    unknown = np.isin(np.append(gpu.reason, unattached.reason), (LAUNCHED_BEFORE, NO_LAUNCHER))
+    name = np.append(gpu.name, StringTable(trace.names).codes(unattached.names)).astype(np.int64)
+    category = np.append(gpu.category, StringTable(trace.categories).codes(unattached.categories)).astype(np.int64)
     kind = distinct_rows(name, category)[1]
     symbol = distinct_rows(device, stream, kind, _work(kind, args, unknown))[1]
-    operator, module = _operators(trace, np.append(gpu.call, np.full(len(rest), -1, np.int64)))
-    described = zip(rest.names, args[len(gpu) :], strict=True)
+    operator, module = _operators(trace, np.append(gpu.call, np.full(len(unattached), -1, np.int64)))
+    described = zip(unattached.names, args[len(gpu) :], strict=True)
     communicates = [is_comm_kernel(kernel) or has_collective_fields(text) for kernel, text in described]
     waits = np.append(trace.is_comm, np.array(communicates, np.bool_))
 
@@ -136,7 +136,7 @@ def _sequences(trace: Trace) -> _Sequences:
         module=placed(module),
         dur=placed(dur),
         waits=placed(waits, 0),
-        launched=placed(np.append(trace.launched_ns, rest.ts)),
+        launched=placed(np.append(trace.launched_ns, unattached.ts)),
         unknown=placed(unknown, 0),
     )
 
