@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"What is wrong in these steps:\n\n{trace.findings().to_summary(_FINDINGS)}\n\n{_MEASURED}")
     print("\nOpen what was written:")
     print("\n".join(f"  {path}: {how}" for path, how in written.items()))
-    print(f"\n{_next(etplus, chakra)}")
+    print(f"\n{_next(etplus, chakra, has_insight=has_insight)}")
     return 0
 
 
@@ -76,15 +76,16 @@ def _bundled(name: str) -> Trace:
         return link(et, kineto)
 
 
-def _next(steps: Path, chakra: Path) -> str:
+def _next(steps: Path, chakra: Path, *, has_insight: bool) -> str:
     """Commands that go on from here, each with what it answers."""
     linked, simulated = shlex.quote(str(steps)), shlex.quote(str(chakra))
-    return f"""Next; each command takes your own traces, too:
-
+    insight = f"""
   # which line of the model costs most
   etplus top {linked} --by line
   # every finding with its proofs
-  etplus why {linked}
+  etplus why {linked}"""
+    return f"""Next; each command takes your own traces, too:
+{insight if has_insight else ""}
   # what a simulator reads
   etplus convert {simulated} --to jsonl -o -"""
 

@@ -130,15 +130,13 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
 
 
 def _add_folder_options(group: argparse._ArgumentGroup) -> None:
-    from ..jobs.engines import ENGINES  # trace-link, which has no such options, starts without it
-
     add = group.add_argument
     add("--dry-run", action="store_true", default=None, help="print which files belong together, without linking")
     add("--manifest", metavar="FILE", help="CSV or JSON list of rank, et, kineto, with file names relative to FOLDER")
     add("--et", metavar="GLOB", help="only files that match are Execution Traces")
     add("--kineto", metavar="GLOB", help="only files that match are Kineto traces")
     add("--ranks", type=rank_list, metavar="LIST", help="link only these ranks, such as 0-7,12")
-    add("--engine", choices=ENGINES, help="where to link (default: processes, with --scheduler dask)")
+    add("--engine", choices=("processes", "dask"), help="where to link (default: processes, with --scheduler dask)")
     add("--scheduler", metavar="ADDRESS", help="the Dask scheduler: tcp://host:8786, or its scheduler file")
     about = "write the estimated clock offsets into the ET+ files, by which converters align the ranks"
     add("--apply-clock-offsets", action="store_true", default=None, help=about)

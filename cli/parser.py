@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol
 
 from .. import __version__
 from ..trace.errors import EtplusError
+from ..trace.outer import missing_part
 from ..trace.plugins import Plugin, plugins
 from ..trace.printable import printable
 from ..trace.text_tables import terminal_width
@@ -210,7 +211,11 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
     commands.add_parser(_HELP, help="show this list, or the options of a command")
     for name in found if prepared is None else prepared:
         if name in found and not any(task.startswith(f"{name} ") for task in TASKS):
-            command_named(name).prepare_parser(found[name])
+            try:
+                command_named(name).prepare_parser(found[name])
+            except ModuleNotFoundError as error:
+                if prepared is not None or not missing_part(error):
+                    raise  # else the list of all commands has this one without its options
             add_log_level(found[name])
     return root, found
 
