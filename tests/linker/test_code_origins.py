@@ -218,7 +218,7 @@ def test_kernels_of_annotated_graphs_count_to_their_modules() -> None:
     kernels += [("add", {"module_fqn": "layers.1", "graph node id": 6}), ("relu", {})]
     rows = {row.path: row for row in load(gpu_trace(*kernels)).analyze().modules}
     up = rows["layers[*]", "mlp", "up"]
-    assert (up.instances, up.count, up.device_self_ns, up.label) == (2, 2, 18_000, "up ×2")
+    assert (up.instances, up.count, up.device_self_ns, up.module) == (2, 2, 18_000, "up ×2")
     assert rows["layers[*]", "mlp"].device_total_ns == 18_000 and rows["layers[*]", "mlp"].device_self_ns == 0
     assert (rows["layers[*]",].device_self_ns, rows["layers[*]",].device_total_ns) == (9_000, 27_000)
     call = rows["## Call CompiledFxGraph x ##",]
