@@ -30,10 +30,10 @@ from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UsageError
 from ..trace.index import as_column
-from ..trace.intervals import union
 from ..trace.trace import Trace
 from .astra_links import AstraLinks
 from .collectives import Agreement, Communication, RankComms, RankRecording, survey
+from .node_work import HostCoverage
 
 
 @dataclass(frozen=True)
@@ -218,20 +218,10 @@ _MOMENT_NS = 100_000
 
 def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bool_]:
     """Return whether operators take most of the moment after each time; `work` are their edges."""
-    edges = done.graph.edges
-    until = done.time[edges.target[work]]
-    busy = union(until - done.lag[work], until)
-    length = np.concatenate([[0], np.cumsum(busy.end - busy.start)])
-
-    def before(ns: IntColumn) -> IntColumn:
-        at = np.searchsorted(busy.start, ns, side="right")
-        over = np.where(at > 0, busy.end[np.maximum(at - 1, 0)] - ns, 0)
-        found: IntColumn = length[at] - np.maximum(over, 0)
-        return found
-
-    if not len(work):
-        return np.zeros(len(times), np.bool_)
-    return before(times + _MOMENT_NS) - before(times) > _MOMENT_NS // 2
+    until = done.time[done.graph.edges.target[work]]
+    busy = HostCoverage(until - done.lag[work], until)
+    found: npt.NDArray[np.bool_] = busy.between(times, times + _MOMENT_NS) > _MOMENT_NS // 2
+    return found
 
 
 def sized_by(agreement: Agreement, network: Network) -> Agreement:
