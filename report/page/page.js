@@ -112,44 +112,44 @@ path===nt(s)],module:["modules",s=>t=>t.path===nt(s.split(" / "))],phase:["phase
 let[n,o]=zn[s]??[],i=n?jt.get(n):void 0,r=o?.(t);if(!i||!r||!i.has(r))return null;let a=e??(Array.isArray(t)?t.join(" / "):
 String(t)),l=`Its row in the table of ${n}`;return h("button",{type:"button",class:e?null:"to-row",title:l,"data-row":s,
 onclick:()=>i.find(r)},a)}var Ce=100,Dn=8;function $(s,t,e,n,o){return n.length?v(s,t,W(e,n,o)):null}var W=(s,t,e)=>new Le(s,t,e).node;function Bn({
-key:s,several:t},e){return t?new Set(e.map(n=>n[s])).size>1:e.some(n=>n[s])}var Le=class{constructor(t,e,{columns:n,sort:o=null,
-filter:i=!0,jump:r=null,click:a=null}={}){this.rows=e,this.name=t,this.click=a,this.columns=(n??E.report.columns[t.split(
-/[ -]/)[0]]).filter(l=>Bn(l,e)),this.jump=r??(l=>ys(this.columns,l)),this.units=Object.fromEntries(this.columns.map(l=>[
-l.key,ss(l,e)])),this.sortKey=o??this.columns.find(l=>!Y(l))?.key??"",this.isDescending=!this.columns.some(l=>l.key===this.
-sortKey&&Y(l)),this.text="",this.most=Ce,this.at=-1,this.found=e,this.build(i&&e.length>Dn),t&&!t.startsWith("span-")&&(jt.
-set(t,{find:l=>this.find(l),has:l=>e.some(l)}),e.length>Ce&&wt.add(()=>this.draw())),this.draw()}build(t){let e=this.name.
-replaceAll("_"," ");this.headings=this.columns.map(i=>this.heading(i)),this.body=h("tbody"),this.said=h("span",{class:"s\
-aid",role:"status"}),this.more=h("button",{type:"button",onclick:()=>this.showAll()},"Show all"),this.input=h("input",{type:"\
-search",placeholder:"Filter rows…","aria-label":`Filter ${this.name}`,oninput:()=>this.filter(this.input.value),onkeydown:i=>yt(
-i,this.at,this.found.length,r=>this.go(r))});let n="The rows shown, with full names and whole numbers",o=h("button",{type:"\
-button",class:"push",title:n,onclick:()=>this.copy()},"Copy as CSV");this.shown=h("table",{"data-table":this.name,"aria-\
-label":e},h("thead",{},h("tr",{},this.headings)),this.body),this.body.addEventListener("click",i=>{let r=i.target.closest(
-"tr");r&&getSelection()?.isCollapsed&&this.act(r.sectionRowIndex)}),this.body.addEventListener("keydown",i=>this.key(i)),
-this.node=h("div",{},h("div",{class:t?"tools":"tools alone"},t?[this.input,this.said,this.more]:this.said,o),h("div",{class:"\
-table",tabindex:0,role:"region","aria-label":`${e} table`},this.shown))}heading(t){let e=()=>{this.isDescending=this.sortKey===
-t.key?!this.isDescending:!Y(t),this.sortKey=t.key,this.at=-1,this.draw()},[n]=this.units[t.key];return h("th",{class:Y(t)?
-"text":null,scope:"col"},h("button",{type:"button",title:t.hint,onclick:e},t.title,U(n)))}draw(){let{columns:t,rows:e,sortKey:n,
-text:o}=this,i=t.filter(Y),r=g.paper?1/0:this.most;this.found=o?e.filter(a=>i.some(({key:l})=>ie(a[l],o))):e.slice(),n&&
-this.found.sort((a,l)=>Wn(a[n],l[n])*(this.isDescending?-1:1)),t.forEach(({key:a},l)=>{a===n?this.headings?.[l].setAttribute(
-"aria-sort",this.isDescending?"descending":"ascending"):this.headings?.[l].removeAttribute("aria-sort")}),this.body.replaceChildren(
-...this.found.slice(0,r).map((a,l)=>this.row(a,l))),this.more.hidden=this.found.length<=r,this.said.textContent=this.found.
-length<e.length?`${b.format(this.found.length)} of ${b.format(e.length)} rows`:this.more.hidden?"":`first ${Ce} of ${b.format(
-e.length)} rows`}row(t,e){let n={"aria-current":e===this.at?"true":null,class:this.click||E.timeline&&this.jump(t)?"go":
-null,tabindex:e===Math.max(0,this.at)?0:-1};return h("tr",n,this.columns.map(o=>Fn(o,t,this.units[o.key])))}filter(t){this.
-text=t.toLowerCase(),this.at=-1,this.draw()}showAll(){this.most=1/0,this.draw()}async copy(){let t=b.format(this.found.length);
-this.said.textContent=await Xt(ps(this.columns,this.found))?`${t} rows copied`:"copying is not allowed"}go(t,{focus:e=!1}={}){
-this.at=t,t>=this.most&&(this.most=1/0),this.draw();let n=this.body.children[t];n.scrollIntoView({block:"nearest"}),e&&n.
-focus({preventScroll:!0}),this.said.textContent=`row ${b.format(t+1)} of ${b.format(this.found.length)}`}find(t){return this.
-rows.some(t)?(this.input.value=this.text="",this.draw(),this.shown.scrollIntoView({behavior:"instant",block:"center"}),this.
-go(this.found.findIndex(t),{focus:!0}),this.body.children[this.at].scrollIntoView({behavior:"instant",block:"center"}),!0):
-!1}act(t){let e=this.found[t];if(this.click)return this.click(e);let n=E.timeline&&this.jump(e);n&&kt(n,this.body.children[t])}key(t){
-let e=t.target.sectionRowIndex;if(e===void 0)return;if(t.key==="Enter")return this.act(e);let n=Math.min(this.found.length,
-this.most),i={ArrowDown:e+1,ArrowUp:e-1,Home:0,End:n-1}[t.key];i!==void 0&&(t.preventDefault(),i>=0&&i<n&&this.go(i,{focus:!0}))}};
-function Fn(s,t,[,e]){let n=t[s.key];if(n==null)return h("td",{class:Y(s)?"text nothing":"nothing"},"–");if(Y(s)){let i=s.
-unit==="name"?h("code",{},X(String(n))):String(n),r=s.indent?`${(t[s.indent]??0)*14}px`:null,a=s.front?h("bdi",{dir:"ltr"},
-i):i;return h("td",{class:s.front?"text front":"text",title:n,"--indent":r},a)}let o=s.unit==="share"?{class:"share","--\
-share":`${Math.min(100,100*n)}%`}:{};return h("td",o,es(n,s.unit,e))}function Wn(s,t){return s===t?0:s==null?-1:t==null?
-1:typeof s=="string"?s.localeCompare(t,"en",{numeric:!0}):s-t}var Gn=64,H=class{constructor(t,e,n){this.packed=t,this.tiles=e,this.lanes=n,this.kept=new Map,this.unpacked=null}texts(){
+key:s,unit:t,several:e},n){return e?new Set(n.map(o=>o[s])).size>1:n.some(o=>o[s]||t==="number"&&o[s]===0)}var Le=class{constructor(t,e,{
+columns:n,sort:o=null,filter:i=!0,jump:r=null,click:a=null}={}){this.rows=e,this.name=t,this.click=a,this.columns=(n??E.
+report.columns[t.split(/[ -]/)[0]]).filter(l=>Bn(l,e)),this.jump=r??(l=>ys(this.columns,l)),this.units=Object.fromEntries(
+this.columns.map(l=>[l.key,ss(l,e)])),this.sortKey=o??this.columns.find(l=>!Y(l))?.key??"",this.isDescending=!this.columns.
+some(l=>l.key===this.sortKey&&Y(l)),this.text="",this.most=Ce,this.at=-1,this.found=e,this.build(i&&e.length>Dn),t&&!t.startsWith(
+"span-")&&(jt.set(t,{find:l=>this.find(l),has:l=>e.some(l)}),e.length>Ce&&wt.add(()=>this.draw())),this.draw()}build(t){
+let e=this.name.replaceAll("_"," ");this.headings=this.columns.map(i=>this.heading(i)),this.body=h("tbody"),this.said=h(
+"span",{class:"said",role:"status"}),this.more=h("button",{type:"button",onclick:()=>this.showAll()},"Show all"),this.input=
+h("input",{type:"search",placeholder:"Filter rows…","aria-label":`Filter ${this.name}`,oninput:()=>this.filter(this.input.
+value),onkeydown:i=>yt(i,this.at,this.found.length,r=>this.go(r))});let n="The rows shown, with full names and whole num\
+bers",o=h("button",{type:"button",class:"push",title:n,onclick:()=>this.copy()},"Copy as CSV");this.shown=h("table",{"da\
+ta-table":this.name,"aria-label":e},h("thead",{},h("tr",{},this.headings)),this.body),this.body.addEventListener("click",
+i=>{let r=i.target.closest("tr");r&&getSelection()?.isCollapsed&&this.act(r.sectionRowIndex)}),this.body.addEventListener(
+"keydown",i=>this.key(i)),this.node=h("div",{},h("div",{class:t?"tools":"tools alone"},t?[this.input,this.said,this.more]:
+this.said,o),h("div",{class:"table",tabindex:0,role:"region","aria-label":`${e} table`},this.shown))}heading(t){let e=()=>{
+this.isDescending=this.sortKey===t.key?!this.isDescending:!Y(t),this.sortKey=t.key,this.at=-1,this.draw()},[n]=this.units[t.
+key];return h("th",{class:Y(t)?"text":null,scope:"col"},h("button",{type:"button",title:t.hint,onclick:e},t.title,U(n)))}draw(){
+let{columns:t,rows:e,sortKey:n,text:o}=this,i=t.filter(Y),r=g.paper?1/0:this.most;this.found=o?e.filter(a=>i.some(({key:l})=>ie(
+a[l],o))):e.slice(),n&&this.found.sort((a,l)=>Wn(a[n],l[n])*(this.isDescending?-1:1)),t.forEach(({key:a},l)=>{a===n?this.
+headings?.[l].setAttribute("aria-sort",this.isDescending?"descending":"ascending"):this.headings?.[l].removeAttribute("a\
+ria-sort")}),this.body.replaceChildren(...this.found.slice(0,r).map((a,l)=>this.row(a,l))),this.more.hidden=this.found.length<=
+r,this.said.textContent=this.found.length<e.length?`${b.format(this.found.length)} of ${b.format(e.length)} rows`:this.more.
+hidden?"":`first ${Ce} of ${b.format(e.length)} rows`}row(t,e){let n={"aria-current":e===this.at?"true":null,class:this.
+click||E.timeline&&this.jump(t)?"go":null,tabindex:e===Math.max(0,this.at)?0:-1};return h("tr",n,this.columns.map(o=>Fn(
+o,t,this.units[o.key])))}filter(t){this.text=t.toLowerCase(),this.at=-1,this.draw()}showAll(){this.most=1/0,this.draw()}async copy(){
+let t=b.format(this.found.length);this.said.textContent=await Xt(ps(this.columns,this.found))?`${t} rows copied`:"copyin\
+g is not allowed"}go(t,{focus:e=!1}={}){this.at=t,t>=this.most&&(this.most=1/0),this.draw();let n=this.body.children[t];
+n.scrollIntoView({block:"nearest"}),e&&n.focus({preventScroll:!0}),this.said.textContent=`row ${b.format(t+1)} of ${b.format(
+this.found.length)}`}find(t){return this.rows.some(t)?(this.input.value=this.text="",this.draw(),this.shown.scrollIntoView(
+{behavior:"instant",block:"center"}),this.go(this.found.findIndex(t),{focus:!0}),this.body.children[this.at].scrollIntoView(
+{behavior:"instant",block:"center"}),!0):!1}act(t){let e=this.found[t];if(this.click)return this.click(e);let n=E.timeline&&
+this.jump(e);n&&kt(n,this.body.children[t])}key(t){let e=t.target.sectionRowIndex;if(e===void 0)return;if(t.key==="Enter")
+return this.act(e);let n=Math.min(this.found.length,this.most),i={ArrowDown:e+1,ArrowUp:e-1,Home:0,End:n-1}[t.key];i!==void 0&&
+(t.preventDefault(),i>=0&&i<n&&this.go(i,{focus:!0}))}};function Fn(s,t,[,e]){let n=t[s.key];if(n==null)return h("td",{class:Y(
+s)?"text nothing":"nothing"},"–");if(Y(s)){let i=s.unit==="name"?h("code",{},X(String(n))):String(n),r=s.indent?`${(t[s.
+indent]??0)*14}px`:null,a=s.front?h("bdi",{dir:"ltr"},i):i;return h("td",{class:s.front?"text front":"text",title:n,"--i\
+ndent":r},a)}let o=s.unit==="share"?{class:"share","--share":`${Math.min(100,100*n)}%`}:{};return h("td",o,es(n,s.unit,e))}
+function Wn(s,t){return s===t?0:s==null?-1:t==null?1:typeof s=="string"?s.localeCompare(t,"en",{numeric:!0}):s-t}var Gn=64,H=class{constructor(t,e,n){this.packed=t,this.tiles=e,this.lanes=n,this.kept=new Map,this.unpacked=null}texts(){
 return this.unpacked??=bt(this.packed.texts)}async of(t){let e=this.tiles.tileOf(t),{columns:n,sources:o,targets:i}=await this.
 tile(e),r=t-this.tiles.first[e],a=await this.tiles.event(t);for(let l in n)a[l]=n[l][r];return a.gpu=this.lanes[a.lane].
 gpu,a.sources=this.related(o,r),a.targets=this.related(i,r),a}tile(t){let e=this.kept.get(t);return e||(e=this.decode(t),

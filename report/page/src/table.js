@@ -33,9 +33,14 @@ export function tableCard(heading, note, name, rows, options) {
  */
 export const table = (name, rows, options) => new Table(name, rows, options).node;
 
-/** Tell if a column has values, other than 0, in some row. @param {TableColumn} column @param {Row[]} rows */
-function saysSomething({ key, several }, rows) {
-  return several ? new Set(rows.map((row) => row[key])).size > 1 : rows.some((row) => row[key]);
+/**
+ * Tell if a column has values in some row; 0 is none, unless the numbers tell things apart.
+ * @param {TableColumn} column
+ * @param {Row[]} rows
+ */
+export function saysSomething({ key, unit, several }, rows) {
+  if (several) return new Set(rows.map((row) => row[key])).size > 1;
+  return rows.some((row) => row[key] || (unit === "number" && row[key] === 0));
 }
 
 /** A click on a row, or Enter, leads to its place in the timeline; the arrow keys go from row to row. */
