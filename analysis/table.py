@@ -93,11 +93,7 @@ class _Declared(NamedTuple):
 def column(
     unit: str, doc: str, heading: str = "", *, joined: str = "", default: Any = MISSING, certainty: str = CONFIRMED
 ) -> Any:
-    """Declare a field of a row as a column; the heading follows from the name if none is given.
-
-    Args:
-        joined: text between the values if the field is a tuple of names.
-    """
+    """Declare a field of a row as a column. `joined` is the text between the values if these are tuples of names."""
     return field(default=default, metadata={"column": _Declared(unit, doc, heading, certainty, joined)})
 
 
@@ -335,12 +331,7 @@ R = TypeVar("R", bound=Row)
 
 
 class PlainRows(Suggests):
-    """Rows of plain values by column, which may differ in their columns.
-
-    Example:
-        >>> trace.analyze().tables["launches"].to_pandas()["count"].sum() > 0
-        np.True_
-    """
+    """Rows of plain values by column, which may differ in their columns."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self.rows: list[dict[str, Any]] = [dict(row) for row in rows]
@@ -418,12 +409,7 @@ class Records(Suggests, list[T]):
 
 
 class Table(Records[R]):
-    """Rows of one kind.
-
-    Example:
-        >>> list(trace.analyze().launches.to_pandas().columns)[:3]
-        ['call', 'count', 'call_ns']
-    """
+    """Rows of one kind."""
 
     def __init__(self, kind: type[R], rows: Iterable[R] = ()) -> None:
         super().__init__(rows)
@@ -455,10 +441,5 @@ class WithMean:
 
 
 def per_second(amount: float | None, ns: float | None) -> float | None:
-    """The rate of an amount over a time; None where either is unknown or there is no time.
-
-    Example:
-        >>> per_second(30, 2_000)
-        15000000.0
-    """
+    """The rate of an amount over a time; None if either is unknown or there is no time."""
     return amount / ns * 1e9 if amount is not None and ns else None
