@@ -63,6 +63,30 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output")
     about = "explain, per module, what is sharded and why (default: on standard output)"
     add("--explain", metavar="FILE", nargs="?", const="-", help=about)
+    _add_layout(parser)
+    group = parser.add_argument_group("which ranks")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument("--ranks", metavar="LIST", help=f"write these, such as 0,1,60-63 (default: all up to {_MOST})")
+    which.add_argument("--representative", action="store_true", help="write one rank of each kind")
+    group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces in place of ET+")
+    add = parser.add_argument_group("plan").add_argument
+    add("--plan", metavar="FILE", help="write the symbolic plan as JSON, to be edited; - for standard output")
+    add("--use", metavar="FILE", help="follow this plan")
+    group = parser.add_argument_group("times and memory")
+    add = group.add_argument
+    add("--model", metavar="MODEL", help="predict kernels with the output of `etplus predict fit`")
+    add(
+        "--measured",
+        metavar="MEASURED",
+        help="output of `etplus measure` for a derived trace; comes before scaled times",
+    )
+    add_network(group, "links (default: 25 GB/s, 5us, ring)")
+    add("--link-bandwidth", type=float, metavar="GB/S", help="of a rank in one direction")
+    add("--link-latency", metavar="TIME", help="of a step, such as 5us")
+    add("--memory", type=float, metavar="GB", help="say whether each rank fits in so many GB (10^9 bytes)")
+
+
+def _add_layout(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("layout").add_argument
     for name, text in (("tp", "tensor-parallel ranks"), ("dp", "data-parallel ranks"), ("pp", "pipeline stages")):
         add(f"--{name}", type=int, default=1, metavar="N", help=f"{text} (default: 1)")
@@ -98,26 +122,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--bucket-cap-mb", type=int, metavar="MIB", help="size of DDP's buckets (default: 25, after a first one of 1)")
     add("--from", dest="recorded", metavar="tp=N,dp=N,pp=N", help="layout of the recorded job (default: detected)")
     add("--step", type=int, metavar="N", help="ProfilerStep to take (default: the median one)")
-    group = parser.add_argument_group("which ranks")
-    which = group.add_mutually_exclusive_group()
-    which.add_argument("--ranks", metavar="LIST", help=f"write these, such as 0,1,60-63 (default: all up to {_MOST})")
-    which.add_argument("--representative", action="store_true", help="write one rank of each kind")
-    group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces in place of ET+")
-    add = parser.add_argument_group("plan").add_argument
-    add("--plan", metavar="FILE", help="write the symbolic plan as JSON, to be edited; - for standard output")
-    add("--use", metavar="FILE", help="follow this plan")
-    group = parser.add_argument_group("times and memory")
-    add = group.add_argument
-    add("--model", metavar="MODEL", help="predict kernels with the output of `etplus predict fit`")
-    add(
-        "--measured",
-        metavar="MEASURED",
-        help="output of `etplus measure` for a derived trace; comes before scaled times",
-    )
-    add_network(group, "links (default: 25 GB/s, 5us, ring)")
-    add("--link-bandwidth", type=float, metavar="GB/S", help="of a rank in one direction")
-    add("--link-latency", metavar="TIME", help="of a step, such as 5us")
-    add("--memory", type=float, metavar="GB", help="say whether each rank fits in so many GB (10^9 bytes)")
 
 
 @gc_disabled()
