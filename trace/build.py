@@ -257,10 +257,7 @@ class TraceBuilder:
 
 
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
-    """Return a trace that `build` completes on first use of more than its texts:
-
-    writing a linked trace needs no columns.
-    """
+    """Return a trace that `build` completes on first use. To write a linked trace takes its texts only, no columns."""
     trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
     vars(trace).update(file=file, summary=summary, texts=texts, _build=build)
     return trace

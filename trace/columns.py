@@ -262,10 +262,7 @@ def matching(
 
 
 def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return the first position of each wanted value in a column, −1 if absent;
-
-    in linear time for ids, which count up.
-    """
+    """Return the first position of each wanted value in a column, −1 if absent. Linear for ids, which count up."""
     if not len(among):
         return np.full(len(wanted), -1, np.int64)
     low, high = int(among.min()), int(among.max())

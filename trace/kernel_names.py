@@ -100,10 +100,7 @@ def _of_signature(text: str) -> str:
 
 
 def _shown(arguments: Sequence[str]) -> list[str]:
-    """Return the numbers and types among template arguments;
-
-    a run of equal types once; no booleans if there are many.
-    """
+    """Return the numbers and types among template arguments. A run of equal types counts once; many lose booleans."""
     found = [_simple(argument) for argument in arguments if _SIMPLE.fullmatch(argument) or _NUMBER.fullmatch(argument)]
     repeated = (at and name == found[at - 1] and name not in _BOOLS for at, name in enumerate(found))
     shown = [name for name, again in zip(found, repeated, strict=True) if not again or _NUMBER.fullmatch(name)]

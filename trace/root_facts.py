@@ -35,7 +35,7 @@ class RootFacts:
         try:
             return msgspec.convert(self.summary["link"], LinkReport)
         except (KeyError, msgspec.ValidationError):
-            raise ConvertError(f"{self.file}: has no link report; link the ET anew with trace-link") from None
+            raise ConvertError(f"{self.file}: has no link report; link the ET again with trace-link") from None
 
     @property
     def link_report(self) -> LinkReport | None:

@@ -119,10 +119,7 @@ class Stacks:
         return np.where(self.row[within] == rows, self.evidence[within], -1).astype(np.int64)
 
     def stated(self, rows: IntColumn) -> npt.NDArray[np.bool_]:
-        """Return which nodes have a stack that a compiler or annotation states:
-
-        that of the work, not only of the launch.
-        """
+        """Return which nodes have a stack that compilers or annotations state: of the work, not only of the launch."""
         return np.isin(self.first_evidence(rows), (COMPILED, GRAPH_ANNOTATION))
 
     def entries(self, row: int) -> list[int]:
@@ -182,10 +179,7 @@ class Stacks:
 
     @cached_property
     def _exact(self) -> npt.NDArray[np.bool_]:
-        """Entries whose frame's name has the line of the call, as compilers and annotations write it;
-
-        else the function's first.
-        """
+        """Entries whose frame's name has the line of the call, which compilers and annotations write."""
         exact = np.zeros(len(self), np.bool_)
         fresh = self.entry[np.isin(self.evidence, (COMPILED, GRAPH_ANNOTATION))]
         while len(fresh):

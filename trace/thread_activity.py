@@ -1,7 +1,4 @@
-"""What other threads did while a thread paused:
-
-which of them finished something lately, and how long they were busy.
-"""
+"""Work of other threads while a thread paused: which finished something lately, and how long they were busy."""
 
 from __future__ import annotations
 
