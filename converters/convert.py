@@ -51,9 +51,7 @@ def convert(
         settings: in place of `options` its fields: `max_nodes=60`.
 
     Raises:
-        UsageError: an unknown format or option, a combination that makes no sense, or an output that is an input.
-        TraceFormatError: an input that is not what it should be.
-        ConvertError: an input that the format cannot express, or another package's exporter that fails.
+        EtplusError: an unknown format or option, a broken input, or one that the format cannot express.
 
     Example:
         >>> convert("et_plus.json.gz", "trace.0.et").nodes
