@@ -42,13 +42,12 @@ def convert(
         sources: files that `etplus.load` reads, or traces; several are the ranks of one job, see `Traces`.
         output: the file to write, or a prefix for ".<rank>.et" if each rank has a file of its own.
         to: name of a format, see `exporters`; by default from the output's suffix, see `format_of`.
-        options: the format's options, such as `GraphOptions(max_nodes=60)`.
+        options, settings: the format's options, such as `GraphOptions(max_nodes=60)`, or its fields, `max_nodes=60`.
         rank: take this one of several traces.
         job: a job_report.json: communications that do not match become computations, and clocks are aligned.
         as_prefix: whether `output` is a prefix or folder; by default by the number of traces.
         steps: only these of each trace, such as "3", "0-19" or a phase ("decode").
         window, between, module: another part of each trace, see `etplus.trace.selection.part_of`.
-        settings: in place of `options` its fields: `max_nodes=60`.
 
     Raises:
         EtplusError: an unknown format or option, a broken input, or one that the format cannot express.
