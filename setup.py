@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 FOLDERS = sorted(
@@ -12,4 +13,15 @@ FOLDERS = sorted(
     for init in top.rglob("__init__.py")
 )
 
-setup(packages=["etplus", *(".".join(("etplus", *folder.parts)) for folder in FOLDERS)])
+
+class BuildPackages(build_py):
+    """Leaves out this file, which lies in the folder of the package `etplus`."""
+
+    def find_package_modules(self, package, package_dir):
+        return [module for module in super().find_package_modules(package, package_dir) if module[1] != "setup"]
+
+
+setup(
+    packages=["etplus", *(".".join(("etplus", *folder.parts)) for folder in FOLDERS)],
+    cmdclass={"build_py": BuildPackages},
+)

@@ -29,7 +29,7 @@ class TopRow(Row):
         return (self.device_ns or self.host_ns) / self.count if self.count else None
 
 
-class _Part(NamedTuple):
+class _TopPart(NamedTuple):
     """What one trace adds to a row."""
 
     name: str
@@ -49,11 +49,11 @@ def top_table(analyses: Sequence[Analysis], by: str = "kernel") -> Table[TopRow]
         >>> [row.name for row in top_table([trace.analyze()], "operator")][:2]
         ['aten::mm', 'aten::addmm']
     """
-    sums: dict[str, _Part] = {}
+    sums: dict[str, _TopPart] = {}
     for part in (part for analysis in analyses for part in TOP_BY[by](analysis)):
         known = sums.get(part.name)
         if known is not None:
-            part = _Part(
+            part = _TopPart(
                 part.name,
                 part.label,
                 known.device_ns + part.device_ns,
@@ -70,46 +70,46 @@ def top_table(analyses: Sequence[Analysis], by: str = "kernel") -> Table[TopRow]
     return Table(TopRow, sorted(rows, key=lambda row: (-row.device_ns, -row.host_ns, row.name)))
 
 
-def _share(part: _Part, device: int, host: int) -> float | None:
+def _share(part: _TopPart, device: int, host: int) -> float | None:
     if device:
         return part.device_ns / device
     return part.host_ns / host if host else None
 
 
-def _kernels(analysis: Analysis) -> Iterable[_Part]:
-    return (_Part(row.kernel, kernel_label(row.kernel), row.total_ns, 0, row.count) for row in analysis.breakdown)
+def _kernels(analysis: Analysis) -> Iterable[_TopPart]:
+    return (_TopPart(row.kernel, kernel_label(row.kernel), row.total_ns, 0, row.count) for row in analysis.breakdown)
 
 
-def _operators(analysis: Analysis) -> Iterable[_Part]:
-    return (_Part(row.op, row.op, row.device_self_ns, row.self_ns, row.count) for row in analysis.operators)
+def _operators(analysis: Analysis) -> Iterable[_TopPart]:
+    return (_TopPart(row.op, row.op, row.device_self_ns, row.self_ns, row.count) for row in analysis.operators)
 
 
-def _modules(analysis: Analysis) -> Iterable[_Part]:
+def _modules(analysis: Analysis) -> Iterable[_TopPart]:
     for row in analysis.modules:
-        yield _Part(" / ".join(row.path), row.path[-1], row.device_self_ns, row.self_ns, row.count)
+        yield _TopPart(" / ".join(row.path), row.path[-1], row.device_self_ns, row.self_ns, row.count)
 
 
-def _lines(analysis: Analysis) -> Iterable[_Part]:
+def _lines(analysis: Analysis) -> Iterable[_TopPart]:
     for row in analysis.sources:
-        yield _Part(f"{row.file}:{row.line}", str(row.source), row.device_self_ns, row.host_ns, row.calls)
+        yield _TopPart(f"{row.file}:{row.line}", str(row.source), row.device_self_ns, row.host_ns, row.calls)
 
 
-def _phases(analysis: Analysis) -> Iterable[_Part]:
-    return (_Part(row.phase, row.phase, row.device_ns, row.host_ns, row.calls) for row in analysis.phases)
+def _phases(analysis: Analysis) -> Iterable[_TopPart]:
+    return (_TopPart(row.phase, row.phase, row.device_ns, row.host_ns, row.calls) for row in analysis.phases)
 
 
-def _steps(analysis: Analysis) -> Iterable[_Part]:
-    return (_Part(row.name, row.name, row.gpu_ns, row.latency_ns, 1) for row in analysis.iterations)
+def _steps(analysis: Analysis) -> Iterable[_TopPart]:
+    return (_TopPart(row.name, row.name, row.gpu_ns, row.latency_ns, 1) for row in analysis.iterations)
 
 
-def _ranks(analysis: Analysis) -> Iterator[_Part]:
+def _ranks(analysis: Analysis) -> Iterator[_TopPart]:
     trace = analysis.trace
     name = trace.file if trace.rank is None else f"rank {trace.rank}"
     busy = sum(use.busy_ns for use in analysis.device_use)
-    yield _Part(name, name, busy, trace.span.length, len(trace.gpu))
+    yield _TopPart(name, name, busy, trace.span.length, len(trace.gpu))
 
 
-TOP_BY: dict[str, Callable[[Analysis], Iterable[_Part]]] = {
+TOP_BY: dict[str, Callable[[Analysis], Iterable[_TopPart]]] = {
     "kernel": _kernels,
     "operator": _operators,
     "module": _modules,

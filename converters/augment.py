@@ -66,9 +66,8 @@ def augment(
 ) -> Augmented:
     """Copy a Kineto trace or an ET+ file with `ARGUMENTS` in the `args` of GPU events where they are known.
 
-    A Kineto trace also gets the counters of `analysis.counters`, behind its last event.
-    Header keys that etplus does not know are dropped. Everything else keeps its bytes, and a file that was augmented
-    stays as it is.
+    A Kineto trace also gets the counters of `analysis.counters`, behind its last event. Unknown header keys are
+    dropped. Everything else keeps its bytes, and an augmented file stays as it is.
 
     Args:
         path: output, gzipped if it ends in ".gz".
@@ -76,8 +75,7 @@ def augment(
         part: gives the part of the trace whose events and counters are written, as `part_of` does; None for all.
 
     Raises:
-        TraceFormatError: neither Kineto nor ET+, or a broken file.
-        UsageError: the output cannot be written, or is the input.
+        TraceFormatError: neither Kineto nor ET+, or a broken file. UsageError: the output is the input.
     """
     blob = known_header(load_bytes(source, progress=progress))
     whole = parse_trace(blob, progress=progress)

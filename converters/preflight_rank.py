@@ -101,7 +101,7 @@ class RankScan:
 
 
 @dataclass
-class NodeColumns:
+class ChakraNodes:
     """Columns in file order while they grow; ``comm`` holds the columns of `CommTable` from ``type`` on.
 
     `invalid` has ids of INVALID nodes: ASTRA-sim never ends one that waits and is waited for. `dimensions` are those of
@@ -134,7 +134,7 @@ def scan(
     Raises:
         TraceFormatError: the file cannot be opened or is not a Chakra trace.
     """
-    columns = _read(file, findings, NodeColumns(dimensions=dimensions), known_attributes)
+    columns = _read(file, findings, ChakraNodes(dimensions=dimensions), known_attributes)
     ids, graph = _graph(columns, file.rank, findings)
     order = issue_order(graph.count, graph.source, graph.target)
     if len(order) < graph.count:
@@ -156,7 +156,7 @@ def scan(
     return RankScan(file, len(columns.ids), graph, comm, micros, on_host, first, columns.flaw)
 
 
-def _read(file: RankFile, findings: PreflightFindings, columns: NodeColumns, known_attributes: bool) -> NodeColumns:
+def _read(file: RankFile, findings: PreflightFindings, columns: ChakraNodes, known_attributes: bool) -> ChakraNodes:
     rank = file.rank
     if _is_gzip(file.path):
         findings.add("gzip", rank, (), "{}: decompress it", file.path.name)
@@ -193,7 +193,7 @@ def _is_gzip(path: Path) -> bool:
         return False
 
 
-def _take(node: Node, columns: NodeColumns, rank: int, findings: PreflightFindings) -> None:
+def _take(node: Node, columns: ChakraNodes, rank: int, findings: PreflightFindings) -> None:
     """Append a node to the columns and check what it says of itself."""
     number, degree = node.id, 0
     for name, listed in (("data_deps", node.data_deps), ("ctrl_deps", node.ctrl_deps)):
@@ -210,7 +210,7 @@ def _take(node: Node, columns: NodeColumns, rank: int, findings: PreflightFindin
     columns.degrees.append(degree)
 
 
-def _take_written(messages: Messages, columns: NodeColumns, rank: int, findings: PreflightFindings) -> bool:
+def _take_written(messages: Messages, columns: ChakraNodes, rank: int, findings: PreflightFindings) -> bool:
     """Append nodes as etplus encodes them, all at once; False if they are others."""
     heads = node_heads(messages)
     if heads is None:
@@ -233,7 +233,7 @@ def _take_kind(
     number: int,
     kind: int,
     values: dict[str, Any],
-    columns: NodeColumns,
+    columns: ChakraNodes,
     rank: int,
     findings: PreflightFindings,
 ) -> None:
@@ -373,7 +373,7 @@ def _first_collective(comm: CommTable, graph: IndexGraph) -> int | None:
     return None
 
 
-def _graph(columns: NodeColumns, rank: int, findings: PreflightFindings) -> tuple[npt.NDArray[np.uint64], IndexGraph]:
+def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tuple[npt.NDArray[np.uint64], IndexGraph]:
     """Ids in rising order, and dependencies, without those on nodes that are missing or not unique."""
     numbers = np.frombuffer(columns.ids, dtype=np.uint64)
     ordered = np.sort(numbers)
@@ -409,7 +409,7 @@ def _report_cycle(
     findings.add("cycle", rank, tuple(cycle), text, shown, more, cycle[0], graph.count - len(order), graph.count)
 
 
-def _comm_table(columns: NodeColumns, ids: npt.NDArray[np.uint64], graph: IndexGraph, order: IntArray) -> CommTable:
+def _comm_table(columns: ChakraNodes, ids: npt.NDArray[np.uint64], graph: IndexGraph, order: IntArray) -> CommTable:
     node = np.frombuffer(columns.ids, dtype=np.uint64)[np.frombuffer(columns.comm_at, dtype=np.int64)]
     index = np.searchsorted(ids, node)
     place = scatter(len(ids), order, np.arange(len(order)), len(ids))  # nodes that are never issued come last

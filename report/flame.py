@@ -30,8 +30,7 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
 
     Frames of recorded stacks are between the calls: a frame lasts as long as the calls that are shown in it, and counts
     these. The profiler's iterations (`ProfilerStep#…`) are one node. Calls that another thread's call caused are below
-    their own thread, runtime calls below the call around them. The total of a thread is the sum of its outermost
-    calls; the total of another node is at least the sum of those below it.
+    their own thread. The total of a thread sums its outermost calls; that of another node is at least its callees'.
 
     Args:
         most: nodes to keep, those with the longest time.
@@ -77,12 +76,8 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
     place = np.append(np.zeros(len(key), np.int64), -1)
     place[order] = np.arange(len(order))
     labels = StringTable()
-    texts = [
-        "ProfilerStep" if code == STEP else names[code] if code >= 0 else thread_label(int(threads[-1 - code]))
-        for code in key[order].tolist()
-    ]
     return {
-        "name": labels.codes([shortened(text, _LONGEST_NAME) for text in texts]),
+        "name": labels.codes(_labels(key[order].tolist(), names, threads.tolist())),
         "names": labels.values,
         "parent": place[above[order]],
         "kind": kinds[order],
@@ -90,6 +85,14 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
         "total": total[order],
         "left_out": len(key) - len(order),
     }
+
+
+def _labels(keys: list[int], names: list[str], threads: list[int]) -> list[str]:
+    """Labels of nodes: of steps, of names by their code, and of threads by −1 − their position."""
+    texts = (
+        "ProfilerStep" if key == STEP else names[key] if key >= 0 else thread_label(threads[-1 - key]) for key in keys
+    )
+    return [shortened(text, _LONGEST_NAME) for text in texts]
 
 
 def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:

@@ -150,8 +150,7 @@ class TraceBuilder:
         """Return the trace of the rows, and derive the other columns of `Nodes`.
 
         Args:
-            edges: (m, 3): source id, target id, index into EDGE_KINDS. The others are attributes of `Trace`.
-            thread: as an earlier build of the same rows found it; then `tid` is not read.
+            edges: (m, 3): source id, target id, index into EDGE_KINDS. thread: of an earlier build of the same rows.
 
         Raises:
             TraceFormatError: an edge that does not join two rows.
@@ -159,27 +158,12 @@ class TraceBuilder:
         columns: dict[str, Any] = {name: self.column(name) for name in GIVEN_COLUMNS}
         self._blocks.clear()
         tid, same_tids, kind = columns.pop("tid"), summary.get("nodes_from") == "kineto", columns["kind"]
-        parent_row, circling = parent_rows(columns["id"], columns["parent"])
-        if len(circling):
-            columns["parent"] = np.where(mask_at(len(kind), circling), -1, columns["parent"])
-            summary = {**summary, "damage": [*damage_in(summary), self._circle_of(columns["id"][circling])]}
-        tids = self.tids.values if isinstance(self.tids, StringTable) else self.tids
+        parent_row, summary = self._callers(columns, summary)
         if thread is None:
+            tids = self.tids.values if isinstance(self.tids, StringTable) else self.tids
             thread = threads_of_rows(kind, tid, parent_row, tid[kind == RUNTIME], tids, same_tids=same_tids)
-        unattached = UnattachedEvents.none() if unattached is None else unattached
-        wrong = self._impossible(columns, unattached)
-        if wrong.any():
-            sentence = f" is broken: {self._wrong_times(columns, unattached, wrong)}"
-            if not any(text.endswith(sentence) for text in damage_in(summary)):  # of a file that this one was made of
-                damage = [*damage_in(summary), PurePath(self.file).name + sentence]
-                summary = {**summary, "damage": damage}
-            columns["ts"] = np.where(wrong[: len(kind)], -1, columns["ts"])
-            unattached = replace(unattached, ts=np.where(wrong[len(kind) :], -1, unattached.ts))
-        unattached = replace(unattached, dur=np.where(unattached.ts >= 0, unattached.dur, 0))
-        for name in ("dur", "exclusive"):  # negative in unfinished calls
-            columns[name] = np.where(columns["ts"] >= 0, np.maximum(columns[name], 0), 0)
+        unattached, summary = self._without_impossible_times(columns, unattached, summary)
         structural = matching(columns["name"], self.names.values, STRUCTURAL.fullmatch) & (kind == CPU)
-        joined = np.zeros((0, 3), np.int64) if edges is None else self._rows_of(edges, columns["id"])
         self.names.codes([*unattached.names, *(captured.names if captured is not None else [])])
         self.names.codes(stacks.module_names if stacks is not None else [])
         self.categories.codes(unattached.categories)
@@ -194,7 +178,7 @@ class TraceBuilder:
             categories=self.categories.values,
             sync_dep=self.sync_dep,
             comm=self.comm,
-            edges=joined,
+            edges=np.zeros((0, 3), np.int64) if edges is None else self._rows_of(edges, columns["id"]),
             unattached=unattached,
             memory=MemoryEvents.none() if memory is None else memory,
             stacks=Stacks.none() if stacks is None else stacks,
@@ -206,6 +190,31 @@ class TraceBuilder:
             selection=None,
             given_tables=None,
         )
+
+    def _callers(self, columns: dict[str, Any], summary: dict[str, Any]) -> tuple[Positions[Row, Row], dict[str, Any]]:
+        """Return the row of each caller; circles of callers are cut and reported in the summary."""
+        parent_row, circling = parent_rows(columns["id"], columns["parent"])
+        if len(circling):
+            columns["parent"] = np.where(mask_at(len(parent_row), circling), -1, columns["parent"])
+            summary = {**summary, "damage": [*damage_in(summary), self._circle_of(columns["id"][circling])]}
+        return parent_row, summary
+
+    def _without_impossible_times(
+        self, columns: dict[str, Any], unattached: UnattachedEvents | None, summary: dict[str, Any]
+    ) -> tuple[UnattachedEvents, dict[str, Any]]:
+        """Take impossible times out of the columns and the events without a node, and report them in the summary."""
+        unattached = UnattachedEvents.none() if unattached is None else unattached
+        wrong, rows = self._impossible(columns, unattached), len(columns["ts"])
+        if wrong.any():
+            sentence = f" is broken: {self._wrong_times(columns, unattached, wrong)}"
+            if not any(text.endswith(sentence) for text in damage_in(summary)):  # of a file that this one was made of
+                damage = [*damage_in(summary), PurePath(self.file).name + sentence]
+                summary = {**summary, "damage": damage}
+            columns["ts"] = np.where(wrong[:rows], -1, columns["ts"])
+            unattached = replace(unattached, ts=np.where(wrong[rows:], -1, unattached.ts))
+        for name in ("dur", "exclusive"):  # negative in unfinished calls
+            columns[name] = np.where(columns["ts"] >= 0, np.maximum(columns[name], 0), 0)
+        return replace(unattached, dur=np.where(unattached.ts >= 0, unattached.dur, 0)), summary
 
     def _impossible(self, columns: dict[str, Any], unattached: UnattachedEvents) -> npt.NDArray[np.int8]:
         """Return `impossible_times` of the rows, then of the GPU events without a node."""

@@ -28,8 +28,8 @@ def list_schedule(
 ) -> Schedule:
     """Schedule points in time.
 
-    A point comes when all edges that lead to it have passed. An item lasts from one point to another and also needs its
-    lane: of the items that are ready, the first in the order of the arguments takes a free lane.
+    A point comes when all edges to it have passed. An item lasts from one point to another and needs its lane:
+    of the ready items, the first in the order of the arguments takes a free lane.
 
     Args:
         points: number of points.
@@ -38,7 +38,6 @@ def list_schedule(
         lane: one entry per item, from 0; −1 for an item that needs none.
 
     Example:
-        Three items of 5 ns that wait for nothing, the second and third on one lane:
         >>> begin, end = np.array([0, 2, 4]), np.array([1, 3, 5])
         >>> list_schedule(6, begin, end, np.full(3, 5), begin, end, np.array([-1, 0, 0])).time.tolist()
         [0, 5, 0, 5, 5, 10]

@@ -116,7 +116,7 @@ class _Candidate:
 
 
 @dataclass(frozen=True)
-class _Threads:
+class _CallThreads:
     """The calls of both sides by thread: positions in `nodes`, and bounds in `calls`."""
 
     nodes: EtCalls
@@ -125,10 +125,10 @@ class _Threads:
     theirs: list[tuple[int, int]]
 
     @staticmethod
-    def of(nodes: EtCalls, calls: CpuCalls) -> _Threads:
+    def of(nodes: EtCalls, calls: CpuCalls) -> _CallThreads:
         ours = [np.flatnonzero(nodes.thread == thread) for thread in distinct(nodes.thread).tolist()]
         bounds = np.flatnonzero(np.diff(calls.thread, prepend=-1, append=-1)).tolist() if len(calls) else []
-        return _Threads(nodes, calls, ours, list(pairwise(bounds)))
+        return _CallThreads(nodes, calls, ours, list(pairwise(bounds)))
 
 
 @dataclass
@@ -153,7 +153,7 @@ def place_threads(
         steps: codes of the names that count an iteration (ProfilerStep#7).
         iteration: which of equal places to take: "first", "last", "median" (by total duration) or an ordinal.
     """
-    threads = _Threads.of(nodes, calls)
+    threads = _CallThreads.of(nodes, calls)
     ours, candidates = threads.ours, _all_candidates(threads, place)
     state = _Search(np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int8), np.zeros(len(calls), np.bool_))
 
@@ -174,7 +174,7 @@ def place_threads(
     return Match(state.call, state.link, reason, method, (), facts)
 
 
-def _all_candidates(threads: _Threads, place: Placer) -> list[list[_Candidate]]:
+def _all_candidates(threads: _CallThreads, place: Placer) -> list[list[_Candidate]]:
     """Return the candidates of each ET thread."""
     nodes, calls, theirs = threads.nodes, threads.calls, threads.theirs
     width = int(max(nodes.name.max(initial=0), calls.name.max(initial=0))) + 2
@@ -207,7 +207,9 @@ def _best(candidates: list[_Candidate]) -> list[_Candidate]:
     return [c for c in proved if c.place.matched >= _NEARLY * most]
 
 
-def _place_one(threads: _Threads, candidates: list[list[_Candidate]], state: _Search, t: int, iteration: str) -> None:
+def _place_one(
+    threads: _CallThreads, candidates: list[list[_Candidate]], state: _Search, t: int, iteration: str
+) -> None:
     """Take the best free place of an ET thread, of equal ones the one that fits the times of placed threads."""
     free = [c for c in candidates[t] if not state.taken[c.call[c.call >= 0]].any()]
     if not free:
@@ -239,7 +241,7 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
     return enough
 
 
-def _has_double(threads: _Threads, state: _Search, t: int) -> bool:
+def _has_double(threads: _CallThreads, state: _Search, t: int) -> bool:
     """Return whether another ET thread with the same program could be the profiled one.
 
     Sequence numbers are counted per thread, so they do not tell such threads apart. The other thread is ruled out if
@@ -260,7 +262,7 @@ def _has_double(threads: _Threads, state: _Search, t: int) -> bool:
     return False
 
 
-def _violations(threads: _Threads, state: _Search, candidate: _Candidate) -> int:
+def _violations(threads: _CallThreads, state: _Search, candidate: _Candidate) -> int:
     """Count a candidate's calls whose time is not between those of their linked neighbors in call order."""
     linked = np.flatnonzero(state.call >= 0)
     if not len(linked):

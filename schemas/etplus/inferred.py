@@ -44,7 +44,8 @@ def infer_edges(trace: Trace) -> Trace:
 
 def _along(trace: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> IntColumn:
     order, before = trace.lane_order(lane, rows, nested=nested)
-    return np.stack([before, order], axis=1)[before >= 0]
+    edges: IntColumn = np.stack([before, order], axis=1)[before >= 0]
+    return edges
 
 
 def _sync(trace: Trace) -> IntColumn:
