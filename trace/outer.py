@@ -6,8 +6,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from .errors import UsageError
-
 _PARTS = ("analysis", "report", "planning")
 _NOT_INSTALLED = "this needs etplus.{part}, which is not installed; install all parts of etplus"
 _PRODUCT = __name__.rpartition(".trace.")[0]
@@ -36,6 +34,8 @@ def require(*parts: str) -> None:
     """
     for part in parts:
         if not installed(part):
+            from .errors import UsageError  # imports msgspec, and `import etplus` imports this module
+
             raise UsageError(_NOT_INSTALLED.format(part=part))
 
 
