@@ -47,6 +47,7 @@ def test_ci_runs_the_suite_and_the_workflow_every_test() -> None:
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     assert [line for line in lines if line.startswith("make ")] == [
         "make lint",
+        "make page-check",
         "make docs",
         "make test",
         "make oldest",

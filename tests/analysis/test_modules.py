@@ -42,7 +42,7 @@ def test_modules_by_class() -> None:
         ModuleRow(("Net",), 1, 1, 40_000, 100_000, 8_000, 15_000, 0, 0),
         ModuleRow(("Net", "Layer"), 2, 3, 60_000, 60_000, 7_000, 7_000, 0, 0),
     ]
-    assert [(row.label, row.depth) for row in found] == [("## step ##", 0), ("Net", 0), ("Layer ×2", 1)]
+    assert [(row.module, row.depth) for row in found] == [("## step ##", 0), ("Net", 0), ("Layer ×2", 1)]
     assert found[2].mean_ns == 20_000 and found[2].module == "Layer ×2"
 
 

@@ -165,7 +165,7 @@ def layers(count: int) -> list[dict[str, Any]]:
 def test_equal_layers_are_one_row() -> None:
     analysis = analyse(read_trace(kineto_of(layers(24))))
     whole, layer = analysis.modules
-    assert (whole.path, whole.instances) == (("Model",), 1) and (layer.label, layer.count) == ("Layer ×24", 24)
+    assert (whole.path, whole.instances) == (("Model",), 1) and (layer.module, layer.count) == ("Layer ×24", 24)
     assert (layer.total_ns, layer.self_ns) == (24 * 80_000, 24 * 80_000)
     assert whole.self_ns == whole.total_ns - layer.total_ns
     assert layer.device_total_ns == whole.device_total_ns == sum(range(1, 25)) * 1000 and whole.device_self_ns == 0

@@ -99,7 +99,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         assert page.errors == [] and not page.evaluate("Boolean(window.pwned)")
         assert page.requests == [(tmp_path / "diff.html").as_uri()]
         assert [row[0] for row in rows_of(page, "slower")[1:]] == read_json(tmp_path / "diff.json")["losses"] == [EVIL]
-        assert [row[0] for row in rows_of(page, "paths")[1:]] == [f"{EVIL} / aten::mm"]
+        assert [row[0] for row in rows_of(page, "paths_device")[1:]] == [f"{EVIL} / aten::mm"]
         assert page.evaluate("document.querySelector('.paths summary code').textContent") == EVIL
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 

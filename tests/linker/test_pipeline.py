@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,12 @@ EXPECTED = linked_events(link(ET, KINETO))
 def test_a_link_that_is_only_written_makes_no_columns_of_the_trace(tmp_path: Path) -> None:
     linked = link(ET, KINETO)
     linked.write(tmp_path / "plus.json")
-    assert linked.report.ops["linked"] and linked.file and linked.captured is None
-    assert not {"ts", "header", "edges"} & vars(linked).keys()
+    assert linked.report.ops["linked"] and linked.file and linked.summary
+    made = {column.name for column in fields(Trace)} & vars(linked).keys()
+    assert made == {"file", "summary", "texts"}, "no nodes, edges, header or tables"
     read = etplus.load(tmp_path / "plus.json")
-    assert linked.ts.tolist() == read.ts.tolist() and len(linked) == len(read)
+    assert linked.nodes.ts.tolist() == read.nodes.ts.tolist() and len(linked) == len(read)
+    assert linked.captured is None and {"nodes", "edges", "header"} <= vars(linked).keys()
     with pytest.raises(AttributeError, match="nothing"):
         getattr(linked, "nothing")  # noqa: B009 (mypy knows that there is none)
 

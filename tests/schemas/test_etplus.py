@@ -18,6 +18,7 @@ from etplus.linker import link
 from etplus.linker.attach import ATTACH_METHODS
 from etplus.linker.match.result import REASONS
 from etplus.schemas.etplus import write_etplus as module
+from etplus.schemas.etplus.record_store import renumbered_node
 from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.schemas.text.records import RecordArray
 from etplus.trace.conventions import GPU_CATEGORIES
@@ -433,4 +434,4 @@ def test_spans_and_parts() -> None:
     ],
 )  # fmt: skip
 def test_a_node_with_a_new_id(node: Document, expected: Document) -> None:
-    assert orjson.loads(module._renumber(orjson.dumps(node), {4: 40, 5: 50})) == expected
+    assert orjson.loads(renumbered_node(orjson.dumps(node), {4: 40, 5: 50})) == expected

@@ -54,9 +54,10 @@ def test_the_header_has_what_the_trace_knows() -> None:
         "schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 2}, "displayTimeUnit": "ms",
         "baseTimeNanoseconds": 77,
     }  # fmt: skip
-    big = etplus([], rank=2**64, world_size=2**64 - 1, low=-(2**63), lower=-(2**63) - 1)
+    big = etplus([], rank=2**64, world_size=2**64 - 1, pg_count=-(2**63), nccl_version=-(2**63) - 1, unknown=1)
     info = header(big, 0)["distributedInfo"]
-    assert [type(info[key]) for key in ("rank", "world_size", "low", "lower")] == [float, int, int, float]
+    assert [type(info[key]) for key in ("rank", "world_size", "pg_count", "nccl_version")] == [float, int, int, float]
+    assert "unknown" not in info
 
 
 @pytest.mark.parametrize(

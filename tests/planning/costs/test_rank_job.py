@@ -21,8 +21,8 @@ from etplus.planning.costs.end_to_end import (
 from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.model_file import EndToEndError, FittedModel
-from etplus.planning.costs.pricing import PricedKernel
-from etplus.planning.costs.rank_job import OpRow, PricedEdges, RankJob, _op_rows, _parts
+from etplus.planning.costs.pricing import OpRow, PricedKernel, op_rows
+from etplus.planning.costs.rank_job import PricedEdges, RankJob, _parts
 from etplus.planning.costs.task import Estimate
 from etplus.timeline.replay_graph import DURATION
 from etplus.trace.errors import UsageError
@@ -99,11 +99,11 @@ def test_rows_of_operators_and_of_kernels() -> None:
 
 def test_rows_count_owners_and_sum_times() -> None:
     parts = [(1, 10, 20, "a"), (1, 5, 6, "b"), (2, 1, 1, "b")]
-    assert _op_rows({"x": parts, "z": [(3, 2, 27, "c")], "y": [(3, 2, 27, "c")], "w": [(4, 0, 99, "d")]}) == (
+    assert op_rows({"x": parts, "z": [(3, 2, 27, "c")], "y": [(3, 2, 27, "c")], "w": [(4, 0, 99, "d")]}) == (
         OpRow("w", 1, 0, 99, ("d",)), OpRow("x", 2, 16, 27, ("b", "a")), OpRow("y", 1, 2, 27, ("c",)),
         OpRow("z", 1, 2, 27, ("c",)),
     )  # fmt: skip
-    assert _op_rows({}) == ()
+    assert op_rows({}) == ()
 
 
 def test_a_gpu_job_with_other_kernel_times() -> None:
