@@ -27,8 +27,8 @@ def test_files_and_folders_are_completed(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setitem(sys.modules, "shtab", fake)
     monkeypatch.setattr("etplus.cli.parser.etplus_parser", lambda: (root, commands))
     assert run(argparse.Namespace(shell="fish")) == 0 and capsys.readouterr().out == "fish True\n"
-    augment, train = dict(completed(commands["augment"])), dict(completed(commands["predict train"]))
-    assert {how for name, how in augment.items() if name in ("-o", "--json")} == {"a file"}
+    converting, train = dict(completed(commands["convert"])), dict(completed(commands["predict train"]))
+    assert {how for name, how in converting.items() if name in ("-o", "--json")} == {"a file"}
     assert {name: how for name, how in train.items() if how} == {
         "folder": "a folder",
         "-o": "a file",

@@ -151,7 +151,7 @@ def plus(tmp_path: Path) -> Path:
     return tmp_path / "plus.json"
 
 
-FIT = "$E fit plus.json -o model.json --compare"
+FIT = "$E predict fit plus.json -o model.json --compare"
 
 
 @pytest.mark.parametrize("to", [">&-", "> /dev/full"])
@@ -163,13 +163,15 @@ def test_a_table_that_cannot_be_printed(plus: Path, to: str) -> None:
     one_line(shell(f"$E analyze plus.json {to}", plus.parent), "standard output: writing failed (")
     one_line(shell(f"$E --help {to}", plus.parent), "standard output: writing failed (")
     assert list(plus.parent.iterdir()) == [plus]
-    assert shell(f"$E augment plus.json new.json {to}", plus.parent).returncode == 0, "nothing had to be printed"
+    assert shell(f"$E convert --augment plus.json -o new.json {to}", plus.parent).returncode == 0, (
+        "nothing had to be printed"
+    )
 
 
 def test_closed_streams(plus: Path) -> None:
-    assert shell("$E augment plus.json new.json 0<&- >&- 2>&-", plus.parent).returncode == 0
+    assert shell("$E convert --augment plus.json -o new.json 0<&- >&- 2>&-", plus.parent).returncode == 0
     assert json.loads((plus.parent / "new.json").read_bytes())["nodes"]
-    assert shell("$E augment none.json new.json 2>&-", plus.parent).stdout == b""
+    assert shell("$E convert --augment none.json -o new.json 2>&-", plus.parent).stdout == b""
     one_line(shell("$E link --kineto-file - --output out.json <&-", plus.parent), "standard input is closed")
 
 

@@ -94,7 +94,7 @@ def test_no_output_replaces_an_input(inputs: Path, name: str) -> None:
 @pytest.mark.parametrize("way", ["symbolic link", "hard link", "other spelling", "link of the folder", "through input"])
 @pytest.mark.parametrize("command", ["convert --augment kineto.json -o OUT", "replay plus.json --json OUT"])
 def test_an_input_is_known_by_what_it_is(inputs: Path, command: str, way: str) -> None:
-    name = command.split()[1]
+    name = command.split()[-3]
     out = {"other spelling": f"../in/./{name}", "link of the folder": f"again/{name}"}.get(way, "out.json")
     if way == "symbolic link":
         (inputs / "out.json").symlink_to(name)

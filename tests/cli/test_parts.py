@@ -26,6 +26,7 @@ from etplus.timeline.job_samples import job_samples, library_of
 from etplus.timeline.network_file import fit_network
 from etplus.trace.selection import part_of, without_enclosing
 from etplus.trace.trace import Trace
+from etplus.trace.unattached import with_unattached
 from support import call, fixture_pair, linked, read_json, run
 
 CHOICES: dict[str, dict[str, Any]] = {
@@ -132,9 +133,9 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
 
 
 def by_kernel(part: Trace) -> list[tuple[str, int, int]]:
-    """Name, time and count of each kernel, the longest first."""
+    """Name, time and count of each kernel, the longest first; those without an operator count, too."""
     times: dict[str, list[int]] = {}
-    for event in part.device_events:
+    for event in with_unattached(part).device_events:
         times.setdefault(event.name, []).append(event.duration_ns)
     rows = [(name, sum(found), len(found)) for name, found in sorted(times.items())]
     return sorted(rows, key=lambda row: -row[1])

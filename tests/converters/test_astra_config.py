@@ -129,4 +129,4 @@ def test_check_network_in_a_shell(tmp_path: Path) -> None:
     assert wrong.returncode == 2 and b"give a bandwidth over 0" in wrong.stderr and wrong.stderr.count(b"\n") == 1
     timeline = ROOT / "fixtures" / "demo" / "train_cpu.kineto.json.gz"
     wrong = call("check", timeline, "--network", "bandwidth=1")
-    assert wrong.returncode == 2 and b"--network checks sets of Chakra traces" in wrong.stderr
+    assert wrong.returncode == 2 and b"this is a Kineto trace, not a Chakra trace" in wrong.stderr

@@ -272,7 +272,9 @@ def test_commands_take_it_for_a_job(merged: Path, tmp_path: Path) -> None:
     done = call("link", merged, "-o", tmp_path / "plus.json")
     assert done.returncode == 2 and b"choose one with --rank, --pid or --gpu" in done.stderr
     assert call("link", merged, "--pid", "101", "-o", tmp_path / "plus.json").returncode == 0
-    assert b"rank 1" in call("check", merged).stdout
+    done = call("check", merged)
+    assert done.returncode == 2 and b"this is a Kineto trace, not a Chakra trace" in done.stderr
+    assert call("check", tmp_path / "job").returncode == 0
     assert len(orjson.loads(call("analyze", "-", "--json", input=merged.read_bytes()).stdout)["traces"]) == 2
 
 
