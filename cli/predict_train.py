@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.hidden < 1 or most < 1:
         raise UsageError("--hidden and --epochs must be at least 1")
     checkpoint = Path(f"{arguments.output}.checkpoint")
-    check_outputs([arguments.output, arguments.json, checkpoint])
+    check_outputs([arguments.output, arguments.json, checkpoint], Path(arguments.folder).glob("*/*.npz"))
     graphs, valid = (list(read_dataset(arguments.folder, split)) for split in ("train", "valid"))
     with tqdm(total=most, desc="epochs", leave=False, disable=None) as bar:
 
