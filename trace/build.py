@@ -266,14 +266,17 @@ class TraceBuilder:
 
 
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
-    """Return a trace that `build` completes on first use. To write a linked trace takes its texts only, no columns."""
+    """Return a trace without captured graphs that `build` completes on first use.
+
+    To write a linked trace and to report on it takes its texts and summary, no columns.
+    """
     trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
-    vars(trace).update(file=file, summary=summary, texts=texts, _build=build)
+    vars(trace).update(file=file, summary=summary, texts=texts, captured=None, _build=build)
     return trace
 
 
 class _ColumnsOnDemand(Trace):
-    """A trace with `file`, `summary` and `texts`; the rest is built on first use."""
+    """A trace with `file`, `summary`, `texts` and `captured`; the rest is built on first use."""
 
     def __getattr__(self, name: str) -> Any:
         """Build, since an attribute is not there yet."""

@@ -15,7 +15,8 @@ import etplus
 import numpy as np
 import orjson
 import pytest
-from etplus.linker import LinkReport, link, pipeline
+from etplus.cli.main import trace_link
+from etplus.linker import LinkReport, link, linked_rows, pipeline
 from etplus.linker import join as join_module
 from etplus.linker.match import METHODS
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
@@ -38,14 +39,22 @@ EXPECTED = linked_events(link(ET, KINETO))
 def test_a_link_that_is_only_written_makes_no_columns_of_the_trace(tmp_path: Path) -> None:
     linked = link(ET, KINETO)
     linked.write(tmp_path / "plus.json")
-    assert linked.report.ops["linked"] and linked.file and linked.summary
+    assert linked.report.ops["linked"] and linked.file and linked.captured is None
     made = {column.name for column in fields(Trace)} & vars(linked).keys()
-    assert made == {"file", "summary", "texts"}, "no nodes, edges, header or tables"
+    assert made == {"file", "summary", "texts", "captured"}, "no nodes, edges, header or tables"
     read = etplus.load(tmp_path / "plus.json")
     assert linked.nodes.ts.tolist() == read.nodes.ts.tolist() and len(linked) == len(read)
-    assert linked.captured is None and {"nodes", "edges", "header"} <= vars(linked).keys()
+    assert {"nodes", "edges", "header"} <= vars(linked).keys()
     with pytest.raises(AttributeError, match="nothing"):
         getattr(linked, "nothing")  # noqa: B009 (mypy knows that there is none)
+
+
+def test_the_command_makes_no_columns_of_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+    monkeypatch.setattr(linked_rows, "_build", lambda *_: built.append(1))
+    files = ["--et-file", str(ET), "--kineto-file", str(KINETO), "-o", str(tmp_path / "plus.json")]
+    assert trace_link([*files, "--json", str(tmp_path / "report.json")]) == 0 and not built
+    assert len(etplus.load(tmp_path / "plus.json")) == len(link(ET, KINETO).to_dict()["nodes"])
 
 
 def test_a_link_imports_nothing_of_other_formats(tmp_path: Path) -> None:

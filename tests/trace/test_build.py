@@ -145,7 +145,7 @@ def test_a_trace_is_built_when_it_is_asked_for() -> None:
         return builder_of([7, 9]).build(NO_RECORDS, summary={"other": 1})
 
     trace = built_on_demand("x.json", {"a": 1}, NO_RECORDS, build)
-    assert trace.file == "x.json" and trace.summary == {"a": 1} and not built
+    assert trace.file == "x.json" and trace.summary == {"a": 1} and trace.captured is None and not built
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
         _ = trace.colour  # type: ignore[attr-defined]
     assert not built and trace.id.tolist() == [7, 9] and len(trace) == 2 and built == [1]
