@@ -94,6 +94,11 @@ def number(value: float | None, digits: int = 1, unit: float = 1) -> str | None:
     return None if value is None else f"{value / unit:,.{digits}f}"
 
 
+def in_ms(ns: float) -> str:
+    """Return a time in ms with its unit, to the µs."""
+    return f"{ns / 1e6:,.3f} ms"
+
+
 def share(value: float | None) -> str | None:
     """Return a share in percent; None for None."""
     return None if value is None else f"{100 * value:.1f}%"

@@ -16,6 +16,7 @@ from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, distinct, distinct_rows, matching
 from ...trace.kinds import ACCUMULATION, BACKWARD, CPU, GRADIENT_COMMUNICATION
 from ...trace.origin import origin_of_rows
+from ...trace.text_tables import in_ms
 from .case import Case
 from .finding import LIKELY, POSSIBLE, Candidate, Detector, Intervention
 from .places import where_of
@@ -108,8 +109,8 @@ class ExposedCommunication:
         longest = at[np.argsort(-rank.exposed[at], kind="stable")]
         return Candidate(
             self.id,
-            f"{part.label} of {part.group} ({len(at):,} on a rank) is exposed for {_ms(ns.exposed)} of "
-            f"{_ms(ns.transfer)}: "
+            f"{part.label} of {part.group} ({len(at):,} on a rank) is exposed for {in_ms(ns.exposed)} of "
+            f"{in_ms(ns.transfer)}: "
             "nothing is computed meanwhile",
             where_of(rank.trace, rank.row[longest], rank=rank.rank if several else None),
             (
@@ -179,9 +180,8 @@ class CommunicationBound:
             moved = int(rank.comms.bytes[at].clip(min=0).sum())
             yield Candidate(
                 self.id,
-                f"{part.label} of {part.group} transfers for {_ms(ns.transfer)}, of which {_ms(ns.exposed)} exposed; "
-                f"only "
-                f"{_ms(ns.free)} of compute is left that could hide it",
+                f"{part.label} of {part.group} transfers for {in_ms(ns.transfer)}, of which {in_ms(ns.exposed)} "
+                f"exposed; only {in_ms(ns.free)} of compute is left that could hide it",
                 where_of(rank.trace, rank.row[at], rank=rank.rank if len(case.traces) > 1 else None),
                 (
                     time_of_rows(
@@ -238,7 +238,7 @@ class SmallMessages:
             self.id,
             f"{len(at):,} {part.label}s of {part.group} move {size.mean() / 1024:,.1f} KiB each; "
             f"{'about' if told else 'at most'} "
-            f"{latency / 1e3:,.1f} µs of each is latency, {_ms(saved)} that fewer, larger ones would not take",
+            f"{latency / 1e3:,.1f} µs of each is latency, {in_ms(saved)} that fewer, larger ones would not take",
             where_of(rank.trace, rank.row[at], rank=rank.rank if several else None),
             (
                 time_of_rows(
@@ -293,10 +293,6 @@ def name_of(rank: RankTimes, at: IntColumn) -> str:
     """The name that most of some communications have."""
     codes, count = np.unique(rank.trace.nodes.name[rank.row[at]], return_counts=True)
     return rank.trace.names[int(codes[np.argmax(count)])]
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / 1e6:,.3f} ms"
 
 
 COMMUNICATION: tuple[Detector, ...] = (ExposedCommunication(), CommunicationBound(), SmallMessages())

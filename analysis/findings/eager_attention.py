@@ -289,8 +289,3 @@ def _callers(items: WorkItems, item: int) -> Iterator[str]:
     while at >= 0:
         yield items.trace.names[items.calls.name[at]]
         at = int(items.calls.parent[at])
-
-
-def _score_bytes(items: WorkItems, group: AttentionGroup) -> int:
-    signature = items.signature(group.softmax)
-    return (signature.tensors[0].nbytes or 0) if signature is not None and signature.tensors else 0

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from ...trace.printable import printable
+from ...trace.text_tables import in_ms
 from .find import Findings
 from .finding import Evidence, Finding, Gain, Where
 
@@ -40,7 +41,7 @@ def _head(found: Findings, width: int) -> list[str]:
     base = found.base
     off = "" if base is None else f"; the replay is off by {base.makespan:+.2%}"
     title = (
-        f"findings: {len(found)} of {_ms(found.makespan_ns)}{off}"
+        f"findings: {len(found)} of {in_ms(found.makespan_ns)}{off}"
         if found.all
         else f"findings: {found.none_reason}{off}"
     )
@@ -62,7 +63,7 @@ def _paragraphs(found: Findings, width: int) -> Iterator[list[str]]:
 def _parts(number: int, finding: Finding, makespan_ns: int) -> Iterator[tuple[str, str]]:
     yield f"{number}.", f"{finding.id}: {finding.title}"
     gain, cost = finding.gain, finding.cost_ns
-    stake = "" if cost is None else f"{_ms(cost)} at stake"
+    stake = "" if cost is None else f"{in_ms(cost)} at stake"
     if gain is not None:
         yield "gain", f"{gain_text(gain, makespan_ns)}; {stake}; {finding.certainty}"
     elif stake:
@@ -108,7 +109,7 @@ def gain_text(gain: Gain, makespan_ns: int = 0) -> str:
         '2.000 ms (1.500 to 2.500 ms), 25.0%'
     """
     share = f", {gain.ns / makespan_ns:.1%}" if makespan_ns else ""
-    return f"{_ms(gain.ns)} ({gain.low_ns / 1e6:,.3f} to {_ms(gain.high_ns)}){share}"
+    return f"{in_ms(gain.ns)} ({gain.low_ns / 1e6:,.3f} to {in_ms(gain.high_ns)}){share}"
 
 
 def place_text(where: Where) -> str:
@@ -116,7 +117,3 @@ def place_text(where: Where) -> str:
     rank = None if where.rank is None else f"rank {where.rank}"
     known = (rank, where.source, where.module, where.operator, where.kernel, where.phase and f"({where.phase})")
     return " > ".join(text for text in known if text)
-
-
-def _ms(ns: int) -> str:
-    return f"{ns / 1e6:,.3f} ms"

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, distinct, matching, median
 from ...trace.intervals import union
 from ...trace.step_annotations import DECODE, MIXED, PREFILL
+from ...trace.text_tables import in_ms
 from ...trace.trace import Trace
 from ..serving_steps import ServingStep
 from .case import Case
@@ -63,19 +64,19 @@ class PrefillBlocksDecode:
         rows = _rows(trace, [*between, *mixed])
         yield Candidate(
             self.id,
-            f"prefill keeps decode waiting for {_ms(waited)} in {len(between) + len(mixed):,} steps: a request in "
+            f"prefill keeps decode waiting for {in_ms(waited)} in {len(between) + len(mixed):,} steps: a request in "
             f"decode gets a "
-            f"token every {_ms((decoding + waited) / tokens)} on average, {_ms(decoding / tokens)} without",
+            f"token every {in_ms((decoding + waited) / tokens)} on average, {in_ms(decoding / tokens)} without",
             where_of(trace, rows, phase="prefill"),
             (
                 Evidence(
                     f"{len(between):,} steps of prefill between steps of decode take "
-                    f"{_ms(sum(step.time_ns for step in between))}; {len(mixed):,} mixed steps take "
-                    f"{_ms(sum(step.time_ns for step in mixed))}, {_ms(usual)} each would be those of decode alone",
+                    f"{in_ms(sum(step.time_ns for step in between))}; {len(mixed):,} mixed steps take "
+                    f"{in_ms(sum(step.time_ns for step in mixed))}, {in_ms(usual)} each would be those of decode alone",
                     round(waited), "ns", f"etplus analyze {file}",
                 ),
                 Evidence(
-                    f"{len(decode):,} steps of decode take {_ms(usual)} in the median", round(usual), "ns",
+                    f"{len(decode):,} steps of decode take {in_ms(usual)} in the median", round(usual), "ns",
                     f"etplus analyze {file} --steps decode",
                 ),
             ),
@@ -116,13 +117,13 @@ class PaddedBatches:
                 self.id,
                 f"{len(padded):,} steps of {phase} run {size:,} tokens for {tokens:,}: {1 - tokens / size:.0%} is "
                 f"padding, "
-                f"{_ms(lost)}{known}",
+                f"{in_ms(lost)}{known}",
                 where_of(trace, rows, phase=phase),
                 (
                     Evidence(
                         f"{len(padded):,} of {len(steps):,} steps of {phase} are padded to a captured size; the "
                         f"device works "
-                        f"{_ms(device)} for them", device, "ns", f"etplus analyze {file} --steps {phase}",
+                        f"{in_ms(device)} for them", device, "ns", f"etplus analyze {file} --steps {phase}",
                     ),
                     *(
                         [Evidence(f"a token more takes {slope / 1e3:,.3f} µs, by a line through steps of other sizes",
@@ -168,19 +169,19 @@ class GraphGaps:
         before = sum(step.host_before_ns or 0 for step in with_graphs[1:])
         yield Candidate(
             self.id,
-            f"the device is idle for {_ms(idle)}, {idle / (last - first):.0%} of the time, between the {launches:,} "
+            f"the device is idle for {in_ms(idle)}, {idle / (last - first):.0%} of the time, between the {launches:,} "
             f"graphs of "
-            f"{len(with_graphs):,} steps; the longest gap is {_ms(int(gaps.max(initial=0)))}",
+            f"{len(with_graphs):,} steps; the longest gap is {in_ms(int(gaps.max(initial=0)))}",
             where_of(trace, gpu.source[mine & (gpu.source >= 0)], start_ns=first - trace.nodes.span.start,
                      end_ns=last - trace.nodes.span.start, kernel=None),
             (
                 Evidence(
-                    f"from the first to the last device event of these steps {_ms(last - first)}, idle {_ms(idle)}",
+                    f"from the first to the last device event of these steps {in_ms(last - first)}, idle {in_ms(idle)}",
                     idle, "ns",
                     f"etplus analyze {file}",
                 ),
-                Evidence(f"the host takes {_ms(before)} between the steps: scheduling, sampling, answers", before, "ns",
-                         f"etplus analyze {file}"),
+                Evidence(f"the host takes {in_ms(before)} between the steps: scheduling, sampling, answers",
+                         before, "ns", f"etplus analyze {file}"),
             ),
             idle,
             MEASURED,
@@ -227,8 +228,8 @@ class DecodeFarFromPeak:
             where_of(case.trace, rows, phase=DECODE),
             (
                 Evidence(
-                    f"kernels of {_ms(told)} ({told / max(device, 1):.0%} of the device time of decode) would take "
-                    f"{_ms(least)} at "
+                    f"kernels of {in_ms(told)} ({told / max(device, 1):.0%} of the device time of decode) would take "
+                    f"{in_ms(least)} at "
                     "the device's peaks", least, "ns", f"etplus analyze {file} --steps decode",
                 ),
             ),
@@ -293,10 +294,6 @@ def _as_decode(steps: Sequence[ServingStep], usual: float) -> Iterator[Intervent
     """Kernels of the longest mixed steps take as long as those of decode alone."""
     for step in sorted(steps, key=lambda step: -step.time_ns)[:_MOST_STEPS]:
         yield Intervention(f"step={step.step} kernel*{usual / step.time_ns:.4g}")
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / 1e6:,.3f} ms"
 
 
 SERVING: tuple[Detector, ...] = (PrefillBlocksDecode(), PaddedBatches(), GraphGaps(), DecodeFarFromPeak())

@@ -15,6 +15,7 @@ from ...trace.errors import ConvertError
 from ...trace.intervals import sums
 from ...trace.kinds import CPU, GPU
 from ...trace.printable import shortened
+from ...trace.text_tables import in_ms
 from ...trace.trace import Trace
 from ..breakdown import shape_labels
 from .case import Case
@@ -89,7 +90,7 @@ class OutlierStep:
         file = case.shell(k)
         evidence = [
             Evidence(
-                f"{outlier.label}; it {outlier.reason}; {len(like):,} others take {_ms(usual)} in the median",
+                f"{outlier.label}; it {outlier.reason}; {len(like):,} others take {in_ms(usual)} in the median",
                 outlier.measured_ns, "ns", f"etplus replay {file} --steps {outlier.iteration}",
             ),
             *(_proof(trace, cause, outlier.iteration, file) for cause in causes),
@@ -99,7 +100,7 @@ class OutlierStep:
         within = f"{'' if rank is None else f'rank={rank} '}step={outlier.iteration}"
         return Candidate(
             self.id,
-            f"{outlier.label} takes {_ms(longer)} longer than the others{first}{why}",
+            f"{outlier.label} takes {in_ms(longer)} longer than the others{first}{why}",
             where_of(trace, own, rank=rank, step=outlier.label),
             tuple(evidence),
             round(longer),
@@ -116,8 +117,8 @@ def _proof(trace: Trace, cause: _LongerInStep, step: int, shell: str) -> Evidenc
     """The whole time of what a step has more of, waiting included, by name."""
     table, name = ("device" if cause.key[1] else "calls"), trace.name_at(int(trace.nodes.name[cause.rows[0]]))
     text = (
-        f"{_what(cause)} in it, {cause.times:,} times, {_ms(cause.own_ns)} without waiting; in the others "
-        f"{_ms(cause.usual_ns)}, {cause.usual_times:,.0f} times{_SHAPES if cause.shapes else ''}"
+        f"{_what(cause)} in it, {cause.times:,} times, {in_ms(cause.own_ns)} without waiting; in the others "
+        f"{in_ms(cause.usual_ns)}, {cause.usual_times:,.0f} times{_SHAPES if cause.shapes else ''}"
     )
     query = f"select sum(duration_ns) from {table} where name = {quoted(name)} and step = {step}"
     return Evidence(text, int(trace.nodes.dur[cause.rows].sum()), "ns", sql(shell, query))
@@ -246,7 +247,7 @@ def _why(causes: list[_LongerInStep]) -> str:
     else:
         how = f"takes {cause.own_ns / max(cause.usual_ns, 1):,.1f} times as long"
     others = f" and {len(causes) - 1} more" if len(causes) > 1 else ""
-    return f"{_what(cause)}{others} {how}, {_ms(sum(of.ns for of in causes))} more"
+    return f"{_what(cause)}{others} {how}, {in_ms(sum(of.ns for of in causes))} more"
 
 
 def _what(cause: _LongerInStep) -> str:
@@ -266,10 +267,6 @@ def _advice(causes: list[_LongerInStep], step: int) -> str:
     if causes and not causes[0].key[1]:
         return "look at what that line does in this step alone: logging, a checkpoint, garbage collection, a new file"
     return "compare the device's clocks at that time, and what else ran on it"
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / 1e6:,.3f} ms"
 
 
 STEPS: tuple[Detector, ...] = (OutlierStep(),)

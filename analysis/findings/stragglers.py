@@ -12,6 +12,7 @@ from ...trace.columns import IntColumn, matching
 from ...trace.intervals import sums
 from ...trace.kinds import CPU, GPU
 from ...trace.printable import shell_word, shortened
+from ...trace.text_tables import in_ms
 from .case import Case
 from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention, Where
 from .places import where_of
@@ -227,13 +228,13 @@ def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank],
     evidence = [
         Evidence(
             f"rank {late.rank} comes last to {late.last:,} of {late.of:,} collectives, and causes {late.share:.0%} of "
-            f"all waiting; each other rank waits {_ms(wait)} for it", round(wait), "ns", command,
+            f"all waiting; each other rank waits {in_ms(wait)} for it", round(wait), "ns", command,
         )
     ]  # fmt: skip
     evidence += [
         Evidence(
-            f"{_what(extra)} takes {_ms(extra.own_ns)} on rank {late.rank} ({extra.times:,} times), "
-            f"{_ms(extra.usual_ns)} on the others ({extra.usual_times:,.0f} times)", round(extra.ns), "ns",
+            f"{_what(extra)} takes {in_ms(extra.own_ns)} on rank {late.rank} ({extra.times:,} times), "
+            f"{in_ms(extra.usual_ns)} on the others ({extra.usual_times:,.0f} times)", round(extra.ns), "ns",
             f"etplus analyze {case.shell(late.k)}",
         )
         for extra in causes[:_MOST_NAMED]
@@ -241,7 +242,7 @@ def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank],
     cause = f": {_cause(causes, wait)}" if causes else "; nothing that the traces show takes longer on it"
     yield Candidate(
         name,
-        f"the others wait {_ms(wait)} for rank {late.rank}{begun}{more}{cause}",
+        f"the others wait {in_ms(wait)} for rank {late.rank}{begun}{more}{cause}",
         where_of(trace, own, rank=late.rank) if len(own) else Where(rank=late.rank, start_ns=since),
         tuple(evidence),
         round(wait),
@@ -289,10 +290,10 @@ def _cause(causes: list[_LongerOnRank], wait: float) -> str:
             if first.usual_ns
             else "which others lack"
         )
-        return f"{_what(first)} takes {_ms(first.ns)} longer, {slower}"
+        return f"{_what(first)} takes {in_ms(first.ns)} longer, {slower}"
     ratio = sum(of.own_ns for of in causes) / max(sum(of.usual_ns for of in causes), 1.0)
     where = "kernels" if first.on_device else "operators"
-    longer = _ms(sum(of.ns for of in causes))
+    longer = in_ms(sum(of.ns for of in causes))
     return f"{len(causes):,} {where} take {longer} longer, {ratio:.2f} times as long as on the others"
 
 
@@ -318,10 +319,6 @@ def _advice(name: str, causes: list[_LongerOnRank]) -> str:
         "node), "
         "garbage collection"
     )
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / 1e6:,.3f} ms"
 
 
 STRAGGLERS: tuple[Detector, ...] = (Straggler(), UnlikeWork())

@@ -14,6 +14,7 @@ from ...trace.brief import brief
 from ...trace.columns import IntColumn, distinct
 from ...trace.intervals import union
 from ...trace.printable import shell_word, shortened
+from ...trace.text_tables import in_ms
 from ...trace.trace import Trace
 from ..breakdown import launched_in
 from ..summary import Analysis
@@ -106,7 +107,7 @@ class _Compared:
     ) -> Finding:  # fmt: skip
         found = self.found
         change = found.latency_b - found.latency_a
-        whole = (f"{self.what} takes {_ms(found.latency_a)} in A, {_ms(found.latency_b)} in B", change, "ns")
+        whole = (f"{self.what} takes {in_ms(found.latency_a)} in A, {in_ms(found.latency_b)} in B", change, "ns")
         listed = [*evidence, whole] if ns is not None else evidence
         proof = tuple(Evidence(text, value, unit, self.command) for text, value, unit in listed)
         check = f"`{self.command}` no longer shows it"
@@ -163,9 +164,9 @@ class _Compared:
         if longer >= self.least_ns and (ratio := self._common_ratio()) is not None:
             yield self.finding(
                 "slower-clock",
-                f"the same kernels, as often, take {ratio:.2f} times as long, all alike: {_ms(longer)} more",
+                f"the same kernels, as often, take {ratio:.2f} times as long, all alike: {in_ms(longer)} more",
                 [
-                    (f"{len(self.both):,} kernels that both have, as often, take {_ms(longer)} more", longer, "ns"),
+                    (f"{len(self.both):,} kernels that both have, as often, take {in_ms(longer)} more", longer, "ns"),
                     (f"{OF_TIME:.0%} of their time takes {ratio:.2f} times as long within {UNIFORM:.0%}", ratio, ""),
                 ],
                 "compare clocks, temperature and power limit (nvidia-smi -q -d CLOCK,POWER), and what else ran on the "
@@ -180,7 +181,7 @@ class _Compared:
             why = "; its operators have other shapes" if shapes else ""
             yield self.finding(
                 "slower-kernel",
-                f"kernel {_short(row.name)} takes {row.ratio:.2f} times as long{why}: {_ms(row.change_ns)} more",
+                f"kernel {_short(row.name)} takes {row.ratio:.2f} times as long{why}: {in_ms(row.change_ns)} more",
                 [(f"{row.a.count:,.0f} × {_us(row.a.mean_ns)} in A, {row.b.count:,.0f} × {_us(row.b.mean_ns)} in B",
                   row.change_ns, "ns"), *([(shapes, None, "")] if shapes else [])],
                 "make the shapes equal to compare" if shapes else
@@ -215,9 +216,9 @@ class _Compared:
             shapes = self._other_shapes(new, old)
             yield self.finding(
                 "other-kernels",
-                f"{op or 'work of no operator'} runs {_short(new)} in place of {_short(old)}: {_ms(change)} more",
-                [(f"kernels that only A has there take {_ms(sum(gone.values()))}, those that only B has "
-                  f"{_ms(sum(come.values()))}", change, "ns"), *([(shapes, None, "")] if shapes else [])],
+                f"{op or 'work of no operator'} runs {_short(new)} in place of {_short(old)}: {in_ms(change)} more",
+                [(f"kernels that only A has there take {in_ms(sum(gone.values()))}, those that only B has "
+                  f"{in_ms(sum(come.values()))}", change, "ns"), *([(shapes, None, "")] if shapes else [])],
                 "the shapes differ, and with them what the library chooses" if shapes else
                 "compare versions of the libraries and settings that choose kernels (TF32, cudnn.benchmark, "
                 "deterministic "
@@ -240,7 +241,7 @@ class _Compared:
                   for row, change in more[:_TOP] if row.a and row.b]  # fmt: skip
         yield self.finding(
             "more-launches",
-            f"{len(more):,} kernels run more often, {_short(row.name)} the most of them: {_ms(ns)} more",
+            f"{len(more):,} kernels run more often, {_short(row.name)} the most of them: {in_ms(ns)} more",
             counts,
             "look for what is done twice: more or smaller batches, layers, checkpointing, a loop in place of one call, "
             "a compiled region that broke",
@@ -259,9 +260,9 @@ class _Compared:
         if lost >= self.least_ns:
             exposed = [sum(use.exposed_communication_ns for use in of.device_use) for of in (self.a, self.b)]
             yield self.finding(
-                "less-overlap", f"{_ms(lost)} less of the device's work runs beside other work of the device",
-                [(f"device events overlap for {_ms(sum_a - busy_a)} in A, {_ms(sum_b - busy_b)} in B", lost, "ns"),
-                 (f"communication is exposed for {_ms(exposed[0])} of all of A, {_ms(exposed[1])} of all of B",
+                "less-overlap", f"{in_ms(lost)} less of the device's work runs beside other work of the device",
+                [(f"device events overlap for {in_ms(sum_a - busy_a)} in A, {in_ms(sum_b - busy_b)} in B", lost, "ns"),
+                 (f"communication is exposed for {in_ms(exposed[0])} of all of A, {in_ms(exposed[1])} of all of B",
                   exposed[1] - exposed[0], "ns")],
                 "look for streams that wait for each other where they did not: an added synchronisation, prefetching "
                 "or "
@@ -271,9 +272,9 @@ class _Compared:
         idle = (self.found.latency_b - busy_b) - (self.found.latency_a - busy_a)
         if idle >= self.least_ns:
             yield self.finding(
-                "more-idle", f"the device is idle for {_ms(idle)} more in {self.what}",
-                [(f"idle for {_ms(self.found.latency_a - busy_a)} of {_ms(self.found.latency_a)} in A, "
-                  f"{_ms(self.found.latency_b - busy_b)} of {_ms(self.found.latency_b)} in B", idle, "ns")],
+                "more-idle", f"the device is idle for {in_ms(idle)} more in {self.what}",
+                [(f"idle for {in_ms(self.found.latency_a - busy_a)} of {in_ms(self.found.latency_a)} in A, "
+                  f"{in_ms(self.found.latency_b - busy_b)} of {in_ms(self.found.latency_b)} in B", idle, "ns")],
                 "the host, or what it waits for, became slower: `etplus why` of B says where; recording stacks, "
                 "shapes or "
                 "memory alone does that",
@@ -287,7 +288,7 @@ class _Compared:
             what = {name: "" if side is None else ", ".join(f"{n}× {op}" for op, n in side.operators[:_TOP])
                     for name, side in (("A", row.a), ("B", row.b))}  # fmt: skip
             yield self.finding(
-                "other-line", f"{row.place} calls other operators ({row.what_changed}): {_ms(row.change_ns)} more",
+                "other-line", f"{row.place} calls other operators ({row.what_changed}): {in_ms(row.change_ns)} more",
                 [(f"A: {what['A'] or 'nothing'}; B: {what['B'] or 'nothing'}", row.change_ns, "ns")],
                 "the program differs there: that is the first place to look",
                 ns=row.change_ns, where=Where(source=row.place.partition(" (")[0]),
@@ -309,8 +310,8 @@ class _Compared:
             often = count_b > (1 + SAME_COUNT) * count_a
             how = f"is called {count_b:,.1f} times, not {count_a:,.1f}" if often else "takes longer"
             yield self.finding(
-                "more-calls" if often else "slower-operator", f"{_short(name)} {how}: {_ms(ns_b - ns_a)} more",
-                [(f"by itself {_ms(ns_a)} in {count_a:,.1f} calls in A, {_ms(ns_b)} in {count_b:,.1f} in B",
+                "more-calls" if often else "slower-operator", f"{_short(name)} {how}: {in_ms(ns_b - ns_a)} more",
+                [(f"by itself {in_ms(ns_a)} in {count_a:,.1f} calls in A, {in_ms(ns_b)} in {count_b:,.1f} in B",
                   ns_b - ns_a, "ns")],
                 "look for what is done twice" if often else
                 "compare threads (OMP_NUM_THREADS), the processor's load, shapes and layouts of this operator",
@@ -397,7 +398,3 @@ def _short(*names: str) -> str:
 
 def _us(ns: float | None) -> str:
     return "-" if ns is None else f"{ns / 1e3:,.1f} µs"
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / 1e6:,.3f} ms"

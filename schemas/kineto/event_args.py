@@ -249,8 +249,3 @@ def launch_values(text: bytes) -> dict[str, Any]:
         with contextlib.suppress(orjson.JSONDecodeError):
             values[name] = orjson.loads(bytes(value))
     return values
-
-
-def arg_value(text: bytes) -> Any:
-    """Return the value of an argument that was read undecoded, None if missing."""
-    return msgspec.json.decode(text) if text else None

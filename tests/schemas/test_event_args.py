@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from etplus.schemas.kineto.event_args import (
     ArgsReader,
-    arg_value,
     comm_of,
     graph_node_args,
     int_list,
@@ -93,7 +92,6 @@ def test_some_arguments_undecoded() -> None:
     reader = ArgsReader(["stream", "grid"])
     assert reader.read(b'{"args": {"grid": [1, 2], "stream": 7}}') == (b"7", b"[1, 2]")
     assert reader.read(b'{"name": "k"}') == reader.read(b"{") == (b"", b"")
-    assert (arg_value(b""), arg_value(b"[1]")) == (None, [1])
 
 
 def sizes(name: str, call: str, grid: list[int], block: list[int], warp: int = 64) -> list[int]:
