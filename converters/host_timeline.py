@@ -30,10 +30,10 @@ from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UsageError
 from ..trace.index import as_column
+from ..trace.intervals import union
 from ..trace.trace import Trace
 from .astra_links import AstraLinks
 from .collectives import Agreement, Communication, RankComms, RankRecording, survey
-from .node_work import HostCoverage
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ _MOMENT_NS = 100_000
 def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bool_]:
     """Return whether operators take most of the moment after each time; `work` are their edges."""
     until = done.time[done.graph.edges.target[work]]
-    busy = HostCoverage(until - done.lag[work], until)
+    busy = union(until - done.lag[work], until)
     found: npt.NDArray[np.bool_] = busy.between(times, times + _MOMENT_NS) > _MOMENT_NS // 2
     return found
 

@@ -106,8 +106,8 @@ def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
     annotation = nodes.scope[parts.row] == ANNOTATION_SCOPE
     on_host = communicating[nodes.kind[communicating] != GPU]
     begin, end = nodes.ts[on_host], nodes.end[on_host]
-    collective = HostCoverage(begin, end)
-    others = HostCoverage(np.append(parts.start[~annotation], begin), np.append(parts.end[~annotation], end))
+    collective = union(begin, end)
+    others = union(np.append(parts.start[~annotation], begin), np.append(parts.end[~annotation], end))
     for who, busy in ((annotation, others), (calls_collectives(trace)[parts.row], collective)):
         work[who] -= busy.between(parts.start[who], parts.end[who])
     result = np.zeros(len(trace), np.int64)
@@ -133,27 +133,6 @@ def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
 def calls_collectives(trace: Trace) -> npt.NDArray[np.bool_]:
     """Return rows that issue collectives or wait for them."""
     return matching(trace.nodes.name, trace.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
-
-
-class HostCoverage:
-    """The union of intervals; `before` is the length of those before each one, ns."""
-
-    def __init__(self, start: IntColumn, end: IntColumn) -> None:
-        self.start, self.end = union(start, end)
-        self.before = np.cumsum(self.end - self.start) - (self.end - self.start)
-
-    def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
-        """Return how much of each span is covered, ns."""
-        return self.until(end) - self.until(begin)
-
-    def until(self, t: IntColumn) -> IntColumn:
-        """Return how much of the time before each t is covered, ns."""
-        at = np.searchsorted(self.start, t, side="right") - 1
-        if not len(self.start):
-            return np.zeros(len(t), np.int64)
-        inside = np.minimum(t, self.end[at]) - self.start[at]
-        covered: IntColumn = np.where(at >= 0, self.before[at] + inside, 0)
-        return covered
 
 
 _MAX_BYTES = 2.0**62

@@ -13,7 +13,6 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ..schemas.kineto.host_calls import WAIT
 from ..trace.columns import IntColumn, matching, median
@@ -123,8 +122,7 @@ def _covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]
     since = until - np.minimum(edges.lag[work], until - measured[edges.source[work]])
     covered = np.zeros(len(work), np.int64)
     for k, windows in enumerate(_windows(graph)):
-        inside = np.rint(_time_within(windows, until) - _time_within(windows, since))
-        covered = np.where(rank == k, inside.astype(np.int64), covered)
+        covered = np.where(rank == k, windows.between(since, until), covered)
     return covered, until - since
 
 
@@ -141,13 +139,3 @@ def _windows(graph: ReplayGraph) -> list[Intervals]:
             for rank in {link // 2 for link in links} & number.keys():
                 windows[number[rank]].append((begin, begin + moved))
     return [union(*np.array(spans, np.int64).reshape(-1, 2).T) for spans in windows]
-
-
-def _time_within(windows: Intervals, times: IntColumn) -> npt.NDArray[np.float64]:
-    """Return how much of the windows lies before each time, ns."""
-    if not len(windows.start):
-        return np.zeros(len(times))
-    bounds = np.stack([windows.start, windows.end], axis=1).reshape(-1)
-    length = np.stack([np.zeros_like(windows.start), windows.end - windows.start], axis=1).reshape(-1)
-    before: npt.NDArray[np.float64] = np.interp(times, bounds, np.cumsum(length))
-    return before

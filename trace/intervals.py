@@ -34,6 +34,17 @@ class Intervals(NamedTuple):
     def length(self) -> int:
         return int((self.end - self.start).sum())
 
+    def until(self, t: IntColumn) -> IntColumn:
+        """Return how much of the time before each t is covered, ns."""
+        started = np.searchsorted(self.start, t, side="right")
+        after = np.where(started > 0, np.append(0, self.end)[started] - t, 0)  # of the last interval that has begun
+        covered: IntColumn = np.append(0, np.cumsum(self.end - self.start))[started] - np.maximum(after, 0)
+        return covered
+
+    def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
+        """Return how much of each span is covered, ns."""
+        return self.until(end) - self.until(begin)
+
 
 def sums(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
     """Return exact sums of integers by group."""
@@ -43,13 +54,10 @@ def sums(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
 
 
 def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColumn, npt.NDArray[_Number]]:
-    """Return the running sum of changes over time.
+    """Return the distinct times, ascending, and the running sum of changes from each until the next.
 
     Args:
         ts: when each change happens, in any order. change: int64 or float64.
-
-    Returns:
-        the distinct times, ascending, and the sum from each until the next.
 
     Example:
         >>> step_function(np.array([5, 0, 5, 9]), np.array([1, 1, -1, -1]))

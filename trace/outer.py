@@ -27,11 +27,7 @@ def outer(module: str) -> Any:
 
 
 def require(*parts: str) -> None:
-    """Check that parts are installed, before a module of them is imported.
-
-    Raises:
-        UsageError: one is not.
-    """
+    """Raise UsageError unless parts are installed; call it before a module of them is imported."""
     for part in parts:
         if not installed(part):
             from .errors import UsageError  # imports msgspec, and `import etplus` imports this module

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from etplus.converters.node_work import (
-    HostCoverage,
     host_rows,
     host_work,
     roofline_work,
@@ -14,6 +13,7 @@ from etplus.converters.node_work import (
     work_columns,
 )
 from etplus.schemas.communications import comm_rows, issue_times
+from etplus.trace.intervals import union
 from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, gpu, runtime
 from hypothesis import given
@@ -74,7 +74,7 @@ def test_coverage(intervals: list[tuple[int, int]], one: int, other: int) -> Non
     begin, end = sorted((one, other))
     starts = np.array([a for a, _ in intervals], np.int64)
     covered = {t for a, length in intervals for t in range(a, a + length)}
-    found = HostCoverage(starts, starts + np.array([n for _, n in intervals], np.int64))
+    found = union(starts, starts + np.array([n for _, n in intervals], np.int64))
     assert found.between(np.array([begin]), np.array([end])).tolist() == [len(covered & {*range(begin, end)})]
 
 
