@@ -9,13 +9,13 @@ from functools import partial
 from itertools import chain, count, groupby, pairwise
 from typing import Any
 
-from ...schemas.etplus.made_records import LAUNCH_NS, Launch, MadeNode, NodeTensors, event_args, trace_of_nodes
 from ...trace.brief import brief
 from ...trace.conventions import ANNOTATION_SCOPE
 from ...trace.errors import UsageError
 from ...trace.index import Row
 from ...trace.trace import Trace
 from .layout import Layout
+from .made_records import LAUNCH_NS, Launch, MadeNode, NodeTensors, event_args, trace_of_nodes
 from .stage_steps import StageStep, identify, read_stage
 from .step_calls import Call, is_tensor, tensor_values
 

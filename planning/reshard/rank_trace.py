@@ -10,15 +10,6 @@ from typing import Any, NamedTuple
 
 from ...schemas.comm_types import RECV, SEND
 from ...schemas.comm_types import CollectiveCommType as Type
-from ...schemas.etplus.made_records import (
-    LAUNCH_NS,
-    Arguments,
-    Launch,
-    MadeNode,
-    NodeTensors,
-    event_args,
-    trace_of_nodes,
-)
 from ...timeline.network import Network
 from ...trace.conventions import ANNOTATION_SCOPE
 from ...trace.dtypes import et_spelling, kineto_spelling
@@ -27,6 +18,15 @@ from ...trace.trace import Trace
 from .derivation import Derivation
 from .items import CommOp, CommWait, Item, RecordedOp, SyntheticOp
 from .layout import Layout
+from .made_records import (
+    LAUNCH_NS,
+    Arguments,
+    Launch,
+    MadeNode,
+    NodeTensors,
+    event_args,
+    trace_of_nodes,
+)
 from .rank_program import program
 from .resized_calls import ResizedCalls
 from .step_calls import Call

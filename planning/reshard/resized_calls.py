@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import orjson
 
-from ...schemas.etplus.made_records import NodeTensors
 from ...trace.index import CallIndex
 from ..measure.reader import recorded_calls
 from ..measure.recorded_calls import RecordedCall, TensorArg, resized
 from .derivation import Derivation
 from .items import RecordedOp
+from .made_records import NodeTensors
 from .model import PRODUCTS
 from .step_calls import Call, is_tensor, tensor_values
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ...schemas.etplus.made_records import comms_of, edited
 from ...trace.brief import brief
 from ...trace.errors import UsageError
 from ...trace.trace import Trace
 from .layout import Layout
+from .made_records import comms_of, edited
 
 
 def is_only_scaled(trace: Trace, layout: Layout, was: Layout) -> bool:

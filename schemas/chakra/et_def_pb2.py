@@ -1,4 +1,4 @@
-"""Messages of et_def.proto; written by ``python -m etplus.schemas.chakra.generate``, not by hand."""
+"""Messages of et_def.proto; written by `python tests/compile_et_def.py`, not by hand."""
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper

@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import compile_et_def
 import pytest
-from etplus.schemas.chakra import et_def_pb2, generate
+from etplus.schemas.chakra import et_def_pb2
 from etplus.schemas.chakra.attributes import MEMBERS, attribute, values_of
 from etplus.schemas.chakra.stream import write_chakra
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -140,8 +141,8 @@ def test_the_proto_text_says_the_same() -> None:
 
 def test_the_checked_in_module_is_current() -> None:
     pytest.importorskip("grpc_tools", reason="grpcio-tools (protoc) is not installed")
-    serialized, stub = generate.compile_proto()
-    assert (HERE / "et_def_pb2.py").read_text(encoding="utf-8") == generate.module_text(serialized)
+    serialized, stub = compile_et_def.compile_proto()
+    assert (HERE / "et_def_pb2.py").read_text(encoding="utf-8") == compile_et_def.module_text(serialized)
     assert "class Node(_message.Message):" in stub  # its layout differs between versions of protoc
 
 
@@ -216,11 +217,11 @@ def test_values_by_name() -> None:
 
 def test_the_generator_writes_beside_the_proto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     serialized = bytes(range(70))
-    monkeypatch.setattr(generate, "compile_proto", lambda: (serialized, "class Node: ...\n"))
-    monkeypatch.setattr(generate, "_HERE", tmp_path)
-    generate.main()
+    monkeypatch.setattr(compile_et_def, "compile_proto", lambda: (serialized, "class Node: ...\n"))
+    monkeypatch.setattr(compile_et_def, "_FOLDER", tmp_path)
+    compile_et_def.main()
     written = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
-    text = generate.module_text(serialized)
+    text = compile_et_def.module_text(serialized)
     assert written == {"et_def_pb2.py": text, "et_def_pb2.pyi": "class Node: ...\n"}
     for piece in (serialized[:32], serialized[32:64], serialized[64:]):
         assert f"\n    {piece!r}\n" in text

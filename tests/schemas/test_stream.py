@@ -14,14 +14,7 @@ from random import Random
 import numpy as np
 import pytest
 from etplus.schemas.chakra.attributes import attribute
-from etplus.schemas.chakra.et_def_pb2 import (
-    COMM_COLL_NODE,
-    COMP_NODE,
-    AttributeProto,
-    GlobalMetadata,
-    IOInfo,
-    Node,
-)
+from etplus.schemas.chakra.et_def_pb2 import COMM_COLL_NODE, COMP_NODE, AttributeProto, GlobalMetadata, IOInfo, Node
 from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, Messages, node_heads, read_chakra, write_chakra
 from etplus.trace.errors import ConvertError, TraceFormatError, UsageError
 from google.protobuf.message import DecodeError

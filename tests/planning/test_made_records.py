@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import orjson
-from etplus.schemas.etplus.made_records import (
+from etplus.planning.reshard.made_records import (
     IN_MEMORY,
     LAUNCH,
     LAUNCH_NS,

@@ -12,6 +12,9 @@ import numpy as np
 import orjson
 
 from ... import __version__
+from ...schemas.etplus.record_store import MadeRecords
+from ...schemas.etplus.write_etplus import FORMAT_VERSION
+from ...schemas.execution_trace.arguments import listed_attributes
 from ...trace.build import TraceBuilder
 from ...trace.columns import IntColumn
 from ...trace.comm_kernels import Comm
@@ -20,9 +23,6 @@ from ...trace.index import Row
 from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ...trace.node_texts import Record
 from ...trace.trace import Trace
-from ..execution_trace.arguments import listed_attributes
-from .record_store import MadeRecords
-from .write_etplus import FORMAT_VERSION
 
 IN_MEMORY = "<bytes>"  # what a trace that is read from memory is called in messages
 LAUNCH = "cudaLaunchKernel"

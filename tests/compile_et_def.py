@@ -1,8 +1,8 @@
-"""Writes et_def_pb2.py and et_def_pb2.pyi from et_def.proto: ``python -m etplus.schemas.chakra.generate``.
+"""Write et_def_pb2.py and et_def_pb2.pyi from et_def.proto: `python tests/compile_et_def.py`.
 
-protoc's own Python output asks at import for a protobuf runtime as new as the protoc that wrote it, and
-registers its messages in the process-wide pool, where they clash with any other copy of et_def.proto. The
-module written here holds the same descriptor, works with every protobuf from 4.21 on and has its own pool.
+protoc's own Python output needs a protobuf runtime as new as the protoc that wrote it. It also registers its messages
+in the process-wide pool, so a second copy of et_def.proto fails to import. The module written here has its own pool and
+works with protobuf 4.21 and later.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from google.protobuf import descriptor_pb2
 
-_HERE = Path(__file__).resolve().parent
+_FOLDER = Path(__file__).resolve().parents[1] / "schemas" / "chakra"
 _PROTO = "et_def.proto"
 _TEMPLATE = '''\
-"""Messages of et_def.proto; written by ``python -m etplus.schemas.chakra.generate``, not by hand."""
+"""Messages of et_def.proto; written by `python tests/compile_et_def.py`, not by hand."""
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
@@ -46,7 +46,7 @@ def compile_proto() -> tuple[bytes, str]:
     """Run protoc (from grpcio-tools) on et_def.proto; return the serialized FileDescriptorProto and the text of the
     .pyi."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-I", "-m", "grpc_tools.protoc", f"--proto_path={_HERE}", f"--pyi_out={folder}"]
+        command = [sys.executable, "-I", "-m", "grpc_tools.protoc", f"--proto_path={_FOLDER}", f"--pyi_out={folder}"]
         subprocess.run([*command, f"--descriptor_set_out={folder}/set.pb", _PROTO], check=True)
         files = descriptor_pb2.FileDescriptorSet.FromString(Path(folder, "set.pb").read_bytes())
         stub = Path(folder, "et_def_pb2.pyi").read_text(encoding="utf-8")
@@ -66,8 +66,8 @@ def module_text(serialized: bytes) -> str:
 def main() -> None:
     """Write both files next to the .proto."""
     serialized, stub = compile_proto()
-    (_HERE / "et_def_pb2.py").write_text(module_text(serialized), encoding="utf-8")
-    (_HERE / "et_def_pb2.pyi").write_text(stub, encoding="utf-8")
+    (_FOLDER / "et_def_pb2.py").write_text(module_text(serialized), encoding="utf-8")
+    (_FOLDER / "et_def_pb2.pyi").write_text(stub, encoding="utf-8")
 
 
 if __name__ == "__main__":
