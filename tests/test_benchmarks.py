@@ -96,12 +96,12 @@ def test_the_benchmark_of_many_threads_prints_its_ratios() -> None:
 
 @pytest.mark.slow
 def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path) -> None:
-    """With and without ids and numbers, GPU pairs, unlike programs, broken files: see docs/reference/linking.md."""
+    """With and without ids and numbers, GPU pairs, unlike programs, broken files: see docs/reference/performance.md."""
     shared_pair("cpu-pairs/conv_same")  # skips where there are no recorded traces
-    docs = tmp_path / "linking.md"
-    docs.write_bytes((ROOT / "docs" / "reference" / "linking.md").read_bytes())
+    docs = tmp_path / "performance.md"
+    docs.write_bytes((ROOT / "docs" / "reference" / "performance.md").read_bytes())
     execute("score_table.py", "--into", docs)  # fails if a bar is missed
-    assert docs.read_text("utf-8") == (ROOT / "docs" / "reference" / "linking.md").read_text("utf-8")
+    assert docs.read_text("utf-8") == (ROOT / "docs" / "reference" / "performance.md").read_text("utf-8")
 
 
 @pytest.mark.slow
