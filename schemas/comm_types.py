@@ -1,4 +1,4 @@
-"""What a communication is: its kind, size, process group and peer, from the traces' metadata, names and inputs."""
+"""Kind, size, process group and peer of a communication, from metadata, names and inputs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
 
 _MAX_BYTES = 2**62
+# In the name of a group with only its first rank known.
 _FROM_RANK = " from rank "
-"""In the name of a group whose ranks are known only by the first."""
 _NAMED = 3
 
 
 class CollectiveCommType:
-    """Numbers of Chakra's enumeration (et_def.proto) without protobuf, which takes long to import."""
+    """Numbers of Chakra's enumeration (et_def.proto) without protobuf, for a fast import."""
 
     ALL_REDUCE: Final = 0
     REDUCE: Final = 1
@@ -33,20 +33,20 @@ class CollectiveCommType:
 
 
 COLLECTIVES: Final[dict[str, int]] = {name: kind for name, kind in vars(CollectiveCommType).items() if name.isupper()}
-"""The kinds by name."""
 
 
 SEND: Final = -1
 RECV: Final = -2
 
+# Name and ranks of a process group; no ranks if not recorded.
 Group = tuple[str, tuple[int, ...]]
-"""Name and ranks of a process group; no ranks where the traces do not record them."""
+# All ranks of the job.
 WORLD: Final[Group] = ("", ())
-"""All ranks of the job."""
 
+# Host nodes that are collectives themselves; "nccl:" nodes only launch a kernel.
 HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):\w+", re.ASCII)
-"""Names of the host nodes that are collectives themselves. (Those of "nccl:" only launch a kernel, which is one.)"""
 
+# Parts of names, longer ones first.
 _PARTS: Sequence[tuple[str, int]] = (
     ("allreduce", CollectiveCommType.ALL_REDUCE),
     ("reducescatter", CollectiveCommType.REDUCE_SCATTER),
@@ -58,16 +58,14 @@ _PARTS: Sequence[tuple[str, int]] = (
     ("gather", CollectiveCommType.GATHER),
     ("scatter", CollectiveCommType.SCATTER),
 )
-"""Parts of names, those that contain another one before it."""
 _POINT_TO_POINT = {"send": SEND, "isend": SEND, "recv": RECV, "irecv": RECV, "recvanysource": RECV}
 _BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
 
 
 def collective_type(comm: Comm, name: str) -> int | None:
-    """Return a CollectiveCommType, SEND, RECV, or None if unknown.
+    """Return a CollectiveCommType, SEND, RECV, or None if unknown; `name` is a kernel or host node ("gloo:all_reduce").
 
-    RCCL's `ncclDevKernel_Generic` runs all of them, and a kernel `SendRecv` without metadata may be an all-to-all.
-    `name` is that of the kernel or of the host node ("gloo:all_reduce").
+    RCCL's `ncclDevKernel_Generic` runs all of them. A kernel `SendRecv` without metadata may be an all-to-all.
     """
     for text in (comm.collective or "", name):
         plain = re.sub(r"[^a-z]", "", text.rpartition(":")[2].lower())
@@ -82,7 +80,7 @@ def collective_type(comm: Comm, name: str) -> int | None:
 def message_bytes(comm: Comm, kind: int) -> int | None:
     """Return the size of a communication for simulators, None if unknown.
 
-    This is the input of one rank (of an all-gather its shard), or the output if some ranks have no input (receive,
+    This is the input of one rank (the shard of an all-gather), or the output if some ranks have no input (receive,
     scatter).
     """
     size = itemsize(comm.dtype)
@@ -102,7 +100,7 @@ def bus_factor(collective: str, ranks: int | None) -> float | None:
     """Return the share of a buffer that passes the slowest link ("busbw" of NCCL's tests), None if unknown.
 
     2(n − 1)/n for all-reduce; (n − 1)/n for all-gather, reduce-scatter, all-to-all and scatter; 1 for broadcast, reduce
-    and messages. Simulators want `message_bytes` instead.
+    and messages. Simulators use `message_bytes` instead.
     """
     if collective.startswith(("broadcast", "reduce")) and "scatter" not in collective:
         return 1.0
@@ -116,8 +114,7 @@ def bus_factor(collective: str, ranks: int | None) -> float | None:
 
 
 def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None) -> Group:
-    """Return the process group of a communication; `groups` are those of `distributedInfo`, `world` the ranks of the
-    job."""
+    """Return the process group of a communication; `world` is the number of ranks of the job."""
     name = comm.pg_name or ""
     ranks = set(comm.pg_ranks or groups.get(name) or ())
     if 0 < (comm.group_size or 0) < len(ranks):
@@ -131,7 +128,7 @@ def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None)
 
 
 def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
-    """Return a note on the groups whose ranks the profiler did not list to the end, () if there is none."""
+    """Return a note on groups whose list of ranks the profiler cut off, () without any."""
     names = sorted({name for name, ranks in groups if not ranks and _FROM_RANK in name})
     if not names:
         return ()
@@ -144,8 +141,7 @@ def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
 
 
 def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm:
-    """Complete a communication without metadata from its node's inputs and those of the `c10d::` call around it
-    (`caller`)."""
+    """Complete a communication from its node's inputs and those of the `c10d::` call around it (`caller`)."""
     tensors = list(_tensors(values))
     if comm.bytes is None and tensors:
         comm = msgspec.structs.replace(comm, bytes=sum(t[3] * t[4] for t in tensors))

@@ -1,4 +1,4 @@
-"""The communications of one rank, in program order: the one place that finds them in a `Trace`."""
+"""Find the communications of one rank, in program order."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from .comm_types import (
 from .execution_trace.arguments import PROCESS_GROUPS, call_records, recorded_groups
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
+# A collective of unknown kind.
 UNKNOWN: Final = 1000
-"""In place of a CollectiveCommType: a collective of an unknown kind."""
 COMMUNICATION_COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
 _KINDS = COLLECTIVES | {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -44,16 +44,15 @@ class FoundComm:
     """A communication of a rank.
 
     Attributes:
-        row: in the trace.
         kind: CollectiveCommType, SEND or RECV; None if unknown.
         peer: the other rank of a message; −1 for collectives or if unknown.
         bytes: see `message_bytes`, None if unknown.
-        group: process group as the trace names it.
+        group: process group as named in the trace.
         seq: the trace's own number, −1 for none.
-        described: purpose of the group as its creator stated it ("tp"), "" if not recorded.
-        start_ns: time from which its data can move: its start; for a message that the host sends the call's start,
-            since
-            the call writes to the socket before the recorded time begins.
+        described: the group's purpose ("tp"), "" if not recorded.
+        start_ns: time from which its data can move. For a message from the host this is the start of the call, since
+            the
+            call writes to the socket before the recorded time begins.
     """
 
     row: int
@@ -67,12 +66,12 @@ class FoundComm:
 
     @property
     def understood(self) -> bool:
-        """True if its kind and, of a message, its other rank are known."""
+        """True if the kind, and the peer of a message, are known."""
         return self.kind is not None and (self.kind >= 0 or self.peer >= 0)
 
 
 def find_communications(trace: Trace) -> Iterator[FoundComm]:
-    """Return all communications of a rank in program order (of their launches; on the host of the calls)."""
+    """Return all communications of a rank in program order (of launches; on the host of calls)."""
     return iter(trace.once(_communications))
 
 
@@ -110,7 +109,7 @@ def _single(comms: Iterable[tuple[int, Comm]]) -> Iterator[tuple[int, Comm]]:
 
 
 def known_groups(trace: Trace) -> dict[str, list[int]]:
-    """Name and ranks of the process groups that the ET or Kineto's `distributedInfo` lists."""
+    """Name and ranks of the process groups in the ET or Kineto's `distributedInfo`."""
     return trace.once(_known_groups)
 
 
@@ -150,28 +149,28 @@ def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple
 
 
 def kind_name(kind: int) -> str:
-    """ "ALL_REDUCE" and so on; "SEND", "RECV"."""
+    """Return "ALL_REDUCE" and so on; "SEND", "RECV"."""
     return _NAMES[kind]
 
 
 def kind_of_name(name: str) -> int:
-    """Return the kind that `kind_name` gives a name; KeyError for another text."""
+    """Return the kind by name. Raise KeyError for other texts."""
     return _KINDS[name]
 
 
 def comm_rows(trace: Trace) -> IntColumn:
-    """Rows that communicate: GPU events with a `comm` object or such a kernel's name, host nodes like "gloo:send"."""
+    """Return rows that communicate: GPU events with `comm` or such a name, and host nodes ("gloo:send")."""
     on_host = (trace.nodes.kind == CPU) & matching(trace.name, trace.names, HOST_COLLECTIVE.fullmatch)
     return np.flatnonzero((trace.communicates | on_host) & trace.nodes.timed)
 
 
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return when the host issued each row, in ns: the launch of a GPU event, else the start of the calling op, else
-    its own.
+    """Return the time at which the host issued each row, ns: the launch of a GPU event, else the start of its caller or
+    of the row.
 
     Asynchronous host collectives run later on backend threads; they get the time of the last op before them in call
-    order
-    (by id), which all ranks share. Without recorded start times, rows that the host did not issue are in id order.
+    order (by id), which is the same on all ranks. Without recorded start times, rows that the host did not issue are in
+    id order.
     """
     issued: IntColumn = trace.nodes.ts.copy() if trace.times_recorded else np.zeros_like(trace.nodes.ts)
     parent = trace.nodes.parent_row
@@ -203,8 +202,7 @@ def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return operators of host backend threads: Gloo copies buffers in and out there, and the time is the
-    collective's."""
+    """Return operators of host backend threads, such as Gloo's copies; the collective's time includes theirs."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     rows = without(np.flatnonzero((trace.nodes.kind == CPU) & trace.nodes.timed), runs)
     runs = runs[np.argsort(trace.nodes.ts[runs], kind="stable")]
@@ -218,7 +216,7 @@ def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def issuing_calls(trace: Trace, communicating: IntColumn) -> dict[int, int]:
-    """Row of each collective on the host to that of the `c10d::` call that issued it, see `pair_with_calls`."""
+    """Map each host collective to the `c10d::` call that issued it, see `pair_with_calls`."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     if not len(runs):
         return {}
@@ -232,16 +230,15 @@ def issuing_calls(trace: Trace, communicating: IntColumn) -> dict[int, int]:
 
 
 def _by_id(trace: Trace, rows: IntColumn) -> tuple[IntColumn, list[str]]:
-    """Ids of rows, ascending, and their names."""
     rows = rows[np.argsort(trace.id[rows], kind="stable")]
     return trace.id[rows], [trace.name_of(row) for row in rows.tolist()]
 
 
 def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
-    """Map rows of host collectives to the names of their process groups, if the trace shows them.
+    """Map rows of host collectives to the names of their process groups, if known.
 
-    A functional collective names its group. Other calls hold a group object that is not recorded; the group size,
-    which some tensors show, must leave exactly one group that no other call names.
+    A functional collective names its group. Other calls have a group object that is not recorded; the group size, which
+    some tensors show, must leave exactly one group that no other call names.
     """
     groups = {name: ranks for name, ranks in known_groups(trace).items() if len(ranks) > 1}
     if len(groups) < 2:
@@ -265,7 +262,7 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
 
 
 def _with_inputs(trace: Trace, rows: IntColumn, calls: Mapping[int, int]) -> Iterator[Comm]:
-    """Return metadata of communications, inferred from tensors if the trace has none.
+    """Return metadata of communications, inferred from tensors if missing.
 
     A host node ("gloo:all_reduce") has tensors, and its `c10d::` call the peer. A GPU event has the tensors that
     another linker copied from its op, else the op's own.

@@ -1,9 +1,9 @@
-"""Graphs as arrays in the form of TpuGraphs: one .npz a graph, a versioned vocabulary beside them.
+"""Graphs as arrays in the form of TpuGraphs: one .npz per graph, with a versioned vocabulary.
 
 Layout files have `node_feat`, `node_opcode`, `edge_index`, `node_config_ids`, `node_config_feat`, `config_runtime`,
-`node_splits`; tile files have `config_feat` (one row a configuration of the whole graph) and
-`config_runtime_normalizers` instead of the node configurations. etplus adds `node_runtime`, each node's own measured
-time in ns. See docs/reference/predict.md.
+`node_splits`. Tile files have `config_feat` (one row per configuration of the whole graph) and
+`config_runtime_normalizers` instead of the node configurations. etplus adds `node_runtime`, each node's measured time
+in ns. See docs/reference/predict.md.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ..trace.errors import TraceFormatError, UsageError
 from .text.files import Source, load, open_output
 from .text.memory_limit import Expansion, require_memory
 
+# Columns of `node_feat` and `node_config_feat`.
 NODE_FEATURES, CONFIG_FEATURES = 140, 18
-"""Columns of `node_feat` and `node_config_feat`."""
 SPLITS = ("train", "valid", "test")
 VOCABULARY = "vocabulary.json"
 _TILE_FEATURES = 24
+# Errors of zipfile and numpy for damaged archives and array headers.
 _UNREADABLE = (
     ValueError, KeyError, TypeError, OverflowError, OSError, EOFError, MemoryError, NotImplementedError, RuntimeError,
     SyntaxError, struct.error, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-"""What zipfile and numpy raise on damaged archives and array headers."""
 _REMEDY = "make it with `etplus convert --to npz`, or give a file of TpuGraphs"
 
 Floats = npt.NDArray[np.float32]
@@ -46,18 +46,16 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class GraphArrays:
-    """A graph of n nodes, m edges, and c configurations in which its time was measured.
+    """A graph of n nodes, m edges, and c configurations with measured times.
 
     Attributes:
         name: file name without folder and suffix.
-        node_feat: float32 (n, 140). node_opcode: int32 (n), 0 if unknown. edge_index: int32 (m, 2), rows [u, v]: u
-            consumes
-            the output of v.
+        node_feat: float32 (n, 140). node_opcode: int32 (n), 0 if unknown.
+        edge_index: int32 (m, 2), rows [u, v]: u consumes the output of v.
         node_config_ids: int32 (k), the configurable nodes. node_config_feat: float32 (c, k, 18).
         config_runtime: int64 (c), ns in files of etplus.
         node_splits: int32 (1, 2), cuts of the graph; [[0, n]] for one part.
-        node_runtime: int64 (n), ns per node; None in files of others.
-        config_feat: float32 (c, 24) of a tile file, else None.
+        node_runtime: int64 (n), ns; None in files of others. config_feat: float32 (c, 24) of a tile file, else None.
     """
 
     name: str
@@ -81,7 +79,7 @@ class GraphArrays:
 
 
 def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None:
-    """Write one .npz that plain numpy reads with `allow_pickle=False`; the same graph gives the same bytes."""
+    """Write one .npz that numpy reads with `allow_pickle=False`; the same graph gives the same bytes."""
     names = ("node_feat", "node_opcode", "edge_index", "node_config_ids", "node_config_feat", "config_runtime",
              "node_splits", "node_runtime", "config_feat")  # fmt: skip
     with open_output(path) as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -90,12 +88,12 @@ def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None
             if values is not None:
                 held = io.BytesIO()
                 np.save(held, values, allow_pickle=False)
-                # with a name alone, the time of day would be written, too
+                # ZipInfo has a fixed time; a name alone would get the time of day
                 packed.writestr(zipfile.ZipInfo(f"{name}.npy"), held.getvalue(), zipfile.ZIP_DEFLATED)
 
 
 def read_graph(source: Source) -> GraphArrays:
-    """Read a graph of etplus or a layout or tile file of TpuGraphs, of whatever integer and float types."""
+    """Read a graph of etplus, or a layout or tile file of TpuGraphs, with any integer and float types."""
     blob = load(source, trace=False)
     try:
         with np.load(io.BytesIO(blob.data), allow_pickle=False) as stored:
@@ -145,7 +143,7 @@ def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:
 
 @cache
 def opcodes() -> dict[str, int]:
-    """Name to opcode, from 1; 0 is for names that are not listed."""
+    """Return the opcode of each name, from 1; 0 is for unlisted names."""
     return {name: i + 1 for i, name in enumerate(_listed()["opcodes"])}
 
 
@@ -156,7 +154,7 @@ def _listed() -> dict[str, Any]:
 
 
 def vocabulary(node_features: tuple[str, ...], config_features: tuple[str, ...]) -> dict[str, Any]:
-    """What the numbers in the graphs of this version mean."""
+    """Return the meaning of the numbers in the graphs of this version."""
     return {
         "version": _listed()["version"],
         "opcodes": opcodes(),
@@ -166,13 +164,12 @@ def vocabulary(node_features: tuple[str, ...], config_features: tuple[str, ...])
 
 
 def write_vocabulary(folder: Path, vocabulary: Mapping[str, Any]) -> None:
-    """Write the vocabulary into a dataset's folder."""
     with open_output(folder / VOCABULARY) as out:
         out.write(json.dumps(vocabulary, indent=1).encode() + b"\n")
 
 
 def read_dataset(folder: str | os.PathLike[str], split: str) -> Iterator[GraphArrays]:
-    """Yield the graphs of one of SPLITS in a dataset's folder, in order of their names; UsageError if there is none."""
+    """Yield the graphs of one of SPLITS in order of their names. Raise UsageError if there is none."""
     place = Path(folder) / split
     if not place.is_dir():
         raise UsageError(f"{place}: no such folder; make the dataset with `etplus convert … --to npz --out FOLDER`")

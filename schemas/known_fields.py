@@ -1,11 +1,10 @@
-"""Allowlist of the fields that etplus keeps: every other argument, header key and environment value is dropped.
+"""Allowlist of the fields that etplus keeps: all other arguments, header keys and environment values are dropped.
 
-Profilers and the programs around them write the environment, the command line and their own arguments into a trace. A
-list of secrets always misses some, so the tables below list what to keep instead: what PyTorch's profiler and observer
-write, and what etplus adds. Objects are filtered member by member. A known field keeps its value, without the unknown
-members of objects in it.
+Profilers and programs write the environment, the command line and their own arguments into a trace. A list of secrets
+always misses some. The tables below list the fields to keep: those of PyTorch's profiler and observer, and those that
+etplus adds. A known field keeps its value, without the unknown members of objects in it.
 
-Example: of `{"rank": 0, "env": {"HF_TOKEN": "x"}}` in `distributedInfo` the copy has `{"rank": 0}`.
+Example: `{"rank": 0, "env": {"HF_TOKEN": "x"}}` in `distributedInfo` becomes `{"rank": 0}`.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UNREADABLE
 
 _Raws = dict[str, msgspec.Raw]
+# Known members of an object, with the members of nested objects; None for members whose values hold no objects.
 Fields = Mapping[str, "Fields | None"]
-"""Known members of an object, and those of the objects in them; None for members whose values hold no objects."""
 
 
 def _listed(names: str, separator: str = " ") -> list[str]:
@@ -55,6 +54,7 @@ KINETO_HEADER: dict[str, Fields | None] = {
     "distributedInfo": _DISTRIBUTED,
 }
 ET_HEADER: Fields = _plain("schema pid time start_ts finish_ts")
+# Arguments of Kineto events: from PyTorch's profiler, then from etplus.
 ARGUMENTS = frozenset(
     _listed(
         "External id,Ev Idx,Record function id,Sequence number,Fwd thread id,finished,correlation,cbid,stream,device,"
@@ -75,8 +75,8 @@ ARGUMENTS = frozenset(
         ",",
     )
 )
-"""Arguments of Kineto events: those of PyTorch's profiler, then those that etplus adds."""
 _EVENT = frozenset(_listed("ph cat name pid tid ts dur id bp s args"))
+# Attributes of ET nodes, as PyTorch's observer writes them.
 ATTRIBUTES = frozenset(
     _listed(
         "rf_id fw_parent seq_id scope tid fw_tid op_schema kernel_backend kernel_file tensor_range collective_name "
@@ -84,7 +84,6 @@ ATTRIBUTES = frozenset(
         "pg_desc pg_size"
     )
 )
-"""Attributes of ET nodes, as PyTorch's observer writes them."""
 _SIDE = _plain("values shapes types strides")
 _COMM: dict[str, Fields | None] = {
     **_plain(
@@ -105,8 +104,8 @@ _NODE: dict[str, Fields | None] = {
     "captured_by": _plain("op link replay"),
     "counterpart": _plain("node same_module"),
 }
+# Numbers by category or reason; any name made of words of etplus or Kineto is kept.
 _COUNTS: Fields = {}
-"""Counts by category or reason: members of any name that is a word of etplus or Kineto, with numbers as values."""
 _FOUND = _plain("by says")
 _CATEGORY: Fields = {**_plain("total attached equivalent"), "by_method": _COUNTS, "unattached": _COUNTS}
 _LINK: Fields = {
@@ -140,6 +139,7 @@ _LINK: Fields = {
         "threads": _plain("matched of evidence equal_places sequence_offset unsure"),
     },
 }
+# The root's `etplus` in an ET+ file.
 SUMMARY: dict[str, Fields | None] = {
     **_plain("version tool_version nodes_from damage inferred_edges"),
     "kineto": {
@@ -151,7 +151,6 @@ SUMMARY: dict[str, Fields | None] = {
     "link": _LINK,
     "compiled": {**_plain("files graph_calls kernels annotated"), "refused": _COUNTS},
 }
-"""The root's `etplus` in an ET+ file."""
 _SECTIONS: dict[str, Fields | None] = {
     **ET_HEADER,
     "edges": None,
@@ -169,22 +168,22 @@ _SECTIONS: dict[str, Fields | None] = {
         "notes": None,
     },
 }
+# The largest fields of a file, without free text.
 _NUMERIC = frozenset(("edges", "memory", "ts", "dur", "id", "ctrl_deps", "sync_dep"))
-"""Fields without free text, the largest ones of a file."""
+# Other lists of records in an ET+ file.
 _LISTS = ("runtime", "unattached")
-"""Further lists of records in an ET+ file."""
 
 _WORD = r"(?:[a-z(][a-z',;:_+()-]*|--strict|ET|GPU|CPU|CUDA|ROCm|Kineto|Trace)"
 _COUNTED = re.compile(rf"{_WORD}(?: {_WORD}){{0,15}}|phase \w")
+# Fields with strings chosen by a person or program.
 _FREE = frozenset(
     _listed(
         "traceName host_name file_name file files says warnings considered notes damage iteration_annotation "
         "linked_iterations pg_desc region nodes kernel_file kernel_kwargs names labels CallFrom"
     )
 ) | {"Process Group Description", "Module Hierarchy", "Call stack", "stack", "module_fqn"}
-"""Fields whose strings a person or program may have chosen; `values` of arguments are so too, but for numbers."""
+# Values of an operator's arguments; schema 1.0.1 has them in `inputs` and `outputs`.
 _VALUES = frozenset(("values", "inputs", "outputs"))
-"""Values of an operator's arguments; schema 1.0.1 has them in `inputs` and `outputs`."""
 _ANNOTATIONS = frozenset(("user_annotation", "gpu_user_annotation", "python_function"))
 _KNOWN_NAME = re.compile(
     r"ProfilerStep#\d+|(?:nccl|gloo|mpi|ucc|xccl):\w+|## process_group:init ##|\[[\w|]+\]|etplus\.run=[\w-]+ rank=\d+|"
@@ -198,7 +197,7 @@ _decode_attrs = msgspec.json.Decoder(list[_Raws]).decode
 
 
 def known_members(header: _Raws, fields: Fields) -> _Raws:
-    """Return the known members of a header, themselves filtered.
+    """Return the known members of a header, filtered.
 
     Example:
         >>> known_members({"pid": msgspec.Raw(b"7"), "API_KEY": msgspec.Raw(b'"x"')}, ET_HEADER).keys()
@@ -208,7 +207,7 @@ def known_members(header: _Raws, fields: Fields) -> _Raws:
 
 
 def known_head(before: bytes, after: bytes) -> tuple[bytes, bytes]:
-    """Return the text around the nodes of an Execution Trace without unknown keys; it stays as it is without any."""
+    """Return the text around the nodes of an Execution Trace without unknown keys, or unchanged."""
     head = _decode(before + after)
     kept = known_members(head, {**ET_HEADER, "nodes": None})
     if kept.keys() == head.keys() and all(bytes(kept[key]) == bytes(head[key]) for key in kept):
@@ -224,7 +223,7 @@ def known_sections(header: _Raws, summary: dict[str, Any]) -> tuple[_Raws, bytes
 
 
 def known_args(texts: Iterable[bytes]) -> list[bytes]:
-    """Return texts of arguments without unknown ones; a text with known ones only stays as it is.
+    """Return texts of arguments without unknown ones; texts with only known arguments stay unchanged.
 
     Example:
         >>> known_args([b'{"stream": 7, "API_KEY": "x"}', b'{"stream": 7}'])
@@ -235,18 +234,12 @@ def known_args(texts: Iterable[bytes]) -> list[bytes]:
 
 
 class FieldFilter:
-    """Filters records and headers.
-
-    Args:
-        names: also replace free text (annotations, paths, hosts, threads, strings that operators were given) by hashes,
-            equal ones by equal hashes.
-    """
+    """Filters records and headers; `names` also replaces free text by stable hashes (see `hashed_name`)."""
 
     def __init__(self, *, names: bool = False) -> None:
         self._names = names
 
     def members(self, header: _Raws, fields: Fields) -> _Raws:
-        """Return the known members of an object."""
         return {key: self.member(header[key], fields[key], key) for key in header if key in fields}
 
     def sections(self, header: _Raws) -> _Raws:
@@ -271,7 +264,7 @@ class FieldFilter:
         return text if _same(kept, event) else _encode(kept)
 
     def args(self, text: bytes, *, every_name: bool = False) -> bytes:
-        """Return the arguments of an event without unknown ones, None and texts that are no object without all."""
+        """Return the arguments of an event without unknown ones; `{}` for text that is not an object."""
         try:
             given = _decode(text)
         except UNREADABLE:
@@ -301,7 +294,6 @@ class FieldFilter:
         return text if _same(kept, node) else _encode({key: kept[key] for key in node if key in kept})
 
     def _attrs(self, raw: msgspec.Raw, scope: Any) -> tuple[msgspec.Raw, Any]:
-        """Return the known attributes of a node, and the scope that they state."""
         given, kept = _decode_attrs(raw), list[_Raws]()
         for attr in given:
             name = _text(attr.get("name"))
@@ -346,7 +338,7 @@ class FieldFilter:
 
 
 def hashed_name(text: str) -> str:
-    """Return a stable hash of a name; names of the profiler stay, and so does the form of a Python frame.
+    """Return a stable hash of a name; keep names of the profiler and the form of a Python frame.
 
     Example:
         >>> hashed_name("ProfilerStep#3"), hashed_name("my model")
@@ -363,19 +355,18 @@ def hashed_name(text: str) -> str:
 
 
 def hashed_names(value: Any) -> Any:
-    """Return a value with all its strings hashed."""
     if isinstance(value, list):
         return list(map(hashed_names, value))
     return hashed_name(value) if isinstance(value, str) else value
 
 
 def _hashed_values(value: Any) -> Any:
-    """Hash the strings that an operator was given, but not numbers that are written as text."""
+    """Hash the strings that an operator was given, but not numbers written as text."""
     if isinstance(value, list):
         return list(map(_hashed_values, value))
     if not isinstance(value, str) or _NUMBERS.fullmatch(value):
         return value
-    if value.startswith('[{"pg_name"'):  # the process groups of a job, on which ranks are matched
+    if value.startswith('[{"pg_name"'):  # the process groups of a job; ranks are matched by them
         with contextlib.suppress(ValueError):
             groups = [{key: group[key] for key in group if key in _GROUP} for group in json.loads(value)]
             return json.dumps([group | {"pg_desc": hashed_names(group.get("pg_desc"))} for group in groups])
@@ -401,7 +392,6 @@ def _same(kept: _Raws, given: _Raws) -> bool:
 
 
 def _nested(raw: msgspec.Raw) -> bool:
-    """Return True if a value holds objects."""
     return b"{" in bytes(raw) and _has_object(json.loads(bytes(raw)))
 
 

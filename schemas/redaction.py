@@ -19,19 +19,19 @@ from .text.text import Text
 from .text.transaction import transaction
 
 _Raws = dict[str, msgspec.Raw]
+# Removes unknown fields from a record's text.
 _Keep = Callable[[bytes], bytes]
-"""Makes a record's text without unknown fields."""
 _RECORDS = 4096
+# Shorter header members come before the records, where readers look first; longer ones come last.
 _SMALL = 1 << 16
-"""Bytes of header members that come before the records, where readers look first; longer ones come last."""
 _TRACES = "give a Kineto trace, an Execution Trace or ET+ (JSON)"
 
 
 @transaction()
 def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False, progress: bool = False) -> int:
-    """Write a copy of a trace that has only the fields that etplus knows; return how many records and keys changed.
+    """Write a copy of a trace with the fields that etplus knows; return the number of changed records and keys.
 
-    A file with known fields only is copied as it is.
+    A file with only known fields is copied unchanged.
 
     Args:
         source: Kineto trace, Execution Trace or ET+, gzipped or not.
@@ -68,7 +68,7 @@ def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False,
 
 
 def known_header(blob: Blob[bytes]) -> Blob[bytes]:
-    """Return a trace whose header has known keys only; its records stay as they are, and so does what is no trace."""
+    """Return a trace with known header keys only; records, and files that are no trace, stay unchanged."""
     for parsed in (False, True):
         with contextlib.suppress(*UNREADABLE):
             copy = _Copy(blob.data, FieldFilter(), parsed=parsed, records=False)
@@ -77,7 +77,7 @@ def known_header(blob: Blob[bytes]) -> Blob[bytes]:
 
 
 class _Copy:
-    """A copy of a text; `changed` counts the records and header keys that are not as they were."""
+    """A copy of a text; `changed` counts changed records and header keys."""
 
     def __init__(self, text: Text, keep: FieldFilter, *, parsed: bool = False, records: bool = True) -> None:
         self._text, self._keep, self._by_parser, self.changed = text, keep, parsed, 0
@@ -101,7 +101,7 @@ class _Copy:
         raise msgspec.ValidationError("no records")
 
     def _parsed(self, data: bytes) -> Iterator[bytes]:
-        """Copy a document that only a parser can take apart."""
+        """Copy a document that must be parsed."""
         if data.lstrip()[:1] == b"[":  # Chrome's array form
             data = b'{"traceEvents":%b}' % data
         header = msgspec.json.decode(data, type=_Raws)

@@ -1,7 +1,6 @@
-"""Protobuf's wire format: numbers and texts of messages that are written without an object each.
+"""Protobuf's wire format: write and read numbers and texts of many messages without an object per message.
 
-A field is a tag, then a varint, eight bytes, or a length and so many bytes
-(https://protobuf.dev/programming-guides/encoding).
+A field is a tag, then a varint, eight bytes, or a length and bytes (https://protobuf.dev/programming-guides/encoding).
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, joined_ranges
 
+# Bits that are written at once: two bytes of a varint.
 _BITS = 14
-"""Of a number that are written at once: two bytes of a varint."""
 _MASK, _MORE = (1 << _BITS) - 1, 1 << _BITS
 _UINT64 = (1 << 64) - 1
+# Wire types
 VARINT, FIXED64, DELIMITED = 0, 1, 2
-"""Wire types."""
+# The lowest bits are the wire type, and no field has number 0.
 _LEAST_TAG = 1 << 3
-"""No field has number 0; the lowest bits are the wire type."""
+# Bytes behind the tag by wire type, −1 if unsupported; varints and texts have their own length.
 _SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])
-"""Bytes behind the tag by wire type, −1 for what is not read; varints and texts say it themselves."""
 _VARINT_BITS = 7
+# Set in all bytes of a varint except the last.
 _CONTINUED = 0x80
-"""Set in all bytes of a varint but the last."""
 
 
 class _Groups(dict[int, bytes]):
-    """Fourteen bits of a number as bytes, made on demand first; with `_MORE` others follow."""
+    """Fourteen bits of a number as bytes, cached; with `_MORE` further bits follow."""
 
     def __missing__(self, bits: int) -> bytes:
         low, high, more = bits & 0x7F, bits >> 7 & 0x7F, bits >> _BITS
@@ -42,7 +41,7 @@ _GROUPS = _Groups()
 
 
 def varint_bytes(number: int) -> bytes:
-    """Return a number from −2^63 to 2^64 − 1 as a varint; a negative one has ten bytes."""
+    """Return a number from −2^63 to 2^64 − 1 as a varint; a negative number takes ten bytes."""
     if 0 <= number <= _MASK:
         return _GROUPS[number]
     found, number = b"", number & _UINT64
@@ -53,7 +52,7 @@ def varint_bytes(number: int) -> bytes:
 
 
 def delimited_field(tag: bytes, content: bytes) -> bytes:
-    """Return a text or a message."""
+    """Return a field with a text or a message."""
     return tag + varint_bytes(len(content)) + content
 
 
@@ -62,7 +61,7 @@ class Cells(NamedTuple):
 
     Attributes:
         content: uint8 (n, width), the field's bytes, left-aligned or with gaps.
-        used: bool (n, width), mask of the bytes that each message has.
+        used: bool (n, width), mask of the bytes in each message.
     """
 
     content: npt.NDArray[np.uint8]
@@ -70,7 +69,7 @@ class Cells(NamedTuple):
 
 
 def varints(values: IntColumn) -> Cells:
-    """Encode int64 values as varints; a negative one has the ten bytes of its 64-bit two's complement."""
+    """Encode int64 values as varints; negative numbers take ten bytes."""
     bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
     width = max(-(-int(bits.max(initial=0)).bit_length() // _VARINT_BITS), 1)
     rest = bits[:, None] >> (_VARINT_BITS * np.arange(width, dtype=np.uint64))
@@ -82,7 +81,7 @@ def varints(values: IntColumn) -> Cells:
 
 
 def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
-    """Encode a number behind constant bytes if present; the byte at `length_at`, unless 0, becomes the number of
+    """Encode a number behind the bytes `head` if present; the byte at `length_at`, unless 0, becomes the number of
     following bytes, at most 127.
     """
     if not present.any():
@@ -100,7 +99,7 @@ def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_],
 
 
 def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
-    """Return the bytes of each message: those of its fields, one after the other."""
+    """Return the bytes of each message from the cells of its fields."""
     if not any(cell.content.size for cell in cells):
         return [b""] * len(cells[0].content)
     used = np.concatenate([cell.used for cell in cells], axis=1)
@@ -109,7 +108,7 @@ def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
 
 
 def cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
-    """Consecutive parts of these sizes."""
+    """Cut bytes into parts of these sizes."""
     ends = np.cumsum(sizes)
     return [flat[a:b] for a, b in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
 
@@ -118,8 +117,8 @@ class Fields(NamedTuple):
     """Fields of messages.
 
     Attributes:
-        message: int64, position of the message. number, wire: int64, field number and wire type.
-        value: uint64 of a varint. begin, end: int64, span of the content.
+        message: position of the message. number, wire: field number and wire type.
+        value: the value of a varint. begin, end: span of the content.
     """
 
     message: IntColumn
@@ -131,7 +130,7 @@ class Fields(NamedTuple):
 
 
 def fields_of(data: npt.NDArray[np.uint8], starts: IntColumn, ends: IntColumn) -> Iterator[Fields]:
-    """Return the first field of each message, then the second, and so on. Raise ValueError if a message is malformed.
+    """Yield the first field of each message, then the second, and so on. Raise ValueError for a malformed message.
 
     `data` has the messages and ten zero bytes; `starts` and `ends` are their spans.
     """
@@ -153,8 +152,7 @@ def fields_of(data: npt.NDArray[np.uint8], starts: IntColumn, ends: IntColumn) -
 def packed_varints(
     data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn
 ) -> tuple[npt.NDArray[np.uint64], IntColumn]:
-    """Return the numbers in packed lists, and the list of each. Raise ValueError if a list does not end with a
-    number."""
+    """Return the numbers in packed lists, and the list of each. Raise ValueError for a cut number."""
     if not np.all(data[end[end > begin] - 1] < _CONTINUED):
         raise ValueError("no list of numbers")
     sizes = end - begin

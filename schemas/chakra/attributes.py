@@ -1,4 +1,4 @@
-"""The attributes of Chakra nodes: the one member of the oneof that readers take each from, and those of etplus."""
+"""Attributes of Chakra nodes: those that other readers know, and those of etplus, with their oneof members."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from ..wire_format import Cells
 from .encode import attribute_cells
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, NodeType, StringList
 
+# A kernel of several messages has their number (they are its last `data_deps`); each message has the kernel's id.
 MESSAGES, MESSAGE_OF = "messages", "message_of"
-"""On a kernel of several messages their number (they are its last `data_deps`); on each of these the kernel's id."""
+# The feeder of mlcommons/chakra reads exactly this member of an attribute, even if another one is set. ASTRA-sim's #
+# feeder takes any integer and throws for other members.
 MEMBERS = {
     "is_cpu_op": "bool_val",
     "num_ops": "int64_val",
@@ -41,20 +43,19 @@ MEMBERS = {
     "inputs": "string_list",  # names of tensors that are read, each with its bytes; of ASTRA-sim's memory tracker
     "outputs": "string_list",  # the same of those that are written
 }
-"""Attribute name to the member that holds its value. The feeder of mlcommons/chakra reads exactly this member
-and reads whatever that field holds if it is another one; ASTRA-sim's takes any integer and throws on the others."""
 
+# Members that ASTRA-sim reads as integers.
 INTEGERS = frozenset((
     "int32_val", "int64_val", "uint32_val", "uint64_val", "sint32_val", "sint64_val", "fixed32_val", "fixed64_val",
     "sfixed32_val", "sfixed64_val", "bool_val",
 ))  # fmt: skip
-"""The members that ASTRA-sim takes an integer from."""
 
+# ASTRA-sim simulates these (`Workload::issue_coll_comm`), replays broadcasts by duration, and aborts on others.
 SIMULATED_COLLECTIVES = frozenset(
     map(CollectiveCommType.Value, ("ALL_REDUCE", "ALL_GATHER", "ALL_TO_ALL", "REDUCE_SCATTER"))
 )
-"""What ASTRA-sim simulates (`Workload::issue_coll_comm`); it replays broadcasts by their duration, others end it."""
 
+# Attributes that only etplus reads, for the way back.
 OWN_MEMBERS = {
     "start_ns": "int64_val",  # exact, where Node.start_time_micros is rounded
     "inclusive_ns": "int64_val",  # as measured; absent if it equals duration_ns
@@ -85,13 +86,11 @@ OWN_MEMBERS = {
     MESSAGE_OF: "int64_val",
     "node_id": "int64_val",  # in a file with numbers of its own: the ET+ id
 }
-"""What etplus itself puts on nodes beside those that readers know, for the way back: name to member, as `MEMBERS`."""
 
+# Bit of each of EDGE_KINDS in `data_dep_kinds`. Bits after the first eight follow ORDER, so older files stay valid.
 KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
-"""Bit in `data_dep_kinds` of each of EDGE_KINDS; those after the first eight follow ORDER, so that files written before
-them stay valid."""
+# Bit of a dependency that is not in ET+ `edges`: the order of a thread or stream.
 ORDER = 1 << 8
-"""Bit of a dependency that is not in ET+ `edges`: by the order of a thread or stream."""
 
 _MESSAGE_TYPES = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _LISTS: dict[str, Any] = {
@@ -103,29 +102,29 @@ _LISTS: dict[str, Any] = {
 
 
 def attribute(name: str, value: Any) -> AttributeProto:
-    """Return an attribute of either table with its value in the right member.
+    """Return an attribute with its value in the right member.
 
     Raises:
-        KeyError: a name that is in neither.
-        TypeError, ValueError: a value of another type, or out of the member's range.
+        KeyError: unknown name.
+        TypeError, ValueError: the value has another type, or is out of range.
     """
     member = MEMBERS.get(name) or OWN_MEMBERS[name]
     return AttributeProto(name=name, **{member: _LISTS[member](values=value) if member in _LISTS else value})
 
 
 def is_message(node: Node) -> bool:
-    """Return whether a node is one of several messages of a kernel, which has a node of its own."""
+    """Return True for one of several messages of a kernel; the kernel has its own node."""
     return node.type in _MESSAGE_TYPES and any(attr.name == MESSAGE_OF for attr in node.attr)
 
 
 def encoded(*attributes: AttributeProto) -> bytes:
-    """Attributes as `Node` has them in its wire format."""
+    """Return attributes in the wire format of `Node`."""
     return Node(attr=attributes).SerializeToString()
 
 
 @lru_cache(maxsize=1 << 14)
 def shared(name: str, value: int | str | bytes | tuple[int, ...]) -> bytes:
-    """Encode an attribute of a value that many nodes have; a text may be given as UTF-8."""
+    """Encode and cache an attribute with a frequent value; texts may be UTF-8 bytes."""
     return encoded(attribute(name, value))
 
 
@@ -135,10 +134,9 @@ def numbers(name: str, values: IntColumn, present: npt.NDArray[np.bool_] | None 
 
 
 def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
-    """Return values by name; a list attribute gives its list.
+    """Return values by name; a list attribute gives a list.
 
-    Integers (63 bits) count in any of INTEGERS, and as the text of a `string_val`. Values in another member are left
-    out.
+    Integers (63 bits) count in any of INTEGERS, and as text in `string_val`. Values in other members are left out.
     """
     values: dict[str, Any] = {}
     for given in attributes:

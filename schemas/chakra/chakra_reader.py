@@ -1,4 +1,4 @@
-"""Chakra protobuf traces (.et) as traces or ET+: all that `write_et` put there; `foreign_reader` reads other files."""
+"""Read Chakra protobuf traces (.et) as traces or ET+, with all fields that `write_et` keeps."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from .row_reading import (
 from .stream import read_encoded
 
 _TIMES = ("ts", "dur", "inclusive_dur", "exclusive_dur")
+# Attributes that are columns of a `Trace` of ops; EVENT_NUMBERS are those of GPU events.
 _OF_OP = ("kineto_event", "link", "inter_thread_dep", "sync_dep")
-"""Attributes that are columns of a `Trace` of ops; EVENT_NUMBERS are those of GPU events."""
+# A further attribute that repeats a column.
 _REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')
-"""In further attributes: one that is a column."""
+# Attributes that hold JSON objects.
 _OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None, "counterpart": Counterpart | None}
-"""Those that hold JSON objects."""
 
 _encode = msgspec.json.Encoder().encode
 _skip = msgspec.json.Decoder(msgspec.Raw).decode
@@ -59,7 +59,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 def read_et(path: str | os.PathLike[str]) -> Trace:
     """Read an .et file; rows are the nodes in file order, then runtime calls by start.
 
-    Memory: the file's messages and some 250 bytes a node; record texts are made on demand.
+    Memory: the file's messages and some 250 bytes per node; record texts are made on demand.
     """
     metadata, messages = read_encoded(path)
     file = shown_name(path)
@@ -69,7 +69,6 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
 
 
 def written_by_etplus(metadata: GlobalMetadata) -> bool:
-    """Return True if `write_et` wrote the file."""
     return {"header", "etplus", "layout"} <= {attr.name for attr in metadata.attr}
 
 
@@ -96,7 +95,7 @@ def _read(file: str, metadata: GlobalMetadata, messages: Iterator[Encoded]) -> T
 def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], output: str | os.PathLike[str]) -> int:
     """Write messages as ET+ and return the number of nodes and runtime calls.
 
-    Memory: texts of runtime calls, and 50 bytes a node and dependency; for another producer's file as `read_et`.
+    Memory: texts of runtime calls, and 50 bytes per node and dependency; for other producers' files as in `read_et`.
     """
     if not written_by_etplus(metadata):
         trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes), file)
@@ -111,12 +110,7 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
 
 
 class _ReadNode(NamedTuple):
-    """A node, and its message.
-
-    Attributes:
-        node: what columns hold of it but the times.
-        times: `ts`, `dur` and `exclusive`, ns.
-    """
+    """A node without its times, its times (`ts`, `dur`, `exclusive`, ns), and its message."""
 
     node: EtPlusNode
     times: tuple[int, int, int]
@@ -125,7 +119,6 @@ class _ReadNode(NamedTuple):
 
 
 def _records(form: _Form, messages: list[bytes]) -> MadeRecords:
-    """Return the records of rows; `messages` has one entry per row."""
     return MadeRecords(
         partial(_texts, form, messages), partial(_file_text, form, messages), partial(_tensor_texts, form, messages)
     )
@@ -136,7 +129,6 @@ def _texts(form: _Form, messages: list[bytes], rows: IntColumn) -> list[bytes]:
 
 
 def _tensor_texts(form: _Form, messages: list[bytes], rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-    """Return inputs and outputs alone, with the strides of inputs."""
     known, strides, texts = StringTable(), "input_strides", list[bytes]()
     for node in _nodes(messages, rows):
         values = {attr.name: attr.string_val for attr in node.attr if attr.name == strides}
@@ -163,7 +155,7 @@ class _Form:
         self.summary = self._raw(texts["etplus"], "metadata")
 
     def chunks(self, nodes: Iterable[Node], needs: _Needs) -> Iterator[bytes]:
-        """Yield the ET+ text of nodes in order; `needs` gets their dependencies."""
+        """Yield the ET+ text of nodes in order; `needs` collects their dependencies."""
         runtime: list[tuple[int, int, bytes]] = []
         yield document_head(self.header)
         between = b""
@@ -302,7 +294,7 @@ class _Form:
         return self._object(values["et_fields"], node) if "et_fields" in values else {}
 
     def _durations(self, values: dict[str, Any]) -> tuple[int, int]:
-        """Inclusive and exclusive, ns."""
+        """Return inclusive and exclusive duration, ns."""
         own = values.get("duration_ns", 0)
         return values.get("inclusive_ns", own), values.get("exclusive_ns", own)
 
@@ -341,7 +333,6 @@ class _Needs:
         self.source, self.target, self.kinds = array("q"), array("q"), array("q")
 
     def add(self, node: Node, values: dict[str, Any]) -> None:
-        """Take the dependencies of a node."""
         check_range(self.form.file, node)
         deps, kinds = list(node.data_deps), values.get("data_dep_kinds", [])
         deps = deps[: len(deps) - values.get(MESSAGES, 0)]
@@ -354,7 +345,7 @@ class _Needs:
         self.kinds.extend(kinds)
 
     def edges(self) -> IntColumn:
-        """Return the edges between ids, int64 (m, 3), with an index into EDGE_KINDS; sorted, no duplicates."""
+        """Return the distinct edges between ids, int64 (m, 3), with an index into EDGE_KINDS, sorted."""
         ids, source, target, kinds = (
             np.frombuffer(a, np.int64) for a in (self.ids, self.source, self.target, self.kinds)
         )

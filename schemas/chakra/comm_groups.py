@@ -1,4 +1,4 @@
-"""The files of process groups beside Chakra traces: `{"<number>": [<rank>, ...], ...}`, which ASTRA-sim is given."""
+"""Files of process groups next to Chakra traces, as ASTRA-sim reads them: `{"<number>": [<rank>, ...], ...}`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ...trace.trace import Trace
 from ..text.files import open_output, read_struct
 from ..text.sniff import head_of
 
+# Ranks by group number.
 Groups = Mapping[int, Sequence[int]]
-"""Number of a group to its ranks."""
 GROUPS_SUFFIX = ".comm_groups.json"
 _NAMES_SUFFIX = ".comm_group_names.json"
 _BEGIN = re.compile(rb'\s*\{\s*"[0-9]{1,10}"\s*:\s*\[\s*[0-9]')
@@ -25,7 +25,6 @@ _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
 def read_groups(path: str) -> dict[int, list[int]]:
-    """Read a file of groups."""
     remedy = 'write {"<number>": [<rank>, ...], ...}'
     groups, _ = read_struct(path, dict[str, list[int]], "invalid group file", remedy)
     for name in groups:
@@ -43,7 +42,7 @@ def find_groups(prefix: str) -> str | None:
     """Return the group file next to the set `<prefix>.<rank>.et`, None without one.
 
     etplus writes `<prefix>.comm_groups.json`, the symbolic generator `<prefix>.json`; ASTRA-sim's examples have one
-    `comm_group.json` a folder.
+    `comm_group.json` per folder.
     """
     own = Path(f"{prefix}{GROUPS_SUFFIX}")
     if own.is_file():
@@ -53,15 +52,14 @@ def find_groups(prefix: str) -> str | None:
 
 
 def group_name(value: Any) -> str:
-    """Return a group as nodes name it in `pg_name`: "" for all ranks."""
+    """Return the group name that nodes have in `pg_name`: "" for all ranks."""
     return "" if value in (None, "", "0", 0) else str(value)
 
 
 def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
-    """Return the ranks of each group: those of the group file, else the ranks that use its name.
+    """Return the ranks of each group: from the group file, else the ranks that use its name.
 
-    Args:
-        used: by rank, the names that its collectives use.
+    `used` has, by rank, the names that its collectives use.
     """
     members: dict[str, set[int]] = {}
     for rank, names in used.items():
@@ -73,7 +71,7 @@ def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> d
 
 
 def with_groups(trace: Trace, groups: Groups) -> Trace:
-    """Return the trace with the ranks of its groups from a group file; the same trace if the file has none of them."""
+    """Return the trace with the ranks of its groups from a group file."""
     known = {str(number): list(ranks) for number, ranks in groups.items()}
     found = {
         row: msgspec.structs.replace(comm, pg_ranks=known[comm.pg_name], group_size=len(known[comm.pg_name]))
@@ -84,7 +82,7 @@ def with_groups(trace: Trace, groups: Groups) -> Trace:
 
 
 def read_group_names(prefix: str) -> list[str]:
-    """Return the names of a set's groups; empty if their file is missing or another one."""
+    """Return the names of a set's groups; [] if their file is missing or not valid."""
     try:
         return list(read_struct(f"{prefix}{_NAMES_SUFFIX}", dict[str, str], "", "")[0].values())
     except TraceFormatError:

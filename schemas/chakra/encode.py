@@ -1,8 +1,8 @@
-"""Chakra nodes in protobuf's wire format, encoded by columns: one array operation a field of thousands of nodes.
+"""Encode Chakra nodes in protobuf's wire format, by columns: one array operation per field for thousands of nodes.
 
-A field is a tag, then a varint, or a length and so many bytes (https://protobuf.dev/programming-guides/encoding). The
-bytes equal those of `Node.SerializeToString`: fields in the order of their numbers, and numbers that are 0 left out
-but where they are a member of a oneof. Tags are taken from messages that protobuf itself serialized.
+A field is a tag, then a varint, or a length and bytes (https://protobuf.dev/programming-guides/encoding). The bytes
+equal `Node.SerializeToString`: fields in the order of their numbers; zeros are left out, except in a oneof. Tags come
+from messages that protobuf itself serialized.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ from ...trace.errors import ConvertError
 from ..wire_format import Cells, cut, number_cells, varint_bytes, varints
 from .et_def_pb2 import AttributeProto, IOInfo, Node
 
+# Longest message that is read or written. A parsed message takes some forty times its size, so a longer one is damage.
 MAX_MESSAGE_BYTES = 16 << 20
-"""Longest message that is read or written. A length beyond it is taken for damage, not for a request for
-memory: a hostile message can take some forty times its own size once it is parsed."""
 
 ID, TYPE, CTRL_DEPS = Node(id=1), Node(type="METADATA_NODE"), Node(ctrl_deps=[1])
+# Examples for `field_cells`.
 START, DURATION = Node(start_time_micros=1), Node(duration_micros=1)
-"""Examples for `field_cells`."""
 _EXAMPLES: tuple[dict[str, Any], ...] = ({"name": "x"}, {"inputs": IOInfo()}, {"outputs": IOInfo()})
 _ATTRIBUTE = Node(attr=[AttributeProto()]).SerializeToString()
 _DATA_DEPS = Node(data_deps=[1]).SerializeToString()[:1]
+# Tags of fields of `Node`.
 NAME, INPUTS, OUTPUTS = (Node(**field).SerializeToString()[:1] for field in _EXAMPLES)
-"""Tags of fields of `Node`."""
 _VALUES, _SHAPES, _TYPES = (IOInfo(**{field: "x"}).SerializeToString()[:1] for field in ("values", "shapes", "types"))
 
 
 class Block(NamedTuple):
-    """Nodes as in a file: their number, and their messages, each behind its length."""
+    """Encoded nodes, each behind its length, and their number."""
 
     nodes: int
     data: bytes
@@ -46,21 +45,21 @@ def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_]
 
     Args:
         example: a node with only this field, of value 1.
-        present: mask of nodes with the field; by default those whose value is not 0.
+        present: mask of nodes with the field; by default nodes with a value other than 0.
     """
     head = example.SerializeToString()[:-1]
     return number_cells(head, values, values != 0 if present is None else present, len(head) - 1)
 
 
 def attribute_cells(example: AttributeProto, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """Encode a numeric attribute; `example` is the attribute with the value 0, `present` the nodes that have it."""
+    """Encode a numeric attribute of the nodes in the mask `present`; `example` has the value 0."""
     head = _ATTRIBUTE + example.SerializeToString()[:-1]
     everywhere = np.ones(len(values), np.bool_)
     return number_cells(head, values, everywhere if present is None else present, len(_ATTRIBUTE) - 1)
 
 
 def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
-    """Encode `data_deps`: `values` of all nodes one after the other, `counts` per node."""
+    """Encode `data_deps`: `values` of all nodes in order, `counts` per node."""
     number = varints(values)
     before = np.append(0, np.cumsum(np.count_nonzero(number.used, axis=1)))
     ends = np.cumsum(counts)
@@ -69,8 +68,6 @@ def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
 
 
 class _Lengths(dict[int, bytes]):
-    """Encoded lengths, each made when first needed."""
-
     def __missing__(self, length: int) -> bytes:
         return self.setdefault(length, varint_bytes(length))
 
@@ -79,7 +76,7 @@ _LENGTHS = _Lengths()
 
 
 def text_field(tag: bytes, text: bytes) -> bytes:
-    """Encode a text in UTF-8, or a list of varints; absent if empty."""
+    """Encode a UTF-8 text, or a list of varints; nothing if empty."""
     return tag + _LENGTHS[len(text)] + text if text else b""
 
 
@@ -102,6 +99,5 @@ def delimited(message: bytes) -> bytes:
 
 
 def messages(*parts: Sequence[bytes]) -> list[bytes]:
-    """Return nodes behind their lengths, from parts in field order. Raise ConvertError if one is longer than
-    allowed."""
+    """Return nodes behind their lengths, from parts in field order."""
     return [delimited(b"".join(fields)) for fields in zip(*parts, strict=True)]

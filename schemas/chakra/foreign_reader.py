@@ -1,9 +1,9 @@
-"""Chakra traces of other producers: kernels, host operators and communications, with the times that the file has.
+"""Read Chakra traces of other producers: kernels, host operators and communications.
 
-Chakra's own converter, text converters and generators write no start times. Their nodes are laid out by dependencies
-and by the stream or thread that each runs on, and the trace says so (`Trace.times_recorded`). As in simulators, a node
-takes its stream or thread when all its dependencies have ended, lowest id first. The call that a node names first in
-`ctrl_deps` is its caller. On a thread, a caller's own time comes before its calls, and its duration spans them.
+Chakra's own converter, text converters and generators write no start times. Their nodes get predicted times, and
+`Trace.times_recorded` is False. As in simulators, a node takes its stream or thread when all its dependencies have
+ended, lowest id first. The first node in `ctrl_deps` is the caller. On a thread, a caller's own time comes before its
+calls, and its duration spans them.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ from .row_reading import (
 
 _encode = msgspec.json.Encoder().encode
 _HEADER = {"schema": msgspec.Raw(_encode("1.1.0-chakra.0.0.4"))}
+# `<prefix>.<rank>.et`: only the file's name states the rank of a Chakra trace.
 _RANK = re.compile(r"\.([0-9]{1,7})\.et(?:\.gz)?$")
-"""`<prefix>.<rank>.et`: the file's name is the only place where a Chakra trace says its rank."""
 _COMM_TYPES = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 _METADATA_TYPES = (NodeType.METADATA_NODE, NodeType.INVALID_NODE)
 _MAX_MICROS = 2**51
+# A lane is class · _CLASS + stream or thread.
 _CLASS = 1 << 40
-"""A lane is class · _CLASS + stream or thread."""
+# Classes of nodes; metadata does not run.
 _HOST, _GPU, _COMM, _NOTHING = range(4)
-"""Classes of nodes; metadata does not run."""
+# Lane of communications without a stream: they run next to the kernels without a stream.
 _COMM_STREAM = _CLASS - 1
-"""Number of the lane of communications that name no stream: they run next to the kernels that name none."""
 
 
 def read_foreign(file: str, messages: Iterator[Encoded], path: str) -> Trace:
@@ -71,7 +71,7 @@ def read_foreign(file: str, messages: Iterator[Encoded], path: str) -> Trace:
 
     Args:
         file: name for messages.
-        path: states the rank; process groups may be in a file next to it.
+        path: states the rank; a file next to it may hold process groups.
     """
     rows, needs, bodies = NodeRows(file), _Waits(file), list[bytes]()
     for block in blocks_of(messages):
@@ -105,7 +105,7 @@ def _summary(path: str) -> dict[str, Any]:
 
 
 def _with_host_callers(trace: Trace) -> Trace:
-    """Keep host nodes as callers only. A node without a caller names itself."""
+    """Keep only host nodes as callers. A node without a caller names itself."""
     caller = np.where(trace.nodes.kind[trace.nodes.parent_row] == CPU, trace.nodes.parent_row, -1)
     named = as_column(np.where(caller >= 0, trace.parent, trace.id))
     return trace.with_(parent=named, parent_row=as_positions(caller))
@@ -132,7 +132,7 @@ def _laid_out(trace: Trace, needs: _Waits) -> Trace:
     called = (trace.nodes.parent_row >= 0) & trace.nodes.timed & (trace.nodes.kind == CPU)
     called &= trace.thread[trace.nodes.parent_row] == trace.thread
     at = np.flatnonzero(called)
-    while len(at):  # level by level, as many as calls nest
+    while len(at):  # one level of nested calls per turn
         above = trace.nodes.parent_row[at]
         longer = end[at] > end[above]
         np.maximum.at(end, above[longer], end[at[longer]])
@@ -184,7 +184,6 @@ class _Waits:
         self.caller, self.called = array("q"), array("q")
 
     def add(self, node: Node, values: dict[str, Any]) -> None:
-        """Take the dependencies of a node."""
         check_range(self.file, node)
         deps = dict.fromkeys([*node.data_deps, *node.ctrl_deps[1:]])
         self.ids.append(node.id)
@@ -197,7 +196,7 @@ class _Waits:
             self.called.append(node.id)
 
     def edges(self) -> IntColumn:
-        """Return the edges between ids, int64 (m, 3), with an index into EDGE_KINDS; sorted, no duplicates.
+        """Return the distinct edges between ids, int64 (m, 3), with an index into EDGE_KINDS, sorted.
 
         The first of `ctrl_deps` is the caller if it is on the host, else a dependency.
         """
@@ -207,7 +206,7 @@ class _Waits:
         return distinct_rows(*found.T)[0]
 
     def pairs(self, *, callers_on_host: bool = True) -> tuple[IntColumn, IntColumn]:
-        """Rows that are waited for and rows that wait, with what `ctrl_deps` name first."""
+        """Return rows and the rows that wait for them; a caller (first in `ctrl_deps`) counts as a dependency."""
         ids, lanes, source, target, caller, called = (
             np.frombuffer(column, np.int64)
             for column in (self.ids, self.lanes, self.source, self.target, self.caller, self.called)
@@ -221,8 +220,7 @@ class _Waits:
         return np.concatenate([needed, above[known]]), waiting
 
     def resources(self) -> IntColumn:
-        """Return the number of each row's stream or thread, −1 for none: metadata, and receives, which block
-        nothing."""
+        """Return the stream or thread of each row, −1 for metadata and for receives, which block nothing."""
         lanes, receives = np.frombuffer(self.lanes, np.int64), np.frombuffer(self.receives, np.int8)
         runs = lanes // _CLASS
         number = distinct_rows(runs == _HOST, lanes % _CLASS)[1]
@@ -242,7 +240,7 @@ def _columns(node: Node, values: dict[str, Any]) -> EtPlusNode:
 
 
 def _times(node: Node) -> tuple[int, int, int]:
-    """`ts`, 0 if the file has none, `dur` and `exclusive`, ns; −1 for what does not run."""
+    """Return `ts` (0 if not recorded), `dur` and `exclusive`, ns; −1 for nodes that do not run."""
     if node.type in _METADATA_TYPES:
         return -1, 0, 0
     ts, dur = (1000 * min(micros, _MAX_MICROS) for micros in (node.start_time_micros, node.duration_micros))
@@ -264,7 +262,7 @@ def _class_of(node: Node, values: dict[str, Any]) -> int:
 
 
 def _kinds(lanes: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
-    """Return edge kinds by what both ends run on (`lanes`: see `_lane`)."""
+    """Return edge kinds by the lanes of both ends."""
     a, b = (np.where(lanes[of] >= _NOTHING * _CLASS, _HOST, lanes[of] // _CLASS) for of in (source, target))
     same = lanes[source] == lanes[target]
     return np.select(

@@ -1,6 +1,6 @@
 """Chakra's JSON form of a trace: `{"workload_graph": [{"Id": …, "Name": …, "NodeType": …, "data_deps": […], …}, …]}`.
 
-Keys as `JSONNode` in Chakra's feeder reads them; `runtime` is the duration in µs. Other scalar keys become attributes.
+Keys are those of `JSONNode` in Chakra's feeder; `runtime` is the duration in µs. Other scalar keys become attributes.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ _FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(_JsonN
 
 
 def begins_like_workload(head: bytes) -> bool:
-    """Return whether a file that begins so is in this form."""
     return _BEGIN.match(head) is not None
 
 
 def read_workload(path: str) -> Iterator[Node]:
-    """Yield the nodes of a file as messages, in the order of the file."""
+    """Yield the nodes of a file as messages, in file order."""
     blob = load(path, trace=False)
     try:
         records = msgspec.json.decode(_decode(blob.data)["workload_graph"], type=list[msgspec.Raw])

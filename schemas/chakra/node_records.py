@@ -18,11 +18,11 @@ from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 
 EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
 
+# Fields of `EtAttributes` behind ET_ATTRIBUTES; PyTorch 2.8 writes three.
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
-"""Fields of `EtAttributes` for what follows on ET_ATTRIBUTES; PyTorch 2.8 writes three more."""
 
+# A number that a record lacks.
 ABSENT = -(2**63)
-"""A number that a record lacks."""
 
 _Int = Annotated[int, msgspec.Meta(gt=ABSENT, le=2**63 - 1)]
 _UInt = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -33,7 +33,7 @@ R = TypeVar("R", bound="_Timed")
 
 
 class _Timed(Struct, gc=False, forbid_unknown_fields=True):
-    """Fields of each record: those that columns of the trace hold, and numbers that may be missing."""
+    """Fields of each record: columns of the trace, and numbers that may be missing."""
 
     id: _Text = UNSET
     name: _Text = UNSET
@@ -48,8 +48,6 @@ class _Timed(Struct, gc=False, forbid_unknown_fields=True):
 
 
 class RuntimeCall(_Timed):
-    """A runtime or driver call."""
-
     tid: _Text = UNSET
     parent: _Text = UNSET
 
@@ -68,6 +66,7 @@ def _attribute(name: str, kind: str) -> type[Struct]:
     return msgspec.defstruct(name, fields, tag_field="name", tag=name, gc=False, forbid_unknown_fields=True)
 
 
+# `attrs` as PyTorch writes them: ET_ATTRIBUTES in this order, then others.
 EtAttributes: Any = msgspec.defstruct(
     "EtAttributes",
     [
@@ -78,7 +77,6 @@ EtAttributes: Any = msgspec.defstruct(
     gc=False,
     forbid_unknown_fields=True,
 )
-"""`attrs` as PyTorch writes them: those of ET_ATTRIBUTES in this order, then others."""
 
 
 class AttrsRecord(_Timed):
@@ -109,6 +107,7 @@ class FlatRecord(_Timed):
     op_schema: str = ""
 
 
+# Fields of ops only and of GPU events only.
 _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
     CPU: [("link", str | UnsetType, UNSET), ("inter_thread_dep", _Text, UNSET), ("sync_dep", _Text, UNSET)],
     GPU: [
@@ -123,7 +122,6 @@ _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
         ("tid", _Int, ABSENT),
     ],
 }
-"""What only ops and only GPU events have."""
 _FORMS: dict[tuple[int, bool], type[Any]] = {
     (kind, base is FlatRecord): msgspec.defstruct(
         base.__name__, fields, bases=(base,), gc=False, forbid_unknown_fields=True
@@ -142,7 +140,7 @@ def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[i
     """Read JSON objects as records, invalid UTF-8 as U+FFFD.
 
     Returns:
-        the records; and by position the undecoded fields of an object that its record has no place for.
+        the records; and by position the undecoded fields that the record class lacks.
     """
     try:
         return msgspec.json.decode(_utf8(b"[%b]" % b",".join(texts)), type=list[form]), {}  # type: ignore[valid-type]
@@ -167,8 +165,8 @@ def _utf8(text: bytes) -> bytes:
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 
+# Schema 1.1.1 in the header of an ET.
 LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"
-"""What the header of an ET of schema 1.1.1 says."""
 
 _NO_TENSORS = IOInfo(**dict.fromkeys(TENSOR_KEYS, "[]"))
 _decode = msgspec.json.decode
@@ -177,8 +175,8 @@ _decode = msgspec.json.decode
 def upgraded(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetadata, Iterator[Node]]:
     """Change messages of `chakra_messages` so that they become ET+ of schema 1.1.1.
 
-    Schema 1.0.1 has attributes and tensors as fields of a node; 1.0.2 to 1.1.0 have no strides, which become empty
-    lists.
+    Schema 1.0.1 has attributes and tensors as fields of a node; 1.0.2 to 1.1.0 have no strides (they become empty
+    lists).
     """
     texts: dict[str, Any] = {attr.name: attr.string_val for attr in metadata.attr}
     header = _decode(texts["header"], type=dict[str, msgspec.Raw])
@@ -202,7 +200,7 @@ def _upgraded_node(node: Node) -> Node:
 
 
 def _count(values: str) -> int:
-    """Number of values in a JSON list, 0 for any other JSON text."""
+    """Return the length of a JSON list, 0 for other JSON."""
     try:
         return len(_decode(values, type=list[msgspec.Raw]))
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""Checks and framing that the readers of our own Chakra files and of those of other producers share."""
+"""Checks and framing shared by the readers of our own and other producers' Chakra files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import TraceFormatError
 from .et_def_pb2 import Node
 
+# A node and its message.
 Encoded = tuple[Node, bytes]
-"""A node and its message."""
 AGAIN = "convert the ET+ file again"
 CHECK = "run `etplus check`"
 SEPARATOR = b",\n    "
+# Nodes that are held as objects at once.
 _BLOCK = 4096
-"""Nodes that are held as objects at once."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -30,20 +30,19 @@ def blocks_of(messages: Iterator[Encoded]) -> Iterator[list[Encoded]]:
 
 
 def check_range(file: str, node: Node) -> None:
-    """Refuse ids that int64 cannot hold."""
     if max(node.id, *node.data_deps, *node.ctrl_deps, 0) >= 2**63:
         raise TraceFormatError(file, f"node {node.id}", "an id beyond 63 bits", "number the nodes again")
 
 
 def check_ids(file: str, block: Sequence[Encoded]) -> None:
-    """Refuse nodes with the same id at once: a file that repeats itself may have no end."""
+    """Refuse equal ids block by block: a file that repeats itself may have no end."""
     if len({node.id for node, _ in block}) < len(block):
         number, count = Counter(node.id for node, _ in block).most_common(1)[0]
         raise TraceFormatError(file, f"node {number}", f"{count} nodes have this id", CHECK)
 
 
 def time_columns(file: str, ids: Sequence[int], times: Sequence[tuple[int, int, int]]) -> dict[str, IntColumn]:
-    """`ts`, `dur` and `exclusive` of rows as columns."""
+    """Return `ts`, `dur` and `exclusive` of rows as columns."""
     columns = np.array(times, np.int64).reshape(-1, 3)
     late = np.flatnonzero(np.any(columns >= (MAX_NS, MAX_DURATION_NS, MAX_DURATION_NS), axis=1))
     if len(late):
@@ -53,7 +52,7 @@ def time_columns(file: str, ids: Sequence[int], times: Sequence[tuple[int, int, 
 
 
 def rows_of_dependencies(file: str, ids: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
-    """Positions in `ids` of the nodes that others wait for."""
+    """Return positions in `ids` of the nodes that others wait for."""
     at = positions(ids, source)
     if np.any(at < 0):
         a, b = int(source[at < 0][0]), int(target[at < 0][0])
@@ -74,5 +73,5 @@ def document_tail(runtime: Iterable[bytes], edges: IntColumn, summary: bytes) ->
 
 
 def micros_text(ns: int) -> msgspec.Raw:
-    """ns as µs with three decimals."""
+    """Format ns as µs with three decimals."""
     return msgspec.Raw(b"%b%d.%03d" % (b"-" if ns < 0 else b"", abs(ns) // 1000, abs(ns) % 1000))

@@ -1,4 +1,4 @@
-"""The .et file: a GlobalMetadata and then Nodes, each behind its length as a varint32; gzipped or not. And its JSON."""
+"""The .et file: a GlobalMetadata and Nodes, each behind its length as a varint32, gzipped or not; and its JSON form."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[
 
 
 def read_encoded(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[tuple[Node, bytes]]]:
-    """Like `read_chakra`, each node with its bytes."""
+    """Like `read_chakra`, with each node's bytes."""
     metadata, blocks = read_messages(path)
     return metadata, (node for messages in blocks for node in messages.nodes())
 
 
 def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[Messages]]:
-    """Like `read_chakra`, some megabytes of nodes at a time, which are not parsed yet."""
+    """Like `read_chakra`, in blocks of some megabytes that are not parsed yet."""
     name = os.fspath(path)
     head = head_of(path)
     if begins_like_workload(head):
@@ -91,8 +91,8 @@ class Messages(NamedTuple):
     """Consecutive messages of a file, each behind its length.
 
     Attributes:
-        data: bytes of the file, from byte `base` on. begin: offset in them of the first message's length.
-        starts, ends: offsets in them of each message.
+        data: bytes of the file from byte `base` on. begin: offset of the first message's length.
+        starts, ends: offsets of the messages.
     """
 
     file: str
@@ -122,8 +122,8 @@ class NodeHeads(NamedTuple):
     """Nodes without names, tensors and attributes.
 
     Attributes:
-        ids: uint64. kinds: int64, of NodeType. micros: uint64, durations.
-        degrees: int64, number of dependencies of each. depends_on: uint64, the dependencies, one node after the other.
+        kinds: NodeType. micros: durations.
+        degrees: number of dependencies per node. depends_on: the dependencies, node by node.
     """
 
     ids: npt.NDArray[np.uint64]
@@ -134,7 +134,7 @@ class NodeHeads(NamedTuple):
 
 
 def node_heads(messages: Messages) -> NodeHeads | None:
-    """Return the heads of nodes; None if one is no node or lists a dependency twice, so that each has to be parsed."""
+    """Return the heads of nodes; None if one is malformed or lists a dependency twice, so that each must be parsed."""
     starts, ends = np.array(messages.starts, np.int64), np.array(messages.ends, np.int64)
     data = np.frombuffer(messages.data + bytes(_LONGEST_VARINT), np.uint8)
     numbers = {field: np.zeros(len(starts), np.int64) for field in (_ID, _TYPE, _MICROS)}
@@ -207,7 +207,7 @@ class _Watched:
 
 
 def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[Messages]:
-    data, base = b"", 0  # data[0] is byte `base` of the stream, where a message begins
+    data, base = b"", 0  # data[0] is byte `base` of the stream, at the start of a message
     while True:
         starts, ends, at = list[int](), list[int](), 0
         start, length = _length(data, at)
@@ -233,7 +233,7 @@ def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[Messages]:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """First byte after the varint at ``at`` and its value; the value is -1 if the data ends inside it."""
+    """Return the offset behind the varint and its value, −1 if the data end inside it."""
     value = 0
     for index, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)
@@ -251,7 +251,7 @@ def _read(stream: IO[bytes], size: int, name: str, place: str) -> bytes:
 
 
 def write_chakra(path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: Iterable[Node]) -> int:
-    """Write messages as an .et file; see `write_blocks`, which raises the same."""
+    """Write messages as an .et file; see `write_blocks`."""
     return write_blocks(path, metadata, (Block(1, delimited(node.SerializeToString())) for node in nodes))
 
 
@@ -277,8 +277,8 @@ def write_json(
 ) -> int:
     """Write a trace as JSON, metadata first, gzipped if the name ends in ".gz"; return the number of nodes.
 
-    Unlike in protobuf's own JSON, 64-bit integers are numbers. Non-finite numbers become null, bytes base64. `lines`:
-    write JSON Lines instead of an array.
+    64-bit integers are numbers (protobuf's own JSON has texts), non-finite numbers null, bytes base64. `lines`: write
+    JSON Lines instead of an array.
     """
     count = -1
     with open_output(path) as file:

@@ -18,8 +18,8 @@ from ...trace.trace import Trace
 from ..execution_trace.arguments import ABSENT, WholeSides, decode_whole_sides
 from .record_store import FileRecords, decode_record, offset_in
 
+# `etplus.version` of files with captured graphs; a reader of 1.1 ignores the graphs.
 CAPTURED_VERSION = "1.2"
-"""`etplus.version` of files with captured graphs, which a reader of 1.1 takes for files without."""
 _KEY = "captured_graphs"
 _REMEDY = "make the file again with trace-link"
 
@@ -27,7 +27,7 @@ Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
 class CapturedBy(msgspec.Struct, gc=False, frozen=True):
-    """`captured_by` of a GPU event: position in `ops` and in `replays` of `captured_graphs`."""
+    """`captured_by` of a GPU event: positions in `ops` and `replays` of `captured_graphs`."""
 
     op: Position
     link: Literal["certain", "equivalent"]
@@ -71,7 +71,7 @@ def section_of(captured: CapturedGraphs) -> bytes:
 
 
 def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
-    """By event, the member `captured_by` with a comma before it, to be put at the end of an object."""
+    """Return the member `captured_by` by event, with a leading comma."""
     columns = (column.tolist() for column in (links.event, links.op, links.link, links.replay))
     return {
         event: b', "captured_by": {"op": %d, "link": "%b", "replay": %d}' % (op, LINK_NAMES[link].encode(), replay)
@@ -135,7 +135,7 @@ def _links(found: dict[int, CapturedBy]) -> CaptureLinks:
 
 
 def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) -> Trace:
-    """Add captured graphs to a trace (with final `comm`) and to its ET+ file, which is in memory."""
+    """Add captured graphs to a trace with final `comm`, and to its ET+ file in memory."""
     data, edits = records.data, list[tuple[int, int, bytes]]()
     root = decode_record(data)
     for row, text in captured_by_texts(captured.links).items():

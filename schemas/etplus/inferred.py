@@ -1,4 +1,4 @@
-"""Edges of ET+ files that have none, as Chakra's own linker writes them: from times, parents and dependency fields."""
+"""Infer edges for ET+ files of Chakra's linker, which writes none, from times, parents and dependency fields."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ...trace.conventions import EDGE_KINDS
 from ...trace.kinds import CPU, GPU
 from ...trace.trace import Trace
 
+# The note of a trace with inferred edges.
 NO_EDGES = "the file has no edges (written by another linker); they were inferred from times and parents"
-"""The note of a trace whose edges were not recorded."""
 
 
 def infer_edges(trace: Trace) -> Trace:
     """Return the trace with edges of the kinds thread, launch, stream, sync, thread_handoff and comm.
 
     An edge runs from the row that starts first to one that starts later; others are left out and counted in `notes`.
-    (Chakra's linker gives a GPU event the time of its launch; the order is the same.)
+    Chakra's linker gives a GPU event the time of its launch, which keeps the order.
     """
     parent, events = trace.nodes.parent_row, np.flatnonzero(trace.nodes.kind == GPU)
     on_top = trace.nodes.timed & (trace.nodes.kind == CPU) & ((parent < 0) | trace.structural[parent])
@@ -49,14 +49,14 @@ def _along(trace: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> I
 
 
 def _sync(trace: Trace) -> IntColumn:
-    """GPU events that a CPU op waits for. (GPU nodes of Chakra's linker are copies of their op, its field included.)"""
+    """Return GPU events that a CPU op waits for; GPU nodes of Chakra's linker copy the field of their op."""
     row_of = dict(zip(trace.id.tolist(), range(len(trace)), strict=True))
     waits = [(row, ids) for row, ids in trace.sync_dep.items() if trace.nodes.kind[row] == CPU]
     return _pairs([(row_of[i], row) for row, ids in waits for i in ids if i in row_of])
 
 
 def _handoffs(trace: Trace) -> IntColumn:
-    """Ops that wait for one on another thread; of a burst of ops that all name the same one only the first."""
+    """Return ops that wait for an op on another thread; of consecutive ops that wait for the same op only the first."""
     rows = np.flatnonzero(trace.nodes.timed & (trace.nodes.kind == CPU))
     order, before = trace.lane_order(trace.thread, rows, nested=True)
     waits_for = trace.inter_thread_dep[order]

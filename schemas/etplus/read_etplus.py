@@ -1,4 +1,4 @@
-"""Reader of ET+ files, ours and those of Chakra's own linker, into the columns of a `Trace`."""
+"""Read ET+ files (our own and those of Chakra's linker) into the columns of a `Trace`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .sections import (
 )
 
 _BLOCK = 4 << 20
-_CUTS_TRIED = 64  # what looks like a cut inside strings or nested arrays again and again must not cost quadratic time
+_CUTS_TRIED = 64  # false cuts inside strings or nested arrays must not cost quadratic time
 _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
 _LINK_FIRST = "link it with a Kineto trace first (trace-link), or convert it to .et with --without-times"
@@ -99,6 +99,7 @@ class Node(_Times, kw_only=True, gc=False):
 
 _FURTHER = tuple(f"further_{k}" for k in range(16))
 _TYPES = {name: attribute_type(name) for name in (*ATTRIBUTES, "op_schema")}
+# `attrs` as PyTorch writes them, then others; decoded twice as fast as a list of `Attr`.
 _UsualAttrs: Any = msgspec.defstruct(
     "_UsualAttrs",
     [*_TYPES.items(), *((name, Attr | None, None) for name in _FURTHER)],
@@ -106,13 +107,12 @@ _UsualAttrs: Any = msgspec.defstruct(
     gc=False,
     forbid_unknown_fields=True,
 )
-"""`attrs` as PyTorch writes them, then others; decoded in half the time of a list of `Attr`."""
 _UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None, None)], bases=(Node,), gc=False)
 _NO_ATTRS = _UsualAttrs(*(_TYPES[name](none) for name, none in ATTRIBUTES.items()), _TYPES["op_schema"](""))
 
 _LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
+# Columns that are fields of `Node`.
 _SAME_NAME = ("id", "name", "inter_thread_dep", *(key.name for key in EVENT_NUMBERS))
-"""Columns that are fields of `Node`."""
 
 _TIMES = tuple(attrgetter(key.name) for key in TIMES)
 _decode_nodes = msgspec.json.Decoder(list[Node]).decode
@@ -122,7 +122,7 @@ _decode_edges = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
 
 
 class _ArrayBlock(NamedTuple):
-    """A block of an array of the file: offset of its first element, its text as an array of its own."""
+    """A block of an array: offset of its first element, its text as a separate array, and the decoded elements."""
 
     at: int
     text: bytes
@@ -132,9 +132,8 @@ class _ArrayBlock(NamedTuple):
 def read_etplus(source: Source, *, without_times: bool = False) -> Trace:
     """Read an ET+ file of either layout, gzipped or not.
 
-    Files of Chakra's own linker (chakra_trace_link) have no `edges`, `runtime` and `etplus`. Their edges are inferred
-    from
-    times, `inter_thread_dep` and `sync_dep`, and `notes` says so. Memory: the file's text and some 250 bytes a node.
+    Files of Chakra's own linker (chakra_trace_link) have no `edges`, `runtime` and `etplus`: edges are inferred from
+    times, `inter_thread_dep` and `sync_dep`, and `notes` says so. Memory: the file's text and some 250 bytes per node.
 
     Raises:
         TraceFormatError: not an ET+ file, or one that is broken or contradicts itself.
@@ -169,7 +168,7 @@ class _Reader:
         raw_edges, summary = header.pop("edges", None), header.pop("etplus", msgspec.Raw(b"{}"))
         texts = FileRecords(self.data, *np.concatenate(self.spans, axis=1))
         edges: Callable[[], IntColumn] | None = None if raw_edges is None else partial(self._edges, raw_edges)
-        if not timed:  # edges that a file lacks are inferred from its times
+        if not timed:  # missing edges are inferred from times
             edges = _no_edges
         return self.rows.trace(header, summary, texts, edges)
 
@@ -190,7 +189,7 @@ class _Reader:
         return header
 
     def _check_utf8(self) -> None:
-        """Check texts that are left undecoded here and must decode later."""
+        """Check texts that are decoded later."""
         decode = codecs.getincrementaldecoder("utf-8")().decode
         if self.data.isascii():
             return
@@ -223,8 +222,7 @@ class _Reader:
         yield _ArrayBlock(at, text, decode_section(self.file, key, decode, text))
 
     def _between(self, at: int) -> re.Pattern[bytes]:
-        """Return the separator of an array's elements; objects begin with "id" (GPU events, runtime calls) or like the
-        first."""
+        """Return the separator of an array's elements; objects begin with "id" or like the first one."""
         first = _FIRST_KEY.match(self.data, at)
         keys = b'"id"|' + re.escape(first[1]) if first else b""
         return re.compile(rb"(\})\s*,\s*(?=\{\s*(?:%b)\s*:)" % keys if first else rb"(\])\s*,\s*(?=\[)")
@@ -238,7 +236,7 @@ class _Reader:
                 raise self._first_bad(key, part, self.rows.builder.count - first) from None
             lengths = np.fromiter((len(memoryview(text)) for text in part.decoded), np.int64, len(nodes))
             starts, at = list[int](), part.at
-            for length in lengths.tolist():  # only white space and a comma are between two
+            for length in lengths.tolist():  # only white space and a comma separate two
                 starts.append(at := self.data.find(b"{", at))
                 at += length
             start = np.array(starts, np.int64)
@@ -246,7 +244,7 @@ class _Reader:
             self.rows.add(nodes, _times(nodes, part.text), runtime=key == "runtime")
 
     def _nodes(self, text: bytes) -> list[Node]:
-        """Decode the nodes of a block; their `attrs` are `_UsualAttrs` as long as all are as usual, then lists."""
+        """Decode the nodes of a block, with `_UsualAttrs` until the first unusual node."""
         if self.rows.usual:
             with contextlib.suppress(*UNREADABLE):
                 nodes: list[Node] = _decode_usual_nodes(text)
@@ -284,7 +282,7 @@ def _no_edges() -> IntColumn:
 
 
 class NodeRows:
-    """Fills a `TraceBuilder` with records block by block; `usual` as long as the `attrs` of nodes are `_UsualAttrs`."""
+    """Fills a `TraceBuilder` with records block by block; `usual` while all `attrs` are `_UsualAttrs`."""
 
     def __init__(self, file: str) -> None:
         self.builder = TraceBuilder(file)
@@ -293,7 +291,7 @@ class NodeRows:
         self.flat = self.usual = True
 
     def add(self, nodes: list[Node], times: dict[str, IntColumn], *, runtime: bool) -> None:
-        """Add rows; `times` has `ts`, `dur` and `exclusive` as in `Trace`. Runtime calls follow after all nodes."""
+        """Add rows; `times` has `ts`, `dur` and `exclusive` as in `Trace`. Add runtime calls after all nodes."""
         builder = self.builder
         for row, node in enumerate(nodes, builder.count):
             if node.sync_dep:
@@ -304,7 +302,7 @@ class NodeRows:
                 self.counterpart[row] = node.counterpart
             if node.comm is not None:
                 builder.comm[row] = node.comm
-            elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes no more than that
+            elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes no other field
                 builder.comm[row] = Comm(pg_name=str(node.pg_name))
         self.flat &= all(node.ctrl_deps is None for node in nodes)
         columns: dict[str, Values] = {name: list(map(attrgetter(name), nodes)) for name in _SAME_NAME}
@@ -320,7 +318,7 @@ class NodeRows:
     def trace(
         self, header: Record, summary: msgspec.Raw, texts: RecordStore, edges: Callable[[], IntColumn] | None
     ) -> Trace:
-        """Return the trace of the rows; `edges` gives those between ids, None to infer them."""
+        """Return the trace of the rows; `edges` makes the edges between ids, None to infer them."""
         builder = self.builder
         file = builder.file
         builder.check()
@@ -341,7 +339,7 @@ class NodeRows:
         return infer_edges(trace) if edges is None else trace
 
     def _et_columns(self, nodes: list[Node]) -> dict[str, Values]:
-        """Return the ATTRIBUTES of ET nodes; none for GPU nodes, which repeat those of their operator."""
+        """Return the ATTRIBUTES of ET nodes; GPU nodes get none, because they repeat their operator's."""
         columns = self._attribute_columns(nodes)
         launched = [i for i, node in enumerate(nodes) if node.cat is not None]
         for name, none in ATTRIBUTES.items():
@@ -360,14 +358,14 @@ class NodeRows:
 
 
 def _repeats(attrs: Any) -> bool:
-    """Return True if an attribute with a column comes once more, after the usual ones: the last one counts."""
+    """Return True if an attribute with a column is repeated behind the usual ones: the last one counts."""
     if attrs is None or attrs.further_0 is None:
         return False
     return any(attr is not None and attr.name in ATTRIBUTES for attr in map(partial(getattr, attrs), _FURTHER))
 
 
 def _times(nodes: list[Node], text: bytes) -> dict[str, IntColumn]:
-    """`ts`, `dur` and `exclusive` of nodes in ns. Chakra's linker writes no `dur`; −1 for unfinished calls."""
+    """Return `ts`, `dur` and `exclusive` of nodes in ns. Chakra's linker writes no `dur`; −1 for unfinished calls."""
     ts, dur, inclusive, exclusive = (np.array(list(map(of, nodes)), np.float64) for of in _TIMES)  # None becomes NaN
     if any(np.any(us >= EXACT_US) for us in (ts, dur, inclusive)):
         exact = _decode_exact_times(text)

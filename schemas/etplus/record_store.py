@@ -1,4 +1,4 @@
-"""Records of the rows of a trace: the keys that linking adds, what all stores of texts share, and a file in memory."""
+"""Records of the rows of a trace: keys that linking adds, a base class for stores of texts, and files in memory."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from ..execution_trace.tensor_uses import tensor_uses
 from ..kineto.event_args import comm_of, launch_of, size_of_copy
 from ..text.files import open_output
 
+# Texts that are fetched at once.
 _RECORDS = 4096
-"""Texts that are fetched at once."""
+# GPU events in order of time that share pieces of a stored text.
 _LAUNCHES = 65_536
-"""Rows of GPU events, in order of time, that share pieces of a stored text."""
 decode_record = msgspec.json.Decoder(Record).decode
 
 
 def offset_in(data: bytes, raw: msgspec.Raw) -> int:
-    """Return the offset of a value in the text of which it is a view."""
+    """Return the offset of a value in the text that it is a view of."""
     return int(np.frombuffer(raw, np.uint8).ctypes.data - np.frombuffer(data, np.uint8).ctypes.data)
 
 
 class Key(NamedTuple):
-    """A key of a record and its column, one of `GIVEN_COLUMNS`."""
+    """A key of a record and its column in `GIVEN_COLUMNS`."""
 
     name: str
     column: str
 
     @property
     def is_time(self) -> bool:
-        """True if it is in µs with three decimals; the column has ns."""
+        """True for a key in µs with three decimals; the column has ns."""
         return GIVEN_COLUMNS[self.column].unit == "ns"
 
 
@@ -54,20 +54,20 @@ def _same(*names: str) -> tuple[Key, ...]:
 
 
 TIMES = (Key("ts", "ts"), Key("dur", "dur"), Key("inclusive_dur", "dur"), Key("exclusive_dur", "exclusive"))
+# Keys of a linked ET node; `inter_thread_dep` and `sync_dep` follow.
 NODE_KEYS = (*TIMES, *_same("kineto_event", "link"))
-"""Of an ET node that is linked; `inter_thread_dep` and `sync_dep` follow."""
+# Keys of a GPU event, after its category and times.
 EVENT_NUMBERS = _same("stream", "device", "correlation", "kineto_event")
-"""Of a GPU event, after its category and times."""
+# Keys of a runtime call, after its name.
 RUNTIME_KEYS = (*TIMES[:2], *_same("tid", "correlation", "kineto_event", "id", "parent"))
-"""Of a runtime call, after its name."""
 
 
 class RowSource(Protocol):
-    """The rows of a linked trace, made in blocks on demand.
+    """The rows of a linked trace, made in blocks on demand; members not listed are as in `Trace`.
 
     Attributes:
-        kind: int8, one entry per row. tids: JSON texts of Kineto's threads. edges: between ids.
-        unattached: index in Kineto's `traceEvents` of each event of `unattached_events`. All others are as in `Trace`.
+        kind: one entry per row. tids: JSON texts of Kineto's threads. edges: between ids.
+        unattached: index in Kineto's `traceEvents` of each event of `unattached_events`.
     """
 
     @property
@@ -94,17 +94,17 @@ class RowSource(Protocol):
     def unattached(self) -> IntColumn: ...
 
     def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
-        """One of `GIVEN_COLUMNS`, of some rows."""
+        """Return one of `GIVEN_COLUMNS` for some rows."""
 
     def node_of(self, rows: IntColumn) -> IntColumn:
-        """Position in the ET's file of nodes, or of the parents of GPU events."""
+        """Return positions of nodes in the ET's file; for GPU events the position of their parent."""
 
     def unattached_events(self, begin: int, end: int) -> UnattachedEvents:
         """Return some of the events without a row, in order of start."""
 
 
 class TextRecords(RecordStore):
-    """A store whose subclasses have `texts` and `chunks`; all else follows from them."""
+    """A store whose subclasses define `texts` and `chunks`."""
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the file; `jobs` has no effect."""
@@ -161,10 +161,10 @@ class FileRecords(TextRecords):
 
 @dataclass(frozen=True)
 class MadeRecords(TextRecords):
-    """Records that functions make on demand. What has no function of its own follows from the texts.
+    """Records that functions make on demand; the optional functions are faster than the texts.
 
     Attributes:
-        make: texts of rows. whole: pieces of the file's text. others: see the methods of their names.
+        make: returns texts of rows. whole: returns pieces of the file's text. others: see the methods of their names.
     """
 
     make: Callable[[IntColumn], list[bytes]]
@@ -216,7 +216,7 @@ def _renumbered_attrs(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
 
 
 def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
-    """Return the new id for an old one, 0 for a node that is not in the file; text and null stay."""
+    """Return the new id for an old one, 0 for a node that is not in the file; keep text and null."""
     try:
         return msgspec.Raw(b"%d" % ids.get(msgspec.json.decode(raw, type=int), 0))
     except UNREADABLE:
@@ -224,7 +224,7 @@ def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
 
 
 def with_clock_offset(name: str, data: bytes, offset: int | None) -> bytes:
-    """Return the text of an ET+ file with another `etplus.kineto.clock_offset_ns`; None removes it."""
+    """Return an ET+ text with another `etplus.kineto.clock_offset_ns`; None removes it."""
     try:
         raw = bytes(msgspec.json.decode(data, type=Record)["etplus"])
         summary = orjson.loads(raw)

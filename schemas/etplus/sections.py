@@ -49,7 +49,6 @@ def stacks_section(stacks: Stacks, ids: IntColumn) -> bytes:
 
 
 def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
-    """Read the root's `stacks`; `ids` are those of all rows."""
     try:
         section = msgspec.json.decode(text, type=_StacksSection | None)
     except UNREADABLE as error:
@@ -102,7 +101,6 @@ def generated_section(generated: GeneratedKernels, ids: IntColumn) -> bytes:
 
 
 def read_generated(file: str, text: bytes, ids: IntColumn) -> GeneratedKernels:
-    """Read the root's `generated_kernels`; `ids` are those of all rows."""
     try:
         section = _decode_section(text)
     except UNREADABLE as error:
@@ -132,7 +130,7 @@ _decode_repeated = msgspec.json.Decoder(list[_RepeatedEvent]).decode
 
 
 def counterpart_texts(links: CounterpartLinks, ids: Sequence[int]) -> dict[int, bytes]:
-    """Return by event the member `counterpart` behind a comma; `ids` are those of the counterparts' rows."""
+    """Return the member `counterpart` by event, with a leading comma; `ids` are the ids of the counterparts' rows."""
     same = (b"true" if known else b"false" for known in links.same_module.tolist())
     columns = zip(links.event.tolist(), ids, same, strict=True)
     return {event: b', "counterpart": {"node": %d, "same_module": %b}' % (of, known) for event, of, known in columns}
@@ -141,7 +139,7 @@ def counterpart_texts(links: CounterpartLinks, ids: Sequence[int]) -> dict[int, 
 def read_counterparts(
     file: str, header: Mapping[str, msgspec.Raw], found: dict[int, Counterpart], ids: IntColumn, kind: IntColumn
 ) -> Counterparts:
-    """Read counterparts; `found` has them by row, `ids` and `kind` are those of all rows."""
+    """Read counterparts; `found` has them by row."""
     unattached: dict[int, Counterpart] = {}
     if b'"counterpart"' in bytes(header.get("unattached", b"")):
         try:
@@ -199,13 +197,12 @@ class _UnattachedEvent(msgspec.Struct, gc=False):
 
 _decode_unattached = msgspec.json.Decoder(list[_UnattachedEvent]).decode
 
+# `ts`, `bytes`, `address`, `allocated`, `reserved`, `device_type`, `device`, `parent`, `kineto_event`.
 _MemoryRecord = tuple[Decimal, int, int, int, int, int, int, int | None, int]
-"""`ts`, `bytes`, `address`, `allocated`, `reserved`, `device_type`, `device`, `parent`, `kineto_event`."""
 _decode_memory = msgspec.json.Decoder(list[_MemoryRecord]).decode
 
 
 def read_unattached(file: str, text: bytes) -> UnattachedEvents:
-    """Read the root's `unattached`."""
     events = sorted(decode_section(file, "unattached", _decode_unattached, text), key=lambda event: event.ts)
     codes = {reason: code for code, reason in enumerate(UNATTACHED_REASONS) if code}
     for event in events:
@@ -229,7 +226,6 @@ def read_unattached(file: str, text: bytes) -> UnattachedEvents:
 
 
 def read_memory(file: str, text: bytes, ids: IntColumn) -> MemoryEvents:
-    """Read the root's `memory`; `ids` are those of all rows."""
     records = sorted(decode_section(file, "memory", _decode_memory, text), key=itemgetter(0))
     if not records:
         return MemoryEvents.none()

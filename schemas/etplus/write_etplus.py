@@ -1,4 +1,4 @@
-"""ET+ files of linked traces: the ET's own bytes, what the columns say of them, the GPU nodes; streamed out."""
+"""Write ET+ files of linked traces: the ET's own bytes, the columns and the GPU nodes, streamed."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ from .record_store import (
 )
 from .sections import counterpart_texts, generated_section, stacks_section
 
+# `etplus.version` of a file.
 FORMAT_VERSION = "1.1"
-"""Version of the ET+ format, `etplus.version` in a file."""
 
+# ET nodes, GPU nodes, and other rows per piece: a few megabytes of text.
 _NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192
-"""ET nodes, GPU nodes, and runtime calls or edges that are made at once: a few megabytes of text."""
+# With fewer pieces, starting a process takes longer than it saves.
 _WORTH_A_PROCESS = 8
-"""Pieces of some megabytes; with fewer, starting a process takes longer than it saves."""
 _SEPARATOR = b",\n    "
 _LINKS = (b'"equivalent"', b'"certain"')
 _DOUBTFUL = b', "link": "equivalent"'
 _DEPENDENT = b', "inter_thread_dep": %b, "sync_dep": %b'
 _INDEPENDENT = _DEPENDENT % (b"null", b"[]")
 _END = b"}" + _SEPARATOR
+# Texts that, joined, are a node and the separator; each sequence has one text per node.
 _Pieces = tuple[Sequence[bytes], ...]
-"""Texts that, put one after the other, are a node and the separator; one of each sequence for each node."""
+# Makes a part of the output.
 _Piece = Callable[[], bytes]
-"""What makes a part of the output."""
 
 
 _encode = msgspec.json.encode
@@ -71,15 +71,14 @@ _encode = msgspec.json.encode
 
 @dataclass(frozen=True)
 class LinkedRecords(TextRecords):
-    """The undecoded records of a linked trace, and the ET+ file that is made of them and of its columns.
+    """The undecoded records of a linked trace, and the ET+ file made from them and from its columns.
 
     Attributes:
         rows: the rows of the records.
         summary: the root's `etplus`.
         comm, captured, counterparts: as in `Trace`.
         nodes: the ET's nodes, whose bytes are copied. before, after: the ET around them, known keys only.
-        et_id: int64, ids of `nodes` before they were renumbered; None if they keep them.
-        events: the Kineto trace's events, by index.
+        et_id: ids of `nodes` before they were renumbered; None if they keep them.
         whole_us: write times as integers, as the Kineto trace does.
     """
 
@@ -99,7 +98,7 @@ class LinkedRecords(TextRecords):
 
     @gc_disabled()
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the file; its bytes are the same for any number of processes (`jobs`)."""
+        """Write the file; its bytes do not depend on `jobs` (processes)."""
         pieces = self._pieces()
         with (
             open_output(path) as file,
@@ -135,7 +134,7 @@ class LinkedRecords(TextRecords):
 
     @cached_property
     def header(self) -> Record:
-        """The root's keys but `nodes`, `runtime`, `edges` and `etplus`."""
+        """The root's keys except `nodes`, `runtime`, `edges` and `etplus`."""
         header = msgspec.json.decode(self.before + self.after, type=Record)
         sections = {"unattached": self._unattached_pieces()}
         sections |= {"memory": self._memory_pieces()} if len(self.rows.memory) else {}
@@ -304,7 +303,7 @@ class LinkedRecords(TextRecords):
         return [texts[i] for i in back.tolist()]
 
     def _ends(self, gpu: IntColumn) -> list[bytes]:
-        """Return the last members of GPU nodes: `comm` if they have one, and further ones."""
+        """Return the last members of GPU nodes."""
         captured, counterpart = self._captured_by[0], self._counterpart[0]
         ends = [_END] * len(gpu)
         if captured or counterpart:
@@ -313,7 +312,7 @@ class LinkedRecords(TextRecords):
             ends[k] = _DOUBTFUL + ends[k]
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
             comm = self.comm[int(gpu[k])].members()
-            if self.captured is None:  # as files of version 1.1 have it
+            if self.captured is None:  # `bytes` is last in files of version 1.1
                 comm["bytes"] = comm.pop("bytes")
             ends[k] = b', "comm": %b, "pg_name": %b' % (_encode(comm), _encode(comm["pg_name"])) + ends[k]
         return ends
@@ -329,19 +328,19 @@ class LinkedRecords(TextRecords):
 
 
 def summary_as_read(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a summary as it reads back from a file: tuples are lists, and so on."""
+    """Return a summary as it reads back from a file."""
     read: dict[str, Any] = orjson.loads(orjson.dumps(summary))
     return read
 
 
 def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
-    """Return the trace (with final `comm` and `names`) with captured graphs, also in its file."""
+    """Return the trace and its file with captured graphs; `comm` and `names` must be final."""
     records = trace.texts
     if isinstance(records, LinkedRecords):
         summary = {**trace.summary, "version": CAPTURED_VERSION}
         records = replace(records, summary=summary, comm=trace.comm, captured=captured)
         return trace.with_(texts=records, header=records.header, captured=captured, summary=summary)
-    if not isinstance(records, FileRecords):  # of a Chakra trace
+    if not isinstance(records, FileRecords):  # read from a Chakra trace
         from .read_etplus import read_etplus  # the linker needs it here only
 
         records = read_etplus(b"".join(records.chunks())).texts
@@ -350,7 +349,7 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
 
 
 def with_counterparts(trace: Trace, counterparts: Counterparts, summary: dict[str, Any]) -> Trace:
-    """Return a trace that was just linked with counterparts and another summary, in its file as well."""
+    """Return a trace that was just linked, and its file, with counterparts and another summary."""
     records, summary = trace.texts, summary_as_read(summary)
     assert isinstance(records, LinkedRecords)
     records = replace(records, summary=summary, counterparts=counterparts)
@@ -367,7 +366,7 @@ def _fields(
     times: Callable[[IntColumn], Part],
     texts: Mapping[str, Sequence[bytes]] | None = None,
 ) -> list[Part]:
-    """Keys and values of records, a comma before each; `texts` are those of columns that are codes."""
+    """Return keys and values of records, each after a comma; `texts` are the texts of columns with codes."""
     parts: list[Part] = []
     for key in keys:
         values, known = columns[key.column], (texts or {}).get(key.column)
@@ -381,7 +380,7 @@ def _fields(
 
 
 def _process(columns: Mapping[str, npt.NDArray[Any]]) -> list[Part]:
-    """`pid` and `tid` of GPU nodes: device and stream, as Kineto and the original trace_link.py have them."""
+    """Return `pid` and `tid` of GPU nodes: device and stream, as in Kineto and the original trace_link.py."""
     return [b', "pid": ', integers(columns["device"], b"-1"), b', "tid": ', integers(columns["stream"], b"-1")]
 
 
@@ -402,7 +401,7 @@ def _parts(rows: IntColumn, size: int) -> list[IntColumn]:
 
 
 def _separated(pieces: list[_Piece]) -> list[_Piece]:
-    """End each piece but the last with the separator."""
+    """End each piece except the last with the separator."""
     return [*pieces[:-1], lambda: pieces[-1]().removesuffix(_SEPARATOR)] if pieces else []
 
 

@@ -1,7 +1,7 @@
 """Arguments and attributes of ET nodes, in all layouts.
 
-Schema 1.0.1 has values, shapes and types of inputs and outputs, and the attributes, as fields of a node. Later schemas
-have objects `inputs` and `outputs` and a list `attrs`. The node itself shows its layout.
+Schema 1.0.1 has values, shapes, types and attributes as fields of a node. Later schemas have objects `inputs` and
+`outputs` and a list `attrs`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from ...trace.columns import IntColumn
 from ...trace.errors import UNREADABLE
 from ...trace.trace import Trace
 
+# Texts that are fetched at once.
 _RECORDS = 4096
-"""Texts that are fetched at once."""
+# Name of the node with the process groups.
 PROCESS_GROUPS = "## process_group:init ##"
-"""Name of the node with the process groups."""
+# A value that is not recorded; encoding leaves out this very object.
 ABSENT = msgspec.Raw(b"")
-"""A value that is not recorded; encoding leaves out this very object."""
 _EMPTY, _NO_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
+# Keys of `inputs` and `outputs` since schema 1.0.2.
 TENSOR_KEYS = ("values", "shapes", "types")
-"""Keys of `inputs` and `outputs` since schema 1.0.2."""
+# The same fields in schema 1.0.1.
 FLAT_TENSORS = {
     "inputs": ("inputs", "input_shapes", "input_types"),
     "outputs": ("outputs", "output_shapes", "output_types"),
 }
-"""Keys of schema 1.0.1 for what TENSOR_KEYS are in `inputs` and `outputs` of later ones."""
+# Attributes of every node in PyTorch's order: types, and the values for "none".
 ET_ATTRIBUTES: dict[str, tuple[str, Any]] = {
     "rf_id": ("uint64", 0),
     "fw_parent": ("uint64", 0),
@@ -40,14 +41,11 @@ ET_ATTRIBUTES: dict[str, tuple[str, Any]] = {
     "fw_tid": ("uint64", 0),
     "op_schema": ("string", ""),
 }
-"""Attributes of every node, in the order in which PyTorch writes them: their types, and the values for "none"."""
+# Attributes that are columns.
 ATTRIBUTES: dict[str, int] = {name: none for name, (kind, none) in ET_ATTRIBUTES.items() if kind != "string"}
-"""Those that are columns, with the value for "none"."""
 
 
 class Attr(msgspec.Struct, gc=False):
-    """Any attribute of a node."""
-
     name: str
     value: Any = None
 
@@ -59,7 +57,7 @@ def attribute_type(name: str, number: Any = int) -> Any:
 
 
 class UndecodedSide(msgspec.Struct, gc=False):
-    """Inputs or outputs of a call: undecoded lists with one entry an argument, b"" for what is not recorded."""
+    """Inputs or outputs of a call: undecoded lists with one entry per argument, b"" if not recorded."""
 
     values: msgspec.Raw = ABSENT
     shapes: msgspec.Raw = ABSENT
@@ -67,7 +65,7 @@ class UndecodedSide(msgspec.Struct, gc=False):
     strides: msgspec.Raw = ABSENT
 
     def decoded(self) -> DecodedSide:
-        """Decode the lists; those that are missing or no lists are empty."""
+        """Decode the lists; missing or invalid ones become empty."""
         values, shapes, strides = (_decoded(raw, list[Any]) for raw in (self.values, self.shapes, self.strides))
         types = _decoded(self.types, list[str])
         whole = values is not None and shapes is not None and types is not None
@@ -76,12 +74,11 @@ class UndecodedSide(msgspec.Struct, gc=False):
 
 
 class DecodedSide(NamedTuple):
-    """Inputs or outputs of a call.
+    """Inputs or outputs of a call, one entry per argument.
 
     Attributes:
-        values, shapes, types: one entry per argument; empty if not recorded.
         strides: None if not recorded.
-        whole: values, shapes and types are recorded and of one length.
+        whole: values, shapes and types are recorded and have one length.
     """
 
     values: list[Any]
@@ -91,13 +88,14 @@ class DecodedSide(NamedTuple):
     whole: bool
 
     def as_object(self) -> dict[str, Any]:
-        """As schemas since 1.0.2 have it."""
+        """Return the object of schemas since 1.0.2."""
         found: dict[str, Any] = dict(zip(TENSOR_KEYS, self, strict=False))
         return found if self.strides is None else {**found, "strides": self.strides}
 
     def rows(self) -> list[tuple[Any, Any, str, Any]]:
         """Return value, shape, type and strides (None if not recorded) of each argument. Raise ValueError if not
-        `whole`."""
+        `whole`.
+        """
         if not self.whole:
             raise ValueError("the lists of arguments are not of one length")
         count = len(self.values)
@@ -113,8 +111,8 @@ class Arguments(msgspec.Struct, gc=False):
 
 
 class _LaterNode(Arguments, gc=False):
+    # Only in nodes of schema 1.0.1.
     input_shapes: msgspec.Raw = ABSENT
-    """Only in a node of schema 1.0.1."""
 
 
 class _AnyNode(msgspec.Struct, gc=False):
@@ -154,7 +152,7 @@ class _UsualCallSide(msgspec.Struct, gc=False):
 
 
 class _UsualCall(msgspec.Struct, gc=False):
-    """A call as PyTorch writes it since schema 1.0.2, decoded at once; others are decoded member by member."""
+    """A call as PyTorch writes it since schema 1.0.2, decoded at once; others are decoded field by field."""
 
     inputs: _UsualCallSide
     outputs: _UsualCallSide
@@ -162,7 +160,7 @@ class _UsualCall(msgspec.Struct, gc=False):
 
 
 class CallRecord(NamedTuple):
-    """A node's call; in schema 1.0.1 `op_schema` is the only one of `attributes`."""
+    """A node's call; in schema 1.0.1 `op_schema` is the only attribute."""
 
     inputs: DecodedSide
     outputs: DecodedSide
@@ -175,7 +173,7 @@ class CallRecord(NamedTuple):
 
 
 class WholeSides(msgspec.Struct, gc=False, omit_defaults=True):
-    """Inputs and outputs as they are written since schema 1.0.2, each undecoded as a whole."""
+    """Inputs and outputs in the layout since schema 1.0.2, each undecoded as a whole."""
 
     inputs: msgspec.Raw = ABSENT
     outputs: msgspec.Raw = ABSENT
@@ -185,11 +183,11 @@ _decode_usual = msgspec.json.Decoder(_UsualCall).decode
 _decode_later = msgspec.json.Decoder(_LaterNode).decode
 _decode_any = msgspec.json.Decoder(_AnyNode).decode
 _NODE_KEYS = tuple(key for key in _AnyNode.__struct_fields__ if key.startswith(("input", "output")))
+# By layout (True for schema 1.0.1): getter of inputs and outputs, their text, and the value of missing ones.
 _MEMBERS = {
     flat: (attrgetter(*keys), b", ".join(b'"%b": %%b' % key.encode() for key in keys), none)
     for flat, keys, none in ((True, sum(FLAT_TENSORS.values(), ()), _EMPTY), (False, tuple(FLAT_TENSORS), _NO_OBJECT))
 }
-"""By whether a node is of schema 1.0.1: its inputs and outputs, their text, and the value of those that it lacks."""
 _decode_side = msgspec.json.Decoder(UndecodedSide).decode
 decode_whole_sides = msgspec.json.Decoder(WholeSides).decode
 
@@ -199,14 +197,14 @@ def undecoded_arguments(text: bytes) -> Arguments | None:
     try:
         found = _decode_later(text)
         return _decode_any(text).arguments if found.input_shapes else found
-    except UNREADABLE:  # another layout, or written by others
+    except UNREADABLE:  # another layout, or another writer
         with contextlib.suppress(*UNREADABLE):
             return _decode_any(text).arguments
     return None
 
 
 def _side(values: msgspec.Raw, shapes: msgspec.Raw, types: msgspec.Raw, strides: msgspec.Raw) -> UndecodedSide:
-    """Return a side in either layout: the object of that name, or the fields of the node."""
+    """Return a side in either layout."""
     if bytes(values)[:1] == b"{":
         with contextlib.suppress(*UNREADABLE):
             return _decode_side(values)
@@ -229,12 +227,12 @@ def decode_call(text: bytes) -> CallRecord:
 
 
 def arguments_in(record: Mapping[str, msgspec.Raw]) -> Arguments:
-    """Return the arguments in a node whose members are undecoded."""
+    """Return the arguments in a node with undecoded members."""
     return _AnyNode(**{key: record[key] for key in _NODE_KEYS if key in record}).arguments
 
 
 def call_records(trace: Trace, rows: IntColumn) -> Iterator[CallRecord]:
-    """Yield the decoded calls of nodes (rows of a trace, any order)."""
+    """Yield the decoded calls of rows, in any order."""
     for at in range(0, len(rows), _RECORDS):
         yield from map(decode_call, trace.texts.texts(rows[at : at + _RECORDS]))
 
@@ -246,14 +244,14 @@ def _attributes(node: _AnyNode) -> dict[str, Any]:
 
 
 def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
-    """None for what is not recorded or has another form."""
+    """Return None for a missing value or another type."""
     with contextlib.suppress(*UNREADABLE):
         return msgspec.json.decode(raw, type=kind) if raw else None
     return None
 
 
 def recorded_groups(inputs: DecodedSide) -> list[Any]:
-    """Return the process groups that a `PROCESS_GROUPS` node lists, [] if it lists none.
+    """Return the process groups that a `PROCESS_GROUPS` node lists.
 
     Example:
         >>> recorded_groups(decode_call(b'{"inputs": {"values": ["[]"]}}').inputs)
@@ -264,9 +262,7 @@ def recorded_groups(inputs: DecodedSide) -> list[Any]:
 
 
 def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | None:
-    """Return the process groups listed in an input of a `## process_group:init ##` node, None without any; `quoted` if
-    the text is a JSON string, as in the file.
-    """
+    """Return the process groups listed in a node input, None without any; `quoted` if `text` is a JSON string."""
     with contextlib.suppress(*UNREADABLE):
         groups = msgspec.json.decode(msgspec.json.decode(text, type=str) if quoted else text)
         return groups if isinstance(groups, list) else None
@@ -274,7 +270,7 @@ def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | No
 
 
 def whole_sides(text: bytes) -> WholeSides:
-    """Inputs and outputs of a node, those of schema 1.0.1 in the layout of later ones."""
+    """Return inputs and outputs of a node in the layout since schema 1.0.2."""
     node = _decode_any(text)
     if not node.input_shapes:
         return WholeSides(node.inputs, node.outputs)
@@ -293,8 +289,10 @@ def _tensor_members(node: _AnyNode, flat: bool) -> bytes:
 
 
 def launched_members(text: bytes, *, flat: bool) -> bytes:
-    """Return the members that a GPU node shares with its operator: inputs, outputs and attributes, as Chakra's linker
-    copies them. The flat layout leaves out `tid`, which is a GPU node's stream in the original trace_link.py.
+    """Return the members that a GPU node copies from its operator, as in Chakra's linker: inputs, outputs and
+    attributes.
+
+    The flat layout leaves out `tid`, a GPU node's stream in the original trace_link.py.
     """
     node = _decode_any(text)
     tensors = _tensor_members(node, flat)
@@ -305,7 +303,7 @@ def launched_members(text: bytes, *, flat: bool) -> bytes:
 
 
 def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """`attrs` of a node that has nothing but ET_ATTRIBUTES; those that are not given are none."""
+    """Return `attrs` of a node with ET_ATTRIBUTES only; missing ones are none."""
     return [
         {"name": name, "type": kind, "value": given.get(name, none)} for name, (kind, none) in ET_ATTRIBUTES.items()
     ]

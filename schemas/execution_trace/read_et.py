@@ -1,7 +1,7 @@
-"""PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns, and the position of each node's text.
+"""Read PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns, and the position of each node's text.
 
-Field positions by schema version follow what `torch.profiler.ExecutionTraceObserver` writes: version 1.0.1 has flat
-nodes, later ones have `ctrl_deps` and a list `attrs` that starts with rf_id, fw_parent, seq_id, scope, tid, fw_tid.
+Fields follow `torch.profiler.ExecutionTraceObserver`: version 1.0.1 has flat nodes, later ones have `ctrl_deps` and a
+list `attrs` that starts with rf_id, fw_parent, seq_id, scope, tid, fw_tid.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _FlatNode(msgspec.Struct, gc=False):
 
 
 class _NodeOfAttributes(msgspec.Struct, gc=False):
-    """A node whose `attrs` may hold anything in any order."""
+    """A node with any `attrs` in any order."""
 
     id: int
     name: str
@@ -65,7 +65,7 @@ _PlainAttrs: Any = _attributes_type(float)
 
 
 class _UsualNode(msgspec.Struct, gc=False):
-    """Decodes only what PyTorch writes, at 1.7 times the speed of `_NodeOfAttributes`."""
+    """Only the attributes that PyTorch writes; decodes 1.7 times faster than `_NodeOfAttributes`."""
 
     id: int
     name: str
@@ -74,7 +74,7 @@ class _UsualNode(msgspec.Struct, gc=False):
 
 
 class _PlainNode(msgspec.Struct, gc=False):
-    """The same with numbers that a double holds exactly, for `NumberRows` to make columns of."""
+    """The same with numbers that a double holds exactly, for `NumberRows`."""
 
     id: int
     name: str
@@ -83,7 +83,7 @@ class _PlainNode(msgspec.Struct, gc=False):
 
 
 class NodeTexts(Protocol):
-    """Texts of nodes, read or made on demand; see `RecordTexts`."""
+    """Texts of nodes; see `RecordTexts`."""
 
     @property
     def first(self) -> IntColumn: ...
@@ -100,18 +100,16 @@ class ExecutionTrace:
     """An ET as columns with one entry per node, in file order.
 
     Attributes:
-        file: name for messages.
-        schema: schema version, "1.0.1" to "1.1.1-chakra.1.0.0".
+        schema: "1.0.1" to "1.1.1-chakra.1.0.0".
         flat: True for the layout of 1.0.1 (`parent` and other fields in the node), False for `ctrl_deps` and `attrs`.
-        pid: process id, −1 for none.
+        pid: −1 if unknown.
         started_s: local time of the start, seconds since the epoch as if it were UTC; −1 if unknown.
         duration_s: 0 if unknown.
         before, after: the document up to the "[" of `nodes`, and from its "]" on.
-        texts: the untouched text of each node.
-        id, parent, rf_id, fw_parent, seq_id, scope, tid, fw_tid: int64; seq_id −1 and rf_id 0 mean "none".
-        name: int32 code into `names`.
-        structural: True for process and thread nodes, which are not calls.
-        losses: what tolerant reading repaired or lost; () for a sound file.
+        texts: the unchanged text of each node.
+        id, parent, rf_id, fw_parent, seq_id, scope, tid, fw_tid: seq_id −1 and rf_id 0 mean "none".
+        name: code into `names`.
+        structural: True for process and thread nodes.
     """
 
     file: str
@@ -146,8 +144,7 @@ def read_execution_trace(source: Source, *, strict: bool = False, progress: bool
     """Read an ET of any schema 1.x, gzipped or not.
 
     Args:
-        source: path, "-", bytes or binary file object.
-        strict: refuse a broken file instead of recovering what can be read.
+        strict: refuse a broken file instead of recovering its readable part.
         progress: show a bar for reading that takes over two seconds.
 
     Raises:
@@ -157,7 +154,7 @@ def read_execution_trace(source: Source, *, strict: bool = False, progress: bool
 
 
 def parse_execution_trace(blob: Blob[Text], *, strict: bool = False, progress: bool = False) -> ExecutionTrace:
-    """Read an Execution Trace from an open file; see `read_execution_trace`."""
+    """Read an open Execution Trace; see `read_execution_trace`."""
     return read_tolerantly(blob, "nodes", _read, strict=strict, progress=progress)
 
 
@@ -212,14 +209,14 @@ def _build(
 def _without_circles(
     ids: IntColumn, parent: IntColumn, structural: npt.NDArray[np.bool_], tid: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Put nodes that are each other's callers below the node of their thread, or the first node.
+    """Move nodes that are each other's callers below the node of their thread, or the first node.
 
     Returns:
         positions of those nodes, except the process node, which is its own caller; the caller's id of every node.
     """
     rows = positions(ids, parent)
     rows[(rows == np.arange(len(ids))) & structural] = -1
-    if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch numbers callers before what they call
+    if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch numbers callers first
         return rows[:0], parent
     circling = on_circles(rows)
     outermost = nearest(np.arange(len(ids)), rows, circling | (rows < 0))
@@ -244,7 +241,7 @@ def _with_callers(texts: RecordTexts, before: IntColumn, parent: IntColumn, flat
 
 
 def _recorded(header: dict[str, msgspec.Raw]) -> tuple[int, float]:
-    """When the ET was recorded: `time` is local, `start_ts` and `finish_ts` are ms of a clock of their own."""
+    """Return start and duration; `time` is local, `start_ts` and `finish_ts` are ms of another clock."""
     try:
         begin = calendar.timegm(time.strptime(msgspec.json.decode(header["time"], type=str), "%Y-%m-%d %H:%M:%S"))
         start, finish = (msgspec.json.decode(header[key], type=int) for key in ("start_ts", "finish_ts"))
@@ -269,7 +266,7 @@ def _check_header(file: str, header: dict[str, msgspec.Raw]) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class _NodePart:
-    """Consecutive nodes: begin, end and count of the blocks that they were in, and columns with names of their own."""
+    """Consecutive nodes: begin, end and count of their blocks, and columns with their own names."""
 
     spans: list[tuple[int, int, int]]
     columns: dict[str, npt.NDArray[Any]]
@@ -288,12 +285,11 @@ _decode_one_flat = msgspec.json.Decoder(_FlatNode).decode
 _decode_one = msgspec.json.Decoder(_NodeOfAttributes).decode
 
 
+# Most ids that a message names.
 _SHOWN = 5
-"""Ids that a message names at most."""
 
 
 def _is_flat(first: bytes) -> bool:
-    """Return True if a file with this node has the layout of 1.0.1."""
     return bool(first) and b'"ctrl_deps"' not in first
 
 
@@ -309,7 +305,7 @@ def _read_nodes(blocks: Iterable[Block], flat: bool) -> _NodePart:
 
 
 def _any_node(text: msgspec.Raw) -> _UsualNode:
-    """Decode a node whose attributes may be others, in another order, or not numbers."""
+    """Decode a node with other attributes, in another order, or not numbers."""
     with contextlib.suppress(msgspec.ValidationError):
         return _decode_one_usual(text)
     node = _decode_one(text)
@@ -342,7 +338,7 @@ def _attribute_columns(nodes: list[Any], place: str) -> dict[str, IntColumn]:
 
 
 def _readable(texts: list[bytes], flat: bool, document: Document) -> list[bytes]:
-    """Return the nodes that can be read; the others are counted in `document.dropped`."""
+    """Return the readable nodes; count the others in `document.dropped`."""
     kept = []
     for text in texts:
         try:

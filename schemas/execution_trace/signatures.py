@@ -1,4 +1,4 @@
-"""Tensors and values in the arguments of ET nodes: a signature for each distinct text."""
+"""Signatures of ET nodes: their tensors and values, once per distinct text."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ...trace.node_texts import texts_at
 from ...trace.tensors import Argument, Signature, SignatureTable, Tensor
 from .arguments import undecoded_arguments
 
+# In an argument's type: a tensor with its element type, or another leaf.
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
-"""In the ET's type of an argument: a tensor, with the type of its elements, or anything else but a list."""
 _NO_TENSOR = "nullptr"
+# A stride of 0.
 _EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")
-"""In the text of strides: one that is 0."""
+# Shapes of a node made from a CPU op without recorded inputs.
 _NOTHING = b"[]"
-"""Shapes of a node made of a CPU op whose inputs Kineto did not record."""
 _MAX_RANK = 64
 _MAX_EXTENT = 2**48
 _Key = tuple[bytes, ...]
@@ -35,8 +35,6 @@ _decode = msgspec.json.decode
 
 @dataclass
 class Signatures(SignatureTable):
-    """The signatures of ET nodes."""
-
     values: list[Signature] = field(default_factory=list)
     _codes: dict[_Key, int] = field(default_factory=dict)
     _arguments: dict[tuple[str, str], Argument] = field(default_factory=dict)
@@ -62,7 +60,7 @@ class Signatures(SignatureTable):
         if code is None:
             signature = None
             if key[0]:
-                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # written by others: anything is possible
+                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # other writers: anything is possible
                     signature = _signature(key, self._argument)
             code = self._codes[key] = -1 if signature is None else len(self.values)
             if signature is not None:
@@ -98,7 +96,7 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
         values = [None] * len(shapes)
     inputs = tuple(argument(*given) for given in zip(shapes, types, values, strict=True))
     if key[5]:
-        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some writers leave out those of numbers
+        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some writers leave out strides of numbers
         inputs = tuple(
             given._replace(expanded=_expanded(given, step)) for given, step in zip(inputs, steps, strict=False)
         )
@@ -112,7 +110,7 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
     dtypes = _element_types(kind)
     if all(dtype is None for dtype in dtypes):
-        return Argument((), None if value == "" else value)  # "" is what Kineto has for a number that it left out
+        return Argument((), None if value == "" else value)  # Kineto has "" for a number that it left out
     leaves = [_checked(shape)] if kind.startswith("Tensor(") else _leaves(shape)
     each = zip(leaves, dtypes, strict=False)
     return Argument(tuple(Tensor(leaf, dtype) for leaf, dtype in each if dtype is not None))
@@ -127,7 +125,7 @@ def _expanded(argument: Argument, strides: Any) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def _element_types(kind: str) -> tuple[str | None, ...]:
-    """Of the leaves of an argument's type; None for a leaf that is not a tensor (it has a shape, too)."""
+    """Return the dtypes of the leaves of a type; None for a leaf that is not a tensor."""
     dtypes = _ELEMENT.findall(kind)
     return tuple(standard_dtype(dtype) if dtype and not dtype.startswith(_NO_TENSOR) else None for dtype in dtypes)
 

@@ -1,4 +1,4 @@
-"""The tensors that an ET's calls were given and gave back, as columns: found in the text, never as Python lists.
+"""Tensors that an ET's calls read and wrote, as columns, found in the text without Python lists.
 
 A tensor is `[tensor id, storage id, offset, numel, itemsize, device]`, offset and numel in elements, as PyTorch's
 `ExecutionTraceObserver` writes it in all schemas; lists of tensors nest them.
@@ -18,8 +18,8 @@ from ...trace.tensors import MAX_STORAGE, TensorUses
 from .arguments import Arguments, undecoded_arguments
 
 _MAX_ITEMSIZE = 999
+# Records that are searched together.
 _RECORDS = 1 << 15
-"""Records searched at a time."""
 _PACKED = 7
 _MAX_DIGITS = 15
 
@@ -43,10 +43,10 @@ def tensor_uses(records: Sequence[bytes]) -> TensorUses:
 
 
 def _uses_in(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
-    """Find the tensors of some records; new devices are added to `codes`.
+    """Find the tensors of some records; add new devices to `codes`.
 
-    The values' texts are joined, each in brackets, and searched for the shape of a tensor without its numbers and
-    device, `[,,,,,""]`. Other values are skipped, and so are numbers out of range.
+    The joined texts of the values are searched for the punctuation of a tensor, `[,,,,,""]`. Other values, and numbers
+    out of range, are skipped.
     """
     each = [undecoded_arguments(record) or Arguments() for record in records]
     text = b"[" + b"][".join([side.values for found in each for side in (found.inputs, found.outputs)]) + b"]"
@@ -79,7 +79,7 @@ def _uses_in(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArr
 
 
 def _device_codes(text: bytes, begin: IntColumn, end: IntColumn, codes: dict[str, int]) -> npt.NDArray[np.int32]:
-    """Codes of the devices written in spans of a text: short names are compared as numbers, length and bytes."""
+    """Return codes of the devices in spans of a text; short names are compared as numbers."""
     data, length = np.frombuffer(text, np.uint8), end - begin
     packed = np.minimum(length, _PACKED + 1).astype(np.uint64)
     for place in range(_PACKED):
@@ -106,8 +106,7 @@ def _occurrences(kind: npt.NDArray[np.uint8]) -> IntColumn:
 
 
 def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> IntColumn:
-    """Return the numbers written in spans of a text; −1 for what has another character than digits, or too many of
-    them."""
+    """Return the numbers in spans of a text; −1 for other characters or too many digits."""
     length = end - begin
     good = (length > 0) & (length <= _MAX_DIGITS)
     value = np.zeros(len(begin), np.int64)

@@ -1,4 +1,4 @@
-"""What PyTorch's compiler and its graph annotations say of kernels, in files next to the traces."""
+"""Files of PyTorch's compiler and its graph annotations next to the traces."""
 
 from .compile_files import CompiledGraph, CompiledKernel, CompileFiles, find_compile_files, read_compile_files
 from .graph_annotations import NodeAnnotation, annotated_args

@@ -1,4 +1,4 @@
-"""Which files say something of compiled or captured kernels: those that are given, or those next to a Kineto trace."""
+"""Read files about compiled or captured kernels, given or next to a Kineto trace."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class CompileFiles:
-    """What all files say.
+    """Facts from all files.
 
     Attributes:
         graphs: compiled graphs, in the order of the files.
-        annotations: of the nodes of CUDA graphs, by node id.
-        files: names of the files, without folders.
+        annotations: annotations of CUDA graph nodes, by node id.
+        files: names without folders.
     """
 
     graphs: tuple[CompiledGraph, ...] = ()
@@ -61,7 +61,7 @@ class CompileFiles:
 
 
 def read_compile_files(sources: Iterable[Source]) -> CompileFiles:
-    """Read files, of which the contents say what each is."""
+    """Read files; their contents tell their kinds."""
     graphs, annotations, names = list[CompiledGraph](), dict[int, NodeAnnotation](), list[str]()
     for source in sources:
         name = shown_name(source) if isinstance(source, (str, os.PathLike)) else "<bytes>"
@@ -90,10 +90,10 @@ def _kind_of(source: Source, name: str) -> str:
 
 
 def find_compile_files(kineto: object) -> list[str]:
-    """Return the files next to a Kineto trace that are named after it, by name; none next to what is not a file.
+    """Return the files next to a Kineto trace that belong to it, by name.
 
-    Next to `NAME.kineto.json.gz` these are `NAME.kernel_information.json` and `NAME.provenance*.json`, gzipped or not;
-    NAME may lack its rank, and is not needed if the folder has no other Kineto trace. Graph annotations are
+    Next to `NAME.kineto.json.gz` these are `NAME.kernel_information.json` and `NAME.provenance*.json`, gzipped or not.
+    NAME may lack its rank, and may be missing if the folder has no other Kineto trace. Graph annotations are
     `kernel_annotations_rank0*.json`, by rank, next to the trace or one folder above, as PyTorch writes them.
     """
     if not isinstance(kineto, (str, os.PathLike)) or not Path(kineto).is_file():
@@ -126,7 +126,7 @@ def _belongs(name: str, stem: str, rank: int | None, alone: bool) -> bool:
 
 
 def _stem_and_rank(name: str) -> tuple[str, int | None]:
-    """Return a trace's name without suffixes, the word for its kind and its rank; and its rank."""
+    """Return a trace's name without suffixes, kind and rank; and its rank."""
     stem = _TIMELINE.sub("", _SUFFIX.sub("", name))
     rank = _RANK.search(stem)
     if rank is not None:
@@ -156,7 +156,7 @@ class CompiledKernel:
         handle: ascends in call order.
         stacks: distinct stacks of its source nodes, in order.
         nodes: names of its source nodes in the graph before autograd.
-        shapes: of an operator's tensor inputs; None if not recorded, or not all numbers.
+        shapes: shapes of an operator's tensor inputs; None if not recorded, or not all numbers.
     """
 
     name: str
@@ -171,10 +171,9 @@ class CompiledGraph:
     """The kernels of a compiled graph by handle.
 
     Attributes:
-        region: "Torch-Compiled Region: 0/0", "" if the file does not state it.
-        backward: True for the backward of that region; None if the file does not state it.
-        kernels: also those of graphs compiled before, if the file has them.
-        file: the source.
+        region: "Torch-Compiled Region: 0/0", "" if not recorded.
+        backward: True for the backward of that region; None if not recorded.
+        kernels: also kernels of graphs compiled before, if the file has them.
     """
 
     region: str
@@ -237,8 +236,7 @@ def read_node_mappings(source: Source) -> CompiledGraph:
 
 
 def _kernel(key: str, given: _Kernel | None) -> CompiledKernel | None:
-    """Return the kernel of a name with a handle, None for another name: Inductor gives some kernels twice, once
-    without."""
+    """Return the kernel of a name with a handle, else None: Inductor lists some kernels twice, once without."""
     name, _, handle = key.rpartition(":")
     if not name or not (handle.isascii() and handle.isdecimal()) or len(handle) > 9:
         return None

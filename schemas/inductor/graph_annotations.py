@@ -1,8 +1,8 @@
-"""What PyTorch says of the nodes of CUDA graphs: annotations by `graph node id`, in a file or a kernel's arguments.
+"""Read annotations of CUDA graph nodes by `graph node id`, from a file or a kernel's arguments.
 
-`torch.cuda.graph_annotations.get_kernel_annotations()` maps ids of nodes (the graph's id in the upper 32 bits) to lists
-of annotations, objects whose keys are the user's: `name`, `stream`, `module_fqn`, `stack`; the last two say where a
-kernel came from. PyTorch's tutorial pickles them; a pickle can run any program and is not read, JSON is.
+`torch.cuda.graph_annotations.get_kernel_annotations()` maps node ids (the graph's id in the upper 32 bits) to lists of
+objects with the user's keys: `name`, `stream`, `module_fqn`, `stack`. PyTorch's tutorial pickles them; a pickle can run
+any program, so only JSON is read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _MARKS = b'"graph node id"', b'"module_fqn"', b'"stack"'
 
 @dataclass(frozen=True)
 class NodeAnnotation:
-    """What is said of a node of a graph.
+    """Annotation of a graph node.
 
     Attributes:
-        module: qualified name of the module ("layers.0.attention.wq"), "" for none.
-        stacks: in which it was launched when the graph was captured.
+        module: qualified name ("layers.0.attention.wq"), "" for none.
+        stacks: stacks of its launch when the graph was captured.
     """
 
     module: str = ""
@@ -51,7 +51,7 @@ def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
 
 
 def annotation_of(value: Any) -> NodeAnnotation:
-    """What an annotation says: an object, or a list of them, whose last one wins; a text names a region, no module."""
+    """Read an annotation: an object, or a list of objects whose last one wins; a text names no module."""
     known: dict[str, Any] = {}
     for part in value if isinstance(value, list) else [value]:
         known |= part if isinstance(part, dict) else {}
@@ -72,7 +72,7 @@ _decode = msgspec.json.Decoder(_NodeArgs).decode
 def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
     """Return possible node ids of a GPU event, and the annotation in its arguments, None without one.
 
-    Kineto writes the whole id; PyTorch's own exporter (2.14) its lower half, with the graph's id next to it.
+    Kineto writes the whole id; PyTorch's own exporter (2.14) writes the lower half, with the graph's id next to it.
     """
     if not any(mark in args for mark in _MARKS):
         return [], None
@@ -88,13 +88,13 @@ def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
     return ids, own if own.module or own.stacks else None
 
 
+# Names of the frames of a stack, outermost first, as Kineto writes them: "train.py(12): step".
 Frames = tuple[str, ...]
-"""Names of the frames of a stack, outermost first, as Kineto writes them: "train.py(12): step"."""
 
+# A frame of a traceback: `stack_traces` of kernel information, `stack_trace` of FX nodes.
 _TRACEBACK = re.compile(r'^[ \t]*File "(.*)", line (\d{1,9}), in (.*)$', re.MULTILINE)
-"""A frame of a traceback: `stack_traces` of kernel information, `stack_trace` of FX nodes."""
+# A frame of `torch.cuda.graph_annotations`: "train.py:12:step".
 _COLON_LINE = re.compile(r"(.+?):(\d{1,9})(?:: ?| in )(\S.*)")
-"""A frame of `torch.cuda.graph_annotations`: "train.py:12:step"."""
 _KINETO_LINE = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 
 
@@ -104,8 +104,7 @@ def frames_of_traceback(text: str) -> Frames:
 
 
 def frames_of_lines(text: str) -> Frames:
-    """Return the frames of a text with one per line, innermost first, as graph annotations have them; or of a
-    traceback."""
+    """Return the frames of a text with one frame per line, innermost first, or of a traceback."""
     found = frames_of_traceback(text)
     if found:
         return found
@@ -116,8 +115,9 @@ def frames_of_lines(text: str) -> Frames:
 
 
 def stacks_in(value: Any) -> tuple[Frames, ...]:
-    """Return the stacks in `stack` of a kernel's arguments or annotation: a text or a list of texts; () for anything
-    else."""
+    """Return the stacks in `stack` of a kernel's arguments or annotation: a text or a list of texts; () for other
+    values.
+    """
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         return ()

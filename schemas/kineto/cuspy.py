@@ -1,8 +1,8 @@
-"""What PyTorch's Cuspy exporter writes differently from Kineto, brought to Kineto's form where a trace is read.
+"""Convert the output of PyTorch's Cuspy exporter to Kineto's form.
 
-Facts from torch/profiler/_cuspy (PyTorch 2.15): copies and memsets have one name each, their kinds are arguments;
-dependencies between the nodes of a CUDA graph are flows of category "ac2g" with ids from 2**40, from the end of one
-node to the start of the other; a graph's node may be drawn on a lane of its own, its stream is then `original_stream`.
+Facts from torch/profiler/_cuspy (PyTorch 2.15): copies and memsets have one name each and their kinds as arguments.
+Dependencies between the nodes of a CUDA graph are flows of category "ac2g" with ids from 2**40, from the end of a node
+to the start of another. A graph node may be drawn on a lane of its own; `original_stream` is then its stream.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ...trace.errors import UNREADABLE
 if TYPE_CHECKING:
     from .read_kineto import EventTable
 
+# Category of the flows from a launching call to its GPU work.
 LAUNCH_FLOW = "ac2g"
-"""Category of the flows from a launching call to the GPU work that it launched."""
+# From this id on, LAUNCH_FLOW flows are dependencies between nodes of a CUDA graph.
 GRAPH_ARROW = 2**40
-"""Flows of the category LAUNCH_FLOW with ids from here are dependencies between nodes of a CUDA graph."""
 _BARE = frozenset({"Memcpy", "Memset"})
+# CUpti_ActivityMemoryKind by code.
 _MEMORY_KINDS = (
     "unknown", "pageable", "pinned", "device", "array", "managed", "device_static", "managed_static",
 )  # fmt: skip
-"""By code: CUpti_ActivityMemoryKind."""
 
 
 class _Kinds(msgspec.Struct, gc=False):
@@ -44,15 +44,14 @@ _decode_kinds = msgspec.json.Decoder(_Kinds).decode
 def whole_us(ts: IntColumn) -> IntColumn:
     """Round times (int64 ns since the epoch) to whole µs.
 
-    The exporter computes with doubles, which hold µs since the epoch only to 0.25 µs. Times relative to a base, as
-    PyTorch writes them since 2024, are exact.
+    The exporter computes in doubles: those hold µs since the epoch only to 0.25 µs. Times relative to a base are exact.
     """
     rounded: IntColumn = (ts + 500) // 1000 * 1000
     return rounded
 
 
 def with_copy_names(events: EventTable) -> EventTable:
-    """Name copies and memsets by the kinds in their arguments, as Kineto does: "Memcpy HtoD (Pageable -> Device)"."""
+    """Name copies and memsets by their kinds, as Kineto does: "Memcpy HtoD (Pageable -> Device)"."""
     bare = np.array([name in _BARE for name in events.names], np.bool_)
     rows = np.flatnonzero(events.mask(COPY_CATEGORIES))
     rows = rows[bare[events.name[rows]]] if len(rows) else rows
@@ -78,7 +77,7 @@ def _name(name: str, args: bytes) -> str:
 
 
 def _memory(kind: Any) -> str:
-    """Return a kind of memory, by name or code, in Kineto's spelling."""
+    """Return a kind of memory (name or code) in Kineto's spelling."""
     if type(kind) is int and 0 <= kind < len(_MEMORY_KINDS):
         kind = _MEMORY_KINDS[kind]
     return kind.replace("_", " ").title() if isinstance(kind, str) else "Unknown"

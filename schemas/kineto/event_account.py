@@ -1,4 +1,4 @@
-"""What became of the events of a Kineto trace: read, not used, or dropped and why; events that a file holds twice."""
+"""Account for the events of a Kineto trace: read, not used, or dropped with a reason; drop duplicates."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from ..text.records import RecordTexts
 from .kineto_decode import KNOWN_PHASES
 from .kineto_events import EventPart, is_runtime
 
+# Columns of "events", "flows", "memory" and "frames"; see `EventPart`.
 Tables = dict[str, dict[str, npt.NDArray[Any]]]
-"""Columns of "events", "flows", "memory" and "frames"; see `EventPart`."""
 
 _READ = CPU_CATEGORIES | GPU_CATEGORIES | {
     GPU_ANNOTATION_CATEGORY, "cuda_sync", "graph_event_node", "graph_host_node",
 }  # fmt: skip
+# Duration events without host or device work: other activity types of Kineto (libkineto/include/ActivityType.h), and #
+# spans of the recording.
 _NOT_USED = frozenset({
     "Trace", "Net", "overhead", "external_correlation", "cpu_instant_event", "cuda_event", "cuda_profiler_range",
     "collective_comm", "mtia_workloadd", "mtia_insight", "mtia_counters", "xpu_sync", "gpu_pm_counter",
     "npu_wait",
 })  # fmt: skip
-"""Categories of duration events without work of host or device: other activity types of Kineto
-(libkineto/include/ActivityType.h), and spans of the recording."""
 _UNREADABLE = "a record that is no event"
+# Most reasons that a sentence names.
 _NAMED = 5
-"""Reasons that a sentence names at most."""
 _LONGEST = 40
 _PLACE = ("ts", "dur", "thread", "name", "correlation")
 _ALIKE = (*_PLACE, "category", "stream", "device")
 _OWN_IDS = ("external_id", "rf_id", "seq")
+# Arguments that may differ between two records of one event.
 _IDS = frozenset({"External id", "Record function id", "Ev Idx"})
-"""Arguments that may differ between two records of one event."""
+# Odd, so multiplying loses nothing; spreads small differences over all bits.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-"""Odd, so that multiplying loses nothing; spreads small differences over all bits."""
 
 
 @dataclass(frozen=True)
 class EventAccount:
-    """Number of events of a file by what became of them.
+    """Number of events of a file by outcome.
 
     Attributes:
         read: by category, or "flow", "memory", "end of a pair".
@@ -64,7 +64,6 @@ class EventAccount:
 
     @property
     def total(self) -> int:
-        """Number of all events."""
         return sum(sum(counts.values()) for counts in (self.read, self.not_used, self.dropped))
 
     @property
@@ -73,7 +72,7 @@ class EventAccount:
         return _listed(Counter(self.not_used) + Counter(self.dropped))
 
     def warning(self, already_reported: int) -> str:
-        """Return a sentence on dropped events, "" without any; `already_reported` are counted by another warning."""
+        """Return a sentence on dropped events, "" without any; another warning counts `already_reported`."""
         dropped = +(Counter(self.dropped) - Counter({_UNREADABLE: already_reported}))
         if not dropped:
             return ""
@@ -88,12 +87,12 @@ def _listed(counts: Counter[str]) -> str:
 def account_for(
     parts: Sequence[EventPart], tables: Tables, categories: list[str], *, pairs: int, repeated: int
 ) -> EventAccount:
-    """Count all events by what became of them.
+    """Count all events by outcome.
 
     Args:
         tables: the events that are kept.
         pairs: number of "E" events that gave a "B" event its duration.
-        repeated: number of duplicates that `drop_repeated` left out.
+        repeated: number of duplicates that `drop_repeated` removed.
     """
     phases = sum((part.phases for part in parts), Counter[str]())
     read, not_used, dropped = Counter[str](), Counter[str](), Counter[str]()
@@ -103,7 +102,7 @@ def account_for(
             read[category] += count
         elif category in _NOT_USED:
             not_used[category] += count
-        elif category != PYTHON_CATEGORY:  # modules' calls are also among the Python calls
+        elif category != PYTHON_CATEGORY:  # module calls are counted as Python calls
             dropped[f"category {shortened(category, _LONGEST)!r}" if category else "no category"] += count
     read[PYTHON_CATEGORY] += len(tables["frames"]["ts"])
     read.update(flow=len(tables["flows"]["ts"]), memory=len(tables["memory"]["ts"]))
@@ -122,13 +121,11 @@ def account_for(
 
 
 def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> int:
-    """Remove duplicates of events from tables, keep the first of each, and return their number.
+    """Remove duplicate events from the tables, keep the first of each, and return their number.
 
     Two records describe one event if process, thread or stream, times, name, category, correlation and arguments agree.
-    Recorder ids may differ, except on events without correlation: a recursive call that takes under a µs differs from
-        its
-    caller only in them. Calls without any id are therefore kept. Memory events and Python calls must agree in all
-    bytes.
+    Recorder ids may differ, except on events without correlation: only they tell a recursive call of less than 1 µs
+    from its caller. Calls without any id are therefore kept. Memory events and Python calls must agree in all bytes.
     """
     rows = _suspects(tables["events"], _PLACE)
     events, count = {key: column[rows] for key, column in tables["events"].items()}, 0
@@ -149,7 +146,7 @@ def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> 
 
 
 def _suspects(table: dict[str, npt.NDArray[Any]], keys: tuple[str, ...]) -> IntColumn:
-    """Rows with a text that agree in some columns with another row, and, hardly ever, others."""
+    """Return rows whose columns agree with another row (and, rarely, others)."""
     mixed = np.zeros(len(table["ts"]), np.uint64)
     for key in keys:
         mixed *= _FACTOR
@@ -177,7 +174,7 @@ _decode_arguments = msgspec.json.Decoder(_OnlyArguments).decode
 
 
 def _told_arguments(text: bytes) -> Any:
-    """What the arguments of an event say of it, except for ids."""
+    """Return the arguments of an event except ids."""
     try:
         args = _decode_arguments(text).args or {}
     except UNREADABLE:

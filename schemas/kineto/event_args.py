@@ -1,4 +1,4 @@
-"""Arguments that PyTorch's profiler writes on GPU events and launch calls (on NCCL and RCCL kernels since 2.3)."""
+"""Arguments that PyTorch's profiler writes on GPU events and launch calls."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from ...trace.trace import Trace
 
 _T = TypeVar("_T")
 
+# Fields of `comm`, with Kineto's argument and its type (a list may be written as text). NCCL and RCCL since PyTorch
+# 2.3.
 _KERNEL_ARGS: dict[str, tuple[str, type]] = {
     "collective": ("Collective name", str),
     "dtype": ("dtype", str),
@@ -35,12 +37,11 @@ _KERNEL_ARGS: dict[str, tuple[str, type]] = {
     "in_split": ("In split size", list),
     "out_split": ("Out split size", list),
 }
-"""Fields of `comm`, with the argument that Kineto writes for each and its type (a list may be written as text)."""
+# PyTorch cuts lists of ranks after 30 (`kTruncatLength` in its profiler): "[0, 2, ..., 58, ...]".
 _CUT_OFF = re.compile(r"\s*\[\s*(\d{1,9})\s*,[^\]]*\.\.\.\s*\]\s*", re.ASCII)
-"""A list of ranks as PyTorch cuts it after 30 (`kTruncatLength` in its profiler): "[0, 2, ..., 58, ...]"."""
 _Grid = tuple[int, int, int]
+# Work items per wavefront of AMD's data-center devices; `warpSize` of their properties.
 _WAVEFRONT = 64
-"""Work items of a wavefront of AMD's data-centre devices; `warpSize` of their properties."""
 
 
 class LaunchArgs(msgspec.Struct, gc=False):
@@ -52,7 +53,6 @@ class LaunchArgs(msgspec.Struct, gc=False):
 
     @property
     def dimensions(self) -> tuple[_Grid, _Grid]:
-        """Grid and block."""
         return self.grid, self.block
 
 
@@ -89,7 +89,7 @@ def sync_args(text: bytes) -> SyncArgs | None:
 
 
 def launch_args(text: bytes) -> LaunchArgs:
-    """Kernel, grid and block in the `args` of a launch call or a GPU event; what is not recorded is None or −1."""
+    """Return kernel, grid and block from the `args` of a launch call or GPU event; None or −1 if not recorded."""
     return _read(text, LaunchArgs) or LaunchArgs()
 
 
@@ -106,18 +106,18 @@ class _WorkArgs(msgspec.Struct, gc=False):
 
 
 def work_args(text: bytes) -> tuple[bytes, ...]:
-    """Return JSON texts that tell GPU events of one name apart: launch sizes, bytes of a copy, communication; b"" for
-    none."""
+    """Return JSON texts that tell GPU events of one name apart: launch sizes, copied bytes, communication; b"" for
+    none.
+    """
     return tuple(map(bytes, msgspec.structs.astuple(_read(text, _WorkArgs) or _WorkArgs())))
 
 
 def launch_sizes(trace: Trace) -> IntColumn:
-    """Return blocks of the grid and threads of a block of each GPU event, int64 (n, 2), 0 if not recorded.
+    """Return the grid's blocks and the threads per block of each GPU event, int64 (n, 2), 0 if not recorded.
 
-    `hipExtModuleLaunchKernel`, which MIOpen and Tensile call, takes the grid in work items, and roctracer records it
-    so. `hipLaunchKernel` and Triton's `hipModuleLaunchKernel` take blocks. If the launch call's name does not tell, a
-    kernel
-    counts as launched in work items if its name has no parameters, is not Triton's, and its grid is a multiple of its
+    `hipExtModuleLaunchKernel` (MIOpen, Tensile) takes the grid in work items, and roctracer records them.
+    `hipLaunchKernel` and Triton's `hipModuleLaunchKernel` take blocks. If the name of the launch call does not tell,
+    the grid is in work items if the kernel's name has no parameters, is not Triton's, and the grid is a multiple of the
     block in each dimension.
     """
     gpu = trace.gpu
@@ -135,7 +135,7 @@ def launch_sizes(trace: Trace) -> IntColumn:
 
 
 def _sizes(grid: _Grid, block: _Grid) -> tuple[int, int, int]:
-    """Blocks of a grid, those of it where it may be in work items, and threads of a block; 0 where not recorded."""
+    """Return blocks, blocks if the grid is in work items, and threads per block; 0 if not recorded."""
     blocks, threads = (math.prod(max(size, 0) for size in of) for of in (grid, block))
     if not threads or not 0 < blocks * threads < 2**62:
         return 0, 0, 0
@@ -144,7 +144,7 @@ def _sizes(grid: _Grid, block: _Grid) -> tuple[int, int, int]:
 
 
 def _in_work_items(trace: Trace, event: int) -> bool:
-    """Return True if the grid of a GPU event, of a device that may have it so, counts work items, not blocks."""
+    """Return True if the grid of an AMD GPU event counts work items."""
     call = int(trace.gpu.runtime[event])
     if call >= 0:
         return "ExtModuleLaunch" in trace.names[trace.runtime.name[call]]
@@ -153,7 +153,7 @@ def _in_work_items(trace: Trace, event: int) -> bool:
 
 
 def kernel_comm(args: bytes) -> dict[str, Any]:
-    """Return the fields of `comm` that a kernel's `args` have, None for the others."""
+    """Return the fields of `comm` from a kernel's `args`, None for missing ones."""
     given: dict[str, Any] = msgspec.json.decode(args) or {}
     comm: dict[str, Any] = {}
     for field, (name, kind) in _KERNEL_ARGS.items():
@@ -170,7 +170,7 @@ def kernel_comm(args: bytes) -> dict[str, Any]:
 
 
 def int_list(value: Any) -> list[int] | None:
-    """Return a list of numbers, or one written as text ("[0, 1]", cut off with "..." where it is long)."""
+    """Return a list of integers, also if written as text ("[0, 1]"); None for other values and cut lists."""
     if isinstance(value, str):
         with contextlib.suppress(msgspec.MsgspecError):
             value = msgspec.json.decode(value)
@@ -178,7 +178,7 @@ def int_list(value: Any) -> list[int] | None:
 
 
 def size_of_copy(args: bytes) -> int:
-    """Return the `bytes` of a copy or memset, −1 if its args do not have it."""
+    """Return the `bytes` of a copy or memset, −1 if not recorded."""
     try:
         size = (msgspec.json.decode(args) or {}).get("bytes")
     except UNREADABLE:
@@ -187,7 +187,7 @@ def size_of_copy(args: bytes) -> int:
 
 
 def comm_of(args: bytes, kernel: str) -> Comm:
-    """Return what a kernel communicates, from its `args` and, for the collective, its name."""
+    """Return a kernel's communication, from its `args` and name."""
     try:
         known = kernel_comm(args)
     except UNREADABLE:
@@ -197,6 +197,7 @@ def comm_of(args: bytes, kernel: str) -> Comm:
     return Comm(**known, bytes=size * elements if size and elements is not None else None)
 
 
+# Kineto's launch arguments of GPU events; "shared memory" is per block.
 LAUNCH_ARGS = (
     "grid",
     "block",
@@ -207,11 +208,10 @@ LAUNCH_ARGS = (
     "warps per SM",
     "est. achieved occupancy %",
 )
-"""What Kineto writes of the launch on GPU events; "shared memory" is of a block."""
 
 
 class ArgsReader:
-    """Reads the arguments of some names in records, undecoded."""
+    """Reads some arguments of records, undecoded."""
 
     def __init__(self, names: Sequence[str]) -> None:
         keys = [f"value{at}" for at in range(len(names))]

@@ -1,4 +1,4 @@
-"""Rows of a trace as Kineto events: categories, arguments and header fields; and recorded events that are not rows."""
+"""Write rows of a trace as Kineto events, and list recorded events that are not rows."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ _NAMES = {
     "distributed_info": "distributedInfo",
 }
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+# Rows whose numbers are fetched at once.
 _ROWS = 4096
-"""Rows whose numbers are fetched at once."""
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
-    """Return a Kineto trace's top-level keys, as far as the ET+ has them; `zero`: wall-clock ns of the file's time
-    0."""
+    """Return a Kineto trace's top-level keys from an ET+; `zero` is the wall-clock ns of the file's time 0."""
     _, summary = known_sections({}, {"kineto": trace.summary.get("kineto")})
     known = json.loads(summary, parse_int=_integer)["kineto"] or {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
@@ -48,13 +47,13 @@ def header(trace: Trace, zero: int) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int | float:
-    """Return a whole number as its writer takes it: beyond 64 bits a float, as most readers of JSON have it."""
+    """Return an integer; beyond 64 bits a float, as most JSON readers do."""
     value = int(digits)
     return value if -(2**63) <= value < 2**64 else float(digits)
 
 
 def category(trace: Trace, row: Row) -> str:
-    """Kineto's category of a row. That of a runtime call is not in an ET+ and follows from the call's name."""
+    """Return Kineto's category of a row. ET+ files lack those of runtime calls; their names tell."""
     kind = trace.nodes.kind[row]
     if kind == GPU:
         text: str = trace.categories[trace.category[row]]
@@ -69,10 +68,9 @@ def category(trace: Trace, row: Row) -> str:
 
 
 def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
-    """Yield Kineto's `args` of rows: a GPU event's own, for others those of its node.
+    """Yield Kineto's `args` of rows: recorded arguments for GPU events, arguments of the node for others.
 
-    "External id" is the node id of the operator, for launch calls and GPU events that of their operator. "id" is the
-    row's.
+    "External id" is the node id of the operator that made or launched the row; "id" is the row's own node id.
     """
     for at in range(0, len(rows), _ROWS):
         part = rows[at : at + _ROWS]
@@ -85,12 +83,12 @@ def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
                 yield {**before, **given_args(trace, row, arguments_in(record).inputs), **after}
 
 
+# By argument name, the values (int64) and a mask of the rows that have it.
 Numbers = dict[str, tuple[IntColumn, npt.NDArray[np.bool_]]]
-"""By name of an argument its values, int64, and which rows have it."""
 
 
 def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
-    """Return the numbers among the arguments of rows: those before the recorded ones, and those after them."""
+    """Return the numeric arguments of rows: those before and those after the recorded arguments."""
     kind, own, caller = trace.nodes.kind[rows], trace.id[rows], trace.nodes.parent_row[rows]
     every, gpu, runtime = np.ones(len(rows), np.bool_), kind == GPU, kind == RUNTIME
     op = ~(gpu | runtime)
@@ -109,7 +107,7 @@ def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
 
 
 def by_row(columns: Numbers, count: int) -> Iterator[dict[str, int]]:
-    """Return the numbers that each of `count` rows has, by name."""
+    """Yield the numbers of each of `count` rows, by name."""
     listed = [
         [(name, value) if there else None for value, there in zip(values.tolist(), present.tolist(), strict=True)]
         for name, (values, present) in columns.items()
@@ -118,7 +116,7 @@ def by_row(columns: Numbers, count: int) -> Iterator[dict[str, int]]:
 
 
 def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
-    """Return the arguments that say what a call was given, {} if not recorded."""
+    """Return the arguments that describe a call's inputs, {} if not recorded."""
     if trace.nodes.kind[row] == RUNTIME:
         return {}
     found = input_args(inputs.decoded(), from_et=trace.outputs_recorded)
@@ -126,7 +124,7 @@ def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
 
 
 def recorded_args(record: Record, without: Collection[str]) -> dict[str, str]:
-    """Return the arguments of a GPU event as texts of JSON, but for some; none if unreadable."""
+    """Return the arguments of a GPU event as JSON texts, except `without`; {} if unreadable."""
     try:
         given = _decode(record["args"])
     except (KeyError, *UNREADABLE):
@@ -141,7 +139,7 @@ def shown_text(argument: str) -> bytes:
 
 
 def decoded(args: dict[str, Any]) -> dict[str, Any]:
-    """Arguments, of which some may be texts of JSON, as values alone."""
+    """Return arguments with all JSON texts decoded."""
     plain: dict[str, Any] = orjson.loads(orjson.dumps(args))
     return plain
 
@@ -155,13 +153,13 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 
 
 def counter_name(text: bytes) -> str | None:
-    """Return the name of an event that is a counter's, None of another one."""
+    """Return the name of a counter event, None for others."""
     event = _decode_named(text)
     return event.name if event.ph == "C" else None
 
 
 def with_arguments(text: bytes, values: Mapping[str, float], names: Collection[str]) -> bytes:
-    """Return an event's text with `values` instead of the arguments `names`; the same text if nothing changes."""
+    """Replace the arguments `names` of an event by `values`; return the same text if nothing changes."""
     event = _decode(text)
     args = _decode(event["args"]) if "args" in event and bytes(event["args"]) != b"null" else {}
     before = {key: bytes(args[key]) for key in names if key in args}
@@ -174,8 +172,8 @@ def with_arguments(text: bytes, values: Mapping[str, float], names: Collection[s
     return msgspec.json.encode(event | {"args": args})
 
 
+# Usual members of an event; all others are kept unchanged.
 _MEMBERS = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "args"})
-"""Of an event; what else it has is kept as it is."""
 
 
 @dataclass(frozen=True)
@@ -183,10 +181,10 @@ class OtherEvent:
     """A recorded event that is not a row.
 
     Attributes:
-        index: in the file's `traceEvents`.
-        on_gpu: a GPU annotation, `pid` and `tid` are device and stream; else a call on a thread.
+        index: position in the file's `traceEvents`.
+        on_gpu: a GPU annotation, with device and stream as `pid` and `tid`; else a call on a thread.
         ts, dur: ns on the trace's clock.
-        written: category, name and arguments as in the file.
+        written: category, name and arguments from the file.
     """
 
     index: int
@@ -199,7 +197,7 @@ class OtherEvent:
 
 
 def other_events(trace: Trace) -> list[OtherEvent]:
-    """Return all other events by start, enclosing ones first; of a linked pair only those in the ET's window."""
+    """Return all other events by start, enclosing ones first; for a linked pair only events in the ET's window."""
     found = (_event(index, text) for index, text in trace.texts.other_events())
     timed = [event for event in found if event is not None]
     if trace.outputs_recorded:
@@ -223,7 +221,7 @@ def _event(index: int, text: bytes) -> OtherEvent | None:
 
 
 def kineto_threads_of(trace: Trace) -> dict[Any, int]:
-    """Kineto's thread ids to the values of `Trace.thread`, as far as runtime calls and calls of Kineto's own show."""
+    """Map Kineto's thread ids to values of `Trace.thread`, from runtime calls and Kineto's own calls."""
     calls = np.flatnonzero((trace.nodes.kind == RUNTIME) & trace.nodes.timed)
     calls = calls[np.unique(trace.thread[calls], return_index=True)[1]]
     records = zip(calls.tolist(), trace.records(calls), strict=True)

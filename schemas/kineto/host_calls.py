@@ -1,7 +1,7 @@
 """Match collectives that ran on the host with the `c10d::` calls that issued them.
 
-Host backends (Gloo, MPI) run collectives on threads of their own: the node of a collective names neither its call nor
-its group. Calls and collectives come in one order, and so does each direction of messages.
+Host backends (Gloo, MPI) run collectives on their own threads, without a record of the call or group. Collectives run
+in the order of their calls, and so do messages of each direction.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, matching
 
 _ISSUING_CALL: Final = re.compile(r"c10d::\w+", re.ASCII)
+# Operators in which the host waits for a functional collective.
 WAIT: Final = re.compile(r"_?c10d_functional::wait_tensor", re.ASCII)
-"""Names of the operators in which the host waits for a functional collective."""
 
 _MESSAGES = ("send", "recv")
+# Calls with one full tensor and one shard.
 _SHARDED = ("_allgather_base_", "_reduce_scatter_base_")
-"""Calls with one tensor of the whole and one of a rank's shard."""
 
 
 def outermost_calls(
@@ -33,7 +33,7 @@ def outermost_calls(
     Args:
         parent: position of the caller, −1 for none.
         name: code in `names`.
-        timed: True for calls that count.
+        timed: mask of the calls to consider.
     """
     calls = matching(name, names, _ISSUING_CALL.fullmatch)
     above = nearest(parent, parent, calls)
@@ -55,7 +55,7 @@ def pair_with_calls(
     Args:
         runs, calls: positions in call order, ascending.
         run_names, call_names: their names.
-        numbered: collectives got their numbers when issued, so the last call before one always issued it.
+        numbered: collectives were numbered when issued, so each belongs to the last call before it.
     """
     pairs = []
     for kind in (*_MESSAGES, ""):
@@ -74,17 +74,15 @@ def _kind(name: str) -> str:
 
 
 def named_group(values: Sequence[Any], groups: Collection[str]) -> str | None:
-    """Return the process group that the inputs of a `_c10d_functional::` call name: the last one does."""
+    """Return the process group that the last input of a `_c10d_functional::` call names."""
     last = values[-1] if values else None
     return last if isinstance(last, str) and last in groups else None
 
 
 def group_size_of(call: str, values: Sequence[Any]) -> int | None:
-    """Return the group size of a call on a whole tensor and a shard: how often the shard fits into the whole.
+    """Return the group size of a call on a full tensor and a shard: the ratio of their sizes.
 
-    Args:
-        call: its name.
-        values: its inputs; tensors are [tensor, storage, offset, elements, item size, device].
+    Tensors in `values` are [tensor, storage, offset, elements, item size, device].
     """
     if not call.endswith(_SHARDED):
         return None
@@ -96,7 +94,7 @@ def group_size_of(call: str, values: Sequence[Any]) -> int | None:
 
 
 def remaining_group(size: int | None, groups: Mapping[str, Sequence[int]], named: Collection[str]) -> str | None:
-    """Return the only group of so many ranks that no call in `named` names, None if there is not exactly one."""
+    """Return the only group of `size` ranks that is not in `named`, None if there is not exactly one."""
     fitting = [name for name, ranks in groups.items() if len(ranks) == size]
     if len(fitting) > 1:
         fitting = [name for name in fitting if name not in named]

@@ -1,4 +1,4 @@
-"""Inputs of calls as Kineto records them with `record_shapes`, and in the ET's terms: the one place that knows both."""
+"""Convert inputs of calls between Kineto's `record_shapes` arguments and the ET's form."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ from ...trace.dtypes import UNKNOWN_DTYPE, standard_dtype
 from ...trace.errors import UNREADABLE
 from ..execution_trace.arguments import TENSOR_KEYS, DecodedSide, UndecodedSide
 
+# `Input type` of inputs that are not tensors; "" for None and for values that Kineto does not record.
 _NOT_TENSORS = frozenset({"", "Scalar", "ScalarList"})
-"""Values of `Input type` for what is not a tensor; "" for None and for what Kineto does not record."""
+# `Input type` of tensor lists; Kineto does not record their element types.
 _TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
-"""Values of `Input type` for lists of tensors, whose element types Kineto does not record."""
+# `inputs` or `outputs` of an ET node without any.
 NO_TENSORS = msgspec.json.encode({key: list[Any]() for key in TENSOR_KEYS})
-"""`inputs` or `outputs` of an ET node that has none."""
 _TENSOR = re.compile(r"Tensor\(([^)]*)\)")
 _NUMBERS = {"Int", "Double", "Bool"}
+# Types in nodes made from Kineto events.
 _KINETO_KINDS = {"Scalar", "ScalarList"}
-"""In nodes that were made of Kineto's events."""
+# Kineto writes smaller doubles without a fraction as whole numbers with a point.
 _WHOLE = 1e10
-"""Doubles below this without a fraction are written as whole numbers with a point."""
+# Kineto and ETs cut lists at different lengths, all of at least 30.
 _UNCUT = 30
-"""Kineto and ETs cut lists at various lengths, none below this."""
+# ETs have six digits after the point.
 _ABSOLUTE, _RELATIVE = 1e-6, 1e-5
-"""ETs have six digits after the point."""
 _NOTHING = msgspec.Raw(b"[]")
+# Texts of a call's values, shapes, types and strides in a Kineto trace.
 RecordedInputs = tuple[bytes, bytes, bytes, bytes]
-"""What Kineto records of a call's inputs: the texts of values, shapes, types and strides."""
 
 
 class _InputArgs(msgspec.Struct, gc=False):
-    """What Kineto records of a call's inputs with `record_shapes`, undecoded."""
-
     values: msgspec.Raw = msgspec.field(default=_NOTHING, name="Concrete Inputs")
     shapes: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
@@ -54,7 +52,7 @@ _decode_event = msgspec.json.Decoder(_InputsEvent).decode
 
 
 def input_shapes(event: bytes) -> list[Any]:
-    """Return the shapes of an event's tensors, as far as Kineto records them."""
+    """Return the shapes of an event's tensors that Kineto recorded."""
     try:
         listed = msgspec.json.decode(_decode_event(event).args.shapes, type=list[Any])
         return [shape for shape in listed if shape]
@@ -72,7 +70,7 @@ def recorded_inputs(event: bytes) -> RecordedInputs | None:
 
 
 def et_inputs(recorded: list[RecordedInputs | None], known: dict[RecordedInputs | None, bytes]) -> list[bytes]:
-    """Return each call's inputs in the ET's form as JSON; equal ones are made once and added to `known`."""
+    """Return each call's inputs in the ET's form as JSON; `known` caches the results."""
     for key in dict.fromkeys(recorded):
         if key is not None and key not in known:
             known[key] = NO_TENSORS
@@ -96,14 +94,13 @@ def _in_terms_of_ets(values: Any, shapes: Any, types: Any, strides: Any) -> dict
 
 
 def _et_value(text: Any, kind: str) -> Any:
-    """Return a number as such, as ETs have it; anything else as Kineto wrote it."""
+    """Return a number as such, as in ETs; other values unchanged."""
     value = _concrete_value(text) if isinstance(text, str) and kind in _NOT_TENSORS else None
     return text if value is None else value
 
 
 def _concrete_value(text: str) -> Any:
-    """Return the value of one of `Concrete Inputs`, which are texts; None for what is neither a number nor a list of
-    them."""
+    """Return the value of one of `Concrete Inputs` (texts); None if it is neither a number nor a list of numbers."""
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         return [_concrete_value(part) for part in text[1:-1].split(",") if part.strip()]
@@ -123,7 +120,7 @@ def _et_type(kind: str, shape: Any) -> str:
 
 
 def _list_type(shape: Any) -> str:
-    """Return the type of a list of tensors, or of lists of them, of these shapes."""
+    """Return the type of a (nested) list of tensors from its shapes."""
     members = shape if isinstance(shape, list) else []
     nested = [isinstance(member, list) and any(isinstance(extent, list) for extent in member) for member in members]
     unknown = f"Tensor({UNKNOWN_DTYPE})"
@@ -132,9 +129,9 @@ def _list_type(shape: Any) -> str:
 
 
 def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
-    """Return Kineto's arguments for the inputs of a node: dimensions, dtypes, and values of scalars as texts.
+    """Return Kineto's arguments for the inputs of a node: dimensions, dtypes, and scalars as texts.
 
-    `from_et`: the node is of an ET, not made of a Kineto event.
+    `from_et`: the node was recorded in an ET, not made from a Kineto event.
     """
     if not given.whole:
         return {}
@@ -146,7 +143,7 @@ def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
 
 
 def inputs_key(given: UndecodedSide) -> tuple[bytes | int, ...]:
-    """Equal for inputs of which `input_args` makes the same: tensors, whose values are ids, may have other ones."""
+    """Return a key that is equal for inputs with equal `input_args`; tensor ids may differ."""
     shapes, types, strides = bytes(given.shapes), bytes(given.types), bytes(given.strides)
     try:
         values = _decode_values(given.values)
@@ -174,7 +171,8 @@ def _kind(of_et: str, *, from_et: bool) -> str:
 
 def _text(value: Any) -> str:
     """Format a value as Kineto does (`operator<<` in aten/src/ATen/core/ivalue.cpp): 1, 0.5, 2., True, [1, 1], "" for
-    none."""
+    None.
+    """
     if isinstance(value, float):
         return f"{value:.0f}." if abs(value) < _WHOLE and value.is_integer() else f"{value:.17g}"
     if isinstance(value, list):
@@ -183,9 +181,9 @@ def _text(value: Any) -> str:
 
 
 def other_input(given: UndecodedSide, recorded: RecordedInputs) -> str:
-    """Find the first input of a call that an ET and Kineto record differently; "" if there is none.
+    """Return a sentence on the first input that an ET and Kineto record differently; "" if there is none.
 
-    What only one of them records is no difference: Kineto leaves out long lists, lists of lists and undefined tensors.
+    A missing record is no difference: Kineto leaves out long lists, nested lists and undefined tensors.
 
     Example:
         >>> raws = (msgspec.Raw(text) for text in (b"[2]", b"[[4, 6]]", b'["Tensor(float)"]'))
@@ -217,8 +215,9 @@ def other_input(given: UndecodedSide, recorded: RecordedInputs) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
-    """Return how to compare inputs of these types ("shape", "scalar", "dtype", "" if not), and both types; [] if
-    counts differ."""
+    """Return for each input how to compare it ("shape", "scalar", "dtype", or "" for not), and both types; [] if counts
+    differ.
+    """
     listed = msgspec.json.decode(types, type=list[str]), msgspec.json.decode(kinds, type=list[str])
     result = []
     for ours, theirs in zip(*listed, strict=False):
@@ -235,7 +234,7 @@ def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
 
 
 def _fits(ours: Any, theirs: Any) -> bool:
-    """Return True if two records of a shape or of numbers can be of the same one; of an empty list nothing is known."""
+    """Return True if two records of a shape or number can describe the same value; an empty list matches any list."""
     if isinstance(ours, list) and isinstance(theirs, list):
         same = len(ours) == len(theirs) or not ours or not theirs or min(len(ours), len(theirs)) >= _UNCUT
         return same and all(map(_fits, ours, theirs))

@@ -1,4 +1,4 @@
-"""Kineto's CPU events in call order, each with its caller, and which of them is open at a time."""
+"""Kineto's CPU events in call order, with callers, and the calls open at a time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class CpuCalls:
     """Kineto's CPU ops and user annotations, by thread and start.
 
     Attributes:
-        row: int64, row in the `EventTable`.
-        parent: int64, position of the innermost call open at the start on the same thread, −1 for none.
-        thread: int64 code into `EventTable.threads`; ascending.
-        ts, end: int64 ns.
-        name: int64 code into `EventTable.names`.
-        seq: int64, sequence number, −1 for none.
+        row: row in the `EventTable`.
+        parent: position of the innermost call open at the start on the same thread, −1 for none.
+        thread: code into `EventTable.threads`; ascending.
+        ts, end: ns.
+        name: code into `EventTable.names`.
+        seq: sequence number, −1 for none.
     """
 
     row: IntColumn
@@ -41,7 +41,7 @@ class CpuCalls:
 
 
 def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) -> CpuCalls:
-    """Put Kineto's CPU events, of these categories, in order and find each one's caller from the nesting of times."""
+    """Order Kineto's CPU events of these categories, and find each caller from the nesting of times."""
     events = kineto.events
     rows = np.flatnonzero(events.mask(categories))
     thread, ts, end = events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows]
@@ -58,14 +58,13 @@ def enclosing_call(
     """Return the position of the innermost call open at the start of each interval, −1 for none.
 
     The innermost call is the one that started last, also if calls overlap partly. A call that ends exactly at the start
-    counts as open if the interval ends there too: older files cut times to whole µs, so a call's last launch may seem
-        to
+    is open if the interval ends there, too: older files cut times to whole µs, so a call's last launch may seem to
     begin when the call ends.
 
     Args:
-        thread: int64 codes of `EventTable.threads`.
-        ts, until: int64 ns.
-        wanted: mask of the calls that count; None for all.
+        thread: codes of `EventTable.threads`.
+        ts, until: ns.
+        wanted: mask of the calls to consider; None for all.
     """
     at = np.full(len(ts), -1, np.int64)
     for (code,), here in grouped(thread):
@@ -78,8 +77,7 @@ def enclosing_call(
 def open_caller(
     calls: CpuCalls, start: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """Return the innermost call that is open, starting from `start` (−1 for none) and its callers; see
-    `enclosing_call`."""
+    """Return the innermost open call among `start` (−1 for none) and its callers; see `enclosing_call`."""
     at = start.copy() if wanted is None else nearest(start, calls.parent, wanted)
     active = np.flatnonzero(at >= 0)
     while len(active):

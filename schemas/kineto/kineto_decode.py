@@ -1,4 +1,4 @@
-"""Decode blocks of Kineto events; which events are kept, and what is kept of them."""
+"""Decode blocks of Kineto events into columns."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from ..text.records import Block, check_utf8, decode_raws
 from .cuspy import GRAPH_ARROW, LAUNCH_FLOW
 from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart, Values
 
+# Start of the names of module forwards among Python calls.
 MODULE = "nn.Module: "
-"""How the names of Python calls begin that are a module's forward."""
 
+# Names of NUMBERS in a file.
 _WRITTEN = (
     "External id",
     "Record function id",
@@ -34,12 +35,11 @@ _WRITTEN = (
     "device",
     "original_stream",
 )
-"""What NUMBERS are called in a file."""
 
+# Name of the instant events of an allocator (`profile_memory=True`).
 _MEMORY = "[memory]"
-"""Name of the instant events that say what an allocator did (`profile_memory=True`)."""
+# Names of MEMORY_NUMBERS in a file.
 MEMORY_ARGUMENTS = ("Bytes", "Addr", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
-"""What MEMORY_NUMBERS are called in a file."""
 
 _EXACT_INTEGER = 2**53
 _LONGEST_NAME = 60
@@ -47,8 +47,8 @@ _NO_OBJECT, _NEGATIVE = "an event whose `args` are not an object", "a negative t
 _TOO_LATE = "a time of over 146 years"
 _NONE = np.zeros(0, np.int64)
 _LATEST_US = MAX_NS / 1000
+# Events and their positions in a block.
 _Placed = tuple[list[Any], IntColumn]
-"""Events and their positions in a block."""
 
 
 def _args_type(number: Any, none: float) -> type[msgspec.Struct]:
@@ -61,7 +61,7 @@ _NO_NUMBERS, _NO_ARGS = _Numbers(), _AnyArgs()
 
 
 class _Complete(msgspec.Struct, tag_field="ph", tag="X", gc=False):
-    """Fields in the order in which they are written, which decodes fastest."""
+    """Fields are in the order of the file, for fastest decoding."""
 
     cat: str = ""
     name: str = ""
@@ -105,8 +105,8 @@ _MemoryArgs = msgspec.defstruct(
 _decode_memory = msgspec.json.Decoder(_MemoryArgs).decode
 _decode_raw_args = msgspec.json.Decoder(list[_RawArgs]).decode
 
+# Phases of Chrome's format; the first four have tables: durations, flows and instants.
 KNOWN_PHASES = "XsfiMICtBEbnePNODRcSTpFVv"
-"""Phases of Chrome's format; the first four are those of the tables: durations, flows and instants."""
 _Others = [msgspec.defstruct(f"_{ph}", [], tag_field="ph", tag=ph, gc=False) for ph in KNOWN_PHASES[4:]]
 _PlainEvent = reduce(or_, _Others, _Complete | _Start | _End | _Instant)
 _LEFT_OUT: list[Any] = [*_Others, _End, _Instant]
@@ -126,14 +126,14 @@ def read_events(
     """Decode blocks of events one at a time.
 
     Args:
-        modules: keep Python calls that are a module's forward.
+        modules: list module forwards among the events.
         invalid: leave out invalid events, and call this with each error.
     """
     columns, plain = EventColumns(), True
     for begin, end, array in blocks:
         check_utf8(array)
         try:
-            plain = plain and decode_plain(array, columns, modules=modules)  # one block of another kind is hardly alone
+            plain = plain and decode_plain(array, columns, modules=modules)  # blocks of a file are of one form
             if not plain:
                 decode_any(array, columns, modules=modules)
         except UNREADABLE:
@@ -145,8 +145,7 @@ def read_events(
 
 
 def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> bool:
-    """Decode events as PyTorch writes them since 2024 and add them to `columns`; False, with nothing done, for other
-    forms.
+    """Decode events of PyTorch since 2024 and add them to `columns`; return False, with nothing added, for other forms.
 
     Times are relative to the file's base, and doubles hold all numbers exactly.
     """
@@ -166,7 +165,7 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
     instants = np.flatnonzero([kind is _Instant for kind in kinds]) if _Instant in phases else _NONE
     memory_at = instants[[decoded[k].name == _MEMORY for k in instants.tolist()]] if len(instants) else _NONE
     memory = [decoded[k] for k in memory_at.tolist()]
-    # faster than with an attrgetter
+    # list comprehensions are faster than attrgetter
     ts = [np.fromiter([e.ts for e in of], np.float64, len(of)) for of in (events, flows, memory, frames[0])]
     dur = [np.fromiter([e.dur for e in of], np.float64, len(of)) for of in (events, frames[0])]
     times = [ts[0], dur[0], *ts[1:], dur[1]]
@@ -186,7 +185,7 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
 
 
 def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list[Any], IntColumn, _Placed]:
-    """Return the duration events that matter with positions, and the Python calls; wanted module calls are in both."""
+    """Return the duration events with positions, and the Python calls. Wanted module calls are in both."""
     events, at = list(compress(decoded, complete)), np.flatnonzero(complete)
     categories = [event.cat for event in events]
     if PYTHON_CATEGORY not in categories:
@@ -207,7 +206,7 @@ def _threads_of(frames: list[Any]) -> Values:
 
 
 def _ends_launch(flow: Any) -> bool:
-    """Return True if the end of a flow says only what the correlation of the event there says, too."""
+    """Return True if the end of a flow repeats the correlation of its event."""
     return flow.cat == LAUNCH_FLOW and not (type(flow.id) is int and flow.id >= GRAPH_ARROW)
 
 
@@ -224,7 +223,7 @@ class _AnyEvent(msgspec.Struct, gc=False):
 
 
 class _ExactEvent(_AnyEvent, gc=False):
-    """The same with the decimals of the times kept: epoch µs with a fraction do not fit a double."""
+    """Times keep all decimals: epoch µs with a fraction do not fit a double."""
 
     ts: Decimal = Decimal(0)  # type: ignore[assignment]
     dur: Decimal = Decimal(0)  # type: ignore[assignment]
@@ -234,7 +233,7 @@ _decode_any, _decode_exact = (msgspec.json.Decoder(list[kind]).decode for kind i
 
 
 def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> None:
-    """Decode events of any generation of files, more slowly than `decode_plain`, whose parameters these are."""
+    """Decode events of any generation; slower than `decode_plain`."""
     decoded: list[Any] = _decode_any(array)
     ts = list(map(_TS, decoded))
     if ts and max(ts) >= EXACT_US and float in set(map(type, ts)):
@@ -252,7 +251,7 @@ def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: boo
     of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory), (_TS, frames), (_DUR, frames))
     times = [_nanoseconds(of, get) for get, of in of_times]
     numbers = {name: int_column(list(map(attrgetter(name), args)), -1) for name in NUMBERS}
-    texts: list[Any] = _decode_raw_args(array) if memory else []  # decoded again, which files without them need not be
+    texts: list[Any] = _decode_raw_args(array) if memory else []  # a second decoding, only for files with memory events
     allocated = _allocations([texts[k].args for k in memory_at], times[3])
     starts = [e.ph == "s" for e in flows]
     kept = (events, at), (frames, frames_at), (flows, starts), (memory, np.array(memory_at, np.int64))
@@ -282,7 +281,7 @@ def _decode_sound(
 
 
 def _check(array: bytes, modules: bool) -> None:
-    """Raise what `decode_any` raises for an array of one event, at a hundredth of the cost."""
+    """Raise the error that `decode_any` raises for an array of one event, at a hundredth of the cost."""
     event: Any = _decode_any(array)[0]
     if event.ph == "X":
         if event.cat == PYTHON_CATEGORY and not (modules and event.name.startswith(MODULE)):
@@ -294,7 +293,7 @@ def _check(array: bytes, modules: bool) -> None:
             raise _too_long(int(event.dur), event.name)
         if event.ts < 0 and round(event.ts * 1000) < 0:
             raise msgspec.ValidationError(_NEGATIVE)
-    elif event.ph == "s" or (event.ph == "f" and not _ends_launch(event)):  # ends of launches are not read
+    elif event.ph == "s" or (event.ph == "f" and not _ends_launch(event)):
         _check_times(event.ts)
     elif event.ph == "i" and event.name == _MEMORY:
         decode_any(array, EventColumns(), modules=modules)
@@ -322,7 +321,7 @@ def _add(
     """Add a block of `total` events.
 
     Args:
-        kept: duration events and Python calls with positions; flow events, and which are starts; memory events with
+        kept: duration events and Python calls with positions; flow events and a mask of starts; memory events with
             positions.
         times: ns: ts and dur of duration events, ts of flows, ts of memory events, ts and dur of Python calls.
         numbers, allocated: columns of the arguments of duration events and of memory events.
@@ -345,7 +344,6 @@ def _add(
 
 
 def _allocations(texts: list[msgspec.Raw], ts: IntColumn) -> dict[str, IntColumn]:
-    """Columns of the undecoded arguments of memory events at some times."""
     args: list[Any] = [_decode_memory(text) for text in texts]
     if ts.min(initial=0) < 0:
         raise msgspec.ValidationError(_NEGATIVE)
@@ -355,7 +353,7 @@ def _allocations(texts: list[msgspec.Raw], ts: IntColumn) -> dict[str, IntColumn
 
 
 def _nanoseconds(events: list[Any], of: Callable[[Any], Any]) -> IntColumn:
-    """Times in µs, as doubles or Decimals, to int64 ns."""
+    """Convert times in µs, as doubles or Decimals, to ns."""
     values = list(map(of, events))
     kinds = set(map(type, values))
     if kinds <= {int} and max(map(abs, values), default=0) * 1000 < MAX_NS:

@@ -1,4 +1,4 @@
-"""Events gathered as columns, from whatever recorder's file: what an `EventTable` consists of."""
+"""Gather events of any recorder as the columns of an `EventTable`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, StringTable, joined_columns
 from ...trace.conventions import CPU_CATEGORIES, MAX_DURATION_NS
 
+# Arguments that linking needs: numbers, −1 for none.
 NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "original_stream")
-"""The arguments that linking needs; all are numbers, −1 for none."""
+# Arguments of memory events: integers, −1 for none.
 MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
-"""The arguments of memory events, integers; −1 for none."""
+# Columns of codes. Python calls have their own codes, so that they do not change the codes of other events.
 INTERNED = ("category", "name", "thread", "frame", "frame_thread")
-"""Columns of codes; Python calls have their own, so that the codes of others are what they are without such calls."""
+# Header of our own merged files: header of each rank by process id, which is the rank.
 RANKS = "ranks"
-"""Header of a merged file of ours: by process id, which is the rank, what the header of only that rank says."""
+# Runtime calls by Kineto's definition ("HPU host side runtime event") with an unusual category name.
 _HOST_SIDE = frozenset({"hpu_op"})
-"""Runtime calls by Kineto's definition ("HPU host side runtime event") whose category does not say so."""
+# Arguments of CPU ops and annotations only, and of all other events only.
 _ON_CPU_ONLY, _ELSEWHERE_ONLY = ("rf_id", "seq"), ("correlation", "stream", "device")
-"""Arguments that only events of CPU ops and annotations have, and those that only others have."""
 
 Codes = npt.NDArray[np.int32]
+# A value per event; or each event's position in a list of values, and that list.
 Values = list[Any] | tuple[IntColumn, list[Any]]
-"""A value for each event; or for each the position of its value, and the values."""
 _Columns = dict[str, npt.NDArray[Any]]
 
 
@@ -37,10 +37,10 @@ class EventPart:
 
     Attributes:
         spans: begin, end and number of events of each block.
-        events, flows, memory, frames: columns of the tables of that name; `index` counts from the part's first event.
-        values: texts of the codes of `category`, `name`, `thread`, `frame` and `frame_thread`.
+        events, flows, memory, frames: columns of these tables; `index` counts from the part's first event.
+        values: texts of the codes in INTERNED.
         phases: number of events in no table, by phase (`ph`).
-        impossible_frames: number of Python calls with impossible times, which `frames` lacks.
+        impossible_frames: number of Python calls with impossible times; `frames` lacks them.
     """
 
     spans: list[tuple[int, int, int]]
@@ -54,7 +54,7 @@ class EventPart:
 
 
 class EventColumns:
-    """Events gathered so far; `count` includes those that are not kept."""
+    """Events gathered so far; `count` includes events that are not kept."""
 
     def __init__(self) -> None:
         self.count = self._blocks_end = self.impossible_frames = 0
@@ -65,7 +65,7 @@ class EventColumns:
         self._memory: list[_Columns] = []
         self._frames: list[_Columns] = []
         self._spans: list[tuple[int, int, int]] = []
-        none = np.zeros(0, np.int64)  # so that there are columns, whatever is added
+        none = np.zeros(0, np.int64)  # makes all columns exist
         self.add([], [], [], none, none)
         self.add_flows(none.astype(np.bool_), [], [], none, none)
         self.add_memory(none, none, [], dict.fromkeys(MEMORY_NUMBERS, none))
@@ -78,9 +78,9 @@ class EventColumns:
         """Append duration events (ph "X").
 
         Args:
-            category, name: texts. thread: (pid, tid). ts, dur: int64 ns.
-            at: int64, positions of the kept events in the block, which is counted elsewhere; None if all are kept.
-            numbers: int64 columns of NUMBERS, −1 by default.
+            category, name: texts. thread: (pid, tid). ts, dur: ns.
+            at: positions of the kept events in the block, which the caller counts; None if all are kept.
+            numbers: columns of NUMBERS, −1 by default.
         """
         none = {} if len(numbers) == len(NUMBERS) else dict.fromkeys(NUMBERS, np.full(len(ts), -1, np.int64))
         texts = {"category": category, "name": name, "thread": thread}
@@ -101,7 +101,7 @@ class EventColumns:
         self._memory.append({"index": at + self.count, "ts": ts, "thread": self._codes("thread", thread), **numbers})
 
     def add_frames(self, at: IntColumn, name: list[str], thread: Values, ts: IntColumn, dur: IntColumn) -> None:
-        """Append calls of Python functions, without those of impossible times."""
+        """Append calls of Python functions; drop and count those with impossible times."""
         columns: _Columns = {
             "index": at + self.count,
             "ts": ts,
@@ -116,23 +116,22 @@ class EventColumns:
         self._frames.append(columns)
 
     def end_block(self, begin: int, end: int) -> None:
-        """What was added since the last call is a block of the file that begins and ends there."""
+        """Mark the events since the last call as one block of the file."""
         self._spans.append((begin, end, self.count - self._blocks_end))
         self._blocks_end = self.count
 
     @property
     def values(self) -> dict[str, list[Any]]:
-        """The texts of the codes of `INTERNED`."""
         return {kind: table.values for kind, table in self._texts.items()}
 
     def events(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns of `EventTable`; they are not kept here."""
+        """Return the columns of `EventTable` and release them."""
         events = joined_columns(self._events)
         original = events.pop("original_stream")
         return events | {"stream": np.where(original >= 0, original, events["stream"])}
 
     def part(self) -> EventPart:
-        """Return all blocks, of an event's arguments only those that Kineto writes for its category."""
+        """Return all blocks; events keep only the arguments that Kineto writes for their category."""
         values, events = self.values, self.events()
         on_cpu = np.array([name in CPU_CATEGORIES for name in values["category"]], np.bool_)[events["category"]]
         for have, only in ((on_cpu, _ON_CPU_ONLY), (~on_cpu, _ELSEWHERE_ONLY)):
@@ -148,6 +147,5 @@ class EventColumns:
 
 
 def is_runtime(category: str) -> bool:
-    """Return True if events of a category are calls into a device runtime or driver (launches, copies,
-    synchronisation)."""
+    """Return True for calls into a device runtime or driver (launches, copies, synchronization)."""
     return category.endswith(("_runtime", "_driver")) or category.startswith("hip") or category in _HOST_SIDE

@@ -1,8 +1,8 @@
-"""Numbers of launches that a file gives in another place than usual, put where other files have them.
+"""Fill in launch ids that a file has in unusual places.
 
-Some files of ROCm have no `correlation`: a launch call and its GPU work carry the id of the "ac2g" flow between them as
-`External id`. Their GPU events have no `device` and `stream` either; these are the process and thread of the event, as
-in all files of Kineto.
+Some ROCm files have no `correlation`: a launch call and its GPU work have the id of the "ac2g" flow between them as
+`External id`. Their GPU events have no `device` and `stream` either; as in all Kineto files, these are the event's
+process and thread.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .cuspy import GRAPH_ARROW, LAUNCH_FLOW
 if TYPE_CHECKING:
     from .read_kineto import EventTable, FlowTable
 
+# GPU events with greater process ids belong to programs, not devices.
 _MOST_DEVICES = 4096
-"""Greater process ids of GPU events are those of programs."""
 
 
 def with_launch_numbers(events: EventTable, flows: FlowTable, *, modern: bool) -> EventTable:
     """Fill in missing correlations from flows, and missing devices and streams from processes and threads.
 
-    In a `modern` file a GPU event's `External id` is that of the operator; in older ones it is the correlation.
+    In a `modern` file a GPU event's `External id` is the operator's; in older ones it is the correlation.
     """
     rows = np.flatnonzero(events.mask(GPU_CATEGORIES))
     if (events.correlation[rows] <= 0).any():
@@ -52,7 +52,7 @@ def _with_correlations(events: EventTable, flows: FlowTable, gpu: IntColumn, mod
 
 
 def _keys(thread: npt.NDArray[np.int32], number: IntColumn) -> IntColumn:
-    """Return a thread and a flow's id (or −1) as one number: ids are of a process only."""
+    """Combine thread and flow id (or −1) into one number: ids are unique per process only."""
     return thread.astype(np.int64) * GRAPH_ARROW + np.where(number < GRAPH_ARROW, number, -1)
 
 

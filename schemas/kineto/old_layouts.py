@@ -1,6 +1,4 @@
-"""Events of other writers and of PyTorch 1.8 to 1.12, brought to the form that PyTorch writes today.
-
-Nothing else knows of these layouts:
+"""Convert events of other writers and of PyTorch 1.8 to 1.12 to PyTorch's current form.
 
 - PyTorch 1.8 to 1.12: categories "Operator", "Runtime", "Kernel", "Memcpy", "Memset"; threads as texts ("stream 7");
   ids in lower case; annotations of the profiler as operators (libkineto/src/output_json.cpp of 2021).
@@ -26,6 +24,7 @@ from .kineto_events import EventPart
 
 Fields = dict[str, msgspec.Raw]
 
+# Old categories of duration events, in lower case, and their current names.
 _CATEGORIES = {
     "operator": "cpu_op",
     "runtime": "cuda_runtime",
@@ -35,11 +34,10 @@ _CATEGORIES = {
     "user": "gpu_user_annotation",
     "python": "python_function",
 }
-"""Categories of duration events, in lower case, and what they are called today."""
 _FLOWS = {"async": LAUNCH_FLOW, "async_npu": LAUNCH_FLOW, "forward_backward": "fwdbwd"}
 _NPU = "ascend hardware"
+# Processes in lower case, and the category of their events.
 _PROCESSES = {"cpu functions": "cpu_op", "cuda functions": "kernel"}
-"""Processes in lower case, and the category of their events, which have none."""
 _ARGUMENTS = {"external id": "External id", "Input dims": "Input Dims", "inDevice": "device", "Stream Id": "stream"}
 _PROPERTIES = {
     "major": "computeMajor",
@@ -47,10 +45,10 @@ _PROPERTIES = {
     "multiProcessorCount": "numSms",
     "maxThreadsPerMultiProcessor": "maxThreadsPerMultiprocessor",
 }
+# Start of the names of PyTorch's own annotations. A user's annotation looks like an operator.
 _ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(DataLoader\)#")
-"""How the names of PyTorch's own annotations begin; a user's annotation cannot be told from an operator."""
+# Tasks of an Ascend device that do no work.
 _NPU_WAITS = frozenset({"EVENT_WAIT", "EVENT_RECORD", "NOTIFY_WAIT", "NOTIFY_RECORD"})
-"""Types of tasks of an Ascend device that do no work."""
 _RENAMED = _CATEGORIES.keys() - _CATEGORIES.values()
 _OLD = re.compile(
     rb'"(?:ts|dur)"\s*:\s*"|"ph"\s*:\s*"[BE]"|"cat"\s*:\s*"(?:Kernel|(?i:%b))"|"(?i:%b)"'
@@ -64,7 +62,7 @@ _decode = msgspec.json.Decoder(Fields).decode
 
 
 def may_be_old(parts: Iterable[EventPart]) -> bool:
-    """Return True if events that were read can be of another layout; `is_old` knows, which takes longer."""
+    """Return True if events may be of another layout; `is_old` decides, but reads the whole text."""
     for part in parts:
         categories = set(part.values["category"])
         if part.phases["B"] or part.phases["E"] or "" in categories:
@@ -77,12 +75,11 @@ def may_be_old(parts: Iterable[EventPart]) -> bool:
 
 
 def is_old(text: bytes) -> bool:
-    """Return True if the text of a trace has events of another layout."""
     return _OLD.search(text) is not None
 
 
 def modern_header(header: Fields) -> Fields:
-    """Return the header with properties of devices as PyTorch names them today."""
+    """Return the header with PyTorch's current names of device properties."""
     devices = _value(header, "computeProperties")
     if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
         return header
@@ -91,9 +88,9 @@ def modern_header(header: Fields) -> Fields:
 
 
 def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
-    """Return the events in today's form, each in its place, and how many are the end of a pair.
+    """Return the events in the current form, each in its place, and the number of pairs.
 
-    The begin of a pair becomes an event with a duration. A text that is not an object stays as it is.
+    The begin of a pair becomes an event with a duration. A text that is not an object stays unchanged.
     """
     edges, tasks = list[_Edge](), _DeviceTasks()
     for index, text in enumerate(texts):
@@ -109,7 +106,7 @@ def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
 
 
 class _Edge(NamedTuple):
-    """A begin or an end at a time in µs, on a process and thread; `args` of an end belong to the event, too."""
+    """A begin or an end, with its time in µs; `args` of an end are added to the event."""
 
     ts: Decimal
     event: int
@@ -122,7 +119,7 @@ class _Edge(NamedTuple):
 def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
     """Return duration (µs) and arguments of each end, by the index of its begin.
 
-    An end closes the last open begin of its name on its thread; one without a name, the last open one.
+    An end closes the last open begin of its name on its thread; an end without a name closes the last open begin.
     """
     waiting: dict[Any, list[_Edge]] = defaultdict(list)
     ends: dict[int, tuple[Decimal, Fields]] = {}
@@ -141,7 +138,7 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
 
 
 class _DeviceTasks:
-    """Facts that other events state about events without category.
+    """Facts from other events about events without category.
 
     Attributes:
         processes: process names by undecoded id.
@@ -155,7 +152,6 @@ class _DeviceTasks:
         self.launches: dict[tuple[bytes, ...], int] = {}
 
     def look_at(self, phase: Any, event: Fields) -> None:
-        """Take in an event."""
         if phase == "M" and _value(event, "name") == "process_name":
             name = _value(_fields(event.get("args", b"")), "name")
             self.processes[bytes(event.get("pid", b""))] = str(name)
@@ -165,12 +161,12 @@ class _DeviceTasks:
                 self.launches[(*_place(event), bytes(event.get("ts", b"")))] = number
 
     def take(self, event: Fields, args: Fields) -> str | None:
-        """Return the category of an event that has none, None if unknown; adds to the arguments of a device's task."""
+        """Return the category of an event without one, None if unknown; add the arguments of a device's task."""
         process = _value(event, "pid")
         name = process if isinstance(process, str) else self.processes.get(bytes(event.get("pid", b"")), "")
         if name.lower() != _NPU:
             return _PROCESSES.get(name.lower())
-        args.setdefault("device", _raw(0))  # the file is of one device, and does not say which
+        args.setdefault("device", _raw(0))  # the file is of one device and does not record its number
         if launch := self.launches.get((*_place(event), bytes(event.get("ts", b"")))):
             args["correlation"] = _raw(launch)
         task = str(_value(args, "Task Type"))
@@ -178,7 +174,7 @@ class _DeviceTasks:
 
 
 def _modern(text: bytes, end: tuple[Decimal, Fields] | None, tasks: _DeviceTasks) -> bytes:
-    """Return an event in today's form; `end` has the duration and further arguments of a begin."""
+    """Return an event in the current form; `end` has the duration and more arguments of a begin."""
     event = _fields(text)
     if not event:
         return text
@@ -216,7 +212,7 @@ def _place(event: Fields) -> tuple[bytes, bytes]:
 
 
 def _number(text: bytes | msgspec.Raw) -> bytes | None:
-    """Return a number that is perhaps written as a text, None if it is none."""
+    """Return the digits of a number or of a text that holds one."""
     number = _TEXT_OF_NUMBER.fullmatch(text) or _TEXT_OF_NUMBER.fullmatch(b'"%b"' % text)
     return number[1] if number else None
 

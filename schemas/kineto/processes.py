@@ -1,8 +1,8 @@
-"""Kineto traces of several processes in one file, taken apart.
+"""Split Kineto traces that hold several processes.
 
-Tools merge the traces of a job's ranks into one file, and numbers of launches (`correlation`, `External id`, ids of
-flows) are of a process only. SGLang writes a label before every process id ("[TP00] 100"), TraceLens adds a multiple of
-a power of ten, our own files have the rank for a process id, others change nothing.
+Tools merge the traces of a job's ranks into one file, but launch ids (`correlation`, `External id`, flow ids) are
+unique per process only. SGLang writes a label before every process id ("[TP00] 100"), TraceLens adds a multiple of a
+power of ten, our own files use the rank as process id, other tools change nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .kineto_events import RANKS
 from .launch_numbers import with_launch_numbers
 from .read_kineto import KinetoTrace
 
+# Keys of a header's `distributedInfo` that describe one process; merging tools keep the first process's values.
 _OF_ONE_RANK = ("rank", "pg_config")
-"""What a header's `distributedInfo` says of one process; tools that merge files keep that of the first."""
 _NUMBERED = re.compile(r"([A-Za-z]*)[ _-]?(\d{1,9})")
 _Table = TypeVar("_Table")
 
 
 def processes_of(kineto: KinetoTrace) -> list[ProcessRank]:
-    """Return the processes of a merged trace by rank, [] if it is of one process; see `ProcessOwners`."""
+    """Return the processes of a merged trace by rank, [] for a trace of one process; see `ProcessOwners`."""
     if len({process for process, _ in kineto.events.threads}) < 2:
         return []
     owners = ProcessOwners(kineto)
@@ -60,10 +60,10 @@ def one_process(
     et_pid: int | None = None,
     et_rank: int | None = None,
 ) -> KinetoTrace:
-    """Return the trace itself, or of a merged trace one process.
+    """Return the trace itself, or one process of a merged trace.
 
     Args:
-        rank, pid: the wanted one. et_pid, et_rank: of the ET to link, used if several are left.
+        rank, pid: the wanted process. et_pid, et_rank: those of the ET to link, used if several processes are left.
     """
     ranks = processes_of(kineto)
     if not ranks:
@@ -75,7 +75,7 @@ def one_process(
 
 
 def _rank_numbers(kineto: KinetoTrace, labels: list[Label], devices: list[list[int]]) -> list[int]:
-    """Return the number of each rank: as our own files or labels say, else in order of devices and process ids."""
+    """Return the rank of each process: from our own header or labels, else in order of devices and process ids."""
     stated, pids = kineto.header_value(RANKS), [label.number for label in labels]
     if isinstance(stated, dict) and all(str(pid) in stated for pid in pids):
         return pids
@@ -124,7 +124,7 @@ def _numbered(thread: tuple[int | str, int | str]) -> tuple[int | str, int | str
 
 
 def _header(kineto: KinetoTrace, pid: int) -> dict[str, msgspec.Raw]:
-    """What the header says of a process: of our own files its own part, else nothing that is of one process."""
+    """Return the header of a process: in our own files its own part, else without the keys of a single process."""
     stated = kineto.header_value(RANKS)
     own = stated.get(str(pid)) if isinstance(stated, dict) else None
     info = {key: value for key, value in kineto.distributed_info.items() if key not in _OF_ONE_RANK}
@@ -140,13 +140,13 @@ def _taken(table: _Table, rows: IntColumn) -> _Table:
 
 
 _LABELLED = re.compile(r"(.*\D|)(\d{1,18})", re.ASCII | re.DOTALL)
+# Names of calls that only the main process of a rank makes, never its children.
 _OF_A_RANK = re.compile(r"ProfilerStep#|record_param_comms$|c10d::|nccl:|gloo:")
-"""Names of calls that the program of a rank makes, and none of its child processes."""
+# Clocks of host and device may differ by this: a kernel may seem to start before its launch.
 _SKEW_NS = 20_000
-"""By so much the clocks of host and device may differ: a kernel may seem to start before its launch."""
+# Shares of GPU events whose launches must fit: if place or device also show the process, and if launches alone decide.
+# # Some events were launched before the recording, so not all can fit.
 _MOST, _NEARLY_ALL = 0.75, 0.95
-"""Shares of GPU events whose launches have to fit: if their place or their device says the process as well, and if
-launches alone decide. Some events were launched before the recording."""
 
 
 class Label(NamedTuple):
@@ -157,7 +157,6 @@ class Label(NamedTuple):
 
     @staticmethod
     def of(process: int | str) -> Label:
-        """Return the parts of a process id."""
         if isinstance(process, int):
             return Label("", process)
         found = _LABELLED.fullmatch(process)
@@ -167,12 +166,12 @@ class Label(NamedTuple):
 class ProcessOwners:
     """The ranks of a trace and their events.
 
-    A child process, such as a DataLoader worker, belongs to its parent: it launches no GPU work and has no steps.
+    A child process (a DataLoader worker) belongs to its parent: it launches no GPU work and has no steps.
 
     Attributes:
-        labels: distinct process ids, taken apart. code: the position of each.
-        of_thread: int64, position of each thread's process.
-        ranks: int64, positions of the processes that are ranks.
+        labels: distinct process ids, in parts. code: the position of each.
+        of_thread: position of each thread's process.
+        ranks: positions of the processes that are ranks.
     """
 
     def __init__(self, kineto: KinetoTrace) -> None:
@@ -188,7 +187,7 @@ class ProcessOwners:
 
     @cached_property
     def _process(self) -> IntColumn:
-        """int64, the position of the process of each event."""
+        """Position of the process of each event."""
         return self.of_thread[self._events.thread]
 
     @cached_property
@@ -202,10 +201,10 @@ class ProcessOwners:
         calls = self._on_host & matching(events.name, events.names, _OF_A_RANK.match)
         operators = distinct(self._process[self._runtime | events.mask(frozenset({"cpu_op"}))])
         found = distinct(self._process[launches | calls])
-        found = found[np.isin(found, operators)]  # not a process that has annotations alone
+        found = found[np.isin(found, operators)]  # drops processes that have only annotations
         labels = [(self.labels[code], code) for code in self._hosts.tolist()]
         labelled = {label.prefix: code for label, code in labels if label.prefix and label.number >= 0}
-        if len(labelled) > 1:  # labels tell ranks apart, some of which may do nothing that only ranks do
+        if len(labelled) > 1:  # labels tell ranks apart, even ranks without launches and steps
             known = {self.labels[code].prefix for code in found.tolist()}
             more = [code for prefix, code in labelled.items() if prefix not in known]
             found = distinct(np.append(found, np.array(more, np.int64)))
@@ -213,7 +212,7 @@ class ProcessOwners:
 
     @cached_property
     def of_events(self) -> IntColumn:
-        """int64, of each event the position of its rank in `ranks`."""
+        """Position in `ranks` of each event's rank."""
         owner = self._of_processes[self._process]
         lost = np.flatnonzero(owner < 0)
         found = self._by_place(owner, lost)
@@ -232,12 +231,12 @@ class ProcessOwners:
 
     @cached_property
     def of_processes(self) -> IntColumn:
-        """int64, of each process the position of the rank that all of its events belong to, −1 for several."""
+        """Position of the rank that owns all events of each process, −1 for several."""
         return self._of_lanes(self.of_events)
 
     @cached_property
     def _of_processes(self) -> IntColumn:
-        """Of each process the rank that it is, is labelled like, or is a child of; −1 for none."""
+        """Rank of each process: itself, the rank with its label, or its parent; −1 for none."""
         owner = inverse_positions(len(self.labels), self.ranks)
         prefixes = [self.labels[code].prefix for code in self.ranks.tolist()]
         for code in np.flatnonzero(owner < 0).tolist():
@@ -268,7 +267,7 @@ class ProcessOwners:
         parts = [gpu[of[gpu] == rank] for rank in range(len(self.ranks))]
         fitting = sum(np.count_nonzero(self._fits(owner, part, rank)) for rank, part in enumerate(parts))
         known = np.count_nonzero(np.isin(events.correlation[gpu], events.correlation[self._runtime]))
-        whole = not len(gpu) or all(map(len, parts))  # else the file has the GPU events of all ranks in one place
+        whole = not len(gpu) or all(map(len, parts))  # else the GPU events of all ranks are in one place
         return of[rows] if whole and fitting >= _MOST * known else None
 
     def _lanes(self, owner: IntColumn, gpu: IntColumn) -> list[IntColumn]:
@@ -277,12 +276,13 @@ class ProcessOwners:
         return [lost[self._process[lost] == code] for code in codes]
 
     def _by_launches(self, owner: IntColumn, gpu: IntColumn) -> None:
-        """Give a device's events to the rank whose launches fit nearly all of them; of shared devices, each event to
-        its only fit."""
+        """Assign a device's events to the rank whose launches fit nearly all, and events of shared devices to their
+        only fit.
+        """
         lanes = self._lanes(owner, gpu)
         for rows in lanes:
             fits = np.stack([self._fits(owner, rows, rank) for rank in range(len(self.ranks))])
-            if len(lanes) < len(self.ranks):  # a device of several ranks
+            if len(lanes) < len(self.ranks):  # several ranks share a device
                 owner[rows] = np.argmax(fits, axis=0) if np.all(fits.sum(axis=0) == 1) else -1
                 continue
             shares = fits.mean(axis=1)
@@ -313,7 +313,7 @@ class ProcessOwners:
         return found
 
     def _of_lanes(self, owner: IntColumn) -> IntColumn:
-        """Of each process the owner of all its events that have one; −1 for none or several."""
+        """Return the owner of all events of each process; −1 for none or several."""
         known = np.flatnonzero(owner >= 0)
         low, high = np.full(len(self.labels), len(self.ranks)), np.full(len(self.labels), -1)
         np.minimum.at(low, self._process[known], owner[known])

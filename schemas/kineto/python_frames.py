@@ -1,4 +1,4 @@
-"""Python calls of a Kineto trace that was recorded with_stack, with their own times, for the flame graph."""
+"""Python calls of a Kineto trace recorded with_stack, for the flame graph."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class PythonFrames:
 
     Attributes:
         name: such as "train.py(12): step".
-        thread: int64, Kineto's tid.
-        ts, end: int64 ns, as in `Trace.calls`.
+        thread: Kineto's tid.
+        ts, end: ns, as in `Trace.calls`.
     """
 
     name: list[str]
@@ -34,8 +34,8 @@ class PythonFrames:
 
 
 def read_python_frames(source: Source) -> PythonFrames:
-    """Read the Python calls of a Kineto trace; those without a time or a numeric thread are left out."""
-    from .read_kineto import read_kineto  # who only draws frames needs no reader
+    """Read the Python calls of a Kineto trace; leave out calls without a time or a numeric thread."""
+    from .read_kineto import read_kineto  # drawing frames alone needs no reader
 
     kineto = read_kineto(source)
     frames = kineto.frames

@@ -1,7 +1,7 @@
-"""Kineto traces (Chrome trace JSON of the PyTorch profiler): an event table of numpy columns, args left undecoded.
+"""Read Kineto traces (Chrome trace JSON of the PyTorch profiler) into numpy columns, arguments undecoded.
 
-Both generations are read: 2022-23 files with integer µs since the epoch, and 2024+ files with µs to three decimals
-relative to `baseTimeNanoseconds`.
+Files of 2022-23 have integer µs since the epoch; files since 2024 have µs with three decimals relative to
+`baseTimeNanoseconds`.
 """
 
 from __future__ import annotations
@@ -37,22 +37,20 @@ from .kineto_events import INTERNED, Codes, EventPart, is_runtime
 from .launch_numbers import with_launch_numbers
 from .old_layouts import is_old, may_be_old, modern_events, modern_header
 
+# Events whose arguments are read as one piece.
 _WORTH_A_PROCESS = 1000
-"""Events whose arguments are read as one piece."""
 
 T = TypeVar("T")
 
 
 class EventTexts(Protocol):
-    """JSON texts of events, read or made on demand."""
-
     def of(self, records: IntColumn) -> list[bytes]:
-        """Return the texts of events by index; at least objects with `args`."""
+        """Return the texts of events by index: objects with at least `args`."""
 
 
 @dataclass(frozen=True)
 class EventRecords:
-    """The undecoded events of a file by index, without their table."""
+    """The undecoded events of a file, by index."""
 
     texts: EventTexts
 
@@ -69,7 +67,7 @@ class EventRecords:
         return self.read(index, lambda text: bytes(_decode_only_args(text).args))
 
     def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
-        """Yield index and text of all events of some categories, also those that the table leaves out."""
+        """Yield index and text of all events of some categories, also of events that are not in the table."""
         texts, marks = self.texts, [f'"{category}"'.encode() for category in sorted(categories)]
         if isinstance(texts, RecordTexts):
             texts = SomeRecordTexts(texts, np.arange(len(texts)))
@@ -87,13 +85,11 @@ class EventTable:
     """Duration events (ph "X") in file order, one entry per event.
 
     Attributes:
-        index: int64, position in the file's `traceEvents`.
-        ts, dur: int64 ns; ts relative to `KinetoTrace.base_time_ns`; dur < 0 for an unfinished call.
-        category, name, thread: int32 codes into `categories`, `names`, `threads` (distinct (pid, tid) pairs).
-        correlation, external_id, seq: int64, −1 for none.
-        rf_id: int64 `Record function id`; 0 if the ET observer was off, −1 for none.
-        stream, device: int64, −1 for none; for work of a CUDA graph the stream on which it ran, not its lane in the
-            file.
+        index: position in the file's `traceEvents`.
+        ts, dur: ns, relative to `KinetoTrace.base_time_ns`; dur < 0 for an unfinished call.
+        category, name, thread: codes into `categories`, `names`, `threads` (distinct (pid, tid) pairs).
+        correlation, external_id, seq, stream, device: −1 for none. In a CUDA graph `stream` is the executing stream.
+        rf_id: `Record function id`; 0 if the ET observer was off, −1 for none.
     """
 
     index: IntColumn
@@ -120,7 +116,7 @@ class EventTable:
 
     @cached_property
     def end(self) -> IntColumn:
-        """int64 ns, ts + dur; an unfinished event ends where it starts."""
+        """Ns; an unfinished event ends at its start."""
         end: IntColumn = self.ts + np.maximum(self.dur, 0)
         return end
 
@@ -129,7 +125,7 @@ class EventTable:
         return self.records.args(self.index[rows])
 
     def read(self, rows: IntColumn, of: Callable[[bytes], T]) -> list[T]:
-        """Apply a function to the texts of events, at least objects with `args`."""
+        """Apply a function to the texts of events: objects with at least `args`."""
         return self.records.read(self.index[rows], of)
 
     @property
@@ -141,12 +137,10 @@ class EventTable:
         return np.flatnonzero(self.mask(frozenset(categories)))
 
     def mask(self, categories: frozenset[str]) -> npt.NDArray[np.bool_]:
-        """Which events are of one of the categories."""
         wanted = np.array([c in categories for c in self.categories], np.bool_)
         return wanted[self.category] if len(self) else np.zeros(0, np.bool_)
 
     def runtime_mask(self) -> npt.NDArray[np.bool_]:
-        """Which events are runtime or driver calls."""
         return self.mask(frozenset(filter(is_runtime, self.categories)))
 
 
@@ -155,10 +149,10 @@ class FlowTable:
     """Flow events (ph "s" and "f") in file order.
 
     Attributes:
-        start: bool, True for "s".
-        category, thread: int32 codes into those of `EventTable` ("ac2g", "fwdbwd", …).
-        id: int64, −1 for none; equals the correlation for "ac2g" below `GRAPH_ARROW`.
-        ts: int64 ns.
+        start: True for "s".
+        category, thread: codes as in `EventTable` ("ac2g", "fwdbwd", …).
+        id: −1 for none; equals the correlation for "ac2g" below `GRAPH_ARROW`.
+        ts: ns.
     """
 
     start: npt.NDArray[np.bool_]
@@ -170,13 +164,12 @@ class FlowTable:
 
 @dataclass(frozen=True)
 class FrameTable:
-    """Calls of Python functions (recorded with_stack=True) in file order, forwards of modules included.
+    """Calls of Python functions and module forwards (recorded with_stack=True) in file order.
 
     Attributes:
-        index: int64, position in the file's `traceEvents`, negative if the call has no text there.
-        ts, end: int64 ns.
-        name, thread: int32 codes into `names` ("train.py(12): step", "nn.Module: Linear_0") and the table's own
-            `threads`.
+        index: position in the file's `traceEvents`, negative if the call has no text there.
+        ts, end: ns.
+        name, thread: codes into the table's own `names` ("train.py(12): step", "nn.Module: Linear_0") and `threads`.
     """
 
     index: IntColumn
@@ -203,13 +196,12 @@ class MemoryTable:
     """Allocator events ("[memory]", recorded with profile_memory=True) in file order.
 
     Attributes:
-        index: int64, position in the file's `traceEvents`.
-        ts: int64 ns.
-        thread: int32 code into `EventTable.threads`.
-        bytes: int64, allocated, or freed if negative.
-        address: int64, −1 if not recorded.
-        allocated, reserved: int64, bytes of the device's allocator after the event, −1 if not recorded.
-        device_type: int64, value of c10::DeviceType. device: int64, −1 for the CPU.
+        index: position in the file's `traceEvents`.
+        ts: ns.
+        thread: code into `EventTable.threads`.
+        bytes: allocated, or freed if negative.
+        address, allocated, reserved: −1 if not recorded; the last two are the allocator's bytes after the event.
+        device_type: value of c10::DeviceType. device: −1 for the CPU.
     """
 
     index: IntColumn
@@ -238,12 +230,10 @@ class KinetoTrace:
     """A Kineto trace.
 
     Attributes:
-        file: name for messages.
         header: all top-level keys except `traceEvents`, undecoded.
         base_time_ns: `baseTimeNanoseconds`; 0 if times are since the epoch.
         event_count: length of `traceEvents`.
-        losses: what tolerant reading repaired or lost; () for a sound file.
-        account: counts of events by what became of them.
+        losses: repairs and losses of tolerant reading.
         data: int64 (m, 2), rows of an operator and of a reader of its output, if recorded.
         machine_pids: process ids of all ranks recorded together, () if unknown.
     """
@@ -270,7 +260,7 @@ class KinetoTrace:
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """Sentences on what was repaired, lost or left out, which name the file without folders."""
+        """Sentences on repairs, losses and events that were left out."""
         unreadable = sum(loss.count for loss in self.losses if loss.kind == "dropped_record")
         left_out = self.account.warning(unreadable)
         return (*damage_of(self), *([f"{PurePath(self.file).name}: {left_out}"] if left_out else []))
@@ -282,7 +272,7 @@ class KinetoTrace:
 
     @property
     def modern(self) -> bool:
-        """True if a GPU event's `External id` is that of the op that launched it (files since 2024)."""
+        """True if a GPU event's `External id` is the id of its launching operator (files since 2024)."""
         return "baseTimeNanoseconds" in self.header
 
 
@@ -290,8 +280,7 @@ def read_kineto(source: Source, *, strict: bool = False, progress: bool = False,
     """Read a Kineto trace of any generation, or a Perfetto trace (.pftrace), gzipped or not, in one pass.
 
     Args:
-        source: path, "-", bytes or binary file object.
-        strict: refuse a broken file instead of recovering what can be read.
+        strict: refuse a broken file instead of recovering its readable part.
         progress: show a bar for reading that takes over two seconds.
         modules: also list the Python calls "nn.Module: …" among the events.
 
@@ -304,7 +293,7 @@ def read_kineto(source: Source, *, strict: bool = False, progress: bool = False,
 def parse_kineto(
     blob: Blob[Text], *, strict: bool = False, progress: bool = False, modules: bool = False
 ) -> KinetoTrace:
-    """Read a Kineto trace, or a Perfetto trace with the same events, that is open; see `read_kineto`."""
+    """Read an open Kineto or Perfetto trace; see `read_kineto`."""
     if is_event_array(blob.data[:HEAD]):
         blob = _as_object(blob)
     if is_pftrace(blob.data[:HEAD]):
@@ -317,7 +306,7 @@ def parse_kineto(
 
 
 def _as_object(blob: Blob[Text]) -> Blob[Text]:
-    """Return a trace in Chrome's array form, whose closing bracket may lack, as the only member of an object."""
+    """Wrap a trace in Chrome's array form into an object; its closing bracket may be missing."""
     array = blob.data[:].strip()
     if not array.endswith(b"]"):
         array = array.rstrip(b",") + b"]" if array.rstrip(b",").endswith(b"}") else array
@@ -400,13 +389,14 @@ def _build(
     )  # fmt: skip
 
 
+# Deeper values are dropped: they only serve to break readers, and orjson refuses 254 levels.
 _DEEPEST = 50
-"""Levels of a header's value that are kept: what holds more was made to break its readers, and orjson refuses 254."""
 
 
 def _of_64_bits(value: Any, level: int = 0) -> Any:
-    """Return a decoded value that can be encoded again: larger integers as floats, None if too large or nested too
-    deep."""
+    """Return a value that can be encoded again: larger integers as floats, None for infinite or too deeply nested
+    values.
+    """
     if level > _DEEPEST:
         return None
     if isinstance(value, dict):

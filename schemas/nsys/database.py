@@ -1,8 +1,8 @@
-"""An export of Nsight Systems as a read-only SQLite database, and blocks of its rows as numpy columns.
+"""Read exports of Nsight Systems: a read-only SQLite database, and blocks of its rows as numpy columns.
 
-Tables are created lazily: one that an export lacks has no rows. Columns came and went with the versions of Nsight
-Systems, so that those a reader can do without are optional. Source: "SQLite Schema Reference" of the Nsight Systems
-User Guide, https://docs.nvidia.com/nsight-systems/UserGuide/index.html.
+A table that an export lacks has no rows. Columns differ between versions, so those that a reader can do without are
+optional. Source: "SQLite Schema Reference" of the Nsight Systems User Guide,
+https://docs.nvidia.com/nsight-systems/UserGuide/index.html.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import sqlite3
 from ..text.file_ranks import FileRank
 
+# Columns that are read, by table
 _TABLES = {
     "StringIds": ("id", "value"),
     "NVTX_EVENTS": ("start", "end", "eventType", "text", "textId", "globalTid", "endGlobalTid"),
@@ -61,21 +62,20 @@ _TABLES = {
     "TARGET_INFO_CUDA_DEVICE": ("gpuId", "cudaId", "pid"),
     "META_DATA_CAPTURE": ("name", "value"),
 }  # fmt: skip
-"""The columns that are read of each table; others are ignored."""
 _EVENTS = tuple(name for name in _TABLES if name.startswith(("CUPTI", "NVTX")))
+# Columns that some version of Nsight Systems does not write.
 _OPTIONAL = frozenset({
     "correlationId", "endGlobalTid", "eventClass", "graphId", "graphNodeId", "srcKind", "dstKind", "memKind",
     "text", "textId", "eventId", "totalMemory", "smCount", "computeMajor", "computeMinor", "name",
 })  # fmt: skip
-"""Columns that some version of Nsight Systems does not write."""
+# Rows that are in memory as Python objects at once.
 _BLOCK = 1 << 14
-"""Rows that are in memory as Python objects at once."""
 _COPIED = 1 << 20
+# SQLite may run this many instructions: at least, per byte of the file, and between two checks. Real exports take 0.3 #
+# per byte; a file with cyclic pages has rows without end.
 _STEPS, _STEPS_A_BYTE, _STEPS_COUNTED = 10**7, 20, 10**5
-"""Instructions of SQLite's machine in which a file is read, at least and for each of its bytes, and how many between
-two looks at them. Real exports take 0.3 a byte; a file whose pages refer to each other has rows without end."""
+# Longest value, such as a name, in bytes.
 _LONGEST = 1 << 24
-"""Bytes of a value, such as a name."""
 _ROCPD = "give its trace: rocpd convert -i FILE --output-format pftrace, or record with --output-format pftrace"
 _REMEDY = "export it again: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
 
@@ -106,7 +106,7 @@ class Database:
         return table in self._columns
 
     def numbers(self, table: str, columns: Sequence[str], where: str = "1", *values: int) -> dict[str, IntColumn]:
-        """Return columns of integers, int64, −1 for NULL and missing optional columns, in row order; `where` is SQL."""
+        """Return columns of integers, −1 for NULL and missing optional columns, in row order; `where` is SQL."""
         parts = [self.integers(rows, columns) for rows in self.rows(table, columns, where, *values)]
         parts = parts or [np.zeros((0, len(columns)), np.int64)]
         return {name: np.concatenate([part[:, k] for part in parts]) for k, name in enumerate(columns)}
@@ -114,7 +114,7 @@ class Database:
     def rows(
         self, table: str, columns: Sequence[str], where: str = "1", *values: int
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """Blocks of rows; a number that is NULL or in a missing optional column is −1, such a text None."""
+        """Yield blocks of rows; a number that is NULL or in a missing optional column is −1, a text None."""
         if not self.has(table):
             return
         self.table = table
@@ -132,7 +132,7 @@ class Database:
         return int(found)
 
     def strings(self, ids: IntColumn) -> dict[int, str]:
-        """Return the values of `StringIds` by id; those that are not there are left out."""
+        """Return the values of `StringIds` by id; unknown ids are left out."""
         self.table, found = "StringIds", dict[int, str]()
         for number in distinct(ids).tolist() if self.has("StringIds") else ():
             row = self._connection.execute("SELECT value FROM StringIds WHERE id = ?", (number,)).fetchone()
@@ -141,7 +141,7 @@ class Database:
         return found
 
     def names(self, ids: IntColumn) -> dict[int, str]:
-        """Return the values of `StringIds` by id."""
+        """Return the values of `StringIds` by id. Raise TraceFormatError for unknown ids."""
         table, found = self.table, self.strings(ids)
         lacking = [number for number in distinct(ids).tolist() if number not in found]
         if lacking:
@@ -167,7 +167,7 @@ class Database:
         return "-1"
 
     def integers(self, rows: list[tuple[Any, ...]], columns: Iterable[str]) -> IntColumn:
-        """Rows of integers as an array (n, m), int64."""
+        """Return rows of integers as an array (n, m)."""
         found = np.array(rows)
         if found.dtype == np.int64:
             return found
@@ -179,7 +179,8 @@ class Database:
 def is_nsys(source: Source | Blob[Text]) -> bool:
     """Return True for a SQLite database, gzipped or not, or a folder of parquet files with its tables.
 
-    Only paths, bytes and opened inputs are looked at. What cannot be opened is False; its reader reports why.
+    Only paths, bytes and opened inputs are examined. False for inputs that cannot be opened; the reader reports the
+    error.
     """
     if isinstance(source, Blob):
         return is_sqlite(source.data[:_BLOCK])
@@ -196,7 +197,7 @@ def is_nsys(source: Source | Blob[Text]) -> bool:
 
 @contextlib.contextmanager
 def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Iterator[Database]:
-    """Open an export for reading; what is gzipped, in memory or parquet becomes a temporary file for that long."""
+    """Open an export for reading; gzipped data, bytes and parquet files become a temporary file meanwhile."""
     import sqlite3  # every link asks `is_nsys`, few open one
 
     with contextlib.ExitStack() as stack:
@@ -262,21 +263,21 @@ def _copy(name: str, text: Text, target: Path) -> None:
 
 
 def _parquet_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that `nsys export --type parquetdir` wrote, one a table, that are read."""
+    """Return the files of a folder that `nsys export --type parquetdir` wrote, one per table."""
     files = [folder / f"{table}.parquet" for table in _TABLES]
     found = [file for file in files if file.is_file()]
     return found if any(file.stem in _EVENTS for file in found) else []
 
 
 def _refuse_endless(file: Path, rows: int) -> None:
-    """Refuse a table of more rows than bytes: each has times of its own, which take some bytes however packed."""
+    """Refuse a table with more rows than bytes: each row has its own times, so takes some bytes."""
     if rows > file.stat().st_size:
         problem = f"{rows:,} rows in {size_text(file.stat().st_size)}, and each takes several bytes"
         raise TraceFormatError(shown_name(file), "", problem, "export it again: nsys export --type parquetdir")
 
 
 def _import_parquet(folder: Path, target: Path) -> None:
-    """Put the columns of parquet files that are read into a database, a block of rows at a time."""
+    """Copy the columns that are read from parquet files into a database."""
     import sqlite3
 
     try:
@@ -306,23 +307,23 @@ def _import_parquet(folder: Path, target: Path) -> None:
 
 
 GPU_TABLES = tuple(f"CUPTI_ACTIVITY_KIND_{what}" for what in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
+# A `globalPid` or `globalTid` divided by this is the process with its machine; the remainder is the process or thread
+# id.
 PROCESS = 0x1000000
-"""A `globalPid` or `globalTid` over this is the process with its machine, modulo this the process or thread id."""
 _CPU_TABLES = ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME")
 
 
 class NsysRank(FileRank):
-    """A process and one of its GPUs in an export, by GPU, then process id; a path wherever one is read."""
+    """A process and one of its GPUs in an export; accepted instead of a path."""
 
 
 def find_ranks(source: Source) -> list[NsysRank]:
-    """Return all ranks of an export."""
     with open_database(source) as database:
         return ranks_of(database, os.fspath(source) if isinstance(source, (str, os.PathLike)) else "")
 
 
 def ranks_of(database: Database, path: str) -> list[NsysRank]:
-    """Return the ranks of an open export; processes without work on a GPU count only where no process has any."""
+    """Return the ranks of an open export; processes without GPU work count only if no process has any."""
     found = {pair for table in GPU_TABLES for pair in database.pairs(table, f"globalPid / {PROCESS}", "deviceId")}
     if not found:
         found = {pair for table in _CPU_TABLES for pair in database.pairs(table, f"globalTid / {PROCESS}", "-1")}

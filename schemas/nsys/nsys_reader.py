@@ -1,8 +1,8 @@
-"""Read one process and GPU of an export of Nsight Systems as the event table that a Kineto trace has.
+"""Read one process and GPU of an export of Nsight Systems as the event table of a Kineto trace.
 
-NVTX ranges become operators, annotations and modules, CUDA calls runtime and driver calls, GPU work kernels, copies
-and memsets with Kineto's names: all that follows is the same for both. An event's index is its place in this order:
-ranges, calls, kernels, copies, memsets, whole graphs, synchronization records, each in order of rows.
+NVTX ranges become operators, annotations and modules; CUDA calls become runtime and driver calls; GPU work gets
+Kineto's names. An event's index is its place in this order: ranges, calls, kernels, copies, memsets, whole graphs,
+synchronization records, each in order of rows.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .ranges import RangeDetails, add_ranges
 
 _VARIABLE = ":ENVIRONMENT_VARIABLE"
 _LONGEST_NAME = 60
+# Number of ranks in the environment of torchrun, Open MPI and Slurm.
 _WORLD_SIZE = re.compile(r'(?:WORLD_SIZE|OMPI_COMM_WORLD_SIZE|SLURM_NTASKS)="?([1-9]\d{0,6})"?\Z', re.ASCII)
-"""Variables of torchrun, Open MPI and Slurm that hold the number of ranks."""
 
 
 def read_nsys(
@@ -44,13 +44,13 @@ def read_nsys(
     et_rank: int | None = None,
     progress: bool = False,
 ) -> KinetoTrace:
-    """Read one rank (a process and one of its GPUs) of an export, made by nsys export --type sqlite or parquetdir.
+    """Read one rank (a process and one of its GPUs) of an export by nsys export --type sqlite or parquetdir.
 
     Args:
         source: path, bytes, binary file object or opened input, gzipped or not; a folder of parquet files; a
             `NsysRank`.
-        rank, pid, device: the wanted one; not needed if there is only one, whose `rank` may be any of the job.
-        et_pid, et_rank: of the ET to link, used if several ranks are left.
+        rank, pid, device: the wanted rank; not needed if there is only one, whose `rank` may be any of the job.
+        et_pid, et_rank: those of the ET to link, used if several ranks are left.
         progress: show a bar for unpacking that takes over two seconds.
     """
     with open_database(source, progress=progress) as database:
@@ -120,7 +120,7 @@ def _base_time(database: Database) -> int:
 
 
 def _world_size(database: Database) -> int | None:
-    """Ranks of the job by the environment of the program that Nsight Systems started, None if it does not say."""
+    """Return the number of ranks from the environment of the recorded program, None if unknown."""
     for rows in database.rows("META_DATA_CAPTURE", ("name", "value")):
         for name, value in rows:
             found = _WORLD_SIZE.match(value) if isinstance(value, str) and str(name).endswith(_VARIABLE) else None
@@ -143,7 +143,7 @@ def _devices(database: Database, rank: NsysRank) -> list[dict[str, Any]]:
 
 
 def _data_edges(ranges: RangeDetails) -> IntColumn:
-    """(m, 2), rows of producers and of the operators that read what they made, each pair once."""
+    """Return rows of producers and consumers, int64 (m, 2), each pair once."""
     producer = positions(np.where(ranges.op_id > 0, ranges.op_id, -1), ranges.producer)
     found = (producer >= 0) & (producer != ranges.consumer)
     pairs = np.stack([producer[found], ranges.consumer[found]], axis=1)
@@ -151,7 +151,7 @@ def _data_edges(ranges: RangeDetails) -> IntColumn:
 
 
 class _EventArguments:
-    """The JSON texts of events with nothing but their `args` (see `EventTexts`): ranges are first; of others `gpu`."""
+    """Makes the texts of events with only `args` (see `EventTexts`); ranges are first."""
 
     def __init__(self, ranges: RangeDetails, gpu: Sequence[GpuArguments]) -> None:
         self._ranges, self._gpu = ranges, [part for part in gpu if len(part)]
@@ -170,24 +170,25 @@ class _EventArguments:
         return {}
 
     def _of_range(self, event: int) -> dict[str, Any]:
-        """Return an operator's handle, sequence number and shapes. What is not a tensor has the shape [], and no
-        type."""
+        """Return an operator's handle, sequence number and shapes. Inputs that are not tensors have shape [] and no
+        type.
+        """
         ranges = self._ranges
         op_id, seq = int(ranges.op_id[event]), int(ranges.seq[event])
         args: dict[str, Any] = {"Record function id": op_id} if op_id else {}
         args |= {"Sequence number": seq} if seq >= 0 else {}
         if ranges.sizes[event]:
-            shapes: list[list[int]] = []  # as of a text that was cut off
+            shapes: list[list[int]] = []  # if the text was cut off
             with contextlib.suppress(*UNREADABLE):
                 shapes = msgspec.json.decode(ranges.shapes[ranges.sizes[event]], type=list[list[int]])
             args |= {"Input Dims": shapes, "Input type": [UNKNOWN_DTYPE if shape else "" for shape in shapes]}
         return args
 
 
+# `eventClass` of a call of the CUDA driver; 0 is the runtime.
 _DRIVER = 1
-"""`eventClass` of a call of the CUDA driver; 0 is the runtime."""
+# CUPTI appends a version to the names of runtime calls: cudaLaunchKernel_v7000.
 _VERSION = re.compile(r"_v\d{4,5}$")
-"""What CUPTI appends to the names of runtime calls: cudaLaunchKernel_v7000."""
 _COPIES = (
     "Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "Unified HtoD",
     "Unified DtoH", "Unified DtoD",
@@ -203,8 +204,9 @@ _KERNEL = (
 
 
 class GpuArguments:
-    """The arguments of consecutive events of one kind ("kernel", "copy", "memset", "graph", "synchronisation") as
-    columns; `first` is the index of the first event.
+    """The arguments of consecutive events of one kind as columns; `first` is the index of the first event.
+
+    Kinds: "kernel", "copy", "memset", "graph", "synchronisation".
     """
 
     def __init__(self, first: int, kind: str, columns: dict[str, IntColumn]) -> None:
@@ -216,7 +218,7 @@ class GpuArguments:
         return len(self._values)
 
     def of(self, position: int) -> dict[str, Any]:
-        """Kineto's arguments of an event."""
+        """Return Kineto's arguments of an event."""
         row: dict[str, int] = dict(zip(self._names, self._values[position].tolist(), strict=True))
         args: dict[str, Any] = {
             "device": row["deviceId"],
@@ -246,7 +248,6 @@ class GpuArguments:
 
 
 def add_calls(database: Database, rank: NsysRank, events: EventColumns) -> None:
-    """Add the runtime and driver calls of the process."""
     columns = ("start", "end", "eventClass", "globalTid", "correlationId", "nameId")
     found = database.numbers("CUPTI_ACTIVITY_KIND_RUNTIME", columns, f"globalTid / {PROCESS} = ?", rank.process)
     ids, name = distinct_rows(found["nameId"])
@@ -323,7 +324,7 @@ def _add(
 
 
 def _times(found: dict[str, IntColumn]) -> tuple[IntColumn, IntColumn]:
-    """Start and duration, −1 for what has not ended."""
+    """Return start and duration, −1 for unfinished events."""
     start, end = found["start"], found["end"]
     return start, np.where(end >= start, end - start, -1)
 
@@ -349,10 +350,10 @@ def _of(labels: tuple[str, ...], number: int) -> str:
 
 
 def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> IntColumn:
-    """For each wait the position of the last record of its event before it, by correlation; −1 for none.
+    """Return for each wait the position of the last record of its event before it, by correlation; −1 for none.
 
-    A wait is for the record that was made last when it is called (CUDA Runtime API, cudaStreamWaitEvent);
-    correlation ids count the calls of a process.
+    A wait is for the latest record at the time of the call (CUDA Runtime API, cudaStreamWaitEvent). Correlation ids
+    count the calls of a process.
     """
     keys = [np.stack([columns["contextId"], columns["eventId"]], axis=1) for columns in (records, waits)]
     code = distinct_rows(*np.concatenate(keys).T)[1]

@@ -1,4 +1,4 @@
-"""NVTX ranges of an export: operators, annotations and modules, as PyTorch and others name them."""
+"""NVTX ranges of an export: operators, annotations and modules."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ...trace.conventions import PYTHON_CATEGORY
 from ..kineto.kineto_events import EventColumns
 from .database import PROCESS, Database
 
+# Category of ranges that overlap others partly and so are no calls; they are kept as events only.
 CROSSING = "nvtx_range"
-"""Category of ranges that are not calls, since another one begins or ends inside them; they are kept as events only."""
+# Event types of push/pop ranges (nested on their thread) and of start/end ranges (may overlap); ENUM_NSYS_EVENT_TYPE: #
+# NvtxPushPopRange, NvtxtPushPopRange; NvtxStartEndRange, NvtxtStartEndRange.
 _NESTED, _LOOSE = (59, 70), (60, 71)
-"""Event types of push/pop ranges, which nest on their thread, and of start/end ranges, which need not
-(ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange, NvtxtPushPopRange; NvtxStartEndRange, NvtxtStartEndRange)."""
 _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "text")
 
 
 @dataclass(frozen=True)
 class RangeDetails:
-    """Facts about ranges, which are the first events, that the event table has no columns for.
+    """Facts about ranges (the first events) that the event table has no columns for.
 
     Attributes:
-        op_id, seq: int64, one entry per range; 0 and −1 for none.
-        sizes: int32 code into `shapes`, 0 for none. shapes: distinct JSON texts of shapes; the first is "".
-        consumer, producer: int64, for each input with a known producer the range and the producer's op id.
+        op_id, seq: one entry per range; 0 and −1 for none.
+        sizes: code into `shapes`, 0 for none. shapes: distinct JSON texts of shapes; the first is "".
+        consumer, producer: for each input with a known producer, the range and the producer's op id.
     """
 
     op_id: IntColumn
@@ -42,7 +42,7 @@ class RangeDetails:
 
 
 def add_ranges(database: Database, process: int, events: EventColumns) -> RangeDetails:
-    """Add the ranges of a process (see `NsysRank.process`) in order of rows, a block at a time."""
+    """Add the ranges of a process (see `NsysRank.process`) in order of rows."""
     loose, at = _loose_rows(database, process), 0
     shapes, sizes = StringTable([""]), [np.zeros(0, np.int32)]
     op_ids, seqs, consumers, producers = ([np.zeros(0, np.int64)] for _ in range(4))
@@ -76,7 +76,7 @@ def add_ranges(database: Database, process: int, events: EventColumns) -> RangeD
 
 
 def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
-    """Which ranges do not nest: start/end ranges on two threads, or around only a part of a push/pop range."""
+    """Return a mask of start/end ranges on two threads, or partly overlapping push/pop ranges."""
     of_process = f"globalTid / {PROCESS} = ? AND eventType IN "
     if not database.count("NVTX_EVENTS", f"{of_process} {_LOOSE}", process):
         return np.zeros(database.count("NVTX_EVENTS", f"{of_process} {_NESTED + _LOOSE}", process), np.bool_)
@@ -118,8 +118,8 @@ _OPERATOR_NAME = re.compile(
     r"autograd::engine::evaluate_function: |(?:[a-z_][\w.]*(?:::\w+)+(?:\.\w+)?|record_param_comms|triton_\w+|detach_?|"
     r"\w+Backward\d*)$"
 )
+# The profiler's own form; Apex's PyProf; layer-wise NVTX hooks of vLLM, SGLang and TensorRT-LLM.
 _MODULE = re.compile(r"nn\.Module: |\{'Module': '([^']+)'|layer:(.+)", re.DOTALL)
-"""The profiler's own form; the layer-wise NVTX hooks of vLLM, SGLang and TensorRT-LLM; that of Apex's PyProf."""
 
 
 class Range(NamedTuple):
@@ -127,9 +127,9 @@ class Range(NamedTuple):
 
     Attributes:
         name: without the arguments.
-        category: as in a Kineto trace: OPERATOR, ANNOTATION, or that of Python calls for a module.
-        seq: sequence number of autograd, −1 for none. op_id: 0 for none.
-        sizes: JSON text of the shapes, "" where none were recorded.
+        category: as in a Kineto trace: OPERATOR, ANNOTATION, or the category of Python calls for a module.
+        seq: autograd's sequence number, −1 for none. op_id: 0 for none.
+        sizes: JSON text of the shapes, "" if not recorded.
         producers: op ids of the producers of its inputs.
     """
 

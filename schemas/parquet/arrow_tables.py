@@ -1,4 +1,4 @@
-"""The tables of a trace as Arrow has them, for Parquet files and for SQL."""
+"""The tables of a trace in Arrow's form, for Parquet files and SQL."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from .stored_tables import (
     texts_of,
 )
 
+# Metadata of every table.
 VERSION = {"etplus_columns": str(FORMAT)}
-"""Metadata of every table."""
 
 
 class ArrowTables:
-    """The tables of a trace, each made on demand; `stored_tables` describes their columns.
+    """The tables of a trace, made on demand (columns: see `stored_tables`).
 
-    `spans` are begin and end of each row's record in the ET+ text, int64; None to leave them out.
+    `spans` are begin and end of each row's record in the ET+ text; None leaves them out.
     """
 
     def __init__(self, trace: Trace, spans: tuple[IntColumn, IntColumn] | None = None) -> None:
@@ -58,7 +58,7 @@ class ArrowTables:
         self._arrow = library("pyarrow")
 
     def table(self, name: str) -> Any:
-        """One of `TABLES` but for the records, as a `pyarrow.Table`."""
+        """Return one of `TABLES`, except the records, as a `pyarrow.Table`."""
         make = {
             "edges": self._edges,
             "communications": self._communications,
@@ -102,7 +102,7 @@ class ArrowTables:
         return {"code": arrow_numbers(np.arange(len(texts))), "text": arrow_texts(texts)}
 
     def _of_calls(self, rows: IntColumn) -> dict[str, Any]:
-        """Return the signature, what they wait for, and the step."""
+        """Return signature, sync dependencies and step."""
         trace = self.trace
         waits = [trace.sync_dep.get(row) for row in rows.tolist()] if trace.sync_dep else [None] * len(rows)
         step = scatter(len(trace), trace.calls.source, trace.step_of_call)[rows]
@@ -140,7 +140,7 @@ class ArrowTables:
         return arrow_numbers(sizes, sizes < 0)
 
     def _launched(self, rows: IntColumn) -> dict[str, Any]:
-        """When, in which step, and by which call each event was launched."""
+        """Return launch time, step and launching call of each event."""
         trace = self.trace
         own = trace.gpu.source >= 0 if trace.tables.whole else np.ones(len(trace.gpu), np.bool_)
         gpu = trace.gpu.take(own)
@@ -236,7 +236,7 @@ class ArrowTables:
         return {"name": names, **{name: arrow_numbers(values) for name, values in numbers.items()}}
 
     def _column(self, name: str, values: npt.NDArray[Any]) -> Any:
-        """Return a column of rows: texts for codes, nulls for what is none."""
+        """Return a column of rows: texts for codes, nulls for null values."""
         texts = {"name": self.trace.names, "category": self.trace.categories, "link": LINK_NAMES}.get(name)
         if texts is not None:
             return self._coded(values, texts)
@@ -249,5 +249,5 @@ class ArrowTables:
 
 
 def _taken(column: npt.NDArray[np.integer], at: IntColumn) -> IntColumn:
-    """Return a column at some positions, −1 if there is none."""
+    """Return a column at some positions, −1 for missing positions."""
     return scatter(len(at), at >= 0, column[at[at >= 0]].astype(np.int64))

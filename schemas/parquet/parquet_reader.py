@@ -1,4 +1,4 @@
-"""Reader of a trace that was written as Parquet files: its columns at once, the texts of its rows when asked for."""
+"""Read a trace that was written as Parquet files: columns at once, texts of rows on demand."""
 
 from __future__ import annotations
 
@@ -66,7 +66,6 @@ def read_parquet(path: str | os.PathLike[str] | StoredRank, *, rank: int | None 
 
 
 def read_meta(place: Place, name: str) -> Meta:
-    """What is not in a table; `name` is the folder's in messages."""
     try:
         protect(place.meta)
         meta = msgspec.json.decode(place.meta.read_bytes(), type=Meta)
@@ -84,7 +83,7 @@ def read_meta(place: Place, name: str) -> Meta:
 
 
 def check_table(place: Place, table: str) -> None:
-    """Refuse the file of a table that is not as it was written, for what reads it without a trace."""
+    """Refuse a table's file that changed since it was written."""
     path = place.of(table)
     try:
         known = msgspec.json.decode(place.meta.read_bytes(), type=StoredDigests).digests
@@ -122,11 +121,11 @@ class _FolderReader:
             problem = f"its tables do not fit together ({type(error).__name__})"
             raise TraceFormatError(self.name, "", problem, _SPOILT) from None
         finally:
-            self.arrow.default_memory_pool().release_unused()  # what decoding took: as much as the trace has
+            self.arrow.default_memory_pool().release_unused()  # decoding took twice the trace's memory
 
     def _trace(self) -> Trace:
         meta = self.meta
-        self._content(EXCHANGES)  # only checked: the trace has what they were made of
+        self._content(EXCHANGES)  # only checked: the trace has its sources
         builder = TraceBuilder(self.name)
         builder.names, builder.categories = StringTable(meta.names), StringTable(meta.categories)
         tables = {kind: self._table(table) for kind, table in ROW_TABLES.items()}
@@ -166,7 +165,7 @@ class _FolderReader:
         )  # fmt: skip
 
     def _launches(self, device: Any) -> tuple[IntColumn, list[bytes]] | tuple[()]:
-        """Of each row which launch arguments it has, −1 without any, and these; () in folders of older versions."""
+        """Return for each row a code of its launch arguments (−1 for none), and these; () for older folders."""
         if "launch_args" not in device.column_names:
             return ()
         table = StringTable()
@@ -194,7 +193,7 @@ class _FolderReader:
         return content
 
     def _split(self, device: Any) -> tuple[Any, Any]:
-        """Return the rows, and the events without a row, which follow them."""
+        """Return the rows, and the events without a row behind them."""
         rows = len(device) - device.column("row").null_count
         return device.slice(0, rows), device.slice(rows)
 
@@ -272,7 +271,7 @@ class _FolderReader:
 
 
 class _Text:
-    """The text of the ET+ file, read a piece at a time and checked."""
+    """The text of the ET+ file, read and checked piece by piece."""
 
     def __init__(self, reader: _FolderReader) -> None:
         self._path = reader.place.of(RECORDS)
@@ -280,12 +279,12 @@ class _Text:
         self._begin = np.array([at for at, _ in self._chunks], np.int64)
 
     def parts(self, begin: IntColumn, end: IntColumn) -> list[bytes]:
-        """Many parts of it, int64 positions each."""
+        """Return parts of the text by their positions."""
         first = np.searchsorted(self._begin, begin, side="right") - 1
         last = np.searchsorted(self._begin, np.maximum(end - 1, begin), side="right") - 1
         begin, end = begin - self._begin[first], end - self._begin[first]
         found = [b""] * len(first)
-        for (piece, until), at in grouped(first, last):  # rows in order of time are in many pieces by turns
+        for (piece, until), at in grouped(first, last):  # rows in order of time alternate between pieces
             text = b"".join(map(self._piece, range(piece, until + 1)))
             for row, b, e in zip(at.tolist(), begin[at].tolist(), end[at].tolist(), strict=True):
                 found[row] = text[b:e]
@@ -306,9 +305,9 @@ class _Text:
 
 @lru_cache(maxsize=_PIECES_KEPT)
 def _piece_of(path: Path, number: int, digest: str) -> bytes:
-    """Return a piece of a text; the latest pieces of all traces are kept. The file is closed: a job may have 10,000.
+    """Return a piece of a text; raise OSError, ValueError, KeyError or IndexError if it is unreadable or changed.
 
-    An unreadable or changed piece raises OSError, ValueError, KeyError or IndexError.
+    The file is closed, because a job may have 10,000.
     """
     with library("pyarrow.parquet").ParquetFile(path) as file:
         text: bytes = file.read_row_group(number).column("text")[0].as_py()
@@ -338,13 +337,12 @@ class _Header(Mapping[str, msgspec.Raw]):
 
 @dataclass(frozen=True)
 class _Stored:
-    """The records of a stored trace: of each row the span from `start` to `end` (int64) of its text.
+    """The records of a stored trace; the text of row i is from `start[i]` to `end[i]`.
 
     Attributes:
-        code: int64, of each row its signature, −1 for none. signatures: texts by code.
-        sizes: int64, of each row the size of a copy, −1 for none.
-        launch: int64, of each row its launch arguments, −1 for none; None where they are in the texts only.
-        launches: texts by code.
+        code: signature of each row, −1 for none. signatures: texts by code.
+        sizes: bytes of each copy, −1 for other rows.
+        launch: code of each row's launch arguments, −1 for none; None for older folders. launches: texts by code.
     """
 
     text: _Text
@@ -365,7 +363,7 @@ class _Stored:
 
     @cached_property
     def _uses(self) -> TensorUses:
-        """The tensors of each signature, and last of a node without one: parts of a trace need not look again."""
+        """The tensors of each signature, and (last) of a node without one; kept for parts of the trace."""
         return tensor_uses([*self.signatures, b"{}"])
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
@@ -395,7 +393,7 @@ def _within(values: IntColumn, least: int, end: int | IntColumn) -> bool:
 def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
     """Return a column of numbers, nulls as `none`. Raise ValueError for other types, or nulls without `none`.
 
-    Arrow's buffers are read directly: `to_numpy` and `fill_null` import pandas, which takes longer than a small trace.
+    Arrow's buffers are read directly: `to_numpy` and `fill_null` import pandas. That takes longer than a small trace.
     """
     column = table.column(name)
     if (none is None and column.null_count) or str(column.type) not in _WHOLE:
@@ -405,8 +403,7 @@ def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]
 
 
 def _values(chunk: Any, none: int | None) -> npt.NDArray[Any]:
-    """Return an Arrow array (format: https://arrow.apache.org/docs/format/Columnar.html, fixed-size primitive
-    layout)."""
+    """Read an Arrow array (https://arrow.apache.org/docs/format/Columnar.html, fixed-size primitive layout)."""
     valid, data = chunk.buffers()
     here = slice(chunk.offset, chunk.offset + len(chunk))
     if not len(chunk):
@@ -425,13 +422,12 @@ def _bits(buffer: Any) -> npt.NDArray[np.uint8]:
 
 
 def _bytes(column: Any, binary: Any) -> list[bytes]:
-    """Return the texts of a column, undecoded; as a view of type `binary`, since `cast` imports the compute
-    functions."""
+    """Return the texts of a column as bytes; a view of type `binary`, since `cast` imports the compute functions."""
     return [text for chunk in column.chunks for text in chunk.view(binary).to_pylist()]
 
 
 def _codes(column: Any, values: Sequence[str] | StringTable) -> npt.NDArray[np.int64]:
-    """Codes of a column of texts into a list of distinct ones, which has them all, or into a table."""
+    """Return the codes of a column of texts in a list that has all of them, or in a table."""
     known = {} if isinstance(values, StringTable) else {value: code for code, value in enumerate(values)}
     parts = [np.zeros(0, np.int64)]
     for part in column.chunks:

@@ -1,4 +1,4 @@
-"""Writer of a trace as Parquet files: the columns of its rows, its edges, and the ET+ file's text in pieces."""
+"""Write a trace as Parquet files: its columns, edges, and the ET+ file's text in pieces."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .arrow_tables import VERSION, ArrowTables
 from .stored_folder import META
 from .stored_tables import FORMAT, RECORDS, TABLES, Meta, Place
 
+# Bytes of text that are packed together, and the least that is read.
 _CHUNK = 4 << 20
-"""Bytes of text that are packed together, the least that is read."""
 _FOREIGN = "give a folder that is not there yet, or one that etplus wrote"
 
 
 @gc_disabled()
 def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | None = None) -> list[str]:
-    """Write a trace as a folder of Parquet files, which reads back as the same trace and the same ET+ bytes.
+    """Write a trace as a folder of Parquet files; it reads back as the same trace and the same ET+ bytes.
 
     Args:
         rank: write one of several ranks: each table is a folder with Hive partitions `rank=…`.
@@ -47,13 +47,12 @@ def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | N
 
 @gc_disabled()
 def write_rank(trace: Trace, folder: str | os.PathLike[str], rank: int) -> list[str]:
-    """Write one rank beside others, as `write_parquet` does, in a folder that has been checked."""
+    """Write one rank next to others, in a folder that was checked."""
     return _FolderWriter(trace, Place(Path(folder), rank)).write()
 
 
 def check_place(folder: str | os.PathLike[str], *, rank: int | None = None, beside: Sequence[str] = ()) -> None:
-    """Refuse at once a folder that `write_parquet` would refuse, or a missing pyarrow; `beside` may also be in the
-    folder."""
+    """Refuse a folder that `write_parquet` would refuse, or a missing pyarrow; `beside` may also be in the folder."""
     library("pyarrow")
     check_folder(folder)
     try:
@@ -89,7 +88,7 @@ class _FolderWriter:
         self._put(self.place.of(name), packed.getbuffer())
 
     def _encodings(self, schema: Any) -> dict[str, Any]:
-        """Numbers, which mostly count up, as differences; texts by dictionary."""
+        """Numbers mostly count up, so store their differences; texts by dictionary."""
         numbers = [field.name for field in schema if self.arrow.types.is_integer(field.type)]
         others = [field.name for field in schema if field.name not in numbers]
         return {"use_dictionary": others, "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED")}
@@ -119,7 +118,7 @@ class _FolderWriter:
                 at = offset_in(data, value)
                 header[key] = (at, at + len(memoryview(value)))
         summary = orjson.loads(bytes(root.get("etplus", b"{}")))
-        if trace.damage:  # also of times that cannot be, which the columns do not have
+        if trace.damage:  # also impossible times, which the columns lack
             summary["damage"] = list(trace.damage)
         meta = Meta(
             FORMAT, len(trace), len(data), trace.names, trace.categories, trace.flat, list(trace.notes), summary,

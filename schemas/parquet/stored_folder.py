@@ -1,4 +1,4 @@
-"""Which folders hold traces as columns, and of which ranks; known without reading them."""
+"""Folders that hold traces as columns, and their ranks, recognized without reading them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+# File of a rank with the data that are not in a table.
 META = "trace.json"
-"""Of each rank the file of what is not in a table."""
+# Suffixes of such folders.
 SUFFIXES = (".parquet", ".etplus")
-"""Of the names of such folders."""
 _RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class StoredRank:
-    """One rank of several in a folder; a path wherever one is read."""
+    """One rank of several in a folder; accepted instead of a path."""
 
     path: str
     rank: int
@@ -35,12 +35,12 @@ class StoredRank:
 
 
 def rank_folder(table: str, rank: int) -> str:
-    """Return the place of a rank's table below the folder of a job: "device/rank=3"."""
+    """Return the folder of a rank's table, relative to the job's: "device/rank=3"."""
     return f"{table}/rank={rank}"
 
 
 def is_stored(path: str | os.PathLike[str]) -> bool:
-    """Return True if a path is a folder that `write_parquet` wrote."""
+    """Return True for a folder that `write_parquet` wrote."""
     try:
         return (Path(path) / META).is_file() or next(_ranks_in(Path(path)), None) is not None
     except (OSError, ValueError):
@@ -48,7 +48,7 @@ def is_stored(path: str | os.PathLike[str]) -> bool:
 
 
 def stored_ranks(path: str | os.PathLike[str]) -> list[StoredRank]:
-    """Return the ranks in a folder, ascending; none where it holds a single trace."""
+    """Return the ranks in a folder, ascending; [] for a single trace."""
     return [StoredRank(os.fspath(path), rank) for rank in sorted(_ranks_in(Path(path)))]
 
 

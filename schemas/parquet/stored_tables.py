@@ -1,4 +1,4 @@
-"""Which Parquet files a trace is stored in, and what their columns hold; writer and reader share it."""
+"""The Parquet files of a trace and their columns, for writer and reader."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ from ..communications import COMMUNICATION_COLUMNS, kind_of_name
 from ..text.transaction import protect
 from .stored_folder import META, StoredRank, rank_folder
 
+# Version of the stored form; a reader refuses others.
 FORMAT = 2
-"""Version of the stored form; a reader refuses others."""
+# The text of the ET+ file in pieces, and the distinct inputs and outputs of operators.
 RECORDS, SIGNATURES = "records", "signatures"
-"""The text of the ET+ file in pieces, and the distinct inputs and outputs of operators."""
 
+# A rank's communications for the tables of its job, and the metadata key of `StoredFacts`.
 EXCHANGES, FACTS = "exchanges", "etplus_rank"
-"""What a rank contributes to the tables of its job: its communications, and in the metadata what the rank is."""
 
+# Tables with the rows of a trace, by kind.
 ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}
-"""Tables that hold the rows of a trace, by kind."""
 TABLES = (*ROW_TABLES.values(), "edges", "communications", EXCHANGES, "memory", "steps", SIGNATURES, RECORDS)
+# Tables that queries see.
 VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))
-"""Tables that queries see."""
 
+# Columns that each table always has; others of `NODE_COLUMNS` are stored if a row has a value.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "calls": (
         "id", "parent", "name", "ts", "dur", "exclusive", "thread", "link", "rf_id", "fw_parent", "seq_id", "scope",
@@ -48,9 +49,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "device": ("id", "parent", "name", "category", "ts", "dur", "stream", "device", "correlation", "kineto_event"),
     "runtime": ("id", "parent", "name", "ts", "dur", "thread", "correlation", "kineto_event"),
 }  # fmt: skip
-"""Columns of rows that each table has in any case; others of `NODE_COLUMNS` where a row has a value there."""
+# Columns of rows that are stored; the others follow from them.
 STORED = tuple(name for name in (*GIVEN_COLUMNS, "thread") if name not in ("kind", "tid"))
-"""Columns of rows that are stored; the others follow from them."""
 
 MEMORY: dict[str, RowColumn] = {
     name: RowColumn(np.int64, none, unit, about)
@@ -113,16 +113,15 @@ assert set(MEMORY) == set(MemoryEvents.__dataclass_fields__)
 
 
 class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """What is not in a table.
+    """The part of a trace that is not in a table.
 
     Attributes:
         etplus_columns: the version, see FORMAT.
-        rows, size: number of rows, and bytes of the ET+ file's text.
+        size: bytes of the ET+ file's text.
         names, categories: texts by the codes of the columns.
-        flat, notes: as in `Trace`.
-        summary: the root's `etplus`. header: begin and end of the values of the root's other keys in the text.
-        digests: blake2b of each file but the records, hexadecimal.
-        chunks: where the pieces of the text begin, and blake2b of each.
+        summary: the root's `etplus`. header: begin and end of the root's other values in the text.
+        digests: blake2b of each file except the records, hexadecimal.
+        chunks: start and blake2b of each piece of the text.
     """
 
     etplus_columns: int
@@ -139,19 +138,17 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
 
 
 class StoredDigests(msgspec.Struct):
-    """Of a rank's `Meta` what shows whether a file is as it was written."""
+    """The digests of a rank's `Meta`."""
 
     digests: dict[str, str]
 
 
 class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a rank is, in the metadata of its exchanges.
+    """Facts about a rank, in the metadata of its exchanges.
 
     Attributes:
-        groups: its process groups, by number. info: of Kineto's `distributedInfo` the backend, the rank and the
-            number of ranks, as far as it has them.
-        rank: as recorded. begin_ns: wall-clock ns of its first call. digest: see `Trace.digest`.
-        times_recorded: see `Trace.times_recorded`.
+        groups: its process groups, by number. info: backend, rank and number of ranks from `distributedInfo`.
+        begin_ns: wall-clock ns of its first call. digest: see `Trace.digest`.
     """
 
     groups: list[Group]
@@ -179,22 +176,22 @@ class Place(NamedTuple):
 
 
 def files_of(rank: int) -> list[str]:
-    """Return the files of a rank, below the folder of a job, the one that says what is in the others last."""
+    """Return the files of a rank, relative to a job's folder; the metadata file is last."""
     place = Place(Path(), rank)
     return [*(place.of(table).as_posix() for table in TABLES), place.meta.as_posix()]
 
 
 def null_of(name: str) -> int:
-    """What a column of rows holds where there is nothing."""
+    """Return the null value of a column of rows."""
     return NODE_COLUMNS[name].none or 0
 
 
+# Columns with another name in data frames and stored tables than in a trace.
 _NAMES = {"ts": "start", "dur": "duration", "exclusive": "self", "seq_id": "sequence", "op": "op_name"}
-"""Columns that have another name in data frames, and so in the stored tables, than in a trace."""
 
 
 def stored_name(name: str, table: str = "") -> str:
-    """Return the stored name of a column: that of data frames, with its unit if it is a time, as "duration_ns"."""
+    """Return the stored name of a column, with its unit if it is a time ("duration_ns")."""
     if table == "memory":  # its events take no time: `ts_ns`
         return f"{name}_ns" if MEMORY[name].unit == "ns" else name
     column = NODE_COLUMNS.get(name)
@@ -210,14 +207,14 @@ def described(name: str, column: RowColumn | None = None) -> dict[str, str]:
 
 
 def nulls(values: npt.NDArray[Any], column: RowColumn | None) -> npt.NDArray[np.bool_] | None:
-    """Which values are the null of their column; None without any that is no value, too (0 is one)."""
+    """Return a mask of the null values of a column; None if it has no null value."""
     if column is None or column.none is None or column.none >= 0:
         return None
     return np.asarray(values == column.none)
 
 
 def texts_of(codes: npt.NDArray[np.integer], values: Sequence[str]) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Codes and texts without those that are not used, in the order of the codes."""
+    """Return codes and texts without unused texts."""
     used, back = np.unique(codes, return_inverse=True)
     return back.reshape(-1).astype(np.int32), [values[code] for code in used.tolist()]
 
@@ -226,7 +223,7 @@ _SPOILT = "write it again with etplus"
 
 
 def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
-    """What a rank is, and its communications as `communication_columns` has them."""
+    """Return the facts of a rank, and its communications as in `communication_columns`."""
     place = Place(stored.folder, stored.rank)
     path = place.of(EXCHANGES)
     arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
@@ -255,8 +252,7 @@ def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
 
 
 def _numbers(column: Any) -> npt.NDArray[Any]:
-    """Return a column of numbers, −1 for null; most have no null, and Arrow's kernels take as long to import as the
-    file."""
+    """Return a column of numbers, −1 for null; avoids Arrow's compute functions, which are slow to import."""
     if column.null_count == len(column):
         return np.full(len(column), -1)
     return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy())

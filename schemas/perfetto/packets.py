@@ -1,7 +1,7 @@
-"""The frame of a Perfetto trace, and what the packets of GPU work say, in the terms of Kineto.
+"""Packets of a Perfetto trace, and GPU work in Kineto's terms.
 
-A trace is a message whose field 1, repeated, are the packets; one is in memory at a time. GPU work is in render stages,
-as PyTorch's Cuspy exporter writes them.
+A trace is a message whose repeated field 1 holds the packets. GPU work is in render stages, as PyTorch's Cuspy exporter
+writes them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..text.sniff import varint
 from ..text.text import Text
 from ..wire_format import DELIMITED, FIXED64, VARINT, varint_bytes
 
+# Field 1 of the message Trace, with a length (protos/perfetto/trace/trace.proto).
 _PACKET = 0x0A
-"""Field 1 of the message Trace, with a length (protos/perfetto/trace/trace.proto)."""
 _WINDOW = 1 << 20
+# Largest packet in bytes; writers make packets of some kB.
 _LARGEST = 1 << 28
-"""Bytes of a packet; writers make ones of some kB."""
 _AGAIN = "record it again"
 
 
@@ -38,7 +38,7 @@ def protos() -> Any:
 
 
 def text_of(field: str | bytes) -> str:
-    """Return a text of a message; protobuf leaves one that is not UTF-8 as bytes."""
+    """Return a text of a message; protobuf leaves invalid UTF-8 as bytes."""
     return field if isinstance(field, str) else field.decode("utf-8", "replace")
 
 
@@ -63,6 +63,7 @@ def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
         at = begin + size
 
 
+# Kineto's category by the name of the stage.
 CATEGORIES = {
     "Kernel": "kernel",
     "Memcpy": "gpu_memcpy",
@@ -71,27 +72,25 @@ CATEGORIES = {
     "EventRecord": "graph_event_node",
     "HostNode": "graph_host_node",
 }
-"""Category in a Kineto trace by the name of the stage."""
+# InternedGpuRenderStageSpecification.RenderStageCategory of other writers.
 COMPUTE = 2
-"""InternedGpuRenderStageSpecification.RenderStageCategory; work of other writers."""
 _WRITTEN = {"device id": "device", "context id": "context", "stream id": "stream"}
 _LAUNCH = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "shared memory"}
+# Extra data that stay texts even if they look like numbers; in the format all values are texts.
 _TEXTS = frozenset({
     "Collective name", "Process Group Description", "Process Group Name", "Process Group Ranks", "annotation", "arch",
     "dtype", "host fn", "process_name",
 })  # fmt: skip
-"""Extra data that are texts even if they look like numbers; all values are texts in the format."""
 _INTEGER = re.compile(r"-?\d{1,18}")
 
 
 def category_of_stage(name: str, category: int) -> str:
-    """Return the Kineto category of work on a stage, "" for an unknown one."""
+    """Return the Kineto category of work on a stage, "" if unknown."""
     return CATEGORIES.get(name, "kernel" if category == COMPUTE else "")
 
 
 def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
-    """Return the arguments of an event, with Kineto's names; `names` are those of kernel launches' arguments, by
-    iid."""
+    """Return the arguments of an event with Kineto's names; `names` are names of launch arguments by iid."""
     args: dict[str, Any] = {"device": stage.gpu_id}
     for extra in stage.extra_data:
         name, value = text_of(extra.name), text_of(extra.value)
@@ -110,7 +109,7 @@ def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
 
 @cache
 def field_tags(message: str) -> dict[str, bytes]:
-    """Return the tag of each field of a Perfetto message by name; nested messages are named after a dot."""
+    """Return the tag of each field of a Perfetto message by name; `message` may be nested ("A.B")."""
     found = protos()
     for name in message.split("."):
         found = getattr(found, name)

@@ -1,4 +1,4 @@
-"""Perfetto traces of PyTorch (Cuspy) and of rocprofv3 as the events of a Kineto trace."""
+"""Read Perfetto traces of PyTorch (Cuspy) and of rocprofv3 as the events of a Kineto trace."""
 
 from __future__ import annotations
 
@@ -26,38 +26,37 @@ from ..text.recover import Loss
 from ..text.text import Text
 from .packets import args_of_stage, category_of_stage, packets, protos, text_of
 
+# TrackEvent.Type
 _BEGIN, _END = 1, 2
-"""TrackEvent.Type"""
+# Kineto's base times are multiples of this (libkineto/src/output_json.cpp); the same base makes both forms agree.
 _TRIMONTH_NS = 7_889_238 * 10**9
-"""Kineto's base times are multiples of it (libkineto/src/output_json.cpp), so that both forms of a trace agree."""
+# Doubles of ns since the epoch are multiples of this.
 _DOUBLE_NS = 256
-"""A double of ns since the epoch is a multiple of it."""
+# rocprofv3's names of categories that differ from Kineto's.
 _CATEGORIES = {"kernel_dispatch": "kernel", "memory_copy": "gpu_memcpy", "marker_api": "user_annotation"}
-"""rocprofv3's names of categories, where they differ."""
+# Names of arguments by column: PyTorch's, then rocprofv3's.
 _ARGUMENTS = {
     "correlation": ("correlation", "corr_id", "correlation_id"),
     "stream": ("stream", "stream_ID", "stream_id", "queue"),
     "device": ("device", "agent"),
 }
-"""Names of arguments by column: PyTorch's, then rocprofv3's."""
 _WRITTEN = {"external_id": "External id", "rf_id": "Record function id", "seq": "Sequence number"}
 _NAMES = [_ARGUMENTS.get(key, (_WRITTEN.get(key, key),)) for key in NUMBERS]
+# The record of an event, `{"args": …}`, and its undecoded values of NUMBERS.
 _Arguments = tuple[bytes, tuple[Any, ...]]
-"""Of an event: its record, `{"args": …}`, and the values of NUMBERS as they are written."""
 _TOO_LONG = "events with a duration of over 104 days"
 _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
 
 
+# Index of a Python call, whose arguments are not kept
 _NO_TEXT = -(2**60)
-"""Index of a Python call, whose arguments are not kept."""
+# Losses; the known part of a Kineto header; each event's `{"args": …}`; columns of events and flows.
 Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
-"""What was left out; the known part of a Kineto trace's header, `baseTimeNanoseconds`; of each event its arguments,
-`{"args": …}`; and columns of the events and flows."""
 
 
 def read_events(blob: Blob[Text], *, modules: bool, progress: bool) -> Found:
-    """Read a Perfetto trace packet by packet, of Python calls those that `parse_kineto` reads."""
+    """Read a Perfetto trace packet by packet."""
     if blob.broken_at is not None:
         place, problem = f"compressed byte {blob.broken_at}", "the gzip stream is damaged or cut off"
         raise TraceFormatError(blob.name, place, problem, "record it again")
@@ -81,7 +80,7 @@ def read_events(blob: Blob[Text], *, modules: bool, progress: bool) -> Found:
 
 @dataclass
 class _Slices:
-    """Begins and ends in file order; and of each begin what it is, without arguments if it is not wanted."""
+    """Begins and ends in file order, and the content of each begin; `args` is None if the event is not wanted."""
 
     begins: list[bool] = field(default_factory=list)
     track: list[int] = field(default_factory=list)
@@ -105,7 +104,7 @@ class _Stage(NamedTuple):
 
 
 class _PacketReader:
-    """Gathers packets; `finished` puts them together. `written` counts bytes of arguments so far."""
+    """Gathers packets; `finished` joins them. `written` counts bytes of arguments so far."""
 
     def __init__(self, modules: bool) -> None:
         self.modules = modules
@@ -157,7 +156,7 @@ class _PacketReader:
 
     def _stage(self, stage: Any, sequence: PacketSequence, ts: int, number: int) -> None:
         specs = sequence.names["gpu_specifications"]
-        if not stage.stage_iid:  # stages described in place of interned ones, or a description alone
+        if not stage.stage_iid:  # a stage that is described in place, or a description alone
             self.left_out["GPU events without a stage"] += stage.duration > 0
             return
         if stage.duration >= MAX_DURATION_NS:
@@ -229,7 +228,7 @@ class _PacketReader:
         return {number: of.pop() for number, of in found.items() if len(of) == 1} if several else {}
 
     def _ranks(self) -> list[int]:
-        """Return the process ids that are ranks, as the names of all processes say: our own files of several ranks."""
+        """Return the process ids that are ranks; the names of all processes tell, in our own files of several ranks."""
         named = [track.process for track in self.tracks.values() if track.HasField("process")]
         ranks = [process.pid for process in named if process.process_name == f"rank {process.pid}"]
         return ranks if len(ranks) == len(named) > 1 else []
@@ -274,15 +273,14 @@ def _numbers(args: list[_Arguments]) -> dict[str, IntColumn]:
 
 
 def ends_of_slices(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) -> IntColumn:
-    """Return the position of the end of each slice's begin, −1 for a slice that does not end.
+    """Return the position of the end of each slice, −1 for a slice that does not end.
 
-    A track's slices nest: an end closes the slice that began last (TrackEvent in Perfetto's documentation). PyTorch
-    writes
-    the begins of many slices and then their ends in the same order. There the place tells the end, also if rounded
-    times overlap.
+    Slices of a track nest: an end closes the slice that began last (TrackEvent in Perfetto's documentation). But
+    PyTorch writes the begins of many slices, then their ends in the same order. Then the position tells the end, also
+    if rounded times overlap.
 
     Args:
-        begins: True for begins, in file order. track: int64 of each. ts: int64 ns of each.
+        begins: mask of begins, in file order. track, ts (ns): of each begin and end.
     """
     by_place = _by_place(begins, track, ts)
     return _by_nesting(begins, track, ts) if by_place is None else by_place
@@ -292,7 +290,7 @@ def _by_place(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) ->
     order = np.argsort(track, kind="stable")
     same = track[order][1:] == track[order][:-1]
     if np.all(ts[order][1:][same] >= ts[order][:-1][same]):
-        return None  # in order of time, as tracks are recorded
+        return None  # tracks were recorded in order of time
     bounds = np.flatnonzero(np.diff(begins.astype(np.int8), prepend=0, append=0))
     if len(bounds) % 2 or not len(bounds) or bounds[0] != 0:
         return None
@@ -322,18 +320,18 @@ def _by_nesting(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) 
     return found
 
 
+# TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
 _CLEARED = 1
-"""TracePacket.SEQ_INCREMENTAL_STATE_CLEARED"""
+# BuiltinClock; packets without a clock use BOOTTIME.
 _REALTIME, _BOOTTIME = 1, 6
-"""BuiltinClock of the same names; packets that name no clock use the latter."""
 _OF_SEQUENCE = range(64, 128)
+# Field of InternedData with the names of a kernel launch's arguments, an extension.
 _ARGUMENT_NAMES = 1001
-"""Field of InternedData with the names of a kernel launch's arguments, an extension."""
 _NAMED = ("event_categories", "event_names", "debug_annotation_names", "gpu_specifications")
 
 
 class Clocks:
-    """Times of a sequence's packets as wall-clock ns, as far as the trace relates its clocks."""
+    """Converts times of a sequence's packets to wall-clock ns."""
 
     def __init__(self, shared: dict[int, int]) -> None:
         self._shared = shared
@@ -342,7 +340,7 @@ class Clocks:
         self._running: dict[int, int] = {}
 
     def take(self, snapshot: Any) -> None:
-        """Learn from a snapshot what the clocks showed at one moment; the first one counts for those of the trace."""
+        """Learn clock offsets from a snapshot; the first one counts for clocks of the trace."""
         for clock in snapshot.clocks:
             if clock.clock_id in _OF_SEQUENCE:
                 self._own[clock.clock_id] = clock.timestamp
@@ -356,8 +354,7 @@ class Clocks:
                 self._shared.setdefault(clock.clock_id, clock.timestamp)
 
     def wall_ns(self, clock: int, value: int) -> int:
-        """Return a packet's time, ns. Times of incremental clocks add up, so each packet's is asked for once, in
-        order."""
+        """Return a packet's time in ns. Incremental times add up, so ask once per packet, in order."""
         if clock in self._own:
             if clock in self._running:
                 value = self._running[clock] = self._running[clock] + value
@@ -372,9 +369,9 @@ class PacketSequence:
     """The state of a sequence of packets.
 
     Attributes:
-        names: interned text by field of InternedData and iid (of `gpu_specifications`: name and category).
+        names: interned text by field of InternedData and iid (`gpu_specifications`: name and category).
         arguments: names of launch arguments by iid.
-        track, clock: defaults of packets. clocks: see `Clocks`.
+        track, clock: defaults of packets.
     """
 
     def __init__(self, shared: dict[int, int]) -> None:
@@ -388,7 +385,7 @@ class PacketSequence:
         self.track, self.clock = 0, 0
 
     def take(self, packet: Any) -> None:
-        """Apply what a packet says about the ones after it, itself included."""
+        """Apply the state that a packet sets for itself and later packets."""
         if packet.sequence_flags & _CLEARED or packet.incremental_state_cleared:
             self._clear()
         if packet.HasField("trace_packet_defaults"):

@@ -1,4 +1,4 @@
-"""One rank of a file that holds several, and the choice of one by rank, process or GPU."""
+"""One rank of a file that holds several, and its choice by rank, process or GPU."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class FileRank:
     """A rank of a file; readers take it instead of a path.
 
     Attributes:
-        rank: of the job if the file states it, else ordinal in the file.
-        pid, device: process id; GPU, −1 for a process that uses none or several.
+        rank: rank of the job if the file states it, else ordinal in the file.
+        device: GPU, −1 for a process that uses none or several.
         process: process id with the machine, as in the file; −1 if unknown.
         alone: the file has no other rank.
     """
@@ -44,8 +44,7 @@ class FileRank:
 
 @dataclass(frozen=True)
 class ProcessRank(FileRank):
-    """A process of a Kineto trace in which several ranks are merged; `timeline` is its trace, None if still to be
-    read."""
+    """A process of a merged Kineto trace; `timeline` is None if it is not read yet."""
 
     timeline: KinetoTrace | None = field(default=None, repr=False, compare=False)
 
@@ -56,7 +55,7 @@ class ProcessRank(FileRank):
 def choose(
     ranks: Sequence[AnyRank], name: str, *, rank: int | None = None, pid: int | None = None, device: int | None = None
 ) -> list[AnyRank]:
-    """Return the wanted ranks, None for any. Raise UsageError if there is none."""
+    """Return the matching ranks. Raise UsageError if there are none."""
     wanted = {"rank": rank, "pid": pid, "device": device}
     given = {key: value for key, value in wanted.items() if value is not None}
     found = [option for option in ranks if all(getattr(option, key) == value for key, value in given.items())]
@@ -67,7 +66,7 @@ def choose(
 
 
 def nearest_to_et(ranks: Sequence[AnyRank], pid: int | None, rank: int | None) -> Sequence[AnyRank]:
-    """Return the ranks that fit an Execution Trace of a process and rank; all if none of them does."""
+    """Return the ranks that fit the process and rank of an Execution Trace; all ranks if none fits."""
     for key, value in (("pid", pid), ("rank", rank)):
         fitting = [option for option in ranks if getattr(option, key) == value]
         ranks = fitting if len(ranks) > 1 and fitting else ranks
@@ -82,20 +81,19 @@ def only(ranks: Sequence[AnyRank], name: str) -> AnyRank:
 
 
 def listed(ranks: Sequence[FileRank]) -> str:
-    """Ranks in words, the first of many."""
     more = f" and {len(ranks) - _SHOWN} more" if len(ranks) > _SHOWN else ""
     return ", ".join(rank.label for rank in ranks[:_SHOWN]) + more
 
 
 class SeveralRanksError(UsageError):
-    """The file holds several ranks (`ranks`), and one trace is needed."""
+    """The file holds several ranks (`ranks`), but one trace is needed."""
 
     def __init__(self, file: str, ranks: Sequence[FileRank]) -> None:
         self.file, self.ranks = file, ranks
         super().__init__(f"{file}: has {listed(ranks)}; choose one with --rank, --pid or --gpu")
 
     def instead_of_file(self, sources: Sequence[Any]) -> list[Any]:
-        """Sources, with the ranks instead of the file that holds them."""
+        """Replace the file in a list of sources by its ranks."""
         names = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else None for source in sources]
         return [
             one

@@ -1,4 +1,4 @@
-"""Bytes in and out: paths, standard input, file objects or bytes in; atomic files, gzipped by suffix, out."""
+"""Read inputs (paths, standard input, file objects, bytes) and write output files atomically."""
 
 from __future__ import annotations
 
@@ -33,26 +33,20 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound=Text, covariant=True)
 S = TypeVar("S")
 
+# A path, "-" for standard input, the bytes themselves, or an open binary file.
 Source = str | os.PathLike[str] | bytes | BinaryIO
-"""What a reader accepts: a path, "-" for standard input, the bytes themselves, or an open binary file."""
 
 _EMPTY = b" \t\r\n\x00"
 _BLOCK = 1 << 20
 _PROGRESS_DELAY_S = 2.0
 _KEPT_IN_MEMORY = 16 << 20
+# Memory for a text and the columns made from it, as a multiple of the text's size.
 _WITH_COLUMNS = 2
-"""Times its size: the memory that a text takes with what is made of it."""
 
 
 @dataclass(frozen=True)
 class Blob(Generic[D]):
-    """A whole input.
-
-    Attributes:
-        name: file name for messages, "<bytes>" without one.
-        data: decompressed bytes, in memory or not.
-        broken_at: offset in the *compressed* input of the damage, None if it is whole.
-    """
+    """A whole input; `broken_at` is the offset of the damage in the compressed input, None for a whole file."""
 
     name: str
     data: D
@@ -60,11 +54,7 @@ class Blob(Generic[D]):
 
 
 def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[bytes]:
-    """Read an input whole, gunzipped if it starts with the gzip magic.
-
-    Args:
-        progress: show a bar on standard error if reading takes over two seconds.
-        trace: refuse files of other formats by name.
+    """Read an input into memory and gunzip it. `trace` refuses files of other formats by name.
 
     Raises:
         MissingFileError: the input does not exist.
@@ -80,10 +70,8 @@ def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[
 
 
 def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
-    """Read a JSON file of our own format; return its content and the file's name for messages.
-
-    Args:
-        problem, remedy: for the message if it is not of that `kind`, such as "invalid model".
+    """Read a JSON file of our own format; return its content and its name. `problem` and `remedy` go into the error
+    message.
     """
     blob = load(source, trace=False)
     try:
@@ -93,7 +81,7 @@ def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tup
 
 
 def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
-    """Like `load`, but a large text is left in its file, or unpacked into a temporary one, to be read in pieces."""
+    """Like `load`, but leave a large text in its file (or a temporary one), from which slices are read."""
     blob = _open(source, _KEPT_IN_MEMORY, progress)
     refuse_foreign(blob.name, blob.data[:HEAD])
     return blob
@@ -119,12 +107,11 @@ def _in_utf8(data: Text) -> Text:
 
 
 def shown_name(path: str | os.PathLike[str]) -> str:
-    """Return a file's name as text that any encoding of Unicode holds: bytes that are not UTF-8 become U+FFFD."""
+    """Return a file's name as valid Unicode: bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _read(source: Source, kept: int) -> tuple[str, Text]:
-    """Name and content, still packed; a content of more than `kept` bytes is left in its file or a temporary one."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         return "<bytes>", bytes(source)
     if not isinstance(source, (str, os.PathLike)):
@@ -151,16 +138,16 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
 
 
 def _refuse_holes(path: Path) -> None:
-    """Refuse a file that is large only because hardly anything of it was written."""
+    """Refuse a sparse file, which reads as far more bytes than it has on disk."""
     status = path.stat()
-    if written := 512 * getattr(status, "st_blocks", 0):  # 0 where a file system does not tell
+    if written := 512 * getattr(status, "st_blocks", 0):  # 0 if the file system does not report blocks
         Expansion(shown_name(path), "has holes and reads as").add(written, status.st_size)
 
 
 def _standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise TraceFormatError("<stdin>", "", "standard input is closed", "give the name of a file")
-    with contextlib.suppress(OSError, ValueError):  # a stream without a file behind it
+    with contextlib.suppress(OSError, ValueError):  # a stream without a file
         protect(sys.stdin.fileno())
     return sys.stdin.buffer
 
@@ -175,25 +162,24 @@ def _gathered(stream: BinaryIO, name: str, kept: int) -> Text:
 
 
 class Bar:
-    """A progress bar that shows nothing: importing tqdm takes as long as reading a small trace."""
+    """A progress bar that shows nothing; importing tqdm takes as long as reading a small trace."""
 
     def __enter__(self) -> Bar:
         return self
 
     def __exit__(self, *error: object) -> None: ...
 
-    def update(self, n: int = 1, /) -> object:
-        """So much more is done."""
+    def update(self, n: int = 1, /) -> object: ...
 
 
 def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
-    """Return a bar of bytes (or other units) on standard error, shown after two seconds and only on a terminal."""
+    """Return a bar on standard error, shown after two seconds and only on a terminal."""
     if not wanted or sys.stderr is None or not sys.stderr.isatty():
         return Bar()
     from tqdm import tqdm
 
     class Shown(tqdm):  # type: ignore[type-arg]
-        """Without tqdm's watching thread, which would outlive the bar and make forking unsafe."""
+        """Without tqdm's monitor thread, which would outlive the bar and make forking unsafe."""
 
         monitor_interval = 0
 
@@ -202,7 +188,7 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
 
 
 def write_all(file: IO[bytes], chunks: Iterable[bytes | PickleBuffer]) -> None:
-    """Write (and compress, if the file does) each chunk in a thread while the next one is made."""
+    """Write (and compress) each chunk in a thread while the next one is made."""
     from concurrent.futures import ThreadPoolExecutor  # commands that only read need none
 
     with ThreadPoolExecutor(1) as pool:
@@ -217,15 +203,13 @@ def write_all(file: IO[bytes], chunks: Iterable[bytes | PickleBuffer]) -> None:
 
 @contextlib.contextmanager
 def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for writing that appears under its name whole or not at all, when the block ends without an error.
+    """Open a file for writing that appears under its name only when the block ends without an error.
 
-    The bytes go to an unnamed file in its folder, so that nothing is left behind however the program ends. Systems
-    without
-    unnamed files get a temporary one next to it, removed on any exception. Missing folders are made, and removed again
-    on failure. Inside a `transaction` the file appears at the transaction's end, and may not be one of its inputs. A
-    replaced
-    file keeps its permissions. A name that ends in ".gz" is gzipped without time stamp and name, so that equal input
-    gives equal bytes. "-" is standard output; devices, pipes and targets of links are written through.
+    The bytes go to an unnamed file in the same folder, so a killed process leaves nothing behind. Systems without
+    unnamed files get a temporary file. Missing folders are made, and removed again on failure. Inside a `transaction`
+    the file appears at the transaction's end. A replaced file keeps its permissions. Names that end in ".gz" are
+    gzipped without time stamp: equal input gives equal bytes. "-" is standard output. Devices, pipes and targets of
+    links are written through.
 
     Raises:
         UsageError: the folder cannot be made or written to; see also `Transaction.claim`.
@@ -279,7 +263,7 @@ def _written_beside(target: Path, run: Transaction) -> Iterator[IO[bytes]]:
 
 
 class _Terminal(io.BufferedIOBase):
-    """A terminal, which shows JSON and other text with escapes for what could steer it."""
+    """Standard output on a terminal: control characters in the text are escaped."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -298,7 +282,7 @@ class _Terminal(io.BufferedIOBase):
 
 @contextlib.contextmanager
 def _failing_as(target: Path, opened: Path) -> Iterator[None]:
-    """Report errors of writing as those of `target`; a closed pipe, and errors of other files, pass through."""
+    """Report write errors as errors of `target`; a closed pipe, and errors of other files, pass through."""
     try:
         yield
     except BrokenPipeError:
@@ -309,19 +293,18 @@ def _failing_as(target: Path, opened: Path) -> Iterator[None]:
         raise EtplusError(f"{target}: writing failed ({error.strerror or error}); nothing was left behind") from error
 
 
+# deflate expands a block at most 1000 times, so one block is at most 64 MB in memory.
 _PACKED_BLOCK = 1 << 16
-"""What it expands to (a thousand times as much at most) is held in memory at once."""
 _STEP = 1 << 14
+# Share of the free disk space that a temporary file may take.
 _DISK_USED = 0.9
-"""Share of the free disk space that may be taken for a while."""
 
 
 class Spool:
     """Gathers a text of unknown length: in memory up to `kept` bytes, then in an unnamed temporary file.
 
-    The file is gone when the process ends, however it ends. On Windows all is kept in memory. `write` raises
-    TraceFormatError if memory or disk space is short; `packed` is the size of the compressed input, None for plain
-    input.
+    On Windows everything stays in memory. `write` raises TraceFormatError if memory or disk space is short. `packed` is
+    the size of the compressed input, None for plain input.
     """
 
     def __init__(self, name: str, kept: int, packed: int | None = None) -> None:
@@ -331,7 +314,7 @@ class Spool:
         self._file: IO[bytes] | None = None
         self._size = 0
         memory = available_memory()
-        # joining pieces takes their size once more; the columns of a text in a file take about half of its size
+        # Joining the pieces takes their size once more. Columns of a text in a file take about half of its size.
         self._limit = memory // 2 if self._kept >= memory else memory
         self._scarce = "memory"
 
@@ -350,7 +333,7 @@ class Spool:
             raise self._refusal(f"writing it to {tempfile.gettempdir()} failed ({error.strerror})") from None
 
     def text(self) -> Text:
-        """Return the gathered text; nothing can be appended afterwards."""
+        """Return the text; nothing can be appended afterwards."""
         if self._file is None:
             pieces, self._pieces = self._pieces, []
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -383,15 +366,14 @@ class Spool:
 def gunzip(
     packed: Text, name: str = "<bytes>", *, kept: int = sys.maxsize, done: Callable[[int], object] | None = None
 ) -> tuple[Text, int | None]:
-    """Gunzip all members of a text, up to the first damage.
+    """Gunzip all members of a text, up to the first damage; ignore bytes behind the last member, as gzip does.
 
     Args:
-        kept: a longer result is put into a temporary file, see `Spool`.
+        kept: put a longer result into a temporary file, see `Spool`.
         done: called with the number of bytes read.
 
     Returns:
-        The decompressed text, and the offset in `packed` of the damage, None if it is whole. Bytes behind the last
-        member are ignored, as gzip does.
+        The text, and the offset of the damage in `packed` (None if there is none).
     """
     spool, watch = Spool(name, kept, len(packed)), Expansion(name)
     try:
@@ -418,13 +400,13 @@ def _sound(packed: Text) -> Iterator[tuple[bytes, int]]:
             if not block:
                 raise EOFError
             piece = inflate.decompress(block)
-            used = len(block) - len(inflate.unused_data)  # a block may have many members
+            used = len(block) - len(inflate.unused_data)  # a block may hold several members
             at += used
             yield piece, used
 
 
 def _tolerant(packed: Text) -> Iterator[tuple[bytes, int | None]]:
-    """Yield the pieces up to the damage; with the last one the offset of the damage, None if there is none."""
+    """Yield the pieces up to the damage, and with the last one its offset (None if there is none)."""
     at = 0
     while at == 0 or packed[at : at + 2] == GZIP_MAGIC:
         inflate = zlib.decompressobj(wbits=31)

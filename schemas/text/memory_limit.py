@@ -1,4 +1,4 @@
-"""The one budget of memory: what this process may still take, and what readers refuse before it is used up."""
+"""The memory that this process may still take, and refusals before it runs out."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from pathlib import Path
 from ...trace.errors import TraceFormatError, UsageError
 
 LIMIT = "ETPLUS_MEMORY_LIMIT"
-"""The environment variable with which a user sets the memory that a process may take, such as 512MB or 8 GB."""
+"""Environment variable that limits the memory of a process, such as 512MB or 8 GB."""
 _UNITS = {
     "": 1,
     **{unit: 1000**k for k, unit in enumerate("kmgt", 1)},
     **{f"{unit}i": 1024**k for k, unit in enumerate("kmgt", 1)},
 }
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
+# Traces unpack to 10 to 40 times their size, gzip allows 1000 times. Inputs that grow more than this are suspect.
 _GROWTH = 200
-"""Times its size: a stretch of gzip that unpacks to more is no trace's, which grow 10 to 40 times; gzip can 1000 times.
-"""
+# Bytes of gzip that are judged together; writers start a new deflate block at least this often.
 _STRETCH = 1 << 16
-"""Bytes of gzip that are judged together; they have one block of deflate at least, as writers make them."""
+# Suspect bytes that are tolerated; reading this many takes seconds.
 _GROWN = 1 << 25
-"""Bytes that such stretches of one input may have: as much is read in seconds, whatever it is."""
 _INTERVAL_S = 0.1
 _SLACK = 1 << 28
+# With fewer bytes, asking for the available memory takes longer than it saves.
 _WORTH_ASKING = 1 << 26
-"""Bytes; with less, to find out what is available takes longer than it saves."""
 _UNLIMITED = 1 << 62
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -38,15 +37,14 @@ _CGROUPS = Path("/sys/fs/cgroup")
 def available_memory() -> int:
     """Return the bytes that can be allocated without swapping, by machine, control group, process limits and `LIMIT`.
 
-    If the system does not report it, this is half of the machine's memory, or unlimited. Raise UsageError if `LIMIT`
+    If the system does not report it, this is half of the machine's memory, or unlimited. Raises UsageError if `LIMIT`
     is not a size.
     """
     return max(min(_limits()), 0)
 
 
 def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy: str = "") -> None:
-    """Refuse work that needs `times` × `size` bytes if that is more than `available_memory`; `what` names it in the
-    message."""
+    """Refuse work that needs `times` × `size` bytes if less memory is available; `what` names it in messages."""
     if size > _WORTH_ASKING and times * size > (free := available_memory()):
         problem = f"{what}: {size_text(size)}, and {size_text(free)} of memory are available"
         usual = f"use a machine with more memory, or record fewer steps{or_raise_limit()}"
@@ -54,7 +52,7 @@ def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy:
 
 
 class Expansion:
-    """Watches the size to which an input unpacks, and refuses an input made to fill the memory."""
+    """Watches how an input unpacks, and refuses an input made to fill the memory."""
 
     def __init__(self, name: str, verb: str = "unpacks to") -> None:
         self._name, self._verb = name, verb
@@ -62,8 +60,7 @@ class Expansion:
         self._suspect_read = self._suspect = 0
 
     def add(self, read: int, made: int) -> None:
-        """So many bytes more were read, and so many more were made of them: TraceFormatError if no trace grows like
-        that."""
+        """Count bytes read and bytes made from them. Raise TraceFormatError if no trace grows like that."""
         self._read += read
         self._made += made
         if self._read < _STRETCH and self._made < _GROWTH * _STRETCH:
@@ -108,16 +105,15 @@ def _refuse_beyond_machine() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if most >= _UNLIMITED or reserved is None:
         return
-    most += most // 4 + _SLACK + max(reserved - _held(), 0)  # libraries reserve stacks and buffers that they do not use
+    most += most // 4 + _SLACK + max(reserved - _held(), 0)  # libraries reserve stacks and buffers that they never use
     if soft == resource.RLIM_INFINITY or most < soft:
-        with contextlib.suppress(OSError, ValueError):  # beyond the hard limit, which holds anyway
+        with contextlib.suppress(OSError, ValueError):  # beyond the hard limit, which still holds
             resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def _check_held(allowed: int) -> None:
-    """Raise a MemoryError where this process has more than it is allowed."""
     if _held() > allowed:
-        signal.setitimer(signal.ITIMER_PROF, 0)  # once: what handles the error takes memory, too
+        signal.setitimer(signal.ITIMER_PROF, 0)  # once: handling the error takes memory
         raise MemoryError
 
 
@@ -141,7 +137,7 @@ def _limit() -> int:
 
 
 def or_raise_limit() -> str:
-    """For the end of a remedy: what else to do where the user has set a limit."""
+    """Return the end of a remedy if the user has set a limit."""
     return f", or raise {LIMIT}" if os.environ.get(LIMIT) else ""
 
 
@@ -173,7 +169,7 @@ def _control_groups() -> Iterator[tuple[int, int]]:
         (_CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
         most, now = _number(folder / limit), _number(folder / used)
-        if most is not None and now is not None:  # files in the cache give way
+        if most is not None and now is not None:  # the page cache is freed on demand
             yield most, now - _fields(folder / "memory.stat").get("inactive_file", 0)
 
 

@@ -1,4 +1,4 @@
-"""Independent pieces of work on several processes of this machine; the results come in order, whatever their number."""
+"""Run independent pieces of work on several processes; the results come in order, whatever the number of processes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from typing import Any, NoReturn, TypeVar
 T = TypeVar("T")
 
 _PROCESSES: ContextVar[int] = ContextVar("processes", default=1)
+# Pieces that each worker process may be ahead.
 _AHEAD = 2
-"""Pieces that a worker process does before the first of their results is asked for."""
 _SAFE_PATH = "PYTHONSAFEPATH"
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -46,20 +46,19 @@ def parallel_map(
 ) -> AbstractContextManager[Iterator[T]]:
     """Yield an iterator of `work(0)`, `work(1)`, … up to `count`, equal for any number of processes.
 
-    This process does each n-th piece; forked workers do the others, a few pieces ahead. A piece whose worker was
-    killed is
-    done here. This process does all pieces if no process can be started, on systems other than Linux, and while another
-    thread runs, whose locks would stay locked in a fork. All workers have ended when the block ends.
+    This process does every n-th piece, forked workers do the others. If a worker is killed, this process does its
+    piece. On systems other than Linux, and while another thread runs (whose locks would stay locked in a fork), this
+    process does all pieces. All workers have ended when the block ends.
 
     Args:
         work: its results and errors are pickled; `work` itself is not.
-        most: upper limit of processes, in addition to that of the enclosing `processes` block.
+        most: upper limit of processes, in addition to the `processes` block.
     """
     return closing(_results(work, count, min(_PROCESSES.get(), most, count)))
 
 
 def may_fork() -> bool:
-    """Return True if a forked process is sound: on Linux, while no other thread runs."""
+    """Return True if forking is safe: on Linux, while no other thread runs."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
@@ -67,11 +66,10 @@ def may_fork() -> bool:
 def local_pool(workers: int, setup: Callable[..., None] | None = None, *arguments: Any) -> Iterator[Executor]:
     """Yield a pool of processes that have ended when the block ends.
 
-    They are forked if that is sound, else spawned. From Python 3.11 on, spawned ones do not import from the current
-    folder, which may hold anything. An error in the block, or the end of this process, ends them; a running task gets a
-    `SystemExit`
-    to clean up. `setup` is called in each of them with the arguments. Raise OSError or NotImplementedError if no
-    process can be started.
+    They are forked if that is safe, else spawned; from Python 3.11 on spawned workers do not import from the current
+    folder. An error in the block, or the end of this process, ends the workers; a running task gets a `SystemExit` to
+    clean up. Each worker calls `setup` with the arguments. Raises OSError or NotImplementedError if no process can be
+    started.
     """
     forks = may_fork()
     context: Any = copy(multiprocessing.get_context("fork" if forks else "spawn"))
@@ -115,8 +113,7 @@ def _worker_process(process: Callable[..., Any], *, target: Callable[..., None],
 
 
 def _without_traceback(serve: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    """In a worker: what a task raises is its result, so any other error is that of the pool's queue, for example after
-    a worker ended while it read from it. The pool notices the exit status and reports it."""
+    """End a worker without a traceback if the pool's queue fails, for example after another worker was killed."""
     try:
         serve(*arguments)
     except Exception:
@@ -125,7 +122,7 @@ def _without_traceback(serve: Callable[..., None], arguments: tuple[Any, ...]) -
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Yield an exception that a signal's handler raises during a fork is ignored: let signals wait until after it."""
+    """Block signals during a fork: an exception that a signal handler raises there would be lost."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -139,7 +136,7 @@ def _signals_held_back() -> Iterator[None]:
 def _set_up(
     ended: Connection, alive: Connection, setup: Callable[..., None] | None, arguments: tuple[Any, ...]
 ) -> None:
-    """In a worker: end when the other end of the pipe is closed, by the parent or because the parent has ended."""
+    """In a worker: end when the parent closes its end of the pipe or ends itself."""
 
     def watch() -> None:
         wait([ended])
@@ -160,8 +157,7 @@ def _set_up(
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """End the task, so that its files are removed. The pool takes this for the task's result and waits for another
-    one: end that, too, a second later."""
+    """End the task and remove its files. The pool takes this for a result, so end the worker a second later."""
     if hasattr(signal, "alarm"):
         signal.alarm(1)
     raise SystemExit(128 + signal.SIGTERM)
@@ -205,19 +201,19 @@ def _memory_file() -> FileIO:
 
 
 def _submit(pool: Executor, i: int, file: int) -> Future[list[int]] | None:
-    """None if a worker was killed before."""
+    """Submit a piece; None if a worker was killed before."""
     with suppress(BrokenExecutor):
         return pool.submit(_do_in_worker, i, file)
     return None
 
 
 def _do_here(work: Callable[[int], T], i: int) -> T:
-    with processes(1):  # the piece itself is not divided among processes
+    with processes(1):  # the piece itself is not divided
         return work(i)
 
 
+# The work of this worker, and the files for its results; inherited, since `work` cannot be pickled.
 _in_worker: tuple[Callable[[int], Any], list[FileIO]]
-"""What a worker of `parallel_map` does, and the files for its results; inherited, since it cannot be pickled."""
 
 
 def _assign(work: Callable[[int], Any], files: list[FileIO]) -> None:

@@ -1,9 +1,9 @@
-"""The big array of a trace file ("nodes", "traceEvents") as blocks of record texts, found without parsing.
+"""The array of records of a trace file ("nodes", "traceEvents") as blocks of record texts, found without parsing.
 
 The array is cut at its writer's separator of two records, from "}" to the first key of the next record with its quotes.
-JSON escapes quotes in strings, so a string cannot contain it. A nested array of objects could: a block that ends there
-does not decode, and the reader falls back on `parse_records`. Inside a block the separator is used only in indented
-files, where nested objects are indented more, and only if the number of pieces is right; other blocks are parsed.
+JSON escapes quotes in strings, so no string contains the separator. A nested array of objects may: a block that ends
+there does not decode, and the reader falls back on `parse_records`. Within a block the separator is used only in
+indented files, where nested objects have more indentation, and only if it gives the right number of pieces.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from .text import Text, copy_into, find, require_room, rfind
 
 _BLOCK = 1 << 20
 _HEAD = 1 << 20
+# The array, and then a second record, must begin within this many bytes. Otherwise the document is parsed whole.
 _FAR = 1 << 28
-"""Bytes in which the array, and then a second record, begins; else only a parser finds them."""
 _CLOSERS_TRIED = 64
+# A copy of a trace reads each block twice: keep the positions of its records.
 _BLOCKS_KEPT = 2
-"""One is read again in the time of a copy: the positions of its records stay known."""
 _BLANK = b" \t\r\n"
+# The longest blank text that is stripped behind the last record.
 _BLANKS = 1 << 16
-"""So many at most are cut off at the end of the last record."""
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
-"""The undecoded elements of a JSON array."""
+"""Split a JSON array into its undecoded elements."""
 _RECORD_CLOSE = re.compile(rb"[}\[]\s*\Z")
+# Start of the separator in a file with one key per line.
 _INDENTED = re.compile(rb"\n[ \t]+\}")
-"""How the separator begins in a file with a line for each key."""
+# A string, whole or cut off at the end of the text.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
-"""A string, whole or cut off at the end of the text."""
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 Places = npt.NDArray[np.unsignedinteger[Any]]
 Span = tuple[int, int]
+# Begin and end of consecutive records, and the JSON array of them. The array is valid until the next block is made.
 Block = tuple[int, int, memoryview]
-"""Begin and end of consecutive records in a document, and the JSON array of them, good until the next is asked for."""
 
 
 class RecordSpans(NamedTuple):
-    """Consecutive records of a document: their texts, braces included, and their spans."""
+    """Texts of consecutive records, braces included, and their spans in the document."""
 
     texts: list[bytes]
     start: IntColumn
@@ -61,14 +61,13 @@ class RecordSpans(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordArray:
-    """The positions of the records of a document.
+    """Positions of the records of a document.
 
     Attributes:
-        text: the whole document.
-        body: offset just after the array's "[".
-        start: offset of the first record's "{" (or of the closing "]" without records).
+        body: offset after the array's "[".
+        start: offset of the first record's "{", or of the closing "]" of an empty array.
         end: offset of the array's closing "]".
-        separator: the bytes between two records, from the blank before "}" to the next record's first key; b"" for one.
+        separator: bytes from the blank before "}" to the next record's first key; b"" for a single record.
         opener: length of the separator's end that belongs to the next record ("{" and its first key).
         header: the document's other keys, undecoded.
     """
@@ -82,8 +81,7 @@ class RecordArray:
     header: dict[str, msgspec.Raw]
 
     def blocks(self, within: Span | None = None, size: int = _BLOCK) -> Iterator[Span]:
-        """Spans of whole records, each a little longer than `size`, without the comma between spans; of all records, or
-        `within` one of the spans that this gave for a larger size."""
+        """Yield spans of whole records, each a little longer than `size`; `within` is a span from a larger size."""
         at, end = within or (self.start, self.end)
         closer = len(self.separator) - len(self.separator.lstrip(_BLANK)) + 1
         while at < end:
@@ -97,7 +95,7 @@ class RecordArray:
 
     @property
     def first(self) -> bytes:
-        """Text of the first record, or of all if none ends like the others."""
+        """Text of the first record, or of all records if the separator never occurs."""
         begin, end = next(self.blocks(size=1), (self.start, self.start))
         return self.text[begin:end]
 
@@ -112,8 +110,8 @@ class RecordTexts:
     """Texts of records, read from the document on demand.
 
     Args:
-        blocks: begin, end and number of records of spans of `text`, without the comma between spans.
-        separator, opener: see `RecordArray`; blocks without it are parsed.
+        blocks: begin, end and number of records of each span of `text`.
+        separator, opener: see `RecordArray`; blocks are parsed if `separator` is empty.
     """
 
     def __init__(
@@ -129,7 +127,7 @@ class RecordTexts:
 
     @staticmethod
     def joined(texts: list[bytes], size: int = 1024) -> RecordTexts:
-        """Texts that are in memory."""
+        """Wrap texts that are in memory."""
         groups = [texts[at : at + size] for at in range(0, len(texts), size)]
         ends = np.cumsum([sum(map(len, group)) + len(group) for group in groups], dtype=np.int64).tolist()
         blocks = [(begin, end - 1, len(group)) for begin, end, group in zip([0, *ends], ends, groups, strict=False)]
@@ -140,14 +138,14 @@ class RecordTexts:
 
     @property
     def block_count(self) -> int:
-        """How many blocks there are; block i has the records from `first[i]` to `first[i + 1]`."""
+        """Number of blocks; block i has the records from `first[i]` to `first[i + 1]`."""
         return len(self._spans)
 
     def arrays(self) -> Iterator[Block]:
         return _arrays(self._text, self._spans)
 
     def cut(self, block: int) -> tuple[bytes, list[bytes]]:
-        """How each of a block's records begins, and its end: the closing brace and the blank before it."""
+        """Return the common start of a block's records, and each record without this start and its closing brace."""
         begin, end = self._spans[block]
         text = self._text[begin:end]
         pieces = text.split(self._separator) if self._separator else []
@@ -158,7 +156,7 @@ class RecordTexts:
         return self._opener, pieces
 
     def of(self, records: IntColumn) -> list[bytes]:
-        """Return the texts of records, by position; neighbors are read once."""
+        """Return the texts of records by position; neighbors are read once."""
         blocks = np.searchsorted(self.first, records, side="right") - 1
         within = records - self.first[blocks]
         result = [b""] * len(records)
@@ -174,14 +172,13 @@ class RecordTexts:
         return result
 
     def tensors_of(self, records: IntColumn) -> list[bytes]:
-        """Texts that have at least the inputs and outputs of records."""
+        """Return texts that hold at least the inputs and outputs of records."""
         return self.of(records)
 
     def _count(self, block: int) -> int:
         return int(self.first[block + 1] - self.first[block])
 
     def _placed(self, block: int) -> _Placed:
-        """Return a block's text, and the positions of its records, which are found once."""
         begin, end = self._spans[block]
         text = self._text[begin:end]
         if block not in self._found:
@@ -201,7 +198,7 @@ class RecordTexts:
 
 @dataclass(frozen=True)
 class SomeRecordTexts:
-    """Texts of a document's records, of which those count whose position is in `index` (int64, ascending)."""
+    """The records of a document at the positions `index` (int64, ascending)."""
 
     texts: RecordTexts
     index: IntColumn
@@ -211,15 +208,13 @@ class SomeRecordTexts:
 
 
 class _Placed(NamedTuple):
-    """Bytes, and the spans of the records in them."""
-
     text: bytes
     start: Places
     end: Places
 
 
 def _places(text: bytes, separator: bytes) -> IntColumn:
-    """Return where a separator occurs in a text; looked for in all of it at once, faster than one after the other."""
+    """Find all occurrences at once with numpy, which is faster than one `find` per record."""
     brace = separator.find(b"}")
     last = len(text) - len(separator)
     if brace < 0 or last < 0:
@@ -232,8 +227,7 @@ def _places(text: bytes, separator: bytes) -> IntColumn:
 
 
 def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn, IntColumn]:
-    """Return where the records of an array are that is open at an offset: only blanks and a comma are between two of
-    them."""
+    """Return the spans of an array's records; only blanks and a comma separate them."""
     length = np.fromiter(map(len, records), np.int64, len(records))
     if int(length.sum()) + len(records) - 1 == len(text) - at:  # a comma alone between two, and nothing around them
         start = at + np.cumsum(length + 1) - (length + 1)
@@ -246,8 +240,7 @@ def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn
 
 
 def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
-    """Yield the JSON arrays of spans of records, all made in one place of memory, which is quicker than new ones for
-    each."""
+    """Yield the JSON array of each span; all use one buffer, which is faster than allocating one per span."""
     room = bytearray()
     for begin, end in spans:
         size = end - begin + 2
@@ -261,7 +254,7 @@ def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
 
 
 def locate(text: Text, key: str) -> RecordArray | None:
-    """Find the array of records under a top-level key ("nodes" or "traceEvents"); None if only a parser can find it."""
+    """Find the array of records under a top-level key; None if only a parser can find it."""
     head, body = _opening_near(text, key)
     if body < 0:
         return None
@@ -290,7 +283,7 @@ def locate(text: Text, key: str) -> RecordArray | None:
 
 
 def _opening_near(text: Text, key: str) -> tuple[bytes, int]:
-    """Return the document up to the array, and the array's `opening`; −1 if none is found."""
+    """Return the document up to the array, and the `opening` of the array (−1 if not found)."""
     for size in _growing(len(text)):
         head = text[:size]
         with contextlib.suppress(msgspec.ValidationError):
@@ -316,10 +309,10 @@ def _growing(limit: int) -> Iterator[int]:
 
 
 def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], RecordSpans, tuple[int, int]]:
-    """Parse a document of any layout just far enough for the records' texts.
+    """Parse a document of any layout just far enough to get the texts of its records.
 
     Returns:
-        the header, the records, and the offsets just after the array's "[" and of its "]".
+        the header, the records, and the offsets after the array's "[" and of its "]".
     """
     header = _DECODE_OBJECT(data)
     if key not in header:
@@ -331,10 +324,9 @@ def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Record
 
 
 def opening(data: bytes, key: str) -> int:
-    """Return the offset just after the "[" of an object's own array, in time linear in the offset.
+    """Return the offset after the "[" of an object's own array, in time linear in the offset.
 
-    Brackets outside strings are counted between occurrences of the key, so that nested arrays under the same key cost
-    nothing. The text up to there is decoded once at the end, to make sure that it is JSON.
+    Only the brackets between occurrences of the key are counted. The text up to the array is decoded once, at the end.
     """
     depth, at = 0, 0
     for found in re.finditer(rb'(?<!\\)"%b"\s*:\s*\[' % key.encode(), data):
@@ -349,6 +341,6 @@ def opening(data: bytes, key: str) -> int:
 
 
 def check_utf8(text: bytes | memoryview) -> None:
-    """Raise a UnicodeDecodeError for what is not UTF-8: msgspec does not look into texts that it skips."""
+    """Raise UnicodeDecodeError for text that is not UTF-8; msgspec does not check the texts that it skips."""
     if np.frombuffer(text, np.uint8).max(initial=0) > 127:
         codecs.decode(text, "utf-8")

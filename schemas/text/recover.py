@@ -1,8 +1,7 @@
-"""Tolerant reading: a valid JSON document with all that a broken trace file still holds, and an account of the rest.
+"""Recover a valid JSON document from a broken trace file, and count the losses.
 
-The array of records is cut where records begin, which shows by its layout even where strings or brackets are broken.
-Blocks that are sound are copied as they are, so a large file with a few broken records is read at nearly full speed;
-the others are parsed record by record, and what is broken goes to `repair`.
+The array is cut where records begin, which the layout shows even if strings or brackets are broken. Valid blocks are
+copied, so a large file with few broken records is read at nearly full speed. `repair` mends the others one by one.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from ...trace.errors import UNREADABLE, TraceFormatError
 from .records import opening
 from .repair import EVENT, FREE, MAX_KEY, NODE, Flaw, is_valid, repair
 
+# Kinds of `Loss`. The last four lose data; the others change text only.
 LOSS_KINDS: Mapping[str, str] = MappingProxyType(
     {
         "unescaped_quote": "a quote inside a string, now escaped",
@@ -39,12 +39,11 @@ LOSS_KINDS: Mapping[str, str] = MappingProxyType(
         "caller_circle": "a node that is its own caller, directly or through others, now below its thread",
         "garbage": "text between records that is not a record, left out",
         "trailing_data": "text after the end of the document, as a second document, left out",
-        "header": "a header that cannot be read, of which only simple fields were kept",
+        "header": "a header that cannot be read; only simple fields were kept",
         "dropped_record": "a record that could not be saved; an empty one keeps its place in traceEvents",
         "truncated": "the file is cut off; an unknown number of records is missing",
     }
 )
-"""Every kind of `Loss` with its meaning. The last four lose data; the others change the text, and no record is lost."""
 
 _LAYOUTS = {"nodes": NODE, "traceEvents": EVENT}
 _BLOCK = 1 << 20
@@ -64,12 +63,8 @@ _SIMPLE_FIELD = re.compile(
 
 @dataclass(frozen=True)
 class Loss:
-    """A kind of damage in a file.
-
-    Attributes:
-        kind: a key of `LOSS_KINDS`.
-        first_offset: byte offset of the first case, −1 if unknown.
-        example: text of the first case, shortened.
+    """A kind of damage in a file: a key of `LOSS_KINDS`, its count, and byte offset (−1 if unknown) and text of the
+    first case.
     """
 
     kind: str
@@ -91,9 +86,9 @@ class Recovered:
     """A readable document.
 
     Attributes:
-        data: strict JSON with the header and the saved records in order. A lost record leaves "{}" in `traceEvents`, so
-            that positions stay, and nothing in `nodes`.
-        losses: one entry per kind; () if the file was sound (`data` is then the input).
+        data: valid JSON with the header and the saved records in order. A lost record leaves "{}" in `traceEvents`, to
+            keep positions, and nothing in `nodes`.
+        losses: one entry per kind; () if the file was valid (`data` is then the input).
     """
 
     data: bytes
@@ -101,8 +96,6 @@ class Recovered:
 
 
 class _Read(Protocol):
-    """What readers return."""
-
     @property
     def file(self) -> str: ...
     @property
@@ -110,15 +103,12 @@ class _Read(Protocol):
 
 
 def damage_of(*traces: _Read) -> tuple[str, ...]:
-    """Return sentences on what readers repaired or lost, which name the file without folders; () for sound files.
-
-    `etplus.damage` of ET+ files keeps them.
-    """
+    """Return sentences about the losses of readers, which name the file without folders; ET+ files keep them."""
     return tuple(f"{PurePath(trace.file).name} is broken: {loss}" for trace in traces for loss in trace.losses)
 
 
 def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
-    """Make a valid document of a broken one with an array `key`, in linear time and twice its memory."""
+    """Make a valid document from a broken one, in linear time and twice its memory."""
     body = _find_array(data, records_key)
     if body is None:
         fault = _first_fault(data)
@@ -140,7 +130,7 @@ def _find_array(data: bytes, key: str) -> int | None:
 
 
 def _first_fault(data: bytes) -> int:
-    """Return where a text stops being JSON, its length if it ends too soon; 0 if it is JSON, but not what is wanted."""
+    """Return the offset of the first syntax error; 0 for valid JSON of the wrong shape."""
     try:
         msgspec.json.Decoder(msgspec.Raw).decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -150,8 +140,6 @@ def _first_fault(data: bytes) -> int:
 
 
 class _Salvage:
-    """The pieces of the new document, gathered from the array's begin to its end."""
-
     def __init__(self, data: bytes, key: str) -> None:
         self.data, self.key = data, key
         self.layout = _LAYOUTS[key]
@@ -176,7 +164,6 @@ class _Salvage:
         return tuple(self._losses.values())
 
     def run(self, body: int) -> None:
-        """Read the whole document, whose array begins at `body`."""
         self._body = body
         self._read_head(body)
         self._learn_layout(body)
@@ -213,8 +200,8 @@ class _Salvage:
             self._head = b'{%b"%b":[' % (_simple_fields(head), self.key.encode())
 
     def _learn_layout(self, opening: int) -> None:
-        """Find out how records begin: with one of their keys, after the white space that most of them have there."""
-        # an object after a colon is a value; one that continues with a "type" is an attribute of a node
+        """Learn how records begin: with one of their keys, after the most frequent white space."""
+        # an object after a colon is a value; an object with a "type" is an attribute of a node
         form = rb'%b\s*(\{(%b)"%b"\s*:(?!\s*"[^"]*"\s*,\s*"type"))'
         for keys in self.layout.any_key, FREE.any_key:
             any_start = re.compile(form % (rb"[^:\s]", rb"\s*", keys))
@@ -222,7 +209,7 @@ class _Salvage:
             if not spaces:
                 continue
             space = Counter(spaces).most_common(1)[0][0]
-            # without a line break it takes a comma or bracket to distinguish a record from JSON in an unescaped string
+            # without a line break a comma or bracket must precede; else JSON in an unescaped string looks like a record
             before = rb"[^:\s]" if b"\n" in space else rb"[}\],\[]"
             self._start = re.compile(form % (before, re.escape(space), keys))
             return
@@ -243,7 +230,7 @@ class _Salvage:
         return True
 
     def _singly(self, at: int | None, end: int | None) -> int | None:
-        """Read records one by one up to `end`; where to go on, None if the array is over."""
+        """Read records one by one up to `end`; return the next start, None at the end of the array."""
         while at is not None and (end is None or at < end):
             after = self._next_start(at + 1)
             if after is not None and self._take(at, after):
@@ -253,7 +240,7 @@ class _Salvage:
         return at
 
     def _broken(self, at: int, after: int | None) -> int | None:
-        """Read one record that is broken, or the last; where the next one begins, None if the array is over."""
+        """Read a record that is broken, or the last one; return the next start, None at the end of the array."""
         limit = len(self.data) if after is None else after
         repaired = repair(self.data, at, limit, self.layout)
         if after is None and (repaired is None or repaired.flaws):
@@ -284,7 +271,7 @@ class _Salvage:
             self._pieces.append(b"{}")
 
     def _next_record(self, at: int, *, first: bool = False) -> int | None:
-        """Go from a record's end (`first`: from where no comma is due) to the next one; None if the array is over."""
+        """Go from the end of a record to the next one; None at the end of the array."""
         gap = _GAP.match(self.data, at)
         after = gap.end() if gap else at
         marks = self.data[at:after].translate(None, _WHITE)
@@ -339,8 +326,7 @@ class _Salvage:
         return 0
 
     def _closing_bracket(self, at: int) -> int | None:
-        """Return the array's "]" after an offset, shown by a valid rest of the document; the first, as it may hold
-        arrays."""
+        """Return the first "]" from `at` on behind which the rest of the document is valid."""
         return next((closer for closer in self._closers if closer >= at), None)
 
     @cached_property

@@ -1,8 +1,7 @@
-"""One broken JSON object made valid: the end of a broken string follows from the layout of the trace writers.
+"""Repair one broken JSON object: the layout that trace writers use shows where a broken string ends.
 
-PyTorch's Execution Trace writer and Kineto put names into their JSON without escaping them. A quote then ends a
-string only if what follows can follow a string there: a comma and a key that records of this kind have, or the
-closing bracket of a record. Nothing here recurses, and each attempt reads the text once.
+PyTorch's Execution Trace writer and Kineto do not escape names. A quote then ends a string only if a comma and a known
+key, or the closing bracket of the record, follows. Nothing here recurses, and each attempt reads the text once.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
+# ETs nest tensor lists a handful deep; deeper brackets are garbage or an attack.
 MAX_DEPTH = 64
-"""Deeper brackets are an attack or garbage; ETs nest tensor lists a handful deep."""
 _SOUND = 1 << 16
+# Longest string with unescaped quotes, in bytes. Without a limit each broken record searches the rest of the file.
 _LONGEST_BROKEN = 1 << 14
-"""A string with unescaped quotes is no longer, in bytes: each broken record would search the rest of the file."""
 _EXAMPLE = 60
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -43,7 +42,7 @@ _CLOSER = {ord("{"): ord("}"), ord("["): ord("]")}
 
 
 class Flaw(NamedTuple):
-    """Something repaired: its kind (see `recover.LOSS_KINDS`), its position, and the original text."""
+    """A repaired fault: its kind (see `recover.LOSS_KINDS`), position and original text."""
 
     kind: str
     offset: int
@@ -51,7 +50,7 @@ class Flaw(NamedTuple):
 
 
 class Repaired(NamedTuple):
-    """An object made valid: its end in the broken text, its valid text, and what was wrong (() if nothing was)."""
+    """A repaired object: its end in the broken text, its valid text, and its faults."""
 
     end: int
     text: bytes
@@ -66,27 +65,27 @@ _skim = msgspec.json.Decoder(list[_Nothing]).decode
 
 
 def is_valid(text: bytes) -> bool:
-    """Return True if a text is one object, or several with commas between, in JSON that all strict decoders take."""
+    """Return True if the text is one or more objects separated by commas, in JSON that all strict decoders accept."""
     try:
         orjson.loads(b"[" + text + b"]")
-        _skim(b"[" + text + b"]")  # refuses anything but an object, and depths that orjson takes
+        _skim(b"[" + text + b"]")  # refuses values that are not objects, and depths that orjson accepts
     except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 
 
 def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaired | None:
-    """Make the object at `start` valid; None if it is incomplete or cannot be separated from what follows.
+    """Repair the object at `start`; None if it is incomplete or cannot be separated from the text behind it.
 
     Args:
-        limit: offset at which the object has ended: the next one's "{", or the end of the text.
+        limit: offset at which the object has ended: the next object's "{", or the end of the text.
     """
     if data[start : start + 1] != b"{":
         return None
     for reading in _READINGS:
         if reading.known and not layout.keys:
             continue
-        # a sound object may hold what looks like the begin of the next one
+        # a valid object may hold text that looks like the start of the next record
         end = min(len(data), max(limit, start + _SOUND)) if reading.sound else limit
         scan = _Scan(data, start, end, layout, reading)
         try:
@@ -100,16 +99,16 @@ def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaire
 
 
 class _GiveUpError(Exception):
-    """The text cannot be read under the present assumptions."""
+    """The text does not fit the current reading."""
 
 
 class _Reading(NamedTuple):
     """Assumptions under which an object is read.
 
     Attributes:
-        sound: nothing is wrong with it.
+        sound: the object is valid.
         known: a string at the top ends only before a key that the layout knows.
-        escapes: a quote after a backslash ends no string.
+        escapes: a backslash escapes a quote.
     """
 
     sound: bool
@@ -117,6 +116,7 @@ class _Reading(NamedTuple):
     escapes: bool
 
 
+# Tried in this order.
 _READINGS = (
     _Reading(sound=True, known=False, escapes=True),
     _Reading(sound=False, known=True, escapes=True),
@@ -124,7 +124,6 @@ _READINGS = (
     _Reading(sound=False, known=False, escapes=True),
     _Reading(sound=False, known=False, escapes=False),
 )
-"""In the order in which they are tried."""
 
 
 class _Scan:
@@ -134,13 +133,13 @@ class _Scan:
         self.out: list[bytes] = []
         self.flaws: list[Flaw] = []
         self._suspects: list[bytes] = []
-        self._open = bytearray()  # the closing brackets still to come
-        self._filled: list[bool] = []  # whether each of these already has an item
+        self._open = bytearray()  # closing brackets still to come
+        self._filled: list[bool] = []  # True for open brackets that already have an item
         self._comma = False
         self._key = b""
 
     def run(self) -> None:
-        """Read the object; `at` is then behind it and `out` its valid text. _GiveUpError if it cannot be read."""
+        """Read the object up to `at` and put its valid text into `out`. Raise _GiveUpError if it cannot be read."""
         self._push(self.data[self.at])
         while self._open:
             self._skip_space()
@@ -159,7 +158,7 @@ class _Scan:
                 self._item(char)
 
     def is_plausible(self, text: bytes) -> bool:
-        """Return True if the object has what it needs, and none of its own keys is inside one of its strings."""
+        """Return True if the record is complete and none of its keys is inside one of its strings."""
         record = orjson.loads(text)
         swallowed = (key for suspect in self._suspects for key in self.layout.swallowed.findall(suspect))
         return self.layout.is_whole(record) and all(key.decode() in record for key in swallowed)
@@ -240,7 +239,7 @@ class _Scan:
         self._value(self.data[self.at])
 
     def _leave_for(self, key: bytes) -> None:
-        """Close arrays that hold a key, and objects that hold one which only the outermost object has."""
+        """Close arrays that hold a key, and inner objects that hold a key of the outermost object."""
         depth = len(self._open)
         if key in self.layout.outer and not self.reading.sound:
             depth = 1
@@ -301,7 +300,7 @@ class _Scan:
             found = pattern.search(self.data, found.start() + 1, far)
 
     def _suspect(self, text: bytes) -> None:
-        """Give up if a string seems to hold the next ones too, because its own closing quote was lost."""
+        """Give up if a string seems to hold the next strings because its own closing quote was lost."""
         if len(self._open) == 1 and self.layout.texts:
             self._suspects.append(text)
             if self._key not in self.layout.texts:
@@ -310,18 +309,17 @@ class _Scan:
             raise _GiveUpError
 
     def _valid_string(self, raw: bytes, offset: int) -> bytes:
-        """Return a string's content as a JSON string, quotes included."""
         if _PLAIN.fullmatch(raw):
             return b'"' + raw + b'"'
         rest = _ESCAPE.sub(b"", raw)
         control = _CONTROL.search(raw)
         if control and _HOLE.search(raw):
-            raise _GiveUpError  # a hole in the file, which may have swallowed more than this string
+            raise _GiveUpError  # a hole in the file may have swallowed more than this string
         quote = b'"' in rest
-        # A writer that left one thing unescaped escaped nothing in this string: "C:\new" has no line break then.
+        # A writer that left one character unescaped escaped nothing: "C:\new" has no line break.
         literal = quote or b"\\" in rest or bool(control and b'\\"' not in raw and b"\\\\" not in raw)
         if literal and self.reading.escapes and b'\\"' in raw:
-            raise _GiveUpError  # it did not escape this quote either, which may have ended the string
+            raise _GiveUpError  # the writer did not escape this quote, so it may end the string
         if literal and b"\\" in raw:
             self._flaw("backslash", offset, raw)
             raw = raw.replace(b"\\", b"\\\\")
@@ -340,33 +338,33 @@ class _Scan:
         return b'"' + raw + b'"'
 
 
+# Longest key of a trace, in bytes.
 MAX_KEY = 200
-"""No key of a trace is longer, in bytes."""
 
 _ANY_KEY = rb'"[^"]{1,%d}"\s*:' % MAX_KEY
 _END_OF_OBJECT = rb"\}\s*(?:[,{}\]]|\Z|%b)|,?\s*\Z" % _ANY_KEY
 
 ANY_QUOTE = re.compile(rb'"')
+# A quote that can end a string in an array.
 ENDS_IN_ARRAY = re.compile(
     rb'"(?=\s*(?:,\s*(?:["\[{\d-]|true|false|null|nan|inf|NaN|Inf)|\]\s*(?:[,}\]]|\Z|%b)))' % _ANY_KEY
 )
-"""A quote that can end a string in an array."""
+# A quote that can end a string in an object.
 ENDS_IN_OBJECT = re.compile(rb'"(?=\s*(?:,\s*%b|%b))' % (_ANY_KEY, _END_OF_OBJECT))
-"""A quote that can end a string in an object."""
+# The same, with the following comma missing.
 ENDS_LOOSELY = re.compile(rb'"(?=\s*(?:,\s*%b|%b)|\s+%b)' % (_ANY_KEY, _END_OF_OBJECT, _ANY_KEY))
-"""The same if the comma behind it may be missing."""
 _NEVER = re.compile(rb"(?!)")
 
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """What is known of the objects of one kind.
+    """The keys of a kind of record.
 
     Attributes:
-        keys: all keys that they can have; () if anything is possible.
-        texts: those of `keys` whose values come from the program that was traced, and may hold anything.
-        outer: those of `keys` that no object inside them has: where one appears inside, a bracket was not closed.
-        is_whole: whether a decoded object has all that it needs to be of use.
+        keys: all possible keys; () if any key is possible.
+        texts: keys whose values come from the traced program and may hold anything.
+        outer: keys that no nested object has; such a key inside one shows an unclosed bracket.
+        is_whole: returns True if a decoded record has all keys that it needs.
     """
 
     keys: tuple[bytes, ...] = ()
@@ -376,7 +374,7 @@ class RecordLayout:
 
     @cached_property
     def any_key(self) -> bytes:
-        """A regular expression for one of the keys, in a group that does not capture."""
+        """A regular expression for one of the keys."""
         return rb"(?:%b)" % (b"|".join(self.keys) or rb'[^"]{1,%d}' % MAX_KEY)
 
     @cached_property
@@ -386,12 +384,12 @@ class RecordLayout:
 
     @cached_property
     def more_keys(self) -> re.Pattern[bytes]:
-        """What follows a bracket that does not end the object."""
+        """Text behind a bracket that does not end the object."""
         return re.compile(rb'\s*,\s*"%b"\s*:' % self.any_key)
 
     @cached_property
     def swallowed(self) -> re.Pattern[bytes]:
-        """A key inside a string, which may have run over its end."""
+        """A key inside a string that may have run over its end."""
         return re.compile(rb'\b(%b)"\s*:' % self.any_key) if self.keys else _NEVER
 
 
@@ -405,6 +403,7 @@ def _is_whole_event(record: dict[str, Any]) -> bool:
     return keys >= {"ph", "name"} and (record["ph"] != "X" or keys >= {"ts", "dur", "pid", "tid"})
 
 
+# A node of an Execution Trace, flat (schema 1.0.1) or with `ctrl_deps` and `attrs` (since 1.0.2).
 NODE = RecordLayout(
     keys=(
         b"id", b"name", b"ctrl_deps", b"inputs", b"outputs", b"attrs", b"rf_id", b"parent", b"fw_parent", b"seq_id",
@@ -414,7 +413,6 @@ NODE = RecordLayout(
     outer=frozenset({b"ctrl_deps", b"inputs", b"outputs", b"attrs", b"parent"}),
     is_whole=_is_whole_node,
 )  # fmt: skip
-"""A node of an Execution Trace, flat (schema 1.0.1) or with `ctrl_deps` and `attrs` (since 1.0.2)."""
 EVENT = RecordLayout(
     keys=(
         b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"bp", b"s", b"sf", b"tts", b"cname",
@@ -423,6 +421,5 @@ EVENT = RecordLayout(
     outer=frozenset({b"args", b"ph"}),
     is_whole=_is_whole_event,
 )  # fmt: skip
-"""An event of a Kineto trace."""
+# Any object, such as a file's header.
 FREE = RecordLayout()
-"""An object that may hold anything, as a file's header."""

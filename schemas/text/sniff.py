@@ -1,4 +1,4 @@
-"""What a file is by its first bytes: the formats of traces that are read, and others that are taken for them."""
+"""Tell a file's format from its first bytes: the traces that etplus reads, and files that users mistake for them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from isal import isal_zlib
 
 from ...trace.errors import TraceFormatError
 
+# Bytes, unpacked, that show a format.
 HEAD = 4096
-"""Bytes, unpacked, in which a format shows."""
 GZIP_MAGIC = b"\x1f\x8b"
+# https://www.sqlite.org/fileformat.html#magic_header_string
 _SQLITE = b"SQLite format 3\0"
-"""https://www.sqlite.org/fileformat.html#magic_header_string"""
 _PACKED = 1 << 14
 _PACKED_BLOCK, _BLOCK = 1 << 16, 1 << 20
+# JSON begins like this; traces in protobuf do not.
 _TEXT = re.compile(rb"[\t\r\n -~]{16}")
-"""How JSON texts begin, and traces in protobuf do not."""
+# Byte order marks and their encodings. The mark of UTF-32 comes first, because it begins like the mark of UTF-16.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -29,19 +30,18 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""Byte order marks and the encodings that they announce; that of UTF-32 begins like that of UTF-16."""
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
+# Chrome's array form: events without an object around them.
 _EVENT_ARRAY = re.compile(rb'(?s)\s*\[\s*\{(?=.*?"ph"\s*:)')
-"""How Chrome's array form begins: the events alone, without an object around them."""
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 _KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
 _NODE_KEYS = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
+# Field 1 with a length: packets of a Perfetto trace, planes of an XSpace, the version of a GlobalMetadata.
 _PACKET = 0x0A
-"""Field 1 with a length: the packets of a Perfetto Trace, the planes of an XSpace, the version of a GlobalMetadata."""
 _PACKETS_TESTED = 4
 _PRINTABLE = re.compile(rb"[ -~]+")
+# Tags of an XPlane: id, name, lines, event_metadata, stat_metadata, stats (tsl/profiler/protobuf/xplane.proto).
 _PLANE_FIELDS = (0x08, 0x12, 0x1A, 0x22, 0x2A, 0x32)
-"""Tags of an XPlane: id, name, lines, event_metadata, stat_metadata, stats (tsl/profiler/protobuf/xplane.proto)."""
 
 _READ = (
     "etplus reads Execution Traces, Kineto and Perfetto traces, exports of Nsight Systems (.sqlite), ET+ and Chakra "
@@ -50,6 +50,7 @@ _READ = (
 _UNPACK = f"unpack it, and give the trace that is in it; {_READ}, gzipped or not"
 _NSYS = "a report of Nsight Systems", "export it: nsys export --type sqlite FILE"
 _SNAPSHOT = "a memory snapshot of PyTorch, which has no times of operators", f"give a trace of torch.profiler; {_READ}"
+# Start of a file, its format, and the remedy.
 _BEGINNINGS = (
     (rb"\x89PNG\r\n", "a PNG image", _READ),
     (rb"\xff\xd8\xff", "a JPEG image", _READ),
@@ -78,14 +79,13 @@ _BEGINNINGS = (
         f"record it with rocprofv3 --output-format pftrace; {_READ}",
     ),
 )
-"""How files begin, what they are then, and what to do."""
 _FOREIGN = [(re.compile(begin), what, remedy) for begin, what, remedy in _BEGINNINGS]
+# Formats without a documented signature, recognized by name if the content is not a known format.
 _BY_NAME = {".nsys-rep": _NSYS, ".qdrep": _NSYS, ".qdstrm": _NSYS}
-"""Formats that no public description tells by their first bytes: these names, of files of no known format."""
 
 
 def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
-    """Return the first bytes of a file or text, unpacked; b"" if it cannot be opened or read twice."""
+    """Return the first bytes of a file or text, unpacked; b"" if it cannot be opened, or is a pipe."""
     if isinstance(source, bytes):
         head = source[:_PACKED]
     else:
@@ -106,12 +106,11 @@ def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
 
 
 def has_byte_order_mark(head: bytes) -> bool:
-    """Return True if a text begins with a byte order mark, as Windows programs write it."""
     return head.startswith(tuple(_MARKS))
 
 
 def as_utf8(text: bytes) -> bytes:
-    """Return a text as UTF-8 without byte order mark, and without a cut-off character at its end."""
+    """Return a text as UTF-8 without byte order mark; a cut-off character at its end is dropped."""
     return b"".join(_in_utf8([text])) if has_byte_order_mark(text) else text
 
 
@@ -125,7 +124,7 @@ def _in_utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def unpacked(file: BinaryIO) -> Iterator[bytes]:
-    """Return the file's bytes, unpacked and in UTF-8, about a megabyte at a time."""
+    """Yield the file's bytes, unpacked and in UTF-8, about a megabyte at a time."""
     return _in_utf8(_unpacked(file))
 
 
@@ -143,12 +142,11 @@ def _unpacked(file: BinaryIO) -> Iterator[bytes]:
 
 
 def is_text(head: bytes) -> bool:
-    """Return True if a file is a text, as JSON is; of what is shorter than 16 bytes it is not known, and False."""
+    """Return True if a file begins like text; False if it is shorter than 16 bytes."""
     return _TEXT.match(head) is not None
 
 
 def is_sqlite(head: bytes) -> bool:
-    """Return True if a file is a SQLite database, as exports of Nsight Systems are."""
     return head.startswith(_SQLITE)
 
 
@@ -170,7 +168,7 @@ def is_pftrace(data: bytes) -> bool:
 
 
 def is_kineto(data: bytes) -> bool:
-    """Return True if a whole file is a Chrome or Perfetto trace rather than ET+."""
+    """Return True if a whole file is a Chrome or Perfetto trace, not ET+."""
     if is_pftrace(data) or is_event_array(data[:HEAD]):
         return True
     events = _EVENTS.search(data)
@@ -178,22 +176,20 @@ def is_kineto(data: bytes) -> bool:
 
 
 def is_event_array(head: bytes) -> bool:
-    """Return True if a text begins like a Chrome trace that is an array of events."""
     return _EVENT_ARRAY.match(head) is not None
 
 
 def begins_like_kineto(head: bytes) -> bool:
-    """Return True if a text begins like a Kineto trace."""
     return _KINETO_KEYS.search(head) is not None or is_event_array(head)
 
 
 def begins_like_nodes(head: bytes) -> bool:
-    """Return True if a text begins like an Execution Trace or ET+."""
+    """Return True for the start of an Execution Trace or ET+."""
     return _NODE_KEYS.search(head) is not None
 
 
 def is_chakra(head: bytes) -> bool:
-    """Return True if a file begins like a Chakra trace: the length of a GlobalMetadata, and its version."""
+    """Return True for the start of a Chakra trace: the length of a GlobalMetadata, and its version."""
     size, body = varint(head, 0)
     version, begin = varint(head, body + 1)
     text = head[begin : begin + version]
@@ -207,7 +203,7 @@ def is_chakra(head: bytes) -> bool:
 
 
 def name_of_trace(head: bytes) -> str | None:
-    """Return "a Kineto trace" and the like for a format that is read, None for others."""
+    """Return the name of a format that etplus reads ("a Kineto trace"), None for others."""
     known = (
         (is_chakra, "a Chakra trace"),
         (is_sqlite, "a SQLite database"),
@@ -219,7 +215,7 @@ def name_of_trace(head: bytes) -> str | None:
 
 
 def refuse_foreign(name: str, head: bytes) -> None:
-    """Refuse a file of a format that is not read, by its first bytes (unpacked), and name the format."""
+    """Refuse a file of a foreign format, and name the format."""
     for begin, what, remedy in _FOREIGN:
         if begin.match(head):
             raise TraceFormatError(name, "", f"this is {what}", remedy)
@@ -233,9 +229,7 @@ def refuse_foreign(name: str, head: bytes) -> None:
 
 
 def _is_xspace(head: bytes) -> bool:
-    """Return True for an XSpace: planes that each have a name, after their number if they have one. In packets of
-    Perfetto field 1 is a message, here a number.
-    """
+    """Return True for an XSpace: planes with a name. In Perfetto packets field 1 is a message, here a number."""
     if head[:1] != bytes([_PACKET]):
         return False
     size, at = varint(head, 1)
@@ -255,7 +249,7 @@ def _is_xspace(head: bytes) -> bool:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of protobuf and the offset behind it; 0 and −1 if the data end within it or it is too long."""
+    """Return a protobuf number and the offset behind it; 0 and −1 if it is cut off or too long."""
     value = 0
     for k, byte in enumerate(data[at : at + 10]):
         value |= (byte & 0x7F) << (7 * k)

@@ -1,4 +1,4 @@
-"""Folders of files, on this machine or wherever fsspec reaches (s3://, gs://, …), behind one small interface."""
+"""Folders of files, on this machine or on any file system of fsspec (s3://, gs://, …)."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ _BLOCK = 1 << 20
 
 
 class Folder(Protocol):
-    """A folder; files are named relative to it, with "/" between the parts. It can be sent to another process."""
+    """A folder; file names are relative to it, with "/". It can be sent to another process."""
 
     @property
     def root(self) -> str:
-        """Where it is, for messages."""
+        """Path or URL, for messages."""
 
     def files(self) -> list[str]:
-        """Return all files in it and below, sorted; MissingFileError or UsageError if it is not there."""
+        """Return all files in it and below, sorted. Raise MissingFileError or UsageError if it does not exist."""
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file for reading; OSError if that fails."""
+        """Open a file for reading. Raise OSError if that fails."""
 
     def fetch(self, name: str, scratch: Path) -> Path:
-        """Return a file as one of this machine, with its own name: itself, or a copy in the folder `scratch`;
-        TraceFormatError if it is not there or cannot be read."""
+        """Return a local file: the file itself, or a copy in `scratch` with the same name. Raise TraceFormatError on
+        failure.
+        """
 
     def place(self, name: str) -> str:
         """Return a file's path or URL."""
 
     def mark(self, name: str) -> list[Any] | None:
-        """What changes if a file's content does: its size and digest; None if there is no such file."""
+        """Return size and digest of a file, which change with its content; None if it does not exist."""
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
-        """Have `fill` write a file, which appears when it is whole; folders on the way are made. UsageError if that
-        fails."""
+        """Have `fill` write a file, which appears when it is whole. Raise UsageError if that fails."""
 
 
 def at(folder: Folder, name: str) -> tuple[Folder, str]:
@@ -53,7 +53,7 @@ def at(folder: Folder, name: str) -> tuple[Folder, str]:
 
 
 def open_folder(place: str | os.PathLike[str]) -> Folder:
-    """Return the folder at a path or URL; UsageError for a URL without fsspec or what that needs for it."""
+    """Return the folder at a path or URL. Raise UsageError for a URL without fsspec or its packages."""
     place = os.fspath(place)
     if not is_url(place):
         return _Local(place)
@@ -100,7 +100,7 @@ class _Local:
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
         target = Path(self.root, name)
-        with transaction(nested=True):  # what is done for one rank is kept, whatever becomes of the job
+        with transaction(nested=True):  # the result of one rank is kept even if the job fails
             make_folder(target.parent)
             fill(target)
 
@@ -117,9 +117,9 @@ class _Remote:
     def files(self) -> list[str]:
         system, path = self._system()
         try:
-            system.invalidate_cache()  # another process may have written there since
+            system.invalidate_cache()  # another process may have written there
             found = system.find(path)
-        except Exception as error:  # every file system has errors of its own
+        except Exception as error:  # each file system has its own errors
             raise UsageError(f"{self.root}: cannot be listed ({_said(error)})") from None
         if not found:
             raise UsageError(f"{self.root}: nothing is there; give the folder with the traces of the job")
@@ -145,7 +145,7 @@ class _Remote:
         return f"{self.root}/{name}"
 
     def mark(self, name: str) -> list[Any] | None:
-        """Size, and what the file system has instead of a digest (an ETag, a time): nothing is read for it."""
+        """Return size and ETag (or time), which need no download."""
         system, path = self._system()
         try:
             system.invalidate_cache()

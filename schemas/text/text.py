@@ -1,4 +1,4 @@
-"""A document's bytes: in memory, or in a file, where only the wanted pieces are read."""
+"""The bytes of a document, in memory or in a file from which slices are read."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from ...trace.errors import TraceFormatError
 from .memory_limit import require_memory
 
 _WINDOW = 1 << 16
+# Memory for a large text that must be read whole, repaired text included, as a multiple of its size.
 _WHOLE = 3
-"""Times its size: the memory that a large text takes that cannot be read piece by piece, repaired text included."""
 
 
 class FileText:
-    """A file's bytes, read on slicing. Nothing is kept, so that a file may be larger than memory.
+    """The bytes of a file, read on slicing; the file may be larger than memory.
 
-    Slicing raises TraceFormatError if the file was changed since it was opened, or the slice does not fit into the
-    memory.
+    Slicing raises TraceFormatError if the file changed since it was opened, or the slice does not fit into memory.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -26,7 +25,7 @@ class FileText:
 
     @classmethod
     def of(cls, file: IO[bytes], name: str) -> FileText:
-        """Return the bytes of an open file, which may be closed; the name is that for messages."""
+        """Return the bytes of an open file, which may be closed afterwards; `name` is for messages."""
         text = cls.__new__(cls)
         text._take(os.dup(file.fileno()), name)
         return text
@@ -40,7 +39,7 @@ class FileText:
         return self._size
 
     def require_room(self, size: int, times: float = _WHOLE) -> None:
-        """Refuse the file if so much of it, and what is made of that, does not fit into memory."""
+        """Refuse the file if `size` bytes of it, and the data made from them, do not fit into memory."""
         require_memory(self._name, size, "has to be read whole", times=times)
 
     def __getitem__(self, span: slice) -> bytes:
@@ -58,7 +57,7 @@ class FileText:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def read_into(self, target: memoryview, begin: int) -> None:
-        """Fill a buffer with the text from an offset on."""
+        """Fill a buffer with the text from `begin` on."""
         at = 0
         while at < len(target):
             at += self._advanced(os.preadv(self._file, [target[at:]], begin + at))
@@ -69,7 +68,6 @@ class FileText:
         return count
 
     def _state(self) -> tuple[int, int]:
-        """Size in bytes and time of the last change in ns."""
         now = os.fstat(self._file)
         return now.st_size, now.st_mtime_ns
 
@@ -81,13 +79,13 @@ Text = bytes | FileText
 
 
 def require_room(text: Text, size: int) -> None:
-    """Refuse a text if so much of it has to be in memory at once, is not there yet and does not fit."""
+    """Refuse a text in a file if `size` bytes of it do not fit into memory."""
     if isinstance(text, FileText):
         text.require_room(size)
 
 
 def copy_into(target: memoryview, text: Text, begin: int) -> None:
-    """Fill a buffer with the text from an offset on."""
+    """Fill a buffer with the text from `begin` on."""
     if isinstance(text, bytes):
         target[:] = memoryview(text)[begin : begin + len(target)]
     else:
@@ -95,7 +93,6 @@ def copy_into(target: memoryview, text: Text, begin: int) -> None:
 
 
 def find(text: Text, wanted: bytes, begin: int, end: int) -> int:
-    """Return where bytes first occur whole in a span, −1 if they do not."""
     if isinstance(text, bytes):
         return text.find(wanted, begin, end)
     for at in range(begin, end, _WINDOW):
@@ -106,7 +103,6 @@ def find(text: Text, wanted: bytes, begin: int, end: int) -> int:
 
 
 def rfind(text: Text, wanted: bytes, begin: int, end: int) -> int:
-    """Return where bytes last occur whole in a span, −1 if they do not."""
     if isinstance(text, bytes):
         return text.rfind(wanted, begin, end)
     for stop in range(end, begin, -_WINDOW):

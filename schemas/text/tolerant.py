@@ -1,4 +1,4 @@
-"""Strict reading first; only if it fails, recovery of what a broken file still holds, losses counted."""
+"""Read a file strictly first; if that fails, recover and count the losses."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .text import Text
 
 T = TypeVar("T")
 
+# Largest and smallest bytes per part, and the least number of parts of a larger file.
 _PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
-"""Bytes of a part at most and at least, and how many parts there are at least if they are larger than the least."""
+# With fewer bytes, starting a process takes longer than it saves.
 _WORTH_A_PROCESS = 4 << 20
-"""Bytes; with less to do, starting a process takes longer than it saves."""
 _KINDS = {"nodes": ("an Execution Trace", "--et-file"), "traceEvents": ("a Kineto trace", "--kineto-file")}
 _AS_TIMELINE = "give it as --kineto-file"
 _BINARY = (
@@ -64,7 +64,7 @@ class Document:
     dropped: Dropped = field(default_factory=Dropped)
 
     def parts(self, array: RecordArray, read: Callable[[Iterator[Block]], T]) -> Iterator[T]:
-        """What `read` makes of consecutive blocks of the array's records, in order; see `parallel_map`."""
+        """Yield `read(blocks)` for consecutive parts of the array, in order."""
         size = array.end - array.start
         spans = list(array.blocks(size=min(max(size // _FEWEST, _LEAST_PART), _PART)))
         with (
@@ -76,7 +76,6 @@ class Document:
                 bar.update(end - begin)
 
     def all_losses(self) -> tuple[Loss, ...]:
-        """`losses` and the dropped records."""
         if not self.dropped.count:
             return self.losses
         return (*self.losses, Loss("dropped_record", self.dropped.count, -1, self.dropped.example))
@@ -86,12 +85,7 @@ class Document:
 def read_tolerantly(
     blob: Blob[Text], key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False
 ) -> T:
-    """Run a reader on a file strictly; if that fails, on the recovered text.
-
-    Args:
-        key: "nodes" or "traceEvents".
-        read: raises one of UNREADABLE on a document that it cannot take.
-    """
+    """Run a reader on a file strictly; if it raises one of UNREADABLE, run it on the recovered text."""
     expected = _KINDS[key][0]
     losses: tuple[Loss, ...] = ()
     if blob.broken_at is not None:

@@ -1,8 +1,7 @@
 """Inputs and outputs of a run: no output replaces an input, and outputs appear together or not at all.
 
-Readers of this package report each file that they open (`protect`); `open_output` claims each file that it writes. A
-command is one transaction, and so is a library call that reads and writes. Outside of a transaction nothing is
-remembered: a library user may read a file and later write to it.
+Readers report each file that they open (`protect`), and `open_output` claims each file that it writes. A command is one
+transaction. Outside of a transaction nothing is remembered.
 """
 
 from __future__ import annotations
@@ -21,23 +20,22 @@ from ...trace.errors import EtplusError, UsageError
 
 StrPath = str | os.PathLike[str]
 
+# Standard input or standard output
 STANDARD_STREAM = "-"
-"""Names standard input among inputs, standard output among outputs."""
 
 URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
-"""What reads and writes URLs, for messages."""
+"""Packages that read and write URLs, for messages."""
 
+# A URL, even if pathlib merged its slashes; Windows drives have one letter.
 _URL = re.compile(r"([A-Za-z][\w.+-]+:)/")
-"""The start of a URL, even if pathlib has made one slash of two; drives of Windows have one letter."""
 
+# A quarter of the process's descriptors. Further outputs get temporary names, which a killed process leaves behind.
 try:
     from resource import RLIMIT_NOFILE, getrlimit
 except ImportError:  # on Windows, which has no files without names
     _MOST_UNNAMED = 0
 else:
     _MOST_UNNAMED = max(getrlimit(RLIMIT_NOFILE)[0], 1024) // 4
-"""A quarter of the descriptors that the process may have. Further outputs have names while they are written, which a
-killed process leaves behind."""
 
 
 class Transaction:
@@ -57,7 +55,7 @@ class Transaction:
     def claim(self, path: StrPath) -> Path | None:
         """Return the file that an output path names, links resolved; None for standard output.
 
-        Refuse an empty name, a URL, a folder, an input of this run, and an output that it already has.
+        Refuses an empty name, a URL, a folder, an input of this run, and a second output of the same name.
         """
         name = os.fspath(path)
         if not name:
@@ -89,19 +87,13 @@ class Transaction:
         return self._outer._input(status) if found is None and self._outer else found
 
     def temporary(self, target: Path) -> Path:
-        """Return where to write what becomes `target`; the name is kept first, so that no signal leaves the file
-        behind.
-
-        It does not contain the target's name, which may have the full 255 bytes.
-        """
+        """Return the name under which `target` is written. A target's own name may already have the full 255 bytes."""
         self._temporary[str(target)] = path = target.with_name(f".{os.urandom(8).hex()}.part")
         return path
 
     def unnamed(self, target: Path, mode: int) -> int | None:
-        """Return a descriptor of an unnamed file that becomes `target`; None if the system has no such files.
-
-        Not even SIGKILL leaves it behind. Runs of very many outputs give names to further files, since each descriptor
-        stays open until the end.
+        """Return a descriptor of an unnamed file that becomes `target`; None if the system has no such files, or many
+        are open.
         """
         if not hasattr(os, "O_TMPFILE") or len(self._unnamed) >= _MOST_UNNAMED:
             return None
@@ -113,12 +105,11 @@ class Transaction:
         return made
 
     def place_of(self, target: Path) -> Path:
-        """Return where an output can be read: in its file without a name, beside `target`, or already there."""
+        """Return the path at which an output can be read, whether it is in place already or not."""
         made = self._unnamed.get(str(target))
         return self._temporary.get(str(target), target) if made is None else Path(f"/proc/self/fd/{made}")
 
     def drop(self, target: Path) -> None:
-        """Forget an output that could not be written."""
         self._close(str(target))
         self._temporary.pop(str(target)).unlink(missing_ok=True)
 
@@ -137,13 +128,13 @@ class Transaction:
         temporary.replace(target)
 
     def add_folder(self, folder: Path) -> None:
-        """Make a folder and those above it; they are removed again if the run fails."""
+        """Make a folder and its parents; a run that fails removes them again."""
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
         self._folders += reversed(missing)
         folder.mkdir(parents=True, exist_ok=True)
 
     def commit(self) -> None:
-        """Put all outputs in place; EtplusError if a file cannot be renamed."""
+        """Put all outputs in place. Raise EtplusError if a file cannot be renamed."""
         with _signals_held() if len(self._temporary) > 1 else contextlib.nullcontext():
             for target, temporary in list(self._temporary.items()):
                 try:
@@ -155,19 +146,19 @@ class Transaction:
             self._folders.clear()
 
     def discard(self) -> None:
-        """Remove what was not committed."""
+        """Remove everything that was not committed."""
         for target in list(self._unnamed):
             self._close(target)
         for temporary in self._temporary.values():
             temporary.unlink(missing_ok=True)
         for folder in reversed(self._folders):
-            with contextlib.suppress(OSError):  # it may hold files of others
+            with contextlib.suppress(OSError):  # the folder may hold files of other programs
                 folder.rmdir()
 
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # which handles all signals
+    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
         yield
         return
     came: list[int] = []
@@ -185,7 +176,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def _link(unnamed: int, path: StrPath) -> None:
-    """Name an unnamed file. With `src_dir_fd`, which an absolute path ignores, links in /proc are followed."""
+    """Name an unnamed file. With `src_dir_fd`, which an absolute path ignores, os.link follows links in /proc."""
     os.link(f"/proc/self/fd/{unnamed}", path, src_dir_fd=unnamed)
 
 
@@ -194,20 +185,19 @@ _current: ContextVar[Transaction | None] = ContextVar("transaction", default=Non
 
 @contextlib.contextmanager
 def transaction(*, nested: bool = False) -> Iterator[Transaction]:
-    """Read and write as one run: its outputs appear when the block ends, none of them if it raises.
+    """Read and write as one run: its outputs appear when the block ends, or not at all if it raises.
 
     ::
 
         with transaction():
             convert("rank0.json.gz", "rank0.et")
-            convert("rank0.json.gz", "rank0.graphml")   # if this fails, there is no rank0.et either
+            convert("rank0.json.gz", "rank0.graphml")   # if this fails, rank0.et does not appear
 
-    No output can replace a file that was read in the block. Transactions of another thread do not count.
+    No output can replace a file that was read in the block. Each thread has its own transactions.
 
     Args:
-        nested: inside another transaction, False joins it. True puts outputs in place when this block ends, and files
-            read
-            only in this block may be replaced after it; for a program's own working files.
+        nested: put the outputs in place when this block ends, even inside another transaction. Files read only in this
+            block may be replaced after it. For a program's own working files.
     """
     outer = _current.get()
     if outer is not None and not nested:
@@ -224,12 +214,10 @@ def transaction(*, nested: bool = False) -> Iterator[Transaction]:
 
 
 def is_url(place: str) -> bool:
-    """Return True if a place is a URL and not a path."""
     return "://" in place
 
 
 def _refuse_url(name: StrPath) -> None:
-    """Refuse a URL as the name of a single file or folder; paths of this machine may look the same."""
     url = _URL.match(os.fspath(name))
     if url is not None and not os.path.lexists(url[1]):
         raise UsageError(
@@ -239,23 +227,23 @@ def _refuse_url(name: StrPath) -> None:
 
 
 def protect(source: StrPath | int) -> None:
-    """Note an input of the present transaction, by path or file descriptor; do nothing without one. Refuse URLs."""
+    """Note an input of the current transaction, by path or file descriptor. Refuse URLs."""
     if not isinstance(source, int):
         _refuse_url(source)
     run = _current.get()
     if run is not None:
-        with contextlib.suppress(OSError, ValueError):  # who opens it reports what is wrong
+        with contextlib.suppress(OSError, ValueError):  # opening the file reports the error
             run.add_input("<stdin>" if source == 0 else str(source), os.stat(source))  # noqa: PTH116 (or a descriptor)
 
 
 def staged(output: StrPath) -> Path:
-    """Return where an output of the present transaction can be read before the transaction ends."""
+    """Return the path at which an output of the current transaction can be read before the transaction ends."""
     run, target = _current.get(), Path(os.path.realpath(output))
     return target if run is None else run.place_of(target)
 
 
 def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = ()) -> None:
-    """Refuse at once what `open_output` would refuse at the end, and equal outputs; None means no file."""
+    """Refuse now what `open_output` would refuse later, and equal outputs; None means no file."""
     with transaction() as run:
         for name in inputs:
             if name is not None:
@@ -270,7 +258,7 @@ def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | 
 
 
 def check_folder(output: StrPath) -> None:
-    """Refuse an output, or a prefix of outputs, whose folder cannot be written to or made; "-" has none."""
+    """Refuse an output, or a prefix of outputs, whose folder cannot be made or written to."""
     if os.fspath(output) in ("", STANDARD_STREAM):
         return
     _refuse_url(output)
@@ -282,7 +270,7 @@ def check_folder(output: StrPath) -> None:
 
 
 def _problem_of(folder: Path) -> str:
-    """Return why files cannot be written to a folder, which is made if it is missing; "" if they can."""
+    """Return the reason why no file can be written to a folder, "" if it can."""
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     if not nearest.is_dir():
         return f"{nearest} is a file"
@@ -292,7 +280,7 @@ def _problem_of(folder: Path) -> str:
 
 
 def make_folder(folder: StrPath) -> Path:
-    """Make a folder for outputs, and those above it; a transaction that fails removes those that it made."""
+    """Make a folder for outputs; a transaction that fails removes it again."""
     path = Path(folder)
     if not os.fspath(folder):
         raise UsageError("the name of the output folder is empty; give a folder")
