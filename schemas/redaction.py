@@ -101,7 +101,6 @@ class _Copy:
         raise msgspec.ValidationError("no records")
 
     def _parsed(self, data: bytes) -> Iterator[bytes]:
-        """Copy a document that must be parsed."""
         if data.lstrip()[:1] == b"[":  # Chrome's array form
             data = b'{"traceEvents":%b}' % data
         header = msgspec.json.decode(data, type=_Raws)

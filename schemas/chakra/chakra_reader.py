@@ -155,7 +155,6 @@ class _Form:
         self.summary = self._raw(texts["etplus"], "metadata")
 
     def chunks(self, nodes: Iterable[Node], needs: _Needs) -> Iterator[bytes]:
-        """Yield the ET+ text of nodes in order; `needs` collects their dependencies."""
         runtime: list[tuple[int, int, bytes]] = []
         yield document_head(self.header)
         between = b""
@@ -294,7 +293,6 @@ class _Form:
         return self._object(values["et_fields"], node) if "et_fields" in values else {}
 
     def _durations(self, values: dict[str, Any]) -> tuple[int, int]:
-        """Return inclusive and exclusive duration, ns."""
         own = values.get("duration_ns", 0)
         return values.get("inclusive_ns", own), values.get("exclusive_ns", own)
 
@@ -325,8 +323,6 @@ class _Form:
 
 
 class _Needs:
-    """Dependencies of the nodes of a file."""
-
     def __init__(self, form: _Form) -> None:
         self.form = form
         self.ids = array("q")

@@ -112,7 +112,6 @@ def _with_host_callers(trace: Trace) -> Trace:
 
 
 def _laid_out(trace: Trace, needs: _Waits) -> Trace:
-    """Give the nodes start times that follow from their dependencies."""
     count, lane = len(trace), needs.resources()
     source, target = needs.pairs()
     own, by_id = np.arange(count), np.argsort(trace.id, kind="stable")
@@ -175,8 +174,6 @@ def _text(trace: Trace, messages: list[bytes], row: int) -> bytes:
 
 
 class _Waits:
-    """Dependencies of the nodes of a file."""
-
     def __init__(self, file: str) -> None:
         self.file = file
         self.ids, self.lanes, self.receives = array("q"), array("q"), array("b")
@@ -262,7 +259,6 @@ def _class_of(node: Node, values: dict[str, Any]) -> int:
 
 
 def _kinds(lanes: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
-    """Return edge kinds by the lanes of both ends."""
     a, b = (np.where(lanes[of] >= _NOTHING * _CLASS, _HOST, lanes[of] // _CLASS) for of in (source, target))
     same = lanes[source] == lanes[target]
     return np.select(

@@ -33,8 +33,6 @@ R = TypeVar("R", bound="_Timed")
 
 
 class _Timed(Struct, gc=False, forbid_unknown_fields=True):
-    """Fields of each record: columns of the trace, and numbers that may be missing."""
-
     id: _Text = UNSET
     name: _Text = UNSET
     ts: _Text = UNSET
@@ -200,7 +198,6 @@ def _upgraded_node(node: Node) -> Node:
 
 
 def _count(values: str) -> int:
-    """Return the length of a JSON list, 0 for other JSON."""
     try:
         return len(_decode(values, type=list[msgspec.Raw]))
     except msgspec.ValidationError:

@@ -194,8 +194,6 @@ def _blocks(name: str) -> Iterator[Messages]:
 
 
 class _Watched:
-    """A gzip stream that is refused if it unpacks to more than any trace does; see `Expansion`."""
-
     def __init__(self, stream: IO[bytes], packed: IO[bytes], name: str) -> None:
         self._stream, self._packed, self._watch = stream, packed, Expansion(name)
 

@@ -122,8 +122,6 @@ _decode_edges = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
 
 
 class _ArrayBlock(NamedTuple):
-    """A block of an array: offset of its first element, its text as a separate array, and the decoded elements."""
-
     at: int
     text: bytes
     decoded: list[Any]
@@ -149,8 +147,6 @@ def parse_etplus(blob: Blob[bytes], *, without_times: bool = False) -> Trace:
 
 
 class _Reader:
-    """Reads the file block by block, so that no block's Python objects outlive it."""
-
     def __init__(self, file: str, data: bytes) -> None:
         self.file, self.data = file, data
         self.rows = NodeRows(file)
@@ -189,7 +185,6 @@ class _Reader:
         return header
 
     def _check_utf8(self) -> None:
-        """Check texts that are decoded later."""
         decode = codecs.getincrementaldecoder("utf-8")().decode
         if self.data.isascii():
             return
@@ -244,7 +239,6 @@ class _Reader:
             self.rows.add(nodes, _times(nodes, part.text), runtime=key == "runtime")
 
     def _nodes(self, text: bytes) -> list[Node]:
-        """Decode the nodes of a block, with `_UsualAttrs` until the first unusual node."""
         if self.rows.usual:
             with contextlib.suppress(*UNREADABLE):
                 nodes: list[Node] = _decode_usual_nodes(text)

@@ -149,7 +149,6 @@ class LinkedRecords(TextRecords):
         return np.flatnonzero(self.rows.kind == kind)
 
     def _pieces(self) -> list[_Piece]:
-        """Return functions that make the pieces of the file, in order."""
         trace, captured = self.rows, self.captured
         nodes: list[_Piece] = [
             partial(_joined_of, self._node_pieces, part) for part in _parts(self._of_kind(CPU), _NODES)
@@ -303,7 +302,6 @@ class LinkedRecords(TextRecords):
         return [texts[i] for i in back.tolist()]
 
     def _ends(self, gpu: IntColumn) -> list[bytes]:
-        """Return the last members of GPU nodes."""
         captured, counterpart = self._captured_by[0], self._counterpart[0]
         ends = [_END] * len(gpu)
         if captured or counterpart:
@@ -366,7 +364,6 @@ def _fields(
     times: Callable[[IntColumn], Part],
     texts: Mapping[str, Sequence[bytes]] | None = None,
 ) -> list[Part]:
-    """Return keys and values of records, each after a comma; `texts` are the texts of columns with codes."""
     parts: list[Part] = []
     for key in keys:
         values, known = columns[key.column], (texts or {}).get(key.column)
@@ -401,7 +398,6 @@ def _parts(rows: IntColumn, size: int) -> list[IntColumn]:
 
 
 def _separated(pieces: list[_Piece]) -> list[_Piece]:
-    """End each piece except the last with the separator."""
     return [*pieces[:-1], lambda: pieces[-1]().removesuffix(_SEPARATOR)] if pieces else []
 
 

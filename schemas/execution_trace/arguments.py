@@ -204,7 +204,6 @@ def undecoded_arguments(text: bytes) -> Arguments | None:
 
 
 def _side(values: msgspec.Raw, shapes: msgspec.Raw, types: msgspec.Raw, strides: msgspec.Raw) -> UndecodedSide:
-    """Return a side in either layout."""
     if bytes(values)[:1] == b"{":
         with contextlib.suppress(*UNREADABLE):
             return _decode_side(values)
@@ -244,7 +243,6 @@ def _attributes(node: _AnyNode) -> dict[str, Any]:
 
 
 def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
-    """Return None for a missing value or another type."""
     with contextlib.suppress(*UNREADABLE):
         return msgspec.json.decode(raw, type=kind) if raw else None
     return None

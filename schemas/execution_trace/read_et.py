@@ -47,8 +47,6 @@ class _FlatNode(msgspec.Struct, gc=False):
 
 
 class _NodeOfAttributes(msgspec.Struct, gc=False):
-    """A node with any `attrs` in any order."""
-
     id: int
     name: str
     ctrl_deps: int
@@ -266,8 +264,6 @@ def _check_header(file: str, header: dict[str, msgspec.Raw]) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class _NodePart:
-    """Consecutive nodes: begin, end and count of their blocks, and columns with their own names."""
-
     spans: list[tuple[int, int, int]]
     columns: dict[str, npt.NDArray[Any]]
     names: list[str]
@@ -305,7 +301,6 @@ def _read_nodes(blocks: Iterable[Block], flat: bool) -> _NodePart:
 
 
 def _any_node(text: msgspec.Raw) -> _UsualNode:
-    """Decode a node with other attributes, in another order, or not numbers."""
     with contextlib.suppress(msgspec.ValidationError):
         return _decode_one_usual(text)
     node = _decode_one(text)
@@ -338,7 +333,6 @@ def _attribute_columns(nodes: list[Any], place: str) -> dict[str, IntColumn]:
 
 
 def _readable(texts: list[bytes], flat: bool, document: Document) -> list[bytes]:
-    """Return the readable nodes; count the others in `document.dropped`."""
     kept = []
     for text in texts:
         try:

@@ -68,7 +68,6 @@ class Signatures(SignatureTable):
         return code
 
     def _argument(self, shape: Any, kind: str, value: Any) -> Argument:
-        """Make each tensor once, since most come again."""
         key = kind, str(shape)
         known = self._arguments.get(key)
         if known is None:

@@ -79,7 +79,6 @@ def _uses_in(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArr
 
 
 def _device_codes(text: bytes, begin: IntColumn, end: IntColumn, codes: dict[str, int]) -> npt.NDArray[np.int32]:
-    """Return codes of the devices in spans of a text; short names are compared as numbers."""
     data, length = np.frombuffer(text, np.uint8), end - begin
     packed = np.minimum(length, _PACKED + 1).astype(np.uint64)
     for place in range(_PACKED):

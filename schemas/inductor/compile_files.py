@@ -126,7 +126,6 @@ def _belongs(name: str, stem: str, rank: int | None, alone: bool) -> bool:
 
 
 def _stem_and_rank(name: str) -> tuple[str, int | None]:
-    """Return a trace's name without suffixes, kind and rank; and its rank."""
     stem = _TIMELINE.sub("", _SUFFIX.sub("", name))
     rank = _RANK.search(stem)
     if rank is not None:

@@ -77,7 +77,6 @@ def _name(name: str, args: bytes) -> str:
 
 
 def _memory(kind: Any) -> str:
-    """Return a kind of memory (name or code) in Kineto's spelling."""
     if type(kind) is int and 0 <= kind < len(_MEMORY_KINDS):
         kind = _MEMORY_KINDS[kind]
     return kind.replace("_", " ").title() if isinstance(kind, str) else "Unknown"

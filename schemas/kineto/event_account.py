@@ -146,7 +146,6 @@ def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> 
 
 
 def _suspects(table: dict[str, npt.NDArray[Any]], keys: tuple[str, ...]) -> IntColumn:
-    """Return rows whose columns agree with another row (and, rarely, others)."""
     mixed = np.zeros(len(table["ts"]), np.uint64)
     for key in keys:
         mixed *= _FACTOR
@@ -174,7 +173,6 @@ _decode_arguments = msgspec.json.Decoder(_OnlyArguments).decode
 
 
 def _told_arguments(text: bytes) -> Any:
-    """Return the arguments of an event except ids."""
     try:
         args = _decode_arguments(text).args or {}
     except UNREADABLE:

@@ -144,7 +144,6 @@ def _sizes(grid: _Grid, block: _Grid) -> tuple[int, int, int]:
 
 
 def _in_work_items(trace: Trace, event: int) -> bool:
-    """Return True if the grid of an AMD GPU event counts work items."""
     call = int(trace.gpu.runtime[event])
     if call >= 0:
         return "ExtModuleLaunch" in trace.names[trace.runtime.name[call]]

@@ -94,7 +94,6 @@ def _in_terms_of_ets(values: Any, shapes: Any, types: Any, strides: Any) -> dict
 
 
 def _et_value(text: Any, kind: str) -> Any:
-    """Return a number as such, as in ETs; other values unchanged."""
     value = _concrete_value(text) if isinstance(text, str) and kind in _NOT_TENSORS else None
     return text if value is None else value
 
@@ -120,7 +119,6 @@ def _et_type(kind: str, shape: Any) -> str:
 
 
 def _list_type(shape: Any) -> str:
-    """Return the type of a (nested) list of tensors from its shapes."""
     members = shape if isinstance(shape, list) else []
     nested = [isinstance(member, list) and any(isinstance(extent, list) for extent in member) for member in members]
     unknown = f"Tensor({UNKNOWN_DTYPE})"

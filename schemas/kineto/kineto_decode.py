@@ -185,7 +185,6 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
 
 
 def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list[Any], IntColumn, _Placed]:
-    """Return the duration events with positions, and the Python calls. Wanted module calls are in both."""
     events, at = list(compress(decoded, complete)), np.flatnonzero(complete)
     categories = [event.cat for event in events]
     if PYTHON_CATEGORY not in categories:
@@ -353,7 +352,6 @@ def _allocations(texts: list[msgspec.Raw], ts: IntColumn) -> dict[str, IntColumn
 
 
 def _nanoseconds(events: list[Any], of: Callable[[Any], Any]) -> IntColumn:
-    """Convert times in µs, as doubles or Decimals, to ns."""
     values = list(map(of, events))
     kinds = set(map(type, values))
     if kinds <= {int} and max(map(abs, values), default=0) * 1000 < MAX_NS:

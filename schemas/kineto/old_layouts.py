@@ -161,7 +161,6 @@ class _DeviceTasks:
                 self.launches[(*_place(event), bytes(event.get("ts", b"")))] = number
 
     def take(self, event: Fields, args: Fields) -> str | None:
-        """Return the category of an event without one, None if unknown; add the arguments of a device's task."""
         process = _value(event, "pid")
         name = process if isinstance(process, str) else self.processes.get(bytes(event.get("pid", b"")), "")
         if name.lower() != _NPU:
@@ -174,7 +173,6 @@ class _DeviceTasks:
 
 
 def _modern(text: bytes, end: tuple[Decimal, Fields] | None, tasks: _DeviceTasks) -> bytes:
-    """Return an event in the current form; `end` has the duration and more arguments of a begin."""
     event = _fields(text)
     if not event:
         return text
@@ -212,7 +210,6 @@ def _place(event: Fields) -> tuple[bytes, bytes]:
 
 
 def _number(text: bytes | msgspec.Raw) -> bytes | None:
-    """Return the digits of a number or of a text that holds one."""
     number = _TEXT_OF_NUMBER.fullmatch(text) or _TEXT_OF_NUMBER.fullmatch(b'"%b"' % text)
     return number[1] if number else None
 
@@ -243,7 +240,6 @@ def _fields(text: bytes | msgspec.Raw) -> Fields:
 
 
 def _value(fields: Fields, key: str) -> Any:
-    """Return a decoded member, None if it is missing or cannot be decoded."""
     try:
         return msgspec.json.decode(fields[key])
     except (KeyError, *UNREADABLE):

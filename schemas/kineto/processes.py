@@ -91,7 +91,6 @@ def _rank_numbers(kineto: KinetoTrace, labels: list[Label], devices: list[list[i
 
 
 def _part(kineto: KinetoTrace, owners: ProcessOwners, rank: int) -> KinetoTrace:
-    """Return the trace of a rank, given by its position in `owners.ranks`."""
     own = owners.of_processes == rank
     of_thread = own[owners.of_thread]
     events = _taken(kineto.events, np.flatnonzero(owners.of_events == rank))
@@ -187,7 +186,6 @@ class ProcessOwners:
 
     @cached_property
     def _process(self) -> IntColumn:
-        """Position of the process of each event."""
         return self.of_thread[self._events.thread]
 
     @cached_property
@@ -313,7 +311,6 @@ class ProcessOwners:
         return found
 
     def _of_lanes(self, owner: IntColumn) -> IntColumn:
-        """Return the owner of all events of each process; −1 for none or several."""
         known = np.flatnonzero(owner >= 0)
         low, high = np.full(len(self.labels), len(self.ranks)), np.full(len(self.labels), -1)
         np.minimum.at(low, self._process[known], owner[known])

@@ -13,7 +13,6 @@ __all__ = ["NsysRank", "find_ranks", "is_nsys", "read_nsys"]
 
 
 def __getattr__(name: str) -> Any:
-    """`read_nsys`, imported when it is first needed: most runs read no such export."""
     if name != "read_nsys":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .nsys_reader import read_nsys

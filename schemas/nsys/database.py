@@ -277,7 +277,6 @@ def _refuse_endless(file: Path, rows: int) -> None:
 
 
 def _import_parquet(folder: Path, target: Path) -> None:
-    """Copy the columns that are read from parquet files into a database."""
     import sqlite3
 
     try:

@@ -120,7 +120,6 @@ def _base_time(database: Database) -> int:
 
 
 def _world_size(database: Database) -> int | None:
-    """Return the number of ranks from the environment of the recorded program, None if unknown."""
     for rows in database.rows("META_DATA_CAPTURE", ("name", "value")):
         for name, value in rows:
             found = _WORLD_SIZE.match(value) if isinstance(value, str) and str(name).endswith(_VARIABLE) else None
@@ -143,7 +142,6 @@ def _devices(database: Database, rank: NsysRank) -> list[dict[str, Any]]:
 
 
 def _data_edges(ranges: RangeDetails) -> IntColumn:
-    """Return rows of producers and consumers, int64 (m, 2), each pair once."""
     producer = positions(np.where(ranges.op_id > 0, ranges.op_id, -1), ranges.producer)
     found = (producer >= 0) & (producer != ranges.consumer)
     pairs = np.stack([producer[found], ranges.consumer[found]], axis=1)
@@ -324,7 +322,6 @@ def _add(
 
 
 def _times(found: dict[str, IntColumn]) -> tuple[IntColumn, IntColumn]:
-    """Return start and duration, −1 for unfinished events."""
     start, end = found["start"], found["end"]
     return start, np.where(end >= start, end - start, -1)
 

@@ -102,7 +102,6 @@ class ArrowTables:
         return {"code": arrow_numbers(np.arange(len(texts))), "text": arrow_texts(texts)}
 
     def _of_calls(self, rows: IntColumn) -> dict[str, Any]:
-        """Return signature, sync dependencies and step."""
         trace = self.trace
         waits = [trace.sync_dep.get(row) for row in rows.tolist()] if trace.sync_dep else [None] * len(rows)
         step = scatter(len(trace), trace.calls.source, trace.step_of_call)[rows]
@@ -140,7 +139,6 @@ class ArrowTables:
         return arrow_numbers(sizes, sizes < 0)
 
     def _launched(self, rows: IntColumn) -> dict[str, Any]:
-        """Return launch time, step and launching call of each event."""
         trace = self.trace
         own = trace.gpu.source >= 0 if trace.tables.whole else np.ones(len(trace.gpu), np.bool_)
         gpu = trace.gpu.take(own)
@@ -236,7 +234,6 @@ class ArrowTables:
         return {"name": names, **{name: arrow_numbers(values) for name, values in numbers.items()}}
 
     def _column(self, name: str, values: npt.NDArray[Any]) -> Any:
-        """Return a column of rows: texts for codes, nulls for null values."""
         texts = {"name": self.trace.names, "category": self.trace.categories, "link": LINK_NAMES}.get(name)
         if texts is not None:
             return self._coded(values, texts)

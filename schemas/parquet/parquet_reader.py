@@ -193,7 +193,6 @@ class _FolderReader:
         return content
 
     def _split(self, device: Any) -> tuple[Any, Any]:
-        """Return the rows, and the events without a row behind them."""
         rows = len(device) - device.column("row").null_count
         return device.slice(0, rows), device.slice(rows)
 
@@ -271,15 +270,12 @@ class _FolderReader:
 
 
 class _Text:
-    """The text of the ET+ file, read and checked piece by piece."""
-
     def __init__(self, reader: _FolderReader) -> None:
         self._path = reader.place.of(RECORDS)
         self._chunks, self.size = reader.meta.chunks, reader.meta.size
         self._begin = np.array([at for at, _ in self._chunks], np.int64)
 
     def parts(self, begin: IntColumn, end: IntColumn) -> list[bytes]:
-        """Return parts of the text by their positions."""
         first = np.searchsorted(self._begin, begin, side="right") - 1
         last = np.searchsorted(self._begin, np.maximum(end - 1, begin), side="right") - 1
         begin, end = begin - self._begin[first], end - self._begin[first]
@@ -317,8 +313,6 @@ def _piece_of(path: Path, number: int, digest: str) -> bytes:
 
 
 class _Header(Mapping[str, msgspec.Raw]):
-    """The root's other keys, read on demand."""
-
     def __init__(self, text: _Text, spans: Mapping[str, tuple[int, int]]) -> None:
         self._text, self._spans = text, spans
 

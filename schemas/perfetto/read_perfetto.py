@@ -91,8 +91,6 @@ class _Slices:
 
 
 class _Stage(NamedTuple):
-    """GPU work; `waits` are ids of the events that it waited for, `sequence` is the writer's number."""
-
     id: int
     ts: int
     dur: int
@@ -117,7 +115,6 @@ class _PacketReader:
         self.written = 0
 
     def take(self, packet: Any) -> None:
-        """Read a packet. Raise KeyError if it refers to a value that is not interned."""
         number = packet.trusted_packet_sequence_id
         sequence = self.sequences.get(number)
         if sequence is None:

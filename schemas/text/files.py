@@ -263,8 +263,6 @@ def _written_beside(target: Path, run: Transaction) -> Iterator[IO[bytes]]:
 
 
 class _Terminal(io.BufferedIOBase):
-    """Standard output on a terminal: control characters in the text are escaped."""
-
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
@@ -406,7 +404,6 @@ def _sound(packed: Text) -> Iterator[tuple[bytes, int]]:
 
 
 def _tolerant(packed: Text) -> Iterator[tuple[bytes, int | None]]:
-    """Yield the pieces up to the damage, and with the last one its offset (None if there is none)."""
     at = 0
     while at == 0 or packed[at : at + 2] == GZIP_MAGIC:
         inflate = zlib.decompressobj(wbits=31)

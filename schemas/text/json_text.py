@@ -89,7 +89,6 @@ def choice(index: npt.NDArray[np.integer[Any]], texts: Sequence[bytes]) -> _Matr
 
 
 def _digits(values: IntColumn, least: int) -> _Matrix:
-    """Return at least `least` digits of non-negative numbers; leading zeros are spaces."""
     width = max(least, len(str(int(values.max(initial=0)))))
     quads = -(-width // 4)
     text = np.empty((len(values), quads), np.uint32)

@@ -201,7 +201,6 @@ def _memory_file() -> FileIO:
 
 
 def _submit(pool: Executor, i: int, file: int) -> Future[list[int]] | None:
-    """Submit a piece; None if a worker was killed before."""
     with suppress(BrokenExecutor):
         return pool.submit(_do_in_worker, i, file)
     return None

@@ -283,7 +283,6 @@ def locate(text: Text, key: str) -> RecordArray | None:
 
 
 def _opening_near(text: Text, key: str) -> tuple[bytes, int]:
-    """Return the document up to the array, and the `opening` of the array (−1 if not found)."""
     for size in _growing(len(text)):
         head = text[:size]
         with contextlib.suppress(msgspec.ValidationError):

@@ -130,7 +130,6 @@ def _find_array(data: bytes, key: str) -> int | None:
 
 
 def _first_fault(data: bytes) -> int:
-    """Return the offset of the first syntax error; 0 for valid JSON of the wrong shape."""
     try:
         msgspec.json.Decoder(msgspec.Raw).decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -200,7 +199,6 @@ class _Salvage:
             self._head = b'{%b"%b":[' % (_simple_fields(head), self.key.encode())
 
     def _learn_layout(self, opening: int) -> None:
-        """Learn how records begin: with one of their keys, after the most frequent white space."""
         # an object after a colon is a value; an object with a "type" is an attribute of a node
         form = rb'%b\s*(\{(%b)"%b"\s*:(?!\s*"[^"]*"\s*,\s*"type"))'
         for keys in self.layout.any_key, FREE.any_key:
@@ -240,7 +238,6 @@ class _Salvage:
         return at
 
     def _broken(self, at: int, after: int | None) -> int | None:
-        """Read a record that is broken, or the last one; return the next start, None at the end of the array."""
         limit = len(self.data) if after is None else after
         repaired = repair(self.data, at, limit, self.layout)
         if after is None and (repaired is None or repaired.flaws):
@@ -301,7 +298,6 @@ class _Salvage:
         return after
 
     def _skip_garbage(self, at: int, comma: bool) -> int | None:
-        """Skip to the next record; None at the end of the array."""
         after = self._next_start(at)
         if after is None:
             closer = self._closing_bracket(at)

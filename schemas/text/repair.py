@@ -99,7 +99,7 @@ def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaire
 
 
 class _GiveUpError(Exception):
-    """The text does not fit the current reading."""
+    pass
 
 
 class _Reading(NamedTuple):
@@ -139,7 +139,6 @@ class _Scan:
         self._key = b""
 
     def run(self) -> None:
-        """Read the object up to `at` and put its valid text into `out`. Raise _GiveUpError if it cannot be read."""
         self._push(self.data[self.at])
         while self._open:
             self._skip_space()

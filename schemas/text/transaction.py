@@ -270,7 +270,6 @@ def check_folder(output: StrPath) -> None:
 
 
 def _problem_of(folder: Path) -> str:
-    """Return the reason why no file can be written to a folder, "" if it can."""
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     if not nearest.is_dir():
         return f"{nearest} is a file"
