@@ -41,28 +41,15 @@ _FUNCTIONAL = "_c10d_functional::"
 
 @dataclass(frozen=True)
 class FoundComm:
-    """A communication of a rank.
-
-    Attributes:
-        kind: CollectiveCommType, SEND or RECV; None if unknown.
-        peer: the other rank of a message; −1 for collectives or if unknown.
-        bytes: see `message_bytes`, None if unknown.
-        group: process group as named in the trace.
-        seq: the trace's own number, −1 for none.
-        described: the group's purpose ("tp"), "" if not recorded.
-        start_ns: time from which its data can move. For a message from the host this is the start of the call, since
-            the
-            call writes to the socket before the recorded time begins.
-    """
-
     row: int
-    kind: int | None
-    peer: int
-    bytes: int | None
-    group: Group
-    seq: int
+    kind: int | None  # CollectiveCommType, SEND or RECV; None if unknown
+    peer: int  # other rank of a message; −1 for collectives or if unknown
+    bytes: int | None  # see `message_bytes`, None if unknown
+    group: Group  # as named in the trace
+    seq: int  # the trace's own number, −1 for none
+    # when its data can move; for a message from the host the start of the call, which writes to the socket
     start_ns: int
-    described: str = ""
+    described: str = ""  # the group's purpose ("tp"), "" if not recorded
 
     @property
     def understood(self) -> bool:

@@ -46,28 +46,18 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class GraphArrays:
-    """A graph of n nodes, m edges, and c configurations with measured times.
+    """A graph of n nodes, m edges, and c configurations with measured times."""
 
-    Attributes:
-        name: file name without folder and suffix.
-        node_feat: float32 (n, 140). node_opcode: int32 (n), 0 if unknown.
-        edge_index: int32 (m, 2), rows [u, v]: u consumes the output of v.
-        node_config_ids: int32 (k), the configurable nodes. node_config_feat: float32 (c, k, 18).
-        config_runtime: int64 (c), ns in files of etplus.
-        node_splits: int32 (1, 2), cuts of the graph; [[0, n]] for one part.
-        node_runtime: int64 (n), ns; None in files of others. config_feat: float32 (c, 24) of a tile file, else None.
-    """
-
-    name: str
-    node_feat: Floats
-    node_opcode: Ints
-    edge_index: Ints
-    node_config_ids: Ints
-    node_config_feat: Floats
-    config_runtime: npt.NDArray[np.int64]
-    node_splits: Ints
-    node_runtime: npt.NDArray[np.int64] | None = None
-    config_feat: Floats | None = field(default=None)
+    name: str  # file name without folder and suffix
+    node_feat: Floats  # (n, 140)
+    node_opcode: Ints  # (n,), 0 if unknown
+    edge_index: Ints  # (m, 2), rows [u, v]: u consumes the output of v
+    node_config_ids: Ints  # (k,), the configurable nodes
+    node_config_feat: Floats  # (c, k, 18)
+    config_runtime: npt.NDArray[np.int64]  # (c,), ns in files of etplus
+    node_splits: Ints  # (1, 2), cuts of the graph; [[0, n]] for one part
+    node_runtime: npt.NDArray[np.int64] | None = None  # (n,), ns; None in files of other writers
+    config_feat: Floats | None = field(default=None)  # (c, 24) in tile files
 
     def __len__(self) -> int:
         return len(self.node_opcode)

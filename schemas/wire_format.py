@@ -57,15 +57,10 @@ def delimited_field(tag: bytes, content: bytes) -> bytes:
 
 
 class Cells(NamedTuple):
-    """A field of n messages.
+    """A field of n messages."""
 
-    Attributes:
-        content: uint8 (n, width), the field's bytes, left-aligned or with gaps.
-        used: bool (n, width), mask of the bytes in each message.
-    """
-
-    content: npt.NDArray[np.uint8]
-    used: npt.NDArray[np.bool_]
+    content: npt.NDArray[np.uint8]  # (n, width), the field's bytes, left-aligned or with gaps
+    used: npt.NDArray[np.bool_]  # (n, width), mask of the bytes in each message
 
 
 def varints(values: IntColumn) -> Cells:
@@ -114,18 +109,11 @@ def cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
 
 
 class Fields(NamedTuple):
-    """Fields of messages.
-
-    Attributes:
-        message: position of the message. number, wire: field number and wire type.
-        value: the value of a varint. begin, end: span of the content.
-    """
-
-    message: IntColumn
-    number: IntColumn
-    wire: IntColumn
-    value: npt.NDArray[np.uint64]
-    begin: IntColumn
+    message: IntColumn  # position of the message
+    number: IntColumn  # field number
+    wire: IntColumn  # wire type
+    value: npt.NDArray[np.uint64]  # of a varint
+    begin: IntColumn  # span of the content
     end: IntColumn
 
 

@@ -88,16 +88,11 @@ def _message_size(text: bytes) -> int:
 
 
 class Messages(NamedTuple):
-    """Consecutive messages of a file, each behind its length.
-
-    Attributes:
-        data: bytes of the file from byte `base` on. begin: offset of the first message's length.
-        starts, ends: offsets of the messages.
-    """
+    """Consecutive messages of a file, each behind its length."""
 
     file: str
-    data: bytes
-    begin: int
+    data: bytes  # bytes of the file from byte `base` on
+    begin: int  # offset of the first message's length
     starts: list[int]
     ends: list[int]
     base: int
@@ -119,18 +114,13 @@ class Messages(NamedTuple):
 
 
 class NodeHeads(NamedTuple):
-    """Nodes without names, tensors and attributes.
-
-    Attributes:
-        kinds: NodeType. micros: durations.
-        degrees: number of dependencies per node. depends_on: the dependencies, node by node.
-    """
+    """Nodes without names, tensors and attributes."""
 
     ids: npt.NDArray[np.uint64]
-    kinds: IntColumn
-    micros: npt.NDArray[np.uint64]
-    degrees: IntColumn
-    depends_on: npt.NDArray[np.uint64]
+    kinds: IntColumn  # NodeType
+    micros: npt.NDArray[np.uint64]  # durations
+    degrees: IntColumn  # number of dependencies per node
+    depends_on: npt.NDArray[np.uint64]  # the dependencies, node by node
 
 
 def node_heads(messages: Messages) -> NodeHeads | None:

@@ -161,14 +161,10 @@ class FileRecords(TextRecords):
 
 @dataclass(frozen=True)
 class MadeRecords(TextRecords):
-    """Records that functions make on demand; the optional functions are faster than the texts.
+    """Records that functions make on demand; the optional functions are faster than the texts."""
 
-    Attributes:
-        make: returns texts of rows. whole: returns pieces of the file's text. others: see the methods of their names.
-    """
-
-    make: Callable[[IntColumn], list[bytes]]
-    whole: Callable[[], Iterator[bytes]]
+    make: Callable[[IntColumn], list[bytes]]  # texts of rows
+    whole: Callable[[], Iterator[bytes]]  # pieces of the file's text
     tensors: Callable[[IntColumn], tuple[IntColumn, Sequence[bytes]]] | None = None
     uses: Callable[[IntColumn], TensorUses] | None = None
     sizes: Callable[[IntColumn], IntColumn] | None = None

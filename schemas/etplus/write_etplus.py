@@ -71,28 +71,19 @@ _encode = msgspec.json.encode
 
 @dataclass(frozen=True)
 class LinkedRecords(TextRecords):
-    """The undecoded records of a linked trace, and the ET+ file made from them and from its columns.
-
-    Attributes:
-        rows: the rows of the records.
-        summary: the root's `etplus`.
-        comm, captured, counterparts: as in `Trace`.
-        nodes: the ET's nodes, whose bytes are copied. before, after: the ET around them, known keys only.
-        et_id: ids of `nodes` before they were renumbered; None if they keep them.
-        whole_us: write times as integers, as the Kineto trace does.
-    """
+    """The undecoded records of a linked trace, and the ET+ file made from them and from its columns."""
 
     rows: RowSource
-    summary: dict[str, Any]
+    summary: dict[str, Any]  # the root's `etplus`
     comm: dict[int, Comm]
-    nodes: NodeTexts
-    before: bytes
+    nodes: NodeTexts  # the ET's nodes; their bytes are copied
+    before: bytes  # the ET around its nodes, known keys only
     after: bytes
-    et_id: IntColumn | None
+    et_id: IntColumn | None  # ids of `nodes` before they were renumbered; None if they keep them
     events: EventRecords
     captured: CapturedGraphs | None = None
     counterparts: Counterparts = field(default_factory=Counterparts)
-    whole_us: bool = False
+    whole_us: bool = False  # write times as integers, as the Kineto trace does
 
     __repr__ = brief
 

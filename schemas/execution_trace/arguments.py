@@ -74,18 +74,13 @@ class UndecodedSide(msgspec.Struct, gc=False):
 
 
 class DecodedSide(NamedTuple):
-    """Inputs or outputs of a call, one entry per argument.
-
-    Attributes:
-        strides: None if not recorded.
-        whole: values, shapes and types are recorded and have one length.
-    """
+    """Inputs or outputs of a call, one entry per argument."""
 
     values: list[Any]
     shapes: list[Any]
     types: list[str]
-    strides: list[Any] | None
-    whole: bool
+    strides: list[Any] | None  # None if not recorded
+    whole: bool  # values, shapes and types are recorded and have one length
 
     def as_object(self) -> dict[str, Any]:
         """Return the object of schemas since 1.0.2."""

@@ -95,41 +95,28 @@ class NodeTexts(Protocol):
 
 @dataclass(frozen=True)
 class ExecutionTrace:
-    """An ET as columns with one entry per node, in file order.
-
-    Attributes:
-        schema: "1.0.1" to "1.1.1-chakra.1.0.0".
-        flat: True for the layout of 1.0.1 (`parent` and other fields in the node), False for `ctrl_deps` and `attrs`.
-        pid: −1 if unknown.
-        started_s: local time of the start, seconds since the epoch as if it were UTC; −1 if unknown.
-        duration_s: 0 if unknown.
-        before, after: the document up to the "[" of `nodes`, and from its "]" on.
-        texts: the unchanged text of each node.
-        id, parent, rf_id, fw_parent, seq_id, scope, tid, fw_tid: seq_id −1 and rf_id 0 mean "none".
-        name: code into `names`.
-        structural: True for process and thread nodes.
-    """
+    """An ET as columns with one entry per node, in file order."""
 
     file: str
-    schema: str
-    flat: bool
-    pid: int
-    started_s: int
-    duration_s: float
-    before: bytes
-    after: bytes
+    schema: str  # "1.0.1" to "1.1.1-chakra.1.0.0"
+    flat: bool  # True for the layout of 1.0.1, False for `ctrl_deps` and `attrs`
+    pid: int  # −1 if unknown
+    started_s: int  # local time of the start, seconds since the epoch as if it were UTC; −1 if unknown
+    duration_s: float  # 0 if unknown
+    before: bytes  # the document up to the "[" of `nodes`
+    after: bytes  # the document from the "]" of `nodes` on
     texts: NodeTexts
     id: IntColumn
     parent: IntColumn
-    rf_id: IntColumn
+    rf_id: IntColumn  # 0 for none
     fw_parent: IntColumn
-    seq_id: IntColumn
+    seq_id: IntColumn  # −1 for none
     scope: IntColumn
     tid: IntColumn
     fw_tid: IntColumn
-    name: npt.NDArray[np.int32]
+    name: npt.NDArray[np.int32]  # code into `names`
     names: list[str]
-    structural: npt.NDArray[np.bool_]
+    structural: npt.NDArray[np.bool_]  # True for process and thread nodes
     losses: tuple[Loss, ...] = ()
 
     __repr__ = brief

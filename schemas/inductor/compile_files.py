@@ -42,17 +42,9 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class CompileFiles:
-    """Facts from all files.
-
-    Attributes:
-        graphs: compiled graphs, in the order of the files.
-        annotations: annotations of CUDA graph nodes, by node id.
-        files: names without folders.
-    """
-
     graphs: tuple[CompiledGraph, ...] = ()
-    annotations: dict[int, NodeAnnotation] = field(default_factory=dict)
-    files: tuple[str, ...] = ()
+    annotations: dict[int, NodeAnnotation] = field(default_factory=dict)  # by node id of a CUDA graph
+    files: tuple[str, ...] = ()  # names without folders
 
     __repr__ = brief
 
@@ -148,36 +140,23 @@ _DIRECTION = re.compile(r"(?:^|[._])(?:\d+_)?(forward|backward|inference)(?=[._]
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A call of generated code: a kernel that Inductor wrote, or an operator that it calls.
+    """A call of generated code: a kernel that Inductor wrote, or an operator that it calls."""
 
-    Attributes:
-        name: "triton_poi_fused_gelu_1", "extern_kernels.addmm", "torch.ops.aten.sort.default".
-        handle: ascends in call order.
-        stacks: distinct stacks of its source nodes, in order.
-        nodes: names of its source nodes in the graph before autograd.
-        shapes: shapes of an operator's tensor inputs; None if not recorded, or not all numbers.
-    """
-
-    name: str
-    handle: int
-    stacks: tuple[Frames, ...] = ()
-    nodes: tuple[str, ...] = ()
+    name: str  # "triton_poi_fused_gelu_1", "extern_kernels.addmm", "torch.ops.aten.sort.default"
+    handle: int  # ascends in call order
+    stacks: tuple[Frames, ...] = ()  # distinct stacks of its source nodes, in order
+    nodes: tuple[str, ...] = ()  # names of its source nodes in the graph before autograd
+    # of an operator's tensor inputs; None if not recorded, or not all numbers
     shapes: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True)
 class CompiledGraph:
-    """The kernels of a compiled graph by handle.
+    """The kernels of a compiled graph by handle."""
 
-    Attributes:
-        region: "Torch-Compiled Region: 0/0", "" if not recorded.
-        backward: True for the backward of that region; None if not recorded.
-        kernels: also kernels of graphs compiled before, if the file has them.
-    """
-
-    region: str
-    backward: bool | None
-    kernels: tuple[CompiledKernel, ...]
+    region: str  # "Torch-Compiled Region: 0/0", "" if not recorded
+    backward: bool | None  # None if not recorded
+    kernels: tuple[CompiledKernel, ...]  # also kernels of graphs compiled before, if the file has them
     file: str
 
 

@@ -23,15 +23,10 @@ _MARKS = b'"graph node id"', b'"module_fqn"', b'"stack"'
 
 @dataclass(frozen=True)
 class NodeAnnotation:
-    """Annotation of a graph node.
+    """Annotation of a graph node."""
 
-    Attributes:
-        module: qualified name ("layers.0.attention.wq"), "" for none.
-        stacks: stacks of its launch when the graph was captured.
-    """
-
-    module: str = ""
-    stacks: tuple[Frames, ...] = ()
+    module: str = ""  # qualified name ("layers.0.attention.wq")
+    stacks: tuple[Frames, ...] = ()  # stacks of its launch when the graph was captured
 
 
 def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:

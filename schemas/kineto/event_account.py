@@ -48,17 +48,11 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class EventAccount:
-    """Number of events of a file by outcome.
+    """Number of events of a file by outcome."""
 
-    Attributes:
-        read: by category, or "flow", "memory", "end of a pair".
-        not_used: by category, or by phase if they are not duration events.
-        dropped: by reason.
-    """
-
-    read: dict[str, int] = field(default_factory=dict)
-    not_used: dict[str, int] = field(default_factory=dict)
-    dropped: dict[str, int] = field(default_factory=dict)
+    read: dict[str, int] = field(default_factory=dict)  # by category, or "flow", "memory", "end of a pair"
+    not_used: dict[str, int] = field(default_factory=dict)  # by category, or by phase if they are not duration events
+    dropped: dict[str, int] = field(default_factory=dict)  # by reason
 
     __repr__ = brief
 

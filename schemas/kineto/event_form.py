@@ -178,22 +178,15 @@ _MEMBERS = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "args"})
 
 @dataclass(frozen=True)
 class OtherEvent:
-    """A recorded event that is not a row.
+    """A recorded event that is not a row."""
 
-    Attributes:
-        index: position in the file's `traceEvents`.
-        on_gpu: a GPU annotation, with device and stream as `pid` and `tid`; else a call on a thread.
-        ts, dur: ns on the trace's clock.
-        written: category, name and arguments from the file.
-    """
-
-    index: int
-    on_gpu: bool
+    index: int  # position in `traceEvents`
+    on_gpu: bool  # a GPU annotation, with device and stream as `pid` and `tid`; else a call on a thread
     pid: Any
     tid: Any
-    ts: int
+    ts: int  # ns on the trace's clock
     dur: int
-    written: dict[str, Any]
+    written: dict[str, Any]  # category, name and arguments from the file
 
 
 def other_events(trace: Trace) -> list[OtherEvent]:

@@ -17,24 +17,15 @@ _ROUNDING_NS = 1000
 
 @dataclass(frozen=True)
 class CpuCalls:
-    """Kineto's CPU ops and user annotations, by thread and start.
+    """Kineto's CPU ops and user annotations, by thread and start."""
 
-    Attributes:
-        row: row in the `EventTable`.
-        parent: position of the innermost call open at the start on the same thread, −1 for none.
-        thread: code into `EventTable.threads`; ascending.
-        ts, end: ns.
-        name: code into `EventTable.names`.
-        seq: sequence number, −1 for none.
-    """
-
-    row: IntColumn
-    parent: IntColumn
-    thread: IntColumn
-    ts: IntColumn
+    row: IntColumn  # in the `EventTable`
+    parent: IntColumn  # position of the innermost call open at the start on the same thread, −1 for none
+    thread: IntColumn  # code into `EventTable.threads`, ascending
+    ts: IntColumn  # ns
     end: IntColumn
-    name: IntColumn
-    seq: IntColumn
+    name: IntColumn  # code into `EventTable.names`
+    seq: IntColumn  # sequence number, −1 for none
 
     def __len__(self) -> int:
         return len(self.row)

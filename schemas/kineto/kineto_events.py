@@ -33,24 +33,16 @@ _Columns = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class EventPart:
-    """Columns of consecutive blocks of events.
+    """Columns of consecutive blocks of events."""
 
-    Attributes:
-        spans: begin, end and number of events of each block.
-        events, flows, memory, frames: columns of these tables; `index` counts from the part's first event.
-        values: texts of the codes in INTERNED.
-        phases: number of events in no table, by phase (`ph`).
-        impossible_frames: number of Python calls with impossible times; `frames` lacks them.
-    """
-
-    spans: list[tuple[int, int, int]]
-    events: _Columns
+    spans: list[tuple[int, int, int]]  # begin, end and number of events of each block
+    events: _Columns  # of the table of this name, as below; `index` counts from the part's first event
     flows: _Columns
     memory: _Columns
     frames: _Columns
-    values: dict[str, list[Any]]
-    phases: Counter[str]
-    impossible_frames: int
+    values: dict[str, list[Any]]  # texts of the codes in INTERNED
+    phases: Counter[str]  # number of events in no table, by phase (`ph`)
+    impossible_frames: int  # Python calls with impossible times; `frames` lacks them
 
 
 class EventColumns:

@@ -16,17 +16,11 @@ _REMEDY = "give a Kineto trace that was recorded with_stack=True"
 
 @dataclass(frozen=True)
 class PythonFrames:
-    """Calls of Python functions except modules, in file order.
+    """Calls of Python functions except modules, in file order."""
 
-    Attributes:
-        name: such as "train.py(12): step".
-        thread: Kineto's tid.
-        ts, end: ns, as in `Trace.calls`.
-    """
-
-    name: list[str]
-    thread: IntColumn
-    ts: IntColumn
+    name: list[str]  # such as "train.py(12): step"
+    thread: IntColumn  # Kineto's tid
+    ts: IntColumn  # ns, as in `Trace.calls`
     end: IntColumn
 
     def __len__(self) -> int:

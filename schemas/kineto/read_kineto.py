@@ -82,31 +82,23 @@ class EventRecords:
 
 @dataclass(frozen=True)
 class EventTable:
-    """Duration events (ph "X") in file order, one entry per event.
+    """Duration events (ph "X") in file order, one entry per event; −1 for a number that is not recorded."""
 
-    Attributes:
-        index: position in the file's `traceEvents`.
-        ts, dur: ns, relative to `KinetoTrace.base_time_ns`; dur < 0 for an unfinished call.
-        category, name, thread: codes into `categories`, `names`, `threads` (distinct (pid, tid) pairs).
-        correlation, external_id, seq, stream, device: −1 for none. In a CUDA graph `stream` is the executing stream.
-        rf_id: `Record function id`; 0 if the ET observer was off, −1 for none.
-    """
-
-    index: IntColumn
-    ts: IntColumn
-    dur: IntColumn
-    category: Codes
-    name: Codes
-    thread: Codes
+    index: IntColumn  # position in `traceEvents`
+    ts: IntColumn  # ns, relative to `KinetoTrace.base_time_ns`
+    dur: IntColumn  # ns, negative for an unfinished call
+    category: Codes  # code into `categories`
+    name: Codes  # code into `names`
+    thread: Codes  # code into `threads`
     correlation: IntColumn
     external_id: IntColumn
-    rf_id: IntColumn
+    rf_id: IntColumn  # `Record function id`; 0 if the ET observer was off
     seq: IntColumn
-    stream: IntColumn
+    stream: IntColumn  # in a CUDA graph the executing stream
     device: IntColumn
     categories: list[str]
     names: list[str]
-    threads: list[tuple[int | str, int | str]]
+    threads: list[tuple[int | str, int | str]]  # distinct (pid, tid)
     _texts: EventTexts
 
     __repr__ = brief
@@ -146,38 +138,25 @@ class EventTable:
 
 @dataclass(frozen=True)
 class FlowTable:
-    """Flow events (ph "s" and "f") in file order.
+    """Flow events (ph "s" and "f") in file order."""
 
-    Attributes:
-        start: True for "s".
-        category, thread: codes as in `EventTable` ("ac2g", "fwdbwd", …).
-        id: −1 for none; equals the correlation for "ac2g" below `GRAPH_ARROW`.
-        ts: ns.
-    """
-
-    start: npt.NDArray[np.bool_]
-    category: Codes
-    id: IntColumn
-    ts: IntColumn
-    thread: Codes
+    start: npt.NDArray[np.bool_]  # True for "s"
+    category: Codes  # code as in `EventTable` ("ac2g", "fwdbwd", …)
+    id: IntColumn  # −1 for none; equals the correlation for "ac2g" below `GRAPH_ARROW`
+    ts: IntColumn  # ns
+    thread: Codes  # code as in `EventTable`
 
 
 @dataclass(frozen=True)
 class FrameTable:
-    """Calls of Python functions and module forwards (recorded with_stack=True) in file order.
+    """Calls of Python functions and module forwards (recorded with_stack=True) in file order."""
 
-    Attributes:
-        index: position in the file's `traceEvents`, negative if the call has no text there.
-        ts, end: ns.
-        name, thread: codes into the table's own `names` ("train.py(12): step", "nn.Module: Linear_0") and `threads`.
-    """
-
-    index: IntColumn
-    ts: IntColumn
-    end: IntColumn
-    name: Codes
-    thread: Codes
-    names: list[str]
+    index: IntColumn  # position in `traceEvents`, negative if the call has no text there
+    ts: IntColumn  # ns
+    end: IntColumn  # ns
+    name: Codes  # code into the table's own `names`
+    thread: Codes  # code into the table's own `threads`
+    names: list[str]  # "train.py(12): step", "nn.Module: Linear_0"
     threads: list[tuple[int | str, int | str]]
 
     __repr__ = brief
@@ -193,26 +172,17 @@ class FrameTable:
 
 @dataclass(frozen=True)
 class MemoryTable:
-    """Allocator events ("[memory]", recorded with profile_memory=True) in file order.
+    """Allocator events ("[memory]", recorded with profile_memory=True) in file order."""
 
-    Attributes:
-        index: position in the file's `traceEvents`.
-        ts: ns.
-        thread: code into `EventTable.threads`.
-        bytes: allocated, or freed if negative.
-        address, allocated, reserved: −1 if not recorded; the last two are the allocator's bytes after the event.
-        device_type: value of c10::DeviceType. device: −1 for the CPU.
-    """
-
-    index: IntColumn
-    ts: IntColumn
-    thread: Codes
-    bytes: IntColumn
-    address: IntColumn
-    allocated: IntColumn
-    reserved: IntColumn
-    device_type: IntColumn
-    device: IntColumn
+    index: IntColumn  # position in `traceEvents`
+    ts: IntColumn  # ns
+    thread: Codes  # code into `EventTable.threads`
+    bytes: IntColumn  # allocated, or freed if negative
+    address: IntColumn  # −1 if not recorded
+    allocated: IntColumn  # bytes of the device's allocator after the event, −1 if not recorded
+    reserved: IntColumn  # the same
+    device_type: IntColumn  # value of c10::DeviceType
+    device: IntColumn  # −1 for the CPU
 
     __repr__ = brief
 
@@ -227,28 +197,18 @@ class MemoryTable:
 
 @dataclass(frozen=True)
 class KinetoTrace:
-    """A Kineto trace.
-
-    Attributes:
-        header: all top-level keys except `traceEvents`, undecoded.
-        base_time_ns: `baseTimeNanoseconds`; 0 if times are since the epoch.
-        event_count: length of `traceEvents`.
-        losses: repairs and losses of tolerant reading.
-        data: int64 (m, 2), rows of an operator and of a reader of its output, if recorded.
-        machine_pids: process ids of all ranks recorded together, () if unknown.
-    """
-
     file: str
-    header: dict[str, msgspec.Raw]
-    base_time_ns: int
-    event_count: int
+    header: dict[str, msgspec.Raw]  # all top-level keys except `traceEvents`, undecoded
+    base_time_ns: int  # 0 if times are since the epoch
+    event_count: int  # length of `traceEvents`
     events: EventTable
     flows: FlowTable
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[Loss, ...] = ()  # repairs and losses of tolerant reading
     account: EventAccount = field(default_factory=EventAccount)
+    # (m, 2), rows of an operator and of a reader of its output, if recorded
     data: IntColumn = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
-    machine_pids: tuple[int, ...] = ()
+    machine_pids: tuple[int, ...] = ()  # process ids of all ranks recorded together
     memory: MemoryTable = field(default_factory=MemoryTable.none)
     frames: FrameTable = field(default_factory=FrameTable.none)
 

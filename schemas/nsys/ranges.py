@@ -25,20 +25,14 @@ _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", 
 
 @dataclass(frozen=True)
 class RangeDetails:
-    """Facts about ranges (the first events) that the event table has no columns for.
+    """Facts about ranges (the first events) that the event table has no columns for."""
 
-    Attributes:
-        op_id, seq: one entry per range; 0 and −1 for none.
-        sizes: code into `shapes`, 0 for none. shapes: distinct JSON texts of shapes; the first is "".
-        consumer, producer: for each input with a known producer, the range and the producer's op id.
-    """
-
-    op_id: IntColumn
-    seq: IntColumn
-    sizes: npt.NDArray[np.int32]
-    shapes: list[str]
-    consumer: IntColumn
-    producer: IntColumn
+    op_id: IntColumn  # 0 for none
+    seq: IntColumn  # −1 for none
+    sizes: npt.NDArray[np.int32]  # code into `shapes`, 0 for none
+    shapes: list[str]  # distinct JSON texts of shapes; the first is ""
+    consumer: IntColumn  # for each input with a known producer the range
+    producer: IntColumn  # and the producer's op id
 
 
 def add_ranges(database: Database, process: int, events: EventColumns) -> RangeDetails:
@@ -123,22 +117,12 @@ _MODULE = re.compile(r"nn\.Module: |\{'Module': '([^']+)'|layer:(.+)", re.DOTALL
 
 
 class Range(NamedTuple):
-    """A range by its text.
-
-    Attributes:
-        name: without the arguments.
-        category: as in a Kineto trace: OPERATOR, ANNOTATION, or the category of Python calls for a module.
-        seq: autograd's sequence number, −1 for none. op_id: 0 for none.
-        sizes: JSON text of the shapes, "" if not recorded.
-        producers: op ids of the producers of its inputs.
-    """
-
-    name: str
-    category: str
-    seq: int = -1
-    op_id: int = 0
-    sizes: str = ""
-    producers: tuple[int, ...] = ()
+    name: str  # without the arguments
+    category: str  # OPERATOR, ANNOTATION, or the category of Python calls for a module
+    seq: int = -1  # autograd's sequence number, −1 for none
+    op_id: int = 0  # 0 for none
+    sizes: str = ""  # JSON text of the shapes, "" if not recorded
+    producers: tuple[int, ...] = ()  # op ids of the producers of its inputs
 
 
 def read_range(text: str) -> Range:

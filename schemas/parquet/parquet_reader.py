@@ -331,22 +331,16 @@ class _Header(Mapping[str, msgspec.Raw]):
 
 @dataclass(frozen=True)
 class _Stored:
-    """The records of a stored trace; the text of row i is from `start[i]` to `end[i]`.
-
-    Attributes:
-        code: signature of each row, −1 for none. signatures: texts by code.
-        sizes: bytes of each copy, −1 for other rows.
-        launch: code of each row's launch arguments, −1 for none; None for older folders. launches: texts by code.
-    """
+    """The records of a stored trace; the text of row i is from `start[i]` to `end[i]`."""
 
     text: _Text
     start: IntColumn
     end: IntColumn
-    code: IntColumn
-    signatures: Sequence[bytes]
-    sizes: IntColumn
-    launch: IntColumn | None = None
-    launches: Sequence[bytes] = ()
+    code: IntColumn  # signature of each row, −1 for none
+    signatures: Sequence[bytes]  # texts by code
+    sizes: IntColumn  # bytes of each copy, −1 for other rows
+    launch: IntColumn | None = None  # code of each row's launch arguments, −1 for none; None for older folders
+    launches: Sequence[bytes] = ()  # texts by code
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         return self.text.parts(self.start[rows], self.end[rows])

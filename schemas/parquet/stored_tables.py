@@ -113,28 +113,19 @@ assert set(MEMORY) == set(MemoryEvents.__dataclass_fields__)
 
 
 class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """The part of a trace that is not in a table.
+    """The part of a trace that is not in a table."""
 
-    Attributes:
-        etplus_columns: the version, see FORMAT.
-        size: bytes of the ET+ file's text.
-        names, categories: texts by the codes of the columns.
-        summary: the root's `etplus`. header: begin and end of the root's other values in the text.
-        digests: blake2b of each file except the records, hexadecimal.
-        chunks: start and blake2b of each piece of the text.
-    """
-
-    etplus_columns: int
+    etplus_columns: int  # the version, see FORMAT
     rows: int
-    size: int
-    names: list[str]
+    size: int  # bytes of the ET+ file's text
+    names: list[str]  # texts by code
     categories: list[str]
     flat: bool
     notes: list[str]
-    summary: dict[str, Any]
-    header: dict[str, tuple[int, int]]
-    digests: dict[str, str]
-    chunks: list[tuple[int, str]]
+    summary: dict[str, Any]  # the root's `etplus`
+    header: dict[str, tuple[int, int]]  # begin and end of the root's other values in the text
+    digests: dict[str, str]  # hexadecimal blake2b of each file except the records
+    chunks: list[tuple[int, str]]  # start and blake2b of the pieces of the text
 
 
 class StoredDigests(msgspec.Struct):
@@ -144,17 +135,12 @@ class StoredDigests(msgspec.Struct):
 
 
 class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts about a rank, in the metadata of its exchanges.
+    """Facts about a rank, in the metadata of its exchanges."""
 
-    Attributes:
-        groups: its process groups, by number. info: backend, rank and number of ranks from `distributedInfo`.
-        begin_ns: wall-clock ns of its first call. digest: see `Trace.digest`.
-    """
-
-    groups: list[Group]
-    info: dict[str, Any]
+    groups: list[Group]  # its process groups, by number
+    info: dict[str, Any]  # backend, rank and world_size from `distributedInfo`
     rank: int | None
-    begin_ns: int | None
+    begin_ns: int | None  # wall-clock ns of its first call
     digest: bytes
     times_recorded: bool = True
 

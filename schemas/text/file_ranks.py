@@ -18,21 +18,14 @@ AnyRank = TypeVar("AnyRank", bound="FileRank")
 
 @dataclass(frozen=True)
 class FileRank:
-    """A rank of a file; readers take it instead of a path.
-
-    Attributes:
-        rank: rank of the job if the file states it, else ordinal in the file.
-        device: GPU, −1 for a process that uses none or several.
-        process: process id with the machine, as in the file; −1 if unknown.
-        alone: the file has no other rank.
-    """
+    """A rank of a file; readers take it instead of a path."""
 
     path: str
-    rank: int
+    rank: int  # in the job if the file states it, else ordinal in the file
     pid: int
-    device: int
-    process: int = -1
-    alone: bool = False
+    device: int  # GPU, −1 for a process that uses none or several
+    process: int = -1  # process id with the machine, as in the file; −1 if unknown
+    alone: bool = False  # the file has no other rank
 
     def __fspath__(self) -> str:
         return self.path

@@ -61,24 +61,15 @@ class RecordSpans(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordArray:
-    """Positions of the records of a document.
-
-    Attributes:
-        body: offset after the array's "[".
-        start: offset of the first record's "{", or of the closing "]" of an empty array.
-        end: offset of the array's closing "]".
-        separator: bytes from the blank before "}" to the next record's first key; b"" for a single record.
-        opener: length of the separator's end that belongs to the next record ("{" and its first key).
-        header: the document's other keys, undecoded.
-    """
+    """Positions of the records of a document."""
 
     text: Text
-    body: int
-    start: int
-    end: int
-    separator: bytes
-    opener: int
-    header: dict[str, msgspec.Raw]
+    body: int  # offset after the array's "["
+    start: int  # offset of the first record's "{", or of the closing "]" of an empty array
+    end: int  # offset of the closing "]"
+    separator: bytes  # from the blank before "}" to the next record's first key; b"" for a single record
+    opener: int  # length of the separator's end that belongs to the next record ("{" and its first key)
+    header: dict[str, msgspec.Raw]  # the document's other keys, undecoded
 
     def blocks(self, within: Span | None = None, size: int = _BLOCK) -> Iterator[Span]:
         """Yield spans of whole records, each a little longer than `size`; `within` is a span from a larger size."""

@@ -63,13 +63,11 @@ _SIMPLE_FIELD = re.compile(
 
 @dataclass(frozen=True)
 class Loss:
-    """A kind of damage in a file: a key of `LOSS_KINDS`, its count, and byte offset (−1 if unknown) and text of the
-    first case.
-    """
+    """A kind of damage in a file, and its first case."""
 
-    kind: str
+    kind: str  # a key of `LOSS_KINDS`
     count: int
-    first_offset: int
+    first_offset: int  # −1 if unknown
     example: str
 
     def __str__(self) -> str:
@@ -83,16 +81,10 @@ class Loss:
 
 @dataclass(frozen=True)
 class Recovered:
-    """A readable document.
+    """A readable document."""
 
-    Attributes:
-        data: valid JSON with the header and the saved records in order. A lost record leaves "{}" in `traceEvents`, to
-            keep positions, and nothing in `nodes`.
-        losses: one entry per kind; () if the file was valid (`data` is then the input).
-    """
-
-    data: bytes
-    losses: tuple[Loss, ...]
+    data: bytes  # JSON; a lost record leaves "{}" in `traceEvents`, to keep positions, and nothing in `nodes`
+    losses: tuple[Loss, ...]  # one entry per kind; () if the file was valid
 
 
 class _Read(Protocol):

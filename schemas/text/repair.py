@@ -103,17 +103,11 @@ class _GiveUpError(Exception):
 
 
 class _Reading(NamedTuple):
-    """Assumptions under which an object is read.
+    """Assumptions under which an object is read."""
 
-    Attributes:
-        sound: the object is valid.
-        known: a string at the top ends only before a key that the layout knows.
-        escapes: a backslash escapes a quote.
-    """
-
-    sound: bool
-    known: bool
-    escapes: bool
+    sound: bool  # the object is valid
+    known: bool  # a string at the top ends only before a key that the layout knows
+    escapes: bool  # a backslash escapes a quote
 
 
 # Tried in this order.
@@ -357,18 +351,13 @@ _NEVER = re.compile(rb"(?!)")
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """The keys of a kind of record.
+    """The keys of a kind of record."""
 
-    Attributes:
-        keys: all possible keys; () if any key is possible.
-        texts: keys whose values come from the traced program and may hold anything.
-        outer: keys that no nested object has; such a key inside one shows an unclosed bracket.
-        is_whole: returns True if a decoded record has all keys that it needs.
-    """
-
-    keys: tuple[bytes, ...] = ()
-    texts: frozenset[bytes] = frozenset()
+    keys: tuple[bytes, ...] = ()  # all possible keys; () if any key is possible
+    texts: frozenset[bytes] = frozenset()  # keys whose values come from the traced program and may hold anything
+    # keys that no nested object has; such a key inside one shows an unclosed bracket
     outer: frozenset[bytes] = frozenset()
+    # returns True if a decoded record has all keys that it needs
     is_whole: Callable[[dict[str, Any]], bool] = lambda record: True
 
     @cached_property

@@ -47,19 +47,12 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Document:
-    """A file's text for a reader.
-
-    Attributes:
-        name: the file's name for messages.
-        lenient: leave out records of the wrong form, counted in `dropped`, instead of failing on the first.
-        losses: what recovery repaired or lost so far.
-        progress: show a bar for reading that takes over two seconds.
-    """
+    """The text of a file for a reader."""
 
     name: str
     text: Text
-    lenient: bool = False
-    losses: tuple[Loss, ...] = ()
+    lenient: bool = False  # count invalid records in `dropped` instead of failing on the first
+    losses: tuple[Loss, ...] = ()  # losses so far
     progress: bool = False
     dropped: Dropped = field(default_factory=Dropped)
 
