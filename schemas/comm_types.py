@@ -119,7 +119,7 @@ def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None)
     ranks = set(comm.pg_ranks or groups.get(name) or ())
     if 0 < (comm.group_size or 0) < len(ranks):
         ranks = set()
-    whole = not world or not 0 < (comm.group_size or 0) < world  # an impossible size says nothing
+    whole = not world or not 0 < (comm.group_size or 0) < world  # ignore an impossible size
     if len(ranks) == world or (not ranks and ((name in ("", "0") and whole) or (world and comm.group_size == world))):
         return WORLD
     if not ranks and comm.pg_first_rank is not None:
@@ -128,7 +128,7 @@ def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None)
 
 
 def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
-    """Return a note on groups whose list of ranks the profiler cut off, () without any."""
+    """Return a note on groups with a list of ranks that the profiler cut off."""
     names = sorted({name for name, ranks in groups if not ranks and _FROM_RANK in name})
     if not names:
         return ()
@@ -141,7 +141,7 @@ def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
 
 
 def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm:
-    """Complete a communication from its node's inputs and those of the `c10d::` call around it (`caller`)."""
+    """Complete a communication from its node's inputs and its `caller`'s (a `c10d::` call)."""
     tensors = list(_tensors(values))
     if comm.bytes is None and tensors:
         comm = msgspec.structs.replace(comm, bytes=sum(t[3] * t[4] for t in tensors))

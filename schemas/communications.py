@@ -156,8 +156,8 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
     of the row.
 
     Asynchronous host collectives run later on backend threads; they get the time of the last op before them in call
-    order (by id), which is the same on all ranks. Without recorded start times, rows that the host did not issue are in
-    id order.
+    order (by id). This time is the same on all ranks. Without recorded start times, rows that the host did not issue
+    are in id order.
     """
     issued: IntColumn = trace.nodes.ts.copy() if trace.times_recorded else np.zeros_like(trace.nodes.ts)
     parent = trace.nodes.parent_row

@@ -133,7 +133,7 @@ def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:
 
 @cache
 def opcodes() -> dict[str, int]:
-    """Return the opcode of each name, from 1; 0 is for unlisted names."""
+    """Return the opcodes by name, from 1; 0 is for unlisted names."""
     return {name: i + 1 for i, name in enumerate(_listed()["opcodes"])}
 
 

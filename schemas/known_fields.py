@@ -1,8 +1,8 @@
 """Allowlist of the fields that etplus keeps: all other arguments, header keys and environment values are dropped.
 
 Profilers and programs write the environment, the command line and their own arguments into a trace. A list of secrets
-always misses some. The tables below list the fields to keep: those of PyTorch's profiler and observer, and those that
-etplus adds. A known field keeps its value, without the unknown members of objects in it.
+always misses some. The tables below list the fields to keep, from PyTorch's profiler and observer and from etplus. A
+known field keeps its value, without the unknown members of objects in it.
 
 Example: `{"rank": 0, "env": {"HF_TOKEN": "x"}}` in `distributedInfo` becomes `{"rank": 0}`.
 """
@@ -22,7 +22,7 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UNREADABLE
 
 _Raws = dict[str, msgspec.Raw]
-# Known members of an object, with the members of nested objects; None for members whose values hold no objects.
+# Known members of an object, with the members of nested objects; None for members without objects.
 Fields = Mapping[str, "Fields | None"]
 
 

@@ -77,8 +77,7 @@ def varints(values: IntColumn) -> Cells:
 
 def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
     """Encode a number behind the bytes `head` if present; the byte at `length_at`, unless 0, becomes the number of
-    following bytes, at most 127.
-    """
+    following bytes, at most 127."""
     if not present.any():
         return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
     number = varints(values)
@@ -94,7 +93,7 @@ def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_],
 
 
 def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
-    """Return the bytes of each message from the cells of its fields."""
+    """Return the bytes of the messages from the cells of their fields."""
     if not any(cell.content.size for cell in cells):
         return [b""] * len(cells[0].content)
     used = np.concatenate([cell.used for cell in cells], axis=1)
@@ -103,7 +102,7 @@ def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
 
 
 def cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
-    """Cut bytes into parts of these sizes."""
+    """Cut bytes into parts of given sizes."""
     ends = np.cumsum(sizes)
     return [flat[a:b] for a, b in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
 
@@ -118,7 +117,7 @@ class Fields(NamedTuple):
 
 
 def fields_of(data: npt.NDArray[np.uint8], starts: IntColumn, ends: IntColumn) -> Iterator[Fields]:
-    """Yield the first field of each message, then the second, and so on. Raise ValueError for a malformed message.
+    """Yield the first fields of all messages, then the second, and so on. Raise ValueError for a malformed message.
 
     `data` has the messages and ten zero bytes; `starts` and `ends` are their spans.
     """

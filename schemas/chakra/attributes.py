@@ -1,4 +1,4 @@
-"""Attributes of Chakra nodes: those that other readers know, and those of etplus, with their oneof members."""
+"""Attributes of Chakra nodes: shared and own ones, with their oneof members."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MEMBERS = {
     "op_schema": "string_val",
     "duration_ns": "int64_val",  # exact, where Node.duration_micros is rounded
     "inputs": "string_list",  # names of tensors that are read, each with its bytes; of ASTRA-sim's memory tracker
-    "outputs": "string_list",  # the same of those that are written
+    "outputs": "string_list",  # the same for written tensors
 }
 
 # Members that ASTRA-sim reads as integers.
@@ -60,7 +60,7 @@ OWN_MEMBERS = {
     "start_ns": "int64_val",  # exact, where Node.start_time_micros is rounded
     "inclusive_ns": "int64_val",  # as measured; absent if it equals duration_ns
     "exclusive_ns": "int64_val",  # the same
-    "data_dep_kinds": "int32_list",  # one entry a data_deps entry: the kinds of edges it stands for, a bit each
+    "data_dep_kinds": "int32_list",  # one entry per data_deps entry: a bit per kind of edge
     "call_parent": "int64_val",  # id of the caller where ctrl_deps cannot hold it
     "cat": "string_val",  # Kineto's category of a GPU event; "runtime" for a runtime or driver call
     "device": "int64_val",
@@ -73,8 +73,8 @@ OWN_MEMBERS = {
     "kineto_tid": "string_val",  # of a runtime call, as JSON
     "args": "string_val",  # Kineto's, as JSON
     "comm": "string_val",  # the whole `comm` object of ET+, as JSON
-    "captured_by": "string_val",  # that of ET+, as JSON; `captured_graphs` is in the header
-    "counterpart": "string_val",  # that of ET+, as JSON
+    "captured_by": "string_val",  # as in ET+, JSON; `captured_graphs` is in the header
+    "counterpart": "string_val",  # as in ET+, JSON
     "captured_op": "string_val",  # name of the operator that launched a replayed graph's kernel when it was captured
     "captured_shapes": "string_val",  # shapes of that operator's inputs, as JSON
     "captured_types": "string_val",  # and their types
@@ -84,10 +84,10 @@ OWN_MEMBERS = {
     "et_fields": "string_val",  # further fields of the ET+ node, as JSON
     MESSAGES: "int64_val",
     MESSAGE_OF: "int64_val",
-    "node_id": "int64_val",  # in a file with numbers of its own: the ET+ id
+    "node_id": "int64_val",  # the ET+ id, in a file with other ids
 }
 
-# Bit of each of EDGE_KINDS in `data_dep_kinds`. Bits after the first eight follow ORDER, so older files stay valid.
+# Bit of every EDGE_KINDS entry in `data_dep_kinds`. Bits after the first eight follow ORDER, so older files stay valid.
 KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
 # Bit of a dependency that is not in ET+ `edges`: the order of a thread or stream.
 ORDER = 1 << 8

@@ -44,7 +44,7 @@ from .row_reading import (
 from .stream import read_encoded
 
 _TIMES = ("ts", "dur", "inclusive_dur", "exclusive_dur")
-# Attributes that are columns of a `Trace` of ops; EVENT_NUMBERS are those of GPU events.
+# Attributes that are columns of a `Trace` of ops; for GPU events see EVENT_NUMBERS.
 _OF_OP = ("kineto_event", "link", "inter_thread_dep", "sync_dep")
 # A further attribute that repeats a column.
 _REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')

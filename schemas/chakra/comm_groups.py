@@ -57,7 +57,7 @@ def group_name(value: Any) -> str:
 
 
 def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
-    """Return the ranks of each group: from the group file, else the ranks that use its name.
+    """Return the ranks by group: from the group file, else the ranks that use its name.
 
     `used` has, by rank, the names that its collectives use.
     """

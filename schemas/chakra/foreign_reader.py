@@ -203,7 +203,7 @@ class _Waits:
         return distinct_rows(*found.T)[0]
 
     def pairs(self, *, callers_on_host: bool = True) -> tuple[IntColumn, IntColumn]:
-        """Return rows and the rows that wait for them; a caller (first in `ctrl_deps`) counts as a dependency."""
+        """Return rows and the rows that wait for them; a caller (first in `ctrl_deps`) is a dependency."""
         ids, lanes, source, target, caller, called = (
             np.frombuffer(column, np.int64)
             for column in (self.ids, self.lanes, self.source, self.target, self.caller, self.called)
@@ -217,7 +217,7 @@ class _Waits:
         return np.concatenate([needed, above[known]]), waiting
 
     def resources(self) -> IntColumn:
-        """Return the stream or thread of each row, −1 for metadata and for receives, which block nothing."""
+        """Return the stream or thread by row, −1 for metadata and receives (they block nothing)."""
         lanes, receives = np.frombuffer(self.lanes, np.int64), np.frombuffer(self.receives, np.int8)
         runs = lanes // _CLASS
         number = distinct_rows(runs == _HOST, lanes % _CLASS)[1]

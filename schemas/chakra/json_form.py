@@ -1,6 +1,6 @@
 """Chakra's JSON form of a trace: `{"workload_graph": [{"Id": …, "Name": …, "NodeType": …, "data_deps": […], …}, …]}`.
 
-Keys are those of `JSONNode` in Chakra's feeder; `runtime` is the duration in µs. Other scalar keys become attributes.
+Keys as in `JSONNode` of Chakra's feeder; `runtime` is the duration in µs. Other scalar keys become attributes.
 """
 
 from __future__ import annotations

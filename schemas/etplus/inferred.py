@@ -1,4 +1,4 @@
-"""Infer edges for ET+ files of Chakra's linker, which writes none, from times, parents and dependency fields."""
+"""Infer edges from times, parents and dependency fields, for ET+ files of Chakra's linker (it writes none)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def infer_edges(trace: Trace) -> Trace:
     """Return the trace with edges of the kinds thread, launch, stream, sync, thread_handoff and comm.
 
     An edge runs from the row that starts first to one that starts later; others are left out and counted in `notes`.
-    Chakra's linker gives a GPU event the time of its launch, which keeps the order.
+    Chakra's linker gives a GPU event the time of its launch; the order is the same.
     """
     parent, events = trace.nodes.parent_row, np.flatnonzero(trace.nodes.kind == GPU)
     on_top = trace.nodes.timed & (trace.nodes.kind == CPU) & ((parent < 0) | trace.structural[parent])

@@ -1,4 +1,4 @@
-"""Read ET+ files (our own and those of Chakra's linker) into the columns of a `Trace`."""
+"""Read ET+ files of etplus and of Chakra's linker into the columns of a `Trace`."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def read_etplus(source: Source, *, without_times: bool = False) -> Trace:
     """Read an ET+ file of either layout, gzipped or not.
 
     Files of Chakra's own linker (chakra_trace_link) have no `edges`, `runtime` and `etplus`: edges are inferred from
-    times, `inter_thread_dep` and `sync_dep`, and `notes` says so. Memory: the file's text and some 250 bytes per node.
+    times, `inter_thread_dep` and `sync_dep`, and a note is added. Memory: the file's text and some 250 bytes per node.
 
     Raises:
         TraceFormatError: not an ET+ file, or one that is broken or contradicts itself.

@@ -67,7 +67,7 @@ class RowSource(Protocol):
 
     Attributes:
         kind: one entry per row. tids: JSON texts of Kineto's threads. edges: between ids.
-        unattached: index in Kineto's `traceEvents` of each event of `unattached_events`.
+        unattached: index in Kineto's `traceEvents` of the `unattached_events`.
     """
 
     @property
@@ -104,7 +104,7 @@ class RowSource(Protocol):
 
 
 class TextRecords(RecordStore):
-    """A store whose subclasses define `texts` and `chunks`."""
+    """A store; subclasses define `texts` and `chunks`."""
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the file; `jobs` has no effect."""

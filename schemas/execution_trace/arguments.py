@@ -88,9 +88,7 @@ class DecodedSide(NamedTuple):
         return found if self.strides is None else {**found, "strides": self.strides}
 
     def rows(self) -> list[tuple[Any, Any, str, Any]]:
-        """Return value, shape, type and strides (None if not recorded) of each argument. Raise ValueError if not
-        `whole`.
-        """
+        """Return value, shape, type and strides (None if unknown) per argument. Raise ValueError if not `whole`."""
         if not self.whole:
             raise ValueError("the lists of arguments are not of one length")
         count = len(self.values)

@@ -1,4 +1,4 @@
-"""Read PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns, and the position of each node's text.
+"""Read PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1): node columns, and positions of the nodes' texts.
 
 Fields follow `torch.profiler.ExecutionTraceObserver`: version 1.0.1 has flat nodes, later ones have `ctrl_deps` and a
 list `attrs` that starts with rf_id, fw_parent, seq_id, scope, tid, fw_tid.
@@ -197,7 +197,7 @@ def _without_circles(
     """Move nodes that are each other's callers below the node of their thread, or the first node.
 
     Returns:
-        positions of those nodes, except the process node, which is its own caller; the caller's id of every node.
+        positions of the moved nodes; the caller's id of every node. The process node is its own caller and stays.
     """
     rows = positions(ids, parent)
     rows[(rows == np.arange(len(ids))) & structural] = -1

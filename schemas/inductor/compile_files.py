@@ -72,7 +72,7 @@ def _kind_of(source: Source, name: str) -> str:
     if not isinstance(source, (str, os.PathLike, bytes)):
         return "information"
     if not isinstance(source, bytes) and not Path(source).is_file():
-        return "information"  # whose reader says what is wrong
+        return "information"  # its reader reports the error
     head = head_of(source)
     found = next((kind for form, kind in _KINDS if form.match(head)), None)
     if found is None:

@@ -46,7 +46,7 @@ def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
 
 
 def annotation_of(value: Any) -> NodeAnnotation:
-    """Read an annotation: an object, or a list of objects whose last one wins; a text names no module."""
+    """Read an annotation: an object, or a list of objects (the last one wins); a text names no module."""
     known: dict[str, Any] = {}
     for part in value if isinstance(value, list) else [value]:
         known |= part if isinstance(part, dict) else {}
@@ -111,8 +111,7 @@ def frames_of_lines(text: str) -> Frames:
 
 def stacks_in(value: Any) -> tuple[Frames, ...]:
     """Return the stacks in `stack` of a kernel's arguments or annotation: a text or a list of texts; () for other
-    values.
-    """
+    values."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         return ()

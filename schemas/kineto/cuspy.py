@@ -2,7 +2,7 @@
 
 Facts from torch/profiler/_cuspy (PyTorch 2.15): copies and memsets have one name each and their kinds as arguments.
 Dependencies between the nodes of a CUDA graph are flows of category "ac2g" with ids from 2**40, from the end of a node
-to the start of another. A graph node may be drawn on a lane of its own; `original_stream` is then its stream.
+to the start of another. A graph node may be drawn on another lane; `original_stream` is then its stream.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def account_for(
 
 
 def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> int:
-    """Remove duplicate events from the tables, keep the first of each, and return their number.
+    """Remove duplicate events from the tables, keep the first ones, and return the number of removed ones.
 
     Two records describe one event if process, thread or stream, times, name, category, correlation and arguments agree.
     Recorder ids may differ, except on events without correlation: only they tell a recursive call of less than 1 µs

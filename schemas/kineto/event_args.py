@@ -107,13 +107,12 @@ class _WorkArgs(msgspec.Struct, gc=False):
 
 def work_args(text: bytes) -> tuple[bytes, ...]:
     """Return JSON texts that tell GPU events of one name apart: launch sizes, copied bytes, communication; b"" for
-    none.
-    """
+    none."""
     return tuple(map(bytes, msgspec.structs.astuple(_read(text, _WorkArgs) or _WorkArgs())))
 
 
 def launch_sizes(trace: Trace) -> IntColumn:
-    """Return the grid's blocks and the threads per block of each GPU event, int64 (n, 2), 0 if not recorded.
+    """Return the grid's blocks and the threads per block, by GPU event, int64 (n, 2), 0 if not recorded.
 
     `hipExtModuleLaunchKernel` (MIOpen, Tensile) takes the grid in work items, and roctracer records them.
     `hipLaunchKernel` and Triton's `hipModuleLaunchKernel` take blocks. If the name of the launch call does not tell,

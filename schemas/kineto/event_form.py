@@ -34,7 +34,7 @@ _NAMES = {
     "distributed_info": "distributedInfo",
 }
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-# Rows whose numbers are fetched at once.
+# Rows that are converted at once.
 _ROWS = 4096
 
 
@@ -53,7 +53,7 @@ def _integer(digits: str) -> int | float:
 
 
 def category(trace: Trace, row: Row) -> str:
-    """Return Kineto's category of a row. ET+ files lack those of runtime calls; their names tell."""
+    """Return Kineto's category of a row. ET+ files lack the categories of runtime calls; the names tell them."""
     kind = trace.nodes.kind[row]
     if kind == GPU:
         text: str = trace.categories[trace.category[row]]
@@ -107,7 +107,7 @@ def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
 
 
 def by_row(columns: Numbers, count: int) -> Iterator[dict[str, int]]:
-    """Yield the numbers of each of `count` rows, by name."""
+    """Yield the numbers of `count` rows, by name."""
     listed = [
         [(name, value) if there else None for value, there in zip(values.tolist(), present.tolist(), strict=True)]
         for name, (values, present) in columns.items()

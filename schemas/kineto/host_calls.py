@@ -1,7 +1,7 @@
 """Match collectives that ran on the host with the `c10d::` calls that issued them.
 
-Host backends (Gloo, MPI) run collectives on their own threads, without a record of the call or group. Collectives run
-in the order of their calls, and so do messages of each direction.
+Host backends (Gloo, MPI) run collectives on other threads, without a record of the call or group. Collectives run in
+the order of their calls, and so do messages in the same direction.
 """
 
 from __future__ import annotations

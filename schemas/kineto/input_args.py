@@ -169,8 +169,7 @@ def _kind(of_et: str, *, from_et: bool) -> str:
 
 def _text(value: Any) -> str:
     """Format a value as Kineto does (`operator<<` in aten/src/ATen/core/ivalue.cpp): 1, 0.5, 2., True, [1, 1], "" for
-    None.
-    """
+    None."""
     if isinstance(value, float):
         return f"{value:.0f}." if abs(value) < _WHOLE and value.is_integer() else f"{value:.17g}"
     if isinstance(value, list):
@@ -214,8 +213,7 @@ def other_input(given: UndecodedSide, recorded: RecordedInputs) -> str:
 @lru_cache(maxsize=1 << 12)
 def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
     """Return for each input how to compare it ("shape", "scalar", "dtype", or "" for not), and both types; [] if counts
-    differ.
-    """
+    differ."""
     listed = msgspec.json.decode(types, type=list[str]), msgspec.json.decode(kinds, type=list[str])
     result = []
     for ours, theirs in zip(*listed, strict=False):

@@ -32,7 +32,7 @@ class CpuCalls:
 
 
 def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) -> CpuCalls:
-    """Order Kineto's CPU events of these categories, and find each caller from the nesting of times."""
+    """Order Kineto's CPU events of these categories, and find the callers from the nesting of times."""
     events = kineto.events
     rows = np.flatnonzero(events.mask(categories))
     thread, ts, end = events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows]
@@ -46,10 +46,10 @@ def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) 
 def enclosing_call(
     calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """Return the position of the innermost call open at the start of each interval, −1 for none.
+    """Return the position of the innermost call open at the start of an interval, −1 for none.
 
     The innermost call is the one that started last, also if calls overlap partly. A call that ends exactly at the start
-    is open if the interval ends there, too: older files cut times to whole µs, so a call's last launch may seem to
+    is open if the interval also ends there: older files cut times to whole µs, so a call's last launch may seem to
     begin when the call ends.
 
     Args:

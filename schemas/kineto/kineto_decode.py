@@ -133,7 +133,7 @@ def read_events(
     for begin, end, array in blocks:
         check_utf8(array)
         try:
-            plain = plain and decode_plain(array, columns, modules=modules)  # blocks of a file are of one form
+            plain = plain and decode_plain(array, columns, modules=modules)  # all blocks have the same form
             if not plain:
                 decode_any(array, columns, modules=modules)
         except UNREADABLE:
@@ -267,7 +267,7 @@ def _take_kept(phases: Counter[str], starts: list[bool], memory: list[Any]) -> N
 def _decode_sound(
     array: bytes | memoryview, columns: EventColumns, *, modules: bool, invalid: Callable[[Exception], object]
 ) -> None:
-    """Decode the events of a block that are valid, one by one; an invalid one counts as an event of no kind."""
+    """Decode the events of a block that are valid, one by one; an invalid event is counted without a kind."""
     sound: list[bytes | msgspec.Raw] = []
     for text in decode_raws(array):
         try:

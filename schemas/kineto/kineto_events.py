@@ -18,7 +18,7 @@ NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "or
 MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
 # Columns of codes. Python calls have their own codes, so that they do not change the codes of other events.
 INTERNED = ("category", "name", "thread", "frame", "frame_thread")
-# Header of our own merged files: header of each rank by process id, which is the rank.
+# Header key of our own merged files: the ranks' headers by process id (the rank).
 RANKS = "ranks"
 # Runtime calls by Kineto's definition ("HPU host side runtime event") with an unusual category name.
 _HOST_SIDE = frozenset({"hpu_op"})
@@ -35,7 +35,7 @@ _Columns = dict[str, npt.NDArray[Any]]
 class EventPart:
     """Columns of consecutive blocks of events."""
 
-    spans: list[tuple[int, int, int]]  # begin, end and number of events of each block
+    spans: list[tuple[int, int, int]]  # begin, end and number of events by block
     events: _Columns  # of the table of this name, as below; `index` counts from the part's first event
     flows: _Columns
     memory: _Columns
@@ -71,7 +71,7 @@ class EventColumns:
 
         Args:
             category, name: texts. thread: (pid, tid). ts, dur: ns.
-            at: positions of the kept events in the block, which the caller counts; None if all are kept.
+            at: positions of the kept events in a block that the caller counts; None if all are kept.
             numbers: columns of NUMBERS, −1 by default.
         """
         none = {} if len(numbers) == len(NUMBERS) else dict.fromkeys(NUMBERS, np.full(len(ts), -1, np.int64))

@@ -62,7 +62,7 @@ _decode = msgspec.json.Decoder(Fields).decode
 
 
 def may_be_old(parts: Iterable[EventPart]) -> bool:
-    """Return True if events may be of another layout; `is_old` decides, but reads the whole text."""
+    """Return True if events may have another layout; `is_old` decides, but reads the whole text."""
     for part in parts:
         categories = set(part.values["category"])
         if part.phases["B"] or part.phases["E"] or "" in categories:
@@ -117,7 +117,7 @@ class _Edge(NamedTuple):
 
 
 def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
-    """Return duration (µs) and arguments of each end, by the index of its begin.
+    """Return duration (µs) and arguments of the ends, by the index of their begins.
 
     An end closes the last open begin of its name on its thread; an end without a name closes the last open begin.
     """
@@ -165,7 +165,7 @@ class _DeviceTasks:
         name = process if isinstance(process, str) else self.processes.get(bytes(event.get("pid", b"")), "")
         if name.lower() != _NPU:
             return _PROCESSES.get(name.lower())
-        args.setdefault("device", _raw(0))  # the file is of one device and does not record its number
+        args.setdefault("device", _raw(0))  # files have one device, without its number
         if launch := self.launches.get((*_place(event), bytes(event.get("ts", b"")))):
             args["correlation"] = _raw(launch)
         task = str(_value(args, "Task Type"))

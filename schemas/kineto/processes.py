@@ -63,7 +63,7 @@ def one_process(
     """Return the trace itself, or one process of a merged trace.
 
     Args:
-        rank, pid: the wanted process. et_pid, et_rank: those of the ET to link, used if several processes are left.
+        rank, pid: the wanted process. et_pid, et_rank: process and rank of the ET to link, used if several are left.
     """
     ranks = processes_of(kineto)
     if not ranks:
@@ -75,7 +75,7 @@ def one_process(
 
 
 def _rank_numbers(kineto: KinetoTrace, labels: list[Label], devices: list[list[int]]) -> list[int]:
-    """Return the rank of each process: from our own header or labels, else in order of devices and process ids."""
+    """Return the processes' ranks: from our own header or labels, else in order of devices and process ids."""
     stated, pids = kineto.header_value(RANKS), [label.number for label in labels]
     if isinstance(stated, dict) and all(str(pid) in stated for pid in pids):
         return pids
@@ -143,7 +143,7 @@ _LABELLED = re.compile(r"(.*\D|)(\d{1,18})", re.ASCII | re.DOTALL)
 _OF_A_RANK = re.compile(r"ProfilerStep#|record_param_comms$|c10d::|nccl:|gloo:")
 # Clocks of host and device may differ by this: a kernel may seem to start before its launch.
 _SKEW_NS = 20_000
-# Shares of GPU events whose launches must fit: if place or device also show the process, and if launches alone decide.
+# Least share of GPU events with a fitting launch: if place or device also show the process, and if launches alone do.
 # # Some events were launched before the recording, so not all can fit.
 _MOST, _NEARLY_ALL = 0.75, 0.95
 
@@ -168,8 +168,7 @@ class ProcessOwners:
     A child process (a DataLoader worker) belongs to its parent: it launches no GPU work and has no steps.
 
     Attributes:
-        labels: distinct process ids, in parts. code: the position of each.
-        of_thread: position of each thread's process.
+        labels: distinct process ids, in parts. code: their positions. of_thread: position of the thread's process.
         ranks: positions of the processes that are ranks.
     """
 
@@ -210,7 +209,7 @@ class ProcessOwners:
 
     @cached_property
     def of_events(self) -> IntColumn:
-        """Position in `ranks` of each event's rank."""
+        """Position in `ranks` by event."""
         owner = self._of_processes[self._process]
         lost = np.flatnonzero(owner < 0)
         found = self._by_place(owner, lost)
@@ -229,12 +228,12 @@ class ProcessOwners:
 
     @cached_property
     def of_processes(self) -> IntColumn:
-        """Position of the rank that owns all events of each process, −1 for several."""
+        """Position of the rank that owns all events of a process, by process; −1 for several."""
         return self._of_lanes(self.of_events)
 
     @cached_property
     def _of_processes(self) -> IntColumn:
-        """Rank of each process: itself, the rank with its label, or its parent; −1 for none."""
+        """Rank by process: itself, the rank with its label, or its parent; −1 for none."""
         owner = inverse_positions(len(self.labels), self.ranks)
         prefixes = [self.labels[code].prefix for code in self.ranks.tolist()]
         for code in np.flatnonzero(owner < 0).tolist():
@@ -274,9 +273,7 @@ class ProcessOwners:
         return [lost[self._process[lost] == code] for code in codes]
 
     def _by_launches(self, owner: IntColumn, gpu: IntColumn) -> None:
-        """Assign a device's events to the rank whose launches fit nearly all, and events of shared devices to their
-        only fit.
-        """
+        """Assign a device's events to the rank that launched nearly all; events of shared devices to their only fit."""
         lanes = self._lanes(owner, gpu)
         for rows in lanes:
             fits = np.stack([self._fits(owner, rows, rank) for rank in range(len(self.ranks))])

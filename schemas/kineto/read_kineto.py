@@ -37,7 +37,7 @@ from .kineto_events import INTERNED, Codes, EventPart, is_runtime
 from .launch_numbers import with_launch_numbers
 from .old_layouts import is_old, may_be_old, modern_events, modern_header
 
-# Events whose arguments are read as one piece.
+# Events that one piece of work reads.
 _WORTH_A_PROCESS = 1000
 
 T = TypeVar("T")
@@ -355,8 +355,7 @@ _DEEPEST = 50
 
 def _of_64_bits(value: Any, level: int = 0) -> Any:
     """Return a value that can be encoded again: larger integers as floats, None for infinite or too deeply nested
-    values.
-    """
+    values."""
     if level > _DEEPEST:
         return None
     if isinstance(value, dict):

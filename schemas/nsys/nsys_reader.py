@@ -49,8 +49,8 @@ def read_nsys(
     Args:
         source: path, bytes, binary file object or opened input, gzipped or not; a folder of parquet files; a
             `NsysRank`.
-        rank, pid, device: the wanted rank; not needed if there is only one, whose `rank` may be any of the job.
-        et_pid, et_rank: those of the ET to link, used if several ranks are left.
+        rank, pid, device: the wanted rank; a single rank of a file matches any `rank`.
+        et_pid, et_rank: process and rank of the ET to link, used if several are left.
         progress: show a bar for unpacking that takes over two seconds.
     """
     with open_database(source, progress=progress) as database:
@@ -169,8 +169,7 @@ class _EventArguments:
 
     def _of_range(self, event: int) -> dict[str, Any]:
         """Return an operator's handle, sequence number and shapes. Inputs that are not tensors have shape [] and no
-        type.
-        """
+        type."""
         ranges = self._ranges
         op_id, seq = int(ranges.op_id[event]), int(ranges.seq[event])
         args: dict[str, Any] = {"Record function id": op_id} if op_id else {}

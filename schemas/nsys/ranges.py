@@ -128,8 +128,8 @@ class Range(NamedTuple):
 def read_range(text: str) -> Range:
     """Parse the text of a range.
 
-    The text does not tell an operator from a user's `record_function`. A range with an op_id counts as an operator if
-    it has a sequence number or an operator's name, with a namespace in lower case.
+    The text does not tell an operator from a user's `record_function`. A range with an op_id is an operator if it has a
+    sequence number or an operator's name, with a namespace in lower case.
     """
     found = _EMITTED.search(text)
     if found is None:

@@ -50,7 +50,7 @@ VERSION = {"etplus_columns": str(FORMAT)}
 class ArrowTables:
     """The tables of a trace, made on demand (columns: see `stored_tables`).
 
-    `spans` are begin and end of each row's record in the ET+ text; None leaves them out.
+    `spans` are begin and end of the rows' records in the ET+ text; None leaves them out.
     """
 
     def __init__(self, trace: Trace, spans: tuple[IntColumn, IntColumn] | None = None) -> None:

@@ -336,10 +336,10 @@ class _Stored:
     text: _Text
     start: IntColumn
     end: IntColumn
-    code: IntColumn  # signature of each row, −1 for none
+    code: IntColumn  # signature by row, −1 for none
     signatures: Sequence[bytes]  # texts by code
-    sizes: IntColumn  # bytes of each copy, −1 for other rows
-    launch: IntColumn | None = None  # code of each row's launch arguments, −1 for none; None for older folders
+    sizes: IntColumn  # bytes by row, −1 if it is not a copy
+    launch: IntColumn | None = None  # code of the launch arguments by row, −1 for none; None for older folders
     launches: Sequence[bytes] = ()  # texts by code
 
     def texts(self, rows: IntColumn) -> list[bytes]:
@@ -351,7 +351,7 @@ class _Stored:
 
     @cached_property
     def _uses(self) -> TensorUses:
-        """The tensors of each signature, and (last) of a node without one; kept for parts of the trace."""
+        """The tensors by signature, and (last) of a node without one; kept for parts of the trace."""
         return tensor_uses([*self.signatures, b"{}"])
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:

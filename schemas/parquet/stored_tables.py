@@ -124,7 +124,7 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     notes: list[str]
     summary: dict[str, Any]  # the root's `etplus`
     header: dict[str, tuple[int, int]]  # begin and end of the root's other values in the text
-    digests: dict[str, str]  # hexadecimal blake2b of each file except the records
+    digests: dict[str, str]  # hexadecimal blake2b by file, without the records
     chunks: list[tuple[int, str]]  # start and blake2b of the pieces of the text
 
 
@@ -238,7 +238,7 @@ def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
 
 
 def _numbers(column: Any) -> npt.NDArray[Any]:
-    """Return a column of numbers, −1 for null; avoids Arrow's compute functions, which are slow to import."""
+    """Return a column of numbers, −1 for null; Arrow's compute functions are slow to import."""
     if column.null_count == len(column):
         return np.full(len(column), -1)
     return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy())

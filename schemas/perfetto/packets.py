@@ -1,6 +1,6 @@
 """Packets of a Perfetto trace, and GPU work in Kineto's terms.
 
-A trace is a message whose repeated field 1 holds the packets. GPU work is in render stages, as PyTorch's Cuspy exporter
+A trace is a message; its repeated field 1 holds the packets. GPU work is in render stages, as PyTorch's Cuspy exporter
 writes them.
 """
 
@@ -43,7 +43,7 @@ def text_of(field: str | bytes) -> str:
 
 
 def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and bytes of each packet of a decompressed trace; `name` is for messages."""
+    """Yield offset and bytes of the packets of a decompressed trace; `name` is for messages."""
     window, first, at, end = b"", 0, 0, len(text)
     while at < end:
         if at - first + 16 > len(window) and first + len(window) < end:
@@ -109,7 +109,7 @@ def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
 
 @cache
 def field_tags(message: str) -> dict[str, bytes]:
-    """Return the tag of each field of a Perfetto message by name; `message` may be nested ("A.B")."""
+    """Return the tags of a Perfetto message's fields by name; `message` may be nested ("A.B")."""
     found = protos()
     for name in message.split("."):
         found = getattr(found, name)

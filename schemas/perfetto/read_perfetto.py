@@ -49,7 +49,7 @@ _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
 
 
-# Index of a Python call, whose arguments are not kept
+# Index of a Python call without kept arguments
 _NO_TEXT = -(2**60)
 # Losses; the known part of a Kineto header; each event's `{"args": …}`; columns of events and flows.
 Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
@@ -80,7 +80,7 @@ def read_events(blob: Blob[Text], *, modules: bool, progress: bool) -> Found:
 
 @dataclass
 class _Slices:
-    """Begins and ends in file order, and the content of each begin; `args` is None if the event is not wanted."""
+    """Begins and ends in file order, and the content of the begins; `args` is None if the event is not wanted."""
 
     begins: list[bool] = field(default_factory=list)
     track: list[int] = field(default_factory=list)
@@ -270,14 +270,14 @@ def _numbers(args: list[_Arguments]) -> dict[str, IntColumn]:
 
 
 def ends_of_slices(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) -> IntColumn:
-    """Return the position of the end of each slice, −1 for a slice that does not end.
+    """Return the positions of the slices' ends, −1 for a slice that does not end.
 
     Slices of a track nest: an end closes the slice that began last (TrackEvent in Perfetto's documentation). But
     PyTorch writes the begins of many slices, then their ends in the same order. Then the position tells the end, also
     if rounded times overlap.
 
     Args:
-        begins: mask of begins, in file order. track, ts (ns): of each begin and end.
+        begins: mask of begins, in file order. track, ts (ns): of begins and ends.
     """
     by_place = _by_place(begins, track, ts)
     return _by_nesting(begins, track, ts) if by_place is None else by_place

@@ -71,8 +71,7 @@ def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[
 
 def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
     """Read a JSON file of our own format; return its content and its name. `problem` and `remedy` go into the error
-    message.
-    """
+    message."""
     blob = load(source, trace=False)
     try:
         return msgspec.json.decode(blob.data, type=kind), blob.name
@@ -81,7 +80,7 @@ def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tup
 
 
 def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
-    """Like `load`, but leave a large text in its file (or a temporary one), from which slices are read."""
+    """Like `load`, but leave a large text in its file or a temporary one, and read slices."""
     blob = _open(source, _KEPT_IN_MEMORY, progress)
     refuse_foreign(blob.name, blob.data[:HEAD])
     return blob
@@ -119,7 +118,7 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
         return name, _gathered(source, name, sys.maxsize if isinstance(source, io.BytesIO) else kept)
     if source == "-":
         return "<stdin>", _gathered(_standard_input(), "<stdin>", kept)
-    protect(source)  # refuses URLs, of which `Path` makes one slash of two
+    protect(source)  # refuses URLs before `Path` merges their slashes
     path = Path(source)
     try:
         if path.is_file() and path.stat().st_size > _KEPT_IN_MEMORY and hasattr(os, "pread"):
@@ -138,7 +137,7 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
 
 
 def _refuse_holes(path: Path) -> None:
-    """Refuse a sparse file, which reads as far more bytes than it has on disk."""
+    """Refuse a sparse file: it reads as far more bytes than it has on disk."""
     status = path.stat()
     if written := 512 * getattr(status, "st_blocks", 0):  # 0 if the file system does not report blocks
         Expansion(shown_name(path), "has holes and reads as").add(written, status.st_size)
@@ -162,7 +161,7 @@ def _gathered(stream: BinaryIO, name: str, kept: int) -> Text:
 
 
 class Bar:
-    """A progress bar that shows nothing; importing tqdm takes as long as reading a small trace."""
+    """A progress bar that shows nothing; importing tqdm is as slow as reading a small trace."""
 
     def __enter__(self) -> Bar:
         return self
@@ -179,7 +178,7 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
     from tqdm import tqdm
 
     class Shown(tqdm):  # type: ignore[type-arg]
-        """Without tqdm's monitor thread, which would outlive the bar and make forking unsafe."""
+        """Without tqdm's monitor thread: it would outlive the bar and make forking unsafe."""
 
         monitor_interval = 0
 

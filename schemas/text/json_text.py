@@ -16,13 +16,13 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn
 
 _Matrix = npt.NDArray[np.uint8]
-# Constant text, or a matrix with the text of each row.
+# Constant text, or a matrix with a text per row.
 Part = bytes | _Matrix
 
 _SPACE, _POINT, _MINUS = b" .-"
-# The four digits of each number below 10,000, as one uint32.
+# The four digits of the numbers below 10,000, as one uint32.
 _QUADS = (np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
-# A number has as many digits as there are powers up to it.
+# A number's digits are the number of powers up to it.
 _POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))
 
 
@@ -112,7 +112,7 @@ class NumberRows:
     """Reads the numbers of equal objects at once: as MessagePack, objects of doubles are rows of one length.
 
     Args:
-        example: an object whose numbers are all doubles.
+        example: an object with only doubles as numbers.
         before: by column, the encoded text before its number, without the type byte.
     """
 

@@ -107,7 +107,7 @@ def _refuse_beyond_machine() -> None:
         return
     most += most // 4 + _SLACK + max(reserved - _held(), 0)  # libraries reserve stacks and buffers that they never use
     if soft == resource.RLIM_INFINITY or most < soft:
-        with contextlib.suppress(OSError, ValueError):  # beyond the hard limit, which still holds
+        with contextlib.suppress(OSError, ValueError):  # beyond the hard limit
             resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 

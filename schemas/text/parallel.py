@@ -47,7 +47,7 @@ def parallel_map(
     """Yield an iterator of `work(0)`, `work(1)`, … up to `count`, equal for any number of processes.
 
     This process does every n-th piece, forked workers do the others. If a worker is killed, this process does its
-    piece. On systems other than Linux, and while another thread runs (whose locks would stay locked in a fork), this
+    piece. On systems other than Linux, and while another thread runs (its locks would stay locked in a fork), this
     process does all pieces. All workers have ended when the block ends.
 
     Args:
@@ -226,7 +226,7 @@ def _do_in_worker(i: int, file: int) -> list[int]:
         result = True, _do_here(work, i)
     except Exception as error:
         result = False, error
-    arrays: list[pickle.PickleBuffer] = []  # of numpy, which need not be copied into the rest
+    arrays: list[pickle.PickleBuffer] = []  # numpy arrays need not be copied
     data = pickle.dumps(result, 5, buffer_callback=arrays.append)
     parts = [memoryview(data), *(array.raw() for array in arrays)]
     files[file].seek(0)

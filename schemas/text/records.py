@@ -101,7 +101,7 @@ class RecordTexts:
     """Texts of records, read from the document on demand.
 
     Args:
-        blocks: begin, end and number of records of each span of `text`.
+        blocks: begin, end and number of records by span of `text`.
         separator, opener: see `RecordArray`; blocks are parsed if `separator` is empty.
     """
 
@@ -205,7 +205,7 @@ class _Placed(NamedTuple):
 
 
 def _places(text: bytes, separator: bytes) -> IntColumn:
-    """Find all occurrences at once with numpy, which is faster than one `find` per record."""
+    """Find all occurrences at once with numpy; one `find` per record is slower."""
     brace = separator.find(b"}")
     last = len(text) - len(separator)
     if brace < 0 or last < 0:
@@ -231,7 +231,7 @@ def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn
 
 
 def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
-    """Yield the JSON array of each span; all use one buffer, which is faster than allocating one per span."""
+    """Yield the spans as JSON arrays in one buffer; allocating a buffer per span is slower."""
     room = bytearray()
     for begin, end in spans:
         size = end - begin + 2

@@ -1,6 +1,6 @@
 """Recover a valid JSON document from a broken trace file, and count the losses.
 
-The array is cut where records begin, which the layout shows even if strings or brackets are broken. Valid blocks are
+The array is cut where records begin; the layout shows this even if strings or brackets are broken. Valid blocks are
 copied, so a large file with few broken records is read at nearly full speed. `repair` mends the others one by one.
 """
 
@@ -95,7 +95,7 @@ class _Read(Protocol):
 
 
 def damage_of(*traces: _Read) -> tuple[str, ...]:
-    """Return sentences about the losses of readers, which name the file without folders; ET+ files keep them."""
+    """Return sentences about the losses of readers, with the file's name; ET+ files keep them."""
     return tuple(f"{PurePath(trace.file).name} is broken: {loss}" for trace in traces for loss in trace.losses)
 
 

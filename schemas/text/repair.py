@@ -354,7 +354,7 @@ class RecordLayout:
     """The keys of a kind of record."""
 
     keys: tuple[bytes, ...] = ()  # all possible keys; () if any key is possible
-    texts: frozenset[bytes] = frozenset()  # keys whose values come from the traced program and may hold anything
+    texts: frozenset[bytes] = frozenset()  # keys with values from the traced program, which may hold anything
     # keys that no nested object has; such a key inside one shows an unclosed bracket
     outer: frozenset[bytes] = frozenset()
     # returns True if a decoded record has all keys that it needs

@@ -31,17 +31,16 @@ class Folder(Protocol):
 
     def fetch(self, name: str, scratch: Path) -> Path:
         """Return a local file: the file itself, or a copy in `scratch` with the same name. Raise TraceFormatError on
-        failure.
-        """
+        failure."""
 
     def place(self, name: str) -> str:
         """Return a file's path or URL."""
 
     def mark(self, name: str) -> list[Any] | None:
-        """Return size and digest of a file, which change with its content; None if it does not exist."""
+        """Return size and digest of a file, to detect changes; None if it does not exist."""
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
-        """Have `fill` write a file, which appears when it is whole. Raise UsageError if that fails."""
+        """Have `fill` write a file; it appears when it is whole. Raise UsageError if that fails."""
 
 
 def at(folder: Folder, name: str) -> tuple[Folder, str]:
@@ -145,7 +144,7 @@ class _Remote:
         return f"{self.root}/{name}"
 
     def mark(self, name: str) -> list[Any] | None:
-        """Return size and ETag (or time), which need no download."""
+        """Return size and ETag (or time): they need no download."""
         system, path = self._system()
         try:
             system.invalidate_cache()

@@ -25,7 +25,7 @@ class FileText:
 
     @classmethod
     def of(cls, file: IO[bytes], name: str) -> FileText:
-        """Return the bytes of an open file, which may be closed afterwards; `name` is for messages."""
+        """Return the bytes of an open file; it may be closed afterwards. `name` is for messages."""
         text = cls.__new__(cls)
         text._take(os.dup(file.fileno()), name)
         return text

@@ -29,10 +29,10 @@ URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system 
 # A URL, even if pathlib merged its slashes; Windows drives have one letter.
 _URL = re.compile(r"([A-Za-z][\w.+-]+:)/")
 
-# A quarter of the process's descriptors. Further outputs get temporary names, which a killed process leaves behind.
+# A quarter of the process's descriptors. Further outputs get temporary names; a killed process leaves them behind.
 try:
     from resource import RLIMIT_NOFILE, getrlimit
-except ImportError:  # on Windows, which has no files without names
+except ImportError:  # Windows has no unnamed files
     _MOST_UNNAMED = 0
 else:
     _MOST_UNNAMED = max(getrlimit(RLIMIT_NOFILE)[0], 1024) // 4
@@ -42,7 +42,7 @@ class Transaction:
     def __init__(self, outer: Transaction | None) -> None:
         self._outer = outer
         self._inputs: dict[tuple[int, int], str] = {}  # device and inode to name
-        self._temporary: dict[str, Path] = {}  # real path of each output to the name that its file has until the end
+        self._temporary: dict[str, Path] = {}  # real path of an output to its temporary name
         self._unnamed: dict[str, int] = {}  # real path to descriptor, for files that have no name until the end
         self._folders: list[Path] = []
         self._standard_output = False
@@ -69,7 +69,7 @@ class Transaction:
         target = Path(os.path.realpath(name))
         try:
             status = target.stat()
-        except (FileNotFoundError, NotADirectoryError):  # reported where it is made
+        except (FileNotFoundError, NotADirectoryError):  # `check_folder` reports it
             status = None
         except OSError as error:
             raise UsageError(f"{name}: cannot be written ({error.strerror}); choose another name") from None
@@ -93,8 +93,7 @@ class Transaction:
 
     def unnamed(self, target: Path, mode: int) -> int | None:
         """Return a descriptor of an unnamed file that becomes `target`; None if the system has no such files, or many
-        are open.
-        """
+        are open."""
         if not hasattr(os, "O_TMPFILE") or len(self._unnamed) >= _MOST_UNNAMED:
             return None
         try:
@@ -176,7 +175,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def _link(unnamed: int, path: StrPath) -> None:
-    """Name an unnamed file. With `src_dir_fd`, which an absolute path ignores, os.link follows links in /proc."""
+    """Name an unnamed file. With `src_dir_fd` (ignored for an absolute path) os.link follows links in /proc."""
     os.link(f"/proc/self/fd/{unnamed}", path, src_dir_fd=unnamed)
 
 
@@ -258,7 +257,7 @@ def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | 
 
 
 def check_folder(output: StrPath) -> None:
-    """Refuse an output, or a prefix of outputs, whose folder cannot be made or written to."""
+    """Refuse an output, or a prefix of outputs, if its folder cannot be made or written to."""
     if os.fspath(output) in ("", STANDARD_STREAM):
         return
     _refuse_url(output)
