@@ -31,30 +31,23 @@ from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, set_clock_o
 
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
-_OF_A_RANK = ("rank", "whole_job", "one_of_several")
-"""Options of `link` that `link_many` finds out for each rank."""
+_OF_A_RANK = ("rank", "whole_job", "one_of_several")  # `link_many` sets these options of `link` for each rank.
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The result of `link_many`.
+    """The result of `link_many`."""
 
-    Attributes:
-        report: about the job, also written as job_report.json and job_report.txt.
-        output: folder of the reports and the ET+ files.
-        now, before: number of ranks linked by this run, and by earlier ones.
-    """
-
-    report: JobReport
-    output: str
-    now: int
+    report: JobReport  # about the job, also written as job_report.json and job_report.txt
+    output: str  # folder of the reports and the ET+ files
+    now: int  # now, before: number of ranks linked by this run, and by earlier ones
     before: int
 
     __repr__ = brief
 
     @property
     def complete(self) -> bool:
-        """Whether no rank failed and none is missing."""
+        """Whether all ranks are linked."""
         return not self.report.failed and not self.report.missing
 
 
@@ -80,8 +73,8 @@ def link_many(
 ) -> Batch:
     """Link all ranks of a job: write `rank_N.etplus.json.gz` (or columns) for each, and a report about the job.
 
-    The report names ranks that fail. Ranks that an earlier, equal run has linked are kept. Call it below
-    `if __name__ == "__main__":`, because workers may import the script.
+    The report names ranks that fail. Ranks that an earlier, equal run has linked are kept. Call it below `if __name__
+    == "__main__":`, because workers may import the script.
 
     Args:
         source: folder of the traces, or its URL with fsspec (s3://, gs://, ...).
@@ -95,7 +88,7 @@ def link_many(
         iteration, progress, graph_captures, provenance, options: as in `link`; all ranks take the "first" iteration.
 
     Raises:
-        UsageError: nothing was found to link, or invalid options. TraceFormatError: an invalid manifest.
+        UsageError: nothing to link, or invalid options. TraceFormatError: an invalid manifest.
 
     Example:
         >>> batch = link_many("job", "linked", jobs=1)
@@ -121,13 +114,12 @@ def link_many(
 
 
 def _absolute(graph_captures: Sequence[Any], provenance: Sequence[Any] | None) -> dict[str, list[str]]:
-    """Return the options that name files, by names that are valid in other folders; symbolic links stay."""
+    """Return the options that name files, with absolute names; symbolic links stay."""
     files = {"graph_captures": graph_captures or None, "provenance": provenance}
     return {key: list(map(os.path.abspath, names)) for key, names in files.items() if names is not None}
 
 
 def _tasks(pairing: Pairing, plan: RankTask) -> Iterator[RankTask]:
-    """Yield the plan with the files and options of each rank."""
     several = {"one_of_several": True} if pairing.several_ranks else {}
     for rank in pairing.ranks:
         settled = {"rank": rank.rank} if rank.settled else {}
@@ -151,8 +143,8 @@ def find_job(
     Args:
         source, output: as in `link_many`.
         manifest: CSV or JSON file that lists rank, et, kineto, with file names relative to `source`.
-        et, kineto: patterns such as "*step_12*.json"; only matching files are of that kind.
-        ranks: the ranks that there should be; by default 0 to the highest one found.
+        et, kineto: patterns such as "*step_12*.json" for files of that kind.
+        ranks: the expected ranks; by default 0 to the highest one found.
     """
     folder = open_folder(source)
     if manifest is not None:
@@ -188,7 +180,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
 
 
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that differ from their defaults, so a spelled-out default does not change the output."""
+    """Return the options that differ from their defaults, so that a spelled-out default does not change the output."""
     defaults = {field.name: field.default for field in fields(LinkOptions) if field.name not in _OF_A_RANK}
     unknown = sorted(options.keys() - defaults.keys())
     if unknown:
@@ -218,7 +210,7 @@ def _inside(root: str, output: str) -> str:
 def _link_all(
     engine: Engine, tasks: Sequence[RankTask], progress: bool
 ) -> tuple[dict[int, RankState], dict[int, str], int]:
-    """Return the states of linked ranks, the reasons for the others, and how many were linked before."""
+    """Return the states of linked ranks, the reasons for the others, and the number of ranks linked before."""
     states: dict[int, RankState] = {}
     failures: dict[int, str] = {}
     before = 0
@@ -234,7 +226,6 @@ def _link_all(
 def _set_offsets(
     engine: Engine, tasks: Sequence[RankTask], states: dict[int, RankState], offsets: Mapping[int, int], progress: bool
 ) -> None:
-    """Write the clock offset of its rank into every ET+ file that does not have it yet."""
     given = [
         (task, states[task.rank], offsets.get(task.rank))
         for task in tasks

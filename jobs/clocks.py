@@ -1,10 +1,10 @@
-"""Estimate how far the ranks' clocks are apart, and who makes the others wait, from the collectives that they share.
+"""Estimate the ranks' clock offsets from the collectives they share.
 
 A collective in which every rank needs data of every other ends everywhere at about the same time, however late a rank
-came. So a clock is ahead by the median distance of its rank's ends from the others' ends. Drift is not modeled.
+arrived. So a clock is ahead by the median distance of its rank's ends from the others' ends. Drift is not modeled.
 
-On the host, ends scatter by milliseconds, because each rank's backend must get a processor first. There the clocks
-count as one if no rank leaves a collective before all have come.
+On the host, ends scatter by milliseconds, because each rank's backend must get a processor first. There all clocks are
+treated as one if no rank leaves a collective before all have arrived.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _SYNCHRONISING = (
 
 
 def synchronises(kind: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which kinds of collectives no rank can leave before all have come."""
+    """Return which kinds of collectives no rank can leave before all have arrived."""
     return np.isin(kind, _SYNCHRONISING)
 
 
 def synchronising(matched: Sequence[Matched]) -> list[Matched]:
-    """Return the collectives of two or more ranks that no rank can leave before all have come."""
+    """Return the collectives of two or more ranks that no rank can leave before all have arrived."""
     keys = ("position", "kind", "bytes", "node", "start", "end", "on_host")
     found = []
     for group in matched:
@@ -50,7 +50,7 @@ def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) 
 
     Args:
         matched: see `synchronising`.
-        messages: on the host these join ranks, too, if the clocks count as one.
+        messages: on the host, these also join ranks.
     """
     matched = [group for group in matched if len(group.kind)]
     zero = min((int(group.end.min()) for group in matched), default=0)  # small numbers, which doubles hold exactly
@@ -84,8 +84,7 @@ def _on_one_clock(joined: Sequence[Matched]) -> list[list[int]]:
 
 
 def _clocks_agree(group: Matched) -> bool:
-    """Return whether a group runs on the host, no rank leaves a collective before all have come, and no message arrives
-    before it is sent."""
+    """Return whether a group runs on the host and its times fit one clock."""
     start, end = group.start, group.end
     left, come = (end[:, 1], start[:, 0]) if group.kind[0] < 0 else (end.min(axis=1), start.max(axis=1))
     return bool(group.on_host.all() and (left >= come).all())
@@ -125,7 +124,7 @@ def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
 def arrivals(matched: Matched, offsets: Mapping[int, int]) -> tuple[IntColumn, IntColumn]:
     """Return when each rank came to each collective, and how long it waited there for the last one.
 
-    A rank waits from the start of its collective to the start of the last one, and no longer than its own takes.
+    A rank waits from the start of its collective to the start of the last one, at most as long as its own takes.
 
     Args:
         offsets: by rank, ns, how far its clock is ahead.
@@ -168,31 +167,23 @@ def stragglers(
 
 
 class JobTransfers(NamedTuple):
-    """Transfers of matched communications.
+    """Transfers of matched communications."""
 
-    Attributes:
-        begin: int64 (n,) ns by the common clock, when the last rank has come, or when a message is sent.
-        duration: int64 (n,) ns.
-        seen: bool (n,), whether `duration` is that of a transfer on the host, as times show it.
-    """
-
-    begin: IntColumn
-    duration: IntColumn
-    seen: npt.NDArray[np.bool_]
+    begin: IntColumn  # int64 (n,) ns by the common clock, when the last rank has come, or when a message is sent
+    duration: IntColumn  # int64 (n,) ns
+    seen: npt.NDArray[np.bool_]  # bool (n,), whether `duration` is that of a transfer on the host, as times show it
 
 
 def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
-    """Return when the data of matched communications moves: once all ranks have come, equally long on each of them.
+    """Return when the data of matched communications moves, equally long on each rank.
 
-    A kernel on the device runs while it waits, so its least duration over the ranks is the transfer. On the host a rank
-    comes and leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the first
-    end. A message takes no longer than its sender does.
+    A kernel on the device runs while it waits, so its shortest duration over the ranks is the transfer. On the host a
+    rank arrives and leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the
+    first end (two ranks in an all-reduce from 10 to 50 and from 30 to 40 µs: from 30 to 40 µs). A message takes no
+    longer than its sender does.
 
     Args:
         offsets: how far each rank's clock is ahead, ns; see `clock_offsets`.
-
-    Example:
-        Two ranks are in an all-reduce on the host from 10 to 50 and from 30 to 40 us: it transfers from 30 to 40 us.
     """
     ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     start, end = matched.start - ahead, matched.end - ahead

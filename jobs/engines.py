@@ -1,4 +1,4 @@
-"""Run the tasks of a job: on processes of this machine, a Dask cluster, or any executor."""
+"""Run the tasks of a job: on local processes, a Dask cluster, or any executor."""
 
 from __future__ import annotations
 
@@ -23,27 +23,21 @@ ENGINES = ("processes", "dask")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+# Exceptions of a task whose process is killed or terminated.
 _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
-"""Exceptions of a task whose process is killed or terminated."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A place where tasks run.
+    """A place where tasks run."""
 
-    Attributes:
-        open: makes an executor for a number of simultaneous tasks; its block ends when all have ended.
-        window: number of tasks to submit at a time, None for all.
-        reopen: a new executor can replace a broken one.
-    """
-
+    # open: makes an executor for a number of simultaneous tasks; its block ends when all have ended
     open: Callable[[int], AbstractContextManager[Executor]]
-    window: int | None = None
-    reopen: bool = False
+    window: int | None = None  # number of tasks to submit at a time, None for all
+    reopen: bool = False  # a new executor can replace a broken one
 
 
 def local_processes(count: int) -> Engine:
-    """Return an engine of local processes; see `local_pool`."""
     return Engine(local_pool, window=count, reopen=True)
 
 
@@ -59,7 +53,7 @@ def dask_cluster(scheduler: str) -> Engine:
         scheduler: its address, "tcp://host:8786", or the path of its scheduler file.
 
     Raises:
-        UsageError: `distributed` is not installed, or there is no such file. (When opened: nothing answers.)
+        UsageError: `distributed` is not installed, or no such file. When opened: no scheduler answers.
     """
     try:
         client_of: Any = importlib.import_module("distributed").Client
@@ -82,7 +76,7 @@ def dask_cluster(scheduler: str) -> Engine:
 
 
 def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -> Engine:
-    """Return the engine for some options, see `link_many`.
+    """Return the engine for the options of `link_many`.
 
     Raises:
         UsageError: options that exclude each other.
@@ -103,10 +97,10 @@ def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -
 def run_all(
     engine: Engine, function: Callable[[Task], Result], tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, Result | BaseException]]:
-    """Run the function on each task; yield tasks and results, or exceptions, as they come.
+    """Run the function on each task; yield tasks and results or exceptions, as they finish.
 
-    When a process dies, every task that ran then is suspect: it runs again, alone, after all others. A task that kills
-    its process again is yielded with its `BrokenExecutor`.
+    When a process dies, all tasks that ran at that time run again, alone, after the others. A task that kills its
+    process again is yielded with its `BrokenExecutor`.
     """
     waiting, suspects = deque(tasks), deque[Task]()
     while waiting:

@@ -1,4 +1,4 @@
-"""The facade of a job: the traces of its ranks, read on demand, and what all packages can say about them."""
+"""The facade of a job: the traces of its ranks, read on demand, and every question about them."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Job(JobParts):
     """The ranks of a job.
 
     A rank is read on demand and only the last one is kept, so a question about all ranks needs the memory of the
-    largest rank and of the answer. `on` says where the ranks are read.
+    largest rank and of the answer. `on` chooses where the ranks are read.
 
     Attributes:
         ranks: traces by rank. notes: sentences about files that a folder left out.
 
     Raises:
-        UsageError: no trace, or two of one rank.
+        UsageError: no trace, or two traces of one rank.
 
     Example:
         >>> import etplus
@@ -105,7 +105,7 @@ class Job(JobParts):
 
     @property
     def name(self) -> str:
-        """The file of the traces, or the folder that they are all in, for messages."""
+        """The file of the traces, or their common folder, for messages."""
         names = list(dict.fromkeys(name_of(source) for source in self._chosen.sources))
         folders = {os.path.dirname(name) for name in names}  # noqa: PTH120
         in_one = len(names) > 1 and len(folders) == 1
@@ -118,8 +118,8 @@ class Job(JobParts):
 
         Args:
             jobs: number of processes, one per core by default.
-            scheduler: address of a Dask cluster, "tcp://host:8786", or the path of its scheduler file; its workers
-                must reach the same files.
+            scheduler: address of a Dask cluster, "tcp://host:8786", or the path of its scheduler file; its workers must
+                reach the same files.
             engine: a `concurrent.futures.Executor` (or an engine of `jobs.engines`) instead.
 
         Raises:
@@ -131,7 +131,7 @@ class Job(JobParts):
         return self._with(engine=engine_of(name if engine is None else engine, jobs, scheduler))
 
     def map(self, function: Callable[[Trace], _Answer]) -> Iterator[tuple[int, _Answer]]:
-        """Apply a function to each rank's trace; yields ranks and results in the order of the traces.
+        """Apply a function to each rank's trace; yield ranks and results in the order of the traces.
 
         Args:
             function: for other processes, a function of a module or a `functools.partial` of one.
@@ -197,7 +197,7 @@ class Job(JobParts):
         return tables
 
     def _communicating(self) -> Iterator[tuple[int, tuple[JobTrace, RankCommunications]]]:
-        """Yield the communications of each rank; of columns on disk nothing else is read."""
+        """Yield the communications of each rank; ranks stored as columns are not read as traces."""
         chosen = self._chosen
         stored = [source for source in chosen.sources if isinstance(source, StoredRank)]
         if len(stored) < len(chosen.sources) or chosen.choose is not None:
@@ -209,7 +209,7 @@ class Job(JobParts):
 
     @property
     def collectives(self) -> Table[JobCollective]:
-        """The collectives that match on all ranks of their group, in order of time, with the rank that came last."""
+        """The collectives matched on all ranks of their group, in order of time, with the rank that came last."""
         return self._collectives[0]
 
     @property
@@ -222,8 +222,8 @@ class Job(JobParts):
 
         Args:
             what_ifs: changes such as "kernel*0.5", applied in order.
-            network: a network such as "bandwidth=25,latency=5us", on which communications are estimated first; the
-                result then has an `answer_range`.
+            network: such as "bandwidth=25,latency=5us", to estimate communications first; the result then has an
+                `answer_range`.
 
         Raises:
             ConvertError: a trace without times.
@@ -272,7 +272,7 @@ class Job(JobParts):
         convert(chosen.sources if whole else list(self), path)
 
     def write_report(self, path: str | os.PathLike[str], *, title: str = "") -> None:
-        """Write an HTML page about all ranks, see `Trace.write_report`; of over 64 ranks only outliers in detail."""
+        """Write an HTML page about all ranks, see `Trace.write_report`; over 64 ranks, only outliers in detail."""
         from ..trace.library import write_job_report, write_large_job_report
 
         if len(self._chosen.sources if self._chosen.ranks is None else self) > MOST_IN_FULL:
@@ -288,7 +288,7 @@ def diff(
 @overload
 def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> TraceChanges: ...
 def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> TraceChanges | JobDifference:
-    """Compare two traces by source line, operator, kernel and call path, and say what became slower and why.
+    """Compare two traces by source line, operator, kernel and call path, and explain what became slower.
 
     If either side is a job, compare two jobs, rank by rank and all ranks together.
 
@@ -369,7 +369,7 @@ def names_a_job(source: Any) -> bool:
 
 
 def _with_stored_ranks(sources: Sequence[Source]) -> tuple[list[Source], list[str]]:
-    """Replace folders of columns by their ranks; also return notes about what is left out."""
+    """Replace folders of columns by their ranks; also return notes about omitted files."""
     found: list[Source] = []
     notes: list[str] = []
     for source in sources:
@@ -401,18 +401,18 @@ def load(
 ) -> Trace | Job:
     """Read a trace of any format that etplus knows, or the ranks of a job.
 
-    A list of traces is a job, and so are at run time a folder, a pattern such as "out/rank*.json.gz", the
-    job_report.json of a linked job, and a Kineto trace in which those of several ranks are merged. Anything else is one
-    trace; see `etplus.converters.open.load` for its formats.
+    A list of traces is a job. So are, at run time, a folder, a pattern such as "out/rank*.json.gz", the job_report.json
+    of a linked job, and a Kineto trace that merges several ranks. Anything else is one trace; see
+    `etplus.converters.open.load` for its formats.
 
     Args:
         source: path, "-" for standard input, bytes, binary file object; or several.
-        rank: of what holds several ranks, the one to read.
+        rank: the rank to read if the source holds several.
         progress: show a bar for reading that takes over two seconds.
 
     Raises:
         TraceFormatError: no trace, or broken beyond recovery.
-        UsageError: several ranks of one file, and none is chosen; a folder without traces.
+        UsageError: several ranks in one file and no `rank`; a folder without traces.
 
     Example:
         >>> load("et_plus.json.gz").kernels.matching("gemm")[2]

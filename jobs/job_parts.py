@@ -16,7 +16,7 @@ _Job = TypeVar("_Job", bound="JobParts")
 
 @dataclass(frozen=True)
 class ChosenTraces:
-    """The sources of a job, the ranks that count (None for all), and the function that each trace passes through."""
+    """The sources of a job, the chosen ranks (None for all), and the function that each trace passes through."""
 
     sources: tuple[Any, ...]
     ranks: frozenset[int] | None = None
@@ -35,17 +35,15 @@ class Chained:
 
 
 class JobParts(Suggests):
-    """What a `Job` has of `ChosenTraces`."""
+    """Methods of a `Job` that choose ranks and parts."""
 
     _chosen: ChosenTraces
-    _found: list[int] | None = None
-    """Rank of each source, if all were read."""
+    _found: list[int] | None = None  # rank of each source, if all were read
 
     def _with(self: _Job, chosen: ChosenTraces) -> _Job:
         raise NotImplementedError
 
     def _of(self: _Job, sources: Iterable[Any]) -> _Job:
-        """Return the same parts of some of the sources."""
         return self._with(replace(self._chosen, sources=tuple(sources)))
 
     def part(
@@ -65,11 +63,11 @@ class JobParts(Suggests):
         return self.part(steps=str(number))
 
     def between(self: _Job, annotation: str, number: int = 0) -> _Job:
-        """Return what runs and is launched in an annotation of every rank; see `Trace.between`."""
+        """Return an annotation of every rank; see `Trace.between`."""
         return self.part(between=(annotation, number))
 
     def window(self: _Job, start: str | int, end: str | int | None = None) -> _Job:
-        """Return a time of every rank, counted from its start; see `Trace.window`."""
+        """Return a window of every rank, counted from its start; see `Trace.window`."""
         return self.part(window=window_text(start, end))
 
     def module(self: _Job, name: str) -> _Job:
@@ -79,7 +77,7 @@ class JobParts(Suggests):
     def select(self: _Job, ranks: str | Iterable[int]) -> _Job:
         """Return some of the ranks, by number or as a text such as "0,3-7"; ranks that the job lacks are left out.
 
-        Of columns on disk only these ranks are read. Files are all read, because only their contents have the rank.
+        Columns on disk are read for these ranks only. Files are all read, because only their contents have the rank.
 
         Example:
             >>> import etplus

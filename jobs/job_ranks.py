@@ -1,4 +1,4 @@
-"""Compare what traces record about rank and job, and find traces that do not belong to the job of the others."""
+"""Compare what traces record about rank and job, and find traces that belong to another job."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from ..trace.errors import UsageError
 from ..trace.trace import Trace
 
 ONE_RANK = "ASTRA-sim needs at least two; convert the traces of all ranks together, or one with --replicate N"
-"""The remedy for a job of one rank."""
 
-_APART_S = 3600
-"""Ranks of one job start recording within this time of each other."""
+_APART_S = 3600  # Ranks of one job start recording within this time of each other.
 
 
 class RankFacts(NamedTuple):
-    """A rank's trace: its name for messages, `distributedInfo` ({} without one), wall-clock ns of the first call or
-    None."""
+    """A rank's trace: name for messages, `distributedInfo` ({} if missing), wall-clock ns of the first call or None."""
 
     file: str
     info: Mapping[str, Any]
@@ -37,8 +34,8 @@ def ranks_of(traces: Sequence[Trace]) -> list[int]:
 def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dict[Group, list[int]], tuple[str, ...]]:
     """Return the ranks of each process group that simulate or replay it.
 
-    Several ranks are taken for the whole job: groups are cut down to them, and a group of unknown ranks is that of its
-    users. A single rank stands for a job whose other ranks are not at hand: its groups stay whole.
+    Several ranks are taken for the whole job: groups are cut down to them, and a group of unknown ranks consists of its
+    users. A single rank stands for a job with other ranks elsewhere: its groups stay whole.
 
     Args:
         used: by given rank, the groups of its communications.
@@ -119,24 +116,17 @@ class JobTrace(NamedTuple):
 
 
 def job_trace(trace: Trace) -> JobTrace:
-    """Return what `check_job` compares, without keeping the trace."""
+    """Return the facts that `check_job` compares, without keeping the trace."""
     begin = trace.base_time_ns + trace.span.start if trace.span.length else None
     return JobTrace(RankFacts(trace.file, trace.distributed_info, begin), trace.rank, trace.digest)
 
 
 def check_job(traces: Sequence[JobTrace]) -> tuple[str, ...]:
-    """Refuse traces that cannot be of the ranks of one job.
-
-    Returns:
-        sentences about what could not be checked.
+    """Refuse traces that cannot be the ranks of one job; return sentences about unchecked facts.
 
     Raises:
         UsageError: one recording or rank twice, jobs of different sizes or backends or over an hour apart, or more
             files than the job has ranks.
-
-    Example:
-        >>> check_job([job_trace(trace)])
-        ()
     """
     if len(traces) < 2:
         return ()

@@ -11,206 +11,138 @@ from ..schemas.text.files import Source, read_struct
 from ..trace.brief import brief
 from ..trace.errors import TraceFormatError
 
-VERSION = "1.0"
-"""Version of the format."""
+VERSION = "1.0"  # version of the format
 
 
 class RankResult(msgspec.Struct, frozen=True, omit_defaults=False):
-    """The result of one rank.
+    """The result of one rank."""
 
-    Attributes:
-        rank: the rank; −1 for files of an unknown rank.
-        status: "linked", or "failed" with the reason.
-        reason: why it failed, else "".
-        et, kineto: the input files, below the given folder; "" if missing.
-        output: name of the ET+ file, "" if none was written.
-        ops, linked, certain, equivalent: counts of the ET's calls.
-        window_ns: wall-clock ns of the first linked call's start and the last one's end, not corrected; None without
-            links.
-        iterations: labels of the linked iterations.
-        warnings: of the link.
-    """
-
-    rank: int
-    status: Literal["linked", "failed"]
-    reason: str = ""
-    et: str = ""
+    rank: int  # the rank; −1 for files of an unknown rank
+    status: Literal["linked", "failed"]  # "linked", or "failed" with the reason
+    reason: str = ""  # why it failed, else ""
+    et: str = ""  # et, kineto: the input files, below the given folder; "" if missing
     kineto: str = ""
-    output: str = ""
-    ops: int = 0
+    output: str = ""  # name of the ET+ file, "" if none was written
+    ops: int = 0  # ops, linked, certain, equivalent: counts of the ET's calls
     linked: int = 0
     certain: int = 0
     equivalent: int = 0
+    # window_ns: wall-clock ns of the first linked call's start and the last one's end, not corrected; None without
+    # links
     window_ns: tuple[int, int] | None = None
-    iterations: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    iterations: tuple[str, ...] = ()  # labels of the linked iterations
+    warnings: tuple[str, ...] = ()  # of the link
 
     __repr__ = brief
 
 
 class ClockOffset(msgspec.Struct, frozen=True):
-    """How far a rank's clock is ahead of the reference rank's clock.
+    """How far a rank's clock is ahead of the reference rank's clock."""
 
-    Attributes:
-        rank, reference: ranks; ranks that collectives join have one reference.
-        offset_ns: to subtract from the rank's times.
-        spread_ns: median distance of single collectives from this offset.
-        collectives: number of collectives behind it.
-    """
-
-    rank: int
+    rank: int  # rank, reference: ranks; ranks that collectives join have one reference
     reference: int
-    offset_ns: int
-    spread_ns: int
-    collectives: int
+    offset_ns: int  # to subtract from the rank's times
+    spread_ns: int  # median distance of single collectives from this offset
+    collectives: int  # number of collectives behind it
 
     __repr__ = brief
 
 
 class GroupCounts(msgspec.Struct, frozen=True):
-    """The collectives of a process group.
+    """The collectives of a process group."""
 
-    Attributes:
-        name: as in the traces, "" for all ranks.
-        ranks: its linked ranks. absent: its other ranks.
-        collectives: number of different ones. matched: how many match on all ranks.
-        kinds: count by kind.
-    """
-
-    name: str
-    ranks: tuple[int, ...]
-    absent: tuple[int, ...]
-    collectives: int
-    matched: int
-    kinds: dict[str, int]
+    name: str  # as in the traces, "" for all ranks
+    ranks: tuple[int, ...]  # its linked ranks
+    absent: tuple[int, ...]  # its other ranks
+    collectives: int  # number of different ones
+    matched: int  # how many match on all ranks
+    kinds: dict[str, int]  # count by kind
 
     __repr__ = brief
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """A collective that does not match on all ranks of its group.
+    """A collective that does not match on all ranks of its group."""
 
-    Attributes:
-        kind: "missing": some ranks lack it; "size": another size; "order": at another place; "type": another
-            collective.
-        group: name of the group, "" for all ranks. group_ranks: its ranks.
-        position: place in the group's order of collectives, from 0, on most ranks.
-        collective, bytes: what most ranks do there.
-        ranks: those that deviate. found: what each of them has instead, in words.
-        nodes: [rank, node id] of the communications on all ranks that have it.
-    """
-
+    # kind: "missing": some ranks lack it; "size": another size; "order": at another place; "type": another collective
     kind: Literal["missing", "size", "order", "type"]
-    group: str
-    group_ranks: tuple[int, ...]
-    position: int
-    collective: str
+    group: str  # name of the group, "" for all ranks
+    group_ranks: tuple[int, ...]  # its ranks
+    position: int  # place in the group's order of collectives, from 0, on most ranks
+    collective: str  # collective, bytes: what most ranks do there
     bytes: int
-    ranks: tuple[int, ...]
-    found: tuple[str, ...]
-    nodes: tuple[tuple[int, int], ...]
+    ranks: tuple[int, ...]  # those that deviate
+    found: tuple[str, ...]  # what each of them has instead, in words
+    nodes: tuple[tuple[int, int], ...]  # [rank, node id] of the communications on all ranks that have it
 
     __repr__ = brief
 
 
 class Lateness(msgspec.Struct, frozen=True):
-    """A row of the table of stragglers.
+    """A row of the table of stragglers."""
 
-    Attributes:
-        rank: the rank.
-        collectives: number of matched collectives of two or more ranks that it took part in.
-        last: in how many of them it arrived last (ties count for the lowest rank).
-        caused_ns: how long all others together waited in those.
-        waited_ns: how long it waited itself in the other ones.
-    """
-
-    rank: int
-    collectives: int
-    last: int
-    caused_ns: int
-    waited_ns: int
+    rank: int  # the rank
+    collectives: int  # number of matched collectives of two or more ranks that it took part in
+    last: int  # in how many of them it arrived last (ties count for the lowest rank)
+    caused_ns: int  # how long all others together waited in those
+    waited_ns: int  # how long it waited itself in the other ones
 
     __repr__ = brief
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """A collective with one of the longest waits.
+    """A collective with one of the longest waits."""
 
-    Attributes:
-        group, position, collective, bytes: as in `Mismatch`.
-        last: the rank that arrived last. waits_ns: [rank, ns] of all others.
-    """
-
-    group: str
+    group: str  # group, position, collective, bytes: as in `Mismatch`
     position: int
     collective: str
     bytes: int
-    last: int
-    waits_ns: tuple[tuple[int, int], ...]
+    last: int  # the rank that arrived last
+    waits_ns: tuple[tuple[int, int], ...]  # [rank, ns] of all others
 
     __repr__ = brief
 
 
 class RankPair(msgspec.Struct, frozen=True):
-    """The messages from one rank to another.
+    """The messages from one rank to another."""
 
-    Attributes:
-        source, target: ranks.
-        matched: number sent and received with one size. bytes: of these together.
-        unmatched_sends, unmatched_receives: number without a partner.
-        other_size: number of pairs with two sizes.
-        nodes: [rank, node id] of communications without a partner of the same size.
-    """
-
-    source: int
+    source: int  # source, target: ranks
     target: int
-    matched: int
-    bytes: int
-    unmatched_sends: int = 0
+    matched: int  # number sent and received with one size
+    bytes: int  # of these together
+    unmatched_sends: int = 0  # unmatched_sends, unmatched_receives: number without a partner
     unmatched_receives: int = 0
-    other_size: int = 0
-    nodes: tuple[tuple[int, int], ...] = ()
+    other_size: int = 0  # number of pairs with two sizes
+    nodes: tuple[tuple[int, int], ...] = ()  # [rank, node id] of communications without a partner of the same size
 
     __repr__ = brief
 
 
 class JobReport(msgspec.Struct, frozen=True):
-    """The report of a job.
-
-    Attributes:
-        world_size: number of ranks according to the traces, None if unknown.
-        missing: ranks without files, as ranges ("4-7, 9").
-        not_given: ranks of the world beyond the highest given one, as ranges.
-        ranks: one entry per rank, in order.
-        clock_offsets: see `ClockOffset`. offsets_applied: the ET+ files have them.
-        groups, mismatches, stragglers, longest_waits, messages: see there.
-        notes: sentences about the whole job.
-    """
+    """The report of a job."""
 
     tool_version: str
-    ranks: tuple[RankResult, ...]
+    ranks: tuple[RankResult, ...]  # one entry per rank, in order
     version: str = VERSION
-    world_size: int | None = None
-    missing: str = ""
-    not_given: str = ""
-    clock_offsets: tuple[ClockOffset, ...] = ()
-    offsets_applied: bool = False
-    groups: tuple[GroupCounts, ...] = ()
+    world_size: int | None = None  # number of ranks according to the traces, None if unknown
+    missing: str = ""  # ranks without files, as ranges ("4-7, 9")
+    not_given: str = ""  # ranks of the world beyond the highest given one, as ranges
+    clock_offsets: tuple[ClockOffset, ...] = ()  # see `ClockOffset`
+    offsets_applied: bool = False  # the ET+ files have them
+    groups: tuple[GroupCounts, ...] = ()  # groups, mismatches, stragglers, longest_waits, messages: see there
     mismatches: tuple[Mismatch, ...] = ()
     stragglers: tuple[Lateness, ...] = ()
     longest_waits: tuple[Wait, ...] = ()
     messages: tuple[RankPair, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences about the whole job
 
     __repr__ = brief
 
     @property
     def failed(self) -> tuple[RankResult, ...]:
-        """The ranks that failed."""
         return tuple(rank for rank in self.ranks if rank.status == "failed")
 
     def to_json(self) -> bytes:
-        """The file's bytes."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
     def unmatched(self, rank: int) -> frozenset[int]:
@@ -219,12 +151,12 @@ class JobReport(msgspec.Struct, frozen=True):
         return frozenset(node for nodes in lists for at, node in nodes if at == rank)
 
     def offset_of(self, rank: int) -> int:
-        """Return what to subtract from a rank's times, ns; 0 if unknown."""
+        """Return the ns to subtract from a rank's times; 0 if unknown."""
         return next((clock.offset_ns for clock in self.clock_offsets if clock.rank == rank), 0)
 
 
 def read_job_report(source: Source) -> JobReport:
-    """Read the job.json that `etplus link FOLDER` wrote.
+    """Read the job_report.json that `etplus link FOLDER` wrote.
 
     Raises:
         TraceFormatError: it is not a job report.

@@ -56,7 +56,7 @@ def warnings_of(ranks: Sequence[RankResult]) -> list[str]:
 
 
 def _without_rank(text: str, rank: RankResult) -> str:
-    """Return a warning with general words in place of the rank and its file names."""
+    """Return a warning with general words instead of the rank and its file names."""
     for file, words in ((rank.et, "the Execution Trace"), (rank.kineto, "the Kineto trace")):
         if file:
             text = text.replace(PurePath(file).name, words)

@@ -23,27 +23,17 @@ Kind = Literal["missing", "size", "order", "type"]
 
 @dataclass(frozen=True)
 class Matched:
-    """The collectives that match on all ranks of a group, or the messages from one rank to another.
+    """The collectives that match on all ranks of a group, or the messages from one rank to another."""
 
-    Attributes:
-        group: its name, "" for messages.
-        ranks: (r,) the ranks; of messages the sender and the receiver.
-        position: int64 (n,), place in the order of the group.
-        kind, bytes: int64 (n,), of the lowest rank.
-        node: int64 (n, r), ids.
-        start, end: int64 (n, r), wall-clock ns by each rank's own clock.
-        on_host: bool (n,), it runs on the host on all ranks.
-    """
-
-    group: str
-    ranks: tuple[int, ...]
-    position: IntColumn
-    kind: IntColumn
+    group: str  # its name, "" for messages
+    ranks: tuple[int, ...]  # (r,) the ranks; of messages the sender and the receiver
+    position: IntColumn  # int64 (n,), place in the order of the group
+    kind: IntColumn  # kind, bytes: int64 (n,), of the lowest rank
     bytes: IntColumn
-    node: IntColumn
-    start: IntColumn
+    node: IntColumn  # int64 (n, r), ids
+    start: IntColumn  # start, end: int64 (n, r), wall-clock ns by each rank's own clock
     end: IntColumn
-    on_host: npt.NDArray[np.bool_]
+    on_host: npt.NDArray[np.bool_]  # bool (n,), it runs on the host on all ranks
 
 
 def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], list[Mismatch]]:
@@ -70,7 +60,6 @@ def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], l
 
 
 def _matched(ranks: Ranks, group: str, members: tuple[int, ...], position: IntColumn, rows: IntColumn) -> Matched:
-    """Return matches by their rows on each rank, int64 (n, r)."""
     lowest = ranks[members[0]]
     node, start, end, on_host = (
         np.stack([getattr(ranks[rank], key)[rows[:, i]] for i, rank in enumerate(members)], axis=1)
@@ -94,7 +83,6 @@ def _members(ranks: Ranks) -> dict[Group, tuple[int, ...]]:
 
 
 def _rows(comms: RankCommunications, group: Group) -> IntColumn:
-    """Return the rows of a group's collectives."""
     if group not in comms.groups:
         return np.zeros(0, np.int64)
     return np.flatnonzero((comms.group == comms.groups.index(group)) & (comms.kind >= 0))
@@ -110,8 +98,6 @@ def _most_common(sequences: Mapping[int, CollectiveSequence]) -> CollectiveSeque
 
 @dataclass(frozen=True)
 class _Case:
-    """A group whose ranks do not all have the same collectives."""
-
     group: str
     members: tuple[int, ...]
     ranks: Ranks
@@ -120,7 +106,7 @@ class _Case:
     ups: Mapping[int, LineUp]
 
     def deviations(self) -> Iterator[Mismatch]:
-        """Yield collectives that most ranks have and some have not, or differently."""
+        """Yield collectives that most ranks have and some lack, or have differently."""
         common, ups = self.common, self.ups
         for p in np.flatnonzero(np.any([up.at < 0 for up in ups.values()], axis=0)).tolist():
             having = [(rank, int(up.at[p])) for rank, up in ups.items() if up.at[p] >= 0]
@@ -169,7 +155,7 @@ class _Case:
 
 
 def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
-    """Match the n-th message sent from one rank to another with the n-th received, or by number if there is one.
+    """Match the n-th message sent from one rank to another with the n-th received, or by number if recorded.
 
     Messages to and from ranks that are not given are left out.
     """
@@ -190,10 +176,6 @@ def paired(sent: IntColumn, received: IntColumn) -> tuple[IntColumn, IntColumn]:
     Args:
         sent, received: int64, numbers of the messages from one rank to another in program order, −1 for none. If both
             sides number theirs uniquely, equal numbers match, else the n-th with the n-th.
-
-    Example:
-        >>> paired(np.array([4, 5, 6]), np.array([5, 6]))
-        (array([1, 2]), array([0, 1]))
     """
     if all(len(side) and side.min() >= 0 and len(distinct(side)) == len(side) for side in (sent, received)):
         _, left, right = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
@@ -223,26 +205,21 @@ def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]
     return _matched(ranks, "", (source, target), np.flatnonzero(same), rows), pair
 
 
+# Kinds whose size is the same on all ranks; all-to-all, gather and scatter may differ.
 _SAME_SIZE = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.REDUCE, CollectiveCommType.BROADCAST,
     CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER, CollectiveCommType.REDUCE_SCATTER_BLOCK,
 )  # fmt: skip
-"""Kinds whose size is the same on all ranks; all-to-all, gather and scatter may differ."""
 _MOVED_AT_MOST = 16
 _MAX_CHOICES = 4_000_000
 
 
 @dataclass(frozen=True)
 class CollectiveSequence:
-    """The collectives of a group on one rank, in order; int64 arrays of one length.
+    """The collectives of a group on one rank, in order; int64 arrays of one length."""
 
-    Attributes:
-        row: in the rank's `RankCommunications`.
-        kind, bytes, seq, end: from there.
-    """
-
-    row: IntColumn
-    kind: IntColumn
+    row: IntColumn  # in the rank's `RankCommunications`
+    kind: IntColumn  # kind, bytes, seq, end: from there
     bytes: IntColumn
     seq: IntColumn
     end: IntColumn
@@ -256,24 +233,20 @@ class CollectiveSequence:
 
     @property
     def tokens(self) -> IntColumn:
-        """int64 (n, 2), what must be equal on all ranks: kind, and size or −1."""
+        """int64 (n, 2): kind, and size or −1; equal on all ranks."""
         return np.stack([self.kind, np.where(np.isin(self.kind, _SAME_SIZE), self.bytes, -1)], axis=1)
 
 
 @dataclass
 class LineUp:
-    """Where a rank has each collective of the common sequence.
+    """Positions of the common sequence's collectives on a rank."""
 
-    Attributes:
-        at: int64, position in the rank's own sequence, −1 for none; the same kind and size.
-        other: by position in the common sequence, an own collective in its place with another kind or size.
-        moved: by position in the common sequence, an equal own collective at another place.
-        extra: own positions without a counterpart, with the common position that follows.
-    """
-
-    at: IntColumn
+    at: IntColumn  # int64, position in the rank's own sequence, −1 for none; the same kind and size
+    # other: by position in the common sequence, an own collective in its place with another kind or size
     other: dict[int, int] = field(default_factory=dict)
+    # moved: by position in the common sequence, an equal own collective at another place
     moved: dict[int, int] = field(default_factory=dict)
+    # extra: own positions without a counterpart, with the common position that follows
     extra: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -364,7 +337,7 @@ def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
 
 
 def _explain(result: LineUp, a: IntColumn, b: IntColumn) -> None:
-    """Join what is left on both sides: an equal collective nearby, or another one in its place."""
+    """Join the leftovers of both sides: an equal collective nearby, or another one in its place."""
     at = result.at
     lacking = np.flatnonzero(at < 0).tolist()
     spare = sorted(set(range(len(b))) - set(at[at >= 0].tolist()))

@@ -22,43 +22,31 @@ from ..trace.printable import csv_cell, few, text_of_cell
 _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6
-_MAX_UNKNOWN = 1024
-"""More files without a rank are not settled by elimination, which takes quadratic time."""
+_MAX_UNKNOWN = 1024  # More files without a rank are not settled by elimination, which takes quadratic time.
 
 
 @dataclass(frozen=True)
 class RankFiles:
-    """The files of a rank, relative to the job's folder; "" and a `problem` if there is not one of each.
-
-    Attributes:
-        settled: names, contents or a manifest give the rank, or no other rank is left. Otherwise both files only share
-            a process id, or are the only two files.
-        proved: the files of all ranks are there, and their contents leave no other pair for these two.
-    """
+    """The files of a rank, relative to the job's folder; "" and a `problem` if a kind is missing or ambiguous."""
 
     rank: int
     et: str = ""
     kineto: str = ""
     problem: str = ""
+    # settled: names, contents or a manifest give the rank, or no other rank is left. Otherwise both files only share
+    # a process id, or are the only two files.
     settled: bool = True
-    proved: bool = False
+    proved: bool = False  # the files of all ranks are there, and their contents leave no other pair for these two
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """The files of a job.
+    """The files of a job."""
 
-    Attributes:
-        ranks: in order.
-        missing: ranks without files, ascending.
-        notes: about files that were not taken.
-        several_ranks: there are files of several ranks, perhaps of others than `ranks`.
-    """
-
-    ranks: tuple[RankFiles, ...]
-    missing: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
-    several_ranks: bool = False
+    ranks: tuple[RankFiles, ...]  # in order
+    missing: tuple[int, ...] = ()  # ranks without files, ascending
+    notes: tuple[str, ...] = ()  # about files that were not taken
+    several_ranks: bool = False  # there are files of several ranks, perhaps of others than `ranks`
 
     def of(self, wanted: Sequence[int] | None) -> Pairing:
         """Return the pairing with these ranks only (None: from 0 to the highest one found)."""
@@ -73,7 +61,7 @@ def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = No
     """Find the pairs in a folder and below, by names and by the beginnings of files.
 
     Args:
-        et, kineto: patterns such as "*step_12*.json" of names or paths; only matching files are of that kind.
+        et, kineto: patterns such as "*step_12*.json" for names or paths of files of that kind.
         skip: folder inside it to leave out, for outputs.
 
     Raises:
@@ -147,7 +135,7 @@ def _parts(shared: Sequence[TraceFile], ets: Sequence[TraceFile], kinetos: Seque
 
 
 def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple[list[TraceFile], list[TraceFile]]:
-    """Give files with weak evidence the rank of the one file of the other kind that belongs to them."""
+    """Give files with weak evidence the rank of the only matching file of the other kind."""
     likenesses: tuple[Callable[[TraceFile], Any], ...] = (
         lambda file: file.stem,
         lambda file: file.process,
@@ -180,7 +168,7 @@ def _whole(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> bool:
 
 
 def _world_size(files: Sequence[TraceFile]) -> int | None:
-    """Return the number of ranks of the job, None if the files do not agree on one."""
+    """Return the number of ranks of the job, None if the files do not agree."""
     sizes = {file.world_size for file in files if file.world_size is not None}
     return sizes.pop() if len(sizes) == 1 else None
 
@@ -189,8 +177,7 @@ def _eliminate(files: Sequence[TraceFile], others: Sequence[TraceFile]) -> list[
     """Give files without a rank the only rank that is left for them.
 
     This needs a whole job: as many files as ranks, and one of the `others` for each rank. A file fits a rank if its
-    contents allow it and its process id is that of the rank's other file. A file with one place takes it, until none is
-    left. That finds a unique solution; ambiguous files stay open.
+    contents allow it and its process id equals that of the rank's other file.
     """
     world_size = _world_size([*files, *others]) or 0
     partner = {other.rank: other for other in others if other.rank is not None}

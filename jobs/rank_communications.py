@@ -17,32 +17,19 @@ COLUMNS = COMMUNICATION_COLUMNS
 
 @dataclass(frozen=True)
 class RankCommunications:
-    """What a rank communicates, in order of launches (on the host, of calls).
+    """The communications of a rank, in order of launches (on the host, of calls)."""
 
-    Attributes:
-        groups: the process groups.
-        node: int64, id in the ET+.
-        kind: int64, a CollectiveCommType, UNKNOWN, SEND or RECV.
-        bytes: int64, as in `message_bytes`, −1 if unknown.
-        group: int64, index in `groups`.
-        peer: int64, the other rank of a message, −1 for collectives.
-        seq: int64, the trace's own number, −1 for none.
-        start, end: int64, wall-clock ns by the rank's clock; the start is that of `FoundComm.start_ns`.
-        on_host: int64, 1 if it runs on the host, else 0.
-        times_recorded: see `Trace.times_recorded`; without, times do not show who waited for whom.
-    """
-
-    groups: tuple[Group, ...]
-    node: IntColumn
-    kind: IntColumn
-    bytes: IntColumn
-    group: IntColumn
-    peer: IntColumn
-    seq: IntColumn
-    start: IntColumn
+    groups: tuple[Group, ...]  # the process groups
+    node: IntColumn  # int64, id in the ET+
+    kind: IntColumn  # int64, a CollectiveCommType, UNKNOWN, SEND or RECV
+    bytes: IntColumn  # int64, as in `message_bytes`, −1 if unknown
+    group: IntColumn  # int64, index in `groups`
+    peer: IntColumn  # int64, the other rank of a message, −1 for collectives
+    seq: IntColumn  # int64, the trace's own number, −1 for none
+    start: IntColumn  # start, end: int64, wall-clock ns by the rank's clock; the start is that of `FoundComm.start_ns`
     end: IntColumn
-    on_host: IntColumn
-    times_recorded: bool = True
+    on_host: IntColumn  # int64, 1 if it runs on the host, else 0
+    times_recorded: bool = True  # see `Trace.times_recorded`; without, times do not show who waited for whom
 
     def __len__(self) -> int:
         return len(self.node)
@@ -59,7 +46,7 @@ def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunicati
 
 
 def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications:
-    """Return the communications of a rank; messages without a peer are left out.
+    """Return the communications of a rank, without messages that have no peer.
 
     Args:
         unknown: include those of an unknown kind.

@@ -1,7 +1,7 @@
 """Link one rank, in any process, unless that is done: link, write, and remember.
 
-Next to the outputs, `.etplus-batch/rank_N.json` keeps what the output was made from (size and digest of both inputs and
-of itself, options, version) and what the job report needs. A rank is done if all of this is unchanged.
+Next to the outputs, `.etplus-batch/rank_N.json` keeps the sources of the output (size and digest of both inputs and of
+itself, options, version) and the facts for the job report. A rank is done if all of this is unchanged.
 """
 
 from __future__ import annotations
@@ -41,25 +41,18 @@ Mark = list[Any]
 
 @dataclass(frozen=True)
 class RankTask:
-    """One rank to link.
+    """One rank to link."""
 
-    Attributes:
-        rank: the rank. et, kineto: its files in `source`, or URLs.
-        source, target: folders of inputs and outputs.
-        min_match, min_certain: the rank fails if a smaller share of the ET's ops is linked, or has a certain link.
-        options: arguments of `link`.
-        may_have_offset: an output that already has a clock offset need not be made again.
-    """
-
-    rank: int
-    et: str
+    rank: int  # the rank
+    et: str  # et, kineto: its files in `source`, or URLs
     kineto: str
-    source: Folder
+    source: Folder  # source, target: folders of inputs and outputs
     target: Folder
+    # min_match, min_certain: the rank fails if a smaller share of the ET's ops is linked, or has a certain link
     min_match: float
     min_certain: float = 0.0
-    options: Mapping[str, Any] = field(default_factory=dict)
-    may_have_offset: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)  # arguments of `link`
+    may_have_offset: bool = False  # an output that already has a clock offset need not be made again
 
     @property
     def columns(self) -> bool:
@@ -73,18 +66,16 @@ class RankTask:
 
     @property
     def outputs(self) -> list[str]:
-        """Names of the output files in `target`."""
         return files_of(self.rank) if self.columns else [f"rank_{self.rank}.etplus.json.gz"]
 
     def mark(self) -> Mark | None:
-        """Return what changes if the output does; None if it is incomplete."""
+        """Return a value that changes with the output; None if it is incomplete."""
         if not self.columns:
             return self.target.mark(self.output)
         marks = [self.target.mark(name) for name in self.outputs]
         return None if None in marks else marks
 
     def write(self, trace: Trace) -> None:
-        """Write the output."""
         if not self.columns:
             self.target.write(self.output, trace.write)
         elif not is_url(self.target.root):
@@ -104,40 +95,31 @@ class RankTask:
 
     @property
     def captures(self) -> list[str]:
-        """The files of its graph captures."""
         return [file for name in self.options.get("graph_captures", ()) for file in capture_files(name)]
 
     @property
     def provenance(self) -> list[str]:
-        """The files about its compiled kernels."""
+        """Files about its compiled kernels."""
         given: list[str] | None = self.options.get("provenance")
         folder, base = at(self.source, self.kineto)
         return find_compile_files(folder.place(base)) if given is None else given
 
 
 class RankState(msgspec.Struct):
-    """What is remembered of a linked rank.
+    """The remembered facts about a linked rank."""
 
-    Attributes:
-        tool_version, options: what linked it, and how.
-        et, kineto, output: marks of the files, see `Folder.mark`.
-        result: for the job report.
-        info: `distributedInfo` of the Kineto trace, {} if it has none.
-        groups, table: its `RankCommunications`, the columns one after the other as little-endian int64.
-        clock_offset_ns: the offset in the output, None for none.
-        unused: options that made no difference, because the contents of both files say the same.
-    """
-
-    tool_version: str
+    tool_version: str  # tool_version, options: what linked it, and how
     options: dict[str, Any]
-    et: Mark | None
+    et: Mark | None  # et, kineto, output: marks of the files, see `Folder.mark`
     kineto: Mark | None
     output: Mark | None
-    result: RankResult
-    info: dict[str, Any]
+    result: RankResult  # for the job report
+    info: dict[str, Any]  # `distributedInfo` of the Kineto trace, {} if it has none
+    # groups, table: its `RankCommunications`, the columns one after the other as little-endian int64
     groups: list[Group]
     table: bytes
-    clock_offset_ns: int | None = None
+    clock_offset_ns: int | None = None  # the offset in the output, None for none
+    # unused: options that made no difference, because the contents of both files say the same
     unused: list[str] = msgspec.field(default_factory=list)
 
     def is_made_of(self, version: str, options: Mapping[str, Any], et: Mark | None, kineto: Mark | None) -> bool:
@@ -146,7 +128,6 @@ class RankState(msgspec.Struct):
         return (self.tool_version, used, self.et, self.kineto) == (version, wanted, et, kineto)
 
     def communications(self) -> RankCommunications:
-        """Return the columns."""
         columns = np.frombuffer(self.table, "<i8").astype(np.int64).reshape(len(COLUMNS), -1)
         return RankCommunications(tuple(self.groups), *columns)
 
@@ -191,7 +172,7 @@ def _unused_options(task: RankTask, linked: Trace) -> list[str]:
 
 
 def _options(task: RankTask) -> dict[str, Any]:
-    """Return the options, with marks of further files in place of their names."""
+    """Return the options, with marks of further files instead of their names."""
     files = {"graph_captures": task.captures, "provenance": task.provenance}
     marks = {
         key: [[name, open_folder(str(Path(name).parent)).mark(Path(name).name)] for name in names]
@@ -251,7 +232,6 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
 
 
 def _read_state(task: RankTask) -> RankState | None:
-    """Return what an earlier run remembered; None if nothing can be read."""
     # decoded here: the file is a batch's own memory, which no other program and no other version reads
     try:
         with task.target.open(task.state) as file:

@@ -1,4 +1,4 @@
-"""`__repr__` of records: a small one in one line, a large one on a screen that says what each attribute holds."""
+"""`__repr__` of records: one line if small, else one screen that describes each attribute."""
 
 from __future__ import annotations
 
@@ -15,22 +15,7 @@ _SHORT = (bool, int, float, str, bytes, type(None))
 
 
 def brief(self: Any) -> str:
-    """Return the `__repr__` of a dataclass, struct or named tuple: at most 24 lines of 79 columns.
-
-    Example:
-        >>> trace.analyze().device_use[0]
-        <DeviceUse
-          device                    0
-          window_ns                 9734277
-          gpu_span_ns               9707333
-          busy_ns                   3025842
-          idle_ns                   6708435
-          overlapped_ns             0
-          compute_ns                1614516
-          copy_ns                   22340
-          communication_ns          1388986
-          exposed_communication_ns  1388986>
-    """
+    """Return the `__repr__` of a dataclass, struct or named tuple: at most 24 lines of 79 columns."""
     name, values = _title(self), {of: getattr(self, of) for of in _names(self)}
     texts = {of: _text(value) for of, value in values.items()}
     line = f"{type(self).__name__}({', '.join(f'{of}={text}' for of, text in texts.items())})"
@@ -64,7 +49,6 @@ def _text(value: Any) -> str:
 
 
 def _title(record: Any) -> str:
-    """Return the name of its class, and the number of rows."""
     name = type(record).__name__
     if isinstance(record, tuple) or not hasattr(record, "__len__"):
         return name
@@ -72,7 +56,7 @@ def _title(record: Any) -> str:
 
 
 def _collection(value: Collection[Any]) -> str:
-    """Show a few numbers and texts; else say how many there are of what."""
+    """Show a few numbers and texts; else count the items and name their types."""
     items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else list(value)
     if len(items) <= 8 and all(isinstance(item, _SHORT) for item in items):
         return repr(value)

@@ -1,4 +1,4 @@
-"""The builder: the one place that makes a `Trace`, from columns that are added in the order of the file."""
+"""`TraceBuilder` makes a `Trace` from columns added in the order of the file."""
 
 from __future__ import annotations
 
@@ -33,30 +33,28 @@ from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
 from .trace import Trace
 
+# A column of a block: an array, or Python values; those that do not fit become the column's null.
 Values = Sequence[Any] | npt.NDArray[Any]
-"""A column of a block: an array, or Python values; those that do not fit become the column's null."""
 
 _REMEDY = "make the file again with trace-link"
-_SHOWN = 5
-"""Maximum number of ids in a message."""
-_NAME = 60
-"""Maximum number of characters of a name in a message."""
+_SHOWN = 5  # maximum number of ids in a message
+_NAME = 60  # maximum length of a name in a message
 
 _DERIVED = ("structural", "parent_row", "thread")
+# Columns that nodes are added with; `build` derives the other columns of `Nodes`.
 GIVEN_COLUMNS: dict[str, RowColumn] = {
     **{name: row_column for name, row_column in NODE_COLUMNS.items() if name not in _DERIVED},
     "tid": RowColumn(np.int64, 0, "", "of a CPU node the ET's thread, of a runtime call a code into `tids`"),
 }
-"""Columns that nodes are added with; the other columns of `Nodes` are derived from them."""
 
 
 class TraceBuilder:
     """Nodes, added in the order of the file, then runtime calls.
 
     Attributes:
-        names, categories: interned texts; codes that are added as such must be of these.
+        names, categories: interned texts, to which added codes refer.
         tids: Kineto's threads of runtime calls, interned, or any list that their codes refer to.
-        sync_dep, comm: by row, as in `Trace`; fill them at will.
+        sync_dep, comm: by row, as in `Trace`; callers fill them.
         count: number of rows so far.
 
     Example:
@@ -88,7 +86,7 @@ class TraceBuilder:
             kind: one for all rows, or one per row.
             id: unique, not negative.
             columns: others of `GIVEN_COLUMNS`, each with as many entries; `name`, `category`, and runtime calls' `tid`
-                are texts or arrays of codes. Columns that are left out hold their null.
+                are texts or arrays of codes. Missing columns hold their null.
         """
         size = len(id)
         given: dict[str, Values] = {"kind": np.broadcast_to(np.int8(kind), size), "id": id, **columns}
@@ -118,7 +116,7 @@ class TraceBuilder:
         return blocks[0]
 
     def check(self) -> None:
-        """Check what a file may have wrong.
+        """Check ids and durations.
 
         Raises:
             TraceFormatError: durations out of range, or an id that two rows have.
@@ -202,7 +200,7 @@ class TraceBuilder:
     def _without_impossible_times(
         self, columns: dict[str, Any], unattached: UnattachedEvents | None, summary: dict[str, Any]
     ) -> tuple[UnattachedEvents, dict[str, Any]]:
-        """Take impossible times out of the columns and the events without a node, and report them in the summary."""
+        """Remove impossible times from the columns and the unattached events, and report them in the summary."""
         unattached = UnattachedEvents.none() if unattached is None else unattached
         wrong, rows = self._impossible(columns, unattached), len(columns["ts"])
         if wrong.any():
@@ -217,7 +215,7 @@ class TraceBuilder:
         return replace(unattached, dur=np.where(unattached.ts >= 0, unattached.dur, 0)), summary
 
     def _impossible(self, columns: dict[str, Any], unattached: UnattachedEvents) -> npt.NDArray[np.int8]:
-        """Return `impossible_times` of the rows, then of the GPU events without a node."""
+        """Return `impossible_times` of the rows, then of the unattached events."""
 
         def both(name: str, others: npt.NDArray[Any]) -> npt.NDArray[Any]:
             found: npt.NDArray[Any] = np.concatenate([columns[name], others]) if len(unattached) else columns[name]
@@ -249,7 +247,6 @@ class TraceBuilder:
         return f"{count} in no sum: {'; '.join(shown)}{', ...' if len(places) > _SHOWN else ''}"
 
     def _circle_of(self, ids: IntColumn) -> str:
-        """Return a sentence about calls that are each other's callers."""
         shown = ", ".join(map(str, ids[:_SHOWN].tolist())) + (", ..." if len(ids) > _SHOWN else "")
         are = "1 call is its own caller" if len(ids) == 1 else f"{len(ids):,} calls are each other's callers"
         return f"{PurePath(self.file).name} is broken: {are} (ids {shown}); read as calls without a caller"
@@ -268,7 +265,7 @@ class TraceBuilder:
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
     """Return a trace without captured graphs that `build` completes on first use.
 
-    To write a linked trace and to report on it takes its texts and summary, no columns.
+    Writing a linked trace and reporting on it needs only its texts and summary.
     """
     trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
     vars(trace).update(file=file, summary=summary, texts=texts, captured=None, _build=build)
@@ -279,7 +276,6 @@ class _ColumnsOnDemand(Trace):
     """A trace with `file`, `summary`, `texts` and `captured`; the rest is built on first use."""
 
     def __getattr__(self, name: str) -> Any:
-        """Build, since an attribute is not there yet."""
         known = vars(self)
         if name not in self.__dataclass_fields__ or "_build" not in known:
             return super().__getattr__(name)  # type: ignore[misc]
@@ -291,7 +287,6 @@ class _ColumnsOnDemand(Trace):
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """Damage of the file and of the columns, which are built for it."""
         len(self.nodes)
         return super().damage
 
@@ -328,7 +323,7 @@ def threads_of_rows(
     Args:
         kind, tid, parent_row: columns of all rows; `tid` is that of ET nodes.
         codes: for each runtime call, in row order, the index of its Kineto tid in `tids`.
-        same_tids: operators have Kineto's tids, since their nodes were made of the Kineto trace.
+        same_tids: operators have Kineto's tids, because their nodes were made from the Kineto trace.
     """
     thread = np.where(kind == GPU, -1, tid)
     runtime = np.flatnonzero(kind == RUNTIME)

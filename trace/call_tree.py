@@ -1,4 +1,4 @@
-"""The call tree: the modules and annotations around a call, and the topmost operator that it is part of."""
+"""The call tree: the modules and annotations around a call, and its topmost operator."""
 
 from __future__ import annotations
 
@@ -20,21 +20,15 @@ if TYPE_CHECKING:
 
 Mask = npt.NDArray[np.bool_]
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
-_WALKED = 64
-"""Callers that `nearest` walks up one by one, before it jumps: call trees are rarely deeper."""
+_WALKED = 64  # `nearest` walks this many callers one by one before it jumps: call trees are rarely deeper.
 
 
 @dataclass(frozen=True)
 class CallTree:
-    """The calls below each call.
+    """The calls below each call."""
 
-    Attributes:
-        order: all calls but roots, grouped by caller.
-        first: where in `order` the callees of each call begin; one entry more than there are calls.
-    """
-
-    order: Positions[int, CallIndex]
-    first: IntColumn
+    order: Positions[int, CallIndex]  # all calls except roots, grouped by caller
+    first: IntColumn  # where in `order` the callees of each call begin; one entry more than calls
 
     __repr__ = brief
 
@@ -44,7 +38,7 @@ class CallTree:
         return CallTree(as_positions(order), np.searchsorted(parent[order], np.arange(len(parent) + 1)))
 
     def children(self, call: CallIndex) -> Positions[int, CallIndex]:
-        """Return the calls directly below a call, ascending."""
+        """Return the direct callees of a call, ascending."""
         first, end = self.first[call], self.first[call + 1]
         return self.order[first:end]
 
@@ -58,7 +52,7 @@ class CallTree:
     def totals(
         self, parent: Positions[CallIndex, CallIndex], values: ColumnOf[CallIndex, np.int64]
     ) -> ColumnOf[CallIndex, np.int64]:
-        """Return for each call the sum of the values of it and of all calls below it."""
+        """Return for each call the sum of the values of it and all calls below it."""
         total = values.copy()
         for rows in reversed(levels(parent)[1:]):
             np.add.at(total, parent[rows], total[rows])
@@ -70,18 +64,16 @@ class Hierarchy:
     """Paths of modules and annotations as a tree, and the place of each call.
 
     An operator counts to itself if it is the topmost one under a module or annotation, or has no caller; else to the
-    topmost one that it runs in. A named region (`## … ##`, `nn.Module: …`) inside an operator starts again; any other
-    annotation there, such as "nccl:all_reduce", is ignored, and so is `ProfilerStep#…` everywhere.
-
-    Attributes:
-        top: the operator that each call counts to, −1 for an annotation above all operators.
-        path: for each call, the row in the tree of the innermost region around it or that it is; 0 for none.
-        tree_parent, tree_name: for each path, the path without its last region, and the name code of that region.
-            Row 0 is the empty path (parent −1, name −1).
+    topmost operator around it. A named region (`## … ##`, `nn.Module: …`) inside an operator starts again. Other
+    annotations inside an operator, such as "nccl:all_reduce", are ignored, and so is `ProfilerStep#…` everywhere.
     """
 
+    # top: the operator that each call counts to, −1 for an annotation above all operators
     top: Positions[CallIndex, CallIndex]
+    # path: for each call, the tree row of the innermost region around it (or itself); 0 for none
     path: ColumnOf[CallIndex, np.int64]
+    # tree_parent, tree_name: for each path, the path without its last region, and the name code of that region. Row 0
+    # is the empty path (parent −1, name −1).
     tree_parent: IntColumn
     tree_name: IntColumn
 
@@ -97,9 +89,9 @@ class Hierarchy:
 
 
 def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
-    """Return the hierarchy of calls of a trace, or of others whose names are codes of its `names`.
+    """Return the hierarchy of calls whose names are codes of the trace's `names`.
 
-    If stacks are recorded but no calls of modules, the modules' frames in the stacks stand for them.
+    If stacks are recorded but no module calls, the modules' frames in the stacks replace them.
     """
     parent, name, kind = calls.parent, calls.name, calls.kind
     if len(trace.stacks) and not np.any(kind == MODULE):
@@ -154,13 +146,9 @@ def levels(parent: IntColumn) -> list[IntColumn]:
 
 
 def depths(parent: IntColumn) -> IntColumn:
-    """Return how many callers each call is below, 0 for roots. Parents must precede their children.
+    """Return the number of callers above each call, 0 for roots. Parents must precede their children.
 
     The distance to an ancestor is the sum of the distances to and from one halfway: n log(depth).
-
-    Example:
-        >>> depths(np.array([-1, 0, 1, 0])).tolist()
-        [0, 1, 2, 1]
     """
     depth, above = (parent >= 0).astype(np.int64), np.array(parent, np.int64)
     active = np.flatnonzero(above >= 0)
@@ -178,7 +166,7 @@ def name_paths(
     """Merge calls that have the same names from the outermost call down to them into one path.
 
     Args:
-        root: negative number for each call, what its outermost caller is below, such as a thread.
+        root: negative number for each call: the group of its outermost caller, such as a thread.
 
     Returns:
         for each call its path; for each path the one above it (or the root), and the code of its last name.
@@ -201,12 +189,7 @@ def name_paths(
 
 
 def on_circles(parent: IntColumn) -> Mask:
-    """Mark the positions that are their own callers, directly or through others; −1 for no caller. O(n log n).
-
-    Example:
-        >>> on_circles(np.array([-1, 2, 3, 2, 1])).tolist()
-        [False, False, True, True, False]
-    """
+    """Mark the positions that are their own callers, directly or through others; −1 for no caller. O(n log n)."""
     above = np.append(parent, -1)  # the last entry keeps −1 where it is
     for _ in range(len(parent).bit_length()):
         above = above[above]
@@ -217,8 +200,8 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
     """Return the innermost earlier interval of the same thread that is open at the start of each, −1 for none.
 
     Intervals are sorted by (thread, ts, −end). The result is the nearest j before i with end[j] > ts[i], found for all
-    i by pointer jumping: if j is closed at ts[i], so is all that was closed at ts[j], so j's own candidate is next.
-    O(n log n).
+    i by pointer jumping: if j is closed at ts[i], so is everything that was closed at ts[j], so j's own candidate is
+    next. O(n log n).
     """
     parent = np.arange(-1, len(ts) - 1)
     parent[run_starts(thread)] = -1
@@ -254,11 +237,11 @@ def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 def outermost(parent: IntColumn, key: IntColumn) -> Mask:
-    """Return which calls are not below one of the same key, however far.
+    """Return which calls have no call of the same key above them.
 
     Args:
         parent: as in `preorder`.
-        key: −1 for calls that do not count, which are never chosen.
+        key: −1 for calls that are never chosen.
 
     Example:
         >>> outermost(np.array([-1, 0, 1, 1]), np.array([5, -1, 5, 2])).tolist()
@@ -277,7 +260,7 @@ def outermost(parent: IntColumn, key: IntColumn) -> Mask:
 def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:
     """Return each position's nearest ancestor-or-self that is good, −1 without one; `start` has −1 for none.
 
-    Walks up a few callers; then all jump twice as far each time: n log(depth).
+    Walks up a few callers, then doubles the distance of each jump: n log(depth).
     """
     at: IntColumn = np.full(len(start), -1, np.int64)
     active = np.flatnonzero(start >= 0)

@@ -1,4 +1,4 @@
-"""Captured graphs: the operators under which the kernels of replayed CUDA or HIP graphs were launched when captured.
+"""Captured graphs: the operators under which the kernels of replayed CUDA or HIP graphs were captured.
 
 A replayed graph is one launch call with hundreds of kernels. Each kernel keeps that call as its launcher and gains
 `captured_by`, the operator that launched it during the capture.
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 CallKind = Literal["operator", "annotation", "module"]
+# Names of the values of `Calls.kind` in files and row views.
 CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
-"""Names of the values of `Calls.kind` in files and row views."""
+# Values of `GraphReplay.evidence`: why a replay belongs to a captured graph. "alignment": names agree, except for left-
+# out launches or kernels. "other grids": names agree, grids do not. "padded batch size": the step's batch is smaller
+# than the graph's, and no captured graph is nearer. "one of several batch sizes": several graphs fit, and the step's
+# batch size is unknown.
 EVIDENCE = (
     "kernel names",
     "kernel names per stream",
@@ -42,58 +46,36 @@ EVIDENCE = (
     "one of several batch sizes",
     "graph node ids",
 )
-"""Values of `GraphReplay.evidence`: why a replay is known to be of a captured graph.
-
-"alignment": names agree except for launches or kernels that are left out. "other grids": names agree, grids do not.
-"padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer. "one of several
-batch sizes": graphs of other batch sizes fit equally, and the step's is unknown.
-"""
+# Values of `GraphReplay.reason`: why no kernel of a replay is linked.
 GRAPH_REASONS = (
     "no captured graph has these kernels",
     "no graph of this batch size was captured",
     "kernels on several streams, and the capture has no kernel names",
 )
-"""Values of `GraphReplay.reason`: why no kernel of a replay is linked."""
 
 
 class CapturedGraph(msgspec.Struct, gc=False, frozen=True):
-    """A graph that was captured.
+    """A captured graph."""
 
-    Attributes:
-        file: name of the capture's file, without folders.
-        index: ordinal among the graphs of that file.
-        batch_size: None if not recorded.
-        mode: "FULL", "PIECEWISE", "" if unknown.
-        launches: number of captured launch calls.
-    """
-
-    file: str
-    index: int
-    batch_size: int | None
-    mode: str
-    launches: int
+    file: str  # name of the capture's file, without folders
+    index: int  # ordinal among the graphs of that file
+    batch_size: int | None  # None if not recorded
+    mode: str  # "FULL", "PIECEWISE", "" if unknown
+    launches: int  # number of captured launch calls
 
     __repr__ = brief
 
 
 class GraphReplay(msgspec.Struct, gc=False, frozen=True):
-    """One launch of a graph.
+    """One launch of a graph."""
 
-    Attributes:
-        correlation: of the launch call and all GPU events of the replay.
-        graph: position in `CapturedGraphs.graphs`, None if no captured graph fits.
-        candidates: number of captured graphs whose kernels fit equally well.
-        evidence: some of `EVIDENCE`. reason: one of `GRAPH_REASONS` if `graph` is None, else "".
-        events: number of GPU events. certain, equivalent: number linked to an operator.
-    """
-
-    correlation: int
-    graph: int | None
-    candidates: int
-    evidence: tuple[str, ...]
-    reason: str
-    events: int
-    certain: int
+    correlation: int  # of the launch call and all GPU events of the replay
+    graph: int | None  # position in `CapturedGraphs.graphs`, None if no captured graph fits
+    candidates: int  # number of captured graphs whose kernels fit equally well
+    evidence: tuple[str, ...]  # some of `EVIDENCE`
+    reason: str  # one of `GRAPH_REASONS` if `graph` is None, else ""
+    events: int  # number of GPU events
+    certain: int  # certain, equivalent: number linked to an operator
     equivalent: int
 
     __repr__ = brief
@@ -101,19 +83,12 @@ class GraphReplay(msgspec.Struct, gc=False, frozen=True):
 
 @dataclass(frozen=True)
 class CaptureLinks:
-    """Links from GPU events to operators of a capture; one entry per link.
+    """Links from GPU events to operators of a capture; one entry per link."""
 
-    Attributes:
-        event: nodes of the trace, or positions in `Trace.unattached`; ascending.
-        op: position among the captured operators.
-        link: EQUIVALENT or CERTAIN.
-        replay: position in `CapturedGraphs.replays`.
-    """
-
-    event: IntColumn
-    op: IntColumn
-    link: npt.NDArray[np.int8]
-    replay: IntColumn
+    event: IntColumn  # nodes of the trace, or positions in `Trace.unattached`; ascending
+    op: IntColumn  # position among the captured operators
+    link: npt.NDArray[np.int8]  # EQUIVALENT or CERTAIN
+    replay: IntColumn  # position in `CapturedGraphs.replays`
 
     __repr__ = brief
 
@@ -126,7 +101,7 @@ class CaptureLinks:
         return len(self.event)
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.int8], IntColumn]:
-        """Return `op`, `link` and `replay` of some events; −1, UNLINKED and −1 for those without a link."""
+        """Return `op`, `link` and `replay` of some events; −1, UNLINKED and −1 for events without a link."""
         at = positions(self.event, events)
         has = at >= 0
         columns = ((self.op, -1), (self.link, UNLINKED), (self.replay, -1))
@@ -137,30 +112,19 @@ class CaptureLinks:
 
 @dataclass(frozen=True)
 class CapturedGraphs:
-    """The graphs that a trace replays, and the calls in which each was captured.
+    """The graphs that a trace replays, and the calls in which each was captured."""
 
-    Attributes:
-        graphs: those that are replayed. replays: every launch of a graph, in order.
-        names: of the calls. kind: OP, ANNOTATION or MODULE.
-        parent: the caller, smaller than the call's own position, −1 for none.
-        graph: position in `graphs` of the one in whose capture the call began, −1 for a call around several.
-        texts: JSON objects with `inputs` and `outputs` as in ET nodes of schema 1.1, as far as recorded.
-        comm: by call, what it communicates.
-        links: for events that are nodes. unattached: for those of `Trace.unattached`.
-        notes: sentences about what was left out.
-    """
-
-    graphs: tuple[CapturedGraph, ...]
-    replays: tuple[GraphReplay, ...]
-    names: list[str]
+    graphs: tuple[CapturedGraph, ...]  # replayed graphs
+    replays: tuple[GraphReplay, ...]  # every launch of a graph, in order
+    names: list[str]  # names, kind: name of each call; OP, ANNOTATION or MODULE
     kind: npt.NDArray[np.int8]
-    parent: IntColumn
-    graph: IntColumn
-    texts: list[bytes]
-    comm: dict[int, Comm] = field(default_factory=dict)
-    links: CaptureLinks = field(default_factory=CaptureLinks.none)
-    unattached: CaptureLinks = field(default_factory=CaptureLinks.none)
-    notes: tuple[str, ...] = ()
+    parent: IntColumn  # the caller, smaller than the call's own position, −1 for none
+    graph: IntColumn  # position in `graphs` of the graph whose capture contains the call, −1 for a call around several
+    texts: list[bytes]  # JSON objects with `inputs` and `outputs` as in ET nodes of schema 1.1, if recorded
+    comm: dict[int, Comm] = field(default_factory=dict)  # communication by call
+    links: CaptureLinks = field(default_factory=CaptureLinks.none)  # for events that are nodes
+    unattached: CaptureLinks = field(default_factory=CaptureLinks.none)  # for events of `Trace.unattached`
+    notes: tuple[str, ...] = ()  # sentences about missing data
 
     __repr__ = brief
 
@@ -169,7 +133,7 @@ class CapturedGraphs:
 
     @cached_property
     def comm_above(self) -> list[int]:
-        """For each call the nearest one at or above it that has `comm`, −1 for none."""
+        """For each call the nearest call at or above it that has `comm`, −1 for none."""
         found: list[int] = []
         for call, above in enumerate(self.parent.tolist()):
             found.append(call if call in self.comm else found[above] if above >= 0 else -1)
@@ -186,7 +150,7 @@ class CapturedGraphs:
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences for reports about what was linked and what was not."""
+        """Sentences for reports about linked and unlinked events."""
         counts, replays = self.counts, len(self.replays)
         if not replays:
             return ["the trace has no launch of a graph: the captures were not used", *self.notes]
@@ -230,14 +194,14 @@ class CalledWith:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Dtypes of the input tensors, in torch's spelling; "" for one that is not recorded."""
+        """Dtypes of the input tensors, in torch's spelling; "" if not recorded."""
         signature = self._signature()
         return tuple(tensor.dtype for tensor in signature.tensors) if signature else ()
 
 
 @dataclass(frozen=True)
 class CapturedOp(CalledWith):
-    """The call of a capture that launched a kernel of a replayed graph.
+    """The captured call that launched a kernel of a replayed graph.
 
     Example:
         >>> op = trace.kernels[0].captured_by
@@ -289,7 +253,7 @@ class CapturedOp(CalledWith):
 
     @property
     def parent(self) -> CapturedOp | None:
-        """The call that it runs in, None for an outermost one."""
+        """The call around it, None for an outermost one."""
         above = int(self._graphs.parent[self.index])
         return replace(self, index=above) if above >= 0 else None
 
@@ -309,23 +273,17 @@ class CapturedOp(CalledWith):
 class Attribution:
     """The operator to which the time of each GPU event counts.
 
-    For an event of a replayed graph, the operator that launched it during the capture. For an event launched before the
-    trace, the operator of its counterpart. For other events, the operator that launched them.
-
-    Attributes:
-        calls: the calls of the trace, then those of its captured graphs, which have no time (0).
-        call: for each GPU event a position in `calls`, −1 for none.
-        hierarchy: of `calls`.
-        repetition: 0, or, if `call` is that of the event's counterpart (inferred by repetition), a number from 1 that
-            differs among the events of one counterpart.
-        in_module: whether the modules around `call` are also the event's own.
+    This is the operator that launched the event; during the capture for an event of a replayed graph; that of the
+    counterpart for an event launched before the trace.
     """
 
-    calls: Calls
-    call: IntColumn
-    hierarchy: Hierarchy
+    calls: Calls  # the calls of the trace, then those of its captured graphs, which have no time (0)
+    call: IntColumn  # position in `calls` for each GPU event, −1 for none
+    hierarchy: Hierarchy  # of `calls`
+    # repetition: 0, or, if `call` comes from the counterpart, a number from 1 that differs among the events of one
+    # counterpart
     repetition: IntColumn
-    in_module: npt.NDArray[np.bool_]
+    in_module: npt.NDArray[np.bool_]  # whether the modules around `call` are also the event's own
 
     __repr__ = brief
 
@@ -353,7 +311,7 @@ def _with_counterparts(trace: Trace, calls: Calls, call: IntColumn, hierarchy: H
 
 
 def captured_calls(trace: Trace, table: SignatureTable) -> Calls:
-    """Return the calls of the captured graphs as a table, without times; their signatures are added to `table`."""
+    """Return the calls of the captured graphs as a table, without times; add their signatures to `table`."""
     graphs = trace.captured
     if graphs is None:
         return Calls.none()

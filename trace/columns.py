@@ -1,4 +1,4 @@
-"""Columns of numbers, and functions on them that numpy lacks or does slowly."""
+"""Columns of numbers, and functions that numpy lacks or does slowly."""
 
 from __future__ import annotations
 
@@ -16,19 +16,11 @@ import numpy.typing as npt
 IntColumn = npt.NDArray[np.int64]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
-_SPARSE = 4
-"""Values are looked up in an array if their range has at most this many numbers per value; else by sorting."""
+_SPARSE = 4  # A lookup uses an array if the values' range has at most this many numbers per value; else it sorts.
 
 
 class RowColumn(NamedTuple):
-    """Description of a column of `Nodes`.
-
-    Attributes:
-        dtype: numpy's type of its entries.
-        none: the value for "none" or "not recorded", None if every row has a value.
-        unit: "" for none.
-        about: meaning.
-    """
+    """Description of a column of `Nodes`: numpy's type, null value (None if every row has a value), unit, meaning."""
 
     dtype: type[np.generic]
     none: int | None
@@ -37,9 +29,8 @@ class RowColumn(NamedTuple):
 
 
 class StringTable:
-    """Interned values.
-
-    A value's code is its index in `values`: the given (distinct) ones, then others as they appear.
+    """Interned values. A value's code is its index in `values`: the given (distinct) ones, then others as they
+    appear.
     """
 
     def __init__(self, values: Sequence[Any] = ()) -> None:
@@ -52,11 +43,11 @@ class StringTable:
         return list(self._codes)
 
     def codes(self, values: list[Any]) -> npt.NDArray[np.int32]:
-        """Return the codes of many values; new values are added."""
+        """Return the codes of many values; add new values."""
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
 
     def recode(self, values: Sequence[Any], codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Return codes of values that are given as codes into another list, of which some may be unused or equal.
+        """Return codes of values given as codes into another list, in which values may be unused or equal.
 
         Example:
             >>> table = StringTable(["b"])
@@ -76,12 +67,7 @@ class StringTable:
 
 
 def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return where runs of equal rows begin in some columns of one length.
-
-    Example:
-        >>> run_starts(np.array([3, 3, 5, 3]), np.array([1, 1, 1, 1])).tolist()
-        [True, False, True, True]
-    """
+    """Return where runs of equal rows begin in columns of one length."""
     first = np.zeros(len(columns[0]), np.bool_)
     first[:1] = True
     for column in columns:
@@ -90,18 +76,13 @@ def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def distinct(values: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
-    """Like `np.unique`, without importing `numpy.ma`, and ten times as fast since it sorts instead of hashing."""
+    """Like `np.unique`, ten times as fast because it sorts instead of hashing, and without importing `numpy.ma`."""
     ordered = np.sort(values, axis=None)
     return ordered[run_starts(ordered)]
 
 
 def median(values: npt.ArrayLike) -> float:
-    """Like `np.median`, without importing `numpy.ma`. NaN if empty.
-
-    Example:
-        >>> median([5, 1, 2, 4])
-        3.0
-    """
+    """Like `np.median`, without importing `numpy.ma`. NaN if empty."""
     ordered = np.sort(np.asarray(values))
     if not len(ordered):
         return float("nan")
@@ -110,12 +91,7 @@ def median(values: npt.ArrayLike) -> float:
 
 
 def percentiles_of(values: npt.NDArray[np.float64], *wanted: float) -> list[float]:
-    """Like `np.percentile`, without importing `numpy.ma`, and ten times as fast for a few numbers.
-
-    Example:
-        >>> percentiles_of(np.array([4.0, 1.0, 3.0, 2.0]), 25, 50)
-        [1.75, 2.5]
-    """
+    """Like `np.percentile`, ten times as fast for a few numbers, without importing `numpy.ma`."""
     ordered = np.sort(values)
     found = []
     for percent in wanted:
@@ -134,7 +110,7 @@ def without(values: IntColumn, gone: IntColumn) -> IntColumn:
 
 
 def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-    """Like `np.isin`, for numbers far apart, which that hashes and sorts."""
+    """Like `np.isin`, faster for sparse numbers."""
     known: IntColumn = distinct(np.asarray(others, np.int64))
     if not len(known):
         return np.zeros(len(values), np.bool_)
@@ -144,11 +120,10 @@ def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct rows of some columns of one length, ascending, (k, columns); and for each row which one it
-    is.
+    """Return the distinct rows of some columns, ascending, (k, columns); and the index of each row among them.
 
-    Like `np.unique(axis=0)`, in linear time if the columns have few values, and ten times as fast if the rows can be
-    packed into one number each.
+    Like `np.unique(axis=0)`, in linear time if the columns have few values, and ten times as fast if a row can be
+    packed into one number.
 
     Example:
         >>> rows, which = distinct_rows(np.array([3, 1, 3]), np.array([0, 5, 0]))
@@ -173,7 +148,7 @@ def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColu
 
 
 def _numbered(values: IntColumn, room: int) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct values, ascending, and for each value which one it is; values are in range(room)."""
+    """Return the distinct values in range(room), ascending, and the index of each value among them."""
     if room <= _SPARSE * len(values):
         there = mask_at(room, values)
         return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
@@ -185,19 +160,14 @@ def _numbered(values: IntColumn, room: int) -> tuple[IntColumn, IntColumn]:
 
 
 def first_places(values: npt.NDArray[_Scalar]) -> tuple[npt.NDArray[_Scalar], IntColumn]:
-    """Return the distinct values, ascending, and the position of the first of each.
-
-    Example:
-        >>> [column.tolist() for column in first_places(np.array([7, 3, 7]))]
-        [[3, 7], [1, 0]]
-    """
+    """Return the distinct values, ascending, and the position of the first of each."""
     order = np.argsort(values, kind="stable")
     first = order[run_starts(values[order])]
     return values[first], first
 
 
 def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct values in order of first appearance, and for each value which one it is.
+    """Return the distinct values in order of first appearance, and the index of each value among them.
 
     Example:
         >>> [column.tolist() for column in first_seen(np.array([7, 3, 7]))]
@@ -209,7 +179,7 @@ def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
 
 
 def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], IntColumn]]:
-    """Yield the distinct rows of some columns of one length, ascending, each with its positions, ascending.
+    """Yield the distinct rows of some columns, ascending, each with its positions, ascending.
 
     Example:
         >>> [(key, at.tolist()) for key, at in grouped(np.array([1, 0, 1]), np.array([5, 5, 5]))]
@@ -222,12 +192,7 @@ def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], I
 
 
 def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
-    """Return the position of the largest value of each group, the first of equal ones; −1 for an empty group.
-
-    Example:
-        >>> largest(np.array([0, 2, 0, 2]), np.array([5, 7, 6, 7]), 3).tolist()
-        [2, -1, 1]
-    """
+    """Return the position of the first largest value of each group; −1 for an empty group."""
     most = np.full(groups, np.iinfo(np.int64).min)
     np.maximum.at(most, group, values)
     at = np.flatnonzero(values == most[group])[::-1]  # the first one is written last
@@ -235,12 +200,7 @@ def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
 
 
 def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]:
-    """Return the values of each key, keys and values in order of appearance.
-
-    Example:
-        >>> lists_by([7, 5, 7], range(3))
-        {7: [0, 2], 5: [1]}
-    """
+    """Return the values of each key, keys and values in order of appearance."""
     found: dict[int, list[int]] = {}
     for key, value in zip(keys, values, strict=True):
         found.setdefault(key, []).append(value)
@@ -262,7 +222,9 @@ def matching(
 
 
 def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return the first position of each wanted value in a column, −1 if absent. Linear for ids, which count up."""
+    """Return the first position of each wanted value in a column, −1 if absent. Linear for dense numbers such as
+    ids.
+    """
     if not len(among):
         return np.full(len(wanted), -1, np.int64)
     low, high = int(among.min()), int(among.max())
@@ -277,34 +239,19 @@ def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
 
 
 def scatter(size: int, at: Any, values: Any, missing: Any = -1) -> npt.NDArray[Any]:
-    """Return a column with values at some positions and `missing` elsewhere.
-
-    Example:
-        >>> scatter(4, [2, 0], np.array([7, 8])).tolist()
-        [8, -1, 7, -1]
-    """
+    """Return a column with values at some positions and `missing` elsewhere."""
     column = np.full(size, missing, np.asarray(values).dtype)
     column[at] = values
     return column
 
 
 def mask_at(size: int, at: Any) -> npt.NDArray[np.bool_]:
-    """Return a mask that is true at some positions.
-
-    Example:
-        >>> mask_at(4, [2, 0]).tolist()
-        [True, False, True, False]
-    """
+    """Return a mask that is true at some positions."""
     return scatter(size, at, np.True_, False)
 
 
 def inverse_positions(size: int, at: IntColumn) -> IntColumn:
-    """Return the place of each of `size` positions among some distinct ones, −1 for the others.
-
-    Example:
-        >>> inverse_positions(4, np.array([2, 0])).tolist()
-        [1, -1, 0, -1]
-    """
+    """Return the index of each of `size` positions among distinct positions, −1 for the others."""
     return scatter(size, at, np.arange(len(at)))
 
 
@@ -321,12 +268,12 @@ def joined_ranges(first: IntColumn, size: IntColumn) -> IntColumn:
 
 
 def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
-    """Concatenate columns by name. The parts lose theirs, so that at most one column is in memory twice."""
+    """Concatenate columns by name. The parts are emptied, so that at most one column is in memory twice."""
     return {key: np.concatenate([part.pop(key) for part in parts]) for key in list(parts[0])} if parts else {}
 
 
 def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
-    """Convert µs below 2**43, where half an ulp is under 0.5 ns, to the ns that were written."""
+    """Convert µs below 2**43 (half an ulp is under 0.5 ns) to the ns that were written."""
     whole = np.floor(us)  # apart, since the product of the whole would be rounded
     ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
     return ns

@@ -1,4 +1,4 @@
-"""Communication kernels: how they are recognized, and what they communicate."""
+"""Communication kernels: recognition by name, and their fields."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 from .brief import brief
 from .conventions import MAX_NAME
 
+# Names of device functions by library. Only the first row ignores letter case: its libraries differ in it.
 _LIBRARIES = (
     ("NCCL, RCCL, MSCCL, HCCL, oneCCL and their relatives",
      r"^(?:[nrhumx]|ms|one?)ccl|^ccl(?:::|_(?:all|reduce|broadcast|send|recv|barrier))|nccl(?:Symk?)?(?:Dev)?Kernel"
@@ -23,47 +24,45 @@ _LIBRARIES = (
     ("mori", r"(?<![a-z])mori::(?!moe::Convert)|(?<![a-zA-Z])Ep(?:Dispatch|Combine)(?=[A-Z])"),
     ("Perplexity", r"(?<![a-z])pplx::|(?<![a-z])a2a_(?:dispatch|combine)"),
 )  # fmt: skip
-"""Names of device functions by library. Only the first row ignores letter case: its libraries differ in it."""
 _ANY_CASE = re.compile(_LIBRARIES[0][1], re.IGNORECASE)
 _BY_LIBRARY = re.compile("|".join(pattern for _, pattern in _LIBRARIES[1:]))
+# Collectives in the names of other functions, as words: "small_reduce" has none.
 _BY_COLLECTIVE = re.compile(
     r"(?:(?<![A-Za-z])(?i:all)|(?<![A-Z])All)_?(?i:reduce|gather|(?:to|2)_?all)"
     r"|(?:(?<![A-Za-z])(?i:reduce)|(?<![A-Z])Reduce)_?(?i:scatter)"
 )
-"""Collectives in the names of other functions, as words: "small_reduce" has none."""
-_GENERATED = "triton_"
-"""Inductor lists the operators that a kernel fuses in its name; such a kernel communicates nothing."""
+_GENERATED = "triton_"  # Inductor puts the fused operators into a kernel's name; such a kernel communicates nothing.
+# Functions that compute even if their names contain a collective: a GEMM with a fused collective is a GEMM.
 _COMPUTES = re.compile(r"^at::native::|elementwise|pointwise|gemm|matmul", re.IGNORECASE)
-"""Functions that compute even if their names contain a collective: a GEMM with a fused collective is a GEMM."""
+# Functions that do not communicate even if a collective's call launched them: they prepare or divide its data.
 _COMPUTES_IN_CALL = re.compile(
     r"^(?:triton|at|cub|thrust|cutlass\w*|cublas\w*|cudnn)(?:_|::)|elementwise|pointwise|gemm|matmul|softmax|norm"
     r"|copy|split|(?<![a-z])(?:cat|div|mul|add|fill)(?![a-z])",
     re.IGNORECASE,
 )
-"""Functions that do not communicate even if the call of a collective launched them: they prepare or divide its data."""
+# Operators that launch a collective's kernel themselves; operators below them compute its input.
 _COMM_OPERATOR = re.compile(
     r"(?:[nrhumx]|ms|one?)ccl:(?!coalesced)\w+.*|record_param_comms"
     r"|c10d::(?:_?(?:all_?|reduce|broadcast|gather|scatter|send|recv|barrier)\w*)"
     r"|symm_mem::(?:multimem|one_shot|two_shot|all_to_all|nvshmem)\w*"
     r"|(?!aten::|fsdp::|c10d|_c10d)\w+::_?\w*?(?:all_?reduce|all_?to_?all)\w*"
 )
-"""Operators that launch the kernel of a collective themselves; operators below them do the computation before."""
 _PARTS = re.compile(r"[<>(]|[^<>(]+")
 _COLLECTIVE_FIELDS = (b'"Collective name"', b'"Process Group Name"')
+# Parts of kernel names, the longer before those that they contain.
 _COLLECTIVES = tuple((re.compile(part, re.IGNORECASE), name) for part, name in (
     ("all_?reduce|cross_device_reduce", "allreduce"), ("all_?gather", "allgather"),
     ("reduce_?scatter", "reduce_scatter"), ("broadcast", "broadcast"), ("send_?recv", "sendrecv"),
     ("all_?(?:to|2)_?all", "all_to_all"), ("reduce", "reduce"),
 ))  # fmt: skip
-"""Parts of kernel names, the longer before those that they contain."""
 
 
 class Comm(msgspec.Struct, gc=False, frozen=True):
-    """What a communication kernel communicates; None for what neither trace records.
+    """The communication of a kernel; None for unrecorded fields.
 
-    `pg_first_rank` is the first rank of a group whose list of ranks the profiler cut off. Since a rank is in one group
-    of a name only, name and first rank identify the group. `inferred_messages` are those of a kernel with several
-    messages; the kernel then has what they have in common, and the elements sent and received by all.
+    `pg_first_rank` is the first rank of a group whose list of ranks the profiler cut off. A rank is in one group of a
+    name only, so name and first rank identify the group. `inferred_messages` are those of a kernel with several
+    messages. Its other fields then hold their common values and the total of elements.
     """
 
     collective: str | None = None
@@ -96,21 +95,16 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
         return fields
 
     def filled(self, other: Comm) -> Comm:
-        """Return a copy with the other's values for unknown ones.
-
-        Example:
-            >>> Comm(collective="allreduce").filled(Comm(collective="x", group_size=2)).group_size
-            2
-        """
+        """Return a copy with the other's values for unknown ones."""
         mine = {name: getattr(self, name) for name in self.__struct_fields__}
         return Comm(**{name: getattr(other, name) if value is None else value for name, value in mine.items()})
 
 
 @lru_cache(maxsize=4096)
 def is_comm_kernel(name: str) -> bool:
-    """Return whether a GPU event's name is that of a communication kernel; only the function's own name counts.
+    """Return whether a GPU event's function name is that of a communication kernel.
 
-    Other evidence (`has_collective_fields`, `launches_collective`) precedes names; `Trace.is_comm` knows both.
+    Other evidence (`has_collective_fields`, `launches_collective`) comes first; `Trace.is_comm` combines both.
 
     Example:
         >>> [is_comm_kernel(one) for one in ("ncclDevKernel_AllReduce_Sum_f32", "triton_poi_fused_all_reduce_0")]
@@ -125,17 +119,12 @@ def is_comm_kernel(name: str) -> bool:
 
 
 def has_collective_fields(args: bytes) -> bool:
-    """Return whether Kineto's arguments of a GPU event say what it communicates."""
+    """Return whether Kineto's arguments of a GPU event describe a collective."""
     return any(field in args for field in _COLLECTIVE_FIELDS)
 
 
 def launches_collective(operator: str, kernel: str) -> bool:
-    """Return whether a kernel is a collective's because of the operator that launched it, whatever the kernel's name.
-
-    Example:
-        >>> [launches_collective("nccl:all_reduce", name) for name in ("ring_kernel", "at::native::copy_kernel<4>")]
-        [True, False]
-    """
+    """Return whether a kernel belongs to a collective because of its operator, whatever the kernel's name."""
     return _COMM_OPERATOR.fullmatch(operator) is not None and may_communicate(kernel)
 
 
@@ -159,10 +148,5 @@ def _function_name(kernel: str) -> str:
 
 
 def collective_of(kernel: str) -> str | None:
-    """Return the collective in a communication kernel's name, None if the name has none.
-
-    Example:
-        >>> collective_of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL")
-        'reduce_scatter'
-    """
+    """Return the collective in a communication kernel's name, None without one."""
     return next((collective for pattern, collective in _COLLECTIVES if pattern.search(kernel)), None)

@@ -1,7 +1,8 @@
-"""Counterparts: GPU events that were launched before the recording, and the same work of a later iteration.
+"""Counterparts: GPU events launched before the recording, and the same work in a later iteration.
 
 Such an event has no launcher in the trace. If the same sequence of events is repeated later with its launches, the
-launcher of the later one also launched this one, an iteration earlier: a link by repetition, never certain, no edge.
+launcher of the later event also launched this one, an iteration earlier. The link is inferred, never certain; it adds
+no edge.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from .brief import brief
 from .columns import IntColumn, positions
 
+# Why a GPU event without a launcher has no counterpart: keys of the report's `gpu.repetition.unpaired`.
 UNPAIRED_REASONS = (
     "the trace does not repeat itself",
     "no such sequence is launched in the trace",
@@ -22,22 +24,16 @@ UNPAIRED_REASONS = (
     "another duration than its repetition",
     "no operator launched its repetition",
 )
-"""Why a GPU event without a launcher has no counterpart: keys of the report's `gpu.repetition.unpaired`."""
 
 
 @dataclass(frozen=True)
 class CounterpartLinks:
-    """Links from GPU events to their counterparts; one entry per link.
+    """Links from GPU events to their counterparts; one entry per link."""
 
-    Attributes:
-        event: nodes of the trace, or positions in `Trace.unattached`; ascending.
-        row: node of the counterpart, a GPU event with an operator.
-        same_module: the counterpart is in the same module, not in another layer with equal work, so the event's module
-            is also known, not only operator, shapes and source line.
-    """
-
-    event: IntColumn
-    row: IntColumn
+    event: IntColumn  # nodes of the trace, or positions in `Trace.unattached`; ascending
+    row: IntColumn  # node of the counterpart, a GPU event with an operator
+    # same_module: the counterpart is in the same module, so the event's module is also known. In another layer with
+    # equal work, only operator, shapes and source line are.
     same_module: npt.NDArray[np.bool_]
 
     __repr__ = brief
@@ -51,7 +47,7 @@ class CounterpartLinks:
         return CounterpartLinks(empty, empty, np.zeros(0, np.bool_))
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-        """Return `row` and `same_module` of some events; −1 and False for those without a counterpart."""
+        """Return `row` and `same_module` of some events; −1 and False without a counterpart."""
         at = positions(self.event, events)
         has = at >= 0
         row, same = np.full(len(events), -1, np.int64), np.zeros(len(events), np.bool_)
@@ -61,11 +57,7 @@ class CounterpartLinks:
 
 @dataclass(frozen=True)
 class Counterparts:
-    """The counterparts of a trace's GPU events.
-
-    Attributes:
-        links: of events that are nodes. unattached: of those of `Trace.unattached`.
-    """
+    """The counterparts of a trace's GPU events: of nodes, and of events in `Trace.unattached`."""
 
     links: CounterpartLinks = field(default_factory=CounterpartLinks.none)
     unattached: CounterpartLinks = field(default_factory=CounterpartLinks.none)

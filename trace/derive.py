@@ -1,8 +1,8 @@
-"""The tables of a trace from its nodes: calls with their callers and shapes, launches, GPU events.
+"""The tables of a trace, made from its nodes: calls with callers and shapes, launches, GPU events.
 
 1. Each table gets the nodes of its kind that have a time, in order of start.
-2. `_timed_caller` finds for each node the call that it runs in. A node without a time, such as an unlinked operator, is
-   skipped: its callees belong to its caller.
+2. `_timed_caller` finds the call around each node. Nodes without a time, such as unlinked operators, are skipped: their
+   callees belong to their caller.
 3. Launch edges give each GPU event its runtime call.
 """
 
@@ -27,12 +27,12 @@ from .tensors import SignatureTable, numbers_matter
 if TYPE_CHECKING:
     from .trace import Trace
 
+# Two devices are equal if these members of `deviceProperties` are.
 _SAME_DEVICE = ("name", "numSms", "computeMajor", "computeMinor")
-"""Members of `deviceProperties` by which two devices count as equal."""
 
 
 def tables_of(trace: Trace) -> Tables:
-    """Return the tables of a trace, without unlinked nodes and events with impossible times: they have no time."""
+    """Return the tables of a trace. Unlinked nodes and events with impossible times have no row."""
     nodes = trace.nodes
     call_rows: Positions[CallIndex, Row] = _in_order(nodes.timed & (nodes.kind == CPU), nodes.id)  # ids follow starts
     runtime_rows: Positions[RuntimeIndex, Row] = _in_order(nodes.timed & (nodes.kind == RUNTIME), nodes.ts)
@@ -68,9 +68,9 @@ def _in_order(wanted: npt.NDArray[np.bool_], key: ColumnOf[Row, np.int64]) -> Po
 
 
 def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Positions[Row, CallIndex]:
-    """Return for each node the position among the calls of its nearest caller with a time, −1 for none.
+    """Return the position in the calls of each node's nearest timed caller, −1 for none.
 
-    A caller with a greater id than its own (a file that claims cycles) is ignored.
+    Callers with a greater id are ignored, because a file could contain cycles.
     """
     nodes = trace.nodes
     order = np.argsort(nodes.id, kind="stable")
@@ -121,7 +121,7 @@ def _gpu_events(
 
 
 def linked_columns(events: IntColumn, captured: CaptureLinks | None, counterparts: CounterpartLinks) -> dict[str, Any]:
-    """Return the columns of `GpuEvents` that links to captured operators and to counterparts give."""
+    """Return the columns of `GpuEvents` that come from links to captured operators and to counterparts."""
     by, link, replay = (captured or CaptureLinks.none()).of(events)
     counterpart, same_module = counterparts.of(events)
     return {
@@ -134,7 +134,7 @@ def linked_columns(events: IntColumn, captured: CaptureLinks | None, counterpart
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
-    """Return what is known of each device number that GPU events have.
+    """Return the properties of each device number that GPU events have.
 
     AMD's numbers differ from those of `deviceProperties`: if all listed devices are equal, any number gets the first.
     """

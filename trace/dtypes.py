@@ -1,34 +1,27 @@
-"""The dtypes of PyTorch: one table with sizes and the spellings that traces use (ET, Kineto, NCCL, torch)."""
+"""The dtypes of PyTorch: one table with sizes and the spellings of traces (ET, Kineto, NCCL, torch)."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import NamedTuple
 
-UNKNOWN_DTYPE = "unknown"
-"""ET+'s spelling of a dtype that is not recorded: `Tensor(unknown)`."""
+UNKNOWN_DTYPE = "unknown"  # ET+ writes `Tensor(unknown)` if the dtype is not recorded
 
 
 class _Dtype(NamedTuple):
-    """A dtype.
+    """A dtype."""
 
-    Attributes:
-        name: torch's, without "torch.".
-        size: bytes per element of a shape, None if several elements share a byte.
-        others: other spellings, lower case, without "c10::" and a final " int", "_" for blanks.
-        et, kineto: C++ spelling in the ET, and spelling of `ScalarType` in Kineto's collectives; "" if no trace is made
-            with the dtype.
-        values: numbers that an element holds.
-    """
-
-    name: str
-    size: int | None
-    others: str = ""
+    name: str  # torch's, without "torch."
+    size: int | None  # bytes per element of a shape, None if several elements share a byte
+    others: str = ""  # other spellings, lower case, without "c10::" and a final " int", "_" for blanks
+    # et, kineto: C++ spelling in the ET, and spelling of `ScalarType` in Kineto's collectives; "" if no trace is made
+    # with the dtype
     et: str = ""
     kineto: str = ""
-    values: int = 1
+    values: int = 1  # numbers in one element
 
 
+# In the order of `ScalarType` (c10/core/ScalarType.h), by which a `dtype` argument is recorded.
 _SCALAR_TYPES = (
     _Dtype("uint8", 1, "byte unsigned_char"),
     _Dtype("int8", 1, "char signed_char"),
@@ -59,7 +52,6 @@ _SCALAR_TYPES = (
     _Dtype("float8_e8m0fnu", 1),
     _Dtype("float4_e2m1fn_x2", 1, values=2),  # shapes count bytes, as torch's element_size() does
 )
-"""In the order of `ScalarType` (c10/core/ScalarType.h), by which a `dtype` argument is recorded."""
 _OTHERS = (_Dtype("float8", 1), _Dtype("", None, UNKNOWN_DTYPE))
 _BY_SPELLING = {
     spelling: known for known in (*_SCALAR_TYPES, *_OTHERS) for spelling in (known.name, *known.others.split())
@@ -77,7 +69,7 @@ def itemsize(dtype: str | None) -> int | None:
 
 
 def values_per_element(dtype: str) -> int:
-    """Return how many numbers an element of a shape holds: 2 for packed FP4, else 1."""
+    """Return the number of values in an element of a shape: 2 for packed FP4, else 1."""
     known = _known(dtype)
     return 1 if known is None else known.values
 
@@ -89,12 +81,7 @@ def standard_dtype(dtype: str) -> str:
 
 
 def is_floating(dtype: str) -> bool:
-    """Return whether a dtype, in any spelling, has real floating-point numbers.
-
-    Example:
-        >>> [is_floating(dtype) for dtype in ("c10::Half", "double", "long int", "c10::complex<float>")]
-        [True, True, False, False]
-    """
+    """Return whether a dtype, in any spelling, holds real floating-point numbers."""
     return standard_dtype(dtype).startswith(_FLOATING)
 
 
@@ -102,7 +89,7 @@ def scalar_type(number: int) -> str:
     """Return torch's name of a `ScalarType`, as a `dtype` argument is recorded.
 
     Raises:
-        LookupError: there is none with this number.
+        LookupError: no such number.
     """
     if number < 0:
         raise LookupError(number)
@@ -110,12 +97,7 @@ def scalar_type(number: int) -> str:
 
 
 def et_spelling(dtype: str) -> str:
-    """Return the ET's spelling of a dtype; the given one if no trace is made with the dtype.
-
-    Example:
-        >>> et_spelling("bfloat16"), et_spelling("Long")
-        ('c10::BFloat16', 'long int')
-    """
+    """Return the ET's spelling of a dtype; the given one if no trace is made with the dtype."""
     known = _known(dtype)
     return dtype if known is None else known.et or dtype
 

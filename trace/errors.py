@@ -1,4 +1,4 @@
-"""The errors that users see; each message says file, place, expectation and remedy."""
+"""Errors for users; each message states the file, the place, the problem and the remedy."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import errno
 
 import msgspec
 
+# msgspec raises these for unreadable text; RecursionError for endless nesting.
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-"""What msgspec raises for text that it cannot read; RecursionError for endless nesting."""
 
 
 class EtplusError(Exception):
-    """Base of every error that etplus raises on purpose; the CLI prints it as one line and exits 2."""
+    """Base of all intended errors; the CLI prints one line and exits with 2."""
 
 
 class UsageError(EtplusError):
-    """A call or an option that makes no sense: unknown value, missing argument, output over input."""
+    """An invalid call or option: unknown value, missing argument, output over input."""
 
 
 class LinkError(EtplusError):
-    """The two traces were read but cannot be joined as requested."""
+    """The two traces cannot be joined as requested."""
 
 
 class ConvertError(EtplusError):
-    """A trace cannot be expressed in the requested format."""
+    """The requested format cannot express the trace."""
 
 
 class TraceFormatError(EtplusError):
     """A file that does not have the expected format.
 
     Attributes:
-        file: the file's name as the user gave it.
-        place: byte offset, node or event index, or "" for the whole file.
+        file: name as the user gave it.
+        place: byte offset, node or event index; "" for the whole file.
     """
 
     def __init__(self, file: str, place: str, problem: str, remedy: str = "") -> None:
@@ -42,12 +42,12 @@ class TraceFormatError(EtplusError):
         super().__init__(f"{where}: {problem}" + (f"; {remedy}" if remedy else ""))
 
     def __reduce__(self) -> tuple[type[TraceFormatError], tuple[str, str, str, str]]:
-        """Pickle the error, so that a process can send it to another."""
+        """Pickle the error, to send it to another process."""
         return type(self), self._given
 
 
 class MissingFileError(TraceFormatError, FileNotFoundError):
-    """An input file or folder that does not exist; also a FileNotFoundError, which programs catch for other files."""
+    """An input that does not exist; also a FileNotFoundError, which programs catch for other files."""
 
     def __init__(self, file: str, remedy: str = "check the path", problem: str = "no such file") -> None:
         super().__init__(file, "", problem, remedy)

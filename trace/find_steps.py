@@ -1,8 +1,8 @@
-"""Steps of a trace: as annotations mark them, else where the sequence of kernels repeats.
+"""Steps of a trace: from its annotations, else from repetitions in its kernels.
 
-Nothing marks the steps of many programs, such as the denoising of a diffusion model. If the kernels are
-`load a b b c a b b c a b b c a b b c save`, `a` occurs at even distances of 4: the period is 4, the repetition starts
-at `a`, and there are 4 steps.
+Many programs do not mark steps, such as the denoising loop of a diffusion model. If the kernels are `load a b b c a b b
+c a b b c a b b c save`, `a` occurs at even distances of 4: the period is 4, the repetition starts at `a`, and there are
+4 steps.
 """
 
 from __future__ import annotations
@@ -19,37 +19,26 @@ from .tables import ANNOTATION, MODULE, OP, Calls
 if TYPE_CHECKING:
     from .trace import Trace
 
-_FEWEST = 4
-"""Minimum number of repetitions; fewer may be chance."""
-_SHORTEST = 4
-"""Minimum number of kernels in a repetition."""
-_COVERED = 0.5
-"""Minimum share of the kernels in repetitions."""
-_CANDIDATES = 32
-"""Number of names that are tried, rarest first; limits the time of a trace that does not repeat."""
+_FEWEST = 4  # Fewer repetitions may be chance.
+_SHORTEST = 4  # Minimum number of kernels in a repetition.
+_COVERED = 0.5  # Minimum share of the kernels in repetitions.
+_CANDIDATES = 32  # Number of names to try, rarest first; limits the time for traces that do not repeat.
 
 
 class Repetition(NamedTuple):
-    """A sequence that repeats.
+    """A sequence that repeats."""
 
-    Attributes:
-        start: position of the first repetition. period: length of one. times: number of them, one after the other.
-        slack: how much later the first one may begin as well, since the sequence goes on like a repetition after the
-            last.
-    """
-
-    start: int
-    period: int
-    times: int
-    slack: int
+    start: int  # position of the first repetition
+    period: int  # its length
+    times: int  # number of repetitions
+    slack: int  # how much later the first repetition may begin, because the sequence continues after the last one
 
 
 def find_repetition(codes: IntColumn) -> Repetition | None:
-    """Return the longest part of a sequence that is one part repeated, of the outermost such structure; None without
-    one.
+    """Return the longest repeated part of the outermost repetition in a sequence, None without one.
 
-    An element that occurs once per repetition is rare and recurs at even distances. So the rarest names are tried
-    first, and a step of 28 equal layers is one step. Linear in the sequence for each name tried.
+    An element that occurs once per repetition is rare and recurs at even distances. Trying the rarest names first makes
+    a step of 28 equal layers one step. Linear in the sequence for each name.
 
     Example:
         >>> find_repetition(np.array([9, 8, *[1, 2, 2, 3] * 5, 7]))
@@ -76,7 +65,7 @@ def find_repetition(codes: IntColumn) -> Repetition | None:
 
 
 def _longest(codes: IntColumn, period: int) -> Repetition | None:
-    """Return the longest run in which every element equals the one a period before."""
+    """Return the longest run in which every element equals the element one period earlier."""
     same = np.concatenate([[False], codes[period:] == codes[:-period], [False]])
     edges = np.flatnonzero(same[1:] != same[:-1])
     if not len(edges):
@@ -88,12 +77,12 @@ def _longest(codes: IntColumn, period: int) -> Repetition | None:
 
 
 def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
-    """Return where repetitions begin and, last, where the last one ends; None if nothing repeats.
+    """Return the begin of each repetition and, last, the end of the last one; None if nothing repeats.
 
-    If the first may begin at several places, choose the one before which the host pauses longest, summed over all.
+    If several begins are possible, choose the one with the longest host pauses before it.
 
     Args:
-        codes: name of each kernel, in order of launch. launched: time of the launch, ns.
+        codes: name of each kernel, in order of launch. launched: launch times, ns.
     """
     found = find_repetition(codes)
     if found is None:
@@ -107,7 +96,7 @@ def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
 
 
 def steps_of(trace: Trace) -> Steps:
-    """Find the iterations of a trace: those of its selection, else by annotations (`find_marks`), else by repetition.
+    """Find the iterations: of the selection, else by annotations (`find_marks`), else by repetition.
 
     An annotated step lasts as long as its annotation if that encloses it, else until the next one begins.
     """
@@ -129,9 +118,9 @@ def steps_of(trace: Trace) -> Steps:
 
 
 def repeated_steps(trace: Trace) -> Steps | None:
-    """Return steps by the repetition of a trace's kernels, marked inferred; None if they do not repeat.
+    """Return steps inferred from repeated kernels; None if they do not repeat.
 
-    Also None if all repetitions are within one operator or one call of a module: they are its layers then.
+    Also None if one operator or module call contains all repetitions: they are its layers then.
     """
     gpu, calls = trace.gpu, trace.calls
     order = np.flatnonzero(trace.is_kernel & (gpu.call >= 0))
@@ -150,7 +139,7 @@ def repeated_steps(trace: Trace) -> Steps | None:
 
 
 def _outermost_operators(calls: Calls, at: IntColumn) -> IntColumn:
-    """Return the outermost operator around each call; annotations and modules may be around several steps."""
+    """Return the outermost operator around each call; annotations and modules may contain several steps."""
     while True:
         above = calls.parent[at]
         climbs = (above >= 0) & (calls.kind[above] == OP)
@@ -160,7 +149,7 @@ def _outermost_operators(calls: Calls, at: IntColumn) -> IntColumn:
 
 
 def _in_one_module(calls: Calls, at: IntColumn) -> bool:
-    """Return whether calls are all within one call of a module; within a thread they are in order of start."""
+    """Return whether one module call contains all calls (in order of start within a thread)."""
     common: set[int] | None = None
     for thread in distinct(calls.thread[at]).tolist():
         mine = at[calls.thread[at] == thread]

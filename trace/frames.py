@@ -1,4 +1,4 @@
-"""Tables for other libraries: pandas, pyarrow, networkx; each is imported when it is asked for."""
+"""Tables for other libraries (pandas, pyarrow, networkx), each imported on demand."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 
-_MOST_BYTES = 2**31 - 1
-"""Maximum size of the texts of an Arrow array."""
+_MOST_BYTES = 2**31 - 1  # Maximum size of the texts of an Arrow array.
 
 
 class Nullable(NamedTuple):
-    """A column with nulls: int64 or float64 values, and which of them are missing."""
+    """A column with nulls: int64 or float64 values, and a mask of the missing ones."""
 
     values: npt.NDArray[Any]
     missing: npt.NDArray[np.bool_]
 
 
-Frame = dict[str, Any]
-"""Columns of one length by name: numpy arrays, lists of texts, or `Nullable`."""
+Frame = dict[str, Any]  # Columns of one length by name: numpy arrays, lists of texts, or `Nullable`.
 
 
 def to_pandas(columns: Frame) -> Any:
@@ -51,10 +49,7 @@ def to_pandas(columns: Frame) -> Any:
 
 
 def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = None) -> Any:
-    """Return a `pyarrow.Table`.
-
-    Args:
-        about: metadata of columns.
+    """Return a `pyarrow.Table`; `about` is the metadata of columns.
 
     Raises:
         UsageError: pyarrow is not installed.
@@ -76,13 +71,9 @@ def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = Non
 
 
 def arrow_numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> Any:
-    """Return numbers or truth values as a `pyarrow.Array`, null if missing.
+    """Return numbers or booleans as a `pyarrow.Array`, null if missing.
 
-    Like the functions below it does what `pyarrow.array` does, which imports pandas first: half the time of a query.
-
-    Example:
-        >>> arrow_numbers(np.array([3, -1]), np.array([False, True])).to_pylist()
-        [3, None]
+    This and the functions below replace `pyarrow.array`, which imports pandas: half the time of a query.
     """
     kind = library("pyarrow").from_numpy_dtype(values.dtype)
     data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
@@ -90,23 +81,18 @@ def arrow_numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | Non
 
 
 def arrow_integers(values: Sequence[int | None]) -> Any:
-    """Whole numbers of 64 bits or None as an Arrow array."""
+    """Return 64-bit integers or None as an Arrow array."""
     return arrow_numbers(np.array([value or 0 for value in values], np.int64), _missing(values))
 
 
 def arrow_texts(values: Sequence[str | bytes | None]) -> Any:
-    """Texts, or UTF-8, as an Arrow array of strings.
-
-    Example:
-        >>> arrow_texts(["mm", None, b"add"]).to_pylist()
-        ['mm', None, 'add']
-    """
+    """Return texts, or UTF-8, as an Arrow array of strings."""
     encoded = [text.encode() if isinstance(text, str) else text for text in values]
     return arrow_bytes(encoded).cast(library("pyarrow").string())
 
 
 def arrow_bytes(values: Sequence[bytes | None]) -> Any:
-    """Bytes as an Arrow array; in several chunks where they take over 2 GB."""
+    """Return bytes as an Arrow array, in several chunks if they exceed 2 GB."""
     arrow, ends = library("pyarrow"), _ends([value or b"" for value in values])
     if ends[-1] > _MOST_BYTES:
         return arrow.array(values, arrow.binary())
@@ -115,12 +101,7 @@ def arrow_bytes(values: Sequence[bytes | None]) -> Any:
 
 
 def arrow_lists(values: Sequence[Sequence[int] | None]) -> Any:
-    """Lists of whole numbers as an Arrow array.
-
-    Example:
-        >>> arrow_lists([[1, 2], None, []]).to_pylist()
-        [[1, 2], None, []]
-    """
+    """Return lists of integers as an Arrow array."""
     arrow = library("pyarrow")
     lists = [() if numbers is None else numbers for numbers in values]
     ends = _ends(lists)
@@ -142,20 +123,15 @@ def _missing(values: Sequence[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _ends(values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Where each value ends if one follows the other, behind 0."""
+    """Return the end of each value in the joined values, after a first 0."""
     return np.append(0, np.cumsum(np.fromiter(map(len, values), np.int64, len(values))))
 
 
 def to_networkx(trace: Trace) -> Any:
-    """The dependency graph: a `networkx.MultiDiGraph` with the ids of the ET+ as nodes.
+    """Return the dependency graph as a `networkx.MultiDiGraph` with the ids of the ET+ as nodes.
 
-    Nodes have `name`, `kind` ("cpu", "gpu", "runtime"), `ts`, `dur` (ns; without a time neither); edges have `kind`,
-    one of EDGE_KINDS, or "call" from a caller to what it calls.
-
-    Example:
-        >>> graph = trace.to_networkx()
-        >>> graph.number_of_nodes() == len(trace)
-        True
+    Nodes have `name`, `kind` ("cpu", "gpu", "runtime"), and `ts` and `dur` (ns) if they have a time. Edges have `kind`:
+    one of EDGE_KINDS, or "call" from a caller to its callee.
     """
     graph = library("networkx").MultiDiGraph()
     kinds = ("cpu", "gpu", "runtime")

@@ -1,4 +1,4 @@
-"""Kernels that a compiler generated: what the compiler says about them, and the calls that launched them."""
+"""Kernels that a compiler generated: its information about them, and the calls that launched them."""
 
 from __future__ import annotations
 
@@ -14,31 +14,19 @@ from .index import Positions, Row, as_positions
 
 
 class CompiledSummary(msgspec.Struct, gc=False, frozen=True):
-    """What files of the compiler say about a trace: `etplus.compiled` of an ET+.
+    """Coverage of a trace by the compiler's files: `etplus.compiled` of an ET+."""
 
-    Attributes:
-        files: their names, without folders.
-        graph_calls: number of calls of compiled graphs. kernels: number of calls in them whose kernel is known.
-        refused: number of calls of graphs about which nothing is known, by reason.
-        annotated: number of GPU events that annotations of graphs describe.
-    """
-
-    files: list[str]
-    graph_calls: int
-    kernels: int
-    refused: dict[str, int]
-    annotated: int
+    files: list[str]  # their names, without folders
+    graph_calls: int  # number of calls of compiled graphs
+    kernels: int  # number of calls in them with a known kernel
+    refused: dict[str, int]  # number of calls of unknown graphs, by reason
+    annotated: int  # number of GPU events described by annotations of graphs
 
     __repr__ = brief
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences about the kernels whose source is known, and the calls of graphs for which it is not.
-
-        Example:
-            >>> CompiledSummary(["kernel_information.json"], 3, 9, {"several graphs fit": 1}, 0).sentences[0]
-            'of 9 kernels in 2 of 3 calls of compiled graphs, by kernel_information.json'
-        """
+        """Sentences about kernels with a known source, and about calls of unknown graphs."""
         calls, known = self.graph_calls, self.graph_calls - sum(self.refused.values())
         told = f"of {self.kernels:,} kernels in {known:,} of {calls:,} calls of compiled graphs"
         annotated = f" and of {self.annotated:,} device events" * bool(self.annotated)
@@ -55,54 +43,38 @@ def compiled_summary(summary: dict[str, Any]) -> CompiledSummary | None:
 
 
 class GeneratedKernel(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
-    """A kernel of compiled code, or a call in it of an operator that the compiler leaves to PyTorch.
+    """A kernel of compiled code, or a call in it of an operator that the compiler leaves to PyTorch."""
 
-    Attributes:
-        name: the compiler's: "triton_poi_fused_gelu_1", "extern_kernels.addmm".
-        region: its compiled region, "Torch-Compiled Region: 0/0"; "" if unknown.
-        backward: it belongs to the region's backward; None if unknown.
-        handle: the compiler's number of the call, None if unknown.
-        nodes: names of the source nodes whose work it does.
-        kernel_file, kernel_hash, kernel_kwargs: file of Triton's code ("/tmp/torchinductor_me/ab/cabc….py"), its hash,
-            and its constants ("XBLOCK=1024"), as Kineto records them; "" if not recorded.
-        kernel_backend: "triton", "" if not recorded.
-    """
-
-    name: str
-    region: str = ""
-    backward: bool | None = None
-    handle: int | None = None
-    nodes: tuple[str, ...] = ()
+    name: str  # the compiler's: "triton_poi_fused_gelu_1", "extern_kernels.addmm"
+    region: str = ""  # its compiled region, "Torch-Compiled Region: 0/0"; "" if unknown
+    backward: bool | None = None  # it belongs to the region's backward; None if unknown
+    handle: int | None = None  # the compiler's number of the call, None if unknown
+    nodes: tuple[str, ...] = ()  # names of the source nodes that it computes
+    # kernel_file, kernel_hash, kernel_kwargs: file of Triton's code ("/tmp/torchinductor_me/ab/cabc….py"), its hash,
+    # and its constants ("XBLOCK=1024"), as Kineto records them; "" if not recorded
     kernel_file: str = ""
     kernel_hash: str = ""
     kernel_kwargs: str = ""
-    kernel_backend: str = ""
+    kernel_backend: str = ""  # "triton", "" if not recorded
 
     __repr__ = brief
 
     @property
     def fused(self) -> bool:
-        """Whether it does the work of several source nodes."""
         return len(self.nodes) > 1
 
 
 @dataclass(frozen=True)
 class GeneratedKernels:
-    """The generated kernels of a trace.
+    """The generated kernels of a trace."""
 
-    Attributes:
-        kernels: each once.
-        row: nodes of the calls that launched one, ascending. kernel: position in `kernels` for each.
-    """
-
-    kernels: tuple[GeneratedKernel, ...]
-    row: Positions[int, Row]
-    kernel: IntColumn
+    kernels: tuple[GeneratedKernel, ...]  # each once
+    row: Positions[int, Row]  # nodes of the calls that launched one, ascending
+    kernel: IntColumn  # position in `kernels` for each
 
     __repr__ = brief
 
     def __len__(self) -> int:
-        """Return the number of calls."""
         return len(self.row)
 
     @staticmethod
@@ -111,13 +83,7 @@ class GeneratedKernels:
         return GeneratedKernels((), as_positions(none), none)
 
     def at(self, rows: IntColumn) -> IntColumn:
-        """Return the position in `kernels` for each of some nodes, −1 for none.
-
-        Example:
-            >>> made = GeneratedKernels((GeneratedKernel("triton_0"),), as_positions(np.array([3])), np.array([0]))
-            >>> made.at(np.array([2, 3])).tolist()
-            [-1, 0]
-        """
+        """Return the position in `kernels` for each node, −1 for none."""
         if not len(self):
             return np.full(len(rows), -1, np.int64)
         found = np.minimum(np.searchsorted(self.row, rows), len(self) - 1)

@@ -1,6 +1,6 @@
-"""Runtime calls that hold their thread until the device has done something, by their names and by how they end.
+"""Runtime calls that hold their thread until the device has finished something: by name and by end time.
 
-The linker (edges of kind `sync`), the replay, and the overhead model of the host share this rule.
+The linker (edges of kind `sync`), the replay, and the host's overhead model share this rule.
 """
 
 from __future__ import annotations
@@ -19,12 +19,9 @@ EVENT_SYNCHRONIZE = re.compile(r"EventSynchronize")
 EVENT_RECORD = re.compile(r"EventRecord(?!ed)")
 COPY = re.compile(r"[Mm]emcpy")
 STREAM_WAIT = re.compile(r"StreamWaitEvent")
-ROUNDING_NS = 1000
-"""Times of files before 2024 are whole µs."""
-MAX_SKEW_NS = 20_000
-"""Maximum difference of the clocks of host and device as a profiler joins them; 8.1 µs was seen on MI300X."""
-LONG_PAUSE_NS = 200_000
-"""A shorter pause of a thread is its own work between two calls, not waiting for another thread."""
+ROUNDING_NS = 1000  # Files before 2024 have whole µs.
+MAX_SKEW_NS = 20_000  # Maximum difference of host and device clocks; 8.1 µs was seen on MI300X.
+LONG_PAUSE_NS = 200_000  # A shorter pause of a thread is its own work between two calls, not a wait for another thread.
 _ASYNC = re.compile(r"Async")
 _HOST_COPY = re.compile(r"Pageable|HostToDevice|DeviceToHost")
 _READBACK = re.compile(r"DtoH|DeviceToHost")
@@ -33,11 +30,7 @@ _Flags = npt.NDArray[np.bool_]
 
 
 def named(names: Sequence[str], code: _Codes, pattern: re.Pattern[str]) -> _Flags:
-    """Return which codes into `names` are of names that contain the pattern.
-
-    >>> named(["cudaLaunchKernel", "cudaStreamSynchronize"], np.array([1, 0]), SYNCHRONIZE).tolist()
-    [True, False]
-    """
+    """Return which codes into `names` have a name that contains the pattern."""
     return matching(code, names, pattern.search)
 
 
@@ -47,20 +40,18 @@ def blocking_copies(
     """Return which GPU events are memcpys that their calls waited for.
 
     A call waits if it is synchronous or copies from or to pageable memory, and if it returned when the copy had ended.
-    Copies of pinned memory by asynchronous calls hold no thread (CUDA C Programming Guide, "Asynchronous Concurrent
-    Execution").
+    Asynchronous copies of pinned memory hold no thread (CUDA C Programming Guide, "Asynchronous Concurrent Execution").
 
     Args:
-        names: by code. copy, call: codes of the name of each GPU event and of the call that launched it.
+        copy, call: name codes of each GPU event and of the call that launched it.
         late_ns: how much later than its call each event ended.
-        tolerance_ns: how much later it may end, since the clocks differ.
+        tolerance_ns: how much later it may end, because the clocks differ.
     """
     waits = named(names, copy, _HOST_COPY) | ~named(names, call, _ASYNC)
     return waits & named(names, call, COPY) & (late_ns <= tolerance_ns)
 
 
 def synchronous_readback(names: Sequence[str], copy: _Codes, call: _Codes) -> _Flags:
-    """Return which GPU events are memcpys to the host by synchronous calls, which return only when the copy has ended.
-    Return which GPU events are memcpys to the host by synchronous calls, which return only when the copy has ended."""
+    """Return which GPU events are memcpys to the host by synchronous calls, which return after the copy has ended."""
     by_copy_call = named(names, call, COPY) & ~named(names, call, _ASYNC)
     return by_copy_call & named(names, copy, _READBACK)

@@ -1,4 +1,4 @@
-"""Times that no recording can have: such an event counts in no sum, and the trace names it."""
+"""Times that no recording can have: such events count in no sum, and the trace names them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from .columns import IntColumn, distinct_rows
 from .conventions import EPOCH_NS
 
+# problem of an event's times, by code
 IMPOSSIBLE = (
     "",
     "has a negative duration",
@@ -17,18 +18,13 @@ IMPOSSIBLE = (
     "starts over a day from most others",
     "runs on after later events of its stream have ended",
 )
-"""What is wrong with the times of an event, by code."""
 _NEGATIVE, _LONG, _FAR, _OVERRUNS = range(1, 5)
+# Recordings take minutes. A time that was not written is 0; others count from the epoch or from some months ago.
 _DAY_NS = 86_400 * 10**9
-"""Recordings take minutes. A time that was not written is 0; others are since the epoch or since some months ago."""
+# No event of a stream ends this long after a later one. Rounding, programmatic dependent launches and memcpys overlap
+# by µs to ms. On ROCm several streams share a queue, in which a collective may wait.
 _OVERRUN_NS, _QUEUE_OVERRUN_NS = 10**8, 10**9
-"""No event of a stream runs on for this long after a later one has ended.
-
-Rounding, programmatic dependent launches and memcpys overlap by µs to ms. On ROCm several streams share a queue, in
-which a collective may wait.
-"""
-_CONCURRENT = "mtia_ccp_events"
-"""Lanes of MTIA hold work of several units, which overlaps."""
+_CONCURRENT = "mtia_ccp_events"  # MTIA's lanes hold overlapping work of several units.
 
 
 def impossible_times(
@@ -47,7 +43,7 @@ def impossible_times(
 
     Args:
         ts: ns, −1 for none. dur: ns; negative for an unfinished call, which is never a GPU event.
-        names: of all events, by which a trace of ROCm is known.
+        names: of all events; they show whether the trace comes from ROCm.
     """
     found = np.zeros(len(ts), np.int8)
     timed = np.flatnonzero(ts >= 0)
@@ -71,7 +67,7 @@ def impossible_times(
 
 
 def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColumn, limit: int) -> npt.NDArray[np.bool_]:
-    """Return which GPU events end this long after one of their stream that started later."""
+    """Return which GPU events end later than the limit after the end of a later event of their stream."""
     if not np.any(dur > limit):  # as in nearly every trace
         return np.zeros(len(ts), np.bool_)
     lane = distinct_rows(device, stream)[1]
@@ -86,7 +82,7 @@ def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColum
 
 
 def _of_graphs(correlation: IntColumn, rows: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which rows share their launch, as the events of a graph do: they overlap on any lane."""
+    """Return which rows share their launch, as events of a graph do; these overlap on any lane."""
     _, which, counts = np.unique(correlation[rows], return_inverse=True, return_counts=True)
     shared: npt.NDArray[np.bool_] = (counts > 1)[which] & (correlation[rows] >= 0)
     return shared

@@ -1,7 +1,7 @@
-"""Index types, one per table of a trace, so that the type checker refuses an index of one table in another.
+"""Index types, one per table, so that type checkers refuse an index of one table in another.
 
 At run time an index is an `int` and a column an ordinary array. A lookup with positions of another table has type
-`WrongIndex`, which nothing accepts. Arrays that numpy computes are accepted everywhere.
+`WrongIndex`, which nothing accepts. Arrays computed by numpy are accepted everywhere.
 """
 
 from __future__ import annotations
@@ -15,14 +15,10 @@ from .columns import IntColumn
 
 __all__ = ["CallIndex", "ColumnOf", "GpuIndex", "Positions", "Row", "RuntimeIndex", "as_column", "as_positions"]
 
-Row = NewType("Row", int)
-"""Row of `Trace.nodes`."""
-CallIndex = NewType("CallIndex", int)
-"""Position in `Trace.calls`."""
-RuntimeIndex = NewType("RuntimeIndex", int)
-"""Position in `Trace.runtime`."""
-GpuIndex = NewType("GpuIndex", int)
-"""Position in `Trace.gpu`."""
+Row = NewType("Row", int)  # of `Trace.nodes`
+CallIndex = NewType("CallIndex", int)  # of `Trace.calls`
+RuntimeIndex = NewType("RuntimeIndex", int)  # of `Trace.runtime`
+GpuIndex = NewType("GpuIndex", int)  # of `Trace.gpu`
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -35,10 +31,10 @@ if TYPE_CHECKING:
     _Other = TypeVar("_Other")
 
     class WrongIndex:
-        """What a column gives for an index into another table."""
+        """A column's result for an index into another table."""
 
     class ColumnOf(np.ndarray[Any, np.dtype[Scalar]], Generic[Source, Scalar]):
-        """A column of one table: `ColumnOf[CallIndex, np.int64]` has one entry a call."""
+        """A column of one table: `ColumnOf[CallIndex, np.int64]` has one entry per call."""
 
         @overload  # type: ignore[override]
         def __getitem__(self, at: Source) -> Any: ...
@@ -55,7 +51,7 @@ if TYPE_CHECKING:
         def __getitem__(self, at: Any) -> Any: ...
 
     class Positions(ColumnOf[Source, np.int64], Generic[Source, Target]):
-        """A column of positions: `Positions[GpuIndex, CallIndex]` has for each GPU event a position in the calls."""
+        """A column of positions: `Positions[GpuIndex, CallIndex]` has a position in the calls for each GPU event."""
 
         @overload  # type: ignore[override]
         def __getitem__(self, at: Source) -> Target: ...
@@ -77,10 +73,10 @@ else:
 
 
 def as_column(values: npt.NDArray[Scalar]) -> ColumnOf[Any, Scalar]:
-    """Declare a computed array to be a column of whichever table it is put into."""
+    """Declare a computed array to be a column of the table it is put into."""
     return cast("ColumnOf[Any, Scalar]", values)
 
 
 def as_positions(values: IntColumn) -> Positions[Any, Any]:
-    """Declare computed positions to be a column of whichever table they are put into."""
+    """Declare computed positions to be a column of the table they are put into."""
     return cast("Positions[Any, Any]", values)

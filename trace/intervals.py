@@ -35,14 +35,14 @@ class Intervals(NamedTuple):
         return int((self.end - self.start).sum())
 
     def until(self, t: IntColumn) -> IntColumn:
-        """Return how much of the time before each t is covered, ns."""
+        """Return the covered time before each t, ns."""
         started = np.searchsorted(self.start, t, side="right")
         after = np.where(started > 0, np.append(0, self.end)[started] - t, 0)  # of the last interval that has begun
         covered: IntColumn = np.append(0, np.cumsum(self.end - self.start))[started] - np.maximum(after, 0)
         return covered
 
     def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
-        """Return how much of each span is covered, ns."""
+        """Return the covered time of each span, ns."""
         return self.until(end) - self.until(begin)
 
 
@@ -57,7 +57,7 @@ def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColum
     """Return the distinct times, ascending, and the running sum of changes from each until the next.
 
     Args:
-        ts: when each change happens, in any order. change: int64 or float64.
+        ts: time of each change, in any order. change: int64 or float64.
 
     Example:
         >>> step_function(np.array([5, 0, 5, 9]), np.array([1, 1, -1, -1]))
@@ -70,12 +70,7 @@ def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColum
 
 
 def most_at_once(spans: Iterable[tuple[int, int, int]]) -> int:
-    """Return the largest sum of sizes at one place, for spans (first place, last place, size); exact for any integers.
-
-    Example:
-        >>> most_at_once([(0, 2, 10), (2, 3, 5), (3, 4, 7)])
-        15
-    """
+    """Return the largest sum of sizes at one place, for spans (first place, last place, size); exact integers."""
     change = Counter[int]()
     for first, last, size in spans:
         change[first] += size
@@ -84,7 +79,7 @@ def most_at_once(spans: Iterable[tuple[int, int, int]]) -> int:
 
 
 def union(start: IntColumn, end: IntColumn) -> Intervals:
-    """Return the union of intervals in any order; those that touch are joined, empty ones vanish."""
+    """Return the union of intervals in any order; touching ones are joined, empty ones dropped."""
     kept = end > start
     start, end = start[kept], end[kept]
     order = np.argsort(start, kind="stable")
@@ -94,7 +89,7 @@ def union(start: IntColumn, end: IntColumn) -> Intervals:
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """Return the time that both cover."""
+    """Return the time covered by both."""
     edges = np.concatenate([one.start, other.start, one.end, other.end])
     step = np.repeat([1, -1], [len(one.start) + len(other.start), len(one.end) + len(other.end)])
     times, open_count = step_function(edges, step)

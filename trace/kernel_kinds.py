@@ -1,7 +1,7 @@
 """Kinds of GPU work, by category and name: for colors of pictures, and to find an operator's main kernel.
 
-`trace.comm_kernels` decides which kernels communicate. Opcodes of exported graphs are a versioned vocabulary of their
-own (`converters.npz`).
+`trace.comm_kernels` decides which kernels communicate. Opcodes of exported graphs are a separate, versioned vocabulary
+(`converters.npz`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ GPU_KINDS = (
     "Copy and fill",
     "Other kernel",
 )
+# The first match counts: an attention kernel may be built from a GEMM library.
 _BY_NAME = (
     ("Attention", re.compile(r"flash|fmha|attention|attn|BatchPrefill|BatchDecode", re.IGNORECASE)),
     ("Normalization", re.compile(r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm", re.IGNORECASE)),
@@ -35,36 +36,26 @@ _BY_NAME = (
     ("Reduction and softmax", re.compile(r"reduce|softmax|cumsum|scan", re.IGNORECASE)),
     ("Elementwise", re.compile(r"elementwise|multi_tensor|foreach|pointwise|fill|gelu|relu|triton_poi", re.IGNORECASE)),
 )
-"""The first match holds: an attention kernel may be built from a GEMM library."""
 _MTIA = "mtia_ccp_events"
 _PRODUCTS = frozenset({"Matrix product", "Convolution", "Attention"})
+# Kernels next to a GEMM: changes of layout, sums of partial results.
 _HELPER = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|col2im|elementwise|setZero", re.I)
-"""Kernels next to a GEMM: changes of layout, sums of partial results."""
 
 
 def is_device_copy(name: str, category: str) -> bool:
-    """Return whether an event is a memcpy or memset; MTIA has one category for all, and names its copies
-    ("dma_request").
-
-    Example:
-        >>> is_device_copy("dma_request", "mtia_ccp_events"), is_device_copy("dma_request", "kernel")
-        (True, False)
+    """Return whether an event is a memcpy or memset. MTIA has one category for all events and names its copies
+    "dma_request".
     """
     return category in COPY_CATEGORIES or (category == _MTIA and name.startswith("dma"))
 
 
 def is_device_wait(name: str, category: str) -> bool:
-    """Return whether an event does no work but waits, as some of MTIA's do."""
+    """Return whether an event only waits, as some MTIA events do."""
     return category == _MTIA and name.startswith("waitOnEvent")
 
 
 def gpu_kind(name: str, category: str, is_comm: bool) -> int:
-    """Return an index into `GPU_KINDS`.
-
-    Example:
-        >>> GPU_KINDS[gpu_kind("pytorch_flash::flash_fwd_kernel", "kernel", is_comm=False)]
-        'Attention'
-    """
+    """Return an index into `GPU_KINDS`."""
     if is_comm:
         return GPU_KINDS.index("Communication")
     if is_device_copy(name, category):
@@ -76,12 +67,7 @@ def gpu_kind(name: str, category: str, is_comm: bool) -> int:
 
 @lru_cache(maxsize=4096)
 def computes_products(name: str) -> bool:
-    """Return whether a kernel's name is that of a GEMM, a convolution or attention: an operator's main kernel.
-
-    Example:
-        >>> computes_products("volta_sgemm_64x64_tn"), computes_products("void splitKreduce_kernel<32, 16, int>")
-        (True, False)
-    """
+    """Return whether a kernel's name names a GEMM, a convolution or attention: an operator's main kernel."""
     return _kind_of(name) in _PRODUCTS and not _HELPER.search(name, 0, MAX_NAME)
 
 

@@ -1,4 +1,4 @@
-"""Readable names of kernels: the functor or the library's own name instead of a template's head and arguments."""
+"""Readable names of kernels: the functor or the library's own name instead of template heads and arguments."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _LONGEST = 80
+# Maximum number of characters of a name, and of wrappers around a functor; names in a trace are untrusted.
 _PARSED, _DEEPEST = 4000, 16
-"""Maximum number of characters of a name, and of wrappers around a functor; names in a trace are untrusted."""
 _MOST_ARGUMENTS = 6
 _OPEN, _CLOSE = "<({[", ">)}]"
 _ANONYMOUS = "(anonymous namespace)::"
+# Namespaces that do not describe a kernel.
 _PLAIN = frozenset({"at", "native", "c10", "cuda", "detail", "std", "impl", "thrust", "templates", "binary_internal"})
-"""Namespaces that say nothing about a kernel."""
 _SIMPLE = re.compile(r"(?:\w+::)*(?:unsigned |signed )?\w+")
 _NUMBER = re.compile(r"-?\d+(?:u|l|ul|ull)?")
 _BOOLS = frozenset({"true", "false"})
+# Kernels that only run their first template argument.
 _LAUNCHERS = frozenset({"Kernel", "Kernel2", "device_kernel", "kentry", "trampoline_kernel"})
-"""Kernels that only run what their first template argument names."""
+# Functors and functions that only call one of their template arguments.
 _WRAPPERS = frozenset({
     "AUnaryFunctor", "BUnaryFunctor", "BinaryFunctor", "ReduceOp", "func_wrapper_t", "gpu_kernel_impl",
     "gpu_kernel_impl_nocast", "opmath_gpu_kernel_with_scalars", "uniform_and_transform", "normal_and_transform",
 })  # fmt: skip
-"""Functors and functions that only call one of their template arguments."""
-_SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})
-"""Wrappers that make one operand a number."""
+_SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})  # Wrappers that make one operand a number.
+# Template arguments that describe tensors and how they are read.
 _DATA = re.compile(r"Metadata|Calculator|Array$|array$|^Load|^Store|function_traits")
-"""Template arguments that describe tensors and how they are read."""
+# PyTorch's kernels that apply a functor, by the kind of application.
 _FAMILIES = (
     (re.compile(r"elementwise"), "elementwise"),
     (re.compile(r"^reduce_kernel$"), "reduce"),
     (re.compile(r"multi_tensor_apply_kernel"), "foreach"),
 )
-"""Kernels of PyTorch that apply a functor, by what they do with it."""
 _LIBRARIES = (
     (re.compile(r"(Cijk_[A-Za-z]+_[A-Za-z]+_[A-Z_]+?)_(?:Bias|GB|UserArgs|MT).*?_?(MT\d+x\d+x\d+)(_MI\d+x\d+x\d+)?.*"),
      r"\1_\2\3"),  # Tensile
@@ -59,9 +58,8 @@ class _Part(NamedTuple):
 def kernel_label(name: str) -> str:
     """Return a short name of a kernel for people; memcpys and short names stay as they are.
 
-    A kernel of PyTorch is named after the functor that it applies, with its dtype; a kernel of a library by what
-    distinguishes the library's kernels; others lose namespaces of PyTorch, parameters, and nested template arguments.
-    Different kernels may share a label.
+    A kernel of PyTorch is named after its functor with its dtype, a kernel of a library by its distinctive parts.
+    Others lose PyTorch's namespaces, parameters, and nested template arguments. Different kernels may share a label.
 
     Returns:
         at most 80 characters, not empty unless the name is; the beginning of a name that cannot be parsed.
@@ -100,7 +98,7 @@ def _of_signature(text: str) -> str:
 
 
 def _shown(arguments: Sequence[str]) -> list[str]:
-    """Return the numbers and types among template arguments. A run of equal types counts once; many lose booleans."""
+    """Return the numbers and types among template arguments, runs of equal types once; many arguments lose booleans."""
     found = [_simple(argument) for argument in arguments if _SIMPLE.fullmatch(argument) or _NUMBER.fullmatch(argument)]
     repeated = (at and name == found[at - 1] and name not in _BOOLS for at, name in enumerate(found))
     shown = [name for name, again in zip(found, repeated, strict=True) if not again or _NUMBER.fullmatch(name)]
@@ -116,7 +114,7 @@ def _applies(argument: str) -> bool:
 
 
 def _functor(text: str) -> str:
-    """A functor, or the function whose lambda it is, with the types of its elements."""
+    """Return a functor, or the function around a lambda, with its element types."""
     scalar = ""
     for _ in range(_DEEPEST):
         parts = [part for part in _parts(text) if part.name != "operator"]
@@ -138,12 +136,12 @@ def _functor(text: str) -> str:
 
 
 def _simple(argument: str) -> str:
-    """A type without its namespaces, a number without its suffix."""
+    """Return a type without its namespaces, a number without its suffix."""
     return argument.rstrip("ul") if _NUMBER.fullmatch(argument) else argument.rpartition("::")[2]
 
 
 def _parts(text: str) -> Iterator[_Part]:
-    """The components of a qualified name, up to what follows a space or is not closed."""
+    """Yield the components of a qualified name, up to a space or an unclosed bracket."""
     name, at = "", 0
     arguments: tuple[str, ...] = ()
     parameters: str | None = None

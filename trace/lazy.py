@@ -1,4 +1,4 @@
-"""Public names of a package that are imported on first use, so that importing the package is cheap."""
+"""Public names of a package that are imported on first use, to keep importing the package cheap."""
 
 from __future__ import annotations
 
@@ -16,14 +16,9 @@ def lazy_names(
 
     Args:
         package: `__name__` of the package.
-        modules: the names of each module, space-separated, by the module's relative name.
+        modules: space-separated names, by the module's relative name.
         public: `__all__` of the package.
         guesses: replacements for names that users try; None for no suggestions.
-
-    Example:
-        >>> get, _ = lazy_names("etplus.trace", {".printable": "printable shortened"}, ["printable", "shortened"])
-        >>> get("shortened")("ampere_sgemm_128x64_tn", 12)
-        'ampere_sgem…'
     """
     module_of = {name: module for module, names in modules.items() for name in names.split()}
 

@@ -1,4 +1,4 @@
-"""What users ask of a trace: analysis, replay, report, files. Outer packages do the work and are imported on demand."""
+"""Methods of a trace for users: analysis, replay, report, files. Outer packages are imported on demand."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _ETPLUS = (".json", ".json.gz")
 _MS = 1e6
-MOST_IN_FULL = 64
-"""Ranks that a page shows each in detail; of larger jobs it shows some."""
+MOST_IN_FULL = 64  # Up to this many ranks, a page shows each in detail; more would make it too large.
+# Holistic Trace Analysis calls for a trace or a job, and their replacements.
 HTA_CALLS = {
     "get_temporal_breakdown": "`analyze().device_use`", "get_idle_time_breakdown": "`analyze().idle_causes`",
     "get_gpu_kernel_breakdown": "`analyze().kernels`", "get_comm_comp_overlap": "`analyze().device_use`",
@@ -32,7 +32,6 @@ HTA_CALLS = {
     "get_cuda_kernel_launch_stats": "`analyze().launches`", "get_memory_bw_summary": "`analyze().copies`",
     "critical_path_analysis": "`critical_path()`",
 }  # fmt: skip
-"""Names of Holistic Trace Analysis for calls on a trace or a job, and what replaces them."""
 
 
 class Library(Suggests):
@@ -92,12 +91,12 @@ class Library(Suggests):
 
         Args:
             what_ifs: such as "kernel*0.5", applied in order.
-            network: such as "bandwidth=25,latency=5us", on which communication is estimated first. The result's
-                `answer_range` says how far the makespan may be off, and why.
+            network: such as "bandwidth=25,latency=5us", to estimate communication first. The result's `answer_range`
+                states how far the makespan may be off, and why.
 
         Raises:
             ConvertError: no node of the trace has a time.
-            UsageError: a change that is not understood, or no communication to estimate on a network.
+            UsageError: an invalid change, or no communication to estimate.
 
         Example:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
@@ -140,31 +139,31 @@ class Library(Suggests):
         return SqlTables({trace.rank or 0: trace}, memory=memory).query(query)
 
     def op_frame(self, calls: IntColumn) -> Frame:
-        """Return the columns of some calls, by positions; see `analysis.event_frames`."""
+        """Return the columns of calls, by positions; see `analysis.event_frames`."""
         require("analysis")
         from ..analysis.event_frames import op_frame
 
         return op_frame(cast("Trace", self), calls)
 
     def event_frame(self, events: IntColumn, only: str | None = None) -> Frame:
-        """Return the columns of some GPU events, by positions, or one column; see `analysis.event_frames`."""
+        """Return all columns of GPU events, or one, by positions; see `analysis.event_frames`."""
         require("analysis")
         from ..analysis.event_frames import event_frame
 
         return event_frame(cast("Trace", self), events, only)
 
     def frame_columns(self, kind: str) -> dict[str, dict[str, str]]:
-        """Return unit and meaning of the columns of the frames of "ops" and of "kernels"."""
+        """Return unit and meaning of the columns of the frames "ops" and "kernels"."""
         require("analysis")
         from ..analysis.event_frames import described_columns
 
         return described_columns(kind)
 
     def step(self, number: int | str) -> Trace:
-        """Return iterations as a trace: what ran on the host in them, and what was launched then.
+        """Return iterations as a trace: their host work and everything it launched.
 
         Args:
-            number: from 0; or several, such as "0-19", or a phase of a serving engine, such as "decode".
+            number: from 0; several, such as "0-19"; or a phase of a serving engine, such as "decode".
 
         Raises:
             UsageError: no such iteration.
@@ -178,7 +177,10 @@ class Library(Suggests):
         return part_of(cast("Trace", self), steps=str(number))
 
     def between(self, annotation: str, number: int = 0) -> Trace:
-        """Return what runs and is launched in an annotation, the `number`-th from 0 with this in its name, as a trace.
+        """Return an annotation's host work and everything it launched, as a trace.
+
+        Args:
+            annotation: part of its name. number: which match, from 0.
 
         Raises:
             UsageError: no such annotation.
@@ -192,14 +194,13 @@ class Library(Suggests):
         return part_of(cast("Trace", self), between=(annotation, number))
 
     def window(self, start: str | int, end: str | int | None = None) -> Trace:
-        """Return what runs in a window of time, as a trace.
+        """Return the events in a window of time, as a trace.
 
         Args:
-            start, end: after the trace's start, in ns or with a unit, such as "10ms" and "12.5ms"; or both in one text,
-                "10-12.5ms".
+            start, end: after the trace's start, in ns or with a unit, such as "10ms"; or both in one text, "10-12.5ms".
 
         Raises:
-            UsageError: no such times, or nothing runs there.
+            UsageError: invalid times, or an empty window.
 
         Example:
             >>> len(trace.window("0ms", "1ms").calls) == len(trace.window(0, 1_000_000).calls) > 0
@@ -213,7 +214,7 @@ class Library(Suggests):
         """Return the calls in a module, their backward work, and the GPU events of both, as a trace.
 
         Args:
-            name: such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of one.
+            name: such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of it.
 
         Raises:
             UsageError: no such module, or the trace has none.
@@ -226,8 +227,8 @@ class Library(Suggests):
         """Return the longest path of the replay, by kind of time, operator, source line, and phase.
 
         Args:
-            between: only the path of an annotation, the `number`-th from 0 with this in its name, to the last end of
-                what it calls and launches.
+            between: only the path from the start of an annotation (the `number`-th from 0 with this text in its name)
+                to the end of everything it calls and launches.
 
         Example:
             >>> path = trace.critical_path()
@@ -256,7 +257,7 @@ class Library(Suggests):
             steps, window, between, module: the part, as in `etplus.trace.selection.part_of`.
 
         Raises:
-            UsageError: the file cannot be written, is an input, or does not end in .html; or there is no such part.
+            UsageError: no such part, or the file cannot be written, is an input, or does not end in .html.
 
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
@@ -305,7 +306,6 @@ class Library(Suggests):
         return f"<b>{escape(title)}</b><table>{cells}</table>"
 
     def _card(self) -> Sequence[tuple[str, str]]:
-        """Return title and lines of the summary."""
         trace = cast("Trace", self)
         rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
         title = f"<Trace {PurePath(trace.file).name}{rank}: {len(trace):,} rows, {trace.row_span.length / _MS:,.3f} ms>"
@@ -323,10 +323,10 @@ class Library(Suggests):
 
 
 def write_job_report(ranks: Mapping[int, Trace], path: str | os.PathLike[str], *, title: str = "") -> None:
-    """Write one self-contained HTML page about the ranks of a job, reading one rank after the other.
+    """Write one self-contained HTML page about the ranks of a job, reading one rank at a time.
 
     Raises:
-        UsageError: the traces are not of one job, or the file cannot be written or does not end in .html.
+        UsageError: traces of different jobs, or the file cannot be written or does not end in .html.
     """
     require("analysis", "report")
     from ..analysis.summary import analyse
@@ -344,7 +344,7 @@ def write_large_job_report(job: RanksOfJob, path: str | os.PathLike[str], *, tit
     """Write one self-contained HTML page about a job of many ranks: all in numbers, some in detail.
 
     Raises:
-        UsageError: as `write_job_report`.
+        UsageError: as in `write_job_report`.
     """
     require("report")
     from ..report.html_page import check_page_name

@@ -14,44 +14,33 @@ from .printable import printable
 Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79
+# Evidence on these subjects is shown if it proves something: the id of the recording, the rank, the job.
 _SHOWN = frozenset({"run", "rank", "job"})
-"""Subjects of evidence that is shown if it proves something: the id of the recording, the rank, the job."""
 
 
 @dataclass(frozen=True)
 class Clue:
-    """One fact for or against one process and one time, or a missing fact.
+    """One fact for or against one process and one time, or a missing fact."""
 
-    Attributes:
-        by: its subject: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files),
-            "job" (files of all ranks), "names" (of the files), "option" (--rank), "calls" (that one file lacks).
-        says: a sentence for the report.
-    """
-
+    # by: its subject: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files),
+    # "job" (files of all ranks), "names" (of the files), "option" (--rank), "calls" (missing in one file)
     by: str
-    says: str
+    says: str  # a sentence for the report
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Whether two traces are of one process and one time.
+    """Evidence that two traces come from one process and one time."""
 
-    Attributes:
-        verdict: "proved", "refuted", "stated" (all is proved except the rank, which the user gives), or "unknown".
-            Links are `certain` only if it is proved.
-        rank: the rank of both files, None if it is neither proved nor stated, or there is only one.
-        world_size: ranks of the job, None if neither file says.
-        several_ranks: another rank could have recorded one of the files.
-        proves, refutes, unknown: the evidence.
-    """
-
+    # verdict: "proved", "refuted", "stated" (all is proved except the rank, which the user gives), or "unknown".
+    # Links are `certain` only if it is proved.
     verdict: Verdict
-    rank: int | None
-    world_size: int | None
-    several_ranks: bool
-    proves: tuple[Clue, ...]
+    rank: int | None  # the rank of both files, None if it is neither proved nor stated, or there is only one
+    world_size: int | None  # ranks of the job, None if unknown
+    several_ranks: bool  # another rank could have recorded one of the files
+    proves: tuple[Clue, ...]  # proves, refutes, unknown: the evidence
     refutes: tuple[Clue, ...]
     unknown: tuple[Clue, ...]
 
@@ -64,42 +53,31 @@ class Identity:
 
     @property
     def doubts(self) -> list[str]:
-        """Why identity is refuted, or what is unknown; [] if it is proved."""
+        """Why identity is refuted or unknown; [] if it is proved."""
         found = {"proved": (), "refuted": self.refutes}.get(self.verdict, self.unknown)
         return [finding.says for finding in found]
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences for the user: the doubts, or what proves the recording or the rank."""
+        """The doubts, or the proof of the recording or the rank, for the user."""
         return self.doubts or [finding.says for finding in self.proves if finding.by in _SHOWN]
 
 
 @dataclass(frozen=True)
 class LinkReport:
-    """Counts and findings of one link.
+    """Counts and findings of one link."""
 
-    Attributes:
-        et, kineto: contents of each file (counts by kind, window, pid, schema).
-        ops: number of ET operators: total, certain, equivalent, unlinked by reason.
-        method: the matching method whose links are used. considered: what each method found, in words.
-        windows: iterations and sequence numbers of both files.
-        gpu: by category, attached by method and unattached by reason; and coverage of GPU time.
-        dependencies: edges by kind, those that the measured order contradicts, inferred ones, unresolved records.
-        identity: None if no ET was given.
-        warnings: sentences a user should read.
-    """
-
-    et: dict[str, Any]
+    et: dict[str, Any]  # et, kineto: contents of each file (counts by kind, window, pid, schema)
     kineto: dict[str, Any]
-    ops: dict[str, Any]
-    method: str
-    considered: tuple[str, ...]
-    windows: dict[str, Any]
-    gpu: dict[str, Any]
-    dependencies: dict[str, Any]
-    warnings: tuple[str, ...] = ()
+    ops: dict[str, Any]  # number of ET operators: total, certain, equivalent, unlinked by reason
+    method: str  # the matching method used
+    considered: tuple[str, ...]  # the result of each method, in words
+    windows: dict[str, Any]  # iterations and sequence numbers of both files
+    gpu: dict[str, Any]  # by category, attached by method and unattached by reason; and coverage of GPU time
+    dependencies: dict[str, Any]  # edges by kind, contradicted by the measured order, inferred, unresolved
+    warnings: tuple[str, ...] = ()  # sentences a user should read
     facts: dict[str, Any] = field(default_factory=dict)
-    identity: Identity | None = None
+    identity: Identity | None = None  # None if no ET was given
 
     __repr__ = brief
 
@@ -115,8 +93,7 @@ class LinkReport:
         return (*self.warnings, *of_graphs, *(self.identity.doubts if self.identity is not None else ()))
 
     def reaches(self, min_match: float, min_certain: float = 0.0) -> bool:
-        """Return whether an ET operator is linked, and at least these shares of them are linked, and linked for
-        certain."""
+        """Return whether any ET operator is linked, and at least these shares are linked and linked for certain."""
         if not self.ops["linked"]:
             return False
         return self.linked_share >= min_match and self.ops["certain"] / self.ops["total"] >= min_certain

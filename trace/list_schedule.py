@@ -12,11 +12,9 @@ from .columns import IntColumn
 
 
 class Schedule(NamedTuple):
-    """When points come.
-
-    Attributes:
-        time: ns, −1 for points on or behind a cycle.
-        order: the other points as they come; none comes before a point that it waits for.
+    """Time of each point in ns (−1 on or behind a cycle), and the other points in their order, each after those it
+    waits
+    for.
     """
 
     time: IntColumn
@@ -28,14 +26,14 @@ def list_schedule(
 ) -> Schedule:
     """Schedule points in time.
 
-    A point comes when all edges to it have passed. An item lasts from one point to another and needs its lane:
-    of the ready items, the first in the order of the arguments takes a free lane.
+    A point comes when all edges to it have passed. An item lasts from one point to another and needs its lane: when a
+    lane is free, the first ready item in the order of the arguments takes it.
 
     Args:
         points: number of points.
         source, target, lag: one entry per edge; ns, not negative.
-        begin, end: one entry per item, its points; no two items share one.
-        lane: one entry per item, from 0; −1 for an item that needs none.
+        begin, end: points of each item; no two items share a point.
+        lane: lane of each item, from 0; −1 if it needs none.
 
     Example:
         >>> begin, end = np.array([0, 2, 4]), np.array([1, 3, 5])
@@ -88,7 +86,6 @@ def list_schedule(
 def _followers(
     points: int, source: IntColumn, target: IntColumn, lag: IntColumn
 ) -> Callable[[int], Iterator[tuple[int, int]]]:
-    """Return a function that gives the points after a point, each with the lag in ns."""
     order = np.argsort(source, kind="stable")
     after, lags = target[order].tolist(), np.maximum(lag[order], 0).tolist()
     first = np.searchsorted(source[order], np.arange(points + 1)).tolist()
@@ -101,7 +98,6 @@ def _followers(
 
 
 def _by_point(points: int, point: IntColumn, value: IntColumn, lane: IntColumn) -> list[int]:
-    """Return for each point the value of the item that has it, −1 for none and for items that need no lane."""
     found = np.full(points, -1, np.int64)
     found[point[lane >= 0]] = value[lane >= 0]
     values: list[int] = found.tolist()

@@ -1,4 +1,4 @@
-"""The JSON text of each node, undecoded until something needs it."""
+"""The JSON text of each node, undecoded until it is needed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from .columns import IntColumn
 from .comm_kernels import Comm
 from .tensors import SignatureTable, TensorUses
 
-Record = dict[str, msgspec.Raw]
-"""A node as in the file, with undecoded values."""
+Record = dict[str, msgspec.Raw]  # a node as in the file, with undecoded values
 
+# Number of texts in memory at once. More cost memory, fewer cost time: one call to the store per block.
 _TEXTS = 1 << 15
-"""Texts in memory at once. More cost memory; fewer cost a call to the store for each block."""
 
 
 @dataclass(frozen=True)
 class LazyTexts(Sequence[bytes]):
-    """Texts that `make` makes when they are taken. Slices keep memory low: not all texts exist at once."""
+    """Texts that `make` creates when they are read. Slices keep memory low, because not all texts exist at once."""
 
     make: Callable[[IntColumn], list[bytes]]
     rows: IntColumn
@@ -43,12 +42,7 @@ class LazyTexts(Sequence[bytes]):
 
 
 def texts_at(texts: Sequence[bytes], at: IntColumn) -> Iterator[bytes]:
-    """Yield the texts at some positions; if the positions are close together, few texts are in memory at a time.
-
-    Example:
-        >>> list(texts_at([b"a", b"b", b"c"], np.array([2, 0])))
-        [b'c', b'a']
-    """
+    """Yield the texts at some positions; memory stays low if the positions are close together."""
     for begin in range(0, len(at), _TEXTS):
         part = at[begin : begin + _TEXTS]
         least = int(part.min())
@@ -79,11 +73,7 @@ class RecordStore:
         return TensorUses.none()
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """Return JSON objects with what Kineto records of the launches of GPU events.
-
-        Returns:
-            for each row the index of its text, and the texts.
-        """
+        """Return Kineto's JSON objects about the launches of GPU events, and for each row the index of its object."""
         return np.zeros(len(rows), np.int64), [b"{}"]
 
     def signature_table(self) -> SignatureTable:
@@ -107,7 +97,7 @@ class RecordStore:
         return -1
 
     def args_comm(self, args: bytes, kernel: str) -> Comm:
-        """Return what a communication kernel communicates, by Kineto's arguments and the kernel's name."""
+        """Return the communication of a kernel, from Kineto's arguments and the kernel's name."""
         return Comm()
 
     def document(self) -> dict[str, Any]:
@@ -115,14 +105,14 @@ class RecordStore:
         raise NotImplementedError("the trace has no records")
 
     def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """Yield index and JSON text of the recorded Python calls and GPU annotations, which are not nodes.
+        """Yield index and JSON text of recorded events that are no nodes: Python calls and GPU annotations.
 
-        Nothing if the trace was not read from the recording.
+        Empty if the trace was not read from the recording.
         """
         return iter(())
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the text of the whole ET+ file, a few megabytes at a time."""
+        """Yield the text of the ET+ file, a few megabytes at a time."""
         return iter(())
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
@@ -130,5 +120,4 @@ class RecordStore:
         raise NotImplementedError("the trace has no records")
 
 
-NO_RECORDS = RecordStore()
-"""The store of nodes without texts."""
+NO_RECORDS = RecordStore()  # the store of nodes without texts

@@ -1,8 +1,8 @@
-"""The nodes of a file as a table in file order: every ET node and GPU event, timed or not, then the runtime calls.
+"""The nodes of a file in file order: every ET node and GPU event, timed or not, then the runtime calls.
 
-`Trace.edges`, `Trace.comm` and the `source` columns of the other tables give nodes by their row here. Code that looks
-at one kind of event needs no rows: `Trace.calls`, `Trace.runtime` and `Trace.gpu` hold what has a time, in order of
-start. This table is for code that writes each node of a file or follows edges between nodes of several kinds.
+`Trace.edges`, `Trace.comm` and the `source` columns of the other tables refer to rows of this table. Use it to write
+each node of a file or to follow edges between nodes of several kinds; use `Trace.calls`, `Trace.runtime` and
+`Trace.gpu` for everything else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _row(dtype: type[np.generic], none: int | None, about: str, unit: str = "") 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """One row per node and runtime call, in file order. Every column has one entry per row."""
+    """One row per node and runtime call, in file order."""
 
     kind: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, None, "CPU, GPU or RUNTIME"))
     structural: ColumnOf[Row, np.bool_] = field(metadata=_row(np.bool_, None, "process and thread nodes, no calls"))
@@ -76,7 +76,7 @@ class Nodes:
 
     @cached_property
     def timed(self) -> ColumnOf[Row, np.bool_]:
-        """The rows that ran at a known time: linked operators, GPU events, runtime calls."""
+        """Rows with a known time: linked operators, GPU events, runtime calls."""
         return as_column((self.ts >= 0) & ~self.structural)
 
     @cached_property
@@ -86,31 +86,31 @@ class Nodes:
 
     @cached_property
     def span(self) -> Span:
-        """Start of the first and end of the last timed row, in ns; (0, 0) if there is none."""
+        """First start to last end of the timed rows, in ns; (0, 0) without any."""
         if not self.timed.any():
             return Span(0, 0)
         return Span(int(self.ts[self.timed].min()), int(self.end[self.timed].max()))
 
     @cached_property
     def stream_lane(self) -> IntColumn:
-        """One number per (device, stream) that has GPU events, −1 for other rows."""
+        """One number per (device, stream) with GPU events, −1 for other rows."""
         gpu = np.flatnonzero(self.kind == GPU)
         return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
-        """Sort rows by lane, start, and id, and find the row before each in its lane (−1 for a lane's first).
+        """Sort rows by lane, start, and id; return them and the row before each in its lane (−1 for a lane's first).
 
         Args:
             lane: one entry per row of the table, such as `thread`.
-            nested: rows of a lane may enclose each other; of those that start together, the longest comes first.
+            nested: rows of a lane may enclose each other; the longest of those that start together comes first.
         """
         longest = -self.end[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]
         return order, np.where(run_starts(lane[order]), -1, np.roll(order, 1))
 
 
+# Columns of `Nodes` by name.
 NODE_COLUMNS: dict[str, RowColumn] = {column.name: column.metadata["column"] for column in fields(Nodes)}
-"""The columns of `Nodes` by name, with dtype, null, unit, and meaning."""
 
 
 def _of_nodes(name: str) -> Any:

@@ -1,12 +1,12 @@
-"""Where each call and GPU event came from: phase, forward operator of a backward one, module, source line.
+"""Phase, forward operator, module and source line of each call and GPU event.
 
-For example, `MmBackward0` has the sequence number of an `aten::mm` that ran before it on the forward thread. That
-call is its forward operator, from which it inherits module and source line. Its phase is "backward", and so is the
-phase of the kernels that it launches, except communication ("gradient communication").
+For example, `MmBackward0` has the sequence number of an `aten::mm` that ran before it on the forward thread. That call
+is its forward operator, from which it inherits module and source line. Its phase is "backward", and so is the phase of
+the kernels it launches, except communication ("gradient communication").
 
-1. `_backward_roots`: calls that are autograd functions. 2. `_forward_of`: their forward operators. 3. `_phases`: what
-names, annotations and frames say, inherited by the calls below. 4. `_inherited`, `_inherited_modules`,
-`_with_forward`: forward operator, module and source line for all calls. 5. GPU events take those of their calls.
+1. `_backward_roots` finds the autograd functions, 2. `_forward_of` their forward operators. 3. `_phases` reads names,
+   annotations and frames; calls below inherit. 4. `_inherited`, `_inherited_modules` and `_with_forward` give all calls
+   their forward operator, module and source line. 5. GPU events inherit from the calls that launched them.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _SEQUENCE = 1
 
 _ENGINE = "autograd::engine::evaluate_function: "
 _FUNCTION = re.compile(rf"(?:{_ENGINE})?(?:.*::)?(\w+?)Backward\d*")
-_BACKWARD_SCOPE = 1
-"""at::RecordScope::BACKWARD_FUNCTION"""
+_BACKWARD_SCOPE = 1  # at::RecordScope::BACKWARD_FUNCTION
 _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
+# Gradient reduction: FSDP (torch/distributed/fsdp/_fully_shard), DDP's copies to and from buckets.
 _REDUCES = re.compile(
     rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*"
     r"|torch\.distributed\.ddp\.reducer::.*"
 )
-"""What reduces gradients: FSDP (torch/distributed/fsdp/_fully_shard), DDP's copies to and from buckets."""
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
 _DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
+# Words in the user's own annotations.
 _BY_WORD = {
     phase: re.compile(rf"(?i)(?:.*[^a-z])?(?:{words})(?:[^a-z].*)?")
     for phase, words in (
@@ -66,7 +66,6 @@ _BY_WORD = {
         (OPTIMIZER, "optimi[sz]er|zero_grad"),
     )
 }
-"""Words in the user's own annotations."""
 _FRAMES = ((OPTIMIZER, re.compile(r"(?:.*/)?torch/optim/.*")), (DATA, re.compile(r"(?:.*/)?torch/utils/data/.*")))
 _COMPILED = re.compile(r"Torch-Compiled Region: .*|## Call CompiledFxGraph .* ##|CompiledFunction")
 _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
@@ -74,29 +73,19 @@ _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the calls and GPU events of a trace came from.
+    """Origins of the calls and GPU events of a trace."""
 
-    Attributes:
-        phase: for each call an index into `PHASES`.
-        forward: for each backward call, and those below it, the forward call; −1 for none.
-        through: how `forward` is known, an index into `THROUGH`.
-        entry: innermost entry (in `Trace.stacks`) of the stack of the call or of its forward call; −1 for none.
-        module: code into `modules` of the innermost module; −1 for none.
-        modules: paths of modules and named regions, outermost first, without "nn.Module: ".
-        gpu_phase, gpu_entry, gpu_module: the same for each GPU event.
-        gpu_call: the call that launched each GPU event, or that launched its counterpart in another iteration; −1 for
-            none.
-    """
-
-    phase: ColumnOf[CallIndex, np.int8]
-    forward: Positions[CallIndex, CallIndex]
-    through: ColumnOf[CallIndex, np.int8]
+    phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES` for each call
+    forward: Positions[CallIndex, CallIndex]  # forward call of each backward call and the calls below it; −1 for none
+    through: ColumnOf[CallIndex, np.int8]  # evidence for `forward`, an index into `THROUGH`
+    # entry: innermost stack entry (in `Trace.stacks`) of the call or its forward call; −1 for none
     entry: ColumnOf[CallIndex, np.int64]
-    module: ColumnOf[CallIndex, np.int64]
-    modules: list[tuple[str, ...]]
-    gpu_phase: ColumnOf[GpuIndex, np.int8]
+    module: ColumnOf[CallIndex, np.int64]  # code into `modules` of the innermost module; −1 for none
+    modules: list[tuple[str, ...]]  # paths of modules and named regions, outermost first, without "nn.Module: "
+    gpu_phase: ColumnOf[GpuIndex, np.int8]  # gpu_phase, gpu_entry, gpu_module: the same for each GPU event
     gpu_entry: ColumnOf[GpuIndex, np.int64]
     gpu_module: ColumnOf[GpuIndex, np.int64]
+    # gpu_call: call that launched each GPU event or its counterpart in another iteration; −1 for none
     gpu_call: Positions[GpuIndex, CallIndex]
 
     __repr__ = brief
@@ -148,7 +137,7 @@ def origin_of(trace: Trace) -> Origin:
 
 
 def _backward_roots(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Return which calls are an autograd function that the engine runs, gradient accumulation included."""
+    """Return which calls are autograd functions run by the engine, gradient accumulation included."""
     calls = trace.calls
     named = matching(calls.name, trace.names, _is_backward)
     found: npt.NDArray[np.bool_] = (named & (calls.kind == OP)) | (trace.nodes.scope[calls.source] == _BACKWARD_SCOPE)
@@ -161,7 +150,7 @@ def _is_backward(name: str) -> bool:
 
 
 def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColumn, npt.NDArray[np.int8]]:
-    """Return for each backward root the forward call, −1 for none, and how it is known."""
+    """Return the forward call of each backward root, −1 for none, and the evidence."""
     calls, rows = trace.calls, trace.calls.source
     forward, through = np.full(len(calls), -1, np.int64), np.zeros(len(calls), np.int8)
     seq, fw_tid = trace.nodes.seq_id[rows], trace.nodes.fw_tid[rows]
@@ -184,9 +173,9 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
 def _add_engine(
     trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, through: npt.NDArray[np.int8]
 ) -> None:
-    """Give the engine's own call around a function, which has no number, the forward call of the function.
+    """Give the engine's call around a function, which has no sequence number, the function's forward call.
 
-    The engine's other work in that call, such as summing a bias's gradient over the batch, is for the same forward
+    The engine's other work in that call, such as summing a bias gradient over the batch, belongs to the same forward
     call.
     """
     calls = trace.calls
@@ -201,10 +190,9 @@ def _add_engine(
 
 
 def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return the forward calls of backward ones whose forward thread is unknown, as in a Kineto trace alone.
+    """Return the forward calls of backward calls with an unknown forward thread, as in a Kineto trace alone.
 
-    Each thread is searched alone. If several have the number, forward and backward operator must have similar names; if
-    that leaves several or none, the forward call is unknown.
+    If several threads have the number, only a thread whose operator has the backward operator's name counts.
     """
     thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
     threads = distinct(thread[first])
@@ -225,7 +213,7 @@ def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColu
 
 
 def _named_alike(trace: Trace, forward: IntColumn, backward: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return whether a backward operator is named after the forward one: "ViewBackward0" and "aten::view"."""
+    """Return whether the backward operator is named after the forward one: "ViewBackward0" and "aten::view"."""
     name = trace.calls.name
     pairs, of = distinct_rows(name[forward], name[backward])
     texts = ((trace.names[a], _FUNCTION.fullmatch(trace.names[b])) for a, b in pairs.tolist())
@@ -241,7 +229,7 @@ def _letters(name: str) -> str:
 def _last_before(
     trace: Trace, first: IntColumn, thread: IntColumn, wanted: IntColumn, fw_thread: IntColumn
 ) -> IntColumn:
-    """Return for each wanted backward call the last forward call with its number and thread that began before it."""
+    """Return, for each wanted backward call, the last earlier forward call with its number and thread."""
     calls, seq = trace.calls, trace.nodes.seq_id[trace.calls.source]
     both = np.concatenate([first, wanted])
     of = np.concatenate([thread[first], fw_thread[wanted]])
@@ -260,7 +248,7 @@ def _last_before(
 def _phases(
     trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, entry: IntColumn
 ) -> npt.NDArray[np.int8]:
-    """Return `Origin.phase`: what a call, or else the nearest call around it, states."""
+    """Return `Origin.phase`, stated by the call itself or the nearest call around it."""
     calls, names = trace.calls, trace.names
     named = calls.kind != OP
     mark = np.full(len(calls), -1, np.int8)
@@ -298,7 +286,9 @@ def _communicates(name: str) -> bool:
 
 
 def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> None:
-    """Mark the calls whose stacks are in a module's forward, an optimizer or a data loader; not below marked calls."""
+    """Mark the calls whose stacks are in a module, an optimizer or a data loader, unless a call around them is
+    marked.
+    """
     stacks = trace.stacks
     if not len(stacks):
         return
@@ -318,8 +308,9 @@ def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> 
 
 
 def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) -> IntColumn:
-    """Return the forward call of the nearest backward root at or above each call, except in recomputation or
-    accumulation."""
+    """Return the forward call of the nearest backward root at or above each call; none in recomputation and
+    accumulation.
+    """
     at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
     inside = (at >= 0) & np.isin(phase, (BACKWARD,))
     return np.where(inside, forward[np.maximum(at, 0)], -1) if len(forward) else forward
@@ -328,9 +319,8 @@ def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) ->
 def _inherited_modules(
     trace: Trace, module: IntColumn, forward: IntColumn, behind: IntColumn, phase: npt.NDArray[np.int8]
 ) -> IntColumn:
-    """Give calls without a module that of their forward call.
-
-    Recomputation on a thread without recorded frames gets the module of the checkpoint's forward call.
+    """Give calls without a module the module of their forward call; recomputation without frames that of its
+    checkpoint.
     """
     if not len(module):
         return module
@@ -359,10 +349,8 @@ def _has_line(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
 
 
 def _with_forward(entry: IntColumn, behind: IntColumn, table: SourceTable, stated: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return the stack of each call, or that of its forward call if this has a line in own code.
-
-    Args:
-        stated: the stack says what the call does the work of, not only what was open when it began.
+    """Return each call's stack, or its forward call's stack if that has a line in own code and this call's is not
+    stated.
     """
     if not len(entry):
         return entry
@@ -374,7 +362,7 @@ def _with_forward(entry: IntColumn, behind: IntColumn, table: SourceTable, state
 def _with_annotated(
     trace: Trace, entry: IntColumn, paths: list[tuple[str, ...]], module: IntColumn
 ) -> tuple[list[tuple[str, ...]], IntColumn]:
-    """Add the module paths of graph annotations, and give each GPU event that of its own annotation first."""
+    """Add the module paths of graph annotations; a GPU event's own annotation comes first."""
     stacks, source = trace.stacks, trace.gpu.source
     if not np.any(stacks.evidence == GRAPH_ANNOTATION):
         return paths, module
@@ -392,7 +380,7 @@ def _with_annotated(
 
 
 def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
-    """Return paths of modules, and for each call the code of its own, −1 for none."""
+    """Return paths of modules, and the code of each call's path, −1 for none."""
     tree, known = trace.hierarchy, dict[tuple[str, ...], int]()
     paths: list[tuple[str, ...]] = [()]
     code_of = [-1]
@@ -407,7 +395,7 @@ def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
 
 
 class RowOrigin(NamedTuple):
-    """Origins by node: innermost entry of its stack, phase, module; −1 for no entry or module."""
+    """Origins by node: innermost stack entry, phase, module; −1 for no entry or module."""
 
     entry: IntColumn
     phase: IntColumn
@@ -415,7 +403,7 @@ class RowOrigin(NamedTuple):
 
 
 def origin_of_rows(trace: Trace) -> RowOrigin:
-    """Return the origins of calls, GPU events, and runtime calls, which have those of the call around them."""
+    """Return the origins of calls and GPU events; runtime calls have the origin of the call around them."""
     return trace.once(_origin_of_rows)
 
 

@@ -27,7 +27,7 @@ def outer(module: str) -> Any:
 
 
 def require(*parts: str) -> None:
-    """Raise UsageError unless parts are installed; call it before a module of them is imported."""
+    """Raise UsageError unless parts are installed; call it before importing a module of them."""
     for part in parts:
         if not installed(part):
             from .errors import UsageError  # imports msgspec, and `import etplus` imports this module
@@ -36,7 +36,7 @@ def require(*parts: str) -> None:
 
 
 def missing_part(error: BaseException) -> str:
-    """Return what a failed import says to people if a part of an outer ring is not installed, else ""."""
+    """Return the message for a failed import of a part that is not installed, else ""."""
     name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
     part = name.removeprefix(f"{_PRODUCT}.")
     return _NOT_INSTALLED.format(part=part) if part in _PARTS else ""

@@ -21,14 +21,14 @@ _LOG = logging.getLogger("etplus")
 
 @dataclass(frozen=True)
 class Plugin:
-    """An object of another package, which its errors name; `what` it is, such as "command"."""
+    """An object of another package, which its errors name. `what` is its kind, such as "command"."""
 
     what: str
     point: EntryPoint
 
     @property
     def package(self) -> str:
-        """The package and its version."""
+        """Package and version."""
         return _package(self.point)
 
     def load(self) -> Any:
@@ -45,14 +45,14 @@ class Plugin:
             raise EtplusError(f"{self} {problem}; update or remove that package") from error
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call one of the object's methods; EtplusError for an error of the package."""
+        """Call one of the object's methods; errors of the package become EtplusError."""
         found = self.load()
         with self.contained():
             return getattr(found, method)(*arguments)
 
     @contextmanager
     def contained(self) -> Iterator[None]:
-        """Name the package in its own errors that occur within. A generator's errors occur where it is consumed."""
+        """Name the package in its errors raised within. A generator raises where it is consumed."""
         try:
             yield
         except (EtplusError, OSError, MemoryError):
@@ -65,9 +65,11 @@ class Plugin:
 
 
 def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
-    """Return what is registered in a group of entry points, by name; `what` names one of them in messages.
+    """Return the plugins of a group of entry points, by name.
 
-    Names in `taken` are etplus's own; others of this name are ignored with a warning.
+    Args:
+        what: kind of plugin, for messages.
+        taken: etplus's own names; plugins with such a name are ignored with a warning.
     """
     found: dict[str, Plugin] = {}
     if not _may_be_declared(group):
@@ -84,10 +86,9 @@ def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
 
 
 def _may_be_declared(group: str) -> bool:
-    """Return whether an installed package's entry points name a group.
+    """Return whether an installed package may have entry points of a group.
 
-    This is 30 times as fast as `importlib.metadata`, whose import takes a tenth of a small command. If packages may be
-    elsewhere than in folders, return True.
+    This is 30 times as fast as `importlib.metadata`, whose import takes a tenth of a small command.
     """
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True

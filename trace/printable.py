@@ -1,4 +1,4 @@
-"""Texts for people. Names in traces are untrusted: no text steers the terminal, and no spreadsheet runs a cell."""
+"""Texts for people. Names in traces are untrusted: they must not control the terminal or run in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -6,44 +6,29 @@ import re
 import shlex
 from collections.abc import Sequence
 
-_FEW = 3
-"""Number of names in a sentence; readers skip more."""
+_FEW = 3  # Readers skip more names in a sentence.
 
+# First characters of formulas and commands, with the variants of East Asian input methods and fonts.
 _OPENS_A_FORMULA = frozenset("=+-@|＝＋－＠｜﹢﹣﹦﹫−")
-"""First characters of formulas and commands, as typed and in the variants of East Asian input methods and fonts."""
+# A spreadsheet of another locale, or a paste, may begin another cell after these.
 _CELL_END = re.compile(r"(?<=[;\t\r\n])")
-"""Characters after which a spreadsheet of another locale, or a paste, may begin another cell."""
 
 
 def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
-    """Replace each character that could steer a terminal, line ends included.
-
-    Example:
-        >>> printable("gemm\\x1b[2J", "?")
-        'gemm?[2J'
-    """
+    """Replace each character that could control a terminal, line ends included."""
     return text if text.isprintable() else "".join(c if c.isprintable() else instead for c in text)
 
 
 def few(names: Sequence[str]) -> str:
-    """Join the first three of some names, and say how many more there are.
-
-    Example:
-        >>> few(["a.et", "b.et", "c.et", "d.et"])
-        'a.et, b.et, c.et and 1 more'
-    """
+    """Join the first three names, and say how many more there are."""
     more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
     return ", ".join(names[:_FEW]) + more
 
 
 def escaped(text: str) -> str:
-    """Escape each character that could steer a terminal, as Python and JSON do, but keep line ends.
+    """Escape each character that could control a terminal, as Python and JSON do, but keep line ends.
 
-    Among them are directions of writing, blanks without width, and the controls U+0080 to U+009F.
-
-    Example:
-        >>> escaped("gemm\\x1b[2J\\u202e")
-        'gemm\\\\u001b[2J\\\\u202e'
+    This includes writing directions, invisible blanks, and the controls U+0080 to U+009F.
     """
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
 
@@ -53,12 +38,11 @@ def _escape(character: str) -> str:
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
 
 
-_SPECIAL = frozenset('"$`\\!')
-"""Characters that a shell interprets within double quotes."""
+_SPECIAL = frozenset('"$`\\!')  # A shell interprets these within double quotes.
 
 
 def shell_word(text: str) -> str:
-    """Quote a text as one word of a command line. What cannot be printed becomes an escape in `$'…'` (bash, zsh, ksh).
+    """Quote a text as one word of a command line. Unprintable characters become escapes in `$'…'` (bash, zsh, ksh).
 
     Example:
         >>> shell_word("a b.json"), shell_word("\\udcffa\\n'b'")
@@ -83,18 +67,13 @@ def _in_dollar_quotes(character: str) -> str:
 
 
 def is_formula(text: str) -> bool:
-    """Return whether a spreadsheet could take a cell for a formula or a command.
-
-    Example:
-        >>> [is_formula(text) for text in ("=1+1", " =1+1", "＝1+1", "|calc", "a=b")]
-        [True, True, True, True, False]
-    """
+    """Return whether a spreadsheet could read a cell as a formula or a command."""
     # spreadsheets skip blanks and invisible characters before the sign
     return next((c for c in text if c.isprintable() and not c.isspace()), "") in _OPENS_A_FORMULA
 
 
 def csv_cell(text: str) -> str:
-    """Return a cell of CSV, with an apostrophe before what a spreadsheet could take for a formula.
+    """Return a CSV cell, with an apostrophe before anything a spreadsheet could read as a formula.
 
     https://owasp.org/www-community/attacks/CSV_Injection
 
@@ -107,34 +86,19 @@ def csv_cell(text: str) -> str:
 
 
 def text_of_cell(cell: str) -> str:
-    """Return the text from which `csv_cell` made a cell.
-
-    Example:
-        >>> text_of_cell("a;'=1+1"), text_of_cell("'a'")
-        ('a;=1+1', "'a'")
-    """
+    """Return the text from which `csv_cell` made a cell."""
     text = "".join(part[1:] if part[:1] == "'" and is_formula(part[1:]) else part for part in _CELL_END.split(cell))
     return text[1:] if text[:1] == "'" and text[1:2] in ("\t", "\r", "\n") else text
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a printable text of at most `width` characters; "…" marks what is cut off.
-
-    Example:
-        >>> shortened("ampere_sgemm_128x64_tn", 12)
-        'ampere_sgem…'
-    """
+    """Return a printable text of at most `width` characters; "…" marks the cut."""
     text = printable(text[: width + 1])
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def thread_label(thread: int) -> str:
-    """Return the label of a host thread; its number is negative if the trace gives none.
-
-    Example:
-        >>> thread_label(7), thread_label(-2)
-        ('CPU thread 7', 'other thread 2')
-    """
+    """Return the label of a host thread; a negative number means that the trace has none."""
     return f"CPU thread {thread}" if thread >= 0 else f"other thread {-thread}"
 
 

@@ -20,17 +20,19 @@ def damage_in(summary: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class RootFacts:
-    """What a `Trace` knows from `summary`, the `etplus` object of its root. Values of a wrong type count as missing."""
+    """Facts of a `Trace` from `summary`, the `etplus` object of its root. Values of a wrong type are treated as
+    missing.
+    """
 
     file: str
     summary: dict[str, Any]
 
     @property
     def report(self) -> LinkReport:
-        """How the trace was linked.
+        """The link report.
 
         Raises:
-            ConvertError: the file has no link report; another linker wrote it.
+            ConvertError: the file has none; another linker wrote it.
         """
         try:
             return msgspec.convert(self.summary["link"], LinkReport)
@@ -39,25 +41,25 @@ class RootFacts:
 
     @property
     def link_report(self) -> LinkReport | None:
-        """How the trace was linked, None if the file does not say."""
+        """The link report, None if the file has none."""
         return self.report if "link" in self.summary else None
 
     @property
     def is_derived(self) -> bool:
-        """Whether `etplus reshard` derived the times; they were not recorded."""
+        """Whether `etplus reshard` derived the times."""
         return bool(self.summary) and "link" not in self.summary and self.outputs_recorded
 
     @property
     def coverage(self) -> Mapping[str, Any]:
-        """What the linker reported, {} if nothing had to be linked."""
+        """The linker's report as a dict, {} if nothing had to be linked."""
         return self._object("link") if self.outputs_recorded else {}
 
     @property
     def times_recorded(self) -> bool:
         """Whether start times were recorded.
 
-        A Chakra trace of another producer may have none; its events are then laid out by dependencies and streams.
-        Idle time, overlap and waits of such a trace mean nothing.
+        A Chakra trace of another producer may have none. Its events are laid out by dependencies and streams, so its
+        idle time, overlap and waits mean nothing.
         """
         return self.summary.get(TIMES) != PREDICTED
 
@@ -68,29 +70,29 @@ class RootFacts:
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """Sentences about what is wrong with the recording or missing in it; () if no damage is known."""
+        """Sentences about damaged or missing data of the recording."""
         return damage_in(self.summary)
 
     @property
     def unattached_counts(self) -> dict[str, int]:
-        """By reason, the number of GPU events of the Kineto trace that have no node here."""
+        """By reason, the number of GPU events of the Kineto trace that have no node."""
         listed = self.summary.get("unattached")
         given = listed.items() if isinstance(listed, dict) else ()
         return {reason: len(events) for reason, events in given if isinstance(events, list)}
 
     @property
     def rank(self) -> int | None:
-        """The rank in Kineto's `distributedInfo`, None if it has none."""
+        """Rank in Kineto's `distributedInfo`, None without one."""
         return self._distributed("rank")
 
     @property
     def world_size(self) -> int | None:
-        """The number of ranks of the job in Kineto's `distributedInfo`, None if it has none."""
+        """Number of ranks in Kineto's `distributedInfo`, None without one."""
         return self._distributed("world_size")
 
     @property
     def process_groups(self) -> dict[str, list[int]]:
-        """Name and ranks of the process groups that Kineto's `distributedInfo` lists."""
+        """Name and ranks of the process groups in Kineto's `distributedInfo`."""
         listed = self.distributed_info.get("pg_config")
         groups = {}
         for group in listed if isinstance(listed, list) else ():
@@ -101,7 +103,7 @@ class RootFacts:
 
     @property
     def distributed_info(self) -> dict[str, Any]:
-        """What Kineto records about the job, {} if nothing."""
+        """Kineto's facts about the job, {} if none."""
         info = self._object("kineto").get("distributed_info")
         return info if isinstance(info, dict) else {}
 
@@ -115,7 +117,7 @@ class RootFacts:
 
     @property
     def clock_skew_ns(self) -> int:
-        """By how much calls that wait for the device return before its work has ended, as the linker found; else 0."""
+        """How long before the device's work ends the calls that wait for it return, as the linker measured; else 0."""
         dependencies = self._object("link").get("dependencies")
         skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
         return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0

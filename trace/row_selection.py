@@ -1,4 +1,4 @@
-"""Some nodes of a trace as a trace of its own."""
+"""Some nodes of a trace as a trace."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Mask = npt.NDArray[np.bool_]
 
 
 def new_places(kept: Mask) -> IntColumn:
-    """Return the position of each row among those kept, −1 for the others; and a last entry −1, for row −1."""
+    """Return the new position of each kept row, −1 for the others; and a last entry −1, for row −1."""
     return inverse_positions(len(kept) + 1, np.flatnonzero(kept))
 
 
 def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection: Selection) -> Trace:
-    """Return the trace of the chosen nodes and the structural ones; references to others become −1.
+    """Return the trace of the chosen and the structural nodes; references to other nodes become −1.
 
     Args:
         loose: which of `Trace.unattached` to keep.
@@ -73,7 +73,6 @@ def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection
 
 
 def _placed(tables: Tables, place: IntColumn) -> Tables:
-    """Renumber `source` and `counterpart` of tables."""
     calls, runtime, gpu = tables.calls, tables.runtime, tables.gpu
     return replace(
         tables,
@@ -101,7 +100,6 @@ def _counterparts(links: CounterpartLinks, event: IntColumn, row: IntColumn) -> 
 
 
 def _captured(graphs: CapturedGraphs, place: IntColumn, loose: IntColumn) -> CapturedGraphs:
-    """Keep the links of kept events."""
     return replace(graphs, links=_links(graphs.links, place), unattached=_links(graphs.unattached, loose))
 
 
@@ -111,14 +109,11 @@ def _links(links: CaptureLinks, place: IntColumn) -> CaptureLinks:
 
 
 def _of_whole(method: str) -> Any:
-    """Return a method that asks the whole store about the rows of the part."""
     return lambda part, rows: getattr(part.whole, method)(part.rows[rows])
 
 
 @dataclass(frozen=True)
 class _SomeRecords(RecordStore):
-    """The records of some rows of another store."""
-
     whole: RecordStore
     rows: IntColumn
     file: str

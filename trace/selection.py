@@ -1,4 +1,4 @@
-"""A part of a trace as a trace: some of its iterations, a window, an annotation, or a module."""
+"""A part of a trace as a trace: iterations, a window, an annotation, or a module."""
 
 from __future__ import annotations
 
@@ -32,24 +32,18 @@ _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The part of a recording that a trace is.
+    """The part of a recording that a trace holds."""
 
-    Attributes:
-        about: how it was chosen, such as "steps 2-4".
-        span: the chosen time, extended to the GPU events and their launches.
-        steps: the iterations of the recording that are in it.
-    """
-
-    about: str
-    span: Span
-    steps: Steps
+    about: str  # how it was chosen, such as "steps 2-4"
+    span: Span  # the chosen time, extended to the GPU events and their launches
+    steps: Steps  # the iterations of the recording that are in it
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Masks of the tables, the time that was asked for, and the steps if these were."""
+    """Masks of the tables, the requested time, and the requested steps."""
 
     calls: Mask
     runtime: Mask
@@ -59,11 +53,10 @@ class _Chosen:
 
 
 def parse_window(text: str) -> Span:
-    """Parse a span of time after the trace's start, in ns, us, ms or s; a unit that is left out is the one that
-    follows.
+    """Parse a span of time after the trace's start, in ns, us, ms or s; the first unit may be left out.
 
     Raises:
-        UsageError: not such a text, or an empty span.
+        UsageError: an invalid text, or an empty span.
 
     Example:
         >>> parse_window("10-12.5ms")
@@ -80,12 +73,7 @@ def parse_window(text: str) -> Span:
 
 
 def window_text(start: str | int, end: str | int | None = None) -> str:
-    """Return the text of a window from two times, in ns or with a unit; a text that has both stays as it is.
-
-    Example:
-        >>> window_text("10ms", 12_000_000), window_text("10-12ms")
-        ('10ms-12000000ns', '10-12ms')
-    """
+    """Return the text of a window from two times, in ns or with a unit; a text with both stays as it is."""
     first, last = (f"{at}ns" if isinstance(at, int) else at for at in (start, "" if end is None else end))
     return f"{first}-{last}" if last else first
 
@@ -93,14 +81,10 @@ def window_text(start: str | int, end: str | int | None = None) -> str:
 def call_between(trace: Trace, name: str, number: int = 0) -> int:
     """Return the position in `trace.calls` of the `number`-th annotation with a name.
 
-    The whole name decides, else a part of it; operators count if no annotation has it.
+    Exact names come before parts of names, annotations before operators.
 
     Raises:
-        UsageError: no call has the name, or not so many do.
-
-    Example:
-        >>> trace.names[trace.calls.name[call_between(trace, "forward", 1)]]
-        '## forward ##'
+        UsageError: fewer calls have the name.
     """
     calls = trace.calls
     annotations = trace.scope[calls.source] == ANNOTATION_SCOPE
@@ -123,24 +107,22 @@ def part_of(
     between: tuple[str, int] | None = None,
     module: str | None = None,
 ) -> Trace:
-    """Return a part of a trace as a trace, which can be analyzed, replayed, converted and selected from again.
+    """Return a part of a trace as a trace, for analysis, replay, conversion or further selection.
 
-    Iterations and annotations contain what ran on the host meanwhile, and the GPU events launched meanwhile. A window
-    contains what ran in it, at least partly. A module contains its calls, its backward work, and the GPU events of
-    both. The calls that launched the GPU events are included. Nothing is cut: an operator that began earlier keeps its
-    duration. `span` is the chosen time, extended to the GPU events and their launches; if steps are apart, as those of
-    a phase, it goes from the first to the last. A part cannot be written as ET+.
+    Iterations and annotations contain their host work and the GPU events it launched. A window contains everything that
+    ran in it, at least partly. A module contains its calls, its backward work, and the GPU events of both. The calls
+    that launched the GPU events are included. Nothing is cut: an operator that began earlier keeps its duration. `span`
+    is the chosen time, extended to the GPU events and their launches; separate steps give one span from the first to
+    the last. A part cannot be written as ET+.
 
     Args:
-        steps: iterations by number from 0, such as "3" or "0-19", or of a phase, such as "decode".
+        steps: iterations by number from 0, such as "3" or "0-19", or a phase, such as "decode".
         window: see `parse_window`.
         between: a name and a number, see `call_between`.
-        module: a name such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of one; applied after the
-            others.
+        module: a name such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of it; applied last.
 
     Raises:
-        UsageError: two of the first three are given, or no such text, iterations, annotation or module, or nothing in
-            the window.
+        UsageError: two of the first three are given, or an invalid text, no such part, or an empty window.
 
     Example:
         >>> part = part_of(trace, window="0-1ms")
@@ -170,13 +152,8 @@ def part_of(
 def without_enclosing(trace: Trace) -> Trace:
     """Return a selection without the calls around it, such as the step's annotation around a selected forward pass.
 
-    Such a call begins before the selection or ends after it, and has other calls in it. Whole traces are returned as
+    Such a call begins before the selection or ends after it, and contains other calls. Whole traces are returned as
     they are.
-
-    Example:
-        >>> part = without_enclosing(trace.between("forward", 1))
-        >>> part.names[part.calls.name[0]], part.replay().makespan_ns < trace.step(1).replay().makespan_ns
-        ('## forward ##', True)
     """
     if trace.selection is None:
         return trace
@@ -218,7 +195,7 @@ def _of_window(trace: Trace, window: str) -> _Chosen:
 
 
 def _of_module(trace: Trace, name: str) -> _Chosen:
-    """Choose what `trace.origin` assigns to a module, else what is in a named region of the host."""
+    """Choose the calls and events that `trace.origin` assigns to a module, else those in a named region of the host."""
     calls, gpu, origin = trace.calls, trace.gpu, trace.origin
     codes = _paths_named(origin.modules, name)
     in_calls, on_gpu = np.isin(origin.module, codes), np.isin(origin.gpu_module, codes)
@@ -240,15 +217,14 @@ def _of_module(trace: Trace, name: str) -> _Chosen:
 
 
 def _paths_named(paths: Sequence[Sequence[str]], name: str) -> list[int]:
-    """Return the positions of paths that contain a module, or a path of modules, else of those with this text in them.
-    Return the positions of paths that contain a module, or a path of modules, else of those with this text in them."""
+    """Return the positions of paths with this module or path of modules; if there are none, of paths with this text."""
     dotted = [f".{'.'.join(path)}." for path in paths]
     exact = [at for at, path in enumerate(dotted) if f".{name}." in path]
     return exact or [at for at, path in enumerate(dotted) if name in path]
 
 
 def _in_spans(trace: Trace, spans: Intervals, on_gpu: Mask) -> _Chosen:
-    """Choose what runs on the host in some spans, and given GPU events with what launched them."""
+    """Choose the host work in some spans, and the given GPU events with their launches."""
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     in_runtime = _in(spans, runtime.ts, runtime.end)
     in_runtime[gpu.runtime[on_gpu & (gpu.runtime >= 0)]] = True
@@ -258,7 +234,7 @@ def _in_spans(trace: Trace, spans: Intervals, on_gpu: Mask) -> _Chosen:
 
 
 def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str) -> Trace:
-    """Return the trace of what was chosen in `whole`, the trace with the events that could not be attached."""
+    """Return the trace of the chosen part of `whole`, the trace with its unattached events."""
     gpu = whole.gpu
     begun = np.append(whole.launched_ns[chosen.gpu], chosen.span.start)
     span = Span(int(begun.min()), int(np.append(gpu.end[chosen.gpu], chosen.span.end).max()))
@@ -285,7 +261,7 @@ def _spans_of(steps: Steps, numbers: IntColumn) -> Intervals:
 
 
 def _in(spans: Intervals, start: IntColumn, end: IntColumn) -> Mask:
-    """Return which intervals overlap one of some spans; empty ones count if they are inside."""
+    """Return which intervals overlap one of some spans; empty intervals count if they are inside."""
     begun = np.searchsorted(spans.start, np.maximum(end, start + 1))
     inside: Mask = (begun > 0) & (start < np.append(spans.end, 0)[begun - 1])
     return inside
@@ -300,7 +276,7 @@ def _add_with_callers(chosen: Mask, parent: IntColumn, calls: IntColumn) -> None
 
 
 def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> Tables:
-    """Take some rows of each table; references to rows that are left out become −1."""
+    """Take some rows of each table; references to dropped rows become −1."""
     call, runtime = new_places(in_calls), new_places(in_runtime)
     calls, runtime_calls = tables.calls.take(in_calls), tables.runtime.take(in_runtime)
     gpu = tables.gpu.take(in_gpu)
@@ -318,7 +294,7 @@ def ranks_of(text: str) -> list[int]:
     """Parse a list of ranks, in its order.
 
     Raises:
-        UsageError: no such list.
+        UsageError: an invalid list.
 
     Example:
         >>> ranks_of("0-3,7")

@@ -1,4 +1,4 @@
-"""A shortest edit script between two sequences: what they have in common, in order."""
+"""A shortest edit script between two sequences: their common elements, in order."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from .columns import IntColumn
 
+# The search stops after this many insertions and deletions; time and memory grow with their square.
 _MAX_DIFFERENCES = 500
-"""A diff gives up after this many insertions and deletions; its time and memory grow with their square."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class CallOrder:
 
     @staticmethod
     def of_names(name: IntColumn) -> CallOrder:
-        """Return calls without numbers, which are compared by name alone."""
+        """Return calls without numbers, to compare by name alone."""
         return CallOrder(name, np.full(len(name), -1, np.int64))
 
     def slice(self, begin: int, end: int, step: int = 1) -> CallOrder:
@@ -36,10 +36,9 @@ class CallOrder:
 def shortest_edit(
     pattern: CallOrder, text: CallOrder, *, whole: bool = False, most: int = _MAX_DIFFERENCES
 ) -> tuple[IntColumn, IntColumn]:
-    """Return matched pairs, as positions on both sides, of a shortest edit script from the start of both (Myers 1986,
-    greedy).
+    """Return the positions matched by a shortest edit script from the start of both sides (Myers 1986, greedy).
 
-    O(length · differences). What comes after more than `most` insertions and deletions is left out.
+    O(length · differences). Everything after more than `most` insertions and deletions is left out.
 
     Args:
         whole: both sides must be used up; otherwise the script ends when either side does.

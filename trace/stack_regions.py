@@ -1,7 +1,7 @@
 """Frames of stacks as further nodes of the call tree.
 
-For example, `aten::mm` begins in the frames `nn.Module: Net`, `nn.Module: Linear`, and its caller in `nn.Module: Net`.
-Then `nn.Module: Linear` is put between the two.
+For example, `aten::mm` begins in the frames `nn.Module: Net`, `nn.Module: Linear`, its caller in `nn.Module: Net`. Then
+`nn.Module: Linear` is put between the two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .stacks import Stacks, is_module
 def frames_between(
     stacks: Stacks, entry: IntColumn, parent: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Put between calls and their callers the frames in which the call began and the caller did not.
+    """Put frames between calls and their callers: those in which the call began and the caller did not.
 
     Args:
         entry: innermost entry of each call's stack, −1 for none.
@@ -27,8 +27,8 @@ def frames_between(
         wanted: by entry, whether to put its frame in.
 
     Returns:
-        a new `parent`, of the calls and then of the added frames, whose callers may come after them; the codes of the
-        frames' names in the stacks; the number of calls that each frame is around.
+        the new `parent` of the calls and then of the added frames, whose callers may come after them; name codes of the
+        frames in the stacks; number of calls that each frame contains.
     """
     innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
     around = nearest(stacks.above, stacks.above, wanted)  # of a frame the next one outside of it
@@ -66,7 +66,7 @@ def module_regions(
         codes: by name, the modules' frames among them.
 
     Returns:
-        a new `parent`, of the calls and then of the added regions; the codes of the regions' names.
+        the new `parent` of the calls and then of the added regions; name codes of the regions.
 
     Example:
         >>> stacks = Stacks.none().with_stacks({5: [["nn.Module: Net_0", "nn.Module: Linear_0", "a.py(1): f"]]})

@@ -1,4 +1,4 @@
-"""Stacks of frames in which nodes were called, and the source line that a stack stands for."""
+"""Stacks of frames in which nodes were called, and the source line of each stack."""
 
 from __future__ import annotations
 
@@ -18,42 +18,31 @@ from .index import Positions, Row, as_positions
 from .printable import shortened
 
 Codes = npt.NDArray[np.int32]
+# Values of `Stacks.evidence`, the origin of a node's stack. "Python frames": recorded, open when the node began or was
+# launched. "compiled code": the source of a compiled kernel. "graph annotation": written when the kernel's graph was
+# captured. "repetition": the stack of an equal kernel of another iteration, inferred.
 EVIDENCE_OF_STACKS = ("Python frames", "compiled code", "graph annotation", "repetition")
-"""Values of `Stacks.evidence`: why a node is known to be called in a stack.
-
-"Python frames": recorded, open when the node began or was launched. "compiled code": the source that a compiled
-kernel was generated from. "graph annotation": written when the kernel's graph was captured. "repetition": the stack
-of an equal kernel of another iteration, inferred.
-"""
 PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_STACKS))
 
 _WIDTH = 70
 MODULE_FRAME = "nn.Module: "
 _LOCATED = r"(?s)(.*)\((\d{1,9})\): (.*)"
+# Files that are not own code: made-up or compiled ones, torch, the standard library with its folder.
 _LIBRARY = (
     r"<(?!ipython-input)|(?:.*[/\\])?(?:torch|functorch|triton)[/\\]"
     r"|.*[/\\]lib(?:64)?[/\\]python\d[\w.]*[/\\](?!(?:site|dist)-packages[/\\])|.*[/\\]torchinductor_[^/\\]*[/\\]"
 )
-"""Files that are not own code: made-up or compiled ones, torch, the standard library with its folder."""
 _STANDARD = frozenset(sys.stdlib_module_names) | {"asyncore", "distutils", "imp"}
 
 
 class SourceLine(NamedTuple):
-    """A line of a program.
+    """A line of a program."""
 
-    Attributes:
-        file: as recorded: absolute, or relative to the folder of installed packages.
-        line: from 1; the line of the call if recorded, else the first line of the function.
-        function: "" if unknown.
-        exact: `line` is that of the call.
-        own: the line is in own code. If no frame of a stack is, the innermost line stands for it, with own=False.
-    """
-
-    file: str
-    line: int
-    function: str = ""
-    exact: bool = False
-    own: bool = True
+    file: str  # as recorded: absolute, or relative to the folder of installed packages
+    line: int  # from 1; the line of the call if recorded, else the first line of the function
+    function: str = ""  # "" if unknown
+    exact: bool = False  # `line` is that of the call
+    own: bool = True  # the line is in own code. If a stack has no own line, its innermost line gets own=False.
 
     def __repr__(self) -> str:
         return f"<line {shortened(str(self), _WIDTH)}>"
@@ -69,33 +58,23 @@ class Stacks:
     An entry is a frame together with all its callers, so stacks form a tree. A node may have several stacks: a fused
     kernel does the work of several lines. The first one counts most.
 
-    Attributes:
-        names: of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>".
-        above: entry of the caller, smaller than the entry's own; −1 for an outermost frame.
-        name: code of each entry's frame in `names`.
-        line: line in the file of the frame above from which the frame was called; −1 if not recorded.
-        row: nodes, ascending; one per stack of a node.
-        entry: for each of `row`, the innermost entry of the stack.
-        evidence: for each of `row`, an index into `EVIDENCE_OF_STACKS`.
-
     Example:
         >>> stacks = Stacks.none().with_stacks({7: [["train.py(3): main", "nn.Module: Net_0", "net.py(8): forward"]]})
         >>> str(stacks.source(int(stacks.first_entry(np.array([7]))[0])))
         'net.py:8 (forward)'
     """
 
-    names: list[str]
-    above: IntColumn
-    name: Codes
-    line: Codes
-    row: Positions[int, Row]
-    entry: IntColumn
-    evidence: npt.NDArray[np.int8]
+    names: list[str]  # of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>"
+    above: IntColumn  # entry of the caller, smaller than the entry's own; −1 for an outermost frame
+    name: Codes  # code of each entry's frame in `names`
+    line: Codes  # line in the file of the frame above from which the frame was called; −1 if not recorded
+    row: Positions[int, Row]  # nodes, ascending; one per stack of a node
+    entry: IntColumn  # for each of `row`, the innermost entry of the stack
+    evidence: npt.NDArray[np.int8]  # for each of `row`, an index into `EVIDENCE_OF_STACKS`
 
     __repr__ = brief
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return len(self.above)
 
     @staticmethod
@@ -119,7 +98,9 @@ class Stacks:
         return np.where(self.row[within] == rows, self.evidence[within], -1).astype(np.int64)
 
     def stated(self, rows: IntColumn) -> npt.NDArray[np.bool_]:
-        """Return which nodes have a stack that compilers or annotations state: of the work, not only of the launch."""
+        """Return which nodes have a stack stated by a compiler or an annotation: it describes the work, not only the
+        launch.
+        """
         return np.isin(self.first_evidence(rows), (COMPILED, GRAPH_ANNOTATION))
 
     def entries(self, row: int) -> list[int]:
@@ -139,7 +120,7 @@ class Stacks:
         return [self.names[self.name[at]] for at in self._path(entry)]
 
     def lines(self, entry: int) -> list[SourceLine]:
-        """Return the lines of a stack, outermost first, without modules and built-in functions, which have no line."""
+        """Return the lines of a stack, outermost first, without modules and built-in functions."""
         path = self._path(entry)
         located = [self._located(at, inner) for at, inner in zip(path, [*path[1:], -1], strict=True)]
         return [line for line in located if line is not None]
@@ -179,7 +160,7 @@ class Stacks:
 
     @cached_property
     def _exact(self) -> npt.NDArray[np.bool_]:
-        """Entries whose frame's name has the line of the call, which compilers and annotations write."""
+        """Entries whose frame's name has the line of the call, as compilers and annotations write it."""
         exact = np.zeros(len(self), np.bool_)
         fresh = self.entry[np.isin(self.evidence, (COMPILED, GRAPH_ANNOTATION))]
         while len(fresh):
@@ -190,7 +171,7 @@ class Stacks:
         return exact
 
     def table_of(self, is_own: Callable[[str], bool]) -> SourceTable:
-        """Return the source line of every entry in linear time; equal to `source` of each."""
+        """Return the source line of every entry, equal to `source` of each, in linear time."""
         places = [_place(name) for name in self.names]
         own = [place is not None and is_own(place.file) for place in places]
         lines: dict[SourceLine, int] = {}
@@ -199,7 +180,7 @@ class Stacks:
         return SourceTable(list(lines), np.where(of_own >= 0, of_own, others))
 
     def _innermost(self, places: Sequence[SourceLine | None], lines: dict[SourceLine, int]) -> IntColumn:
-        """Return for each entry the code in `lines` of the innermost frame that has a place."""
+        """Return the code in `lines` of each entry's innermost frame that has a place."""
         found = list[int]()
         names = self.name.tolist()
         columns = names, self.above.tolist(), self.line.tolist(), self._exact.tolist()
@@ -217,11 +198,11 @@ class Stacks:
     def with_stacks(
         self, of_rows: dict[int, Sequence[Sequence[str | tuple[str, int]]]], evidence: int = PYTHON_FRAMES
     ) -> Stacks:
-        """Return these stacks and those of more nodes; nodes that have stacks already get the given ones instead.
+        """Return these stacks with those of more nodes; given stacks replace a node's old ones.
 
         Args:
-            of_rows: stacks by node, each the names of its frames, outermost first. Instead of a name, a pair of it and
-                the line in the frame above from which it was called (−1 for unknown).
+            of_rows: stacks by node, each the names of its frames, outermost first. A frame may be a pair of the name
+                and the line in the frame above from which it was called (−1 for unknown).
             evidence: index into `EVIDENCE_OF_STACKS`.
         """
         names, entries = dict(zip(self.names, range(len(self.names)), strict=True)), self._codes()
@@ -321,10 +302,10 @@ def is_module(name: str) -> bool:
 
 
 def is_own_file(file: str) -> bool:
-    """Return whether a file is own code by default: not built in or compiled, nor of the standard library, torch or
+    """Return whether a file is own code by default: not built in, compiled, or part of the standard library, torch or
     Triton.
 
-    Installed packages, recorded relative to their folder, count as own; `own_by` names other files.
+    Installed packages, recorded relative to their folder, are own code; `own_by` selects other files.
 
     Example:
         >>> files = "train.py", "transformers/models/vit.py", "torch/nn/modules/linear.py", "threading.py", "<string>"

@@ -1,11 +1,10 @@
-"""Annotations that describe steps: phase, requests and tokens of a serving engine, and the time of a step untraced.
+"""Annotations that describe steps: phase, requests and tokens of a serving engine, and the untraced step time.
 
-Serving engines (vLLM, SGLang) write one annotation per step on the host (`user_annotation`) and on the device
-(`gpu_user_annotation`):
+Serving engines write one annotation per step, on the host (`user_annotation`) and the device (`gpu_user_annotation`):
 
 - vLLM: `execute_{size}_context_{requests}({sums})_generation_{requests}({sums})`, sums `sq…sk…sqsq…sqsk…`; older
   versions without the size and with `Σq` or `Σq_Σq²` as sums.
-- SGLang: `step[DECODE bs=32]`, `step[EXTEND bs=15 toks=15360]`; the modes are those of its `ForwardMode`.
+- SGLang: `step[DECODE bs=32]`, `step[EXTEND bs=15 toks=15360]`, with the modes of its `ForwardMode`.
 - Captures of both: `capture_32_DECODE`, `capture_8192_PIECEWISE`, `graph_capture: batch=32 mode=FULL`.
 
 `etplus record` writes one annotation, `etplus.untraced steps=5 step_ns=812345 host_ns=640000`.
@@ -18,8 +17,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 PREFILL, DECODE, MIXED, CAPTURE, IDLE, UNKNOWN_PHASE = "prefill", "decode", "mixed", "capture", "idle", "unknown"
+# Phases of serving steps. An `idle` step has no requests: its rank only takes part in collectives.
 PHASES = (PREFILL, DECODE, MIXED, CAPTURE, IDLE, UNKNOWN_PHASE)
-"""Phases of serving steps; `idle` has no requests (a rank that only takes part in collectives)."""
 
 _PART = r"(context|generation)_(\d{1,18})(?:\(([^()]{0,200})\))?"
 _EXECUTE = re.compile(rf"execute_(?:(\d{{1,18}})_)?{_PART}(?:_{_PART})?", re.ASCII)
@@ -29,33 +28,27 @@ _PLAIN_SUMS = re.compile(r"(\d{1,18})(?:_(\d{1,18}))?", re.ASCII)
 _STEP = re.compile(r"step\[([A-Z_]{1,40})((?: [a-z_]{1,40}=[^ \]]{1,40}){0,20})\]", re.ASCII)
 _MODE = r"([A-Z]+(?:_[A-Z]+)*)"
 _CAPTURE = re.compile(rf"capture_(\d{{1,18}})_{_MODE}|graph_capture: batch=(\d{{1,18}}) mode={_MODE}", re.ASCII)
+# Unknown forms of engines' annotations: an `execute_` with numbers, a `step` with a mode.
 _LIKE_A_STEP = re.compile(r"execute_(?:(\d{1,18})_.*|.*\d.*)|step\[[A-Za-z].*\]", re.ASCII)
-"""Annotations of engines in unknown forms: an `execute_` with numbers in it, a `step` with a mode."""
 _BATCH_SIZE = re.compile(r"\bbs=(\d{1,18})\b", re.ASCII)
 _UNTRACED = re.compile(r"etplus\.untraced steps=(\d{1,18}) step_ns=(\d{1,18}) host_ns=(\d{1,18})", re.ASCII)
 _MODES = dict.fromkeys(("DECODE", "TARGET_VERIFY", "DRAFT_EXTEND", "DRAFT_EXTEND_V2"), DECODE)
+# Phase of SGLang's forward modes. Speculative decoding verifies or drafts tokens of requests in decode.
 _MODES |= dict.fromkeys(("EXTEND", "PREFILL", "SPLIT_PREFILL"), PREFILL) | {"MIXED": MIXED, "IDLE": IDLE}
-"""Phase of SGLang's forward modes. Those of speculative decoding verify or draft tokens of requests in decode."""
 
 
 class RequestSums(NamedTuple):
-    """Sums over the requests of one phase of a step, None if the annotation lacks them.
+    """Sums over the requests of one phase of a step, None if the annotation lacks them."""
 
-    Attributes:
-        requests: their number.
-        q, k: Σ of the new tokens of each, and of its keys, the new ones included.
-        qq, qk: Σq² and Σq·k.
-    """
-
-    requests: int | None = None
-    q: int | None = None
+    requests: int | None = None  # their number
+    q: int | None = None  # q, k: Σ of each request's new tokens, and of its keys, new ones included
     k: int | None = None
-    qq: int | None = None
+    qq: int | None = None  # qq, qk: Σq² and Σq·k
     qk: int | None = None
 
     @property
     def pairs(self) -> int | None:
-        """Pairs of a query and a key that it attends to causally: Σq·k − (Σq² − Σq) / 2.
+        """Pairs of a query and a key it attends to causally: Σq·k − (Σq² − Σq) / 2.
 
         The i-th of q new tokens (from 1) of a request with k keys attends to k − q + i of them.
 
@@ -72,28 +65,20 @@ NO_REQUESTS = RequestSums(0, 0, 0, 0, 0)
 
 
 class StepBatch(NamedTuple):
-    """The work of one step of a serving engine, from its annotation; None for unknown values.
+    """The work of one step of a serving engine, from its annotation; None for unknown values."""
 
-    Attributes:
-        phase: one of `PHASES`.
-        prefill, decode: sums over the requests in each phase.
-        requests, tokens: of both phases; tokens are new ones (q).
-        size: tokens or sequences that the engine runs or captures the step with; more than `tokens` if it pads.
-        mode: SGLang's forward mode or the mode of a capture ("DECODE", "PIECEWISE"), "" without one.
-    """
-
-    phase: str
-    prefill: RequestSums = RequestSums()
+    phase: str  # one of `PHASES`
+    prefill: RequestSums = RequestSums()  # prefill, decode: sums over the requests in each phase
     decode: RequestSums = RequestSums()
-    requests: int | None = None
+    requests: int | None = None  # requests, tokens: of both phases; tokens are new ones (q)
     tokens: int | None = None
+    # size: tokens or sequences that the engine runs or captures the step with; more than `tokens` if padded
     size: int | None = None
-    mode: str = ""
+    mode: str = ""  # SGLang's forward mode or the mode of a capture ("DECODE", "PIECEWISE"), "" without one
 
     def completed(self, inner: StepBatch) -> StepBatch:
-        """Return this batch, with unknown values from an annotation within it of the same phase.
-
-        SGLang writes `step[…]` within `execute_…`.
+        """Return this batch, with unknown values from a nested annotation of the same phase: SGLang writes `step[…]`
+        within `execute_…`.
         """
         if UNKNOWN_PHASE in (self.phase, inner.phase):
             return self if inner.phase == UNKNOWN_PHASE else inner
@@ -111,7 +96,7 @@ def _first(own: int | None, other: int | None) -> int | None:
 
 
 def parse_step(name: str) -> StepBatch | None:
-    """Parse a step's annotation; in an unknown form only the phase "unknown" is set; None for other annotations.
+    """Parse a step's annotation; unknown forms get the phase "unknown" only, other annotations None.
 
     Example:
         >>> parse_step("execute_context_1(888_788544)_generation_0(0)").prefill
@@ -131,12 +116,7 @@ def parse_step(name: str) -> StepBatch | None:
 
 
 def parse_capture(name: str) -> StepBatch | None:
-    """Parse the annotation around the capture of a graph; None for other annotations.
-
-    Example:
-        >>> parse_capture("capture_8192_PIECEWISE").size
-        8192
-    """
+    """Parse the annotation around the capture of a graph; None for other annotations."""
     found = _CAPTURE.match(name)
     if found is None:
         return None
@@ -145,12 +125,7 @@ def parse_capture(name: str) -> StepBatch | None:
 
 
 def batch_size_in(name: str) -> int | None:
-    """Return the batch size in the name of a step's annotation, None for another annotation.
-
-    Example:
-        >>> batch_size_in("step[DECODE bs=32]"), batch_size_in("execute_context_1(100)_generation_2(2)")
-        (32, 102)
-    """
+    """Return the batch size in the name of a step's annotation, None for another annotation."""
     step, found = parse_step(name), _BATCH_SIZE.search(name)
     if step is not None and step.phase != CAPTURE and step.size is not None:
         return step.size
@@ -185,7 +160,7 @@ def _sums(requests: int, text: str) -> RequestSums:
 
 
 def _forward_step(mode: str, fields: dict[str, str]) -> StepBatch:
-    """Return a step of SGLang, which gives the number of requests and, except in decode, the tokens."""
+    """Return a step of SGLang. Its annotation states the requests and, except in decode, the tokens."""
     requests, tokens = (_number(fields.get(key)) for key in ("bs", "toks"))
     phase = _MODES.get(mode, UNKNOWN_PHASE)
     prefill = decode = RequestSums()
@@ -208,26 +183,16 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 
 class UntracedStep(NamedTuple):
-    """The time of a step before anything recorded it, as `etplus record` measured it.
+    """Step time measured by `etplus record` before recording."""
 
-    Attributes:
-        steps: number of steps timed, between two points at which the device was idle.
-        step_ns: their mean.
-        host_ns: median time from one step's end to the next one's on the host. A late device does not increase it until
-            its launch queue is full.
-    """
-
-    steps: int
-    step_ns: int
+    steps: int  # number of timed steps, between two points at which the device was idle
+    step_ns: int  # their mean
+    # host_ns: median time between the ends of two steps on the host. A late device does not increase it until its
+    # launch queue is full.
     host_ns: int
 
 
 def untraced_step(names: Iterable[str]) -> UntracedStep | None:
-    """Return the untraced time that one of the names states; None without such an annotation.
-
-    Example:
-        >>> untraced_step(["aten::mm", "etplus.untraced steps=5 step_ns=812345 host_ns=640000"]).host_ns
-        640000
-    """
+    """Return the untraced time that one of the names states; None without such an annotation."""
     found = next(filter(None, map(_UNTRACED.fullmatch, names)), None)
     return None if found is None else UntracedStep(*map(int, found.groups()))

@@ -1,4 +1,4 @@
-"""The steps (iterations) of a trace, and the one rule for which annotations mark them."""
+"""The steps (iterations) of a trace, and the one rule for the annotations that mark them."""
 
 from __future__ import annotations
 
@@ -23,54 +23,40 @@ from .suggest import Suggests
 if TYPE_CHECKING:
     from .trace import Trace
 
+# PyTorch's data loaders write one annotation `enumerate(DataLoader)#….__next__` per iteration.
 DATA_LOADER = "DataLoader"
-"""Part of the names of the annotations of PyTorch's data loaders (`enumerate(DataLoader)#….__next__`), one per
-iteration."""
-_OPTIMIZER = "Optimizer.step#"
-"""Prefix of the annotations that torch.optim puts around each step."""
+_OPTIMIZER = "Optimizer.step#"  # torch.optim puts this annotation around each step.
 _STEPS = "ProfilerStep"
 _MODULE = "nn.Module: "
 _NUMBER = re.compile(r"#?\d+")
-_FEWEST = 3
-"""Minimum number of repetitions of an annotation that is not the profiler's own."""
-_EVEN = 0.5
-"""An annotation recurs evenly if the 10th and 90th percentile of its distances differ by at most this share of the
-median."""
-_COVERED = 0.5
-"""Share of the trace's calls that must begin within the iterations."""
-_WHOLE = 0.5
-"""The time after the last mark is an iteration if it is at least this share of the median one."""
+_FEWEST = 3  # Fewer repetitions of a user's annotation may be chance.
+_EVEN = 0.5  # Maximum spread of the distances between marks (10th to 90th percentile), as a share of their median.
+_COVERED = 0.5  # Minimum share of the trace's calls that begin within the iterations.
+_WHOLE = 0.5  # The time after the last mark is an iteration if it is at least this share of the median one.
 
 
 @dataclass(frozen=True)
 class IterationMarks:
-    """The annotations that mark iterations, in order of start.
+    """Annotations that mark iterations, in order of start."""
 
-    Attributes:
-        mark: positions among the annotations given; an iteration begins with its mark.
-        end: ns. An iteration ends when the next one begins; the last one ends with its mark if marks enclose their
-            iterations, else with the last call.
-        annotation: "ProfilerStep", or the marks' name without running numbers; "" without marks.
-        encloses: the marks last about as long as their iterations.
-        batches: what each step of a serving engine works on; () for other iterations.
-    """
-
-    mark: IntColumn
+    mark: IntColumn  # positions among the given annotations; an iteration begins with its mark
+    # end: ns, the start of the next iteration. The last one ends with its mark if marks enclose iterations, else with
+    # the last call.
     end: IntColumn
-    annotation: str = ""
-    encloses: bool = False
-    batches: tuple[StepBatch, ...] = ()
+    annotation: str = ""  # "ProfilerStep", or the marks' name without running numbers
+    encloses: bool = False  # marks last about as long as their iterations
+    batches: tuple[StepBatch, ...] = ()  # the work of each step of a serving engine; () for other iterations
 
     def __len__(self) -> int:
         return len(self.mark)
 
     @property
     def steps(self) -> bool:
-        """Whether the marks are the profiler's own steps, with numbers in their names."""
+        """Whether the marks are the profiler's own numbered steps."""
         return self.annotation == _STEPS
 
     def labels(self, names: Sequence[str]) -> list[str]:
-        """Return the name of each iteration: that of its mark if it is a step of the profiler, else its ordinal."""
+        """Return the names of the profiler's steps; ordinals for other marks."""
         return [names[mark] if self.steps else str(k) for k, mark in enumerate(self.mark.tolist())]
 
 
@@ -79,22 +65,14 @@ _NO_MARKS = IterationMarks(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @dataclass(frozen=True)
 class Step(Suggests):
-    """One iteration of a trace.
+    """One iteration of a trace."""
 
-    Attributes:
-        number: from 0, as in `etplus analyze --steps`.
-        name: "ProfilerStep#3" for a step of the profiler, else the number.
-        start_ns, end_ns: on the trace's clock.
-        batch: phase, requests and tokens of a step of a serving engine, from its annotation; None for others.
-        inferred: no annotation marks the step; it is one repetition of a sequence of kernels.
-    """
-
-    number: int
-    name: str
-    start_ns: int
+    number: int  # from 0, as in `etplus analyze --steps`
+    name: str  # "ProfilerStep#3" for a step of the profiler, else the number
+    start_ns: int  # start_ns, end_ns: on the trace's clock
     end_ns: int
-    batch: StepBatch | None = None
-    inferred: bool = False
+    batch: StepBatch | None = None  # phase, requests and tokens of a serving engine's step; None for others
+    inferred: bool = False  # the step is one repetition of a sequence of kernels; no annotation marks it
     _whole: Any = field(default=None, compare=False)
 
     __repr__ = brief
@@ -117,31 +95,26 @@ class Step(Suggests):
 
     @property
     def phase(self) -> str | None:
-        """ "prefill", "decode", … (`trace.step_annotations.PHASES`); None if the step is not a serving engine's."""
+        """ "prefill", "decode", … (`trace.step_annotations.PHASES`); None for steps that are not a serving engine's."""
         return self.batch.phase if self.batch is not None else None
 
 
 @dataclass(frozen=True, eq=False)
 class Steps(Suggests, Sequence[Step]):
-    """The iterations of a trace, in order; a sequence of `Step`, with their columns.
+    """The iterations of a trace: a sequence of `Step`, with their columns.
 
     Example:
         >>> [(step.name, step.duration_ns) for step in trace.steps][:2], trace.steps[-1].number
         ([('ProfilerStep#2', 3849674), ('ProfilerStep#3', 3227174)], 2)
-
-    Attributes:
-        call: position in `Trace.calls` of the annotation that marks each; of inferred steps, the outermost call in
-            which the first kernel is launched.
-        start, end: ns.
-        thread: that of the annotation.
-        names, batches, inferred: as in `Step`; batches is () without a serving engine.
     """
 
+    # call: position in `Trace.calls` of each step's annotation; for inferred steps, of the outermost call that
+    # launches the first kernel
     call: Positions[Any, CallIndex]
-    start: IntColumn
+    start: IntColumn  # start, end: ns
     end: IntColumn
-    names: tuple[str, ...]
-    thread: IntColumn
+    names: tuple[str, ...]  # names, batches, inferred: as in `Step`; batches is () without a serving engine
+    thread: IntColumn  # the thread of `call`
     batches: tuple[StepBatch, ...] = ()
     inferred: bool = False
     _whole: Any = None
@@ -168,11 +141,11 @@ class Steps(Suggests, Sequence[Step]):
         return Step(number, self.names[number], *times, batch, self.inferred, self._whole)
 
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
-        """Return the ordinal of the step that each time (ns) is in, −1 for none; the last begun if several.
+        """Return the step that each time (ns) is in, −1 for none; the last begun if several.
 
         Args:
-            thread: thread of each time, −1 if unknown. A time on a thread with steps of its own is in these alone; on
-                another thread, in the steps of any thread.
+            thread: thread of each time, −1 if unknown. A thread with steps of its own ignores the steps of other
+                threads.
         """
         found = enclosing(self.start, self.end, ts)
         own = dict(grouped(self.thread))
@@ -187,11 +160,11 @@ class Steps(Suggests, Sequence[Step]):
         return found
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame, one row per step; needs pandas (`pip install 'etplus[frames]'`)."""
+        """Return a pandas DataFrame with one row per step; needs pandas (`pip install 'etplus[frames]'`)."""
         return to_pandas(self._columns())
 
     def to_arrow(self) -> Any:
-        """Return a pyarrow Table, one row per step; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        """Return a pyarrow Table with one row per step; needs pyarrow (`pip install 'etplus[frames]'`)."""
         return to_arrow(self._columns())
 
     def _columns(self) -> Frame:
@@ -224,11 +197,11 @@ class Steps(Suggests, Sequence[Step]):
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """The phase of each step of a serving engine; () for others."""
+        """Phase of each step of a serving engine; () for others."""
         return tuple(batch.phase for batch in self.batches)
 
     def of_phase(self, phase: str) -> tuple[Step, ...]:
-        """Return the steps of a phase, such as "decode"; () if there are none.
+        """Return the steps of a phase, such as "decode".
 
         Raises:
             UsageError: no such phase.
@@ -242,12 +215,11 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
     """Return the ordinals of the steps that a text names: "7", "0-19", or a phase such as "decode".
 
     Args:
-        count: number of steps.
         phases: phase of each step of a serving engine; () for others.
         file: for messages.
 
     Raises:
-        UsageError: not such a text, or no such steps.
+        UsageError: an invalid text, or no such steps.
 
     Example:
         >>> chosen_steps("decode", 3, ["prefill", "decode", "decode"], "").tolist()
@@ -289,7 +261,7 @@ def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
 
 
 def _innermost(start: IntColumn, end: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Cut nested spans into disjoint ones in order, each with the last begun of those that are open."""
+    """Cut nested spans into disjoint ones; each belongs to the last begun of the open spans."""
     found: list[tuple[int, int, int]] = []
     opened: list[tuple[int, int]] = []  # (minus position, end)
     at = 0
@@ -307,12 +279,7 @@ def _innermost(start: IntColumn, end: IntColumn) -> tuple[IntColumn, IntColumn, 
 
 
 def family_of(name: str) -> str:
-    """Return an annotation's name without its running number.
-
-    Example:
-        >>> family_of("ProfilerStep#12"), family_of("batch 3")
-        ('ProfilerStep#', 'batch #')
-    """
+    """Return an annotation's name without its running number."""
     return _NUMBER.sub("#", name)
 
 
@@ -321,16 +288,16 @@ def find_marks(
 ) -> IterationMarks:
     """Find the marks by the first of these rules that applies:
 
-    1. Annotations of serving engines (`trace.step_annotations`), any number: those that say their phase, and with them
-       those in unknown forms; else those of captures.
-    2. `ProfilerStep#K`, any number.
-    3. Annotations of serving engines in unknown forms.
-    4. Annotations of the data loader that recur evenly.
-    5. The annotation that recurs evenly and covers the trace; the rarest if several, ties in trace order.
-    6. `Optimizer.step#…` that covers the trace, evenly or not.
+    1. Annotations of serving engines (`trace.step_annotations`) that state a phase, with their unknown forms; else
+       annotations of captures.
+    2. `ProfilerStep#K`.
+    3. Unknown forms of serving engines' annotations.
+    4. Data loader annotations that recur evenly.
+    5. The rarest annotation that recurs evenly and covers the trace; ties in trace order.
+    6. `Optimizer.step#…` that covers the trace.
 
-    Rules 4 to 6 need three marks. If an engine's annotation is within another on the same thread, only the outer one is
-    a mark; it says what both say. Iterations that all take no time do not count.
+    Rules 4 to 6 need three marks. If an engine's annotation is nested in another on the same thread, only the outer one
+    is a mark, completed by the inner one. Iterations without duration are dropped.
 
     Args:
         names, ts, end, thread: of the user annotations, in order of start; ns.
@@ -367,7 +334,7 @@ def _first_marks(
 def _serving_steps(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IterationMarks, bool]:
-    """Return the steps of a serving engine, and whether any annotation is in a known form."""
+    """Return the steps of a serving engine, and whether any annotation has a known form."""
     read = {name: parse_step(name) for name in set(names)}
     order = np.lexsort((-end, ts)).tolist()  # a step before those within it
     batches = {at: batch for at in order if (batch := read[names[at]]) is not None}
@@ -382,7 +349,9 @@ def _serving_steps(
 
 
 def _outermost(batches: dict[int, StepBatch], ts: IntColumn, end: IntColumn, thread: IntColumn) -> dict[int, StepBatch]:
-    """Keep those that are within no other one of their thread, completed by those within; all in order of start."""
+    """Keep the batches that no other batch of their thread encloses, completed by the enclosed ones; all in order of
+    start.
+    """
     found: dict[int, StepBatch] = {}
     last: dict[int, int] = {}
     for at, batch in batches.items():
@@ -397,7 +366,7 @@ def _outermost(batches: dict[int, StepBatch], ts: IntColumn, end: IntColumn, thr
 def _apart(
     batches: dict[int, StepBatch], steps: list[int], ts: IntColumn, end: IntColumn, thread: IntColumn
 ) -> dict[int, StepBatch]:
-    """Keep those that share no time with a step of their thread."""
+    """Keep the batches that share no time with a step of their thread."""
     threads = {number: [at for at in steps if thread[at] == number] for number in distinct(thread[steps]).tolist()}
     bounds = {number: (np.sort(ts[mine]), np.sort(end[mine])) for number, mine in threads.items()}
     nothing = np.zeros(0, np.int64)
@@ -410,7 +379,6 @@ def _apart(
 
 
 def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
-    """Return annotations that recur, rarest first, ties in trace order."""
     members: dict[str, list[int]] = {}
     for i, name in enumerate(names):
         if name.startswith(_MODULE):  # a layer is called in every iteration, but it is not one

@@ -1,10 +1,11 @@
-"""Errors for attributes that do not exist, which name the one that was probably meant."""
+"""Errors for missing attributes that name the attribute the user probably meant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+# Attributes of a data frame that users look for on objects with `to_pandas`.
 _PANDAS = frozenset([
     "agg", "apply", "assign", "at", "columns", "corr", "count", "cumsum", "describe", "drop", "drop_duplicates",
     "dtypes", "fillna", "filter", "groupby", "head", "hist", "iloc", "index", "info", "join", "loc", "max", "mean",
@@ -13,7 +14,6 @@ _PANDAS = frozenset([
     "to_html", "to_json", "to_markdown", "to_numpy", "to_records", "to_string", "transpose", "unique", "value_counts",
     "values", "where",
 ])  # fmt: skip
-"""Attributes of a data frame that users look for on objects with `to_pandas`."""
 
 OP_GUESSES = {
     "duration": "`duration_ns`", "dur": "`duration_ns`", "cpu_time": "`duration_ns`",
@@ -27,7 +27,6 @@ OP_GUESSES = {
     "line": "`source`", "file": "`source`", "iteration": "`step`", "to_pandas": "`trace.ops.to_pandas()`",
     "input_dims": "`shapes`", "key": "`name`", "count": "`len(trace.ops.named(op.name))`",
 }  # fmt: skip
-"""Names that users try on a call, and what replaces them."""
 EVENT_GUESSES = {
     "duration": "`duration_ns`", "dur": "`duration_ns`", "ts": "`start_ns`", "start": "`start_ns`",
     "end_ns": "`start_ns + duration_ns`", "end": "`start_ns + duration_ns`", "cuda_time": "`duration_ns`",
@@ -41,7 +40,6 @@ EVENT_GUESSES = {
     "stack_trace": "`stack`", "line": "`source`", "shape": "`op.shapes`", "kernel_name": "`name`",
     "grid_size": "`grid`", "block_size": "`block`", "queue_delay": "`delay_ns`", "occupancy": "`grid`, `block`",
 }  # fmt: skip
-"""The same for a device event."""
 ROWS_GUESSES = {
     "head": "a slice, `[:5]`", "total": "`to_pandas().duration_ns.sum()`", "where": '`named("…")`, `matching("…")`',
     "top": '`to_pandas().nlargest(5, "duration_ns")`',
@@ -52,16 +50,10 @@ ROWS_GUESSES = {
     "sum": "`to_pandas().duration_ns.sum()`", "find": '`matching("gemm")`',
     "to_df": "`to_pandas()`", "df": "`to_pandas()`", "to_polars": "`polars.from_arrow(rows.to_arrow())`",
 }  # fmt: skip
-"""The same for a sequence of calls or device events."""
 
 
 def no_key(thing: str, key: object, remedy: str) -> TypeError:
-    """Return the error for a subscript that an object does not take.
-
-    Example:
-        >>> str(no_key("Ops", 3.5, "`trace.ops[3]`"))
-        'Ops has no key 3.5; use `trace.ops[3]`'
-    """
+    """Return the error for a subscript that an object does not take."""
     return TypeError(f"{thing} has no key {key!r}; use {remedy}")
 
 
@@ -70,11 +62,7 @@ def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[s
 
     Args:
         thing: name of the object. known: its attributes.
-        guesses: replacements for names that users of other libraries try.
-
-    Example:
-        >>> no_attribute("Trace", "kernel", ["kernels", "ops"], {})
-        AttributeError("Trace has no attribute 'kernel'; did you mean 'kernels'?")
+        guesses: replacements for names from other libraries.
     """
     from difflib import get_close_matches  # nobody else needs it
 
@@ -89,10 +77,9 @@ def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[s
 
 
 class Suggests:
-    """Base of public objects: the error for a missing attribute names the one that was probably meant.
+    """Base of public objects: the error for a missing attribute names the attribute the user probably meant.
 
-    Attributes:
-        guesses: replacements for names that users of pandas, PyTorch or HTA try.
+    `guesses` has replacements for names that users of pandas, PyTorch or HTA try.
     """
 
     guesses: ClassVar[Mapping[str, str]] = {}

@@ -20,8 +20,8 @@ from .tensors import Signature
 
 T = TypeVar("T", bound="_Table")
 
+# Values of `Calls.kind`. A module is the Python call of its forward, in traces recorded with_stack.
 OP, ANNOTATION, MODULE = 0, 1, 2
-"""Values of `Calls.kind`: operator; user annotation; Python call of a module's forward (traces recorded with_stack)."""
 
 
 @dataclass(frozen=True)
@@ -45,28 +45,18 @@ class _Table(Suggests):
 
 @dataclass(frozen=True)
 class Calls(_Table):
-    """CPU calls with a known time. Parents precede their children.
-
-    Attributes:
-        name: code into `Trace.names`.
-        kind: OP, ANNOTATION or MODULE.
-        parent: the innermost call around it, −1 for none.
-        thread: one number per thread.
-        ts, end: ns.
-        signature: code into `Trace.signatures`, −1 if nothing is recorded.
-        source: row of `Trace.nodes`.
-    """
+    """CPU calls with a known time. Parents precede their children."""
 
     guesses: ClassVar[dict[str, str]] = {"to_pandas": "`trace.ops.to_pandas()`"}
 
-    name: ColumnOf[CallIndex, np.int32]
-    kind: ColumnOf[CallIndex, np.int8]
-    parent: Positions[CallIndex, CallIndex]
-    thread: ColumnOf[CallIndex, np.int64]
-    ts: ColumnOf[CallIndex, np.int64]
+    name: ColumnOf[CallIndex, np.int32]  # code into `Trace.names`
+    kind: ColumnOf[CallIndex, np.int8]  # OP, ANNOTATION or MODULE
+    parent: Positions[CallIndex, CallIndex]  # the innermost call around it, −1 for none
+    thread: ColumnOf[CallIndex, np.int64]  # one number per thread
+    ts: ColumnOf[CallIndex, np.int64]  # ts, end: ns
     end: ColumnOf[CallIndex, np.int64]
-    signature: ColumnOf[CallIndex, np.int32]
-    source: Positions[CallIndex, Row]
+    signature: ColumnOf[CallIndex, np.int32]  # code into `Trace.signatures`, −1 if nothing is recorded
+    source: Positions[CallIndex, Row]  # row of `Trace.nodes`
 
     __repr__ = brief
 
@@ -82,22 +72,16 @@ class Calls(_Table):
 
 @dataclass(frozen=True)
 class RuntimeCalls(_Table):
-    """Runtime and driver calls.
-
-    Attributes:
-        call: the innermost call around it, −1 for none.
-        launches: it started at least one of the trace's GPU events.
-        name, thread, ts, end, source: as in `Calls`.
-    """
+    """Runtime and driver calls."""
 
     guesses: ClassVar[dict[str, str]] = {"to_pandas": '`trace.sql("select * from runtime").to_pandas()`'}
 
-    name: ColumnOf[RuntimeIndex, np.int32]
+    name: ColumnOf[RuntimeIndex, np.int32]  # name, thread, ts, end, source: as in `Calls`
     thread: ColumnOf[RuntimeIndex, np.int64]
     ts: ColumnOf[RuntimeIndex, np.int64]
     end: ColumnOf[RuntimeIndex, np.int64]
-    call: Positions[RuntimeIndex, CallIndex]
-    launches: ColumnOf[RuntimeIndex, np.bool_]
+    call: Positions[RuntimeIndex, CallIndex]  # the innermost call around it, −1 for none
+    launches: ColumnOf[RuntimeIndex, np.bool_]  # it started at least one of the trace's GPU events
     source: Positions[RuntimeIndex, Row]
 
     __repr__ = brief
@@ -109,43 +93,31 @@ class RuntimeCalls(_Table):
 
 @dataclass(frozen=True)
 class GpuEvents(_Table):
-    """Kernels, memcpys and memsets.
-
-    Attributes:
-        name, ts, source: as in `Calls`; source is −1 for an event without a node.
-        category: code into `Trace.categories`.
-        dur: ns, not negative.
-        device, stream: −1 for none.
-        call, runtime: the call and the runtime call that launched it, −1 if unknown.
-        reason: why no call is known to have launched it, index into `UNATTACHED_REASONS`; 0 if one is.
-        bytes: size of a memcpy or memset, −1 if not recorded.
-        comm: by position, what a communication kernel communicates.
-        captured_by: position in `Tables.captured` of the call that launched the event when its graph was captured, −1
-            for none. captured_link: EQUIVALENT or CERTAIN if there is one, else UNLINKED.
-        graph_replay: position in `CapturedGraphs.replays`, −1 for none.
-        counterpart: for an event whose launch precedes the trace, the node of the GPU event that repeats it, −1 for
-            none; see `trace.counterparts`. same_module: that is in the same module of the model.
-    """
+    """Kernels, memcpys and memsets."""
 
     guesses: ClassVar[dict[str, str]] = {"to_pandas": "`trace.device_events.to_pandas()`"}
 
-    name: ColumnOf[GpuIndex, np.int32]
-    category: ColumnOf[GpuIndex, np.int32]
+    name: ColumnOf[GpuIndex, np.int32]  # name, ts, source: as in `Calls`; source is −1 for an event without a node
+    category: ColumnOf[GpuIndex, np.int32]  # code into `Trace.categories`
     ts: ColumnOf[GpuIndex, np.int64]
-    dur: ColumnOf[GpuIndex, np.int64]
-    device: ColumnOf[GpuIndex, np.int64]
+    dur: ColumnOf[GpuIndex, np.int64]  # ns, not negative
+    device: ColumnOf[GpuIndex, np.int64]  # device, stream: −1 for none
     stream: ColumnOf[GpuIndex, np.int64]
-    call: Positions[GpuIndex, CallIndex]
+    call: Positions[GpuIndex, CallIndex]  # call, runtime: the call and the runtime call that launched it, −1 if unknown
     runtime: Positions[GpuIndex, RuntimeIndex]
+    # reason: index into `UNATTACHED_REASONS`: why the launching call is unknown; 0 if it is known
     reason: ColumnOf[GpuIndex, np.int8]
-    bytes: ColumnOf[GpuIndex, np.int64]
-    comm: dict[int, Comm]
+    bytes: ColumnOf[GpuIndex, np.int64]  # size of a memcpy or memset, −1 if not recorded
+    comm: dict[int, Comm]  # communication by position
     source: Positions[GpuIndex, Row]
+    # captured_by: position in `Tables.captured` of the call that launched the event during the capture, −1 for none
     captured_by: ColumnOf[GpuIndex, np.int64]
-    captured_link: ColumnOf[GpuIndex, np.int8]
-    graph_replay: ColumnOf[GpuIndex, np.int64]
+    captured_link: ColumnOf[GpuIndex, np.int8]  # EQUIVALENT, CERTAIN or UNLINKED
+    graph_replay: ColumnOf[GpuIndex, np.int64]  # position in `CapturedGraphs.replays`, −1 for none
+    # counterpart: node of the GPU event that repeats an event launched before the trace, −1 for none; see
+    # `trace.counterparts`
     counterpart: Positions[GpuIndex, Row]
-    same_module: ColumnOf[GpuIndex, np.bool_]
+    same_module: ColumnOf[GpuIndex, np.bool_]  # both are in the same module of the model
 
     __repr__ = brief
 
@@ -171,10 +143,10 @@ class GpuEvents(_Table):
 def unknown_launch_reasons(
     ts: IntColumn, correlation: IntColumn, recorded_ts: IntColumn, recorded: IntColumn, cpu_calls: int
 ) -> npt.NDArray[np.int8]:
-    """Return why the launch of each of some GPU events is not in the trace: codes of `UNATTACHED_REASONS`.
+    """Return why the launch of each GPU event is not in the trace: codes of `UNATTACHED_REASONS`.
 
-    Correlations of a process ascend. An event with a smaller one than all recorded calls, or one that ran before the
-    first of them, was launched before the recording.
+    Correlations of a process ascend. An event was launched before the recording if its correlation is smaller than that
+    of all recorded calls, or if it ran before the first of them.
 
     Args:
         ts, correlation: of the events.
@@ -193,45 +165,31 @@ def unknown_launch_reasons(
 
 @dataclass(frozen=True)
 class Tables:
-    """The nodes of a trace that have a time, by what they are.
+    """The nodes of a trace that have a time, by kind."""
 
-    Attributes:
-        signatures: what calls were called with, by code.
-        captured: the calls in which graphs were captured, without times; see `CapturedGraphs`.
-        whole: `gpu` includes the GPU events that could not be attached; see `with_unattached`.
-    """
-
-    signatures: list[Signature]
+    signatures: list[Signature]  # arguments of calls, by code
     calls: Calls
     runtime: RuntimeCalls
     gpu: GpuEvents
-    captured: Calls
-    whole: bool = False
+    captured: Calls  # the calls in which graphs were captured, without times; see `CapturedGraphs`
+    whole: bool = False  # `gpu` includes the unattached GPU events; see `with_unattached`
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class UnattachedEvents:
-    """Kernels, memcpys and memsets that no operator of the ET is known to have launched, in order of start.
-
-    Attributes:
-        ts: ns, −1 if the event's times are impossible.
-        dur: ns; not negative, 0 without a time.
-        device, stream, correlation: −1 for none.
-        reason: index into `UNATTACHED_REASONS`.
-        args: Kineto's arguments, JSON.
-    """
+    """Kernels, memcpys and memsets without a known launching operator of the ET, in order of start."""
 
     names: list[str]
     categories: list[str]
-    ts: IntColumn
-    dur: IntColumn
-    device: IntColumn
+    ts: IntColumn  # ns, −1 for impossible times
+    dur: IntColumn  # ns; not negative, 0 without a time
+    device: IntColumn  # device, stream, correlation: −1 for none
     stream: IntColumn
     correlation: IntColumn
-    reason: npt.NDArray[np.int8]
-    args: list[bytes]
+    reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
+    args: list[bytes]  # Kineto's arguments, JSON
 
     __repr__ = brief
 
@@ -251,33 +209,23 @@ class UnattachedEvents:
         return UnattachedEvents([], [], none, none, none, none, none, none.astype(np.int8), [])
 
 
+# Devices with allocators that report to the profiler, by c10::DeviceType (c10/core/DeviceType.h).
 _DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuseone"}
-"""Spelling of devices whose allocators report to the profiler, by c10::DeviceType (c10/core/DeviceType.h)."""
 
 
 @dataclass(frozen=True)
 class MemoryEvents:
-    """Allocations and frees, in order of time.
+    """Allocations and frees, in order of time."""
 
-    Attributes:
-        ts: ns.
-        bytes: allocated, or freed if negative.
-        address: of the block, −1 if not recorded.
-        allocated, reserved: bytes of the device's allocator after the event, −1 if not recorded.
-        device_type: value of c10::DeviceType. device: −1 for the CPU.
-        row: node of the innermost linked operator around it, −1 for none.
-        kineto_event: index in the Kineto trace's `traceEvents`.
-    """
-
-    ts: IntColumn
-    bytes: IntColumn
-    address: IntColumn
-    allocated: IntColumn
+    ts: IntColumn  # ns
+    bytes: IntColumn  # allocated, or freed if negative
+    address: IntColumn  # of the block, −1 if not recorded
+    allocated: IntColumn  # allocated, reserved: bytes of the device's allocator after the event, −1 if not recorded
     reserved: IntColumn
-    device_type: IntColumn
-    device: IntColumn
-    row: Positions[Any, Row]
-    kineto_event: IntColumn
+    device_type: IntColumn  # value of c10::DeviceType
+    device: IntColumn  # −1 for the CPU
+    row: Positions[Any, Row]  # node of the innermost linked operator around it, −1 for none
+    kineto_event: IntColumn  # index in the Kineto trace's `traceEvents`
 
     __repr__ = brief
 
@@ -291,11 +239,6 @@ class MemoryEvents:
 
 
 def device_label(device_type: int, device: int) -> str:
-    """Return a device as PyTorch writes it.
-
-    Example:
-        >>> device_label(0, -1), device_label(1, 3), device_label(99, 0)
-        ('cpu', 'cuda:3', 'device type 99:0')
-    """
+    """Return a device as PyTorch writes it."""
     kind = _DEVICES.get(device_type, f"device type {device_type}")
     return kind if device < 0 else f"{kind}:{device}"

@@ -17,6 +17,7 @@ from .columns import IntColumn, joined_ranges
 from .dtypes import itemsize
 
 _T = TypeVar("_T")
+# Operators whose work depends on numbers among their arguments (strides, dimensions, flags), not only on shapes.
 _WITH_NUMBERS = re.compile(
     r"(?:(?:aten|_C|_rocm_C|_moe_C|_vllm_fa\d_C|_flashmla_C|vllm|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm"
     r"|flash_attn|flash_attn_\d)::)?_?(?:"
@@ -25,16 +26,10 @@ _WITH_NUMBERS = re.compile(
     r"|all|any|amax|amin|argmax|argmin|cat|concat|concatenate|count_nonzero|gather|index|index_select|linalg_vector_norm"
     r"|logsumexp|max|mean|min|nansum|prod|sum|take)_?"
 )
-"""Operators whose work depends on numbers among their arguments (strides, dimensions, flags), not on shapes alone."""
 
 
 def numbers_matter(name: str) -> bool:
-    """Return whether an operator's numbers are kept in its signature; for others only shapes and dtypes are.
-
-    Example:
-        >>> [numbers_matter(name) for name in ("aten::convolution", "aten::addmm")]
-        [True, False]
-    """
+    """Return whether a signature keeps the numbers of an operator, not only shapes and dtypes."""
     return _WITH_NUMBERS.fullmatch(name) is not None
 
 
@@ -42,17 +37,14 @@ _OF_EXPERTS = re.compile(r"vllm::\w*moe_forward\w*")
 
 
 def inside_matters(name: str) -> bool:
-    """Return whether an operator's work depends on arguments of the calls inside, as vLLM's experts on their weights.
-
-    Example:
-        >>> inside_matters("vllm::moe_forward"), inside_matters("aten::linear")
-        (True, False)
+    """Return whether an operator's work depends on arguments of the calls inside, such as the weights of vLLM's
+    experts.
     """
     return _OF_EXPERTS.fullmatch(name) is not None
 
 
 class Tensor(NamedTuple):
-    """Shape, and torch's name of the dtype ("bfloat16"), "" if not recorded (lists in Kineto)."""
+    """Shape, and torch's dtype name ("bfloat16"); "" if not recorded (lists in Kineto)."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -69,28 +61,17 @@ class Tensor(NamedTuple):
 
 
 def total_bytes(tensors: Iterable[Tensor]) -> int | None:
-    """Return the size of tensors together in bytes; None if a dtype is unknown.
-
-    Example:
-        >>> total_bytes([Tensor((2, 3), "float32"), Tensor((4,), "bfloat16")])
-        32
-    """
+    """Return the total size of tensors in bytes; None if a dtype is unknown."""
     sizes = [tensor.nbytes for tensor in tensors]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 class Argument(NamedTuple):
-    """One argument.
+    """One argument."""
 
-    Attributes:
-        tensors: one, those of a list, or none.
-        value: of other arguments the value, if recorded.
-        expanded: dimensions of its one tensor with stride 0: all elements are at one place of memory.
-    """
-
-    tensors: tuple[Tensor, ...] = ()
-    value: Any = None
-    expanded: tuple[int, ...] = ()
+    tensors: tuple[Tensor, ...] = ()  # its tensor or list of tensors
+    value: Any = None  # of other arguments, if recorded
+    expanded: tuple[int, ...] = ()  # dimensions of its tensor with stride 0, whose elements share memory
 
     def __repr__(self) -> str:
         given = {name: value for name, value in self._asdict().items() if value != self._field_defaults[name]}
@@ -98,54 +79,45 @@ class Argument(NamedTuple):
 
     @property
     def nbytes(self) -> int | None:
-        """Bytes of memory that its tensors take; None if a dtype is unknown."""
+        """Bytes of memory of its tensors; None if a dtype is unknown."""
         size = total_bytes(self.tensors)
         return size if not size else size // math.prod(self.tensors[0].shape[dim] for dim in self.expanded)
 
 
 def read_bytes(arguments: Iterable[Argument]) -> int | None:
-    """Return the bytes of memory that the tensors of arguments take; None if a dtype is unknown.
-
-    Example:
-        >>> read_bytes([Argument((Tensor((4, 1000), "int64"),), expanded=(1,))])
-        32
-    """
+    """Return the bytes of memory of the tensors of arguments; None if a dtype is unknown."""
     sizes = [argument.nbytes for argument in arguments]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What an operator was called with.
+    """The arguments and results of an operator."""
 
-    Attributes:
-        inputs: the arguments in the order of the operator's schema.
-        outputs: the tensors it returned, () for none; None if not recorded (Kineto, or an ET node without outputs).
-    """
-
-    inputs: tuple[Argument, ...]
+    inputs: tuple[Argument, ...]  # arguments in the order of the operator's schema
+    # outputs: returned tensors; None if not recorded (Kineto, or an ET node without outputs)
     outputs: tuple[Tensor, ...] | None = None
 
     __repr__ = brief
 
     @cached_property
     def known(self) -> dict[tuple[str, str], Any]:
-        """Results of functions on this signature, by function and operator; many calls share them (see `once`)."""
+        """Cached results of `once`, by function and operator; many calls share a signature."""
         return {}
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors among the inputs."""
+        """All input tensors."""
         return tuple(tensor for argument in self.inputs for tensor in argument.tensors)
 
     def shape(self, position: int) -> tuple[int, ...] | None:
-        """Return the shape of the tensor at a position, None if there is none."""
+        """Return the shape of the tensor at a position, None without one."""
         tensors = self.inputs[position].tensors if position < len(self.inputs) else ()
         return tensors[0].shape if len(tensors) == 1 else None
 
     @cached_property
     def label(self) -> str:
-        """The shapes of the inputs, such as "[512],[1024,256],[256,512]"."""
+        """Shapes of the inputs, such as "[512],[1024,256],[256,512]"."""
         return ",".join("[" + ",".join(map(str, tensor.shape)) + "]" for tensor in self.tensors)
 
     @cached_property
@@ -169,29 +141,19 @@ def once(find: Callable[[str, Signature], _T]) -> Callable[[str, Signature], _T]
     return found
 
 
-MAX_STORAGE = 2**31
-"""Storage ids are below this: ids count objects."""
+MAX_STORAGE = 2**31  # Storage ids are smaller: they count objects.
 
 
 class TensorUses(NamedTuple):
-    """Tensors of some calls, one entry for each time that one is passed or returned.
+    """Tensors of some calls, one entry for each time that one is passed or returned."""
 
-    Attributes:
-        node: position among the nodes asked for.
-        output: returned, not passed.
-        argument: position among the node's inputs (or outputs).
-        storage: storage id, 1 to MAX_STORAGE − 1.
-        begin, end: bytes in the storage, as if contiguous; at least one.
-        device_code: into `devices`, which are spelled as in `str(torch.device)`.
-    """
-
-    node: IntColumn
-    output: npt.NDArray[np.bool_]
-    argument: IntColumn
-    storage: IntColumn
-    begin: IntColumn
+    node: IntColumn  # position among the given nodes
+    output: npt.NDArray[np.bool_]  # returned, not passed
+    argument: IntColumn  # position among the node's inputs or outputs
+    storage: IntColumn  # storage id, 1 to MAX_STORAGE − 1
+    begin: IntColumn  # begin, end: bytes in the storage, as if contiguous; at least one
     end: IntColumn
-    device_code: npt.NDArray[np.int32]
+    device_code: npt.NDArray[np.int32]  # into `devices`, spelled as in `str(torch.device)`
     devices: Sequence[str]
 
     @staticmethod
@@ -200,11 +162,10 @@ class TensorUses(NamedTuple):
         return TensorUses(none, none.astype(np.bool_), none, none, none, none, none.astype(np.int32), ())
 
     def device(self, tensor: int) -> str:
-        """Return the device of an entry, as in `str(torch.device)`."""
         return self.devices[int(self.device_code[tensor])]
 
     def of(self, which: IntColumn) -> TensorUses:
-        """Return the uses of other nodes, each of which equals one of these nodes (`which`)."""
+        """Return the uses of other nodes, each equal to the node at position `which`."""
         uses = np.bincount(self.node, minlength=int(which.max(initial=-1)) + 1)
         first, size = (np.cumsum(uses) - uses)[which], uses[which]
         at = joined_ranges(first, size)
@@ -213,11 +174,7 @@ class TensorUses(NamedTuple):
 
 
 class SignatureTable:
-    """Interned signatures. The reader of a format decodes them, equal texts once; this base class decodes nothing.
-
-    Attributes:
-        values: the signatures, by code.
-    """
+    """Interned signatures, by code. Readers of formats decode them; this base class decodes nothing."""
 
     values: list[Signature]
 
@@ -236,8 +193,8 @@ class SignatureTable:
 
         Args:
             texts, which: for each node the index of its text (see `RecordStore.tensor_texts`); by default its own.
-            wants_values: whether numbers matter and are kept.
-            outputs_recorded: a node without outputs returns none. False for nodes made of Kineto events: their outputs
-                are unknown, and so are their inputs if they have none.
+            wants_values: whether to keep numbers.
+            outputs_recorded: a node without outputs returns none. False for nodes made from Kineto events: their
+                outputs are unknown, and so are their inputs if they have none.
         """
         return np.full(len(texts if which is None else which), -1, np.int32)

@@ -1,4 +1,4 @@
-"""Tables for the terminal: as wide as it is, names shortened to fit, nothing in them that could steer it."""
+"""Tables for the terminal: they fit its width, with shortened names and without control characters."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ def render(
 
 
 def _slots(widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths of the columns of one line if columns are dealt to as few lines as fit, two spaces before
-    each."""
+    """Return the column widths of one line, two spaces before each, if columns are dealt to as few lines as
+    possible.
+    """
     slots = list(widths)
     for lines in range(2, len(widths) + 1):
         if sum(slots) + 2 * len(slots) <= room:
@@ -69,7 +70,7 @@ def _slots(widths: Sequence[int], room: int) -> list[int]:
 
 
 def rewrap(lines: Iterable[str], width: int, indent: str) -> list[str]:
-    """Continue lines that are longer than `width` after an indent."""
+    """Continue lines longer than `width` after an indent."""
     return [
         part
         for line in lines
@@ -78,7 +79,7 @@ def rewrap(lines: Iterable[str], width: int, indent: str) -> list[str]:
 
 
 def shorten(name: str, room: int) -> str:
-    """Return a printable name of at most `room` characters; if it is longer, the middle is left out.
+    """Return a printable name of at most `room` characters; "…" replaces the middle of longer names.
 
     The prefix of all operators of the backward pass becomes "autograd: ".
     """

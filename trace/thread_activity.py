@@ -1,4 +1,4 @@
-"""Work of other threads while a thread paused: which finished something lately, and how long they were busy."""
+"""Work of other threads while a thread paused."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ import numpy.typing as npt
 
 from .columns import IntColumn, distinct, run_starts
 
+# A pause is compared with this many threads that finished something last. Without a limit, n pauses on as many threads
+# would take n² steps.
 MOST_RECENT = 16
-"""Number of other threads with which a pause is compared: those that finished something last."""
 
 
 def recently_finished(
     end: IntColumn, thread: IntColumn, *, since: IntColumn, until: IntColumn, of: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Return for each pause of a thread the work that other threads finished last before it ended.
-
-    One sweep through time in n log n. A pause is compared with `MOST_RECENT` threads only, since whatever ended it
-    finished shortly before; n pauses on as many threads would otherwise take n² steps.
+    """Return, for each pause of a thread, the work that other threads finished last before it ended.
 
     Args:
         end, thread: end (ns) and thread of each piece of work.
-        since, until, of: for each pause: work that ended before `since` or ends after `until` (ns) does not count; `of`
-            is the thread that paused.
+        since, until, of: for each pause: work that ended before `since` or ends after `until` (ns) is ignored; `of` is
+            the thread that paused.
 
     Returns:
-        pairs of a pause and the last piece of work of another thread that ended in it; at most one per pause and
-        thread, in order of pauses.
+        pairs of a pause and a piece of work that ended in it: the last one of each of up to `MOST_RECENT` other
+            threads, in order of pauses.
 
     Example:
         >>> both = np.array([5, 9]), np.array([1, 2])
@@ -64,20 +62,16 @@ def recently_finished(
 class BusyTime:
     """How long threads have been busy up to a time; overlapping work of a thread counts once.
 
-    Attributes:
-        thread, start: of each piece of work, sorted. end: running maximum on the thread.
-        total: busy time (ns) of all pieces before each, one entry more than there are pieces.
-
     Example:
         >>> busy = BusyTime.of(np.array([1, 1]), np.array([0, 8]), np.array([5, 9]))
         >>> busy.before(np.array([3, 20]), np.array([1, 1]))
         array([3, 6])
     """
 
-    thread: IntColumn
+    thread: IntColumn  # thread, start: of each piece of work, sorted
     start: IntColumn
-    end: IntColumn
-    total: IntColumn
+    end: IntColumn  # running maximum on the thread
+    total: IntColumn  # busy time (ns) of all pieces before each; one entry more than pieces
 
     @staticmethod
     def of(thread: IntColumn, start: IntColumn, end: IntColumn) -> BusyTime:
@@ -98,12 +92,7 @@ class BusyTime:
 
 
 def running_max(values: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return the running maximum, which starts again wherever `first` is true.
-
-    Example:
-        >>> running_max(np.array([3, 1, 2, 1]), np.array([True, False, True, False]))
-        array([3, 3, 2, 2])
-    """
+    """Return the running maximum; it starts again wherever `first` is true."""
     if not len(values):
         return values
     group: IntColumn = np.cumsum(first)

@@ -16,20 +16,15 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_first: bool = True) -> IntArray:
-    """Return nodes in an order in which each comes after all that it waits for, by Kahn's algorithm.
+    """Return nodes in an order in which each comes after all that it waits for (Kahn's algorithm).
 
     Args:
         count: number of nodes.
         source, target: one entry per edge; ``target`` waits for ``source``. Edges may be repeated.
-        lowest_first: of the nodes that are ready the lowest comes next, as simulators issue them; else the one that
-            became ready last, with a stack instead of a heap.
+        lowest_first: take the lowest ready node next, as simulators do; else the node that became ready last.
 
     Returns:
-        the nodes; those on a cycle or behind one are absent.
-
-    Example:
-        >>> issue_order(3, np.array([2]), np.array([0])).tolist()
-        [1, 2, 0]
+        the nodes, without those on or behind a cycle.
     """
     if lowest_first and bool(np.all(source < target)):  # ids rise along all dependencies, as they are to be numbered
         return np.arange(count)
@@ -54,8 +49,7 @@ def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_fi
 
 
 def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArray) -> list[int]:
-    """Return one cycle of the graph, each node waiting for the one before it and the first for the last; [] without
-    one.
+    """Return one cycle; each node waits for the one before it, the first for the last. [] without a cycle.
 
     Args:
         count, source, target, order: arguments and result of `issue_order`.

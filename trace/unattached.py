@@ -1,4 +1,4 @@
-"""GPU events that the linker could not attach to an operator: they took time on the device like all others."""
+"""GPU events that the linker could not attach to an operator; they took time on the device like all others."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MS = 1e6
 
 
 def with_unattached(trace: Trace) -> Trace:
-    """Return the trace with the GPU events that could not be attached in its table of GPU events, for analysis.
+    """Return the trace with its unattached GPU events in the table of GPU events, for analysis.
 
-    Events count if they ran, at least partly, while the nodes did (all of them if no node has a time). `notes` gets the
-    number and time of those that count, and the number of the others.
+    Only events that overlap the time of the nodes count (all if no node has a time). `notes` gets the number and time
+    of counted events, and the number of the others.
     """
     events, tables = trace.unattached, trace.tables
     if tables.whole:
@@ -55,7 +55,7 @@ def counted_events(trace: Trace) -> IntColumn:
 
 
 def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuEvents:
-    """Return some of the events as a table; correlation gives their launching calls if these are in the file."""
+    """Return some of the events as a table; their correlation gives their launching calls if these are in the file."""
     chosen = rows.tolist()
     names, categories = StringTable(trace.names), StringTable(trace.categories)
     none = as_positions(np.full(len(rows), -1, np.int64))

@@ -1,4 +1,4 @@
-"""Operators and GPU events as light objects over a trace's columns, made when they are asked for."""
+"""Operators and GPU events as light objects over a trace's columns, made on demand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Index = TypeVar("Index", CallIndex, GpuIndex)
 
 @dataclass(frozen=True)
 class View(Suggests, Generic[Index]):
-    """One row of a table of a trace, by position. Subclasses say which table, and where its rows came from."""
+    """One row of a table of a trace, by position."""
 
     trace: Trace
     index: Index
@@ -46,7 +46,7 @@ class View(Suggests, Generic[Index]):
         raise NotImplementedError
 
     def _call(self) -> int:
-        """Return the call that it is or that launched it, −1 if unknown."""
+        """Return the call itself, or the call that launched the event; −1 if unknown."""
         raise NotImplementedError
 
     def _step(self) -> int:
@@ -57,7 +57,6 @@ class View(Suggests, Generic[Index]):
 
     @property
     def name(self) -> str:
-        """The name as recorded."""
         return self.trace.name_at(self._table().name[self.index])
 
     @property
@@ -77,31 +76,31 @@ class View(Suggests, Generic[Index]):
 
     @property
     def module(self) -> str | None:
-        """The innermost module ("Linear_3") of the call, or of its forward operator; None if unknown."""
+        """Innermost module ("Linear_3") of the call or its forward operator; None if unknown."""
         code = self._origin()[1]
         return self.trace.origin.modules[code][-1] if code >= 0 else None
 
     @property
     def source(self) -> SourceLine | None:
-        """The line of own code that called it or its forward operator; None if no stack is recorded."""
+        """Line of own code that called it or its forward operator; None if no stack is recorded."""
         return _source_at(self.trace, self._origin()[2])
 
     @property
     def sources(self) -> tuple[SourceLine, ...]:
-        """All lines whose work it does; several for a compiled operator."""
+        """All source lines; several for a compiled operator."""
         stacks: list[int] = self.trace.stacks.entries(self._node())
         lines = [self.source, *(_source_at(self.trace, entry) for entry in stacks)]
         return tuple(dict.fromkeys(line for line in lines if line is not None))
 
     @property
     def stack(self) -> tuple[str, ...]:
-        """Names of the frames that were open at its start or launch, outermost first; () if none are recorded."""
+        """Names of the frames open at its start or launch, outermost first."""
         entries = self.trace.stacks.entries(self._node()) if self._node() >= 0 else []
         return tuple(self.trace.stacks.frames(entries[0])) if entries else ()
 
     @property
     def generated(self) -> GeneratedKernel | None:
-        """The kernel of compiled code that the call is, is called by, or that launched the event; None for others.
+        """The compiled kernel of the call or event, None for others.
 
         `kernel_file`, `kernel_hash` and `kernel_kwargs` describe a Triton kernel.
         """
@@ -109,7 +108,7 @@ class View(Suggests, Generic[Index]):
 
     @property
     def step(self) -> str | None:
-        """The iteration in which it began or was launched ("ProfilerStep#3", or an ordinal), None outside."""
+        """Iteration in which it began or was launched ("ProfilerStep#3", or an ordinal), None outside."""
         step = self._step()
         return self.trace.steps.names[step] if step >= 0 else None
 
@@ -145,7 +144,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def self_ns(self) -> int:
-        """CPU time without the calls directly below it on the same thread."""
+        """CPU time without its direct callees on the same thread."""
         return int(self.trace.self_ns[self.index])
 
     @property
@@ -157,18 +156,18 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def parent(self) -> Op | None:
-        """The call that it runs in, None for an outermost one."""
+        """The call around it, None for an outermost one."""
         above = CallIndex(int(self.trace.calls.parent[self.index]))
         return Op(self.trace, above) if above >= 0 else None
 
     @property
     def children(self) -> Ops:
-        """The calls directly below it, in order of start."""
+        """Direct callees in order of start."""
         return Ops(self.trace, self.trace.call_tree.children(self.index))
 
     @property
     def kernels(self) -> DeviceEvents:
-        """The GPU events launched by it or by calls below it, in order of start."""
+        """GPU events launched by it or by calls below it, in order of start."""
         calls = self.trace.call_tree.below(self.index)
         return DeviceEvents(self.trace, np.flatnonzero(np.isin(self.trace.gpu.call, calls)))
 
@@ -191,7 +190,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def through(self) -> str:
-        """How `forward` is known, one of `trace.kinds.THROUGH`: "sequence number" (inferred)."""
+        """Evidence for `forward`, one of `trace.kinds.THROUGH`: "sequence number" (inferred)."""
         return THROUGH[int(self.trace.origin.through[self.index])]
 
     @property
@@ -201,7 +200,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def record(self) -> dict[str, Any]:
-        """The node as in the ET+ file, decoded."""
+        """The decoded node of the ET+ file."""
         return self.trace.texts.decoded(int(self.trace.calls.source[self.index]))
 
     def __repr__(self) -> str:
@@ -234,12 +233,12 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def device(self) -> int:
-        """Number of the device, −1 if not recorded."""
+        """Device number, −1 if not recorded."""
         return int(self.trace.gpu.device[self.index])
 
     @property
     def stream(self) -> int:
-        """Number of the stream, −1 if not recorded."""
+        """Stream number, −1 if not recorded."""
         return int(self.trace.gpu.stream[self.index])
 
     @property
@@ -250,17 +249,17 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def counterpart(self) -> DeviceEvent | None:
-        """For an event launched before the trace, the same work of a later iteration; None for others, and if unknown.
+        """For an event launched before the trace, the same work in a later iteration; None if unknown.
 
-        The two share operator, shapes and source line, and the module if `same_module`. The link is inferred by
-        repetition, never certain; `op` remains None.
+        Both have the same operator, shapes and source line, and the same module if `same_module`. The link is inferred
+        by repetition, never certain; `op` remains None.
         """
         found = int(self.trace.counterpart[self.index])
         return DeviceEvent(self.trace, GpuIndex(found)) if found >= 0 else None
 
     @property
     def same_module(self) -> bool:
-        """Whether the counterpart is in the same module of the model, not in another layer with equal work."""
+        """Whether the counterpart runs in the same module, not in another layer with equal work."""
         return bool(self.trace.gpu.same_module[self.index])
 
     @property
@@ -279,12 +278,12 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def launch_ns(self) -> int | None:
-        """Start of the runtime call, else of the operator, that launched it; None if unknown."""
+        """Start of the runtime call or operator that launched it; None if unknown."""
         return self._value("launch_ns")
 
     @property
     def delay_ns(self) -> int | None:
-        """Time from the end of the launching call to its start, 0 if it began before; None without a call."""
+        """Time from the end of the launching call to its start, 0 if it began earlier; None without a call."""
         return self._value("delay_ns")
 
     @property
@@ -307,7 +306,7 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def comm(self) -> Comm | None:
-        """What a communication kernel communicates, None for other work."""
+        """The communication of a communication kernel, None for other work."""
         return self.trace.gpu.comm.get(self.index)
 
     def __repr__(self) -> str:
@@ -334,7 +333,7 @@ def _generated_at(trace: Trace, call: int) -> GeneratedKernel | None:
 
 
 def generated_columns(trace: Trace, call: IntColumn) -> Frame:
-    """Return columns about generated kernels for some calls (−1 for none)."""
+    """Return columns about the compiled kernels of some calls (−1 for none)."""
     kernels = [_generated_at(trace, at) for at in call.tolist()] if len(trace.generated) else [None] * len(call)
     return {
         key: ["" if kernel is None else getattr(kernel, key) for kernel in kernels]
@@ -358,8 +357,6 @@ Rows = TypeVar("Rows", bound="_Rows[Any]")
 
 
 class _Rows(Suggests, Sequence[Row], Generic[Row]):
-    """Rows of a table, in order; slices and filters give the same kind."""
-
     _row: type[Row]
     _kind: str
     guesses: ClassVar[dict[str, str]] = ROWS_GUESSES
@@ -392,18 +389,18 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         raise NotImplementedError
 
     def named(self: Rows, name: str) -> Rows:
-        """Return those with exactly this name."""
+        """Return the rows with exactly this name."""
         return self._where(name.__eq__)
 
     def matching(self: Rows, pattern: str) -> Rows:
-        """Return those whose name contains a match of a regular expression."""
+        """Return the rows whose name contains a match of a regular expression."""
         return self._where(re.compile(pattern).search)
 
     def _where(self: Rows, fits: Callable[[str], object]) -> Rows:
         return type(self)(self.trace, self.rows[matching(self._codes(), self.trace.names, fits)])
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame, one row each; needs pandas (`pip install 'etplus[frames]'`)."""
+        """Return a pandas DataFrame with one row per call or event; needs pandas (`pip install 'etplus[frames]'`)."""
         return to_pandas(self._columns())
 
     def to_arrow(self) -> Any:
