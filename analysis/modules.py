@@ -8,8 +8,9 @@ from collections import defaultdict
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.call_tree import Hierarchy, nearest, nesting
+from ..trace.call_tree import nearest, nesting
 from ..trace.columns import IntColumn, distinct, mask_at
+from ..trace.hierarchy import Hierarchy
 from ..trace.intervals import sums
 from ..trace.stacks import GRAPH_ANNOTATION
 from ..trace.tables import ANNOTATION, OP

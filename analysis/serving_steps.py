@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, percentiles_of
 from ..trace.intervals import Intervals, union
-from ..trace.medians import percentile
 from ..trace.step_annotations import PHASES, PREFILL
 from ..trace.trace import Trace
 from .event_work import Work
@@ -193,7 +192,7 @@ def phase_changes(a: Sequence[ServingPhase], b: Sequence[ServingPhase]) -> Table
 
 def _phase(phase: str, steps: Sequence[ServingStep], time: int) -> ServingPhase:
     latencies = [step.latency_ns for step in steps]
-    p50, p90, p99 = (percentile(latencies, percent) for percent in (50, 90, 99))
+    p50, p90, p99 = percentiles_of(latencies, 50, 90, 99)
     return ServingPhase(
         phase, len(steps), _total(steps, "requests"), _total(steps, "tokens"), _total(steps, "prefill_tokens"),
         _total(steps, "decode_tokens"), time, _total(steps, "wait_ns"), sum(latencies) / len(steps),

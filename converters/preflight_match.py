@@ -16,7 +16,7 @@ import numpy as np
 from ..schemas.chakra.attributes import SIMULATED_COLLECTIVES
 from ..schemas.chakra.comm_groups import Groups
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, NodeType
-from ..trace.topological_order import IntArray, find_cycle, issue_order
+from ..timeline.topological_order import IntArray, find_cycle, issue_order
 from .preflight_findings import PreflightFindings
 from .preflight_rank import CommTable, RankScan
 

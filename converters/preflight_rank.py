@@ -15,9 +15,9 @@ from ..schemas.chakra.attributes import INTEGERS, MEMBERS, SIMULATED_COLLECTIVES
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
 from ..schemas.chakra.stream import Messages, node_heads, read_messages
 from ..schemas.text.sniff import GZIP_MAGIC
+from ..timeline.topological_order import IntArray, find_cycle, issue_order
 from ..trace.columns import among, mask_at, run_starts, scatter
 from ..trace.errors import TraceFormatError
-from ..trace.topological_order import IntArray, find_cycle, issue_order
 from .preflight_findings import PreflightFindings
 
 UNKNOWN_RANK = -1

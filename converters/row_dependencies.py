@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from ..schemas.chakra.attributes import KIND_BITS, ORDER
 from ..schemas.communications import comm_rows
+from ..timeline.topological_order import find_cycle, issue_order
 from ..trace.columns import IntColumn, inverse_positions, joined_ranges, mask_at
 from ..trace.errors import ConvertError
 from ..trace.kinds import CPU, GPU
-from ..trace.topological_order import find_cycle, issue_order
 from ..trace.trace import Trace
 from .collectives import Communication
 from .node_work import host_rows

@@ -58,7 +58,7 @@ AREAS = (
                   "converters/rank_calls.py", "cli/link_folder.py"),
          "The files are not the ranks of one job, two are of the same rank, or no scheduler answers.",
          "Look at what belongs together with `etplus link FOLDER --dry-run`; choose with `--ranks`."),
-    Area("Choosing a part of a trace", ("trace/selection.py", "trace/steps.py", "trace/row_selection.py",
+    Area("Choosing a part of a trace", ("trace/selection.py", "trace/steps.py",
                                          "trace/shown", "trace/access"),
          "The step, window, module or phase that was asked for is not in the trace.",
          "List the steps with `etplus analyze`; counting starts at 0."),

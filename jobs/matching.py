@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from ..linker.shortest_edit import CallOrder, shortest_edit
 from ..schemas.comm_types import SEND, WORLD, CollectiveCommType, Group
 from ..schemas.communications import kind_name
 from ..trace.columns import IntColumn, distinct, median, run_starts
-from ..trace.shortest_edit import CallOrder, shortest_edit
 from .job_report import GroupCounts, Mismatch, RankPair
 from .rank_communications import RankCommunications
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn, distinct, lists_by
-from ..trace.shortest_edit import CallOrder, shortest_edit
+from .shortest_edit import CallOrder, shortest_edit
 
 _SPARE = 2
 """Kernels of a replay that may lack a launch: this many or an eighth. More than half must have one."""

@@ -11,8 +11,8 @@ import numpy as np
 from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, distinct, matching
+from ..trace.find_steps import DATA_LOADER, family_of, find_marks
 from ..trace.printable import shortened
-from ..trace.steps import DATA_LOADER, family_of, find_marks
 from .calls import EtCalls
 from .match.result import Match
 

@@ -10,9 +10,9 @@ from ..schemas.kineto.python_frames import PythonFrames
 from ..trace.call_tree import levels, name_paths, nesting
 from ..trace.columns import IntColumn, StringTable, distinct, matching
 from ..trace.conventions import PROFILER_STEP
+from ..trace.hierarchy import frames_between
 from ..trace.intervals import sums
 from ..trace.printable import shortened, thread_label
-from ..trace.stack_regions import frames_between
 from ..trace.stacks import is_module
 from ..trace.tables import MODULE, OP
 from ..trace.trace import Trace

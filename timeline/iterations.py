@@ -15,9 +15,9 @@ from ..trace.brief import brief
 from ..trace.columns import IntColumn, distinct_rows, median, percentiles_of
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
+from ..trace.find_steps import family_of, find_marks
 from ..trace.index import Row
 from ..trace.kinds import CPU, GPU
-from ..trace.steps import family_of, find_marks
 from ..trace.trace import Trace
 from .constants import Constants, fit_constants
 from .graph_replay import relative_error, replay

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..schemas.chakra.list_schedule import list_schedule
 from ..schemas.comm_types import RECV
 from ..schemas.communications import find_communications
 from ..trace.columns import IntColumn, distinct_rows, run_starts
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import UsageError
 from ..trace.kinds import CPU, GPU
-from ..trace.list_schedule import list_schedule
 from ..trace.trace import Trace
 from .graph_events import GraphEvents
 from .replay_graph import (

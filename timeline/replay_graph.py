@@ -19,8 +19,8 @@ from ..trace.conventions import MAX_NS
 from ..trace.errors import UsageError
 from ..trace.index import Row
 from ..trace.intervals import sums
-from ..trace.topological_order import issue_order
 from ..trace.trace import Trace
+from .topological_order import issue_order
 
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN, GONE = range(13)
 """Values of `Edges.kind`; GONE of what a change has taken away, which counts for nothing and is on no path."""

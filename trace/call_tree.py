@@ -1,25 +1,17 @@
-"""The call tree: the modules and annotations around a call, and its topmost operator."""
+"""The call tree: calls below each call, and functions of trees that are given as a column of parents."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
-from .columns import IntColumn, distinct_rows, mask_at, matching, run_starts
-from .conventions import PROFILER_STEP
-from .index import CallIndex, ColumnOf, Positions, as_column, as_positions
-from .tables import MODULE, OP, Calls
-
-if TYPE_CHECKING:
-    from .trace import Trace
+from .columns import IntColumn, distinct_rows, mask_at, run_starts
+from .index import CallIndex, ColumnOf, Positions, as_positions
 
 Mask = npt.NDArray[np.bool_]
-_NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 _WALKED = 64  # `nearest` walks this many callers one by one before it jumps: call trees are rarely deeper.
 
 
@@ -57,82 +49,6 @@ class CallTree:
         for rows in reversed(levels(parent)[1:]):
             np.add.at(total, parent[rows], total[rows])
         return total
-
-
-@dataclass(frozen=True)
-class Hierarchy:
-    """Paths of modules and annotations as a tree, and the place of each call.
-
-    An operator counts to itself if it is the topmost one under a module or annotation, or has no caller; else to the
-    topmost operator around it. A named region (`## … ##`, `nn.Module: …`) inside an operator starts again. Other
-    annotations inside an operator, such as "nccl:all_reduce", are ignored, and so is `ProfilerStep#…` everywhere.
-    """
-
-    # top: the operator that each call counts to, −1 for an annotation above all operators
-    top: Positions[CallIndex, CallIndex]
-    # path: for each call, the tree row of the innermost region around it (or itself); 0 for none
-    path: ColumnOf[CallIndex, np.int64]
-    # tree_parent, tree_name: for each path, the path without its last region, and the name code of that region. Row 0
-    # is the empty path (parent −1, name −1).
-    tree_parent: IntColumn
-    tree_name: IntColumn
-
-    __repr__ = brief
-
-    def regions(self, path: int) -> list[int]:
-        """Return the name codes of a path's regions, outermost first."""
-        codes = []
-        while path > 0:
-            codes.append(int(self.tree_name[path]))
-            path = int(self.tree_parent[path])
-        return codes[::-1]
-
-
-def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
-    """Return the hierarchy of calls whose names are codes of the trace's `names`.
-
-    If stacks are recorded but no module calls, the modules' frames in the stacks replace them.
-    """
-    parent, name, kind = calls.parent, calls.name, calls.kind
-    if len(trace.stacks) and not np.any(kind == MODULE):
-        from .stack_regions import module_regions  # few traces have stacks
-
-        entry = trace.stacks.first_entry(calls.source)
-        around, added = module_regions(trace.stacks, entry, calls.parent, trace.name_codes)
-        parent, name = as_positions(around), as_column(np.concatenate([name, added]))
-        kind = as_column(np.append(kind, np.full(len(added), MODULE, np.int8)))
-    is_op = kind == OP
-    named, steps = (matching(name, trace.names, form.fullmatch) for form in (_NAMED_REGION, PROFILER_STEP))
-    placed = place_calls(parent, name, is_op, ~is_op & named, steps)
-    top, path = placed.top[: len(calls)], placed.path[: len(calls)]
-    return Hierarchy(as_positions(top), as_column(path), placed.tree_parent, placed.tree_name)
-
-
-def place_calls(
-    parent: Positions[CallIndex, CallIndex], name: npt.NDArray[np.int32], is_op: Mask, is_region: Mask, is_step: Mask
-) -> Hierarchy:
-    """Find each call's topmost operator and module path, level by level from the roots.
-
-    Args:
-        is_op, is_region, is_step: masks of operators, named regions, the profiler's own steps.
-    """
-    top, path = np.full(len(parent), -1, np.int64), np.zeros(len(parent), np.int64)
-    tree_parent, tree_name = [np.array([-1])], [np.array([-1])]
-    known = 1
-    for rows in levels(parent):
-        above = parent[rows]
-        inner_top = np.where(above >= 0, top[above], -1)
-        inner_path = np.where(above >= 0, path[above], 0)
-        parts = ~is_op[rows] & ~is_step[rows] & (is_region[rows] | (inner_top < 0))
-        top[rows] = np.where(parts, -1, np.where(is_op[rows] & (inner_top < 0), rows, inner_top))
-        path[rows] = inner_path
-        if parts.any():
-            distinct, codes = distinct_rows(inner_path[parts], name[rows[parts]])
-            path[rows[parts]] = known + codes
-            tree_parent.append(distinct[:, 0])
-            tree_name.append(distinct[:, 1])
-            known += len(distinct)
-    return Hierarchy(as_positions(top), as_column(path), np.concatenate(tree_parent), np.concatenate(tree_name))
 
 
 def levels(parent: IntColumn) -> list[IntColumn]:

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
-from .call_tree import Hierarchy, hierarchy_of
 from .columns import IntColumn, StringTable, positions, run_starts
 from .comm_kernels import Comm
+from .hierarchy import Hierarchy, hierarchy_of
 from .index import as_column, as_positions
 from .kinds import LINK_NAMES, UNLINKED
 from .tables import OP, Calls

@@ -90,9 +90,9 @@ def median(values: npt.ArrayLike) -> float:
     return (float(ordered[middle[0]]) + float(ordered[middle[1]])) / 2
 
 
-def percentiles_of(values: npt.NDArray[np.float64], *wanted: float) -> list[float]:
+def percentiles_of(values: npt.ArrayLike, *wanted: float) -> list[float]:
     """Like `np.percentile`, ten times as fast for a few numbers, without importing `numpy.ma`."""
-    ordered = np.sort(values)
+    ordered = np.sort(np.asarray(values))
     found = []
     for percent in wanted:
         at = percent / 100 * (len(ordered) - 1)

@@ -7,22 +7,195 @@ c a b b c a b b c save`, `a` occurs at even distances of 4: the period is 4, the
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .columns import IntColumn, distinct
+from .columns import IntColumn, distinct, median
+from .conventions import PROFILER_STEP
 from .index import as_positions
-from .steps import Steps, find_marks
+from .step_annotations import CAPTURE, UNKNOWN_PHASE, StepBatch, parse_step
+from .steps import Steps
 from .tables import ANNOTATION, MODULE, OP, Calls
 
 if TYPE_CHECKING:
     from .trace import Trace
 
-_FEWEST = 4  # Fewer repetitions may be chance.
+_FEWEST_REPETITIONS = 4  # Fewer repetitions may be chance.
 _SHORTEST = 4  # Minimum number of kernels in a repetition.
-_COVERED = 0.5  # Minimum share of the kernels in repetitions.
+_COVERED_KERNELS = 0.5  # Minimum share of the kernels in repetitions.
 _CANDIDATES = 32  # Number of names to try, rarest first; limits the time for traces that do not repeat.
+# PyTorch's data loaders write one annotation `enumerate(DataLoader)#….__next__` per iteration.
+DATA_LOADER = "DataLoader"
+_OPTIMIZER = "Optimizer.step#"  # torch.optim puts this annotation around each step.
+_STEPS = "ProfilerStep"
+_MODULE = "nn.Module: "
+_NUMBER = re.compile(r"#?\d+")
+_FEWEST = 3  # Fewer repetitions of a user's annotation may be chance.
+_EVEN = 0.5  # Maximum spread of the distances between marks (10th to 90th percentile), as a share of their median.
+_COVERED = 0.5  # Minimum share of the trace's calls that begin within the iterations.
+_WHOLE = 0.5  # The time after the last mark is an iteration if it is at least this share of the median one.
+
+
+@dataclass(frozen=True)
+class IterationMarks:
+    """Annotations that mark iterations, in order of start."""
+
+    mark: IntColumn  # positions among the given annotations; an iteration begins with its mark
+    # end: ns, the start of the next iteration. The last one ends with its mark if marks enclose iterations, else with
+    # the last call.
+    end: IntColumn
+    annotation: str = ""  # "ProfilerStep", or the marks' name without running numbers
+    encloses: bool = False  # marks last about as long as their iterations
+    batches: tuple[StepBatch, ...] = ()  # the work of each step of a serving engine; () for other iterations
+
+    def __len__(self) -> int:
+        return len(self.mark)
+
+    @property
+    def steps(self) -> bool:
+        """Whether the marks are the profiler's own numbered steps."""
+        return self.annotation == _STEPS
+
+    def labels(self, names: Sequence[str]) -> list[str]:
+        """Return the names of the profiler's steps; ordinals for other marks."""
+        return [names[mark] if self.steps else str(k) for k, mark in enumerate(self.mark.tolist())]
+
+
+_NO_MARKS = IterationMarks(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def family_of(name: str) -> str:
+    """Return an annotation's name without its running number."""
+    return _NUMBER.sub("#", name)
+
+
+def find_marks(
+    names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn, calls: IntColumn, last: int
+) -> IterationMarks:
+    """Find the marks by the first of these rules that applies:
+
+    1. Annotations of serving engines (`trace.step_annotations`) that state a phase, with their unknown forms; else
+       annotations of captures.
+    2. `ProfilerStep#K`.
+    3. Unknown forms of serving engines' annotations.
+    4. Data loader annotations that recur evenly.
+    5. The rarest annotation that recurs evenly and covers the trace; ties in trace order.
+    6. `Optimizer.step#…` that covers the trace.
+
+    Rules 4 to 6 need three marks. If an engine's annotation is nested in another on the same thread, only the outer one
+    is a mark, completed by the inner one. Iterations without duration are dropped.
+
+    Args:
+        names, ts, end, thread: of the user annotations, in order of start; ns.
+        calls: starts of all operators and annotations, ns. last: end of the last one.
+    """
+    found = _first_marks(names, ts, end, thread, calls, last)
+    return found if np.any(found.end > ts[found.mark]) else _NO_MARKS
+
+
+def _first_marks(
+    names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn, calls: IntColumn, last: int
+) -> IterationMarks:
+    served, known = _serving_steps(names, ts, end, thread)
+    if known:
+        return served
+    steps = np.flatnonzero([PROFILER_STEP.fullmatch(name) is not None for name in names]).astype(np.int64)
+    if len(steps):
+        return IterationMarks(steps, np.append(ts[steps[1:]], end[steps[-1]]), _STEPS, True)
+    if len(served):
+        return served
+    loader = np.flatnonzero([DATA_LOADER in name for name in names]).astype(np.int64)
+    if len(loader) >= _FEWEST and _even(ts[loader]):
+        return _marks(loader, ts, end, DATA_LOADER, last)
+    families = [(family, mark) for family, mark in _families(names) if _covers(ts[mark], calls)]
+    for family, mark in families:
+        if _even(ts[mark]):
+            return _marks(mark, ts, end, family, last)
+    for family, mark in families:
+        if family.startswith(_OPTIMIZER):
+            return _marks(mark, ts, end, family, last)
+    return _NO_MARKS
+
+
+def _serving_steps(
+    names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn
+) -> tuple[IterationMarks, bool]:
+    """Return the steps of a serving engine, and whether any annotation has a known form."""
+    read = {name: parse_step(name) for name in set(names)}
+    order = np.lexsort((-end, ts)).tolist()  # a step before those within it
+    batches = {at: batch for at in order if (batch := read[names[at]]) is not None}
+    unknown = {at: batch for at, batch in batches.items() if batch.phase == UNKNOWN_PHASE}
+    captures = {at: batch for at, batch in batches.items() if batch.phase == CAPTURE}
+    said = {at: batch for at, batch in batches.items() if batch.phase not in (UNKNOWN_PHASE, CAPTURE)} or captures
+    found = _outermost(said, ts, end, thread)
+    found |= _outermost(_apart(unknown, list(found), ts, end, thread), ts, end, thread)
+    mark = np.array(sorted(found), np.int64)
+    bound = np.append(ts[mark[1:]], end[mark[-1:]])
+    return IterationMarks(mark, bound, "serving step", True, tuple(found[at] for at in mark.tolist())), bool(said)
+
+
+def _outermost(batches: dict[int, StepBatch], ts: IntColumn, end: IntColumn, thread: IntColumn) -> dict[int, StepBatch]:
+    """Keep the batches that no other batch of their thread encloses, completed by the enclosed ones; all in order of
+    start.
+    """
+    found: dict[int, StepBatch] = {}
+    last: dict[int, int] = {}
+    for at, batch in batches.items():
+        around = last.get(int(thread[at]))
+        if around is not None and end[at] <= end[around]:
+            found[around] = found[around].completed(batch)
+        else:
+            found[at], last[int(thread[at])] = batch, at
+    return found
+
+
+def _apart(
+    batches: dict[int, StepBatch], steps: list[int], ts: IntColumn, end: IntColumn, thread: IntColumn
+) -> dict[int, StepBatch]:
+    """Keep the batches that share no time with a step of their thread."""
+    threads = {number: [at for at in steps if thread[at] == number] for number in distinct(thread[steps]).tolist()}
+    bounds = {number: (np.sort(ts[mine]), np.sort(end[mine])) for number, mine in threads.items()}
+    nothing = np.zeros(0, np.int64)
+    apart = {}
+    for at, batch in batches.items():
+        begun, over = bounds.get(int(thread[at]), (nothing, nothing))
+        if np.searchsorted(begun, end[at]) == np.searchsorted(over, ts[at], side="right"):
+            apart[at] = batch
+    return apart
+
+
+def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
+    members: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        if name.startswith(_MODULE):  # a layer is called in every iteration, but it is not one
+            continue
+        members.setdefault(family_of(name), []).append(i)
+    found = sorted(members.items(), key=lambda item: (len(item[1]), item[1][0]))
+    return [(family, np.array(marks, np.int64)) for family, marks in found if len(marks) >= _FEWEST]
+
+
+def _even(ts: IntColumn) -> bool:
+    gaps = np.diff(ts)
+    middle = median(gaps)
+    return middle > 0 and float(np.percentile(gaps, 90) - np.percentile(gaps, 10)) <= _EVEN * middle
+
+
+def _covers(ts: IntColumn, calls: IntColumn) -> bool:
+    inside = (calls >= ts[0]) & (calls <= ts[-1] + median(np.diff(ts)))
+    return float(np.mean(inside)) >= _COVERED
+
+
+def _marks(mark: IntColumn, ts: IntColumn, end: IntColumn, family: str, last: int) -> IterationMarks:
+    middle = median(np.diff(ts[mark]))
+    if median(end[mark] - ts[mark]) >= _WHOLE * middle:
+        return IterationMarks(mark, np.append(ts[mark[1:]], end[mark[-1]]), family, True)
+    if last - ts[mark[-1]] < _WHOLE * middle:  # it is the end of an iteration that this marks
+        return IterationMarks(mark[:-1], ts[mark[1:]], family)
+    return IterationMarks(mark, np.append(ts[mark[1:]], last), family)
 
 
 class Repetition(NamedTuple):
@@ -50,7 +223,7 @@ def find_repetition(codes: IntColumn) -> Repetition | None:
     order = np.argsort(inverse, kind="stable")
     first = np.concatenate([[0], np.cumsum(count)]).tolist()
     tried: set[int] = set()
-    rare = [name for name in np.argsort(count, kind="stable").tolist() if count[name] >= _FEWEST]
+    rare = [name for name in np.argsort(count, kind="stable").tolist() if count[name] >= _FEWEST_REPETITIONS]
     for name in rare[:_CANDIDATES]:
         places = np.sort(order[first[name] : first[name + 1]])
         gaps, often = np.unique(np.diff(places), return_counts=True)
@@ -59,7 +232,7 @@ def find_repetition(codes: IntColumn) -> Repetition | None:
             continue
         tried.add(period)
         found = _longest(codes, period)
-        if found is not None and found.times * period >= _COVERED * len(codes):
+        if found is not None and found.times * period >= _COVERED_KERNELS * len(codes):
             return found
     return None
 
@@ -73,7 +246,7 @@ def _longest(codes: IntColumn, period: int) -> Repetition | None:
     begin, end = edges[::2], edges[1::2]
     at = int(np.argmax(end - begin))
     count, slack = divmod(int(end[at] - begin[at]) + period, period)
-    return Repetition(int(begin[at]), period, count, slack) if count >= _FEWEST else None
+    return Repetition(int(begin[at]), period, count, slack) if count >= _FEWEST_REPETITIONS else None
 
 
 def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:

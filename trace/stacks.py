@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
+from .call_tree import levels
 from .columns import IntColumn, distinct_rows, first_seen, inverse_positions
 from .index import Positions, Row, as_positions
 from .printable import shortened
@@ -264,8 +265,6 @@ def stacks_of_tree(
         >>> len(made), made.entry.tolist(), [str(line) for line in made.lines(1)]
         (2, [1, 1], ['a.py:5 (f)', 'b.py:2 (g)'])
     """
-    from .call_tree import levels
-
     entry, known = np.zeros(len(parent), np.int64), 0
     columns: list[IntColumn] = [np.zeros((0, 3), np.int64)]
     for frames in levels(parent):

@@ -29,7 +29,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .call_tree import CallTree, Hierarchy, hierarchy_of, nearest
+from .call_tree import CallTree, nearest
 from .captured import Attribution, CapturedGraphs, attribution_of
 from .columns import IntColumn, distinct_rows, matching, positions
 from .comm_kernels import Comm, is_comm_kernel
@@ -38,6 +38,7 @@ from .counterparts import Counterparts
 from .derive import device_properties, tables_of
 from .find_steps import steps_of
 from .generated import GeneratedKernels
+from .hierarchy import Hierarchy, hierarchy_of
 from .index import CallIndex, ColumnOf, GpuIndex, Positions, Row, as_column, as_positions
 from .intervals import Span
 from .kernel_kinds import is_device_copy, is_device_wait

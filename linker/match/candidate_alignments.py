@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn, distinct, scatter
-from ...trace.shortest_edit import CallOrder, shortest_edit
+from ..shortest_edit import CallOrder, shortest_edit
 
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
 """Evidence for a place: numbers that differ (another iteration), names alone, numbers that agree."""

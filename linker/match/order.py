@@ -17,8 +17,8 @@ import numpy.typing as npt
 from ...schemas.kineto.kineto_calls import CpuCalls
 from ...trace.columns import IntColumn, distinct, mask_at
 from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
-from ...trace.shortest_edit import CallOrder
 from ..calls import EtCalls, TracePair
+from ..shortest_edit import CallOrder
 from .candidate_alignments import NAMES, NUMBERS, CandidateAlignment, candidates_by_order, candidates_by_sequence
 from .result import REASONS, Match
 

@@ -16,8 +16,8 @@ from ...schemas.kineto.kineto_calls import CpuCalls
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, distinct
 from ...trace.kinds import EQUIVALENT
-from ...trace.shortest_edit import CallOrder, shortest_edit
 from ..calls import EtCalls
+from ..shortest_edit import CallOrder, shortest_edit
 from .candidate_alignments import candidates_by_order
 from .result import REASONS, Match
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from statistics import median
 
 import msgspec
 import numpy as np
@@ -22,7 +23,6 @@ from ...trace.conventions import ANNOTATION_SCOPE
 from ...trace.errors import ConvertError, UsageError
 from ...trace.index import CallIndex, Row
 from ...trace.kinds import GPU
-from ...trace.medians import median
 from ...trace.steps import chosen_steps
 from ...trace.tables import OP
 from ...trace.trace import Trace

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import ceil, exp, expm1, hypot, log
+from statistics import median
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +23,6 @@ from ...timeline.replay_summary import BaseError
 from ...timeline.untraced import UntracedAnswer
 from ...trace.brief import brief
 from ...trace.errors import UsageError
-from ...trace.medians import median
 from ...trace.printable import shortened
 from ...trace.trace import Trace
 from ..measure.measured import Measured

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import msgspec
 import numpy as np
@@ -15,9 +16,8 @@ from ...analysis.flops import bytes_moved, flops
 from ...analysis.kernel_peaks import find_devices
 from ...schemas.kineto.event_args import launch_sizes
 from ...trace.brief import brief
-from ...trace.columns import IntColumn, distinct_rows
+from ...trace.columns import IntColumn, distinct_rows, percentiles_of
 from ...trace.index import CallIndex
-from ...trace.medians import median, percentile
 from ...trace.tables import OP
 from ...trace.tensors import Signature
 from ...trace.trace import Trace
@@ -171,8 +171,7 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
             task,
             float(median(times)),
             len(times),
-            float(percentile(times, 10)),
-            float(percentile(times, 90)),
+            *percentiles_of(times, 10, 90),
             tuple(times) if task.collective else (),
         )
         for task, times in found.items()

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from statistics import median
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -31,7 +32,6 @@ from ...trace.conventions import ANNOTATION_SCOPE
 from ...trace.host_waits import LONG_PAUSE_NS
 from ...trace.index import Row
 from ...trace.kinds import GPU
-from ...trace.medians import median
 from ...trace.trace import Trace
 from ...trace.unattached import with_unattached
 from ..measure.lookup import EXECUTED, RECORDED, own_times, shares_of_sources

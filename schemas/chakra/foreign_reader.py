@@ -26,7 +26,6 @@ from ...trace.conventions import EDGE_KINDS, NO_START_TIMES, PREDICTED, TIMES
 from ...trace.errors import TraceFormatError
 from ...trace.index import as_column, as_positions
 from ...trace.kinds import CPU, GPU
-from ...trace.list_schedule import list_schedule
 from ...trace.trace import Trace
 from ..etplus.read_etplus import Node as EtPlusNode
 from ..etplus.read_etplus import NodeRows
@@ -36,6 +35,7 @@ from ..execution_trace.arguments import ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, l
 from .attributes import values_of
 from .comm_groups import find_groups, read_groups
 from .et_def_pb2 import CollectiveCommType, Node, NodeType
+from .list_schedule import list_schedule
 from .row_reading import (
     CHECK,
     SEPARATOR,

@@ -46,8 +46,8 @@ from etplus.converters.preflight_findings import KINDS, PreflightReport, Profile
 from etplus.jobs.job_ranks import ONE_RANK
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.stream import write_chakra
+from etplus.timeline.topological_order import find_cycle, issue_order
 from etplus.trace.errors import TraceFormatError, UsageError
-from etplus.trace.topological_order import find_cycle, issue_order
 from hypothesis import given
 from hypothesis import strategies as st
 from support import examples

@@ -14,7 +14,7 @@ from etplus.linker.match.candidate_alignments import (
     occurrences,
     unique_anchors,
 )
-from etplus.trace.shortest_edit import CallOrder, shortest_edit
+from etplus.linker.shortest_edit import CallOrder, shortest_edit
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ from etplus.linker.match.candidate_alignments import (
     candidates_by_order,
     candidates_by_sequence,
 )
-from etplus.trace.shortest_edit import CallOrder
+from etplus.linker.shortest_edit import CallOrder
 from hypothesis import given
 from hypothesis import strategies as st
 

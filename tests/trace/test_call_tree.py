@@ -11,9 +11,9 @@ from etplus.trace.call_tree import (
     nearest,
     nesting,
     outermost,
-    place_calls,
     preorder,
 )
+from etplus.trace.hierarchy import place_calls
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus import load
-from etplus.trace.impossible_times import impossible_times
+from etplus.trace.build import impossible_times
 from hypothesis import given
 from hypothesis import strategies as st
 from support import Document, call, examples, gpu_traces, kineto_document

@@ -8,8 +8,8 @@ import numpy as np
 import orjson
 import pytest
 from etplus.converters.open import load
+from etplus.trace.find_steps import find_marks
 from etplus.trace.step_annotations import NO_REQUESTS, RequestSums, StepBatch, batch_size_in, parse_capture, parse_step
-from etplus.trace.steps import find_marks
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st

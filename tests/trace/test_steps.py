@@ -15,7 +15,8 @@ from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.timeline.iterations import find_iterations as of_predictor
 from etplus.trace.errors import ConvertError
-from etplus.trace.steps import IterationMarks, enclosing, family_of, find_marks
+from etplus.trace.find_steps import IterationMarks, family_of, find_marks
+from etplus.trace.steps import enclosing
 from hypothesis import given
 from hypothesis import strategies as st
 from made_trace import made_trace

@@ -24,7 +24,6 @@ from etplus.planning.costs.overhead_model import _launches, overhead_model
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.timeline.host_time import synchronising_calls, without_waits
 from etplus.trace.errors import TraceFormatError, UsageError
-from etplus.trace.medians import median, percentile
 from etplus.trace.trace import Trace
 from msgspec.structs import replace
 from support import call, linked, run, shared_trace
@@ -230,12 +229,3 @@ def test_fitting_takes_one_thread(tmp_path: Path) -> None:
     words = [sys.executable, "-c", program, "predict", "fit", file, "-o", tmp_path / "m.json"]
     done = subprocess.run(words, env=environment, capture_output=True, check=True)
     assert done.stdout.splitlines()[-1] == b"0 1"
-
-
-def test_medians_and_percentiles_are_those_of_numpy() -> None:
-    random = np.random.default_rng(0)
-    for count in [*range(1, 12)] * 40:
-        values = [float(one) if whole else int(one) for one, whole in
-                  zip(random.uniform(0, 1e9, count), random.integers(2, size=count), strict=True)]  # fmt: skip
-        assert median(values) == np.median(values)
-        assert [percentile(values, of) for of in (10, 50, 90)] == np.percentile(values, (10, 50, 90)).tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from etplus.trace.shortest_edit import CallOrder, shortest_edit
+from etplus.linker.shortest_edit import CallOrder, shortest_edit
 from hypothesis import given
 from hypothesis import strategies as st
 

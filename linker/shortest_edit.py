@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .columns import IntColumn
+from ..trace.columns import IntColumn
 
 # The search stops after this many insertions and deletions; time and memory grow with their square.
 _MAX_DIFFERENCES = 500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.trace.topological_order import find_cycle, issue_order
+from etplus.timeline.topological_order import find_cycle, issue_order
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .columns import IntColumn
+from ...trace.columns import IntColumn
 
 
 class Schedule(NamedTuple):

@@ -1,0 +1,162 @@
+"""Module paths of calls, and their topmost operators; frames of stacks as further nodes of the call tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from .brief import brief
+from .call_tree import Mask, levels, nearest
+from .columns import IntColumn, distinct_rows, matching
+from .conventions import PROFILER_STEP
+from .index import CallIndex, ColumnOf, Positions, as_column, as_positions
+from .stacks import Stacks, is_module
+from .tables import MODULE, OP, Calls
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+_NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Paths of modules and annotations as a tree, and the place of each call.
+
+    An operator counts to itself if it is the topmost one under a module or annotation, or has no caller; else to the
+    topmost operator around it. A named region (`## … ##`, `nn.Module: …`) inside an operator starts again. Other
+    annotations inside an operator, such as "nccl:all_reduce", are ignored, and so is `ProfilerStep#…` everywhere.
+    """
+
+    # top: the operator that each call counts to, −1 for an annotation above all operators
+    top: Positions[CallIndex, CallIndex]
+    # path: for each call, the tree row of the innermost region around it (or itself); 0 for none
+    path: ColumnOf[CallIndex, np.int64]
+    # tree_parent, tree_name: for each path, the path without its last region, and the name code of that region. Row 0
+    # is the empty path (parent −1, name −1).
+    tree_parent: IntColumn
+    tree_name: IntColumn
+
+    __repr__ = brief
+
+    def regions(self, path: int) -> list[int]:
+        """Return the name codes of a path's regions, outermost first."""
+        codes = []
+        while path > 0:
+            codes.append(int(self.tree_name[path]))
+            path = int(self.tree_parent[path])
+        return codes[::-1]
+
+
+def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
+    """Return the hierarchy of calls whose names are codes of the trace's `names`.
+
+    If stacks are recorded but no module calls, the modules' frames in the stacks replace them.
+    """
+    parent, name, kind = calls.parent, calls.name, calls.kind
+    if len(trace.stacks) and not np.any(kind == MODULE):
+        entry = trace.stacks.first_entry(calls.source)
+        around, added = module_regions(trace.stacks, entry, calls.parent, trace.name_codes)
+        parent, name = as_positions(around), as_column(np.concatenate([name, added]))
+        kind = as_column(np.append(kind, np.full(len(added), MODULE, np.int8)))
+    is_op = kind == OP
+    named, steps = (matching(name, trace.names, form.fullmatch) for form in (_NAMED_REGION, PROFILER_STEP))
+    placed = place_calls(parent, name, is_op, ~is_op & named, steps)
+    top, path = placed.top[: len(calls)], placed.path[: len(calls)]
+    return Hierarchy(as_positions(top), as_column(path), placed.tree_parent, placed.tree_name)
+
+
+def place_calls(
+    parent: Positions[CallIndex, CallIndex], name: npt.NDArray[np.int32], is_op: Mask, is_region: Mask, is_step: Mask
+) -> Hierarchy:
+    """Find each call's topmost operator and module path, level by level from the roots.
+
+    Args:
+        is_op, is_region, is_step: masks of operators, named regions, the profiler's own steps.
+    """
+    top, path = np.full(len(parent), -1, np.int64), np.zeros(len(parent), np.int64)
+    tree_parent, tree_name = [np.array([-1])], [np.array([-1])]
+    known = 1
+    for rows in levels(parent):
+        above = parent[rows]
+        inner_top = np.where(above >= 0, top[above], -1)
+        inner_path = np.where(above >= 0, path[above], 0)
+        parts = ~is_op[rows] & ~is_step[rows] & (is_region[rows] | (inner_top < 0))
+        top[rows] = np.where(parts, -1, np.where(is_op[rows] & (inner_top < 0), rows, inner_top))
+        path[rows] = inner_path
+        if parts.any():
+            distinct, codes = distinct_rows(inner_path[parts], name[rows[parts]])
+            path[rows[parts]] = known + codes
+            tree_parent.append(distinct[:, 0])
+            tree_name.append(distinct[:, 1])
+            known += len(distinct)
+    return Hierarchy(as_positions(top), as_column(path), np.concatenate(tree_parent), np.concatenate(tree_name))
+
+
+def frames_between(
+    stacks: Stacks, entry: IntColumn, parent: IntColumn, wanted: npt.NDArray[np.bool_]
+) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Put frames between calls and their callers: those in which the call began and the caller did not.
+
+    Args:
+        entry: innermost entry of each call's stack, −1 for none.
+        parent: each call's caller, −1 for none.
+        wanted: by entry, whether to put its frame in.
+
+    Returns:
+        the new `parent` of the calls and then of the added frames, whose callers may come after them; name codes of the
+        frames in the stacks; number of calls that each frame contains.
+    """
+    innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
+    around = nearest(stacks.above, stacks.above, wanted)  # of a frame the next one outside of it
+    inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)
+    outer = np.where(parent >= 0, np.append(inner, -1)[parent], -1)
+    at = np.flatnonzero((inner >= 0) & (inner != outer))
+    pairs, of = distinct_rows(parent[at], inner[at])
+    sizes = np.bincount(of, minlength=len(pairs)).tolist()
+    callers = np.where(pairs[:, 0] >= 0, np.append(inner, -1)[pairs[:, 0]], -1).tolist()
+    found, count = np.array(parent, np.int64), len(parent)
+    first, above, added, calls = [-1] * len(pairs), list[int](), list[int](), list[int]()
+    for pair, ((caller, one), stop) in enumerate(zip(pairs.tolist(), callers, strict=True)):
+        chain = list[int]()
+        while one >= 0 and one != stop:
+            chain.append(one)
+            one = int(around[one])
+        if one != stop:
+            continue  # the caller is in another frame, such as that of another thread's call
+        first[pair] = count + len(added)
+        above += [*range(first[pair] + 1, first[pair] + len(chain)), caller]
+        added += chain
+        calls += [sizes[pair]] * len(chain)
+    begin = np.array(first, np.int64)[of]
+    found[at[begin >= 0]] = begin[begin >= 0]
+    names = stacks.name[np.array(added, np.int64)].astype(np.int64)
+    return np.concatenate([found, np.array(above, np.int64)]), names, np.array(calls, np.int64)
+
+
+def module_regions(
+    stacks: Stacks, entry: IntColumn, parent: IntColumn, codes: Mapping[str, int]
+) -> tuple[IntColumn, npt.NDArray[np.int32]]:
+    """Put the frames of modules between calls and their callers.
+
+    Args:
+        codes: by name, the modules' frames among them.
+
+    Returns:
+        the new `parent` of the calls and then of the added regions; name codes of the regions.
+
+    Example:
+        >>> stacks = Stacks.none().with_stacks({5: [["nn.Module: Net_0", "nn.Module: Linear_0", "a.py(1): f"]]})
+        >>> codes = {"nn.Module: Net_0": 3, "nn.Module: Linear_0": 4}
+        >>> parent, name = module_regions(stacks, np.array([-1, 2]), np.array([-1, 0]), codes)
+        >>> parent.tolist(), name.tolist()
+        ([-1, 2, 3, 0], [4, 3])
+    """
+    wanted = matching(stacks.name, stacks.names, is_module)
+    found, added, _ = frames_between(stacks, entry, parent, wanted)
+    return found, np.array([codes[stacks.names[code]] for code in added.tolist()], np.int32)
