@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..jobs.clocks import arrivals, clock_offsets, stragglers, synchronising
+from ..jobs.clocks import clock_offsets, synchronising
+from ..jobs.lateness import arrivals, behind_median, stragglers
 from ..jobs.matching import match_collectives
 from ..jobs.rank_communications import RankCommunications
 from ..schemas.communications import kind_name
@@ -112,13 +112,9 @@ def job_collectives(
     if offsets is None:
         offsets = {offset.rank: offset.offset_ns for offset in clock_offsets(joint)}
     rows = []
-    behind: Counter[int] = Counter()
+    behind = behind_median(joint, offsets)
     for group in joint:
-        come, wait = arrivals(group, offsets)
-        come_ns = come - come.min()  # small numbers, which doubles hold exactly
-        later = come_ns - np.rint(np.median(come_ns, axis=1, keepdims=True)).astype(np.int64)
-        behind.update(dict(zip(group.ranks, later.sum(axis=0).tolist(), strict=True)))
-        last = come.argmax(axis=1)
+        come, wait, last = arrivals(group, offsets)
         for at in range(len(group.kind)):
             who = int(last[at])
             rows.append(JobCollective(
@@ -135,7 +131,7 @@ def job_collectives(
             row.rank, row.collectives, row.last, row.caused_ns, row.waited_ns, offsets.get(row.rank, 0),
             behind[row.rank], row.rank in late_ranks,
         )
-        for row in stragglers(joint, offsets, 0)[0]
+        for row in stragglers(joint, offsets)
     ]  # fmt: skip
     late.sort(key=lambda row: (-row.caused_ns, row.rank))
     return Table(JobCollective, rows), Table(RankLateness, late)

@@ -20,11 +20,12 @@ from ..schemas.text.storage import Folder, open_folder
 from ..schemas.text.transaction import check_outputs, is_url, make_folder
 from ..trace.brief import brief
 from ..trace.errors import EtplusError, UsageError
-from .clocks import clock_offsets, stragglers, synchronising
+from .clocks import clock_offsets, synchronising
 from .engines import Engine, engine_of, failure_reason, run_all, with_progress
 from .job_ranks import ONE_RANK, RankFacts, foreign_traces
 from .job_report import ClockOffset, JobReport, RankResult, ranges
 from .job_text import report_text
+from .lateness import longest_waits, stragglers
 from .matching import match_collectives, match_messages
 from .pairing import Pairing, RankFiles, find_pairs, from_manifest, proved_by_all
 from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, set_clock_offset, write_bytes
@@ -252,7 +253,6 @@ def _report(
     joint = synchronising(matched)
     offsets = clock_offsets(joint)
     by_rank = {offset.rank: offset.offset_ns for offset in offsets}
-    table, waits = stragglers(joint, by_rank, _LONGEST_WAITS)
     sizes = [state.info.get("world_size") for rank, state in linked.items() if rank not in foreign]
     world = max((size for size in sizes if type(size) is int and 0 < size <= 10**7), default=None)
     highest = max((*(rank.rank for rank in pairing.ranks), *pairing.missing), default=-1)
@@ -265,8 +265,8 @@ def _report(
         clock_offsets=tuple(offsets),
         groups=tuple(groups),
         mismatches=tuple(mismatches),
-        stragglers=tuple(table),
-        longest_waits=tuple(waits),
+        stragglers=tuple(stragglers(joint, by_rank)),
+        longest_waits=tuple(longest_waits(joint, by_rank, _LONGEST_WAITS)),
         messages=tuple(match_messages(own)[1]),
         notes=(
             *pairing.notes,

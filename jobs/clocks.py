@@ -1,4 +1,4 @@
-"""Estimate the ranks' clock offsets from the collectives they share.
+"""Estimate the ranks' clock offsets from the collectives they share, and when data moves.
 
 A collective in which every rank needs data of every other ends everywhere at about the same time, however late a rank
 arrived. So a clock is ahead by the median distance of its rank's ends from the others' ends. Drift is not modeled.
@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.comm_types import CollectiveCommType
-from ..schemas.communications import kind_name
 from ..trace.columns import IntColumn
-from .job_report import ClockOffset, Lateness, Wait
+from .job_report import ClockOffset
 from .matching import Matched
 
 _SYNCHRONISING = (
@@ -119,51 +118,6 @@ def _along_groups(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tupl
 def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
     median: IntColumn = np.rint(np.median(values, axis=axis)).astype(np.int64)
     return median
-
-
-def arrivals(matched: Matched, offsets: Mapping[int, int]) -> tuple[IntColumn, IntColumn]:
-    """Return when each rank came to each collective, and how long it waited there for the last one.
-
-    A rank waits from the start of its collective to the start of the last one, at most as long as its own takes.
-
-    Args:
-        offsets: by rank, ns, how far its clock is ahead.
-
-    Returns:
-        int64 ns (n, r), clocks corrected; and int64 ns (n, r).
-    """
-    come = matched.start - np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
-    return come, np.minimum(come.max(axis=1, keepdims=True) - come, matched.end - matched.start)
-
-
-def stragglers(
-    matched: Sequence[Matched], offsets: Mapping[int, int], longest: int
-) -> tuple[list[Lateness], list[Wait]]:
-    """Return who arrives last at collectives, and how long the others wait for it (`arrivals`).
-
-    Args:
-        matched: see `synchronising`. offsets: by rank, ns.
-        longest: number of longest waits to describe.
-    """
-    numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # those of `Lateness`
-    worst: list[tuple[int, int, int]] = []
-    waits: list[tuple[IntColumn, IntColumn]] = []
-    for g, group in enumerate(matched):
-        come, wait = arrivals(group, offsets)
-        latest, total = np.argmax(come, axis=1), wait.sum(axis=1)
-        for i, rank in enumerate(group.ranks):
-            last = latest == i
-            numbers[rank] += [len(wait), int(np.count_nonzero(last)), int(total[last].sum()), int(wait[:, i].sum())]
-        worst += [(-int(total[i]), g, i) for i in np.argsort(-total, kind="stable")[:longest].tolist()]
-        waits.append((latest, wait))
-    details = []
-    for _, g, i in sorted(worst)[:longest]:
-        group, (latest, wait) = matched[g], waits[g]
-        at = int(latest[i])
-        others = tuple((rank, int(wait[i, j])) for j, rank in enumerate(group.ranks) if j != at)
-        kind, size = kind_name(int(group.kind[i])), int(group.bytes[i])
-        details.append(Wait(group.group, int(group.position[i]), kind, size, group.ranks[at], others))
-    return [Lateness(rank, *row.tolist()) for rank, row in sorted(numbers.items())], details
 
 
 class JobTransfers(NamedTuple):

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..jobs.clocks import arrivals, clock_offsets, stragglers, synchronises, synchronising
+from ..jobs.clocks import clock_offsets, synchronises, synchronising
+from ..jobs.lateness import arrivals, stragglers
 from ..jobs.matching import Matched, match_collectives
 from ..jobs.rank_communications import RankCommunications, communications
 from ..schemas.communications import kind_name
@@ -100,7 +101,7 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
     joint = synchronising(matched)
     offsets = {clock_offset.rank: clock_offset for clock_offset in clock_offsets(joint)}
     shift = {rank: offset.offset_ns for rank, offset in offsets.items()}
-    lateness = {late.rank: late for late in stragglers(joint, shift, 0)[0]}
+    lateness = {late.rank: late for late in stragglers(joint, shift)}
     zero = [lanes.base_ns - shift.get(-1 if rank is None else rank, 0) for rank, lanes in ranks]
     begin = min((at + lanes.begin for at, (_, lanes) in zip(zero, ranks, strict=True)), default=0)
     end = max((at + lanes.end for at, (_, lanes) in zip(zero, ranks, strict=True)), default=0)
@@ -135,7 +136,7 @@ def _collectives(
     for group in matched:
         if len(group.ranks) < 2:
             continue
-        come, wait = arrivals(group, shift)
+        come, wait, last = arrivals(group, shift)
         joint = synchronises(group.kind)
         for at in range(len(group.kind)):
             start = come[at] - begin
@@ -144,6 +145,6 @@ def _collectives(
                 **{"members": [place[rank] for rank in group.ranks], "start": start.tolist()},
                 "end": (start + group.end[at] - group.start[at]).tolist(),
                 "wait": wait[at].tolist() if joint[at] else None,
-                "last": place[group.ranks[int(np.argmax(come[at]))]] if joint[at] else None,
+                "last": place[group.ranks[int(last[at])]] if joint[at] else None,
                 "weight": int(wait[at].sum()) if joint[at] else 0,
             }

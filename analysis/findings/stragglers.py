@@ -115,7 +115,9 @@ def _late_ranks(case: Case) -> Iterator[_Late]:
     times = job_times(case)
     if not times.joint:
         return
-    causes = [_caused(times, k) for k in range(len(times.ranks))]
+    from ...jobs.lateness import caused_waits  # of several ranks only
+
+    causes = [caused_waits(rank.rank, times.joint, times.offsets) for rank in times.ranks]
     total = sum(float(cause.wait.sum()) for cause in causes)
     for k, cause in enumerate(causes):
         caused = float(cause.wait.sum())
@@ -126,37 +128,15 @@ def _late_ranks(case: Case) -> Iterator[_Late]:
         since = int(np.argmax(cause.wait >= LATE_FROM * float(np.median(late))))
         others = float((cause.wait / np.maximum(cause.others, 1)).sum())
         yield _Late(
-            k, times.ranks[k].rank, last, len(cause.wait), others, caused / total, int(cause.start[since]), since
-        )  # fmt: skip
-
-
-class _Cause(NamedTuple):
-    """Of a rank's collectives in order: how long all others waited for it, ns, how many others, its start on its
-    clock."""
-
-    wait: IntColumn
-    others: IntColumn
-    start: IntColumn
-
-
-def _caused(times: TimesOfJob, k: int) -> _Cause:
-    from ...jobs.clocks import arrivals  # of several ranks only
-
-    rank, base = times.ranks[k].rank, times.ranks[k].trace.base_time_ns
-    first = min((int(group.start[:, 0].min()) for group in times.joint if len(group.start)), default=0)
-    parts = []
-    for group in times.joint:
-        if rank not in group.ranks:
-            continue
-        come, wait = arrivals(group, times.offsets)
-        mine = group.ranks.index(rank)
-        own = np.where(come.argmax(axis=1) == mine, wait.sum(axis=1), 0)
-        kept = group.start[:, 0] > first
-        parts.append(
-            np.stack([own, np.full(len(own), len(group.ranks) - 1), group.start[:, mine] - base], axis=1)[kept]
+            k,
+            times.ranks[k].rank,
+            last,
+            len(cause.wait),
+            others,
+            caused / total,
+            int(cause.start[since]) - times.ranks[k].trace.base_time_ns,
+            since,
         )
-    found = np.concatenate(parts) if parts else np.zeros((0, 3), np.int64)
-    return _Cause(*found[np.argsort(found[:, 2], kind="stable")].T)
 
 
 def _extras(case: Case, late: _Late) -> tuple[list[_LongerOnRank], float]:

@@ -1,11 +1,11 @@
-"""Clocks of ranks, who waits for whom, and when data moves: small numbers by hand."""
+"""Clocks of ranks, and when data moves: small numbers by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.jobs.clocks import arrivals, clock_offsets, stragglers, synchronises, synchronising, transfers
-from etplus.jobs.job_report import ClockOffset, Lateness, Wait
+from etplus.jobs.clocks import clock_offsets, synchronises, synchronising, transfers
+from etplus.jobs.job_report import ClockOffset
 from etplus.jobs.matching import Matched
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
 from etplus.schemas.comm_types import RECV, SEND
@@ -102,26 +102,6 @@ def test_messages_on_the_host_join_ranks(received: int, joined: bool) -> None:
     found = clock_offsets([], [message])
     assert found == ([ClockOffset(0, 0, 0, 0, 0), ClockOffset(1, 0, 0, 0, 0)] if joined else [])
     assert clock_offsets([], [matched([], [], kind=SEND)]) == []
-
-
-def test_a_rank_waits_for_the_last_one_and_no_longer_than_its_own_takes() -> None:
-    come, wait = arrivals(matched([[100, 300, 250]], [[160, 400, 400]], (0, 1, 2)), {1: 90})
-    assert come.tolist() == [[100, 210, 250]] and wait.tolist() == [[60, 40, 0]]
-
-
-def test_who_makes_the_others_wait() -> None:
-    group = matched([[0, 30, 20], [110, 100, 105], [200, 200, 200]], [[50] * 3, [150] * 3, [250] * 3], (0, 2, 3))
-    other = matched([[1000, 1007]], [[1050, 1050]], (0, 3), kind=BARRIER, group="h")
-    table, longest = stragglers([group, other], {}, 3)
-    assert table == [Lateness(0, 4, 2, 15, 37), Lateness(2, 3, 1, 40, 10), Lateness(3, 4, 1, 7, 15)]
-    assert longest == [
-        Wait("g", 0, "ALL_REDUCE", 100, 2, ((0, 30), (3, 10))), Wait("g", 2, "ALL_REDUCE", 101, 0, ((2, 10), (3, 5))),
-        Wait("h", 0, "BARRIER", 100, 3, ((0, 7),)),
-    ]  # fmt: skip
-    assert stragglers([group, other], {}, 1)[1] == longest[:1] and stragglers([group], {}, 0) == (
-        [Lateness(0, 3, 2, 15, 30), Lateness(2, 3, 1, 40, 10), Lateness(3, 3, 0, 0, 15)], [],
-    )  # fmt: skip
-    assert stragglers([], {}, 5) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import numpy as np
 import orjson
 import pytest
 from etplus.converters.collectives import survey
-from etplus.jobs.clocks import clock_offsets, stragglers, synchronising
+from etplus.jobs.clocks import clock_offsets, synchronising
 from etplus.jobs.job_ranks import groups_at_hand
 from etplus.jobs.job_report import Mismatch
+from etplus.jobs.lateness import longest_waits, stragglers
 from etplus.jobs.matching import CollectiveSequence, _nearest, line_up, match_collectives, match_messages, paired
 from etplus.jobs.rank_communications import COLUMNS, RankCommunications, communications
 from etplus.linker import link
@@ -180,7 +181,7 @@ def test_stragglers_are_counted_with_the_clocks_corrected() -> None:
     joint = synchronising(match_collectives(ranks)[0])
     offsets = {one.rank: one.offset_ns for one in clock_offsets(joint)}
     assert offsets == {0: 0, 1: hour}
-    table, longest = stragglers(joint, offsets, 2)
+    table, longest = stragglers(joint, offsets), longest_waits(joint, offsets, 2)
     assert [(one.rank, one.last, one.caused_ns, one.waited_ns) for one in table] == [
         (0, 1, 5_000, 40_000), (1, 2, 40_000, 5_000),
     ]  # fmt: skip

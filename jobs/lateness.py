@@ -1,0 +1,100 @@
+"""Which rank comes last to collectives, and how long the others wait for it: the source of all reports."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..schemas.communications import kind_name
+from ..trace.columns import IntColumn
+from .job_report import Lateness, Wait
+from .matching import Matched
+
+
+class Arrivals(NamedTuple):
+    """Arrivals of r ranks at n collectives."""
+
+    come: IntColumn  # int64 ns (n, r), clocks corrected
+    wait: IntColumn  # int64 ns (n, r), for the last rank
+    last: IntColumn  # int64 (n,), position of the last rank; ties go to the lowest rank
+
+    @property
+    def caused(self) -> IntColumn:
+        """int64 ns (n,), the sum of the waits for the last rank."""
+        total: IntColumn = self.wait.sum(axis=1)
+        return total
+
+
+def arrivals(matched: Matched, offsets: Mapping[int, int]) -> Arrivals:
+    """Return when each rank came to each collective, and how long it waited there for the last one.
+
+    A rank waits from the start of its collective to the start of the last one, at most as long as its own takes.
+
+    Args:
+        offsets: by rank, ns, how far its clock is ahead.
+    """
+    come = matched.start - np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
+    wait = np.minimum(come.max(axis=1, keepdims=True) - come, matched.end - matched.start)
+    return Arrivals(come, wait, np.argmax(come, axis=1))
+
+
+def stragglers(matched: Sequence[Matched], offsets: Mapping[int, int]) -> list[Lateness]:
+    """Return how often each rank came last, and how long it waited and made others wait, for `synchronising` groups."""
+    numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # as in `Lateness`
+    for group in matched:
+        found = arrivals(group, offsets)
+        for i, rank in enumerate(group.ranks):
+            last = found.last == i
+            caused = int(found.caused[last].sum())
+            numbers[rank] += [len(last), int(np.count_nonzero(last)), caused, int(found.wait[:, i].sum())]
+    return [Lateness(rank, *row.tolist()) for rank, row in sorted(numbers.items())]
+
+
+def longest_waits(matched: Sequence[Matched], offsets: Mapping[int, int], count: int) -> list[Wait]:
+    """Return the collectives at which all ranks together waited longest."""
+    worst: list[tuple[int, Wait]] = []
+    for group in matched:
+        found = arrivals(group, offsets)
+        for k in np.argsort(-found.caused, kind="stable")[:count].tolist():
+            last = int(found.last[k])
+            others = tuple((rank, int(found.wait[k, j])) for j, rank in enumerate(group.ranks) if j != last)
+            place = group.group, int(group.position[k]), kind_name(int(group.kind[k])), int(group.bytes[k])
+            worst.append((int(found.caused[k]), Wait(*place, group.ranks[last], others)))
+    worst.sort(key=lambda pair: -pair[0])
+    return [wait for _, wait in worst[:count]]
+
+
+def behind_median(matched: Sequence[Matched], offsets: Mapping[int, int]) -> dict[int, int]:
+    """Return each rank's summed lateness against the median rank, ns; negative if early."""
+    behind: Counter[int] = Counter()
+    for group in matched:
+        come = arrivals(group, offsets).come
+        come = come - come.min()  # small numbers, which doubles hold exactly
+        later = come - np.rint(np.median(come, axis=1, keepdims=True)).astype(np.int64)
+        behind.update(dict(zip(group.ranks, later.sum(axis=0).tolist(), strict=True)))
+    return dict(behind)
+
+
+class CausedWaits(NamedTuple):
+    """A rank's collectives in order."""
+
+    wait: IntColumn  # ns, sum of the other ranks' waits for it; 0 if another rank came last
+    others: IntColumn  # number of other ranks
+    start: IntColumn  # wall-clock ns by its own clock
+
+
+def caused_waits(rank: int, matched: Sequence[Matched], offsets: Mapping[int, int]) -> CausedWaits:
+    """Return the waits for a rank. The job's first collective is left out: ranks start to record at different times."""
+    first = min((int(group.start[:, 0].min()) for group in matched if len(group.start)), default=0)
+    parts = [np.zeros((0, 3), np.int64)]
+    for group in matched:
+        if rank in group.ranks:
+            found, own = arrivals(group, offsets), group.ranks.index(rank)
+            wait = np.where(found.last == own, found.caused, 0)
+            columns = np.stack([wait, np.full(len(wait), len(group.ranks) - 1), group.start[:, own]], axis=1)
+            parts.append(columns[group.start[:, 0] > first])
+    rows = np.concatenate(parts)
+    return CausedWaits(*rows[np.argsort(rows[:, 2], kind="stable")].T)
