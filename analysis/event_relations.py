@@ -71,7 +71,7 @@ def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
     calls, row = trace.calls, trace.calls.source
     around = matching(calls.name, trace.names, _AROUND.match)
     numbered = np.flatnonzero((calls.kind == OP) & (trace.nodes.seq_id[row] >= 0) & ~around)
-    numbers, forward_thread = trace.nodes.seq_id[row[numbered]], trace.fw_tid[row[numbered]]
+    numbers, forward_thread = trace.nodes.seq_id[row[numbered]], trace.nodes.fw_tid[row[numbered]]
     recorded = bool(np.any(forward_thread > 0))
     named: npt.NDArray[np.bool_] = matching(calls.name[numbered], trace.names, _BACKWARD.match)
     is_backward = forward_thread > 0 if recorded else named

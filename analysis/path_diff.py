@@ -8,9 +8,9 @@ import numpy as np
 
 from ..trace.call_tree import name_paths
 from ..trace.columns import IntColumn, StringTable
+from ..trace.find_steps import family_of
 from ..trace.index import as_column
 from ..trace.intervals import sums
-from ..trace.steps import family_of
 from ..trace.tables import ANNOTATION
 from .breakdown import iteration_at, launched_in
 from .summary import Analysis

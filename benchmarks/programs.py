@@ -372,8 +372,8 @@ def main() -> None:
     for _, name, batch, seq, width in itertools.product(range(arguments.tries), *sizes):
         trace = recorded(name, Sizes(batch, seq, width, WAIT + WARM + arguments.steps), arguments.steps)
         target = arguments.out / f"{name}__b{batch}_s{seq}_w{width}.json.gz"
-        if trace.row_span.length < shortest.get(target, trace.row_span.length + 1):
-            shortest[target] = trace.row_span.length
+        if trace.nodes.span.length < shortest.get(target, trace.nodes.span.length + 1):
+            shortest[target] = trace.nodes.span.length
             trace.write(target)
     print(f"{len(list(arguments.out.glob('*.json.gz')))} recordings in {time.perf_counter() - begin:.0f} s")
 

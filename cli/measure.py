@@ -227,7 +227,7 @@ def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | 
     """
     calls = trace.calls
     if wanted.isdecimal():
-        at = np.flatnonzero(trace.id[calls.source] == int(wanted)) if len(wanted) < 19 else np.zeros(0, np.int64)
+        at = np.flatnonzero(trace.nodes.id[calls.source] == int(wanted)) if len(wanted) < 19 else np.zeros(0, np.int64)
     else:
         names = [code for code, name in enumerate(trace.names) if name == wanted]
         at = np.flatnonzero(np.isin(calls.name, names))

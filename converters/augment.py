@@ -100,7 +100,7 @@ def augment(
         at = trace.nodes.kineto_event[gpu.source]
     start, end, values = start[at], end[at], _values(trace, own_devices)
     if shown is not None:
-        chosen = np.isin(trace.nodes.id[gpu.source], shown.id[shown.gpu.source[shown.gpu.source >= 0]])
+        chosen = np.isin(trace.nodes.id[gpu.source], shown.nodes.id[shown.gpu.source[shown.gpu.source >= 0]])
         start, end, values = start[chosen], end[chosen], list(compress(values, chosen.tolist()))
     with open_output(path) as out:
         out.write(blob.data[: body[0]])

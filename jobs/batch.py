@@ -18,7 +18,7 @@ from ..schemas.comm_types import cut_off_note
 from ..schemas.parquet import check_place
 from ..schemas.text.storage import Folder, open_folder
 from ..schemas.text.transaction import check_outputs, is_url, make_folder
-from ..trace.brief import brief
+from ..trace.brief import Record
 from ..trace.errors import EtplusError, UsageError
 from .clocks import clock_offsets, synchronising
 from .engines import Engine, engine_of, failure_reason, run_all, with_progress
@@ -35,8 +35,8 @@ _LONGEST_WAITS = 10
 _OF_A_RANK = ("rank", "whole_job", "one_of_several")  # `link_many` sets these options of `link` for each rank.
 
 
-@dataclass(frozen=True)
-class Batch:
+@dataclass(frozen=True, repr=False)
+class Batch(Record):
     """The result of `link_many`."""
 
     report: JobReport  # about the job, also written as job_report.json and job_report.txt
@@ -44,11 +44,9 @@ class Batch:
     now: int  # now, before: number of ranks linked by this run, and by earlier ones
     before: int
 
-    __repr__ = brief
-
     @property
     def complete(self) -> bool:
-        """Whether all ranks are linked."""
+        """All ranks are linked."""
         return not self.report.failed and not self.report.missing
 
 
@@ -83,7 +81,7 @@ def link_many(
             .etplus, see docs/reference/columns.md.
         manifest, et, kineto, ranks: which files to link, see `find_job`.
         engine, jobs, scheduler: where to link: "processes" (one per core by default), "dask" at an address or a
-            scheduler file, or a `concurrent.futures.Executor` whose workers reach the same files.
+            scheduler file, or a `concurrent.futures.Executor` with workers that reach the same files.
         apply_clock_offsets: write the estimated offsets into the ET+ files (`clock_offset_ns`).
         min_match, min_certain: a rank fails if a smaller share of its ET's ops is linked, or has a certain link.
         iteration, progress, graph_captures, provenance, options: as in `link`; all ranks take the "first" iteration.
@@ -241,7 +239,7 @@ def _set_offsets(
 def _report(
     pairing: Pairing, states: Mapping[int, RankState], failures: Mapping[int, str]
 ) -> tuple[JobReport, dict[int, int]]:
-    """Return the report, and the clock offset of each rank with collectives."""
+    """Return the report, and clock offsets by rank."""
     linked = {rank: state for rank, state in sorted(states.items()) if state.result.status == "linked"}
     facts = {}
     for rank, state in linked.items():

@@ -52,7 +52,7 @@ def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) 
         messages: on the host, these also join ranks.
     """
     matched = [group for group in matched if len(group.kind)]
-    zero = min((int(group.end.min()) for group in matched), default=0)  # small numbers, which doubles hold exactly
+    zero = min((int(group.end.min()) for group in matched), default=0)  # small numbers stay exact in doubles
     ends = [group.end - zero for group in matched]
     offset, reference = _along_groups(matched, ends)
     for ranks in _on_one_clock([*matched, *(message for message in messages if len(message.kind))]):
@@ -90,7 +90,7 @@ def _clocks_agree(group: Matched) -> bool:
 
 
 def _along_groups(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tuple[dict[int, int], dict[int, int]]:
-    """Return offsets along the groups, from rank to rank, and the reference of each rank."""
+    """Return offsets along the groups, from rank to rank, and each rank's reference."""
     groups: defaultdict[int, list[int]] = defaultdict(list)
     for g, group in enumerate(matched):
         for rank in group.ranks:
@@ -125,7 +125,7 @@ class JobTransfers(NamedTuple):
 
     begin: IntColumn  # int64 (n,) ns by the common clock, when the last rank has come, or when a message is sent
     duration: IntColumn  # int64 (n,) ns
-    seen: npt.NDArray[np.bool_]  # bool (n,), whether `duration` is that of a transfer on the host, as times show it
+    seen: npt.NDArray[np.bool_]  # bool (n,), `duration` is a transfer time on the host, seen in the recorded times
 
 
 def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:

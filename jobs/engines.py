@@ -23,7 +23,7 @@ ENGINES = ("processes", "dask")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Exceptions of a task whose process is killed or terminated.
+# Exceptions of a task in a killed or terminated process.
 _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
 
 
@@ -42,12 +42,12 @@ def local_processes(count: int) -> Engine:
 
 
 def given_executor(executor: Executor) -> Engine:
-    """Return an engine of an executor, which is left open."""
+    """Return an engine of an executor, and leave the executor open."""
     return Engine(lambda _: nullcontext(executor))
 
 
 def dask_cluster(scheduler: str) -> Engine:
-    """Return an engine of a running Dask cluster, which reassigns the tasks of a dead worker itself.
+    """Return an engine of a running Dask cluster. Dask itself reassigns the tasks of a dead worker.
 
     Args:
         scheduler: its address, "tcp://host:8786", or the path of its scheduler file.

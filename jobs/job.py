@@ -16,11 +16,13 @@ from ..schemas.nsys import is_nsys
 from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.file_ranks import FileRank, ProcessRank, SeveralRanksError
 from ..schemas.text.files import Source as OneSource
+from ..schemas.text.files import open_output
 from ..timeline.graph_replay import Replay
 from ..timeline.replay_ranks import replay_ranks
 from ..trace.errors import UsageError
 from ..trace.library import HTA_CALLS, MOST_IN_FULL
 from ..trace.outer import outer
+from ..trace.suggest import guesses_of
 from ..trace.trace import Trace
 from .engines import Engine, engine_of
 from .job_parts import ChosenTraces, JobParts
@@ -43,7 +45,7 @@ class Job(JobParts):
     """The ranks of a job.
 
     A rank is read on demand and only the last one is kept, so a question about all ranks needs the memory of the
-    largest rank and of the answer. `on` chooses where the ranks are read.
+    largest rank and of the answer. `on` chooses the machines that read the ranks.
 
     Attributes:
         ranks: traces by rank. notes: sentences about files that a folder left out.
@@ -60,17 +62,18 @@ class Job(JobParts):
         True
     """
 
-    guesses: ClassVar[dict[str, str]] = {
-        **HTA_CALLS, "get_profiler_steps": "`ranks[0].steps`", "critical_path_analysis": "`ranks[0].critical_path()`",
-        "head": "`analyze().kernels.to_pandas().head()`", "rank": "`ranks[3]`",
-        "traces": "`ranks`, or iterate over the job", "kernels": "`analyze().kernels`, or `ranks[0].kernels`",
-        "ops": "`analyze().operators`, or `ranks[0].ops`", "operators": "`analyze().operators`",
-        "world_size": "`len(job)`", "get_potential_stragglers": "`stragglers`", "iterations": "`ranks[0].steps`",
-        "steps": "`ranks[0].steps`; `step(1)` is an iteration of every rank",
-        "to_pandas": "`analyze().kernels.to_pandas()` and the other tables of `analyze()`",
-        "critical_path": "`ranks[0].critical_path()`", "diff": "`etplus.diff(job, other)`",
-        "what_if": '`replay("comm*0.5")`', "plot": '`write_report("job.html")`', "show": '`write_report("job.html")`',
-    }  # fmt: skip
+    guesses: ClassVar[dict[str, str]] = HTA_CALLS | guesses_of(
+        """
+        get_profiler_steps iterations: `ranks[0].steps`;
+        critical_path_analysis critical_path: `ranks[0].critical_path()`;
+        head: `analyze().kernels.to_pandas().head()`; rank: `ranks[3]`; traces: `ranks`, or iterate over the job;
+        kernels: `analyze().kernels`, or `ranks[0].kernels`; ops: `analyze().operators`, or `ranks[0].ops`;
+        operators: `analyze().operators`; world_size: `len(job)`; get_potential_stragglers: `stragglers`;
+        steps: `ranks[0].steps`; `step(1)` is an iteration of every rank;
+        to_pandas: `analyze().kernels.to_pandas()` and the other tables of `analyze()`;
+        diff: `etplus.diff(job, other)`; what_if: `replay("comm*0.5")`; plot show: `write_report("job.html")`
+        """
+    )
 
     def __init__(self, sources: Sequence[Source], *, notes: Sequence[str] = ()) -> None:
         if not sources:
@@ -197,7 +200,7 @@ class Job(JobParts):
         return tables
 
     def _communicating(self) -> Iterator[tuple[int, tuple[JobTrace, RankCommunications]]]:
-        """Yield the communications of each rank; ranks stored as columns are not read as traces."""
+        """Yield each rank's communications; ranks stored as columns are not read as traces."""
         chosen = self._chosen
         stored = [source for source in chosen.sources if isinstance(source, StoredRank)]
         if len(stored) < len(chosen.sources) or chosen.choose is not None:
@@ -273,12 +276,15 @@ class Job(JobParts):
 
     def write_report(self, path: str | os.PathLike[str], *, title: str = "") -> None:
         """Write an HTML page about all ranks, see `Trace.write_report`; over 64 ranks, only outliers in detail."""
-        from ..trace.library import write_job_report, write_large_job_report
-
+        outer("report.html_page").check_page_name(path)
+        pages = outer("report.job_page")
         if len(self._chosen.sources if self._chosen.ranks is None else self) > MOST_IN_FULL:
-            write_large_job_report(self, path, title=title)
+            page, _ = pages.large_job_html(self, title)
         else:
-            write_job_report(self.ranks, path, title=title)
+            analyse = outer("analysis.summary").analyse
+            page, _ = pages.ranks_html(((analyse(trace), None) for trace in self), len(self), title)
+        with open_output(path) as out:
+            out.write(page)
 
 
 @overload
@@ -357,7 +363,7 @@ def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
 
 
 def names_a_job(source: Any) -> bool:
-    """Return whether a source is several traces: a list, a folder that is no format of its own, or a pattern."""
+    """Return whether a source is several traces: a list, a folder in no format that etplus reads, or a pattern."""
     if isinstance(source, (list, tuple)):
         return True
     if not isinstance(source, (str, os.PathLike)) or isinstance(source, (StoredRank, FileRank, InputPair)):

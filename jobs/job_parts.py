@@ -38,7 +38,7 @@ class JobParts(Suggests):
     """Methods of a `Job` that choose ranks and parts."""
 
     _chosen: ChosenTraces
-    _found: list[int] | None = None  # rank of each source, if all were read
+    _found: list[int] | None = None  # ranks of the sources, if all were read
 
     def _with(self: _Job, chosen: ChosenTraces) -> _Job:
         raise NotImplementedError
@@ -91,6 +91,6 @@ class JobParts(Suggests):
         return self._with(replace(self._chosen, sources=sources, ranks=wanted if known is None else wanted & known))
 
     def choosing(self: _Job, choose: Callable[[Trace], Trace]) -> _Job:
-        """Return a job whose traces pass through a function when they are read."""
+        """Return a job that passes its traces through a function when it reads them."""
         before = self._chosen.choose
         return self._with(replace(self._chosen, choose=choose if before is None else Chained(before, choose)))

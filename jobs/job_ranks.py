@@ -13,7 +13,7 @@ from ..trace.trace import Trace
 
 ONE_RANK = "ASTRA-sim needs at least two; convert the traces of all ranks together, or one with --replicate N"
 
-_APART_S = 3600  # Ranks of one job start recording within this time of each other.
+_APART_S = 3600  # Maximum time between the recording starts of a job's ranks.
 
 
 class RankFacts(NamedTuple):
@@ -25,17 +25,17 @@ class RankFacts(NamedTuple):
 
 
 def ranks_of(traces: Sequence[Trace]) -> list[int]:
-    """Return the rank of each trace if all have different ones, else their positions."""
+    """Return the ranks of the traces if they differ, else their positions."""
     stated = [trace.rank for trace in traces]
     known = [rank for rank in stated if rank is not None]
     return known if len(set(known)) == len(stated) else list(range(len(stated)))
 
 
 def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dict[Group, list[int]], tuple[str, ...]]:
-    """Return the ranks of each process group that simulate or replay it.
+    """Return the ranks that simulate or replay each process group.
 
-    Several ranks are taken for the whole job: groups are cut down to them, and a group of unknown ranks consists of its
-    users. A single rank stands for a job with other ranks elsewhere: its groups stay whole.
+    Several ranks are treated as the whole job: groups are cut down to them, and a group of unknown ranks consists of
+    its users. A single rank represents a job with other ranks elsewhere: its groups stay whole.
 
     Args:
         used: by given rank, the groups of its communications.

@@ -109,7 +109,7 @@ class RankPair(msgspec.Struct, frozen=True):
     source: int  # source, target: ranks
     target: int
     matched: int  # number sent and received with one size
-    bytes: int  # of these together
+    bytes: int  # total of the matched messages
     unmatched_sends: int = 0  # unmatched_sends, unmatched_receives: number without a partner
     unmatched_receives: int = 0
     other_size: int = 0  # number of pairs with two sizes
@@ -146,7 +146,7 @@ class JobReport(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
     def unmatched(self, rank: int) -> frozenset[int]:
-        """Return ids of a rank's nodes whose communication does not match on all other ranks."""
+        """Return ids of a rank's communication nodes that do not match on all other ranks."""
         lists = [mismatch.nodes for mismatch in self.mismatches] + [message.nodes for message in self.messages]
         return frozenset(node for nodes in lists for at, node in nodes if at == rank)
 

@@ -1,4 +1,4 @@
-"""Which rank comes last to collectives, and how long the others wait for it: the source of all reports."""
+"""Stragglers: the rank that comes last to collectives, and the waits for it. All reports read this module."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def behind_median(matched: Sequence[Matched], offsets: Mapping[int, int]) -> dic
     behind: Counter[int] = Counter()
     for group in matched:
         come = arrivals(group, offsets).come
-        come = come - come.min()  # small numbers, which doubles hold exactly
+        come = come - come.min()  # small numbers stay exact in doubles
         later = come - np.rint(np.median(come, axis=1, keepdims=True)).astype(np.int64)
         behind.update(dict(zip(group.ranks, later.sum(axis=0).tolist(), strict=True)))
     return dict(behind)

@@ -205,7 +205,7 @@ def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]
     return _matched(ranks, "", (source, target), np.flatnonzero(same), rows), pair
 
 
-# Kinds whose size is the same on all ranks; all-to-all, gather and scatter may differ.
+# Kinds with the same size on all ranks; all-to-all, gather and scatter may differ.
 _SAME_SIZE = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.REDUCE, CollectiveCommType.BROADCAST,
     CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER, CollectiveCommType.REDUCE_SCATTER_BLOCK,
@@ -323,7 +323,7 @@ def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
     spare = len(b) - len(a)
     came = np.zeros((len(a), spare + 1), np.int64)
     total = np.zeros(spare + 1, np.int64)
-    for i, time in enumerate(a.tolist()):  # total[s]: the least for a[:i], of which the last has skipped s of b
+    for i, time in enumerate(a.tolist()):  # total[s]: the least for a[:i] if its last element skips s elements of b
         so_far = np.minimum.accumulate(total)
         came[i] = np.maximum.accumulate(np.where(total == so_far, np.arange(spare + 1), 0))
         total = so_far + np.abs(b[i : i + spare + 1] - time)

@@ -22,7 +22,7 @@ from ..trace.printable import csv_cell, few, text_of_cell
 _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6
-_MAX_UNKNOWN = 1024  # More files without a rank are not settled by elimination, which takes quadratic time.
+_MAX_UNKNOWN = 1024  # More files without a rank are not settled by elimination: it takes quadratic time.
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple
 
 
 def _whole(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> bool:
-    """Return whether every rank of the job has one file of each kind, and no file is left."""
+    """Return whether every rank of the job has one ET and one Kineto trace, and no file is left."""
     every = [*range(_world_size([*ets, *kinetos]) or 0)]
     return bool(every) and all(sorted(-1 if f.rank is None else f.rank for f in of) == every for of in (ets, kinetos))
 
@@ -177,7 +177,7 @@ def _eliminate(files: Sequence[TraceFile], others: Sequence[TraceFile]) -> list[
     """Give files without a rank the only rank that is left for them.
 
     This needs a whole job: as many files as ranks, and one of the `others` for each rank. A file fits a rank if its
-    contents allow it and its process id equals that of the rank's other file.
+    contents allow it and it has the process id of the rank's other file.
     """
     world_size = _world_size([*files, *others]) or 0
     partner = {other.rank: other for other in others if other.rank is not None}
@@ -211,7 +211,7 @@ def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
         with ThreadPoolExecutor(_READERS) as pool:
             ets = list(pool.map(lambda row: begins_with(*at(folder, row.et), ET), rows))
             kinetos = list(pool.map(lambda row: begins_with(*at(folder, row.kineto), KINETO), rows))
-    except Exception:  # every file system has errors of its own; linking reports them
+    except Exception:  # file systems raise various errors; linking reports them
         return pairing
     if _world_size([*ets, *kinetos]) != len(rows):
         return pairing
@@ -255,7 +255,7 @@ def _unique(files: Sequence[TraceFile], key: Callable[[TraceFile], Any]) -> dict
 
 
 def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[TraceFile]]:
-    """Return the files of each rank with the best evidence; note the others."""
+    """Return the files with the best evidence by rank; note the others."""
     found: defaultdict[int, list[TraceFile]] = defaultdict(list)
     unknown = [file for file in files if file.rank is None]
     for file in files:

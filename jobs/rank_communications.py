@@ -26,7 +26,7 @@ class RankCommunications:
     group: IntColumn  # int64, index in `groups`
     peer: IntColumn  # int64, the other rank of a message, −1 for collectives
     seq: IntColumn  # int64, the trace's own number, −1 for none
-    start: IntColumn  # start, end: int64, wall-clock ns by the rank's clock; the start is that of `FoundComm.start_ns`
+    start: IntColumn  # start, end: int64, wall-clock ns by the rank's clock; the start is `FoundComm.start_ns`
     end: IntColumn
     on_host: IntColumn  # int64, 1 if it runs on the host, else 0
     times_recorded: bool = True  # see `Trace.times_recorded`; without, times do not show who waited for whom
@@ -49,7 +49,7 @@ def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications
     """Return the communications of a rank, without messages that have no peer.
 
     Args:
-        unknown: include those of an unknown kind.
+        unknown: include communications of an unknown kind.
     """
     groups, columns = communication_columns(trace, unknown=unknown)
     return RankCommunications(groups, **dict(zip(COLUMNS, columns, strict=True)), times_recorded=trace.times_recorded)

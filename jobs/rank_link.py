@@ -56,7 +56,7 @@ class RankTask:
 
     @property
     def columns(self) -> bool:
-        """Whether the output is columns, not an ET+ file."""
+        """The output is columns, not an ET+ file."""
         return PurePath(self.target.root).suffix in SUFFIXES
 
     @property
@@ -232,7 +232,7 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
 
 
 def _read_state(task: RankTask) -> RankState | None:
-    # decoded here: the file is a batch's own memory, which no other program and no other version reads
+    # decoded here: no other program and no other version reads this file
     try:
         with task.target.open(task.state) as file:
             state = msgspec.json.decode(file.read(), type=RankState)

@@ -362,7 +362,7 @@ def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trac
 
 def _nodes_of(recorded: Trace, events: IntColumn) -> IntColumn:
     """Return the node of each Kineto event in a linked trace, −1 for none; nodes come before other rows."""
-    return positions(recorded.kineto_event[: np.count_nonzero(recorded.kind == CPU)], events)
+    return positions(recorded.nodes.kineto_event[: np.count_nonzero(recorded.nodes.kind == CPU)], events)
 
 
 def _comm(events: EventTable, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> dict[int, Comm]:

@@ -68,14 +68,15 @@ def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
         names: gives the codes; new names are added.
     """
     launching = np.array([_GRAPH_LAUNCH.fullmatch(name) is not None for name in trace.names], np.bool_)
-    launches = np.flatnonzero((trace.nodes.kind == RUNTIME) & launching[trace.name] & (trace.correlation > 0))
-    launches = launches[np.argsort(trace.nodes.ts[launches], kind="stable")]
-    rows, rest = np.flatnonzero(trace.nodes.kind == GPU), trace.unattached
+    nodes = trace.nodes
+    launches = np.flatnonzero((nodes.kind == RUNTIME) & launching[nodes.name] & (nodes.correlation > 0))
+    launches = launches[np.argsort(nodes.ts[launches], kind="stable")]
+    rows, rest = np.flatnonzero(nodes.kind == GPU), trace.unattached
     events = np.append(rows, len(trace) + np.arange(len(rest)))
     correlation, ts, device, stream = (
-        np.append(getattr(trace, key)[rows], getattr(rest, key)) for key in ("correlation", "ts", "device", "stream")
+        np.append(getattr(nodes, key)[rows], getattr(rest, key)) for key in ("correlation", "ts", "device", "stream")
     )
-    launch = positions(trace.correlation[launches], correlation)
+    launch = positions(nodes.correlation[launches], correlation)
     order = np.lexsort((events, ts, launch))
     order = order[launch[order] >= 0]
     events, launch = events[order], launch[order]
@@ -87,7 +88,7 @@ def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
     found = []
     for a, b in pairwise(bounds):
         k = int(launch[a])
-        correlation_id = int(trace.correlation[launches[k]])
+        correlation_id = int(trace.nodes.correlation[launches[k]])
         found.append(GraphLaunch(correlation_id, events[a:b], codes[a:b], lane[a:b], grid[a:b], node[a:b], *steps[k]))
     return found
 
@@ -96,7 +97,7 @@ def _keys(trace: Trace, events: IntColumn) -> Iterator[str]:
     rest = trace.unattached
     for event in events.tolist():
         if event < len(trace):
-            yield kernel_key(trace.name_of(event), trace.categories[trace.category[event]])
+            yield kernel_key(trace.name_of(event), trace.categories[trace.nodes.category[event]])
         else:
             yield kernel_key(rest.names[event - len(trace)], rest.categories[event - len(trace)])
 
@@ -122,7 +123,7 @@ def _steps(trace: Trace, launches: IntColumn) -> list[tuple[int, tuple[int, ...]
     for launch, step in zip(launches.tolist(), ordinal, strict=True):
         found, row, outermost = list[int](), int(trace.nodes.parent_row[launch]), -1
         while row >= 0:
-            size = sizes[trace.name[row]]
+            size = sizes[trace.nodes.name[row]]
             if size is not None:
                 found.append(size)
                 outermost = row

@@ -35,7 +35,7 @@ def cards_of(
     for one in plain["found"]:
         rank, where = one["where"].get("rank"), one["where"]
         own = next((trace for trace in traces if trace.rank == rank), traces[0])
-        shift = own.row_span.start - own.span.start
+        shift = own.nodes.span.start - own.span.start
         one["where"] = where | {key: where[key] + shift for key in ("start_ns", "end_ns") if key in where}
         what_ifs = " ".join(f"--what-if {shell_word(text)}" for text in one["what_ifs"])
         one["command"] = f"etplus replay {files} {what_ifs}" if what_ifs else ""

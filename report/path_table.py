@@ -58,7 +58,7 @@ class PathTable:
         line = np.where(entry >= 0, np.append(trace.source_table.of_entry, -1)[entry], -1)
         names = (_kernel_of_rows(trace)[row], _operator_of_rows(trace)[row])
         self._keys = (chain.kind[taken], *names, class_of[np.append(origin.module, -1)[row]], line)
-        self._step, self._ns, self._id = _step_of_rows(trace)[row], chain.ns[taken], np.append(trace.id, -1)[row]
+        self._step, self._ns, self._id = _step_of_rows(trace)[row], chain.ns[taken], np.append(trace.nodes.id, -1)[row]
         self._start, self._end = (times[taken] - trace.span.start for times in (chain.start, chain.end))
         self._kinds, self._names, self._classes = chain.kinds, trace.names, classes.values
         self._lines = [f"{source.file}:{source.line}" for source in trace.source_table.lines]

@@ -218,7 +218,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
     gpu, row = trace.gpu, trace.gpu.source
     delay = np.maximum(gpu.ts - np.append(trace.runtime.end, 0)[gpu.runtime], 0)
     unattached = _unattached_rows(trace)
-    correlation = np.append(trace.correlation, -1)[row]
+    correlation = np.append(trace.nodes.correlation, -1)[row]
     correlation[row < 0] = trace.unattached.correlation[unattached]
     config, configs = _launch_configs(trace, unattached)
     comms = sorted(gpu.comm)
@@ -227,8 +227,8 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
     captured = distinct(gpu.captured_by[gpu.captured_by >= 0])
     repeated, operators = _repeated(trace)
     columns = {
-        "id": np.append(trace.id, -1)[row],
-        "kineto_event": np.append(trace.kineto_event, -1)[row],
+        "id": np.append(trace.nodes.id, -1)[row],
+        "kineto_event": np.append(trace.nodes.kineto_event, -1)[row],
         "correlation": correlation,
         "category": gpu.category,
         "delay": np.where(gpu.runtime >= 0, delay, -1),
@@ -244,7 +244,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "generated": np.append(trace.generated_of_call, -1)[gpu.call],
         "reason": gpu.reason,
         "repeated": repeated,
-        "link": np.append(trace.link[trace.calls.source], 0)[gpu.call],
+        "link": np.append(trace.nodes.link[trace.calls.source], 0)[gpu.call],
         "step": trace.step_of_event,
         "phase": trace.origin.gpu_phase,
         "module": trace.origin.gpu_module,
@@ -285,17 +285,17 @@ def _cpu_columns(trace: Trace) -> Columns:
     events = trace.call_tree.totals(calls.parent, as_column(direct))
     started = trace.gpu.runtime[trace.gpu.runtime >= 0]
     return {
-        "id": trace.id[row],
-        "kineto_event": trace.kineto_event[row],
-        "correlation": np.concatenate([np.full(len(calls), -1), trace.correlation[runtime.source]]),
+        "id": trace.nodes.id[row],
+        "kineto_event": trace.nodes.kineto_event[row],
+        "correlation": np.concatenate([np.full(len(calls), -1), trace.nodes.correlation[runtime.source]]),
         "self_ns": np.concatenate([trace.self_ns, runtime.end - runtime.ts]),
         "device_ns": np.concatenate([trace.device_ns, zero]),
         "device_events": np.concatenate([events, np.bincount(started, minlength=len(runtime))[: len(runtime)]]),
         "signature": np.concatenate([calls.signature, none]),
         "path": np.concatenate([trace.hierarchy.path, none]),
         "generated": np.concatenate([trace.generated_of_call, none]),
-        "link": np.concatenate([trace.link[calls.source], none]),
-        "seq": np.concatenate([trace.seq_id[calls.source], none]),
+        "link": np.concatenate([trace.nodes.link[calls.source], none]),
+        "seq": np.concatenate([trace.nodes.seq_id[calls.source], none]),
         "step": np.concatenate([trace.step_of_call, trace.steps.of(runtime.ts, runtime.thread)]),
         "phase": origin.phase[row],
         "module": origin.module[row],

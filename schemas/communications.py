@@ -65,7 +65,7 @@ def find_communications(trace: Trace) -> Iterator[FoundComm]:
 def _communications(trace: Trace) -> list[FoundComm]:
     found = []
     rows = comm_rows(trace)
-    rows = rows[np.lexsort((trace.id[rows], issue_times(trace, rows)[rows]))]
+    rows = rows[np.lexsort((trace.nodes.id[rows], issue_times(trace, rows)[rows]))]
     groups, world = known_groups(trace), trace.world_size
     calls = issuing_calls(trace, rows)
     host_groups = _host_groups(trace, calls)
@@ -103,7 +103,9 @@ def known_groups(trace: Trace) -> dict[str, list[int]]:
 def _known_groups(trace: Trace) -> dict[str, list[int]]:
     code = trace.name_codes.get(PROCESS_GROUPS)
     rows = (
-        np.flatnonzero((trace.name == code) & (trace.nodes.kind == CPU)) if code is not None else np.zeros(0, np.int64)
+        np.flatnonzero((trace.nodes.name == code) & (trace.nodes.kind == CPU))
+        if code is not None
+        else np.zeros(0, np.int64)
     )
     groups = {}
     for record in call_records(trace, rows):
@@ -127,7 +129,7 @@ def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple
             continue
         kind, size = UNKNOWN if found.kind is None else found.kind, -1 if found.bytes is None else found.bytes
         group = groups.setdefault(found.group, len(groups))
-        node, end, on_host = trace.id[found.row], trace.nodes.end[found.row], trace.nodes.kind[found.row] != GPU
+        node, end, on_host = trace.nodes.id[found.row], trace.nodes.end[found.row], trace.nodes.kind[found.row] != GPU
         rows.append((node, kind, size, group, found.peer, found.seq, found.start_ns, end, on_host))
     table = np.array(rows, np.int64).reshape(-1, len(COMMUNICATION_COLUMNS))
     times = [COMMUNICATION_COLUMNS.index("start"), COMMUNICATION_COLUMNS.index("end")]
@@ -147,7 +149,7 @@ def kind_of_name(name: str) -> int:
 
 def comm_rows(trace: Trace) -> IntColumn:
     """Return rows that communicate: GPU events with `comm` or such a name, and host nodes ("gloo:send")."""
-    on_host = (trace.nodes.kind == CPU) & matching(trace.name, trace.names, HOST_COLLECTIVE.fullmatch)
+    on_host = (trace.nodes.kind == CPU) & matching(trace.nodes.name, trace.names, HOST_COLLECTIVE.fullmatch)
     return np.flatnonzero((trace.communicates | on_host) & trace.nodes.timed)
 
 
@@ -166,9 +168,9 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
     launches = trace.edges_of("launch")
     issued[launches[:, 1]] = trace.nodes.ts[launches[:, 0]]
     calls = np.flatnonzero((trace.nodes.kind == CPU) & trace.nodes.timed)
-    calls = calls[np.lexsort((trace.id[calls], trace.thread[calls]))]
+    calls = calls[np.lexsort((trace.nodes.id[calls], trace.nodes.thread[calls]))]
     on_host = np.isin(calls, communicating)
-    for lane in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(trace.thread[calls])) + 1):
+    for lane in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(trace.nodes.thread[calls])) + 1):
         latest = np.maximum.accumulate(np.where(on_host[lane], -1, trace.nodes.ts[calls[lane]]))
         late = on_host[lane] & (latest >= 0)
         issued[calls[lane][late]] = latest[late]
@@ -179,7 +181,7 @@ def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
     """Return host collectives and the `wait_tensor` call during which each ended, int64 (n, 2) rows."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     waits = np.flatnonzero(
-        (trace.nodes.kind == CPU) & trace.nodes.timed & matching(trace.name, trace.names, WAIT.fullmatch)
+        (trace.nodes.kind == CPU) & trace.nodes.timed & matching(trace.nodes.name, trace.names, WAIT.fullmatch)
     )
     waits = waits[np.argsort(trace.nodes.ts[waits], kind="stable")]
     at = np.searchsorted(trace.nodes.ts[waits], trace.nodes.end[runs], side="right") - 1
@@ -198,7 +200,7 @@ def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
     if not len(runs):
         return rows[:0]
     inside = (at >= 0) & (trace.nodes.end[rows] <= until[at])
-    found: IntColumn = rows[~np.isin(trace.thread[rows], trace.thread[rows[~inside]])]
+    found: IntColumn = rows[~np.isin(trace.nodes.thread[rows], trace.thread[rows[~inside]])]
     return found
 
 
@@ -208,17 +210,17 @@ def issuing_calls(trace: Trace, communicating: IntColumn) -> dict[int, int]:
     if not len(runs):
         return {}
     issuing = outermost_calls(
-        trace.nodes.parent_row, trace.name, trace.names, (trace.nodes.kind == CPU) & trace.nodes.timed
+        trace.nodes.parent_row, trace.nodes.name, trace.names, (trace.nodes.kind == CPU) & trace.nodes.timed
     )
     (run_ids, run_names), (call_ids, call_names) = (_by_id(trace, rows) for rows in (runs, issuing))
     pairs = pair_with_calls(run_ids.tolist(), run_names, call_ids.tolist(), call_names)
-    run, call = (positions(trace.id, side) for side in pairs.T)
+    run, call = (positions(trace.nodes.id, side) for side in pairs.T)
     return dict(zip(run.tolist(), call.tolist(), strict=True))
 
 
 def _by_id(trace: Trace, rows: IntColumn) -> tuple[IntColumn, list[str]]:
-    rows = rows[np.argsort(trace.id[rows], kind="stable")]
-    return trace.id[rows], [trace.name_of(row) for row in rows.tolist()]
+    rows = rows[np.argsort(trace.nodes.id[rows], kind="stable")]
+    return trace.nodes.id[rows], [trace.name_of(row) for row in rows.tolist()]
 
 
 def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
@@ -231,7 +233,7 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
     if len(groups) < 2:
         return {}
     runs, call = np.array(list(calls.items()), np.int64).reshape(-1, 2).T
-    functional = matching(trace.name, trace.names, lambda name: name.startswith(_FUNCTIONAL))
+    functional = matching(trace.nodes.name, trace.names, lambda name: name.startswith(_FUNCTIONAL))
     around = nearest(call, trace.nodes.parent_row, functional)
     records = call_records(trace, np.stack([call, np.where(around >= 0, around, call)], axis=1).reshape(-1))
     named: dict[int, str] = {}

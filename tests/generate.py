@@ -368,6 +368,10 @@ def recipes(draw: st.DrawFn, *, ids: bool | None = None, same_window: bool | Non
 
 def links_of(result: Trace) -> dict[int, tuple[int, bool]]:
     """What a link says: ET node id → index in traceEvents, and whether it is certain."""
-    rows = np.flatnonzero((result.kind == CPU) & (result.link != UNLINKED))
-    columns = result.id[rows].tolist(), result.kineto_event[rows].tolist(), (result.link[rows] == CERTAIN).tolist()
+    rows = np.flatnonzero((result.nodes.kind == CPU) & (result.nodes.link != UNLINKED))
+    columns = (
+        result.nodes.id[rows].tolist(),
+        result.nodes.kineto_event[rows].tolist(),
+        (result.nodes.link[rows] == CERTAIN).tolist(),
+    )
     return {node: (event, certain) for node, event, certain in zip(*columns, strict=True)}

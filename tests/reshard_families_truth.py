@@ -58,7 +58,7 @@ def whole_run(trace: Trace) -> WholeRun:
     parent = calls.parent.tolist()
     outer = {one for call, name in enumerate(names) if name == "PythonSubclass" for one in _callers(parent, call)}
     main = next(
-        int(trace.thread[calls.source[call]]) for call, name in enumerate(names) if PROFILER_STEP.fullmatch(name)
+        int(trace.nodes.thread[calls.source[call]]) for call, name in enumerate(names) if PROFILER_STEP.fullmatch(name)
     )
     hidden = np.zeros(len(names), np.bool_)
     found = WholeRun([], [])
@@ -77,7 +77,7 @@ def whole_run(trace: Trace) -> WholeRun:
         elif (
             name.startswith("aten::") and signature is not None and calls.kind[call] == OP and not hidden[call]
             and call not in outer and name not in VIEWS and name not in _BOOKKEEPING
-            and int(trace.thread[calls.source[call]]) == main and signature.tensors
+            and int(trace.nodes.thread[calls.source[call]]) == main and signature.tensors
         ):  # fmt: skip
             found.work.append((name, tuple(tensor.shape for tensor in signature.tensors)))
     return found

@@ -258,7 +258,7 @@ def _rendezvous(
         sent[there] = np.where(done[there, 0] >= 0, np.minimum(done[there, 0], duration[there]), -1)
     of_rank = zip(ranks, matched.node.T.tolist(), strict=True)
     row = np.array([[rows[k][node] for node in nodes] for k, nodes in of_rank], np.int64)
-    begin = np.stack([traces[k].ts[of] + traces[k].base_time_ns for k, of in zip(ranks, row, strict=True)])
+    begin = np.stack([traces[k].nodes.ts[of] + traces[k].base_time_ns for k, of in zip(ranks, row, strict=True)])
     early = begin.T - matched.start
     return [
         Rendezvous(

@@ -28,6 +28,12 @@ def brief(self: Any) -> str:
     return "\n".join([f"<{name}", *rows]) + ">"
 
 
+class Record:
+    """Base of dataclasses with `repr=False`."""
+
+    __repr__ = brief
+
+
 def _names(record: Any) -> list[str]:
     if is_dataclass(record):
         return [field.name for field in fields(record) if not field.name.startswith("_")]

@@ -100,8 +100,8 @@ class TraceBuilder:
         Args:
             kind: one for all rows, or one per row.
             id: unique, not negative.
-            columns: others of `GIVEN_COLUMNS`, each with as many entries; `name`, `category`, and runtime calls' `tid`
-                are texts or arrays of codes. Missing columns hold their null.
+            columns: others of `GIVEN_COLUMNS`; `name`, `category`, and runtime calls' `tid` are texts or arrays of
+                codes. Missing columns hold their null.
         """
         size = len(id)
         given: dict[str, Values] = {"kind": np.broadcast_to(np.int8(kind), size), "id": id, **columns}
@@ -131,11 +131,7 @@ class TraceBuilder:
         return blocks[0]
 
     def check(self) -> None:
-        """Check ids and durations.
-
-        Raises:
-            TraceFormatError: durations out of range, or an id that two rows have.
-        """
+        """Refuse durations out of range and repeated ids with a TraceFormatError."""
         if any(self.column(name).sum(dtype=np.float64) >= MAX_NS for name in ("dur", "exclusive")):
             raise TraceFormatError(self.file, "", "durations of over 146 years together", _REMEDY)
         ordered = np.sort(self.column("id"))
@@ -205,7 +201,6 @@ class TraceBuilder:
         )
 
     def _callers(self, columns: dict[str, Any], summary: dict[str, Any]) -> tuple[Positions[Row, Row], dict[str, Any]]:
-        """Return the row of each caller; circles of callers are cut and reported in the summary."""
         parent_row, circling = parent_rows(columns["id"], columns["parent"])
         if len(circling):
             columns["parent"] = np.where(mask_at(len(parent_row), circling), -1, columns["parent"])
@@ -215,7 +210,6 @@ class TraceBuilder:
     def _without_impossible_times(
         self, columns: dict[str, Any], unattached: UnattachedEvents | None, summary: dict[str, Any]
     ) -> tuple[UnattachedEvents, dict[str, Any]]:
-        """Remove impossible times from the columns and the unattached events, and report them in the summary."""
         unattached = UnattachedEvents.none() if unattached is None else unattached
         wrong, rows = self._impossible(columns, unattached), len(columns["ts"])
         if wrong.any():
@@ -230,7 +224,6 @@ class TraceBuilder:
         return replace(unattached, dur=np.where(unattached.ts >= 0, unattached.dur, 0)), summary
 
     def _impossible(self, columns: dict[str, Any], unattached: UnattachedEvents) -> npt.NDArray[np.int8]:
-        """Return `impossible_times` of the rows, then of the unattached events."""
 
         def both(name: str, others: npt.NDArray[Any]) -> npt.NDArray[Any]:
             found: npt.NDArray[Any] = np.concatenate([columns[name], others]) if len(unattached) else columns[name]
@@ -246,7 +239,6 @@ class TraceBuilder:
         )
 
     def _wrong_times(self, columns: dict[str, Any], unattached: UnattachedEvents, wrong: npt.NDArray[np.int8]) -> str:
-        """Return the predicate of a sentence about events with impossible times."""
         places = np.flatnonzero(wrong)
         shown = []
         for place in places[:_SHOWN].tolist():
@@ -267,7 +259,6 @@ class TraceBuilder:
         return f"{PurePath(self.file).name} is broken: {are} (ids {shown}); read as calls without a caller"
 
     def _rows_of(self, edges: IntColumn, ids: IntColumn) -> IntColumn:
-        """Convert edges between ids to `Trace.edges`."""
         ends = positions(ids, edges[:, :2].reshape(-1)).reshape(-1, 2)
         strange = np.flatnonzero(np.any(ends < 0, axis=1) | (ends[:, 0] == ends[:, 1]))
         if len(strange):
@@ -278,9 +269,9 @@ class TraceBuilder:
 
 
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
-    """Return a trace without captured graphs that `build` completes on first use.
-
-    Writing a linked trace and reporting on it needs only its texts and summary.
+    """Return a trace without captured graphs that `build` completes on first use; its texts and summary suffice to
+    write
+    it.
     """
     trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
     vars(trace).update(file=file, summary=summary, texts=texts, captured=None, _build=build)
@@ -288,15 +279,13 @@ def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, buil
 
 
 class _ColumnsOnDemand(Trace):
-    """A trace with `file`, `summary`, `texts` and `captured`; the rest is built on first use."""
-
     def __getattr__(self, name: str) -> Any:
         known = vars(self)
         if name not in self.__dataclass_fields__ or "_build" not in known:
             return super().__getattr__(name)  # type: ignore[misc]
         built = vars(known.pop("_build")())
         known.update({**built, **known})
-        if damage := damage_in(built["summary"]):  # also of what is wrong with the columns
+        if damage := damage_in(built["summary"]):  # also damage found in the columns
             known["summary"] = {**known["summary"], "damage": list(damage)}
         return known[name]
 
@@ -309,15 +298,11 @@ class _ColumnsOnDemand(Trace):
 def parent_rows(ids: IntColumn, parent: IntColumn) -> tuple[Positions[Row, Row], IntColumn]:
     """Return `Nodes.parent_row`, with circles of callers cut, and the rows on circles.
 
-    The process node of an ET, which is its own caller, is not on a circle.
-
-    Example:
-        >>> [column.tolist() for column in parent_rows(np.array([1, 2, 5, 6, 7]), np.array([1, 1, 4, 7, 6]))]
-        [[-1, 0, -1, -1, -1], [3, 4]]
+    The process node of an ET is its own caller; this is not a circle.
     """
     rows = positions(ids, parent)
     rows[rows == np.arange(len(ids))] = -1
-    if not np.any((parent >= ids) & (rows >= 0)):  # callers have lower ids in what PyTorch writes
+    if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch gives callers lower ids
         return as_positions(rows), rows[:0]
     circling = np.flatnonzero(on_circles(rows))
     rows[circling] = -1
@@ -336,8 +321,8 @@ def threads_of_rows(
     """Return `Nodes.thread`. A runtime call gets the thread of most operators that call from its Kineto thread.
 
     Args:
-        kind, tid, parent_row: columns of all rows; `tid` is that of ET nodes.
-        codes: for each runtime call, in row order, the index of its Kineto tid in `tids`.
+        kind, tid, parent_row: columns of all rows; `tid` belongs to ET nodes.
+        codes: for each runtime call in row order, the index of its Kineto tid in `tids`.
         same_tids: operators have Kineto's tids, because their nodes were made from the Kineto trace.
     """
     thread = np.where(kind == GPU, -1, tid)
@@ -373,7 +358,7 @@ def impossible_times(
     """Return an index into `IMPOSSIBLE` for each event, 0 for a possible one.
 
     Args:
-        ts: ns, −1 for none. dur: ns; negative for an unfinished call, which is never a GPU event.
+        ts: ns, −1 for none. dur: ns; negative for an unfinished call (never a GPU event).
         names: of all events; they show whether the trace comes from ROCm.
     """
     found = np.zeros(len(ts), np.int8)
@@ -398,13 +383,12 @@ def impossible_times(
 
 
 def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColumn, limit: int) -> npt.NDArray[np.bool_]:
-    """Return which GPU events end later than the limit after the end of a later event of their stream."""
     if not np.any(dur > limit):  # as in nearly every trace
         return np.zeros(len(ts), np.bool_)
     lane = distinct_rows(device, stream)[1]
     order = np.lexsort((ts, lane))
     end = (ts + dur - ts.min())[order] // 1000  # µs, so that the lanes fit into int64
-    # Ends of later lanes are greater than those of earlier ones, so that each lane has its own first end.
+    # Ends grow from lane to lane, so that each lane has its own first end.
     end += lane[order] * (int(end.max()) + 1)
     first_later = np.minimum.accumulate(end[::-1])[::-1]
     overruns = np.zeros(len(ts), np.bool_)
@@ -413,7 +397,6 @@ def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColum
 
 
 def _of_graphs(correlation: IntColumn, rows: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which rows share their launch, as events of a graph do; these overlap on any lane."""
     _, which, counts = np.unique(correlation[rows], return_inverse=True, return_counts=True)
     shared: npt.NDArray[np.bool_] = (counts > 1)[which] & (correlation[rows] >= 0)
     return shared

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .brief import brief
+from .brief import Record
 from .columns import IntColumn, distinct_rows, mask_at, run_starts
 from .index import CallIndex, ColumnOf, Positions, as_positions
 
@@ -15,14 +15,12 @@ Mask = npt.NDArray[np.bool_]
 _WALKED = 64  # `nearest` walks this many callers one by one before it jumps: call trees are rarely deeper.
 
 
-@dataclass(frozen=True)
-class CallTree:
+@dataclass(frozen=True, repr=False)
+class CallTree(Record):
     """The calls below each call."""
 
     order: Positions[int, CallIndex]  # all calls except roots, grouped by caller
-    first: IntColumn  # where in `order` the callees of each call begin; one entry more than calls
-
-    __repr__ = brief
+    first: IntColumn  # where each call's callees begin in `order`; one entry more than calls
 
     @staticmethod
     def of(parent: Positions[CallIndex, CallIndex]) -> CallTree:
@@ -62,10 +60,7 @@ def levels(parent: IntColumn) -> list[IntColumn]:
 
 
 def depths(parent: IntColumn) -> IntColumn:
-    """Return the number of callers above each call, 0 for roots. Parents must precede their children.
-
-    The distance to an ancestor is the sum of the distances to and from one halfway: n log(depth).
-    """
+    """Return the number of callers above each call, 0 for roots. Parents must precede their children."""
     depth, above = (parent >= 0).astype(np.int64), np.array(parent, np.int64)
     active = np.flatnonzero(above >= 0)
     while len(active):
@@ -86,11 +81,6 @@ def name_paths(
 
     Returns:
         for each call its path; for each path the one above it (or the root), and the code of its last name.
-
-    Example:
-        >>> paths = name_paths(np.array([-1, 0, 0, -1]), np.array([7, 5, 5, 7]), np.full(4, -1))
-        >>> [column.tolist() for column in paths]
-        [[0, 1, 1, 0], [-1, 0], [7, 5]]
     """
     path, known = np.zeros(len(parent), np.int64), 0
     above, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -106,18 +96,18 @@ def name_paths(
 
 def on_circles(parent: IntColumn) -> Mask:
     """Mark the positions that are their own callers, directly or through others; −1 for no caller. O(n log n)."""
-    above = np.append(parent, -1)  # the last entry keeps −1 where it is
+    above = np.append(parent, -1)  # the last entry maps −1 to itself
     for _ in range(len(parent).bit_length()):
         above = above[above]
     return mask_at(len(parent), above[above >= 0])  # further up than there are calls: only a circle goes on so long
 
 
 def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
-    """Return the innermost earlier interval of the same thread that is open at the start of each, −1 for none.
+    """Return the innermost earlier interval of the same thread that is open when the interval starts, −1 for none.
 
     Intervals are sorted by (thread, ts, −end). The result is the nearest j before i with end[j] > ts[i], found for all
     i by pointer jumping: if j is closed at ts[i], so is everything that was closed at ts[j], so j's own candidate is
-    next. O(n log n).
+    next.
     """
     parent = np.arange(-1, len(ts) - 1)
     parent[run_starts(thread)] = -1
@@ -131,9 +121,6 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
 
 def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Return where each call begins and ends (one after the last) if callers are written before their callees.
-
-    Args:
-        parent: position of the caller, −1 for none; smaller than the call's own.
 
     Example:
         >>> [column.tolist() for column in preorder(np.array([-1, 0, 0, 1]))]
@@ -153,11 +140,7 @@ def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 def outermost(parent: IntColumn, key: IntColumn) -> Mask:
-    """Return which calls have no call of the same key above them.
-
-    Args:
-        parent: as in `preorder`.
-        key: −1 for calls that are never chosen.
+    """Return which calls have no call of the same key above them; calls with key −1 are never chosen.
 
     Example:
         >>> outermost(np.array([-1, 0, 1, 1]), np.array([5, -1, 5, 2])).tolist()
@@ -176,7 +159,7 @@ def outermost(parent: IntColumn, key: IntColumn) -> Mask:
 def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:
     """Return each position's nearest ancestor-or-self that is good, −1 without one; `start` has −1 for none.
 
-    Walks up a few callers, then doubles the distance of each jump: n log(depth).
+    Walks up a few callers, then doubles the distance from jump to jump: n log(depth).
     """
     at: IntColumn = np.full(len(start), -1, np.int64)
     active = np.flatnonzero(start >= 0)

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .brief import brief
+from .brief import Record, brief
 from .columns import IntColumn, StringTable, positions, run_starts
 from .comm_kernels import Comm
 from .hierarchy import Hierarchy, hierarchy_of
@@ -71,7 +71,7 @@ class GraphReplay(msgspec.Struct, gc=False, frozen=True):
 
     correlation: int  # of the launch call and all GPU events of the replay
     graph: int | None  # position in `CapturedGraphs.graphs`, None if no captured graph fits
-    candidates: int  # number of captured graphs whose kernels fit equally well
+    candidates: int  # number of captured graphs with equally fitting kernels
     evidence: tuple[str, ...]  # some of `EVIDENCE`
     reason: str  # one of `GRAPH_REASONS` if `graph` is None, else ""
     events: int  # number of GPU events
@@ -81,16 +81,14 @@ class GraphReplay(msgspec.Struct, gc=False, frozen=True):
     __repr__ = brief
 
 
-@dataclass(frozen=True)
-class CaptureLinks:
+@dataclass(frozen=True, repr=False)
+class CaptureLinks(Record):
     """Links from GPU events to operators of a capture; one entry per link."""
 
     event: IntColumn  # nodes of the trace, or positions in `Trace.unattached`; ascending
     op: IntColumn  # position among the captured operators
     link: npt.NDArray[np.int8]  # EQUIVALENT or CERTAIN
     replay: IntColumn  # position in `CapturedGraphs.replays`
-
-    __repr__ = brief
 
     @staticmethod
     def none() -> CaptureLinks:
@@ -110,23 +108,21 @@ class CaptureLinks:
         return op, link, replay
 
 
-@dataclass(frozen=True)
-class CapturedGraphs:
+@dataclass(frozen=True, repr=False)
+class CapturedGraphs(Record):
     """The graphs that a trace replays, and the calls in which each was captured."""
 
     graphs: tuple[CapturedGraph, ...]  # replayed graphs
     replays: tuple[GraphReplay, ...]  # every launch of a graph, in order
-    names: list[str]  # names, kind: name of each call; OP, ANNOTATION or MODULE
+    names: list[str]  # names, kind: of the calls; OP, ANNOTATION or MODULE
     kind: npt.NDArray[np.int8]
     parent: IntColumn  # the caller, smaller than the call's own position, −1 for none
-    graph: IntColumn  # position in `graphs` of the graph whose capture contains the call, −1 for a call around several
+    graph: IntColumn  # position in `graphs` of the captured graph, −1 for a call around several captures
     texts: list[bytes]  # JSON objects with `inputs` and `outputs` as in ET nodes of schema 1.1, if recorded
     comm: dict[int, Comm] = field(default_factory=dict)  # communication by call
     links: CaptureLinks = field(default_factory=CaptureLinks.none)  # for events that are nodes
     unattached: CaptureLinks = field(default_factory=CaptureLinks.none)  # for events of `Trace.unattached`
     notes: tuple[str, ...] = ()  # sentences about missing data
-
-    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.names)
@@ -201,12 +197,7 @@ class CalledWith:
 
 @dataclass(frozen=True)
 class CapturedOp(CalledWith):
-    """The captured call that launched a kernel of a replayed graph.
-
-    Example:
-        >>> op = trace.kernels[0].captured_by
-        >>> (op.name, op.shapes, op.modules[-1], op.link) if op else None
-    """
+    """The captured call that launched a kernel of a replayed graph."""
 
     trace: Trace
     index: int
@@ -269,23 +260,21 @@ class CapturedOp(CalledWith):
         return f"<captured {self.kind} {self.name}{shapes}, {self.link}>"
 
 
-@dataclass(frozen=True)
-class Attribution:
-    """The operator to which the time of each GPU event counts.
+@dataclass(frozen=True, repr=False)
+class Attribution(Record):
+    """The operator that gets the time of a GPU event.
 
-    This is the operator that launched the event; during the capture for an event of a replayed graph; that of the
-    counterpart for an event launched before the trace.
+    This is the operator that launched the event; for a replayed graph, during the capture; for an event launched before
+    the trace, the operator of its counterpart.
     """
 
-    calls: Calls  # the calls of the trace, then those of its captured graphs, which have no time (0)
+    calls: Calls  # the calls of the trace, then the calls of its captured graphs, without a time (0)
     call: IntColumn  # position in `calls` for each GPU event, −1 for none
     hierarchy: Hierarchy  # of `calls`
     # repetition: 0, or, if `call` comes from the counterpart, a number from 1 that differs among the events of one
     # counterpart
     repetition: IntColumn
     in_module: npt.NDArray[np.bool_]  # whether the modules around `call` are also the event's own
-
-    __repr__ = brief
 
 
 def attribution_of(trace: Trace) -> Attribution:

@@ -47,13 +47,7 @@ class StringTable:
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
 
     def recode(self, values: Sequence[Any], codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Return codes of values given as codes into another list, in which values may be unused or equal.
-
-        Example:
-            >>> table = StringTable(["b"])
-            >>> table.recode(["a", "x", "b"], np.array([2, 0, 2])).tolist(), table.values
-            ([0, 1, 0], ['b', 'a'])
-        """
+        """Return codes of values given as codes into another list, in which values may be unused or equal."""
         used, at, back = np.unique(codes, return_index=True, return_inverse=True)
         new = np.empty(len(used), np.int32)
         for k in np.argsort(at).tolist():
@@ -120,7 +114,7 @@ def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct rows of some columns, ascending, (k, columns); and the index of each row among them.
+    """Return the distinct rows of some columns, ascending, (k, columns); and each row's index among them.
 
     Like `np.unique(axis=0)`, in linear time if the columns have few values, and ten times as fast if a row can be
     packed into one number.
@@ -148,7 +142,6 @@ def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColu
 
 
 def _numbered(values: IntColumn, room: int) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct values in range(room), ascending, and the index of each value among them."""
     if room <= _SPARSE * len(values):
         there = mask_at(room, values)
         return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
@@ -167,12 +160,7 @@ def first_places(values: npt.NDArray[_Scalar]) -> tuple[npt.NDArray[_Scalar], In
 
 
 def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct values in order of first appearance, and the index of each value among them.
-
-    Example:
-        >>> [column.tolist() for column in first_seen(np.array([7, 3, 7]))]
-        [[7, 3], [0, 1, 0]]
-    """
+    """Return the distinct values in order of first appearance, and each value's index among them."""
     found, which = distinct_rows(codes)
     order = np.argsort(positions(which, np.arange(len(found))))
     return found[order, 0], inverse_positions(len(order), order)[which]
@@ -192,7 +180,7 @@ def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], I
 
 
 def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
-    """Return the position of the first largest value of each group; −1 for an empty group."""
+    """Return each group's position of its first largest value; −1 for an empty group."""
     most = np.full(groups, np.iinfo(np.int64).min)
     np.maximum.at(most, group, values)
     at = np.flatnonzero(values == most[group])[::-1]  # the first one is written last
@@ -200,7 +188,7 @@ def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
 
 
 def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]:
-    """Return the values of each key, keys and values in order of appearance."""
+    """Return the values by key, keys and values in order of appearance."""
     found: dict[int, list[int]] = {}
     for key, value in zip(keys, values, strict=True):
         found.setdefault(key, []).append(value)
@@ -210,19 +198,14 @@ def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]
 def matching(
     codes: npt.NDArray[np.integer], values: Sequence[str], fits: Callable[[str], object]
 ) -> npt.NDArray[np.bool_]:
-    """Return which codes stand for values that fit. Each value is tested once.
-
-    Example:
-        >>> matching(np.array([1, 0, 1]), ["aten::mm", "nccl:recv"], lambda name: name.startswith("nccl:")).tolist()
-        [True, False, True]
-    """
+    """Return which codes belong to values that fit. Each value is tested once."""
     wanted = np.fromiter((bool(fits(value)) for value in values), np.bool_, len(values))
     found: npt.NDArray[np.bool_] = wanted[codes]
     return found
 
 
 def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return the first position of each wanted value in a column, −1 if absent. Linear for dense numbers such as
+    """Return each wanted value's first position in a column, −1 if absent. Linear for dense numbers such as
     ids.
     """
     if not len(among):
@@ -251,17 +234,12 @@ def mask_at(size: int, at: Any) -> npt.NDArray[np.bool_]:
 
 
 def inverse_positions(size: int, at: IntColumn) -> IntColumn:
-    """Return the index of each of `size` positions among distinct positions, −1 for the others."""
+    """Return for `size` positions their index among distinct positions, −1 for the others."""
     return scatter(size, at, np.arange(len(at)))
 
 
 def joined_ranges(first: IntColumn, size: IntColumn) -> IntColumn:
-    """Return the numbers of some ranges, one range after the other.
-
-    Example:
-        >>> joined_ranges(np.array([7, 0]), np.array([2, 3])).tolist()
-        [7, 8, 0, 1, 2]
-    """
+    """Return the numbers of some ranges, one range after the other."""
     ends = np.cumsum(size)
     found: IntColumn = np.arange(int(size.sum())) + np.repeat(first - (ends - size), size)
     return found

@@ -60,9 +60,9 @@ _COLLECTIVES = tuple((re.compile(part, re.IGNORECASE), name) for part, name in (
 class Comm(msgspec.Struct, gc=False, frozen=True):
     """The communication of a kernel; None for unrecorded fields.
 
-    `pg_first_rank` is the first rank of a group whose list of ranks the profiler cut off. A rank is in one group of a
-    name only, so name and first rank identify the group. `inferred_messages` are those of a kernel with several
-    messages. Its other fields then hold their common values and the total of elements.
+    `pg_first_rank` is the first rank of a group if the profiler cut off its list of ranks. A rank is in one group of a
+    name only, so name and first rank identify the group. `inferred_messages` belong to a kernel with several messages.
+    Its other fields then hold their common values and the total of elements.
     """
 
     collective: str | None = None
@@ -102,13 +102,9 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
 
 @lru_cache(maxsize=4096)
 def is_comm_kernel(name: str) -> bool:
-    """Return whether a GPU event's function name is that of a communication kernel.
+    """Return whether a GPU event's function name names a communication kernel.
 
     Other evidence (`has_collective_fields`, `launches_collective`) comes first; `Trace.is_comm` combines both.
-
-    Example:
-        >>> [is_comm_kernel(one) for one in ("ncclDevKernel_AllReduce_Sum_f32", "triton_poi_fused_all_reduce_0")]
-        [True, False]
     """
     function = _function_name(name)
     if function.startswith(_GENERATED):
@@ -135,7 +131,6 @@ def may_communicate(kernel: str) -> bool:
 
 
 def _function_name(kernel: str) -> str:
-    """Return the function in a demangled signature, without return type `void`, template arguments, and parameters."""
     text = kernel[:MAX_NAME].removeprefix("void ").replace("(anonymous namespace)::", "")
     kept, depth = [], 0
     for part in _PARTS.findall(text):

@@ -16,7 +16,7 @@ NS_PER_UNIT = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000
 # Later times (2005) count from the epoch; between 2**50 and 2**51 µs a double holds multiples of 0.25 µs.
 EPOCH_NS = 2**50 * 1000
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")  # `torch.profiler` puts this annotation around each step
-# An ET's process and thread nodes, which are not calls.
+# An ET's process and thread nodes; they are not calls.
 STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
 CPU_CATEGORIES = frozenset({"cpu_op", "user_annotation"})  # calls that are nodes of the ET
 # Kernels of CUDA, ROCm, XPU and PrivateUse1 backends; all work of MTIA.
@@ -50,4 +50,4 @@ NO_LAUNCHER, OUTSIDE_OPS, OUTSIDE_WINDOW, NOT_IN_ET, LAUNCHED_BEFORE, NO_CPU_CAL
 )
 UNKNOWN_LAUNCH = (NO_LAUNCHER, LAUNCHED_BEFORE, NO_CPU_CALLS, NO_CORRELATION)  # the launch is not in the trace
 """Events that are listed by index alone: they are not of the part of the program that the ET covers."""
-LONGEST_NAME = 200  # Longer operator names are not searched; those of libraries are shorter.
+LONGEST_NAME = 200  # Longer operator names are not searched; names in libraries are shorter.

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .brief import brief
+from .brief import Record
 from .columns import IntColumn, positions
 
 # Why a GPU event without a launcher has no counterpart: keys of the report's `gpu.repetition.unpaired`.
@@ -26,8 +26,8 @@ UNPAIRED_REASONS = (
 )
 
 
-@dataclass(frozen=True)
-class CounterpartLinks:
+@dataclass(frozen=True, repr=False)
+class CounterpartLinks(Record):
     """Links from GPU events to their counterparts; one entry per link."""
 
     event: IntColumn  # nodes of the trace, or positions in `Trace.unattached`; ascending
@@ -35,8 +35,6 @@ class CounterpartLinks:
     # same_module: the counterpart is in the same module, so the event's module is also known. In another layer with
     # equal work, only operator, shapes and source line are.
     same_module: npt.NDArray[np.bool_]
-
-    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.event)
@@ -55,22 +53,18 @@ class CounterpartLinks:
         return row, same
 
 
-@dataclass(frozen=True)
-class Counterparts:
+@dataclass(frozen=True, repr=False)
+class Counterparts(Record):
     """The counterparts of a trace's GPU events: of nodes, and of events in `Trace.unattached`."""
 
     links: CounterpartLinks = field(default_factory=CounterpartLinks.none)
     unattached: CounterpartLinks = field(default_factory=CounterpartLinks.none)
-
-    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.links) + len(self.unattached)
 
 
 class _RepetitionReport(msgspec.Struct):
-    """`gpu.repetition` of the link report; see docs/reference/report.md."""
-
     events: int
     time_ns: int
     paired: int
@@ -87,7 +81,7 @@ def repetition_sentences(gpu: object) -> list[str]:
     """Return sentences about counterparts from the link report's `gpu`; [] if every event has a launcher."""
     try:
         found = msgspec.convert(gpu, _GpuReport).repetition
-    except msgspec.ValidationError:  # of a file that says nothing of it
+    except msgspec.ValidationError:  # the file has no such report
         return []
     if found is None:
         return []

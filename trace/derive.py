@@ -1,9 +1,6 @@
 """The tables of a trace, made from its nodes: calls with callers and shapes, launches, GPU events.
 
-1. Each table gets the nodes of its kind that have a time, in order of start.
-2. `_timed_caller` finds the call around each node. Nodes without a time, such as unlinked operators, are skipped: their
-   callees belong to their caller.
-3. Launch edges give each GPU event its runtime call.
+Nodes without a time, such as unlinked operators, are skipped: their callees belong to their caller.
 """
 
 from __future__ import annotations
@@ -68,9 +65,8 @@ def _in_order(wanted: npt.NDArray[np.bool_], key: ColumnOf[Row, np.int64]) -> Po
 
 
 def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Positions[Row, CallIndex]:
-    """Return the position in the calls of each node's nearest timed caller, −1 for none.
-
-    Callers with a greater id are ignored, because a file could contain cycles.
+    """Return each node's nearest timed caller as a position in the calls, −1 for none. Cycles of callers are
+    ignored.
     """
     nodes = trace.nodes
     order = np.argsort(nodes.id, kind="stable")
@@ -134,9 +130,9 @@ def linked_columns(events: IntColumn, captured: CaptureLinks | None, counterpart
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
-    """Return the properties of each device number that GPU events have.
+    """Return the properties by device number, for devices with GPU events.
 
-    AMD's numbers differ from those of `deviceProperties`: if all listed devices are equal, any number gets the first.
+    AMD's numbers differ from those in `deviceProperties`: if all listed devices are equal, any number gets the first.
     """
     records = [record for record in listed if isinstance(record, dict)] if isinstance(listed, list) else []
     by_id = {record.get("id"): record for record in records}

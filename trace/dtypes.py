@@ -9,8 +9,6 @@ UNKNOWN_DTYPE = "unknown"  # ET+ writes `Tensor(unknown)` if the dtype is not re
 
 
 class _Dtype(NamedTuple):
-    """A dtype."""
-
     name: str  # torch's, without "torch."
     size: int | None  # bytes per element of a shape, None if several elements share a byte
     others: str = ""  # other spellings, lower case, without "c10::" and a final " int", "_" for blanks
@@ -21,7 +19,7 @@ class _Dtype(NamedTuple):
     values: int = 1  # numbers in one element
 
 
-# In the order of `ScalarType` (c10/core/ScalarType.h), by which a `dtype` argument is recorded.
+# In the order of `ScalarType` (c10/core/ScalarType.h), as a `dtype` argument is recorded.
 _SCALAR_TYPES = (
     _Dtype("uint8", 1, "byte unsigned_char"),
     _Dtype("int8", 1, "char signed_char"),
@@ -39,7 +37,7 @@ _SCALAR_TYPES = (
     _Dtype("quint8", 1),
     _Dtype("qint32", 4),
     _Dtype("bfloat16", 2, "", "c10::BFloat16", "BFloat16"),
-    _Dtype("quint4x2", None),  # shapes count values, of which two share a byte
+    _Dtype("quint4x2", None),  # shapes count values, two in a byte
     _Dtype("quint2x4", None),
     *(_Dtype(name, 1) for name in ("bits1x8", "bits2x4", "bits4x2", "bits8")),  # shapes count bytes
     _Dtype("bits16", 2),
@@ -60,9 +58,8 @@ _FLOATING = ("float", "bfloat")
 
 
 def itemsize(dtype: str | None) -> int | None:
-    """Return the bytes of one element; None for an unknown dtype, or if several elements share a byte.
-
-    Spellings: the ET's ("float", "c10::Half", "unsigned char", "long int"), Kineto's ("Float", "BFloat16"), torch's.
+    """Return the bytes of one element, for any trace's spelling; None if unknown, or if several elements share a
+    byte.
     """
     known = _known(dtype) if dtype is not None else None
     return None if known is None else known.size
@@ -86,11 +83,7 @@ def is_floating(dtype: str) -> bool:
 
 
 def scalar_type(number: int) -> str:
-    """Return torch's name of a `ScalarType`, as a `dtype` argument is recorded.
-
-    Raises:
-        LookupError: no such number.
-    """
+    """Return torch's name of a `ScalarType`, as a `dtype` argument is recorded; a LookupError for another number."""
     if number < 0:
         raise LookupError(number)
     return _SCALAR_TYPES[number].name

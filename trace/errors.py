@@ -27,11 +27,8 @@ class ConvertError(EtplusError):
 
 
 class TraceFormatError(EtplusError):
-    """A file that does not have the expected format.
-
-    Attributes:
-        file: name as the user gave it.
-        place: byte offset, node or event index; "" for the whole file.
+    """A file that does not have the expected format. `place` is a byte offset, node or event index, "" for the whole
+    file.
     """
 
     def __init__(self, file: str, place: str, problem: str, remedy: str = "") -> None:
@@ -42,16 +39,15 @@ class TraceFormatError(EtplusError):
         super().__init__(f"{where}: {problem}" + (f"; {remedy}" if remedy else ""))
 
     def __reduce__(self) -> tuple[type[TraceFormatError], tuple[str, str, str, str]]:
-        """Pickle the error, to send it to another process."""
         return type(self), self._given
 
 
 class MissingFileError(TraceFormatError, FileNotFoundError):
-    """An input that does not exist; also a FileNotFoundError, which programs catch for other files."""
+    """An input that does not exist; also a FileNotFoundError: programs catch it for other files."""
 
     def __init__(self, file: str, remedy: str = "check the path", problem: str = "no such file") -> None:
         super().__init__(file, "", problem, remedy)
         self.errno, self.filename = errno.ENOENT, file
         self._given = (file, remedy, problem)  # type: ignore[assignment]
 
-    __str__ = EtplusError.__str__  # an OSError shows its errno and file name in place of the message
+    __str__ = EtplusError.__str__  # an OSError shows its errno and file name, not the message

@@ -50,14 +50,14 @@ class IterationMarks:
     end: IntColumn
     annotation: str = ""  # "ProfilerStep", or the marks' name without running numbers
     encloses: bool = False  # marks last about as long as their iterations
-    batches: tuple[StepBatch, ...] = ()  # the work of each step of a serving engine; () for other iterations
+    batches: tuple[StepBatch, ...] = ()  # the work of a serving engine by step; () for other iterations
 
     def __len__(self) -> int:
         return len(self.mark)
 
     @property
     def steps(self) -> bool:
-        """Whether the marks are the profiler's own numbered steps."""
+        """The marks are the profiler's own numbered steps."""
         return self.annotation == _STEPS
 
     def labels(self, names: Sequence[str]) -> list[str]:
@@ -86,12 +86,8 @@ def find_marks(
     5. The rarest annotation that recurs evenly and covers the trace; ties in trace order.
     6. `Optimizer.step#…` that covers the trace.
 
-    Rules 4 to 6 need three marks. If an engine's annotation is nested in another on the same thread, only the outer one
-    is a mark, completed by the inner one. Iterations without duration are dropped.
-
-    Args:
-        names, ts, end, thread: of the user annotations, in order of start; ns.
-        calls: starts of all operators and annotations, ns. last: end of the last one.
+    Rules 4 to 6 need three marks. `ts`, `end` (ns) and `thread` belong to the user annotations, in order of start;
+    `calls` are the starts of all operators and annotations, `last` is the end of the last one.
     """
     found = _first_marks(names, ts, end, thread, calls, last)
     return found if np.any(found.end > ts[found.mark]) else _NO_MARKS
@@ -124,7 +120,6 @@ def _first_marks(
 def _serving_steps(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IterationMarks, bool]:
-    """Return the steps of a serving engine, and whether any annotation has a known form."""
     read = {name: parse_step(name) for name in set(names)}
     order = np.lexsort((-end, ts)).tolist()  # a step before those within it
     batches = {at: batch for at in order if (batch := read[names[at]]) is not None}
@@ -139,9 +134,6 @@ def _serving_steps(
 
 
 def _outermost(batches: dict[int, StepBatch], ts: IntColumn, end: IntColumn, thread: IntColumn) -> dict[int, StepBatch]:
-    """Keep the batches that no other batch of their thread encloses, completed by the enclosed ones; all in order of
-    start.
-    """
     found: dict[int, StepBatch] = {}
     last: dict[int, int] = {}
     for at, batch in batches.items():
@@ -156,7 +148,6 @@ def _outermost(batches: dict[int, StepBatch], ts: IntColumn, end: IntColumn, thr
 def _apart(
     batches: dict[int, StepBatch], steps: list[int], ts: IntColumn, end: IntColumn, thread: IntColumn
 ) -> dict[int, StepBatch]:
-    """Keep the batches that share no time with a step of their thread."""
     threads = {number: [at for at in steps if thread[at] == number] for number in distinct(thread[steps]).tolist()}
     bounds = {number: (np.sort(ts[mine]), np.sort(end[mine])) for number, mine in threads.items()}
     nothing = np.zeros(0, np.int64)
@@ -211,7 +202,7 @@ def find_repetition(codes: IntColumn) -> Repetition | None:
     """Return the longest repeated part of the outermost repetition in a sequence, None without one.
 
     An element that occurs once per repetition is rare and recurs at even distances. Trying the rarest names first makes
-    a step of 28 equal layers one step. Linear in the sequence for each name.
+    a step of 28 equal layers one step.
 
     Example:
         >>> find_repetition(np.array([9, 8, *[1, 2, 2, 3] * 5, 7]))
@@ -238,7 +229,6 @@ def find_repetition(codes: IntColumn) -> Repetition | None:
 
 
 def _longest(codes: IntColumn, period: int) -> Repetition | None:
-    """Return the longest run in which every element equals the element one period earlier."""
     same = np.concatenate([[False], codes[period:] == codes[:-period], [False]])
     edges = np.flatnonzero(same[1:] != same[:-1])
     if not len(edges):
@@ -250,12 +240,9 @@ def _longest(codes: IntColumn, period: int) -> Repetition | None:
 
 
 def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
-    """Return the begin of each repetition and, last, the end of the last one; None if nothing repeats.
+    """Return the begins of the repetitions and, last, the end of the last one; None if nothing repeats.
 
-    If several begins are possible, choose the one with the longest host pauses before it.
-
-    Args:
-        codes: name of each kernel, in order of launch. launched: launch times, ns.
+    If several begins are possible, choose the one with the longest host pauses before it (`launched`: ns).
     """
     found = find_repetition(codes)
     if found is None:
@@ -269,10 +256,7 @@ def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
 
 
 def steps_of(trace: Trace) -> Steps:
-    """Find the iterations: of the selection, else by annotations (`find_marks`), else by repetition.
-
-    An annotated step lasts as long as its annotation if that encloses it, else until the next one begins.
-    """
+    """Find the iterations: of the selection, else by annotations (`find_marks`), else by repetition."""
     if trace.selection is not None:
         return trace.selection.steps
     calls = trace.calls
@@ -291,9 +275,8 @@ def steps_of(trace: Trace) -> Steps:
 
 
 def repeated_steps(trace: Trace) -> Steps | None:
-    """Return steps inferred from repeated kernels; None if they do not repeat.
-
-    Also None if one operator or module call contains all repetitions: they are its layers then.
+    """Return steps inferred from repeated kernels; None if they do not repeat, or if they are layers of one operator or
+    module.
     """
     gpu, calls = trace.gpu, trace.calls
     order = np.flatnonzero(trace.is_kernel & (gpu.call >= 0))
@@ -312,7 +295,6 @@ def repeated_steps(trace: Trace) -> Steps | None:
 
 
 def _outermost_operators(calls: Calls, at: IntColumn) -> IntColumn:
-    """Return the outermost operator around each call; annotations and modules may contain several steps."""
     while True:
         above = calls.parent[at]
         climbs = (above >= 0) & (calls.kind[above] == OP)
@@ -322,7 +304,6 @@ def _outermost_operators(calls: Calls, at: IntColumn) -> IntColumn:
 
 
 def _in_one_module(calls: Calls, at: IntColumn) -> bool:
-    """Return whether one module call contains all calls (in order of start within a thread)."""
     common: set[int] | None = None
     for thread in distinct(calls.thread[at]).tolist():
         mine = at[calls.thread[at] == thread]

@@ -31,11 +31,7 @@ Frame = dict[str, Any]  # Columns of one length by name: numpy arrays, lists of 
 
 
 def to_pandas(columns: Frame) -> Any:
-    """Return a `pandas.DataFrame`, with pd.NA for missing integers and NaN for other missing numbers.
-
-    Raises:
-        UsageError: pandas is not installed.
-    """
+    """Return a `pandas.DataFrame`, with pd.NA for missing integers and NaN for other missing numbers."""
     pandas = library("pandas")
 
     def column(values: Any) -> Any:
@@ -49,11 +45,7 @@ def to_pandas(columns: Frame) -> Any:
 
 
 def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = None) -> Any:
-    """Return a `pyarrow.Table`; `about` is the metadata of columns.
-
-    Raises:
-        UsageError: pyarrow is not installed.
-    """
+    """Return a `pyarrow.Table`; `about` is the metadata of columns."""
     arrow = library("pyarrow")
     made = {
         name: arrow_numbers(*values) if isinstance(values, Nullable) else values for name, values in columns.items()
@@ -73,7 +65,7 @@ def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = Non
 def arrow_numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> Any:
     """Return numbers or booleans as a `pyarrow.Array`, null if missing.
 
-    This and the functions below replace `pyarrow.array`, which imports pandas: half the time of a query.
+    This and the functions below replace `pyarrow.array`: it imports pandas, half the time of a query.
     """
     kind = library("pyarrow").from_numpy_dtype(values.dtype)
     data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
@@ -123,7 +115,6 @@ def _missing(values: Sequence[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _ends(values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Return the end of each value in the joined values, after a first 0."""
     return np.append(0, np.cumsum(np.fromiter(map(len, values), np.int64, len(values))))
 
 
@@ -135,8 +126,8 @@ def to_networkx(trace: Trace) -> Any:
     """
     graph = library("networkx").MultiDiGraph()
     kinds = ("cpu", "gpu", "runtime")
-    columns = (trace.id, trace.name, trace.nodes.kind, trace.nodes.ts, trace.nodes.dur, trace.nodes.parent_row)
-    ids = trace.id.tolist()
+    nodes, ids = trace.nodes, trace.nodes.id.tolist()
+    columns = (nodes.id, nodes.name, nodes.kind, nodes.ts, nodes.dur, nodes.parent_row)
     calls = []
     for own, name, kind, ts, dur, parent in zip(*(column.tolist() for column in columns), strict=True):
         times = {"ts": ts, "dur": dur} if ts >= 0 else {}
@@ -150,11 +141,7 @@ def to_networkx(trace: Trace) -> Any:
 
 
 def library(name: str) -> Any:
-    """Import an optional library.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """Import an optional library; a UsageError if it is not installed."""
     try:
         return import_module(name)
     except ImportError:

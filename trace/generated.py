@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from .brief import brief
+from .brief import Record, brief
 from .columns import IntColumn
 from .index import Positions, Row, as_positions
 
@@ -64,15 +64,13 @@ class GeneratedKernel(msgspec.Struct, gc=False, frozen=True, omit_defaults=True)
         return len(self.nodes) > 1
 
 
-@dataclass(frozen=True)
-class GeneratedKernels:
+@dataclass(frozen=True, repr=False)
+class GeneratedKernels(Record):
     """The generated kernels of a trace."""
 
     kernels: tuple[GeneratedKernel, ...]  # each once
     row: Positions[int, Row]  # nodes of the calls that launched one, ascending
     kernel: IntColumn  # position in `kernels` for each
-
-    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.row)

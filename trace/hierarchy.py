@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .brief import brief
+from .brief import Record
 from .call_tree import Mask, levels, nearest
 from .columns import IntColumn, distinct_rows, matching
 from .conventions import PROFILER_STEP
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 
 
-@dataclass(frozen=True)
-class Hierarchy:
+@dataclass(frozen=True, repr=False)
+class Hierarchy(Record):
     """Paths of modules and annotations as a tree, and the place of each call.
 
     An operator counts to itself if it is the topmost one under a module or annotation, or has no caller; else to the
@@ -42,8 +42,6 @@ class Hierarchy:
     tree_parent: IntColumn
     tree_name: IntColumn
 
-    __repr__ = brief
-
     def regions(self, path: int) -> list[int]:
         """Return the name codes of a path's regions, outermost first."""
         codes = []
@@ -54,7 +52,7 @@ class Hierarchy:
 
 
 def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
-    """Return the hierarchy of calls whose names are codes of the trace's `names`.
+    """Return the hierarchy of calls; their names are codes of the trace's `names`.
 
     If stacks are recorded but no module calls, the modules' frames in the stacks replace them.
     """
@@ -74,11 +72,7 @@ def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
 def place_calls(
     parent: Positions[CallIndex, CallIndex], name: npt.NDArray[np.int32], is_op: Mask, is_region: Mask, is_step: Mask
 ) -> Hierarchy:
-    """Find each call's topmost operator and module path, level by level from the roots.
-
-    Args:
-        is_op, is_region, is_step: masks of operators, named regions, the profiler's own steps.
-    """
+    """Find each call's topmost operator and module path, level by level from the roots."""
     top, path = np.full(len(parent), -1, np.int64), np.zeros(len(parent), np.int64)
     tree_parent, tree_name = [np.array([-1])], [np.array([-1])]
     known = 1
@@ -101,16 +95,20 @@ def place_calls(
 def frames_between(
     stacks: Stacks, entry: IntColumn, parent: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Put frames between calls and their callers: those in which the call began and the caller did not.
+    """Put frames between calls and their callers: the frames that were open when the call began, not when its caller
+    began.
+
+    For example, `aten::mm` begins in the frames `nn.Module: Net`, `nn.Module: Linear`, its caller in `nn.Module: Net`.
+    Then `nn.Module: Linear` is put between the two.
 
     Args:
-        entry: innermost entry of each call's stack, −1 for none.
+        entry: innermost stack entry by call, −1 for none.
         parent: each call's caller, −1 for none.
         wanted: by entry, whether to put its frame in.
 
     Returns:
-        the new `parent` of the calls and then of the added frames, whose callers may come after them; name codes of the
-        frames in the stacks; number of calls that each frame contains.
+        the new `parent` of the calls and then of the added frames (their callers may come after them); name codes of
+        the frames in the stacks; number of calls in each frame.
     """
     innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
     around = nearest(stacks.above, stacks.above, wanted)  # of a frame the next one outside of it
@@ -128,7 +126,7 @@ def frames_between(
             chain.append(one)
             one = int(around[one])
         if one != stop:
-            continue  # the caller is in another frame, such as that of another thread's call
+            continue  # the caller is in another frame, such as another thread's
         first[pair] = count + len(added)
         above += [*range(first[pair] + 1, first[pair] + len(chain)), caller]
         added += chain
@@ -142,20 +140,10 @@ def frames_between(
 def module_regions(
     stacks: Stacks, entry: IntColumn, parent: IntColumn, codes: Mapping[str, int]
 ) -> tuple[IntColumn, npt.NDArray[np.int32]]:
-    """Put the frames of modules between calls and their callers.
-
-    Args:
-        codes: by name, the modules' frames among them.
+    """Put the frames of modules, with codes by name, between calls and their callers.
 
     Returns:
         the new `parent` of the calls and then of the added regions; name codes of the regions.
-
-    Example:
-        >>> stacks = Stacks.none().with_stacks({5: [["nn.Module: Net_0", "nn.Module: Linear_0", "a.py(1): f"]]})
-        >>> codes = {"nn.Module: Net_0": 3, "nn.Module: Linear_0": 4}
-        >>> parent, name = module_regions(stacks, np.array([-1, 2]), np.array([-1, 0]), codes)
-        >>> parent.tolist(), name.tolist()
-        ([-1, 2, 3, 0], [4, 3])
     """
     wanted = matching(stacks.name, stacks.names, is_module)
     found, added, _ = frames_between(stacks, entry, parent, wanted)

@@ -1,7 +1,4 @@
-"""Runtime calls that hold their thread until the device has finished something: by name and by end time.
-
-The linker (edges of kind `sync`), the replay, and the host's overhead model share this rule.
-"""
+"""Runtime calls that hold their thread until the device has finished something: by name and by end time."""
 
 from __future__ import annotations
 
@@ -43,15 +40,14 @@ def blocking_copies(
     Asynchronous copies of pinned memory hold no thread (CUDA C Programming Guide, "Asynchronous Concurrent Execution").
 
     Args:
-        copy, call: name codes of each GPU event and of the call that launched it.
-        late_ns: how much later than its call each event ended.
-        tolerance_ns: how much later it may end, because the clocks differ.
+        copy, call: name codes of the GPU events and the calls that launched them.
+        late_ns: how much later than its call each event ended; at most `tolerance_ns`, because the clocks differ.
     """
     waits = named(names, copy, _HOST_COPY) | ~named(names, call, _ASYNC)
     return waits & named(names, call, COPY) & (late_ns <= tolerance_ns)
 
 
 def synchronous_readback(names: Sequence[str], copy: _Codes, call: _Codes) -> _Flags:
-    """Return which GPU events are memcpys to the host by synchronous calls, which return after the copy has ended."""
+    """Return which GPU events are memcpys to the host by synchronous calls: these return after the copy."""
     by_copy_call = named(names, call, COPY) & ~named(names, call, _ASYNC)
     return by_copy_call & named(names, copy, _READBACK)

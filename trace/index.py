@@ -1,7 +1,7 @@
 """Index types, one per table, so that type checkers refuse an index of one table in another.
 
 At run time an index is an `int` and a column an ordinary array. A lookup with positions of another table has type
-`WrongIndex`, which nothing accepts. Arrays computed by numpy are accepted everywhere.
+`WrongIndex`; nothing accepts it. Arrays computed by numpy are accepted everywhere.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Intervals(NamedTuple):
         return covered
 
     def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
-        """Return the covered time of each span, ns."""
+        """Return the covered time by span, ns."""
         return self.until(end) - self.until(begin)
 
 
@@ -55,9 +55,6 @@ def sums(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
 
 def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColumn, npt.NDArray[_Number]]:
     """Return the distinct times, ascending, and the running sum of changes from each until the next.
-
-    Args:
-        ts: time of each change, in any order. change: int64 or float64.
 
     Example:
         >>> step_function(np.array([5, 0, 5, 9]), np.array([1, 1, -1, -1]))

@@ -1,8 +1,4 @@
-"""Kinds of GPU work, by category and name: for colors of pictures, and to find an operator's main kernel.
-
-`trace.comm_kernels` decides which kernels communicate. Opcodes of exported graphs are a separate, versioned vocabulary
-(`converters.npz`).
-"""
+"""Kinds of GPU work, by category and name: for colors of pictures, and to find an operator's main kernel."""
 
 from __future__ import annotations
 

@@ -47,8 +47,6 @@ _SHAPE = re.compile(r"Shape(?:I|_?)Li(\d+)ELi(\d+)ELi(\d+)E")
 
 
 class _Part(NamedTuple):
-    """A component of a qualified name: `name<arguments>(parameters)`; parameters are None if there are none."""
-
     name: str
     arguments: tuple[str, ...]
     parameters: str | None
@@ -56,13 +54,10 @@ class _Part(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def kernel_label(name: str) -> str:
-    """Return a short name of a kernel for people; memcpys and short names stay as they are.
+    """Return a short name of a kernel for people, at most 80 characters; memcpys and short names stay as they are.
 
     A kernel of PyTorch is named after its functor with its dtype, a kernel of a library by its distinctive parts.
     Others lose PyTorch's namespaces, parameters, and nested template arguments. Different kernels may share a label.
-
-    Returns:
-        at most 80 characters, not empty unless the name is; the beginning of a name that cannot be parsed.
 
     Example:
         >>> kernel_label("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
@@ -98,7 +93,6 @@ def _of_signature(text: str) -> str:
 
 
 def _shown(arguments: Sequence[str]) -> list[str]:
-    """Return the numbers and types among template arguments, runs of equal types once; many arguments lose booleans."""
     found = [_simple(argument) for argument in arguments if _SIMPLE.fullmatch(argument) or _NUMBER.fullmatch(argument)]
     repeated = (at and name == found[at - 1] and name not in _BOOLS for at, name in enumerate(found))
     shown = [name for name, again in zip(found, repeated, strict=True) if not again or _NUMBER.fullmatch(name)]
@@ -106,7 +100,6 @@ def _shown(arguments: Sequence[str]) -> list[str]:
 
 
 def _applies(argument: str) -> bool:
-    """Return whether a template argument can be a functor: no number, type, or description of tensors."""
     if argument.endswith("*") or not any(bracket in argument for bracket in "<({"):
         return False
     parts = list(_parts(argument))
@@ -114,7 +107,6 @@ def _applies(argument: str) -> bool:
 
 
 def _functor(text: str) -> str:
-    """Return a functor, or the function around a lambda, with its element types."""
     scalar = ""
     for _ in range(_DEEPEST):
         parts = [part for part in _parts(text) if part.name != "operator"]
@@ -136,12 +128,10 @@ def _functor(text: str) -> str:
 
 
 def _simple(argument: str) -> str:
-    """Return a type without its namespaces, a number without its suffix."""
     return argument.rstrip("ul") if _NUMBER.fullmatch(argument) else argument.rpartition("::")[2]
 
 
 def _parts(text: str) -> Iterator[_Part]:
-    """Yield the components of a qualified name, up to a space or an unclosed bracket."""
     name, at = "", 0
     arguments: tuple[str, ...] = ()
     parameters: str | None = None
@@ -168,7 +158,6 @@ def _parts(text: str) -> Iterator[_Part]:
 
 
 def _closing(text: str, at: int) -> int:
-    """Return the position of the bracket that closes the one at a position, else the text's end."""
     depth = 0
     for place in range(at, len(text)):
         if text[place] in _OPEN:
@@ -181,7 +170,6 @@ def _closing(text: str, at: int) -> int:
 
 
 def _cut(text: str) -> list[str]:
-    """Split a list of arguments at its own commas."""
     found, depth, begin = [], 0, 0
     for at, character in enumerate(text):
         depth += (character in _OPEN) - (character in _CLOSE)
@@ -192,7 +180,6 @@ def _cut(text: str) -> list[str]:
 
 
 def _of_mangled(text: str, at: int) -> str:
-    """Return the path in a mangled name (Itanium C++ ABI); for a launcher the first class among its arguments."""
     path: list[str] = []
     while length := _LENGTH.match(text, at):
         end = length.end() + int(length[0])
@@ -210,7 +197,6 @@ def _of_mangled(text: str, at: int) -> str:
 
 
 def _identifiers(text: str, at: int) -> Iterator[str]:
-    """Yield the source names of a mangled name from a position on."""
     while length := _LENGTH.search(text, at):
         size = int(length[0])
         word = text[length.end() : length.end() + size]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from .columns import IntColumn
 from .frames import Frame, to_networkx
 from .outer import outer, require
-from .suggest import Suggests, no_key
+from .suggest import Suggests, guesses_of, no_key
 
 if TYPE_CHECKING:
     from ..analysis.findings.find import Findings
     from ..analysis.sql import QueryResult
     from ..analysis.summary import Analysis
-    from ..report.job_page import RanksOfJob
     from ..timeline.critical import CriticalPath
     from ..timeline.graph_replay import Replay
     from .trace import Trace
@@ -25,45 +24,44 @@ _ETPLUS = (".json", ".json.gz")
 _MS = 1e6
 MOST_IN_FULL = 64  # Up to this many ranks, a page shows each in detail; more would make it too large.
 # Holistic Trace Analysis calls for a trace or a job, and their replacements.
-HTA_CALLS = {
-    "get_temporal_breakdown": "`analyze().device_use`", "get_idle_time_breakdown": "`analyze().idle_causes`",
-    "get_gpu_kernel_breakdown": "`analyze().kernels`", "get_comm_comp_overlap": "`analyze().device_use`",
-    "get_profiler_steps": "`steps`", "get_queue_length_summary": "`analyze().queues`",
-    "get_cuda_kernel_launch_stats": "`analyze().launches`", "get_memory_bw_summary": "`analyze().copies`",
-    "critical_path_analysis": "`critical_path()`",
-}  # fmt: skip
+HTA_CALLS = guesses_of(
+    """
+    get_temporal_breakdown get_comm_comp_overlap: `analyze().device_use`;
+    get_idle_time_breakdown: `analyze().idle_causes`; get_gpu_kernel_breakdown: `analyze().kernels`;
+    get_profiler_steps: `steps`; get_queue_length_summary: `analyze().queues`;
+    get_cuda_kernel_launch_stats: `analyze().launches`; get_memory_bw_summary: `analyze().copies`;
+    critical_path_analysis: `critical_path()`
+    """
+)
 
 
 class Library(Suggests):
-    guesses: ClassVar[dict[str, str]] = {
-        "operators": "`ops`", "cpu_ops": "`ops`", "events": "`ops`, `kernels` or `device_events`",
-        "gpu_events": "`device_events`", "iterations": "`steps`", "profiler_steps": "`steps`",
-        "to_pandas": "`kernels.to_pandas()`, `device_events.to_pandas()`, `ops.to_pandas()` or `steps.to_pandas()`",
-        "to_arrow": "`kernels.to_arrow()`, `device_events.to_arrow()`, `ops.to_arrow()` or `steps.to_arrow()`",
-        "what_if": '`replay("kernel*0.5")`', "simulate": "`replay()`", "predict": "`replay()` or `etplus predict run`",
-        "plot": '`write_report("report.html")`, or `etplus analyze --plots DIR` for figures',
-        "show": '`write_report("report.html")`', "report_html": '`write_report("report.html")`',
-        "key_averages": "`analyze().operators`", "table": "`analyze().operators.to_pandas()`",
-        "analyse": "`analyze()`", "analysis": "`analyze()`",
-        "modules": "`analyze().modules`, or `module(name)` for one",
-        "memory_timeline": "`analyze().memory`", "export_chrome_trace": '`save("trace.perfetto.json")`',
-        "to_networkx_graph": "`to_networkx()`", "graph": "`to_networkx()`", "world": "`world_size`",
-        "to_excel": '`analyze().to_excel("tables.xlsx")`', "describe": "`analyze()`", "diff": "`etplus.diff(a, b)`",
-        "query": '`sql("select … from device")`', "filter": '`step(1)`, `between("forward")`, `window("1ms", "2ms")`',
-        "duration": "`span.length` (ns)", "duration_ns": "`span.length`", "start_ns": "`span.start`",
-        "stragglers": "`etplus.load([…]).stragglers`, of several ranks",
-        "ranks": "`rank`, or `etplus.load([…]).ranks` of several", "world_ranks": "`world_size`",
-        "idle": "`analyze().idle_causes`", "streams": "`analyze().streams`", "queues": "`analyze().queues`",
-        "df": "`kernels.to_pandas()` or `ops.to_pandas()`", "head": "`kernels.to_pandas().head()`",
-        "to_csv": '`kernels.to_pandas().to_csv("x.csv")`, or `etplus analyze --csv DIR`',
-        "loc": "`kernels.to_pandas().loc`",
-        "export_stacks": '`kernels.to_pandas()[["source", "duration_ns"]]`, `ops[0].stack`', "path": "`file`",
-        "bandwidth": "`analyze().copies`", "nccl": "`analyze().communication`",
-        "collectives": "`analyze().communication`, or `etplus.load([…]).collectives` of several ranks",
-        "cuda_time": "`analyze().device_use`", "gpu_time": "`analyze().device_use`", "total_time": "`span.length` (ns)",
-        "start": "`span.start` (ns)", "end": "`span.end` (ns)",
-        "get_potential_stragglers": "`etplus.load([…]).stragglers`, of several ranks", **HTA_CALLS,
-    }  # fmt: skip
+    guesses: ClassVar[dict[str, str]] = HTA_CALLS | guesses_of(
+        """
+        operators cpu_ops: `ops`; events: `ops`, `kernels` or `device_events`; gpu_events: `device_events`;
+        iterations profiler_steps: `steps`;
+        to_pandas: `kernels.to_pandas()`, `device_events.to_pandas()`, `ops.to_pandas()` or `steps.to_pandas()`;
+        to_arrow: `kernels.to_arrow()`, `device_events.to_arrow()`, `ops.to_arrow()` or `steps.to_arrow()`;
+        what_if: `replay("kernel*0.5")`; simulate: `replay()`; predict: `replay()` or `etplus predict run`;
+        plot: `write_report("report.html")`, or `etplus analyze --plots DIR` for figures;
+        show report_html: `write_report("report.html")`; key_averages: `analyze().operators`;
+        table: `analyze().operators.to_pandas()`; analyse analysis describe: `analyze()`;
+        modules: `analyze().modules`, or `module(name)` for one; memory_timeline: `analyze().memory`;
+        export_chrome_trace: `save("trace.perfetto.json")`; to_networkx_graph graph: `to_networkx()`;
+        world world_ranks: `world_size`; to_excel: `analyze().to_excel("tables.xlsx")`; diff: `etplus.diff(a, b)`;
+        query: `sql("select … from device")`; filter: `step(1)`, `between("forward")`, `window("1ms", "2ms")`;
+        duration total_time: `span.length` (ns); duration_ns: `span.length`; start_ns: `span.start`;
+        stragglers get_potential_stragglers: `etplus.load([…]).stragglers`, of several ranks;
+        ranks: `rank`, or `etplus.load([…]).ranks` of several; idle: `analyze().idle_causes`;
+        streams: `analyze().streams`; queues: `analyze().queues`; df: `kernels.to_pandas()` or `ops.to_pandas()`;
+        head: `kernels.to_pandas().head()`;
+        to_csv: `kernels.to_pandas().to_csv("x.csv")`, or `etplus analyze --csv DIR`; loc: `kernels.to_pandas().loc`;
+        export_stacks: `kernels.to_pandas()[["source", "duration_ns"]]`, `ops[0].stack`; path: `file`;
+        bandwidth: `analyze().copies`; nccl: `analyze().communication`;
+        collectives: `analyze().communication`, or `etplus.load([…]).collectives` of several ranks;
+        cuda_time gpu_time: `analyze().device_use`; start: `span.start` (ns); end: `span.end` (ns)
+        """
+    )
 
     def __getitem__(self, key: object) -> Any:
         named = isinstance(key, str) and not key.startswith("_") and hasattr(self, key)
@@ -92,7 +90,7 @@ class Library(Suggests):
         Args:
             what_ifs: such as "kernel*0.5", applied in order.
             network: such as "bandwidth=25,latency=5us", to estimate communication first. The result's `answer_range`
-                states how far the makespan may be off, and why.
+                bounds the error of the makespan.
 
         Raises:
             ConvertError: no node of the trace has a time.
@@ -165,9 +163,6 @@ class Library(Suggests):
         Args:
             number: from 0; several, such as "0-19"; or a phase of a serving engine, such as "decode".
 
-        Raises:
-            UsageError: no such iteration.
-
         Example:
             >>> trace.step(1).steps.names, len(trace.step(1).kernels) < len(trace.kernels)
             (('ProfilerStep#3',), True)
@@ -177,13 +172,9 @@ class Library(Suggests):
         return part_of(cast("Trace", self), steps=str(number))
 
     def between(self, annotation: str, number: int = 0) -> Trace:
-        """Return an annotation's host work and everything it launched, as a trace.
-
-        Args:
-            annotation: part of its name. number: which match, from 0.
-
-        Raises:
-            UsageError: no such annotation.
+        """Return the host work of the `number`-th annotation with this text in its name, and everything it launched,
+        as a
+        trace.
 
         Example:
             >>> len(trace.between("forward", 1).device_events)
@@ -198,13 +189,6 @@ class Library(Suggests):
 
         Args:
             start, end: after the trace's start, in ns or with a unit, such as "10ms"; or both in one text, "10-12.5ms".
-
-        Raises:
-            UsageError: invalid times, or an empty window.
-
-        Example:
-            >>> len(trace.window("0ms", "1ms").calls) == len(trace.window(0, 1_000_000).calls) > 0
-            True
         """
         from .selection import part_of, window_text
 
@@ -215,9 +199,6 @@ class Library(Suggests):
 
         Args:
             name: such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of it.
-
-        Raises:
-            UsageError: no such module, or the trace has none.
         """
         from .selection import part_of
 
@@ -227,13 +208,8 @@ class Library(Suggests):
         """Return the longest path of the replay, by kind of time, operator, source line, and phase.
 
         Args:
-            between: only the path from the start of an annotation (the `number`-th from 0 with this text in its name)
-                to the end of everything it calls and launches.
-
-        Example:
-            >>> path = trace.critical_path()
-            >>> sum(path.by_kind.values()) == path.length_ns
-            True
+            between: only the path from the start of the `number`-th annotation with this text in its name to the end of
+                everything it calls and launches.
         """
         from ..timeline.critical import critical_path, with_origins
 
@@ -251,10 +227,8 @@ class Library(Suggests):
         between: tuple[str, int] | None = None,
         module: str | None = None,
     ) -> None:
-        """Write a self-contained HTML page about the trace, or about a part of it.
-
-        Args:
-            steps, window, between, module: the part, as in `etplus.trace.selection.part_of`.
+        """Write a self-contained HTML page about the trace, or about a part of it, as in
+        `etplus.trace.selection.part_of`.
 
         Raises:
             UsageError: no such part, or the file cannot be written, is an input, or does not end in .html.
@@ -308,10 +282,12 @@ class Library(Suggests):
     def _card(self) -> Sequence[tuple[str, str]]:
         trace = cast("Trace", self)
         rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
-        title = f"<Trace {PurePath(trace.file).name}{rank}: {len(trace):,} rows, {trace.row_span.length / _MS:,.3f} ms>"
-        rows = [("", title)]
-        rows.append(("calls", f"{len(trace.calls):,} on {len(set(trace.calls.thread.tolist())):,} threads"))
-        rows.append(("device", f"{len(trace.gpu):,} events, {int(trace.gpu.dur.sum()) / _MS:,.3f} ms"))
+        length = f"{len(trace):,} rows, {trace.nodes.span.length / _MS:,.3f} ms"
+        rows = [
+            ("", f"<Trace {PurePath(trace.file).name}{rank}: {length}>"),
+            ("calls", f"{len(trace.calls):,} on {len(set(trace.calls.thread.tolist())):,} threads"),
+            ("device", f"{len(trace.gpu):,} events, {int(trace.gpu.dur.sum()) / _MS:,.3f} ms"),
+        ]
         if len(trace.steps):
             how = ", inferred from the kernels" if trace.steps.inferred else ""
             rows.append(("steps", f"{len(trace.steps):,}: {trace.steps.names[0]} to {trace.steps.names[-1]}{how}"))
@@ -320,38 +296,3 @@ class Library(Suggests):
             rows.append(("linked", f"{ops['linked']:,} of {ops['total']:,} ({ops['certain']:,} certain)"))
         rows += [("damage", sentence) for sentence in trace.damage[:3]]
         return rows
-
-
-def write_job_report(ranks: Mapping[int, Trace], path: str | os.PathLike[str], *, title: str = "") -> None:
-    """Write one self-contained HTML page about the ranks of a job, reading one rank at a time.
-
-    Raises:
-        UsageError: traces of different jobs, or the file cannot be written or does not end in .html.
-    """
-    require("analysis", "report")
-    from ..analysis.summary import analyse
-    from ..report.html_page import check_page_name
-    from ..report.job_page import ranks_html
-    from ..schemas.text.files import open_output
-
-    check_page_name(path)
-    page, _ = ranks_html(((analyse(trace), None) for trace in ranks.values()), len(ranks), title)
-    with open_output(path) as out:
-        out.write(page)
-
-
-def write_large_job_report(job: RanksOfJob, path: str | os.PathLike[str], *, title: str = "") -> None:
-    """Write one self-contained HTML page about a job of many ranks: all in numbers, some in detail.
-
-    Raises:
-        UsageError: as in `write_job_report`.
-    """
-    require("report")
-    from ..report.html_page import check_page_name
-    from ..report.job_page import large_job_html
-    from ..schemas.text.files import open_output
-
-    check_page_name(path)
-    page, _ = large_job_html(job, title)
-    with open_output(path) as out:
-        out.write(page)

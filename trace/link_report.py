@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from textwrap import fill
 from typing import Any, Literal
 
-from .brief import brief
+from .brief import Record
 from .counterparts import repetition_sentences
 from .printable import printable
 
@@ -18,8 +18,8 @@ _WIDTH = 79
 _SHOWN = frozenset({"run", "rank", "job"})
 
 
-@dataclass(frozen=True)
-class Clue:
+@dataclass(frozen=True, repr=False)
+class Clue(Record):
     """One fact for or against one process and one time, or a missing fact."""
 
     # by: its subject: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files),
@@ -27,14 +27,12 @@ class Clue:
     by: str
     says: str  # a sentence for the report
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class Identity:
+@dataclass(frozen=True, repr=False)
+class Identity(Record):
     """Evidence that two traces come from one process and one time."""
 
-    # verdict: "proved", "refuted", "stated" (all is proved except the rank, which the user gives), or "unknown".
+    # verdict: "proved", "refuted", "stated" (all is proved except the rank; the user gives it), or "unknown".
     # Links are `certain` only if it is proved.
     verdict: Verdict
     rank: int | None  # the rank of both files, None if it is neither proved nor stated, or there is only one
@@ -43,8 +41,6 @@ class Identity:
     proves: tuple[Clue, ...]  # proves, refutes, unknown: the evidence
     refutes: tuple[Clue, ...]
     unknown: tuple[Clue, ...]
-
-    __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; see docs/reference/report.md."""
@@ -63,23 +59,21 @@ class Identity:
         return self.doubts or [finding.says for finding in self.proves if finding.by in _SHOWN]
 
 
-@dataclass(frozen=True)
-class LinkReport:
+@dataclass(frozen=True, repr=False)
+class LinkReport(Record):
     """Counts and findings of one link."""
 
-    et: dict[str, Any]  # et, kineto: contents of each file (counts by kind, window, pid, schema)
+    et: dict[str, Any]  # et, kineto: contents of both files (counts by kind, window, pid, schema)
     kineto: dict[str, Any]
     ops: dict[str, Any]  # number of ET operators: total, certain, equivalent, unlinked by reason
     method: str  # the matching method used
-    considered: tuple[str, ...]  # the result of each method, in words
+    considered: tuple[str, ...]  # the results of the methods, in words
     windows: dict[str, Any]  # iterations and sequence numbers of both files
     gpu: dict[str, Any]  # by category, attached by method and unattached by reason; and coverage of GPU time
     dependencies: dict[str, Any]  # edges by kind, contradicted by the measured order, inferred, unresolved
     warnings: tuple[str, ...] = ()  # sentences a user should read
     facts: dict[str, Any] = field(default_factory=dict)
     identity: Identity | None = None  # None if no ET was given
-
-    __repr__ = brief
 
     @property
     def linked_share(self) -> float:

@@ -1,4 +1,4 @@
-"""The JSON text of each node, undecoded until it is needed."""
+"""The JSON texts of nodes, undecoded until they are needed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def texts_at(texts: Sequence[bytes], at: IntColumn) -> Iterator[bytes]:
 class RecordStore:
     """The JSON texts of the rows of `Nodes`, as the ET+ file has them. Rows may be asked for in any order.
 
-    This base class is the store of a trace without texts, which cannot be written.
+    This base class is the store of a trace without texts: it cannot be written.
     """
 
     def texts(self, rows: IntColumn) -> list[bytes]:
@@ -105,10 +105,7 @@ class RecordStore:
         raise NotImplementedError("the trace has no records")
 
     def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """Yield index and JSON text of recorded events that are no nodes: Python calls and GPU annotations.
-
-        Empty if the trace was not read from the recording.
-        """
+        """Yield index and JSON text of recorded events that are no nodes: Python calls and GPU annotations."""
         return iter(())
 
     def chunks(self) -> Iterator[bytes]:

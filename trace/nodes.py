@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
-from .brief import brief
+from .brief import Record
 from .columns import IntColumn, RowColumn, distinct_rows, run_starts, scatter
 from .index import ColumnOf, Positions, Row, as_column
 from .intervals import Span
@@ -25,8 +23,8 @@ def _row(dtype: type[np.generic], none: int | None, about: str, unit: str = "") 
     return {"column": RowColumn(dtype, none, unit, about)}
 
 
-@dataclass(frozen=True, eq=False)
-class Nodes:
+@dataclass(frozen=True, eq=False, repr=False)
+class Nodes(Record):
     """One row per node and runtime call, in file order."""
 
     kind: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, None, "CPU, GPU or RUNTIME"))
@@ -69,8 +67,6 @@ class Nodes:
         metadata=_row(np.int64, -1, "id of the operator on another thread that it waits for")
     )
 
-    __repr__ = brief
-
     def __len__(self) -> int:
         return len(self.id)
 
@@ -98,11 +94,11 @@ class Nodes:
         return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
-        """Sort rows by lane, start, and id; return them and the row before each in its lane (−1 for a lane's first).
+        """Sort rows by lane, start, and id; return them and the row before each in its lane (−1 for the first).
 
         Args:
             lane: one entry per row of the table, such as `thread`.
-            nested: rows of a lane may enclose each other; the longest of those that start together comes first.
+            nested: rows of a lane may enclose each other; the longest of rows with one start comes first.
         """
         longest = -self.end[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]
@@ -111,40 +107,3 @@ class Nodes:
 
 # Columns of `Nodes` by name.
 NODE_COLUMNS: dict[str, RowColumn] = {column.name: column.metadata["column"] for column in fields(Nodes)}
-
-
-def _of_nodes(name: str) -> Any:
-    return property(attrgetter(f"nodes.{name}"))
-
-
-class NodeColumns:
-    """The columns of `nodes` as attributes of the trace, for code that has not moved to the tables yet."""
-
-    nodes: Nodes
-    kind: ColumnOf[Row, np.int8] = _of_nodes("kind")
-    structural: ColumnOf[Row, np.bool_] = _of_nodes("structural")
-    id: ColumnOf[Row, np.int64] = _of_nodes("id")
-    parent: ColumnOf[Row, np.int64] = _of_nodes("parent")
-    parent_row: Positions[Row, Row] = _of_nodes("parent_row")
-    name: ColumnOf[Row, np.int32] = _of_nodes("name")
-    category: ColumnOf[Row, np.int32] = _of_nodes("category")
-    ts: ColumnOf[Row, np.int64] = _of_nodes("ts")
-    dur: ColumnOf[Row, np.int64] = _of_nodes("dur")
-    exclusive: ColumnOf[Row, np.int64] = _of_nodes("exclusive")
-    rf_id: ColumnOf[Row, np.int64] = _of_nodes("rf_id")
-    fw_parent: ColumnOf[Row, np.int64] = _of_nodes("fw_parent")
-    seq_id: ColumnOf[Row, np.int64] = _of_nodes("seq_id")
-    scope: ColumnOf[Row, np.int64] = _of_nodes("scope")
-    fw_tid: ColumnOf[Row, np.int64] = _of_nodes("fw_tid")
-    thread: ColumnOf[Row, np.int64] = _of_nodes("thread")
-    link: ColumnOf[Row, np.int8] = _of_nodes("link")
-    stream: ColumnOf[Row, np.int64] = _of_nodes("stream")
-    device: ColumnOf[Row, np.int64] = _of_nodes("device")
-    correlation: ColumnOf[Row, np.int64] = _of_nodes("correlation")
-    kineto_event: ColumnOf[Row, np.int64] = _of_nodes("kineto_event")
-    inter_thread_dep: ColumnOf[Row, np.int64] = _of_nodes("inter_thread_dep")
-    timed: ColumnOf[Row, np.bool_] = _of_nodes("timed")
-    finish: ColumnOf[Row, np.int64] = _of_nodes("end")
-    row_span: Span = _of_nodes("span")
-    stream_lane: IntColumn = _of_nodes("stream_lane")
-    lane_order = _of_nodes("lane_order")

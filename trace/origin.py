@@ -1,12 +1,8 @@
-"""Phase, forward operator, module and source line of each call and GPU event.
+"""Phase, forward operator, module and source line of calls and GPU events.
 
 For example, `MmBackward0` has the sequence number of an `aten::mm` that ran before it on the forward thread. That call
-is its forward operator, from which it inherits module and source line. Its phase is "backward", and so is the phase of
-the kernels it launches, except communication ("gradient communication").
-
-1. `_backward_roots` finds the autograd functions, 2. `_forward_of` their forward operators. 3. `_phases` reads names,
-   annotations and frames; calls below inherit. 4. `_inherited`, `_inherited_modules` and `_with_forward` give all calls
-   their forward operator, module and source line. 5. GPU events inherit from the calls that launched them.
+is its forward operator. It passes on its module and source line. Its phase is "backward", and so is the phase of the
+kernels it launches, except communication ("gradient communication").
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .brief import brief
+from .brief import Record
 from .call_tree import nearest
 from .columns import IntColumn, distinct, distinct_rows, matching, run_starts, scatter
 from .comm_kernels import is_comm_kernel
@@ -71,12 +67,12 @@ _COMPILED = re.compile(r"Torch-Compiled Region: .*|## Call CompiledFxGraph .* ##
 _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
 
 
-@dataclass(frozen=True)
-class Origin:
+@dataclass(frozen=True, repr=False)
+class Origin(Record):
     """Origins of the calls and GPU events of a trace."""
 
     phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES` for each call
-    forward: Positions[CallIndex, CallIndex]  # forward call of each backward call and the calls below it; −1 for none
+    forward: Positions[CallIndex, CallIndex]  # forward call by backward call, also for the calls below it; −1 for none
     through: ColumnOf[CallIndex, np.int8]  # evidence for `forward`, an index into `THROUGH`
     # entry: innermost stack entry (in `Trace.stacks`) of the call or its forward call; −1 for none
     entry: ColumnOf[CallIndex, np.int64]
@@ -87,8 +83,6 @@ class Origin:
     gpu_module: ColumnOf[GpuIndex, np.int64]
     # gpu_call: call that launched each GPU event or its counterpart in another iteration; −1 for none
     gpu_call: Positions[GpuIndex, CallIndex]
-
-    __repr__ = brief
 
 
 def origin_of(trace: Trace) -> Origin:
@@ -137,7 +131,6 @@ def origin_of(trace: Trace) -> Origin:
 
 
 def _backward_roots(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Return which calls are autograd functions run by the engine, gradient accumulation included."""
     calls = trace.calls
     named = matching(calls.name, trace.names, _is_backward)
     found: npt.NDArray[np.bool_] = (named & (calls.kind == OP)) | (trace.nodes.scope[calls.source] == _BACKWARD_SCOPE)
@@ -150,7 +143,6 @@ def _is_backward(name: str) -> bool:
 
 
 def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColumn, npt.NDArray[np.int8]]:
-    """Return the forward call of each backward root, −1 for none, and the evidence."""
     calls, rows = trace.calls, trace.calls.source
     forward, through = np.full(len(calls), -1, np.int64), np.zeros(len(calls), np.int8)
     seq, fw_tid = trace.nodes.seq_id[rows], trace.nodes.fw_tid[rows]
@@ -173,11 +165,7 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
 def _add_engine(
     trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, through: npt.NDArray[np.int8]
 ) -> None:
-    """Give the engine's call around a function, which has no sequence number, the function's forward call.
-
-    The engine's other work in that call, such as summing a bias gradient over the batch, belongs to the same forward
-    call.
-    """
+    """Give the engine's call around a function the function's forward call; it has no sequence number."""
     calls = trace.calls
     inner = np.flatnonzero(forward >= 0)
     around = nearest(calls.parent[inner], calls.parent, backward)
@@ -192,7 +180,7 @@ def _add_engine(
 def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColumn:
     """Return the forward calls of backward calls with an unknown forward thread, as in a Kineto trace alone.
 
-    If several threads have the number, only a thread whose operator has the backward operator's name counts.
+    If several threads have the number, only a thread with an operator of the backward operator's name counts.
     """
     thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
     threads = distinct(thread[first])
@@ -213,7 +201,6 @@ def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColu
 
 
 def _named_alike(trace: Trace, forward: IntColumn, backward: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return whether the backward operator is named after the forward one: "ViewBackward0" and "aten::view"."""
     name = trace.calls.name
     pairs, of = distinct_rows(name[forward], name[backward])
     texts = ((trace.names[a], _FUNCTION.fullmatch(trace.names[b])) for a, b in pairs.tolist())
@@ -229,7 +216,6 @@ def _letters(name: str) -> str:
 def _last_before(
     trace: Trace, first: IntColumn, thread: IntColumn, wanted: IntColumn, fw_thread: IntColumn
 ) -> IntColumn:
-    """Return, for each wanted backward call, the last earlier forward call with its number and thread."""
     calls, seq = trace.calls, trace.nodes.seq_id[trace.calls.source]
     both = np.concatenate([first, wanted])
     of = np.concatenate([thread[first], fw_thread[wanted]])
@@ -248,7 +234,6 @@ def _last_before(
 def _phases(
     trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, entry: IntColumn
 ) -> npt.NDArray[np.int8]:
-    """Return `Origin.phase`, stated by the call itself or the nearest call around it."""
     calls, names = trace.calls, trace.names
     named = calls.kind != OP
     mark = np.full(len(calls), -1, np.int8)
@@ -260,7 +245,7 @@ def _phases(
     mark[backward] = BACKWARD
     mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = ACCUMULATION
     mark[matching(calls.name, names, _REDUCES.fullmatch)] = GRADIENT_COMMUNICATION
-    # only what is recorded for autograd has a number (at::GradMode), which backward itself is not
+    # only operators recorded for autograd have a number (at::GradMode), backward itself has none
     differentiable = (calls.kind == OP) & ~backward & (trace.nodes.seq_id[calls.source] >= 0)
     around = nearest(calls.parent, calls.parent, backward)
     again = (around >= 0) & (differentiable | (calls.kind == MODULE))
@@ -286,9 +271,6 @@ def _communicates(name: str) -> bool:
 
 
 def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> None:
-    """Mark the calls whose stacks are in a module, an optimizer or a data loader, unless a call around them is
-    marked.
-    """
     stacks = trace.stacks
     if not len(stacks):
         return
@@ -308,9 +290,6 @@ def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> 
 
 
 def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) -> IntColumn:
-    """Return the forward call of the nearest backward root at or above each call; none in recomputation and
-    accumulation.
-    """
     at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
     inside = (at >= 0) & np.isin(phase, (BACKWARD,))
     return np.where(inside, forward[np.maximum(at, 0)], -1) if len(forward) else forward
@@ -319,9 +298,6 @@ def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) ->
 def _inherited_modules(
     trace: Trace, module: IntColumn, forward: IntColumn, behind: IntColumn, phase: npt.NDArray[np.int8]
 ) -> IntColumn:
-    """Give calls without a module the module of their forward call; recomputation without frames that of its
-    checkpoint.
-    """
     if not len(module):
         return module
     at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
@@ -336,7 +312,6 @@ def _nearest_value(trace: Trace, values: npt.NDArray[np.int8]) -> npt.NDArray[np
 
 
 def _has_own(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which entries (−1 for none) have a line in own code."""
     own = np.array([line.own for line in table.lines], np.bool_)
     code = np.where(entry >= 0, table.of_entry[np.maximum(entry, 0)], -1) if len(table.of_entry) else entry
     found: npt.NDArray[np.bool_] = np.zeros(len(entry), np.bool_)
@@ -349,9 +324,6 @@ def _has_line(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
 
 
 def _with_forward(entry: IntColumn, behind: IntColumn, table: SourceTable, stated: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return each call's stack, or its forward call's stack if that has a line in own code and this call's is not
-    stated.
-    """
     if not len(entry):
         return entry
     of_forward = np.where(behind >= 0, entry[np.maximum(behind, 0)], -1)
@@ -362,7 +334,6 @@ def _with_forward(entry: IntColumn, behind: IntColumn, table: SourceTable, state
 def _with_annotated(
     trace: Trace, entry: IntColumn, paths: list[tuple[str, ...]], module: IntColumn
 ) -> tuple[list[tuple[str, ...]], IntColumn]:
-    """Add the module paths of graph annotations; a GPU event's own annotation comes first."""
     stacks, source = trace.stacks, trace.gpu.source
     if not np.any(stacks.evidence == GRAPH_ANNOTATION):
         return paths, module
@@ -380,7 +351,6 @@ def _with_annotated(
 
 
 def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
-    """Return paths of modules, and the code of each call's path, −1 for none."""
     tree, known = trace.hierarchy, dict[tuple[str, ...], int]()
     paths: list[tuple[str, ...]] = [()]
     code_of = [-1]

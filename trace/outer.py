@@ -1,13 +1,14 @@
-"""Parts of outer rings, which may not be installed: the core works without `analysis/`, `report/` and `planning/`."""
+"""Names imported on demand: public names of a package, and parts of outer rings that may not be installed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 _PARTS = ("analysis", "report", "planning")
-_NOT_INSTALLED = "this needs etplus.{part}, which is not installed; install all parts of etplus"
+_NOT_INSTALLED = "etplus.{part} is not installed, but needed here; install all parts of etplus"
 _PRODUCT = __name__.rpartition(".trace.")[0]
 
 
@@ -17,11 +18,7 @@ def installed(part: str) -> bool:
 
 
 def outer(module: str) -> Any:
-    """Return the module `etplus.MODULE`, as in "analysis.counters".
-
-    Raises:
-        UsageError: the part that the module belongs to is not installed.
-    """
+    """Return the module `etplus.MODULE`, as in "analysis.counters"; a UsageError if its part is not installed."""
     require(module.partition(".")[0])
     return import_module(f"{_PRODUCT}.{module}")
 
@@ -40,3 +37,32 @@ def missing_part(error: BaseException) -> str:
     name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
     part = name.removeprefix(f"{_PRODUCT}.")
     return _NOT_INSTALLED.format(part=part) if part in _PARTS else ""
+
+
+def lazy_names(
+    package: str, modules: Mapping[str, str], public: Iterable[str], guesses: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's `__getattr__` (PEP 562) and `__dir__`.
+
+    Args:
+        modules: space-separated names, by the module's relative name.
+        public: `__all__` of the package.
+        guesses: replacements for names that users try; None for no suggestions.
+    """
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
+
+    def get(name: str) -> Any:
+        if name in module_of:
+            try:
+                return getattr(import_module(module_of[name], package), name)
+            except ModuleNotFoundError as error:
+                if missing := missing_part(error):
+                    raise AttributeError(f"{package}.{name}: {missing}") from None
+                raise
+        if name.startswith("_") or guesses is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from .suggest import no_attribute  # for whoever guesses
+
+        raise no_attribute(f"module {package!r}", name, public, guesses)
+
+    return get, lambda: sorted(public)

@@ -21,7 +21,7 @@ _LOG = logging.getLogger("etplus")
 
 @dataclass(frozen=True)
 class Plugin:
-    """An object of another package, which its errors name. `what` is its kind, such as "command"."""
+    """An object of another package; its errors name the package. `what` is its kind, such as "command"."""
 
     what: str
     point: EntryPoint
@@ -32,11 +32,7 @@ class Plugin:
         return _package(self.point)
 
     def load(self) -> Any:
-        """Return the object, or an instance if it is a class.
-
-        Raises:
-            EtplusError: it cannot be imported or made.
-        """
+        """Return the object, or an instance if it is a class; an EtplusError if that fails."""
         try:
             found = self.point.load()
             return found() if isinstance(found, type) else found
@@ -52,7 +48,7 @@ class Plugin:
 
     @contextmanager
     def contained(self) -> Iterator[None]:
-        """Name the package in its errors raised within. A generator raises where it is consumed."""
+        """Name the package in its errors raised within. A generator raises later, when it is consumed."""
         try:
             yield
         except (EtplusError, OSError, MemoryError):
@@ -65,11 +61,8 @@ class Plugin:
 
 
 def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
-    """Return the plugins of a group of entry points, by name.
-
-    Args:
-        what: kind of plugin, for messages.
-        taken: etplus's own names; plugins with such a name are ignored with a warning.
+    """Return the plugins of a group of entry points, by name; those with a name in `taken` are ignored with a
+    warning.
     """
     found: dict[str, Plugin] = {}
     if not _may_be_declared(group):
@@ -86,9 +79,8 @@ def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
 
 
 def _may_be_declared(group: str) -> bool:
-    """Return whether an installed package may have entry points of a group.
-
-    This is 30 times as fast as `importlib.metadata`, whose import takes a tenth of a small command.
+    """Return whether an installed package may have entry points of a group, 30 times as fast as
+    `importlib.metadata`.
     """
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True

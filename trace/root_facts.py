@@ -29,11 +29,7 @@ class RootFacts:
 
     @property
     def report(self) -> LinkReport:
-        """The link report.
-
-        Raises:
-            ConvertError: the file has none; another linker wrote it.
-        """
+        """The link report; a ConvertError if the file has none, because another linker wrote it."""
         try:
             return msgspec.convert(self.summary["link"], LinkReport)
         except (KeyError, msgspec.ValidationError):
@@ -56,7 +52,7 @@ class RootFacts:
 
     @property
     def times_recorded(self) -> bool:
-        """Whether start times were recorded.
+        """Start times were recorded.
 
         A Chakra trace of another producer may have none. Its events are laid out by dependencies and streams, so its
         idle time, overlap and waits mean nothing.

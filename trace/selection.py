@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from .brief import brief
+from .brief import Record
 from .captured import CapturedGraphs, CaptureLinks
 from .columns import IntColumn, distinct, inverse_positions, mask_at
 from .comm_kernels import Comm
@@ -38,21 +38,17 @@ _MOST_RANKS = 1_000_000
 _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 
 
-@dataclass(frozen=True, eq=False)
-class Selection:
+@dataclass(frozen=True, eq=False, repr=False)
+class Selection(Record):
     """The part of a recording that a trace holds."""
 
     about: str  # how it was chosen, such as "steps 2-4"
     span: Span  # the chosen time, extended to the GPU events and their launches
     steps: Steps  # the iterations of the recording that are in it
 
-    __repr__ = brief
-
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Masks of the tables, the requested time, and the requested steps."""
-
     calls: Mask
     runtime: Mask
     gpu: Mask
@@ -62,9 +58,6 @@ class _Chosen:
 
 def parse_window(text: str) -> Span:
     """Parse a span of time after the trace's start, in ns, us, ms or s; the first unit may be left out.
-
-    Raises:
-        UsageError: an invalid text, or an empty span.
 
     Example:
         >>> parse_window("10-12.5ms")
@@ -87,15 +80,12 @@ def window_text(start: str | int, end: str | int | None = None) -> str:
 
 
 def call_between(trace: Trace, name: str, number: int = 0) -> int:
-    """Return the position in `trace.calls` of the `number`-th annotation with a name.
+    """Return the position in `trace.calls` of the `number`-th annotation with a name; a UsageError if there are fewer.
 
     Exact names come before parts of names, annotations before operators.
-
-    Raises:
-        UsageError: fewer calls have the name.
     """
     calls = trace.calls
-    annotations = trace.scope[calls.source] == ANNOTATION_SCOPE
+    annotations = trace.nodes.scope[calls.source] == ANNOTATION_SCOPE
     exact = np.array([text == name for text in trace.names], np.bool_)[calls.name]
     part = np.array([name in text for text in trace.names], np.bool_)[calls.name]
     for which in (annotations & exact, annotations & part, exact, part):
@@ -117,11 +107,10 @@ def part_of(
 ) -> Trace:
     """Return a part of a trace as a trace, for analysis, replay, conversion or further selection.
 
-    Iterations and annotations contain their host work and the GPU events it launched. A window contains everything that
-    ran in it, at least partly. A module contains its calls, its backward work, and the GPU events of both. The calls
-    that launched the GPU events are included. Nothing is cut: an operator that began earlier keeps its duration. `span`
-    is the chosen time, extended to the GPU events and their launches; separate steps give one span from the first to
-    the last. A part cannot be written as ET+.
+    Iterations and annotations contain their host work and the GPU events it launched, a window everything that ran in
+    it at least partly, a module its calls, its backward work, and the GPU events of both. The calls that launched the
+    GPU events are included. Nothing is cut: an operator that began earlier keeps its duration. `span` is the chosen
+    time, extended to the GPU events and their launches. A part cannot be written as ET+.
 
     Args:
         steps: iterations by number from 0, such as "3" or "0-19", or a phase, such as "decode".
@@ -131,11 +120,6 @@ def part_of(
 
     Raises:
         UsageError: two of the first three are given, or an invalid text, no such part, or an empty window.
-
-    Example:
-        >>> part = part_of(trace, window="0-1ms")
-        >>> 0 < len(part.calls) < len(trace.calls)
-        True
     """
     parts = {"--steps": steps, "--window": window, "--between": between}
     given = [option for option, value in parts.items() if value is not None]
@@ -203,7 +187,6 @@ def _of_window(trace: Trace, window: str) -> _Chosen:
 
 
 def _of_module(trace: Trace, name: str) -> _Chosen:
-    """Choose the calls and events that `trace.origin` assigns to a module, else those in a named region of the host."""
     calls, gpu, origin = trace.calls, trace.gpu, trace.origin
     codes = _paths_named(origin.modules, name)
     in_calls, on_gpu = np.isin(origin.module, codes), np.isin(origin.gpu_module, codes)
@@ -225,14 +208,12 @@ def _of_module(trace: Trace, name: str) -> _Chosen:
 
 
 def _paths_named(paths: Sequence[Sequence[str]], name: str) -> list[int]:
-    """Return the positions of paths with this module or path of modules; if there are none, of paths with this text."""
     dotted = [f".{'.'.join(path)}." for path in paths]
     exact = [at for at, path in enumerate(dotted) if f".{name}." in path]
     return exact or [at for at, path in enumerate(dotted) if name in path]
 
 
 def _in_spans(trace: Trace, spans: Intervals, on_gpu: Mask) -> _Chosen:
-    """Choose the host work in some spans, and the given GPU events with their launches."""
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     in_runtime = _in(spans, runtime.ts, runtime.end)
     in_runtime[gpu.runtime[on_gpu & (gpu.runtime >= 0)]] = True
@@ -242,7 +223,6 @@ def _in_spans(trace: Trace, spans: Intervals, on_gpu: Mask) -> _Chosen:
 
 
 def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str) -> Trace:
-    """Return the trace of the chosen part of `whole`, the trace with its unattached events."""
     gpu = whole.gpu
     begun = np.append(whole.launched_ns[chosen.gpu], chosen.span.start)
     span = Span(int(begun.min()), int(np.append(gpu.end[chosen.gpu], chosen.span.end).max()))
@@ -262,21 +242,18 @@ def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str) -> Trace:
 
 
 def _spans_of(steps: Steps, numbers: IntColumn) -> Intervals:
-    """Return the time of some steps (ascending ordinals); adjacent steps leave no gap."""
     runs = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
     start, end = steps.start[numbers[runs]], np.maximum.reduceat(steps.end[numbers], runs)
     return union(start, end) if np.any(start[1:] < end[:-1]) else Intervals(start, end)
 
 
 def _in(spans: Intervals, start: IntColumn, end: IntColumn) -> Mask:
-    """Return which intervals overlap one of some spans; empty intervals count if they are inside."""
     begun = np.searchsorted(spans.start, np.maximum(end, start + 1))
     inside: Mask = (begun > 0) & (start < np.append(spans.end, 0)[begun - 1])
     return inside
 
 
 def _add_with_callers(chosen: Mask, parent: IntColumn, calls: IntColumn) -> None:
-    """Choose further calls (−1 for none) and all calls around them."""
     at = distinct(calls)
     while len(at := at[at >= 0]):
         chosen[at] = True
@@ -284,7 +261,6 @@ def _add_with_callers(chosen: Mask, parent: IntColumn, calls: IntColumn) -> None
 
 
 def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> Tables:
-    """Take some rows of each table; references to dropped rows become −1."""
     call, runtime = new_places(in_calls), new_places(in_runtime)
     calls, runtime_calls = tables.calls.take(in_calls), tables.runtime.take(in_runtime)
     gpu = tables.gpu.take(in_gpu)
@@ -300,9 +276,6 @@ def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> T
 
 def ranks_of(text: str) -> list[int]:
     """Parse a list of ranks, in its order.
-
-    Raises:
-        UsageError: an invalid list.
 
     Example:
         >>> ranks_of("0-3,7")
@@ -330,7 +303,7 @@ def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection
         loose: which of `Trace.unattached` to keep.
         tables: of the chosen nodes; `source` refers to the whole trace.
     """
-    kept = chosen | trace.structural
+    kept = chosen | trace.nodes.structural
     rows, place = np.flatnonzero(kept), new_places(kept)
     columns: dict[str, Any] = {name: getattr(trace.nodes, name)[rows] for name in NODE_COLUMNS}
     columns["parent_row"] = place[columns["parent_row"]]
@@ -382,7 +355,6 @@ def _generated(made: GeneratedKernels, kept: npt.NDArray[np.bool_], place: IntCo
 
 
 def _counterparts(links: CounterpartLinks, event: IntColumn, row: IntColumn) -> CounterpartLinks:
-    """Keep the links of kept events to kept nodes, renumbered."""
     at = np.flatnonzero((event[links.event] >= 0) & (row[links.row] >= 0))
     return CounterpartLinks(event[links.event[at]], row[links.row[at]], links.same_module[at])
 

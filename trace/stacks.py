@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .brief import brief
+from .brief import Record
 from .call_tree import levels
 from .columns import IntColumn, distinct_rows, first_seen, inverse_positions
 from .index import Positions, Row, as_positions
@@ -42,7 +42,7 @@ class SourceLine(NamedTuple):
     file: str  # as recorded: absolute, or relative to the folder of installed packages
     line: int  # from 1; the line of the call if recorded, else the first line of the function
     function: str = ""  # "" if unknown
-    exact: bool = False  # `line` is that of the call
+    exact: bool = False  # `line` is the line of the call
     own: bool = True  # the line is in own code. If a stack has no own line, its innermost line gets own=False.
 
     def __repr__(self) -> str:
@@ -52,17 +52,12 @@ class SourceLine(NamedTuple):
         return f"{self.file}:{self.line}" + (f" ({self.function})" if self.function else "")
 
 
-@dataclass(frozen=True)
-class Stacks:
+@dataclass(frozen=True, repr=False)
+class Stacks(Record):
     """Stacks of frames, and the nodes that were called in them.
 
     An entry is a frame together with all its callers, so stacks form a tree. A node may have several stacks: a fused
     kernel does the work of several lines. The first one counts most.
-
-    Example:
-        >>> stacks = Stacks.none().with_stacks({7: [["train.py(3): main", "nn.Module: Net_0", "net.py(8): forward"]]})
-        >>> str(stacks.source(int(stacks.first_entry(np.array([7]))[0])))
-        'net.py:8 (forward)'
     """
 
     names: list[str]  # of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>"
@@ -72,8 +67,6 @@ class Stacks:
     row: Positions[int, Row]  # nodes, ascending; one per stack of a node
     entry: IntColumn  # for each of `row`, the innermost entry of the stack
     evidence: npt.NDArray[np.int8]  # for each of `row`, an index into `EVIDENCE_OF_STACKS`
-
-    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.above)
@@ -127,11 +120,7 @@ class Stacks:
         return [line for line in located if line is not None]
 
     def source(self, entry: int, is_own: Callable[[str], bool] | None = None) -> SourceLine | None:
-        """Return the innermost line of a stack in own code; without one the innermost of all, with own=False.
-
-        Args:
-            is_own: tells own files; None for `is_own_file`.
-        """
+        """Return the innermost line of a stack in own code; without one the innermost of all, with own=False."""
         lines = self.lines(entry)[::-1]
         own = (line for line in lines if (is_own or is_own_file)(line.file))
         return next(own, lines[0]._replace(own=False) if lines else None)
@@ -161,7 +150,6 @@ class Stacks:
 
     @cached_property
     def _exact(self) -> npt.NDArray[np.bool_]:
-        """Entries whose frame's name has the line of the call, as compilers and annotations write it."""
         exact = np.zeros(len(self), np.bool_)
         fresh = self.entry[np.isin(self.evidence, (COMPILED, GRAPH_ANNOTATION))]
         while len(fresh):
@@ -181,7 +169,6 @@ class Stacks:
         return SourceTable(list(lines), np.where(of_own >= 0, of_own, others))
 
     def _innermost(self, places: Sequence[SourceLine | None], lines: dict[SourceLine, int]) -> IntColumn:
-        """Return the code in `lines` of each entry's innermost frame that has a place."""
         found = list[int]()
         names = self.name.tolist()
         columns = names, self.above.tolist(), self.line.tolist(), self._exact.tolist()
@@ -199,12 +186,11 @@ class Stacks:
     def with_stacks(
         self, of_rows: dict[int, Sequence[Sequence[str | tuple[str, int]]]], evidence: int = PYTHON_FRAMES
     ) -> Stacks:
-        """Return these stacks with those of more nodes; given stacks replace a node's old ones.
+        """Return these stacks with stacks of more nodes; given stacks replace a node's old ones.
 
         Args:
             of_rows: stacks by node, each the names of its frames, outermost first. A frame may be a pair of the name
                 and the line in the frame above from which it was called (−1 for unknown).
-            evidence: index into `EVIDENCE_OF_STACKS`.
         """
         names, entries = dict(zip(self.names, range(len(self.names)), strict=True)), self._codes()
         added_row, added_entry = list[int](), list[int]()
@@ -238,14 +224,12 @@ class Stacks:
         return dict(zip(keys, range(len(self)), strict=True))
 
 
-@dataclass(frozen=True)
-class SourceTable:
+@dataclass(frozen=True, repr=False)
+class SourceTable(Record):
     """Distinct source lines, and for each stack entry the code of its line, −1 for none."""
 
     lines: list[SourceLine]
     of_entry: IntColumn
-
-    __repr__ = brief
 
 
 def stacks_of_tree(
@@ -256,14 +240,7 @@ def stacks_of_tree(
     Args:
         names: of frames. parent: position of each frame's caller, smaller than its own, −1 for none.
         name: codes. line: as in `Stacks`.
-        row: nodes, ascending. frame: the innermost frame of each.
-
-    Example:
-        >>> codes = np.array([0, 1, 1], np.int32), np.array([-1, 5, 5], np.int32)
-        >>> rows, frames = np.arange(2), np.array([1, 2])
-        >>> made = stacks_of_tree(["a.py(1): f", "b.py(2): g"], np.array([-1, 0, 0]), *codes, rows, frames)
-        >>> len(made), made.entry.tolist(), [str(line) for line in made.lines(1)]
-        (2, [1, 1], ['a.py:5 (f)', 'b.py:2 (g)'])
+        row: nodes, ascending. frame: innermost frame of each.
     """
     entry, known = np.zeros(len(parent), np.int64), 0
     columns: list[IntColumn] = [np.zeros((0, 3), np.int64)]
@@ -289,7 +266,6 @@ def stacks_of_tree(
 
 @lru_cache(maxsize=1 << 16)
 def _place(name: str) -> SourceLine | None:
-    """Return the line in the name of a frame, None for modules and built-in functions."""
     if name.startswith(("<built-in", MODULE_FRAME)):
         return None
     found = re.fullmatch(_LOCATED, name)
@@ -305,11 +281,6 @@ def is_own_file(file: str) -> bool:
     Triton.
 
     Installed packages, recorded relative to their folder, are own code; `own_by` selects other files.
-
-    Example:
-        >>> files = "train.py", "transformers/models/vit.py", "torch/nn/modules/linear.py", "threading.py", "<string>"
-        >>> [is_own_file(file) for file in files]
-        [True, True, False, False, False]
     """
     if re.match(_LIBRARY, file):
         return False
@@ -318,11 +289,6 @@ def is_own_file(file: str) -> bool:
 
 
 def own_by(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return a test for own files: a pattern occurs in the path, with "*" for any text.
-
-    Example:
-        >>> [own_by(["models/*.py"])(file) for file in ("/home/me/models/net.py", "train.py")]
-        [True, False]
-    """
+    """Return a test for own files: a pattern occurs in the path, with "*" for any text."""
     wanted = [re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL) for pattern in patterns]
     return is_own_file if not wanted else lambda file: any(one.search(file) for one in wanted)

@@ -51,10 +51,6 @@ class RequestSums(NamedTuple):
         """Pairs of a query and a key it attends to causally: Σq·k − (Σq² − Σq) / 2.
 
         The i-th of q new tokens (from 1) of a request with k keys attends to k − q + i of them.
-
-        Example:
-            >>> RequestSums(requests=2, q=4, k=9, qq=10, qk=15).pairs  # 3 new tokens of 3 keys, and 1 of 6
-            12
         """
         if self.q is None or self.qq is None or self.qk is None:
             return None
@@ -101,8 +97,6 @@ def parse_step(name: str) -> StepBatch | None:
     Example:
         >>> parse_step("execute_context_1(888_788544)_generation_0(0)").prefill
         RequestSums(requests=1, q=888, k=None, qq=788544, qk=None)
-        >>> parse_step("step[DECODE bs=32]").phase, parse_step("forward")
-        ('decode', None)
     """
     if found := _EXECUTE.fullmatch(name):
         return _execute_step(found)
@@ -145,7 +139,6 @@ def _execute_step(found: re.Match[str]) -> StepBatch:
 
 
 def _sums(requests: int, text: str) -> RequestSums:
-    """Parse the sums of a phase. If each request has one new token, missing sums follow from the others."""
     if not requests:
         return NO_REQUESTS
     plain = _PLAIN_SUMS.fullmatch(text)
@@ -160,7 +153,6 @@ def _sums(requests: int, text: str) -> RequestSums:
 
 
 def _forward_step(mode: str, fields: dict[str, str]) -> StepBatch:
-    """Return a step of SGLang. Its annotation states the requests and, except in decode, the tokens."""
     requests, tokens = (_number(fields.get(key)) for key in ("bs", "toks"))
     phase = _MODES.get(mode, UNKNOWN_PHASE)
     prefill = decode = RequestSums()

@@ -43,7 +43,6 @@ class Step(Suggests):
         return whole.step(self.number)
 
     def __getattr__(self, name: str) -> Any:
-        """Look up attributes of a trace, as in `trace.steps[1].kernels`."""
         if not name.startswith("_") and self._whole is not None and hasattr(type(self._whole), name):
             return getattr(self.trace, name)
         return super().__getattr__(name)  # type: ignore[misc]
@@ -102,9 +101,7 @@ class Steps(Suggests, Sequence[Step]):
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
         """Return the step that each time (ns) is in, −1 for none; the last begun if several.
 
-        Args:
-            thread: thread of each time, −1 if unknown. A thread with steps of its own ignores the steps of other
-                threads.
+        If `thread` is given (−1 for unknown), a thread with its own steps ignores the steps of other threads.
         """
         found = enclosing(self.start, self.end, ts)
         own = dict(grouped(self.thread))
@@ -138,11 +135,7 @@ class Steps(Suggests, Sequence[Step]):
         return columns
 
     def take(self, numbers: IntColumn, places: Positions[CallIndex, CallIndex]) -> Steps:
-        """Return some steps, by ordinals.
-
-        Args:
-            places: for each call, its position in the table that the new steps refer to.
-        """
+        """Return some steps, by ordinals; `places` has the new position of each call."""
         chosen = numbers.tolist()
         return Steps(
             call=as_positions(np.asarray(places)[self.call[numbers]]),
@@ -160,11 +153,7 @@ class Steps(Suggests, Sequence[Step]):
         return tuple(batch.phase for batch in self.batches)
 
     def of_phase(self, phase: str) -> tuple[Step, ...]:
-        """Return the steps of a phase, such as "decode".
-
-        Raises:
-            UsageError: no such phase.
-        """
+        """Return the steps of a phase, such as "decode"; a UsageError for an unknown phase."""
         if phase not in PHASES:
             raise UsageError(f"phase {phase[:40]!r}: give one of {', '.join(PHASES)}")
         return tuple(step for step in self if step.phase == phase)
@@ -173,16 +162,8 @@ class Steps(Suggests, Sequence[Step]):
 def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> IntColumn:
     """Return the ordinals of the steps that a text names: "7", "0-19", or a phase such as "decode".
 
-    Args:
-        phases: phase of each step of a serving engine; () for others.
-        file: for messages.
-
     Raises:
         UsageError: an invalid text, or no such steps.
-
-    Example:
-        >>> chosen_steps("decode", 3, ["prefill", "decode", "decode"], "").tolist()
-        [1, 2]
     """
     if wanted in PHASES:
         found = np.flatnonzero([phase == wanted for phase in phases]).astype(np.int64)
@@ -201,10 +182,7 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
 
 
 def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
-    """Return the position of the span that each time is in, −1 for none; the last begun if several.
-
-    Args:
-        start, end: of the spans, in order of start.
+    """Return the last begun span (in order of start) that each time is in, −1 for none.
 
     Example:
         >>> enclosing(np.array([0, 10]), np.array([5, 20]), np.array([3, 7, 12])).tolist()
@@ -220,7 +198,6 @@ def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
 
 
 def _innermost(start: IntColumn, end: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Cut nested spans into disjoint ones; each belongs to the last begun of the open spans."""
     found: list[tuple[int, int, int]] = []
     opened: list[tuple[int, int]] = []  # (minus position, end)
     at = 0

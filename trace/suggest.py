@@ -2,54 +2,56 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 # Attributes of a data frame that users look for on objects with `to_pandas`.
-_PANDAS = frozenset([
-    "agg", "apply", "assign", "at", "columns", "corr", "count", "cumsum", "describe", "drop", "drop_duplicates",
-    "dtypes", "fillna", "filter", "groupby", "head", "hist", "iloc", "index", "info", "join", "loc", "max", "mean",
-    "median", "melt", "merge", "min", "nlargest", "nsmallest", "pivot", "pivot_table", "plot", "quantile", "query",
-    "rename", "reset_index", "sample", "set_index", "shape", "sort_values", "std", "sum", "tail", "to_csv", "to_dict",
-    "to_html", "to_json", "to_markdown", "to_numpy", "to_records", "to_string", "transpose", "unique", "value_counts",
-    "values", "where",
-])  # fmt: skip
+_PANDAS = """
+agg apply assign at columns corr count cumsum describe drop drop_duplicates dtypes fillna filter groupby head
+hist iloc index info join loc max mean median melt merge min nlargest nsmallest pivot pivot_table plot quantile
+query rename reset_index sample set_index shape sort_values std sum tail to_csv to_dict to_html to_json
+to_markdown to_numpy to_records to_string transpose unique value_counts values where
+"""
 
-OP_GUESSES = {
-    "duration": "`duration_ns`", "dur": "`duration_ns`", "cpu_time": "`duration_ns`",
-    "cpu_time_total": "`duration_ns`", "self_cpu_time": "`self_ns`", "self_cpu_time_total": "`self_ns`",
-    "device_time": "`device_ns`", "device_time_total": "`device_ns`", "cuda_time": "`device_ns`",
-    "cuda_time_total": "`device_ns`", "ts": "`start_ns`", "start": "`start_ns`", "time_range": "`start_ns`",
-    "end_ns": "`start_ns + duration_ns`", "end": "`start_ns + duration_ns`", "input_shapes": "`shapes`",
-    "input_types": "`dtypes`", "types": "`dtypes`", "input_dtypes": "`dtypes`", "inputs": "`shapes` and `dtypes`",
-    "cpu_children": "`children`", "cpu_parent": "`parent`", "events": "`kernels`", "tid": "`thread`",
-    "id": '`record["id"]`', "args": "`record`", "flops": "`trace.analyze().operators`", "stacktrace": "`stack`",
-    "line": "`source`", "file": "`source`", "iteration": "`step`", "to_pandas": "`trace.ops.to_pandas()`",
-    "input_dims": "`shapes`", "key": "`name`", "count": "`len(trace.ops.named(op.name))`",
-}  # fmt: skip
-EVENT_GUESSES = {
-    "duration": "`duration_ns`", "dur": "`duration_ns`", "ts": "`start_ns`", "start": "`start_ns`",
-    "end_ns": "`start_ns + duration_ns`", "end": "`start_ns + duration_ns`", "cuda_time": "`duration_ns`",
-    "device_time": "`duration_ns`", "shapes": "`op.shapes`", "input_shapes": "`op.shapes`",
-    "dtypes": "`op.dtypes`", "types": "`op.dtypes`", "parent": "`op`", "operator": "`op`", "launcher": "`op`",
-    "cpu_op": "`op`", "threads": "`block`", "blocks": "`grid`", "collective": "`comm`",
-    "args": "`grid`, `block`, `comm`",
-    "flops": "`trace.kernels.to_pandas().flops`", "bytes": "`trace.kernels.to_pandas().bytes`",
-    "bound": "`trace.kernels.to_pandas().bound`", "queue": "`trace.kernels.to_pandas().queue`",
-    "launch_delay": "`delay_ns`", "iteration": "`step`", "to_pandas": "`trace.kernels.to_pandas()`",
-    "stack_trace": "`stack`", "line": "`source`", "shape": "`op.shapes`", "kernel_name": "`name`",
-    "grid_size": "`grid`", "block_size": "`block`", "queue_delay": "`delay_ns`", "occupancy": "`grid`, `block`",
-}  # fmt: skip
-ROWS_GUESSES = {
-    "head": "a slice, `[:5]`", "total": "`to_pandas().duration_ns.sum()`", "where": '`named("…")`, `matching("…")`',
-    "top": '`to_pandas().nlargest(5, "duration_ns")`',
-    "filter": '`named("aten::mm")`, `matching("gemm")`', "query": '`named("aten::mm")`, `matching("gemm")`',
-    "sort": "`sorted(…, key=lambda row: row.duration_ns)`",
-    "duration_ns": "`[row.duration_ns for row in …]`, or `to_pandas().duration_ns`",
-    "names": "`[row.name for row in …]`", "name": '`[row.name for row in …]`, or `named("…")`',
-    "sum": "`to_pandas().duration_ns.sum()`", "find": '`matching("gemm")`',
-    "to_df": "`to_pandas()`", "df": "`to_pandas()`", "to_polars": "`polars.from_arrow(rows.to_arrow())`",
-}  # fmt: skip
+
+def guesses_of(text: str) -> dict[str, str]:
+    """Return replacements by name, from entries `name name: replacement;`."""
+    entries = (entry.split(": ", 1) for entry in re.split(r";\s+(?=[\w ]+: )", text.strip()))
+    return {name: replacement.strip() for names, replacement in entries for name in names.split()}
+
+
+OP_GUESSES = guesses_of(
+    """
+    duration dur cpu_time cpu_time_total: `duration_ns`; self_cpu_time self_cpu_time_total: `self_ns`;
+    device_time device_time_total cuda_time cuda_time_total: `device_ns`; ts start time_range: `start_ns`;
+    end_ns end: `start_ns + duration_ns`; input_shapes input_dims: `shapes`; input_types types input_dtypes: `dtypes`;
+    inputs: `shapes` and `dtypes`; cpu_children: `children`; cpu_parent: `parent`; events: `kernels`; tid: `thread`;
+    id: `record["id"]`; args: `record`; flops: `trace.analyze().operators`; stacktrace: `stack`; line file: `source`;
+    iteration: `step`; to_pandas: `trace.ops.to_pandas()`; key: `name`; count: `len(trace.ops.named(op.name))`
+    """
+)
+EVENT_GUESSES = guesses_of(
+    """
+    duration dur cuda_time device_time: `duration_ns`; ts start: `start_ns`; end_ns end: `start_ns + duration_ns`;
+    shapes input_shapes shape: `op.shapes`; dtypes types: `op.dtypes`; parent operator launcher cpu_op: `op`;
+    threads block_size: `block`; blocks grid_size: `grid`; collective: `comm`; args: `grid`, `block`, `comm`;
+    flops: `trace.kernels.to_pandas().flops`; bytes: `trace.kernels.to_pandas().bytes`;
+    bound: `trace.kernels.to_pandas().bound`; queue: `trace.kernels.to_pandas().queue`;
+    launch_delay queue_delay: `delay_ns`; iteration: `step`; to_pandas: `trace.kernels.to_pandas()`;
+    stack_trace: `stack`; line: `source`; kernel_name: `name`; occupancy: `grid`, `block`
+    """
+)
+ROWS_GUESSES = guesses_of(
+    """
+    head: a slice, `[:5]`; total sum: `to_pandas().duration_ns.sum()`; where: `named("…")`, `matching("…")`;
+    top: `to_pandas().nlargest(5, "duration_ns")`; filter query: `named("aten::mm")`, `matching("gemm")`;
+    sort: `sorted(…, key=lambda row: row.duration_ns)`;
+    duration_ns: `[row.duration_ns for row in …]`, or `to_pandas().duration_ns`; names: `[row.name for row in …]`;
+    name: `[row.name for row in …]`, or `named("…")`; find: `matching("gemm")`; to_df df: `to_pandas()`;
+    to_polars: `polars.from_arrow(rows.to_arrow())`
+    """
+)
 
 
 def no_key(thing: str, key: object, remedy: str) -> TypeError:
@@ -58,13 +60,8 @@ def no_key(thing: str, key: object, remedy: str) -> TypeError:
 
 
 def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[str, str]) -> AttributeError:
-    """Return the error for a name that an object does not have.
-
-    Args:
-        thing: name of the object. known: its attributes.
-        guesses: replacements for names from other libraries.
-    """
-    from difflib import get_close_matches  # nobody else needs it
+    """Return the error for a name that an object does not have, with `guesses` or similar `known` names."""
+    from difflib import get_close_matches  # only errors need it
 
     if name in guesses:
         return AttributeError(f"{thing} has no attribute {name!r}; use {guesses[name]}")
@@ -93,7 +90,7 @@ class Suggests:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             public = next(kind.__name__ for kind in type(self).__mro__ if not kind.__name__.startswith("_"))
             guesses = _all_guesses(type(self))
-            if name in _PANDAS and hasattr(type(self), "to_pandas"):
+            if name in _PANDAS.split() and hasattr(type(self), "to_pandas"):
                 guesses.setdefault(name, f"`to_pandas().{name}`")
             raise no_attribute(public, name, dir(self), guesses)
 

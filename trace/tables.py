@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from .brief import brief
+from .brief import Record
 from .columns import IntColumn, grouped
 from .comm_kernels import Comm
 from .conventions import LAUNCHED_BEFORE, NO_CORRELATION, NO_CPU_CALLS, NO_LAUNCHER
@@ -24,18 +24,16 @@ T = TypeVar("T", bound="_Table")
 OP, ANNOTATION, MODULE = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class _Table(Suggests):
+@dataclass(frozen=True, repr=False)
+class _Table(Record, Suggests):
     def __len__(self) -> int:
         return len(self.name)  # type: ignore[attr-defined]
 
     def take(self: T, rows: npt.NDArray[Any]) -> T:
-        """Return some rows, by positions in any order or by a mask."""
         at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # a mask would be searched once a column
         return replace(self, **{name: column[at] for name, column in self._columns().items()})
 
     def joined(self: T, other: T) -> T:
-        """Return these rows, then those of another table; positions in other tables stay as they are."""
         pairs = {name: [column, getattr(other, name)] for name, column in self._columns().items()}
         return replace(self, **{name: np.concatenate(pair) for name, pair in pairs.items()})
 
@@ -43,7 +41,7 @@ class _Table(Suggests):
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "comm"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calls(_Table):
     """CPU calls with a known time. Parents precede their children."""
 
@@ -58,8 +56,6 @@ class Calls(_Table):
     signature: ColumnOf[CallIndex, np.int32]  # code into `Trace.signatures`, −1 if nothing is recorded
     source: Positions[CallIndex, Row]  # row of `Trace.nodes`
 
-    __repr__ = brief
-
     @property
     def dur(self) -> ColumnOf[CallIndex, np.int64]:
         return as_column(self.end - self.ts)
@@ -70,7 +66,7 @@ class Calls(_Table):
         return Calls(code, as_column(np.zeros(0, np.int8)), number, number, number, number, code, number)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RuntimeCalls(_Table):
     """Runtime and driver calls."""
 
@@ -84,14 +80,12 @@ class RuntimeCalls(_Table):
     launches: ColumnOf[RuntimeIndex, np.bool_]  # it started at least one of the trace's GPU events
     source: Positions[RuntimeIndex, Row]
 
-    __repr__ = brief
-
     @property
     def dur(self) -> ColumnOf[RuntimeIndex, np.int64]:
         return as_column(self.end - self.ts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GpuEvents(_Table):
     """Kernels, memcpys and memsets."""
 
@@ -119,8 +113,6 @@ class GpuEvents(_Table):
     counterpart: Positions[GpuIndex, Row]
     same_module: ColumnOf[GpuIndex, np.bool_]  # both are in the same module of the model
 
-    __repr__ = brief
-
     @cached_property
     def end(self) -> ColumnOf[GpuIndex, np.int64]:
         """ts + dur, ns."""
@@ -146,12 +138,7 @@ def unknown_launch_reasons(
     """Return why the launch of each GPU event is not in the trace: codes of `UNATTACHED_REASONS`.
 
     Correlations of a process ascend. An event was launched before the recording if its correlation is smaller than that
-    of all recorded calls, or if it ran before the first of them.
-
-    Args:
-        ts, correlation: of the events.
-        recorded_ts, recorded: start and correlation of each runtime and driver call of the trace.
-        cpu_calls: number of operators and annotations in the trace.
+    of all recorded calls, or if it ran before the first recorded call.
     """
     if not cpu_calls and not len(recorded):
         return np.full(len(ts), NO_CPU_CALLS, np.int8)
@@ -163,8 +150,8 @@ def unknown_launch_reasons(
     return reason
 
 
-@dataclass(frozen=True)
-class Tables:
+@dataclass(frozen=True, repr=False)
+class Tables(Record):
     """The nodes of a trace that have a time, by kind."""
 
     signatures: list[Signature]  # arguments of calls, by code
@@ -174,11 +161,9 @@ class Tables:
     captured: Calls  # the calls in which graphs were captured, without times; see `CapturedGraphs`
     whole: bool = False  # `gpu` includes the unattached GPU events; see `with_unattached`
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class UnattachedEvents:
+@dataclass(frozen=True, repr=False)
+class UnattachedEvents(Record):
     """Kernels, memcpys and memsets without a known launching operator of the ET, in order of start."""
 
     names: list[str]
@@ -190,8 +175,6 @@ class UnattachedEvents:
     correlation: IntColumn
     reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
     args: list[bytes]  # Kineto's arguments, JSON
-
-    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.names)
@@ -213,8 +196,8 @@ class UnattachedEvents:
 _DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuseone"}
 
 
-@dataclass(frozen=True)
-class MemoryEvents:
+@dataclass(frozen=True, repr=False)
+class MemoryEvents(Record):
     """Allocations and frees, in order of time."""
 
     ts: IntColumn  # ns
@@ -226,8 +209,6 @@ class MemoryEvents:
     device: IntColumn  # −1 for the CPU
     row: Positions[Any, Row]  # node of the innermost linked operator around it, −1 for none
     kineto_event: IntColumn  # index in the Kineto trace's `traceEvents`
-
-    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.ts)

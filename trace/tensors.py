@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from .brief import brief
+from .brief import Record
 from .columns import IntColumn, joined_ranges
 from .dtypes import itemsize
 
 _T = TypeVar("_T")
-# Operators whose work depends on numbers among their arguments (strides, dimensions, flags), not only on shapes.
+# Operators with work that depends on numbers among their arguments (strides, dimensions, flags), not only on shapes.
 _WITH_NUMBERS = re.compile(
     r"(?:(?:aten|_C|_rocm_C|_moe_C|_vllm_fa\d_C|_flashmla_C|vllm|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm"
     r"|flash_attn|flash_attn_\d)::)?_?(?:"
@@ -71,7 +71,7 @@ class Argument(NamedTuple):
 
     tensors: tuple[Tensor, ...] = ()  # its tensor or list of tensors
     value: Any = None  # of other arguments, if recorded
-    expanded: tuple[int, ...] = ()  # dimensions of its tensor with stride 0, whose elements share memory
+    expanded: tuple[int, ...] = ()  # dimensions of its tensor with stride 0: their elements share memory
 
     def __repr__(self) -> str:
         given = {name: value for name, value in self._asdict().items() if value != self._field_defaults[name]}
@@ -90,15 +90,13 @@ def read_bytes(arguments: Iterable[Argument]) -> int | None:
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-@dataclass(frozen=True)
-class Signature:
+@dataclass(frozen=True, repr=False)
+class Signature(Record):
     """The arguments and results of an operator."""
 
     inputs: tuple[Argument, ...]  # arguments in the order of the operator's schema
     # outputs: returned tensors; None if not recorded (Kineto, or an ET node without outputs)
     outputs: tuple[Tensor, ...] | None = None
-
-    __repr__ = brief
 
     @cached_property
     def known(self) -> dict[tuple[str, str], Any]:
@@ -194,7 +192,6 @@ class SignatureTable:
         Args:
             texts, which: for each node the index of its text (see `RecordStore.tensor_texts`); by default its own.
             wants_values: whether to keep numbers.
-            outputs_recorded: a node without outputs returns none. False for nodes made from Kineto events: their
-                outputs are unknown, and so are their inputs if they have none.
+            outputs_recorded: a node without outputs returns none. False for nodes made from Kineto events.
         """
         return np.full(len(texts if which is None else which), -1, np.int32)

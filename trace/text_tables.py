@@ -29,14 +29,8 @@ def render(
 ) -> str:
     """Return a table: the first column holds names and gets the remaining width, the others are aligned right.
 
-    If columns do not fit side by side, a row and the heads take several lines. Cells of None are empty. `above` has one
-    line per row, shown above it; `below` has several.
-
-    Example:
-        >>> print(render("kernels", ["name", "count", "mean µs"], [["gemm", 12, "3.40"]], 80))
-        kernels
-        name  count  mean µs
-        gemm     12     3.40
+    If columns do not fit side by side, a row and the heads take several lines. `above` has one line per row, shown
+    above it; `below` has several.
     """
     texts = [[shorten(_text(name), width), *map(_text, cells)] for name, *cells in rows]
     names, *widths = (max(map(len, column)) for column in zip(heads, *texts, strict=True))
@@ -57,9 +51,6 @@ def render(
 
 
 def _slots(widths: Sequence[int], room: int) -> list[int]:
-    """Return the column widths of one line, two spaces before each, if columns are dealt to as few lines as
-    possible.
-    """
     slots = list(widths)
     for lines in range(2, len(widths) + 1):
         if sum(slots) + 2 * len(slots) <= room:
@@ -79,10 +70,7 @@ def rewrap(lines: Iterable[str], width: int, indent: str) -> list[str]:
 
 
 def shorten(name: str, room: int) -> str:
-    """Return a printable name of at most `room` characters; "…" replaces the middle of longer names.
-
-    The prefix of all operators of the backward pass becomes "autograd: ".
-    """
+    """Return a printable name of at most `room` characters; "…" replaces the middle of longer names."""
     name = printable(name.removeprefix("void ").replace(_WORDY, _SHORT), "?")
     if len(name) <= room:
         return name

@@ -1,20 +1,15 @@
 """The model of one recorded rank.
 
-A `Trace` is made in three steps:
-
-1. `TraceBuilder` fills `nodes` and `edges` from the file: one row per node and runtime call, in file order.
-2. `tables_of` makes the tables from the nodes that have a time, in order of start: `calls` (operators, annotations,
-   modules), `runtime` (launches and other driver calls), `gpu` (kernels, memcpys, memsets). Tables refer to each other
-   by position.
-3. Steps, phases, modules (`origin`), self time and device time are computed from the tables.
+`TraceBuilder` fills `nodes` and `edges` from a file: one row per node and runtime call, in file order. `tables_of`
+makes the tables from the nodes that have a time, in order of start: `calls` (operators, annotations, modules),
+`runtime` (launches and other driver calls), `gpu` (kernels, memcpys, memsets). They refer to each other by position.
+Steps, phases, modules (`origin`), self time and device time are computed from the tables on first use.
 
 For example, `aten::mm` calls `cudaLaunchKernel`, which launches the kernel `gemm`. These are three nodes and one
-"launch" edge. Each becomes the first row of its table: `calls.name[0]` is `aten::mm`, `runtime.call[0]` and
-`gpu.call[0]` are 0, its position in `calls`, and `gpu.runtime[0]` is 0, the position of the launch. `device_ns[0]` is
-the duration of `gemm`.
+"launch" edge. Each becomes the first row of its table: `runtime.call[0]` and `gpu.call[0]` are 0, the position of
+`aten::mm` in `calls`, and `gpu.runtime[0]` is 0. `device_ns[0]` is the duration of `gemm`.
 
-Steps 2 and 3 run on first use, because converters and the linker often need only the nodes. A trace never changes:
-`with_` and `with_tables` return a new trace and drop everything computed from the old values.
+A trace never changes: `with_` and `with_tables` return a new trace and drop everything computed from the old values.
 """
 
 from __future__ import annotations
@@ -45,7 +40,7 @@ from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .node_texts import Record, RecordStore
-from .nodes import NODE_COLUMNS, NodeColumns, Nodes
+from .nodes import NODE_COLUMNS, Nodes
 from .root_facts import RootFacts
 from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps
@@ -61,7 +56,7 @@ _Derived = TypeVar("_Derived")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Trace(NodeColumns, RootFacts, Library):
+class Trace(RootFacts, Library):
     """One rank: a recording, linked to an ET if there is one. `TraceBuilder` makes it.
 
     Attributes:
@@ -304,7 +299,7 @@ class Trace(NodeColumns, RootFacts, Library):
 
     @cached_property
     def launch_known(self) -> ColumnOf[GpuIndex, np.bool_]:
-        """GPU events with a known launch, whose `launched_ns` is not their own start."""
+        """GPU events with a known launch; `launched_ns` is not their own start."""
         return as_column((self.gpu.call >= 0) | (self.gpu.runtime >= 0))
 
     @cached_property
@@ -379,10 +374,9 @@ class Trace(NodeColumns, RootFacts, Library):
     # The ET+ file.
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the ET+ file atomically, gzipped if the name ends in ".gz". Equal traces give equal bytes.
-
-        Args:
-            jobs: number of processes that make the text.
+        """Write the ET+ file atomically with `jobs` processes, gzipped if the name ends in ".gz". Equal traces give
+        equal
+        bytes.
 
         Raises:
             UsageError: the folder cannot be created or written.

@@ -21,10 +21,10 @@ _MS = 1e6
 
 
 def with_unattached(trace: Trace) -> Trace:
-    """Return the trace with its unattached GPU events in the table of GPU events, for analysis.
+    """Return the trace with its unattached GPU events in the table of GPU events, for analysis; `notes` get their
+    counts.
 
-    Only events that overlap the time of the nodes count (all if no node has a time). `notes` gets the number and time
-    of counted events, and the number of the others.
+    Only events that overlap the time of the nodes count (all if no node has a time).
     """
     events, tables = trace.unattached, trace.tables
     if tables.whole:
@@ -46,7 +46,7 @@ def with_unattached(trace: Trace) -> Trace:
 
 def counted_events(trace: Trace) -> IntColumn:
     """Return the positions in `Trace.unattached`, in order of start, of the events that `with_unattached` counts."""
-    events, (first, last) = trace.unattached, trace.row_span
+    events, (first, last) = trace.unattached, trace.nodes.span
     near = (events.ts < last) & (events.ts + events.dur > first)
     if trace.selection is not None or not trace.nodes.timed.any():
         near[:] = True
@@ -55,7 +55,6 @@ def counted_events(trace: Trace) -> IntColumn:
 
 
 def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuEvents:
-    """Return some of the events as a table; their correlation gives their launching calls if these are in the file."""
     chosen = rows.tolist()
     names, categories = StringTable(trace.names), StringTable(trace.categories)
     none = as_positions(np.full(len(rows), -1, np.int64))

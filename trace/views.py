@@ -42,11 +42,9 @@ class View(Suggests, Generic[Index]):
         raise NotImplementedError
 
     def _origin(self) -> tuple[int, int, int]:
-        """Return the codes of phase, module, and stack entry in `Trace.origin`."""
         raise NotImplementedError
 
     def _call(self) -> int:
-        """Return the call itself, or the call that launched the event; −1 if unknown."""
         raise NotImplementedError
 
     def _step(self) -> int:
@@ -100,10 +98,7 @@ class View(Suggests, Generic[Index]):
 
     @property
     def generated(self) -> GeneratedKernel | None:
-        """The compiled kernel of the call or event, None for others.
-
-        `kernel_file`, `kernel_hash` and `kernel_kwargs` describe a Triton kernel.
-        """
+        """The compiled kernel of the call or event, None for others."""
         return _generated_at(self.trace, self._call())
 
     @property
@@ -196,7 +191,7 @@ class Op(View[CallIndex], CalledWith):
     @property
     def link(self) -> str:
         """Its link to the ET: "certain", "equivalent" or "unlinked"."""
-        return LINK_NAMES[self.trace.link[self.trace.calls.source[self.index]]]
+        return LINK_NAMES[self.trace.nodes.link[self.trace.calls.source[self.index]]]
 
     @property
     def record(self) -> dict[str, Any]:
@@ -249,10 +244,9 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def counterpart(self) -> DeviceEvent | None:
-        """For an event launched before the trace, the same work in a later iteration; None if unknown.
+        """For an event launched before the trace, the same work in a later iteration (inferred); None if unknown.
 
-        Both have the same operator, shapes and source line, and the same module if `same_module`. The link is inferred
-        by repetition, never certain; `op` remains None.
+        Both have the same operator, shapes and source line, and the same module if `same_module`. `op` remains None.
         """
         found = int(self.trace.counterpart[self.index])
         return DeviceEvent(self.trace, GpuIndex(found)) if found >= 0 else None
@@ -389,22 +383,18 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         raise NotImplementedError
 
     def named(self: Rows, name: str) -> Rows:
-        """Return the rows with exactly this name."""
         return self._where(name.__eq__)
 
     def matching(self: Rows, pattern: str) -> Rows:
-        """Return the rows whose name contains a match of a regular expression."""
         return self._where(re.compile(pattern).search)
 
     def _where(self: Rows, fits: Callable[[str], object]) -> Rows:
         return type(self)(self.trace, self.rows[matching(self._codes(), self.trace.names, fits)])
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame with one row per call or event; needs pandas (`pip install 'etplus[frames]'`)."""
         return to_pandas(self._columns())
 
     def to_arrow(self) -> Any:
-        """Return a pyarrow Table with units and meanings; needs pyarrow (`pip install 'etplus[frames]'`)."""
         return to_arrow(self._columns(), self.trace.frame_columns(self._kind))
 
     def __repr__(self) -> str:

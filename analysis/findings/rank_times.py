@@ -14,9 +14,9 @@ from ...jobs.rank_communications import RankCommunications, communications
 from ...schemas.communications import backend_rows, comm_rows, kind_name
 from ...trace.columns import IntColumn, distinct, distinct_rows, matching, positions
 from ...trace.conventions import ANNOTATION_SCOPE
+from ...trace.find_steps import family_of
 from ...trace.intervals import Intervals, intersection, union
 from ...trace.kinds import GPU
-from ...trace.steps import family_of
 from ...trace.tables import OP
 from ...trace.trace import Trace
 from .case import Case

@@ -137,7 +137,7 @@ def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
         of_row: int64, the iteration of each row, −1 for rows whose edges are left out.
     """
     edges, recorded = graph.edges, graph.trace
-    priced = (edges.kind == DURATION) | ((edges.kind == HOST) & (not np.any(recorded.kind == GPU)))
+    priced = (edges.kind == DURATION) | ((edges.kind == HOST) & (not np.any(recorded.nodes.kind == GPU)))
     priced &= edges.owner >= 0
     priced[priced] = of_row[edges.owner[priced]] >= 0
     operators = np.zeros(len(recorded), np.bool_)
@@ -168,9 +168,9 @@ def _paths(recorded: Trace, trace: Trace) -> list[str]:
         if row >= 0:
             labels[row] = devices.get(device, "")
     plain = ["".join(c for c in name if not c.isdigit()) for name in recorded.names]
-    order = np.lexsort((recorded.id, recorded.kind == GPU, -recorded.finish, recorded.ts))
-    parents, annotation = recorded.parent_row.tolist(), (recorded.scope == ANNOTATION_SCOPE).tolist()
-    paths, names, known = [""] * len(recorded), recorded.name.tolist(), dict[tuple[str, str, str], str]()
+    order = np.lexsort((recorded.nodes.id, recorded.nodes.kind == GPU, -recorded.nodes.end, recorded.nodes.ts))
+    parents, annotation = recorded.nodes.parent_row.tolist(), (recorded.nodes.scope == ANNOTATION_SCOPE).tolist()
+    paths, names, known = [""] * len(recorded), recorded.nodes.name.tolist(), dict[tuple[str, str, str], str]()
     for row in order.tolist():
         parent = parents[row]
         name = plain[names[row]] if annotation[row] else recorded.names[names[row]]

@@ -219,7 +219,7 @@ class RankJob:
         host = np.flatnonzero(edges.kind == HOST)
         host = host[self.of_row[self.graph.row[edges.target[host]]] >= 0]
         owner = edges.owner[host]
-        pause = (owner < 0) | (self.original.scope[owner] == ANNOTATION_SCOPE)
+        pause = (owner < 0) | (self.original.nodes.scope[owner] == ANNOTATION_SCOPE)
         work: IntColumn = host[~pause | (edges.lag[host] <= LONG_PAUSE_NS)]
         return work
 
@@ -381,7 +381,7 @@ class RankJob:
         gpu = np.flatnonzero((self.original.nodes.kind == GPU) & (self.of_row >= 0))
         found = {}
         if len(gpu):
-            busy = np.bincount(self.original.stream_lane[gpu], weights=self.original.nodes.dur[gpu])
+            busy = np.bincount(self.original.nodes.stream_lane[gpu], weights=self.original.nodes.dur[gpu])
             found["GPU time of the busiest stream, measured"] = int(busy.max())
         if self.model.iterations:
             each = sum(self.model.makespans_ns) / self.model.iterations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...trace.lazy import lazy_names
+from ...trace.outer import lazy_names
 
 if TYPE_CHECKING:
     from .reshape import Reshaped, reshaped

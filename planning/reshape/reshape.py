@@ -309,7 +309,7 @@ def _underived(trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[
                 own[owner] += gpu.dur[event]
         whole = int(gpu.dur.sum())
     else:
-        own = np.where(calls.kind == OP, trace.exclusive[calls.source], 0)
+        own = np.where(calls.kind == OP, trace.nodes.exclusive[calls.source], 0)
         whole = int(own.sum())
     count, begins, times = Counter[str](), Counter[str](), Counter[str]()
     for index in np.flatnonzero(unknown).tolist():

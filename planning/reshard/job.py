@@ -100,9 +100,9 @@ class Resharded:
 
     def _times(self, scaled: Trace) -> dict[int, int]:
         """ns of kernels from the model and self times of operators that were executed here, by id."""
-        found = {int(scaled.id[row]): round(ns) for row, ns in own_times(scaled, self._executed).items()}
+        found = {int(scaled.nodes.id[row]): round(ns) for row, ns in own_times(scaled, self._executed).items()}
         if self.model is not None:
-            ids = scaled.id[scaled.gpu.source].tolist()
+            ids = scaled.nodes.id[scaled.gpu.source].tolist()
             prices = Pricing(self.model, scaled, beyond=True).times
             found |= {ids[at]: round(ns) for at, ns in enumerate(prices) if ns and at not in scaled.gpu.comm}
         return found

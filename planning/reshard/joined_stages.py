@@ -335,7 +335,7 @@ class _StageWriter:
     def _call(self, made: _StageCall, parent: int) -> None:
         call, trace = made.call, made.stage.trace
         sequence = call.sequence + (made.stage.stage << _APART) if call.sequence >= 0 else -1
-        tid, scope = max(int(trace.thread[call.row]), 1), int(trace.scope[call.row])
+        tid, scope = max(int(trace.nodes.thread[call.row]), 1), int(trace.nodes.scope[call.row])
         node = self._node(call.name, parent, tid, scope=scope, sequence=sequence, schema=call.schema)
         node.tensors = partial(self._tensors, made.sides)
         begin = self.now

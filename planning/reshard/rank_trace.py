@@ -183,8 +183,8 @@ class _Builder:
         return self.nodes[-1]
 
     def _call(self, item: RecordedOp, call: Call, parent: int, *, top: bool) -> None:
-        tid = max(int(self.source.thread[call.row]), 1)
-        scope = int(self.source.scope[call.row])
+        tid = max(int(self.source.nodes.thread[call.row]), 1)
+        scope = int(self.source.nodes.scope[call.row])
         tensors = partial(self.sizes.tensors, item, call)
         node = self._node(call.name, parent, tid, tensors, scope=scope, sequence=call.sequence, schema=call.schema)
         number, begin = node.id, self.now

@@ -171,7 +171,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
         row = int(calls.source[i])
         made[i] = call = Call(
             row, CallIndex(i), trace.names[calls.name[i]], bool(calls.kind[i] == OP), int(calls.ts[i]),
-            int(calls.end[i]), int(trace.seq_id[row]), shapes.inputs.get(row, ()), shapes.results.get(row, ()),
+            int(calls.end[i]), int(trace.nodes.seq_id[row]), shapes.inputs.get(row, ()), shapes.results.get(row, ()),
             trace.signature_of(CallIndex(i)), _sides(record), record.schema,
         )  # fmt: skip
         above = made.get(around.get(i, -1) if i in around else _around(trace, i))
@@ -206,7 +206,7 @@ def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
         return np.ones(len(calls), np.bool_)
     known = [code for code, name in enumerate(names) if name.startswith(_BACKWARD)]
     marks = [code for code, name in enumerate(names) if PROFILER_STEP.fullmatch(name) or name.startswith("Optimizer.")]
-    thread = trace.thread[calls.source]
+    thread = trace.nodes.thread[calls.source]
     mine = distinct(thread[np.isin(calls.name, [*known, *marks])])
     return np.isin(thread, mine) if len(mine) else np.ones(len(calls), np.bool_)
 
@@ -232,7 +232,7 @@ def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
     for i in sorted(kept, key=lambda call: (calls.ts[call], -calls.end[call], call)):
         if int(calls.name[i]) in gloo:
             continue
-        stack = stacks.setdefault(int(trace.thread[calls.source[i]]), [])
+        stack = stacks.setdefault(int(trace.nodes.thread[calls.source[i]]), [])
         while stack and calls.end[stack[-1]] < calls.end[i]:
             stack.pop()
         above = int(calls.parent[i])

@@ -86,7 +86,7 @@ def _aliases(trace: Trace) -> dict[int, int]:
     """Map results of communication to the tensors that they were made of, by number."""
     alias: dict[int, int] = {}
     codes = [code for code, name in enumerate(trace.names) if COMMUNICATES.fullmatch(name)]
-    for record in call_records(trace, np.flatnonzero(np.isin(trace.name, codes))):
+    for record in call_records(trace, np.flatnonzero(np.isin(trace.nodes.name, codes))):
         sides = [[tensor[0] for tensor in tensor_values(side.values)] for side in (record.inputs, record.outputs)]
         if sides[0] and sides[1] and sides[0][0] != sides[1][0]:
             alias.setdefault(sides[1][0], alias.get(sides[0][0], sides[0][0]))

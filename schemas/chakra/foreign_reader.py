@@ -107,14 +107,14 @@ def _summary(path: str) -> dict[str, Any]:
 def _with_host_callers(trace: Trace) -> Trace:
     """Keep only host nodes as callers. A node without a caller names itself."""
     caller = np.where(trace.nodes.kind[trace.nodes.parent_row] == CPU, trace.nodes.parent_row, -1)
-    named = as_column(np.where(caller >= 0, trace.parent, trace.id))
+    named = as_column(np.where(caller >= 0, trace.nodes.parent, trace.nodes.id))
     return trace.with_(parent=named, parent_row=as_positions(caller))
 
 
 def _laid_out(trace: Trace, needs: _Waits) -> Trace:
     count, lane = len(trace), needs.resources()
     source, target = needs.pairs()
-    own, by_id = np.arange(count), np.argsort(trace.id, kind="stable")
+    own, by_id = np.arange(count), np.argsort(trace.nodes.id, kind="stable")
     time = list_schedule(
         2 * count,
         np.concatenate([2 * own, 2 * source + 1]),
@@ -126,10 +126,10 @@ def _laid_out(trace: Trace, needs: _Waits) -> Trace:
     ).time
     start, end = time[::2], time[1::2].copy()
     if np.any(end < 0):
-        place = f"node {trace.id[np.flatnonzero(end < 0)[0]]}"
+        place = f"node {trace.nodes.id[np.flatnonzero(end < 0)[0]]}"
         raise TraceFormatError(trace.file, place, "waits for itself through other nodes", CHECK)
     called = (trace.nodes.parent_row >= 0) & trace.nodes.timed & (trace.nodes.kind == CPU)
-    called &= trace.thread[trace.nodes.parent_row] == trace.thread
+    called &= trace.nodes.thread[trace.nodes.parent_row] == trace.thread
     at = np.flatnonzero(called)
     while len(at):  # one level of nested calls per turn
         above = trace.nodes.parent_row[at]
@@ -152,22 +152,23 @@ def _file_text(trace: Trace, messages: list[bytes]) -> Iterator[bytes]:
     yield document_head(trace.header)
     for row in range(len(trace)):
         yield (SEPARATOR if row else b"") + _text(trace, messages, row)
-    ids = trace.id[trace.edges[:, :2]]
+    ids = trace.nodes.id[trace.edges[:, :2]]
     yield from document_tail((), np.column_stack([ids, trace.edges[:, 2]]), _encode(trace.summary))
 
 
 def _text(trace: Trace, messages: list[bytes], row: int) -> bytes:
     node = Node.FromString(messages[row])
     values, on_device = values_of(node.attr), bool(trace.nodes.kind[row] == GPU)
-    record: dict[str, Any] = {"id": node.id, "name": node.name, "ctrl_deps": int(trace.parent[row])}
+    record: dict[str, Any] = {"id": node.id, "name": node.name, "ctrl_deps": int(trace.nodes.parent[row])}
     record |= {side: {key: [] for key in TENSOR_KEYS} for side in FLAT_TENSORS}
     record["attrs"] = listed_attributes({} if on_device else values)
-    if trace.nodes.ts[row] >= 0:
-        times = (int(column[row]) for column in (trace.nodes.ts, trace.nodes.dur, trace.nodes.dur, trace.exclusive))
+    nodes = trace.nodes
+    if nodes.ts[row] >= 0:
+        times = (int(column[row]) for column in (nodes.ts, nodes.dur, nodes.dur, nodes.exclusive))
         record |= dict(zip(("ts", "dur", "inclusive_dur", "exclusive_dur"), map(micros_text, times), strict=True))
     if on_device:
-        numbers = {name: int(getattr(trace, name)[row]) for name in ("stream", "device", "correlation")}
-        record |= {"cat": trace.categories[trace.category[row]], "ph": "X", **numbers, "args": {}}
+        numbers = {name: int(getattr(nodes, name)[row]) for name in ("stream", "device", "correlation")}
+        record |= {"cat": trace.categories[trace.nodes.category[row]], "ph": "X", **numbers, "args": {}}
     if row in trace.comm:
         record |= {"comm": trace.comm[row], "pg_name": trace.comm[row].pg_name}
     return _encode(record)

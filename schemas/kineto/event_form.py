@@ -56,12 +56,12 @@ def category(trace: Trace, row: Row) -> str:
     """Return Kineto's category of a row. ET+ files lack the categories of runtime calls; the names tell them."""
     kind = trace.nodes.kind[row]
     if kind == GPU:
-        text: str = trace.categories[trace.category[row]]
+        text: str = trace.categories[trace.nodes.category[row]]
         return text
     if kind == RUNTIME:
         name = trace.name_of(row)
         return "cuda_driver" if _DRIVER.match(name) else "xpu_runtime" if _XPU.match(name) else "cuda_runtime"
-    if trace.scope[row] != ANNOTATION_SCOPE:
+    if trace.nodes.scope[row] != ANNOTATION_SCOPE:
         return "cpu_op"
     is_module = not trace.outputs_recorded and trace.name_of(row).startswith(MODULE)
     return PYTHON_CATEGORY if is_module else "user_annotation"
@@ -89,19 +89,19 @@ Numbers = dict[str, tuple[IntColumn, npt.NDArray[np.bool_]]]
 
 def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
     """Return the numeric arguments of rows: those before and those after the recorded arguments."""
-    kind, own, caller = trace.nodes.kind[rows], trace.id[rows], trace.nodes.parent_row[rows]
+    kind, own, caller = trace.nodes.kind[rows], trace.nodes.id[rows], trace.nodes.parent_row[rows]
     every, gpu, runtime = np.ones(len(rows), np.bool_), kind == GPU, kind == RUNTIME
     op = ~(gpu | runtime)
-    in_backward = op & (trace.seq_id[rows] >= 0)
-    maker = np.where(caller >= 0, trace.id[caller], 0)
+    in_backward = op & (trace.nodes.seq_id[rows] >= 0)
+    maker = np.where(caller >= 0, trace.nodes.id[caller], 0)
     before = {
         "External id": (np.where(op, own, maker), every),
-        "Record function id": (trace.rf_id[rows], op),
-        "Sequence number": (trace.seq_id[rows], in_backward),
-        "Fwd thread id": (trace.fw_tid[rows], in_backward),
+        "Record function id": (trace.nodes.rf_id[rows], op),
+        "Sequence number": (trace.nodes.seq_id[rows], in_backward),
+        "Fwd thread id": (trace.nodes.fw_tid[rows], in_backward),
     }
     for name in ("device", "stream", "correlation"):
-        values = getattr(trace, name)[rows]
+        values = getattr(trace.nodes, name)[rows]
         before[name] = values, (gpu & (values >= 0)) | (runtime & (name == "correlation"))
     return before, {"id": (own, every), "dur_ns": (trace.nodes.dur[rows], every)}
 
@@ -120,7 +120,7 @@ def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
     if trace.nodes.kind[row] == RUNTIME:
         return {}
     found = input_args(inputs.decoded(), from_et=trace.outputs_recorded)
-    return found if trace.scope[row] != ANNOTATION_SCOPE or found.get("Input Dims") else {}
+    return found if trace.nodes.scope[row] != ANNOTATION_SCOPE or found.get("Input Dims") else {}
 
 
 def recorded_args(record: Record, without: Collection[str]) -> dict[str, str]:
@@ -216,9 +216,11 @@ def _event(index: int, text: bytes) -> OtherEvent | None:
 def kineto_threads_of(trace: Trace) -> dict[Any, int]:
     """Map Kineto's thread ids to values of `Trace.thread`, from runtime calls and Kineto's own calls."""
     calls = np.flatnonzero((trace.nodes.kind == RUNTIME) & trace.nodes.timed)
-    calls = calls[np.unique(trace.thread[calls], return_index=True)[1]]
+    calls = calls[np.unique(trace.nodes.thread[calls], return_index=True)[1]]
     records = zip(calls.tolist(), trace.records(calls), strict=True)
     found: dict[Any, int] = {}
     if not trace.outputs_recorded:
-        found |= {thread: thread for thread in distinct(trace.thread).tolist() if thread >= 0}
-    return found | {msgspec.json.decode(call["tid"]): int(trace.thread[row]) for row, call in records if "tid" in call}
+        found |= {thread: thread for thread in distinct(trace.nodes.thread).tolist() if thread >= 0}
+    return found | {
+        msgspec.json.decode(call["tid"]): int(trace.nodes.thread[row]) for row, call in records if "tid" in call
+    }

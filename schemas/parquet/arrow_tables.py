@@ -78,7 +78,7 @@ class ArrowTables:
 
     def _rows(self, kind: int) -> dict[str, Any]:
         trace, table, rows = self.trace, ROW_TABLES[kind], np.flatnonzero(self.trace.nodes.kind == kind)
-        values = {name: getattr(trace, name)[rows] for name in STORED}
+        values = {name: getattr(trace.nodes, name)[rows] for name in STORED}
         more = [name for name in STORED if name not in COLUMNS[table] and np.any(values[name] != null_of(name))]
         columns: dict[str, Any] = {"row": arrow_numbers(rows)}
         columns |= {name: self._column(name, values[name]) for name in (*COLUMNS[table], *more)}
@@ -134,7 +134,7 @@ class ArrowTables:
     def _sizes(self, rows: IntColumn) -> Any:
         trace = self.trace
         is_copy = np.array([category in COPY_CATEGORIES for category in trace.categories], np.bool_)
-        copies = np.flatnonzero(is_copy[trace.category[rows]])
+        copies = np.flatnonzero(is_copy[trace.nodes.category[rows]])
         sizes = scatter(len(rows), copies, trace.texts.copy_sizes(rows[copies]))
         return arrow_numbers(sizes, sizes < 0)
 
@@ -174,11 +174,11 @@ class ArrowTables:
         }
 
     def _counterparts(self, row: IntColumn, same_module: npt.NDArray[np.bool_]) -> dict[str, Any]:
-        ids = _taken(self.trace.id, row)
+        ids = _taken(self.trace.nodes.id, row)
         return {"counterpart": arrow_numbers(ids, row < 0), "same_module": arrow_numbers(same_module, row < 0)}
 
     def _edges(self) -> dict[str, Any]:
-        (source, target, kind), ids = self.trace.edges.T, self.trace.id
+        (source, target, kind), ids = self.trace.edges.T, self.trace.nodes.id
         return {
             "source": arrow_numbers(ids[source]),
             "target": arrow_numbers(ids[target]),

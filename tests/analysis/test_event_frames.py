@@ -44,7 +44,7 @@ def test_columns_of_a_small_trace() -> None:
         "self_ns": [100, 200, 50, 100], "device_ns": [130, 100, 0, 400], "parent": [1, 2, None, 6],
         "phase": ["", "", "", "forward"], "module": ["", "", "", "Net"], "source": [""] * 4, "shapes": [""] * 4,
         "kernel_file": [""] * 4, "index": [2, 3, 4, 7], "step": [0, 0, 0, 1],
-        "id": trace.id[trace.calls.source[[2, 3, 4, 7]]].tolist(),
+        "id": trace.nodes.id[trace.calls.source[[2, 3, 4, 7]]].tolist(),
     }  # fmt: skip
     assert {name: ops[name] for name in expected} == expected
     expected = {

@@ -80,7 +80,7 @@ def test_tensors_alone_give_the_peak_within_a_tenth() -> None:
 def columns_of(memory: MemoryEvents, trace: Trace) -> dict[str, list[int]]:
     """The columns; rows as ids, since routes differ in the order of rows."""
     columns = {one.name: getattr(memory, one.name) for one in fields(memory)}
-    columns["row"] = np.where(memory.row >= 0, trace.id[memory.row], -1)
+    columns["row"] = np.where(memory.row >= 0, trace.nodes.id[memory.row], -1)
     return {name: column.tolist() for name, column in columns.items()}
 
 

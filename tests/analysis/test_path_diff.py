@@ -14,7 +14,7 @@ from etplus.analysis.summary import Analysis, analyse
 from etplus.analysis.trace_diff import diff_text, difference, json_of_difference
 from etplus.converters.open import load
 from etplus.report.report_html import diff_html
-from etplus.trace.steps import family_of
+from etplus.trace.find_steps import family_of
 from etplus.trace.tables import ANNOTATION
 from pages import rows_of
 from support import read_json, run, shared_trace

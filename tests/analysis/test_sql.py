@@ -29,7 +29,7 @@ def test_sums_by_name_equal_those_of_the_table() -> None:
 def test_every_table_has_the_rows_of_the_trace() -> None:
     trace = linked(NAME)
     sizes = {
-        "calls": int((trace.kind == 0).sum()), "device": len(trace.gpu) + len(trace.unattached),
+        "calls": int((trace.nodes.kind == 0).sum()), "device": len(trace.gpu) + len(trace.unattached),
         "runtime": len(trace.runtime), "edges": len(trace.edges), "communications": len(trace.comm),
         "memory": len(trace.memory), "steps": len(trace.steps), "exchanges": len(communications(trace)),
     }  # fmt: skip

@@ -181,7 +181,7 @@ def test_whoever_takes_rows_of_the_document_gets_nodes_alone(name: str, tmp_path
     """Replay, prediction and arrays join GPU events with rows; `augment` writes into them."""
     document = linked(name)
     rows = document.gpu.source
-    assert sorted(rows.tolist()) == np.flatnonzero(document.kind == GPU).tolist()
+    assert sorted(rows.tolist()) == np.flatnonzero(document.nodes.kind == GPU).tolist()
     added = with_unattached(document).gpu
     assert (added.source < 0).sum() == len(added) - len(rows) > 0
     document.write(tmp_path / "a.json")

@@ -35,7 +35,7 @@ def longest(name: str) -> int:
     calls = trace.calls
     at = np.flatnonzero(calls.name == trace.names.index(name))
     assert len(at) > 1
-    return int(trace.id[calls.source[at[np.argmax((calls.end - calls.ts)[at])]]])
+    return int(trace.nodes.id[calls.source[at[np.argmax((calls.end - calls.ts)[at])]]])
 
 
 def test_of_a_name_the_longest_call(folder: Path) -> None:

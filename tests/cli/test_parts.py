@@ -127,7 +127,7 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
     ),
     "augment": (
         lambda file, words, out: call("convert", "--augment", file, "-o", out, *words).returncode or augmented_ids(out),
-        lambda part, out: augmented_ids(whole_augmented(out)) & set(part.id[part.gpu.source].tolist()),
+        lambda part, out: augmented_ids(whole_augmented(out)) & set(part.nodes.id[part.gpu.source].tolist()),
     ),
 }  # fmt: skip
 
@@ -197,7 +197,7 @@ def test_a_kineto_trace_is_augmented_in_a_part_alone(words: list[str], tmp_path:
     trace = load(kineto)
     (choice,) = ({words[0][2:]: (words[1], 1) if len(words) > 2 else words[1]},)
     part = part_of(trace, **choice)  # type: ignore[arg-type]
-    inside = set(part.kineto_event[part.gpu.source[part.gpu.source >= 0]].tolist())
+    inside = set(part.nodes.kineto_event[part.gpu.source[part.gpu.source >= 0]].tolist())
     before, after = (read_json(file)["traceEvents"] for file in (kineto, out))
     changed = {k for k, (a, b) in enumerate(zip(before, after, strict=False)) if a != b}
     assert changed and changed <= inside

@@ -27,7 +27,8 @@ def nodes_of(trace: Trace, transferred: dict[int, int] | None = None) -> list[tu
     """Id, id in the trace or DELAY, µs, needs, stream of a delay, kind of the communication."""
     return [
         (
-            node.id, int(trace.id[node.row]) if node.row >= 0 else node.row, node.micros, list(map(int, node.needs)),
+            node.id, int(trace.nodes.id[node.row]) if node.row >= 0 else node.row, node.micros,
+            list(map(int, node.needs)),
             node.stream, node.comm and node.comm.kind,
         )
         for node in fold(trace, survey(trace, 0).found, transferred)
@@ -66,7 +67,7 @@ def test_data_that_was_there_earlier_shortens_a_communication() -> None:
 
 def test_the_host_has_submitted_what_waits_for_other_work_when_its_launch_and_the_latency_are_over() -> None:
     trace = step_by_hand()
-    times = dict(zip(trace.id.tolist(), submitted(trace).tolist(), strict=True))
+    times = dict(zip(trace.nodes.id.tolist(), submitted(trace).tolist(), strict=True))
     assert {number: times[number] for number in (7, 8, 9, 12, 13, 20)} == {
         7: 40_000, 8: 50_000, 9: 130_000, 12: 150_000, 13: 56_000, 20: 15_000,
     }  # fmt: skip
@@ -75,6 +76,6 @@ def test_the_host_has_submitted_what_waits_for_other_work_when_its_launch_and_th
 @pytest.mark.parametrize("seed", range(len(FOLDED)))
 def test_made_steps_are_folded_as_ever(seed: int) -> None:
     trace = random_step(seed)
-    late = {int(number): int(end) - 250 for number, end in zip(trace.id, trace.finish, strict=True)}
+    late = {int(number): int(end) - 250 for number, end in zip(trace.nodes.id, trace.nodes.end, strict=True)}
     assert digest([*nodes_of(trace), *nodes_of(trace, late)]) == FOLDED[seed]
     assert digest(submitted(trace).tolist()) == SUBMITTED[seed]

@@ -45,7 +45,7 @@ def test_a_start_is_before_all_nodes() -> None:
 
 
 def row_of(number: int) -> Row:
-    return Row(int(np.flatnonzero(step_by_hand().id == number)[0]))
+    return Row(int(np.flatnonzero(step_by_hand().nodes.id == number)[0]))
 
 
 def test_what_the_simulator_reads_of_each_kind_of_node(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_what_the_simulator_reads_of_each_kind_of_node(tmp_path: Path) -> None:
 def test_durations_are_exact_where_only_rounding_changed_them(tmp_path: Path) -> None:
     """A kernel of 0.7 µs beside one that another overlaps; `inclusive_ns` is as measured for both."""
     trace = etplus([cpu(3, "aten::mm", 0, 100), gpu(7, "short", 40, 0.7), gpu(8, "cut", 50, 30.4)], [], [], rank=0)
-    rows = [Row(int(np.flatnonzero(trace.id == number)[0])) for number in (7, 8)]
+    rows = [Row(int(np.flatnonzero(trace.nodes.id == number)[0])) for number in (7, 8)]
     write_nodes(trace, tmp_path / "t.0.et", [SimNode(1, rows[0], 1, []), SimNode(2, rows[1], 12, [1])], 0)
     found = read_plain(tmp_path / "t.0.et")[1]
     assert [(node.micros, node.value("duration_ns"), node.value("inclusive_ns")) for node in found] == [
@@ -94,7 +94,7 @@ def test_a_roofline_simulation_gets_work_for_all_but_communications(tmp_path: Pa
 def test_stream_0_and_row_0(tmp_path: Path) -> None:
     """A node's own stream comes before the trace's, also where it is 0; row 0 is a row; 0 bytes are told."""
     trace = step_by_hand()
-    assert row_of(1) == 0 and trace.stream[row_of(13)] == 7
+    assert row_of(1) == 0 and trace.nodes.stream[row_of(13)] == 7
     comm = Communication(row_of(8), 0, 0)
     nodes = [
         SimNode(1, DELAY, 6, [], stream=0), SimNode(2, row_of(13), 10, [], stream=0), SimNode(3, Row(0), 1, []),
@@ -104,7 +104,7 @@ def test_stream_0_and_row_0(tmp_path: Path) -> None:
     found = read_plain(tmp_path / "t.0.et")[1]
     keys = ("node_id", "stream", "tid", "comm_size")
     assert [tuple(node.value(key) for key in keys) for node in found] == [
-        (None, 0, None, None), (13, 0, None, None), (1, None, int(trace.thread[0]), None), (8, 0, None, 0),
+        (None, 0, None, None), (13, 0, None, None), (1, None, int(trace.nodes.thread[0]), None), (8, 0, None, 0),
     ]  # fmt: skip
 
 

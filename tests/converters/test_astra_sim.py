@@ -55,13 +55,13 @@ def test_all_gpu_events_are_there_in_order(name: str, tmp_path: Path) -> None:
     nodes = write(document, tmp_path)
     assert [node.id for node in sorted(nodes, key=lambda n: n.id)] == [*range(1, len(nodes) + 1)]
     assert {node.type for node in nodes} <= {COMP, SEND, RECV, COLL}
-    row_of = dict(zip(document.id.tolist(), range(len(document)), strict=True))
+    row_of = dict(zip(document.nodes.id.tolist(), range(len(document)), strict=True))
     rows = {node.id: row_of[node.value("node_id")] for node in nodes if node.value("node_id") is not None}
-    gpu_nodes = {rows[node.id]: node for node in nodes if node.id in rows and document.kind[rows[node.id]] == GPU}
-    assert sorted(gpu_nodes) == np.flatnonzero(document.kind == GPU).tolist()
+    gpu_nodes = {rows[node.id]: node for node in nodes if node.id in rows and document.nodes.kind[rows[node.id]] == GPU}
+    assert sorted(gpu_nodes) == np.flatnonzero(document.nodes.kind == GPU).tolist()
     streams: dict[tuple[int, int], list[int]] = {}
-    for row in sorted(gpu_nodes, key=lambda row: (document.ts[row], document.id[row])):
-        streams.setdefault((int(document.device[row]), int(document.stream[row])), []).append(row)
+    for row in sorted(gpu_nodes, key=lambda row: (document.nodes.ts[row], document.nodes.id[row])):
+        streams.setdefault((int(document.nodes.device[row]), int(document.nodes.stream[row])), []).append(row)
     for events in streams.values():
         for a, b in itertools.pairwise(events):
             assert gpu_nodes[a].id in gpu_nodes[b].data_deps

@@ -54,7 +54,7 @@ def test_kineto_traces(name: str, tmp_path: Path) -> None:
     for event, (title, at, value) in zip(added, values, strict=True):
         assert (event["name"], event["ts"], *event["args"].values()) == (title, int(at) / 1000, value)
     work = work_of_events(trace)
-    told = [after["traceEvents"][index]["args"] for index in trace.kineto_event[trace.gpu.source].tolist()]
+    told = [after["traceEvents"][index]["args"] for index in trace.nodes.kineto_event[trace.gpu.source].tolist()]
     assert [args.get("kernel_flop", -1) for args in told] == work.flops.tolist()
     assert [round(args.get("kernel_num_gb", -1e-9) * 1e9) for args in told] == work.bytes.tolist()
     assert done.events == len(trace.gpu) and done.with_bytes == sum("kernel_num_gb" in args for args in told)

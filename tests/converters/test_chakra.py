@@ -60,7 +60,7 @@ def nodes_of(name: str) -> dict[int, PlainNode]:
 
 
 def edges_by_id(document: Trace, *kinds: str) -> set[tuple[int, int]]:
-    ids = document.id
+    ids = document.nodes.id
     return {(int(ids[a]), int(ids[b])) for a, b, k in document.edges.tolist() if not kinds or EDGE_KINDS[k] in kinds}
 
 
@@ -87,15 +87,15 @@ def test_an_independent_reader_finds_it_sound_and_whole(name: str, tmp_path: Pat
     document = document_of(name)
     nodes = write(document, tmp_path)
     graph = assert_sound(nodes)
-    assert set(nodes) == set(document.id.tolist())
+    assert set(nodes) == set(document.nodes.id.tolist())
     for a, b in edges_by_id(document):
         assert a in nodes[b].data_deps
-    for row in np.flatnonzero(document.parent_row >= 0).tolist():
-        assert nodes[int(document.id[row])].ctrl_deps == [int(document.id[document.parent_row[row]])]
+    for row in np.flatnonzero(document.nodes.parent_row >= 0).tolist():
+        assert nodes[int(document.nodes.id[row])].ctrl_deps == [int(document.nodes.id[document.nodes.parent_row[row]])]
     streams = defaultdict(list)
-    for row in np.flatnonzero(document.kind == GPU).tolist():
-        streams[int(document.device[row]), int(document.stream[row])].append(
-            (int(document.ts[row]), int(document.id[row]))
+    for row in np.flatnonzero(document.nodes.kind == GPU).tolist():
+        streams[int(document.nodes.device[row]), int(document.nodes.stream[row])].append(
+            (int(document.nodes.ts[row]), int(document.nodes.id[row]))
         )
     for events in streams.values():
         for (_, a), (_, b) in itertools.pairwise(sorted(events)):
@@ -116,9 +116,9 @@ def test_dependencies_come_before_what_waits_for_them_in_the_file(name: str, tmp
 def test_types_and_times(name: str) -> None:
     document, nodes = document_of(name), nodes_of(name)
     lanes: defaultdict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
-    for row, number in enumerate(document.id.tolist()):
-        node, ts, dur = nodes[number], int(document.ts[row]), int(document.dur[row])
-        expected = METADATA if document.structural[row] else COMP
+    for row, number in enumerate(document.nodes.id.tolist()):
+        node, ts, dur = nodes[number], int(document.nodes.ts[row]), int(document.nodes.dur[row])
+        expected = METADATA if document.nodes.structural[row] else COMP
         assert node.type in (expected, SEND, RECV, COLL)
         assert node.name == document.name_of(row)
         ns = node.value("duration_ns")
@@ -130,11 +130,11 @@ def test_types_and_times(name: str) -> None:
         assert node.value("start_ns") == ts
         inclusive = node.value("inclusive_ns")
         assert (ns if inclusive is None else inclusive) == dur
-        kind = int(document.kind[row])
+        kind = int(document.nodes.kind[row])
         if kind == GPU:
             assert ns == dur
-            assert node.value("stream") == document.stream[row]
-        lane = (kind == GPU, int(document.stream_lane[row] if kind == GPU else document.thread[row]))
+            assert node.value("stream") == document.nodes.stream[row]
+        lane = (kind == GPU, int(document.nodes.stream_lane[row] if kind == GPU else document.nodes.thread[row]))
         lanes[lane].append((ts, ns, node.micros))
     for members in lanes.values():
         exact, shown = sum(ns for _, ns, _ in members), sum(1000 * micros for _, _, micros in members)
@@ -195,10 +195,10 @@ def test_every_sync_edge_is_there(name: str, least: int) -> None:
 def test_an_op_waits_for_the_callees_of_the_one_before() -> None:
     """A top-level op that follows another one must not start while a callee of that one waits for the GPU."""
     document, nodes = document_of("pairs/gpu_shaped_from_cpu"), nodes_of("pairs/gpu_shaped_from_cpu")
-    for thread in set(document.thread[document.kind == CPU].tolist()):
-        rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.thread == thread))
-        rows = rows[np.lexsort((document.id[rows], -document.finish[rows], document.ts[rows]))]
-        for a, b in itertools.pairwise(document.id[rows].tolist()):
+    for thread in set(document.nodes.thread[document.nodes.kind == CPU].tolist()):
+        rows = np.flatnonzero(document.nodes.timed & (document.nodes.kind != GPU) & (document.nodes.thread == thread))
+        rows = rows[np.lexsort((document.nodes.id[rows], -document.nodes.end[rows], document.nodes.ts[rows]))]
+        for a, b in itertools.pairwise(document.nodes.id[rows].tolist()):
             assert a in nodes[b].data_deps
 
 
@@ -302,7 +302,7 @@ def test_memory_nodes_are_an_option(tmp_path: Path) -> None:
     document = document_of("pairs/gpu_shaped_from_cpu")
     assert {node.type for node in write(document, tmp_path).values()} == {METADATA, COMP, COLL}
     types = Counter(node.type for node in write(document, tmp_path, memory_nodes=True).values())
-    copies = np.isin([document.categories[code] for code in document.category], ["gpu_memcpy", "gpu_memset"])
+    copies = np.isin([document.categories[code] for code in document.nodes.category], ["gpu_memcpy", "gpu_memset"])
     assert types[2] + types[3] == np.count_nonzero(copies)
     assert types[2] > 0
     assert types[3] > 0
@@ -310,7 +310,7 @@ def test_memory_nodes_are_an_option(tmp_path: Path) -> None:
 
 def test_runtime_calls_are_cpu_nodes() -> None:
     document, nodes = document_of("pairs/gpu_shaped_from_cpu"), nodes_of("pairs/gpu_shaped_from_cpu")
-    calls = [nodes[int(number)] for number in document.id[document.kind == RUNTIME]]
+    calls = [nodes[int(number)] for number in document.nodes.id[document.nodes.kind == RUNTIME]]
     assert calls
     for made in calls:
         assert made.value("is_cpu_op") is True

@@ -66,8 +66,8 @@ def test_slices_nest_and_flows_bind_to_the_right_ones(name: str, tmp_path: Path)
     document = document_of(name)
     done, events = write({3: document}, tmp_path)
     slices = of_phase(events, "X")
-    ids = document.id
-    assert sorted(event["args"]["id"] for event in slices) == sorted(ids[document.timed].tolist())
+    ids = document.nodes.id
+    assert sorted(event["args"]["id"] for event in slices) == sorted(ids[document.nodes.timed].tolist())
     assert len(slices) == done.slices
     wanted = Counter((int(ids[a]), int(ids[b])) for a, b, _ in document.edges.tolist())
     assert Counter((a, b) for a, b in bound_slices(events).values()) == wanted
@@ -81,28 +81,30 @@ def test_times_names_and_threads(tmp_path: Path) -> None:
     document = document_of(NAME)
     _, events = write({0: document}, tmp_path)
     begin, _ = document.span
-    row_of = dict(zip(document.id.tolist(), range(len(document)), strict=True))
+    row_of = dict(zip(document.nodes.id.tolist(), range(len(document)), strict=True))
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in of_phase(events, "M") if e["name"] == "thread_name"}
     for event in of_phase(events, "X"):
         row = row_of[event["args"]["id"]]
         assert event["name"] == document.name_of(row)
-        assert event["ts"] == (document.ts[row] - begin) / 1000
-        assert event["args"]["dur_ns"] == document.dur[row]
-        assert abs(1000 * event["dur"] - document.dur[row]) <= 1000
-        if document.kind[row] == GPU:
-            assert names[event["pid"], event["tid"]].startswith(f"stream {document.stream[row]}")
+        assert event["ts"] == (document.nodes.ts[row] - begin) / 1000
+        assert event["args"]["dur_ns"] == document.nodes.dur[row]
+        assert abs(1000 * event["dur"] - document.nodes.dur[row]) <= 1000
+        if document.nodes.kind[row] == GPU:
+            assert names[event["pid"], event["tid"]].startswith(f"stream {document.nodes.stream[row]}")
             args = event["args"]
             places = (args["device"], args["stream"], args["correlation"])
-            assert places == (document.device[row], document.stream[row], document.correlation[row])
-            assert 1000 * event["dur"] == pytest.approx(max(document.dur[row], 1), abs=1e-6)
+            assert places == (document.nodes.device[row], document.nodes.stream[row], document.nodes.correlation[row])
+            assert 1000 * event["dur"] == pytest.approx(max(document.nodes.dur[row], 1), abs=1e-6)
         else:
-            assert names[event["pid"], event["tid"]].startswith((f"thread {document.thread[row]}", "other thread"))
+            assert names[event["pid"], event["tid"]].startswith(
+                (f"thread {document.nodes.thread[row]}", "other thread")
+            )
 
 
 def test_ranks_are_processes_on_one_clock(tmp_path: Path) -> None:
     documents = {rank: document_of(name) for rank, name in enumerate(DLRM)}
     done, events = write(documents, tmp_path)
-    assert done.slices == sum(int(one.timed.sum()) for one in documents.values())
+    assert done.slices == sum(int(one.nodes.timed.sum()) for one in documents.values())
     slices = of_phase(events, "X")
     assert {event["pid"] for event in slices} == {0, 1, 2, 3}
     first = {pid: min(e["ts"] for e in slices if e["pid"] == pid) for pid in documents}
@@ -148,7 +150,7 @@ def test_overlaps_zero_lengths_and_names(tmp_path: Path) -> None:
 def device_table(trace: Trace, wanted: Collection[int] | None = None) -> Counter[tuple[Any, ...]]:
     """Number and total duration of the events of each kernel, with the names of the operators that launched them."""
     gpu, table = trace.gpu, Counter[tuple[Any, ...]]()
-    for i, event in enumerate(trace.kineto_event[gpu.source].tolist()):
+    for i, event in enumerate(trace.nodes.kineto_event[gpu.source].tolist()):
         if wanted is None or event in wanted:
             category = trace.categories[gpu.category[i]]
             call = trace.name_at(trace.calls.name[gpu.call[i]]) if gpu.call[i] >= 0 else ""
@@ -165,7 +167,7 @@ def test_it_is_read_like_the_kineto_trace_it_came_from(name: str, tmp_path: Path
     document = document_of(name)
     write_chrome({document.rank or 0: document}, tmp_path / "trace.json.gz")
     original, back = read_trace(kineto), read_trace(tmp_path / "trace.json.gz")
-    window = set(document.kineto_event[document.kind == GPU].tolist())
+    window = set(document.nodes.kineto_event[document.nodes.kind == GPU].tolist())
     assert device_table(back) == device_table(original, window)
     assert (back.rank, back.properties) == (original.rank, original.properties)
     of_linked = work_of_events(document)
@@ -222,7 +224,7 @@ def test_the_perfetto_ui_loads_it(tmp_path: Path) -> None:
             "select extract_arg(a.arg_set_id, 'args.id'), extract_arg(b.arg_set_id, 'args.id') from flow"
             " join slice a on flow.slice_out = a.id join slice b on flow.slice_in = b.id"
         )
-        ids = [one.id for one in documents.values()]
+        ids = [one.nodes.id for one in documents.values()]
         edges = [(int(of[a]), int(of[b])) for of, one in zip(ids, documents.values(), strict=True)
                  for a, b, _ in one.edges.tolist()]  # fmt: skip
         assert Counter(map(tuple, flows)) == Counter(edges)

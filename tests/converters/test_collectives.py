@@ -166,7 +166,7 @@ def test_nodes_above_kernels_are_no_collectives() -> None:
     comm = {"collective": "allreduce", "bytes": 8}
     nodes = [cpu(3, "nccl:all_reduce", 0, 9), gpu(4, KERNEL, 2, 5, comm=comm, pg_name=None), cpu(5, "gloo:barrier")]
     document = etplus(nodes)
-    assert document.id[comm_rows(document)].tolist() == [4]
+    assert document.nodes.id[comm_rows(document)].tolist() == [4]
 
 
 def test_a_kernel_without_metadata_is_found_by_both() -> None:
@@ -177,7 +177,7 @@ def test_a_kernel_without_metadata_is_found_by_both() -> None:
         gpu(5, "ncclDevKernel_AllGather", 4, 2, parent=2), gpu(6, "gemm", 7, 1),
     ])  # fmt: skip
     own, theirs = communications(document), survey(document, 0).found
-    assert own.node.tolist() == [4, 5] == document.id[[one.row for one in theirs]].tolist()
+    assert own.node.tolist() == [4, 5] == document.nodes.id[[one.row for one in theirs]].tolist()
     assert own.kind.tolist() == [Type.ALL_REDUCE, Type.ALL_GATHER] == [one.kind for one in theirs]
     assert own.bytes.tolist() == [400, -1] and [one.size for one in theirs] == [400, 0]
 

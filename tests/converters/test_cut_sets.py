@@ -97,7 +97,7 @@ def test_on_request_what_does_not_match_is_fixed(tmp_path: Path) -> None:
     done = call("convert", job, "--to", "astra-sim", "--degrade", "-o", tmp_path / "set")
     assert done.returncode == 0, done.stderr
     second = [list(find_communications(trace))[1].row for rank, trace in enumerate(traces) if rank != 2]
-    ns = sum(int(trace.dur[row]) for trace, row in zip((traces[0], traces[1], traces[3]), second, strict=True))
+    ns = sum(int(trace.nodes.dur[row]) for trace, row in zip((traces[0], traces[1], traces[3]), second, strict=True))
     told = "note    warning: degraded: 3 communications that not all ranks have alike, "
     assert f"{told}{ns / 1e6:,.3f} ms, became computation of fixed duration\n" in done.stderr.decode()
     assert b"those durations are as recorded; in the set they are of the replay on its network" in done.stderr

@@ -41,19 +41,19 @@ def written(path: Path, documents: dict[int, Trace], **choice: Any) -> nx.DiGrap
 def test_nodes_and_edges_are_those_of_the_document(tmp_path: Path) -> None:
     document = document_of(NAME)
     graph = written(tmp_path, {0: document})
-    assert set(graph) == set(document.id.tolist())
+    assert set(graph) == set(document.nodes.id.tolist())
     kinds: dict[tuple[int, int], list[str]] = {}
-    for row in np.flatnonzero(document.parent_row >= 0).tolist():
-        kinds[int(document.id[document.parent_row[row]]), int(document.id[row])] = ["call"]
+    for row in np.flatnonzero(document.nodes.parent_row >= 0).tolist():
+        kinds[int(document.nodes.id[document.nodes.parent_row[row]]), int(document.nodes.id[row])] = ["call"]
     for a, b, kind in document.edges.tolist():
-        kinds.setdefault((int(document.id[a]), int(document.id[b])), []).append(EDGE_KINDS[kind])
+        kinds.setdefault((int(document.nodes.id[a]), int(document.nodes.id[b])), []).append(EDGE_KINDS[kind])
     assert {(a, b): of["kind"] for a, b, of in graph.edges(data=True)} == {e: "+".join(k) for e, k in kinds.items()}
     assert any(len(k) > 1 for k in kinds.values())
     assert nx.is_directed_acyclic_graph(graph)
-    row = int(np.flatnonzero(document.kind == 1)[0])
-    assert graph.nodes[int(document.id[row])] == {
-        "name": document.name_of(row), "kind": "gpu", "ts_ns": int(document.ts[row]),
-        "dur_ns": int(document.dur[row]), "stream": int(document.stream[row]),
+    row = int(np.flatnonzero(document.nodes.kind == 1)[0])
+    assert graph.nodes[int(document.nodes.id[row])] == {
+        "name": document.name_of(row), "kind": "gpu", "ts_ns": int(document.nodes.ts[row]),
+        "dur_ns": int(document.nodes.dur[row]), "stream": int(document.nodes.stream[row]),
     }  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def test_it_is_the_graph_of_the_library(tmp_path: Path) -> None:
     for node, of in library.nodes(data=True):
         assert graph.nodes[node]["name"] == of["name"]
         assert graph.nodes[node].get("ts_ns") == (
-            None if document.structural[list(document.id).index(node)] else of.get("ts")
+            None if document.nodes.structural[list(document.nodes.id).index(node)] else of.get("ts")
         )
 
 
@@ -186,7 +186,7 @@ def test_a_picture_has_300_nodes_unless_told_otherwise(tmp_path: Path) -> None:
     assert f"{total - PICTURE_NODES} are left out; draw all with --max-nodes {total}" in note
     assert drawn("all.svg", max_nodes=total) == drawn("g.dot") == (total, ())
     assert drawn("few.svg", max_nodes=9) == (9, (f"9 of {total} nodes were taken",))
-    assert drawn("sub.svg", subtree=str(trace.id[-1]))[1] == (f"1 of {total} nodes were taken",)
+    assert drawn("sub.svg", subtree=str(trace.nodes.id[-1]))[1] == (f"1 of {total} nodes were taken",)
 
 
 def test_without_graphviz_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,22 +200,22 @@ def test_a_part_of_the_graph(tmp_path: Path) -> None:
     document = document_of(NAME)
     first = select_rows(document, max_nodes=40)
     assert len(first) == 40
-    assert document.structural[first].sum() == document.structural.sum()
-    rest = np.setdiff1d(np.flatnonzero(document.timed), first)
-    assert document.ts[first].max() <= document.ts[rest].min()
+    assert document.nodes.structural[first].sum() == document.nodes.structural.sum()
+    rest = np.setdiff1d(np.flatnonzero(document.nodes.timed), first)
+    assert document.nodes.ts[first].max() <= document.nodes.ts[rest].min()
     step = int(
         np.flatnonzero([name.startswith("ProfilerStep") for name in map(document.name_of, range(len(document)))])[0]
     )
-    for chosen in (document.name_of(step), str(document.id[step])):
+    for chosen in (document.name_of(step), str(document.nodes.id[step])):
         rows = select_rows(document, subtree=chosen)
         inside = set(rows.tolist())
         assert step in inside
         for row in range(len(document)):
-            if document.parent_row[row] in inside:
+            if document.nodes.parent_row[row] in inside:
                 assert row in inside
         graph = written(tmp_path, {0: document}, subtree=chosen)
-        assert set(graph) == set(document.id[rows].tolist())
-        assert set(nx.descendants(graph, int(document.id[step]))) == set(graph) - {int(document.id[step])}
+        assert set(graph) == set(document.nodes.id[rows].tolist())
+        assert set(nx.descendants(graph, int(document.nodes.id[step]))) == set(graph) - {int(document.nodes.id[step])}
     assert len(select_rows(document, subtree=document.name_of(step), max_nodes=5)) == 5
 
 
@@ -271,9 +271,9 @@ def test_rows_of_a_picture() -> None:
     trace = step_by_hand()
 
     def ids(**choice: Any) -> set[int]:
-        return set(trace.id[select_rows(trace, **choice)].tolist())
+        return set(trace.nodes.id[select_rows(trace, **choice)].tolist())
 
-    assert ids() == set(trace.id.tolist()) and ids(max_nodes=1) == {1} and ids(max_nodes=4) == {1, 2, 3, 4}
+    assert ids() == set(trace.nodes.id.tolist()) and ids(max_nodes=1) == {1} and ids(max_nodes=4) == {1, 2, 3, 4}
     below = {3, 4, 20, 21, 25, 7, 8, 13}
     assert ids(subtree="aten::mm") == ids(subtree="3") == below and ids(subtree="4") == {4}
     assert ids(subtree="3", max_nodes=2) == {3, 4} and ids(subtree="gemm") == {7} and ids(subtree="1") == ids()
@@ -283,7 +283,7 @@ def test_rows_of_a_picture() -> None:
     with pytest.raises(UsageError, match=r"^0 nodes make no graph; give 1 or more$"):
         select_rows(trace, max_nodes=0)
     twice = etplus([cpu(3, "a", 50, 10), cpu(4, "a", 20, 10), cpu(5, "a", 20, 10)])
-    assert twice.id[select_rows(twice, subtree="a")].tolist() == [4]
+    assert twice.nodes.id[select_rows(twice, subtree="a")].tolist() == [4]
 
 
 def test_a_dot_file_by_hand(tmp_path: Path) -> None:

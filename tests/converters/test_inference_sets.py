@@ -52,19 +52,19 @@ def test_the_rows_of_steps(served: Trace) -> None:
     """Exactly the events of the part, each with its own record, and no edge to another row."""
     rows = part_of(served, steps="decode")
     decoding = [k for k, phase in enumerate(served.steps.phases) if phase == "decode"]
-    events = served.id[served.gpu.source[np.isin(served.step_of_event, decoding)]]
-    outside = served.id[served.gpu.source[served.step_of_event < 0]]
-    assert set(events) <= set(rows.id[rows.gpu.source]) <= {*events, *outside}
-    kept = np.isin(served.id, rows.id)
+    events = served.nodes.id[served.gpu.source[np.isin(served.step_of_event, decoding)]]
+    outside = served.nodes.id[served.gpu.source[served.step_of_event < 0]]
+    assert set(events) <= set(rows.nodes.id[rows.gpu.source]) <= {*events, *outside}
+    kept = np.isin(served.nodes.id, rows.id)
     assert [record["name"] for record in rows.records(np.arange(len(rows)))] == [
         record["name"] for record in served.records(np.flatnonzero(kept))
     ]
-    whole = {(*served.id[edge[:2]].tolist(), int(edge[2])) for edge in served.edges}
-    found = [(*rows.id[edge[:2]].tolist(), int(edge[2])) for edge in rows.edges]
-    ids = set(rows.id.tolist())
+    whole = {(*served.nodes.id[edge[:2]].tolist(), int(edge[2])) for edge in served.edges}
+    found = [(*rows.nodes.id[edge[:2]].tolist(), int(edge[2])) for edge in rows.edges]
+    ids = set(rows.nodes.id.tolist())
     assert set(found) == {edge for edge in whole if {*edge[:2]} <= ids} and len(found) == len(set(found))
-    parents = np.append(rows.id, -1)[rows.parent_row]
-    true = np.append(served.id, -1)[served.parent_row[kept]]
+    parents = np.append(rows.nodes.id, -1)[rows.nodes.parent_row]
+    true = np.append(served.nodes.id, -1)[served.nodes.parent_row[kept]]
     assert parents.tolist() == [one if one in ids else -1 for one in true.tolist()]
     assert rows.steps.phases == ("decode",) * 3 and rows.selection.about == "steps decode"
 
@@ -128,7 +128,7 @@ def test_real_replays(name: str, kernels: int, tmp_path: Path) -> None:
     convert([trace], tmp_path / "whole.et")
     named = [node for node in read_plain(tmp_path / "whole.et")[1] if node.value("captured_op")]
     assert len(named) == kernels
-    views = {int(trace.correlation[trace.gpu.source[event.index]]): event for event in trace.device_events}
+    views = {int(trace.nodes.correlation[trace.gpu.source[event.index]]): event for event in trace.device_events}
     assert len(views) and sum(node.value("captured_shapes") is not None for node in named) > 0.9 * kernels
     shapes = {tuple(map(tuple, orjson.loads(node.value("captured_shapes") or b"[]"))) for node in named}
     truth = {event.captured_by.shapes for event in trace.device_events if event.captured_by is not None}

@@ -45,10 +45,10 @@ def threads(draw: st.DrawFn) -> Trace:
 def innermost(document: Trace, thread: int, at: int) -> int | None:
     """The row that is innermost on a thread in the ns from `at` on."""
     rows = [
-        row for row in np.flatnonzero(document.timed & (document.thread == thread)).tolist()
-        if document.ts[row] <= at < document.finish[row]
+        row for row in np.flatnonzero(document.nodes.timed & (document.nodes.thread == thread)).tolist()
+        if document.nodes.ts[row] <= at < document.nodes.end[row]
     ]  # fmt: skip
-    key = (document.ts, -document.finish, document.id)
+    key = (document.nodes.ts, -document.nodes.end, document.nodes.id)
     return max(rows, key=lambda row: tuple(int(column[row]) for column in key), default=None)
 
 
@@ -56,12 +56,12 @@ def innermost(document: Trace, thread: int, at: int) -> int | None:
 @given(threads())
 def test_work_is_what_a_walk_through_time_finds(document: Trace) -> None:
     expected = np.zeros(len(document), np.int64)
-    lanes = sorted(set(document.thread[document.timed].tolist()))
+    lanes = sorted(set(document.nodes.thread[document.nodes.timed].tolist()))
     for at in range(60):
         running = [innermost(document, thread, at) for thread in lanes]
-        in_op = [row for row in running if row is not None and document.scope[row] != 7]
+        in_op = [row for row in running if row is not None and document.nodes.scope[row] != 7]
         for row in running:
-            if row is not None and (document.scope[row] != 7 or not in_op):
+            if row is not None and (document.nodes.scope[row] != 7 or not in_op):
                 expected[row] += 1
     assert host_work(document, NONE).tolist() == expected.tolist()
     parts = stretches(document, host_rows(document, NONE))
@@ -82,7 +82,7 @@ def test_a_blocking_copy_waits_for_its_own_event() -> None:
     nodes = [cpu(3, "aten::copy_", 0, 100), gpu(4, "Memcpy DtoH (Device -> Pageable)", 20, 50, cat="gpu_memcpy")]
     calls = [runtime(10, "cudaMemcpyAsync", 5, 70), runtime(11, "cudaStreamIsCapturing", 80, 5)]
     document = etplus(nodes, calls, [[4, 11, "sync"], [10, 4, "launch"]])
-    work = dict(zip(document.id.tolist(), host_work(document, NONE).tolist(), strict=True))
+    work = dict(zip(document.nodes.id.tolist(), host_work(document, NONE).tolist(), strict=True))
     assert (work[10], work[11], work[3]) == (20_000, 5_000, 25_000)
 
 
@@ -92,10 +92,10 @@ def test_waiting_is_within_the_call() -> None:
         begin, end = waits(document)
         rows = np.flatnonzero(end)
         assert len(rows) >= 5
-        assert np.all(begin[rows] >= document.ts[rows])
+        assert np.all(begin[rows] >= document.nodes.ts[rows])
         work = host_work(document, comm_rows(document))
         assert np.all(work >= 0)
-        assert np.all(work <= document.dur)
+        assert np.all(work <= document.nodes.dur)
 
 
 @pytest.mark.parametrize("name", ["gpu-pairs/resnet103", "gpu-pairs/linear"])
@@ -109,7 +109,7 @@ def test_the_host_works_no_longer_than_there_is_time(name: str) -> None:
 def test_when_the_host_issued_what() -> None:
     nodes = [cpu(3, "op", 10, 5), gpu(4, "with launch", 90, 5), gpu(5, "without", 80, 5), gpu(6, "orphan", 70, 5, 999)]
     document = etplus(nodes, [runtime(10, "cudaLaunchKernel", 12, 1)], [[10, 4, "launch"]])
-    issued = dict(zip(document.id.tolist(), issue_times(document, NONE).tolist(), strict=True))
+    issued = dict(zip(document.nodes.id.tolist(), issue_times(document, NONE).tolist(), strict=True))
     assert (issued[4], issued[5], issued[6], issued[3]) == (12_000, 10_000, 70_000, 10_000)
 
 
@@ -139,10 +139,12 @@ def test_stretches_and_waits_are_those_of_brute_force(seed: int) -> None:
     rows = host_rows(trace, NONE)
     parts = stretches(trace, rows)
     open_at = {
-        (int(trace.thread[row]), t) for row in rows for t in range(int(trace.ts[row]), int(trace.finish[row]), 250)
+        (int(trace.nodes.thread[row]), t)
+        for row in rows
+        for t in range(int(trace.nodes.ts[row]), int(trace.nodes.end[row]), 250)
     }
     stretch_at = {
-        (int(trace.thread[row]), t)
+        (int(trace.nodes.thread[row]), t)
         for row, a, b in zip(parts.row.tolist(), parts.start.tolist(), parts.end.tolist(), strict=True)
         for t in range(a, b, 250)
     }

@@ -61,9 +61,9 @@ def test_what_the_arrays_say(file: Path) -> None:
     u, v = graph.edge_index.T
     assert (u != v).all() and u.max() < len(graph)
     on_gpu = graph.node_feat[:, NODE_NAMES.index("is GPU event")] == 1
-    assert np.count_nonzero(on_gpu) == np.count_nonzero(document.kind == 1)
+    assert np.count_nonzero(on_gpu) == np.count_nonzero(document.nodes.kind == 1)
     assert graph.node_runtime is not None
-    assert graph.node_runtime[on_gpu].sum() == document.dur[document.kind == 1].sum()
+    assert graph.node_runtime[on_gpu].sum() == document.nodes.dur[document.nodes.kind == 1].sum()
     addmm = graph.node_opcode == opcodes()["aten::addmm"]
     assert addmm.any() and (graph.node_feat[addmm & ~on_gpu, NODE_NAMES.index("log2 FLOPs")] > 0).all()
     assert set(graph.node_config_ids.tolist()) == set(np.flatnonzero(graph.node_feat[:, 3] > 0).tolist())

@@ -39,11 +39,11 @@ def test_packets_hold_every_slice_stage_and_launch(trace: Trace, tmp_path: Path)
     packets = written(trace, tmp_path).packet
     events = [packet.track_event for packet in packets if packet.HasField("track_event")]
     stages = [packet.gpu_render_stage_event for packet in packets if packet.HasField("gpu_render_stage_event")]
-    host, gpu = trace.timed & (trace.kind != GPU), trace.timed & (trace.kind == GPU)
+    host, gpu = trace.nodes.timed & (trace.nodes.kind != GPU), trace.nodes.timed & (trace.nodes.kind == GPU)
     kinds = Counter(event.type for event in events)
     assert kinds[BEGIN] == kinds[END] == np.count_nonzero(host) and len(stages) == np.count_nonzero(gpu)
     source, target, _ = trace.edges_of("launch").T
-    launches = Counter(target[gpu[target] & trace.timed[source]].tolist())
+    launches = Counter(target[gpu[target] & trace.nodes.timed[source]].tolist())
     begun = Counter(flow for event in events for flow in event.flow_ids)
     ended = Counter(flow for event in events for flow in event.terminating_flow_ids)
     assert begun == ended and sum(begun.values()) == sum(launches.values()) == kinds[INSTANT]
@@ -96,8 +96,8 @@ def flat(trace: Trace) -> dict[str, Any]:
         "calls": sorted(zip(names[call.name].tolist(), (call.ts + trace.base_time_ns).tolist(), strict=True)),
         "graph": sorted((trace.name_of(a), trace.name_of(b)) for a, b, _ in trace.edges_of("graph").tolist()),
         "launches": sorted(
-            (trace.name_of(a), trace.name_of(b), int(trace.ts[b]) + trace.base_time_ns)
-            for a, b, _ in trace.edges_of("launch").tolist() if trace.kind[a] == RUNTIME
+            (trace.name_of(a), trace.name_of(b), int(trace.nodes.ts[b]) + trace.base_time_ns)
+            for a, b, _ in trace.edges_of("launch").tolist() if trace.nodes.kind[a] == RUNTIME
         ),
     }  # fmt: skip
 

@@ -106,7 +106,7 @@ def test_communication_of_fixed_duration_is_named() -> None:
     document = document_of(DLRM[0])
     found = coupling_of(document, [])
     assert found.collectives == 0
-    assert found.fixed_ns == sum(int(document.dur[row]) for row in document.comm)
+    assert found.fixed_ns == sum(int(document.nodes.dur[row]) for row in document.comm)
     milliseconds, warning = found.notes()
     assert milliseconds == f"{found.fixed_ns / 1e6:,.3f} ms of communication are computations of fixed duration"
     assert warning.startswith("warning: no collective is left")

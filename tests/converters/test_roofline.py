@@ -41,10 +41,10 @@ def nodes_of(document: Trace, folder: Path, roofline: float | None = BANDWIDTH) 
 def test_known_work_is_by_the_roofline_and_all_else_as_measured(name: str, tmp_path: Path) -> None:
     document = document_of(name)
     work, rows = work_of_events(document), document.gpu.source.tolist()
-    ids = document.id[rows].tolist()
+    ids = document.nodes.id[rows].tolist()
     known = {number: (flops, size) for number, flops, size in zip(ids, work.flops, work.bytes, strict=True) if size > 0}
     copies = {number for number, row in zip(ids, rows, strict=True)
-              if document.categories[document.category[row]] == "gpu_memcpy"}  # fmt: skip
+              if document.categories[document.nodes.category[row]] == "gpu_memcpy"}  # fmt: skip
     nodes = nodes_of(document, tmp_path)
     by_roofline = 0
     for node in nodes:

@@ -28,9 +28,9 @@ def pairs_of(trace: Trace) -> tuple[list[tuple[int, int, int]], list[int], int]:
     """Source, target and kinds of each dependency and the order, by ids; how many were left out."""
     found = dependencies(trace, comm_rows(trace))
     counts, sources, kinds = found.of_rows(np.arange(len(trace)))
-    targets = np.repeat(trace.id, counts)
-    pairs = list(zip(trace.id[sources].tolist(), targets.tolist(), kinds.tolist(), strict=True))
-    return pairs, trace.id[found.order].tolist(), found.left_out
+    targets = np.repeat(trace.nodes.id, counts)
+    pairs = list(zip(trace.nodes.id[sources].tolist(), targets.tolist(), kinds.tolist(), strict=True))
+    return pairs, trace.nodes.id[found.order].tolist(), found.left_out
 
 
 def test_a_step_by_hand() -> None:
@@ -97,14 +97,14 @@ def test_made_steps(seed: int) -> None:
     trace = random_step(seed)
     pairs, order, left_out = pairs_of(trace)
     place = {number: at for at, number in enumerate(order)}
-    assert sorted(order) == sorted(trace.id.tolist()) and left_out == 0
+    assert sorted(order) == sorted(trace.nodes.id.tolist()) and left_out == 0
     assert all(place[a] < place[b] for a, b, _ in pairs) and len({pair[:2] for pair in pairs}) == len(pairs)
-    called = np.flatnonzero(trace.parent_row >= 0)
-    callers = trace.id[trace.parent_row[called]].tolist()
-    assert all(place[a] < place[b] for a, b in zip(callers, trace.id[called].tolist(), strict=True))
-    recorded = {(int(trace.id[a]), int(trace.id[b])): 0 for a, b, _ in trace.edges.tolist()}
+    called = np.flatnonzero(trace.nodes.parent_row >= 0)
+    callers = trace.nodes.id[trace.nodes.parent_row[called]].tolist()
+    assert all(place[a] < place[b] for a, b in zip(callers, trace.nodes.id[called].tolist(), strict=True))
+    recorded = {(int(trace.nodes.id[a]), int(trace.nodes.id[b])): 0 for a, b, _ in trace.edges.tolist()}
     for a, b, kind in trace.edges.tolist():
-        recorded[int(trace.id[a]), int(trace.id[b])] |= int(KIND_BITS[kind])
+        recorded[int(trace.nodes.id[a]), int(trace.nodes.id[b])] |= int(KIND_BITS[kind])
     assert {(a, b): kinds for a, b, kinds in pairs if kinds != ORDER} == recorded
     assert digest([pairs, order]) == MADE[seed]
 

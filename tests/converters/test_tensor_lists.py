@@ -95,7 +95,7 @@ def test_operators_that_share_a_storage(tmp_path: Path) -> None:
     """The first call that gives a storage back writes it, the second one reads it."""
     lists = TensorLists(linked("demo/train_cpu"))
     trace = linked("demo/train_cpu")
-    order = np.argsort(np.where(trace.timed, trace.ts, 2**62), kind="stable")
+    order = np.argsort(np.where(trace.nodes.timed, trace.nodes.ts, 2**62), kind="stable")
     writers: dict[int, int] = {}
     for row in order.tolist():
         reads, writes = lists.next(row)

@@ -140,7 +140,7 @@ def test_a_part_is_that_of_each_rank(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert isinstance(part, Job) and len(part) == 2 and repr(part) == "<Job of 2 ranks>"
         for rank, trace in part.ranks.items():
-            assert trace.id.tolist() == part_of(traces[rank], **choice).id.tolist()
+            assert trace.nodes.id.tolist() == part_of(traces[rank], **choice).id.tolist()
             assert 0 < len(trace) < len(traces[rank])
         assert [len(trace) for trace in part] == [len(trace) for trace in part.ranks.values()]
     part = job.window("10-40ms")

@@ -29,8 +29,8 @@ def columns(monkeypatch: pytest.MonkeyPatch, *every: Any, unknown: bool = False)
     """The groups, and the rows by `COLUMNS`; of five rows the second and the fourth ran on the host."""
     kinds = np.array([GPU, CPU, GPU, CPU, GPU], np.int8)
     finish = 100 * np.arange(5) + 7
-    ids, nodes = np.arange(5) + 50, SimpleNamespace(end=finish, kind=kinds)
-    trace: Any = SimpleNamespace(id=ids, nodes=nodes, base_time_ns=10_000, times_recorded=True)
+    nodes = SimpleNamespace(id=np.arange(5) + 50, end=finish, kind=kinds)
+    trace: Any = SimpleNamespace(nodes=nodes, base_time_ns=10_000, times_recorded=True)
     monkeypatch.setattr(communications_module, "find_communications", lambda _: every)
     table = communications(trace, unknown=unknown)
     assert all(getattr(table, name).dtype == np.int64 for name in COLUMNS)

@@ -263,7 +263,7 @@ def test_kernels_that_share_a_launch_of_one_are_not_certain() -> None:
     assert report.gpu["categories"]["kernel"]["equivalent"] == 2
     assert report.warnings == ("2 GPU events share 1 launch of one kernel each: their launches are not certain",)
     again = read_etplus(orjson.dumps(document))
-    assert (again.link[again.kind == GPU] == EQUIVALENT).tolist() == [False, True, True]
+    assert (again.nodes.link[again.nodes.kind == GPU] == EQUIVALENT).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize("call", ["cudaGraphLaunch", "hipGraphLaunch", "cudaMemcpyBatchAsync", "cudaMemcpyAsync"])

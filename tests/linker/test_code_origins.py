@@ -29,7 +29,7 @@ def unique(stacks: list[list[str]]) -> list[list[str]]:
 
 def calls_of(trace: Trace, found: list[Kernel]) -> list[tuple[Any, Kernel]]:
     """The operator of each kernel, by the index of its event."""
-    by_event = {int(trace.kineto_event[op.trace.calls.source[op.index]]): op for op in trace.ops}
+    by_event = {int(trace.nodes.kineto_event[op.trace.calls.source[op.index]]): op for op in trace.ops}
     return [(by_event[kernel.event], kernel) for kernel in found]
 
 

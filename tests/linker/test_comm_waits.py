@@ -39,20 +39,26 @@ def test_every_collective_of_resnet_is_waited_for_once_in_its_iteration() -> Non
         readers[source].append(target)
     assert all(len(readers[row]) == 1 for row in comms.tolist())
     targets = np.array([readers[row][0] for row in comms.tolist()])
-    assert set(trace.stream[targets].tolist()) == {7} and not set(targets.tolist()) & set(comms.tolist())
-    assert np.all(trace.finish[comms] <= trace.ts[targets] + 1000)
+    assert set(trace.nodes.stream[targets].tolist()) == {7} and not set(targets.tolist()) & set(comms.tolist())
+    assert np.all(trace.nodes.end[comms] <= trace.nodes.ts[targets] + 1000)
     per_step = len(comms) // 3
-    assert np.all(trace.ts[targets[:-per_step]] < trace.ts[comms[per_step:]])
+    assert np.all(trace.nodes.ts[targets[:-per_step]] < trace.nodes.ts[comms[per_step:]])
 
 
 def test_the_waits_of_ddp_follow_its_calls_one_by_one() -> None:
     """The first kernel after each of the 15 calls outside any operator is what waits for the n-th all-reduce."""
     trace = resnet()
     names = np.array(trace.names, object)
-    calls = (trace.kind == RUNTIME) & (names[trace.name] == "cudaStreamWaitEvent") & (trace.parent_row < 0)
-    times = np.sort(trace.ts[calls])
-    launched = {b: int(trace.ts[a]) for a, b, _ in trace.edges_of("launch").tolist()}
-    compute = sorted((launched[row], row) for row in np.flatnonzero((trace.kind == GPU) & (trace.stream == 7)).tolist())
+    calls = (
+        (trace.nodes.kind == RUNTIME)
+        & (names[trace.nodes.name] == "cudaStreamWaitEvent")
+        & (trace.nodes.parent_row < 0)
+    )
+    times = np.sort(trace.nodes.ts[calls])
+    launched = {b: int(trace.nodes.ts[a]) for a, b, _ in trace.edges_of("launch").tolist()}
+    compute = sorted(
+        (launched[row], row) for row in np.flatnonzero((trace.nodes.kind == GPU) & (trace.nodes.stream == 7)).tolist()
+    )
     reduces = [row for row in comm_rows(trace).tolist() if "AllReduce" in trace.name_of(row)]
     assert len(times) == len(reduces) == 15
     expected = {(row, next(r for t, r in compute if t > ts)) for row, ts in zip(reduces, times.tolist(), strict=True)}
@@ -64,7 +70,7 @@ def test_the_replay_of_resnet_is_as_near_as_before_and_follows_a_slow_network() 
     assert abs(replay(graph, fit_constants(graph)).error) < 0.003
     base = resnet().replay().makespan_ns
     assert resnet().replay("comm*2").makespan_ns < 1.01 * base  # hidden
-    total = sum(int(resnet().dur[row]) for row in comm_rows(resnet()).tolist())
+    total = sum(int(resnet().nodes.dur[row]) for row in comm_rows(resnet()).tolist())
     assert resnet().replay("comm*100").makespan_ns > 0.8 * 100 * total
 
 
@@ -78,9 +84,9 @@ def test_made_jobs_have_the_waits_of_their_programs(name: str, tmp_path: Path) -
     comms = comm_rows(trace)
     communicates = np.isin(pairs[:, 0], comms)
     assert set(comms[:-1].tolist()) <= set(pairs[communicates, 0].tolist())
-    assert np.all(trace.finish[pairs[:, 0]] <= trace.ts[pairs[:, 1]] + 1000)
+    assert np.all(trace.nodes.end[pairs[:, 0]] <= trace.nodes.ts[pairs[:, 1]] + 1000)
     assert len(document["etplus"]["inferred_edges"]) >= len(pairs)
-    assert set(trace.stream[pairs[communicates, 1]].tolist()) <= {COMPUTE}
+    assert set(trace.nodes.stream[pairs[communicates, 1]].tolist()) <= {COMPUTE}
 
 
 def test_what_fsdp_gathers_ahead_is_waited_for_by_its_layer(tmp_path: Path) -> None:
@@ -91,8 +97,8 @@ def test_what_fsdp_gathers_ahead_is_waited_for_by_its_layer(tmp_path: Path) -> N
     readers = {source: target for source, target, _ in order if source in gathers}
     assert len(gathers) == 36 and sorted(readers) == gathers
     assert [readers[row] for row in gathers] == sorted(set(readers.values()))  # a layer each, in order
-    ahead = [int(np.count_nonzero((trace.stream == COMPUTE) & (trace.ts > trace.finish[row]) &
-                                  (trace.ts < trace.ts[readers[row]]))) for row in gathers]  # fmt: skip
+    ahead = [int(np.count_nonzero((trace.nodes.stream == COMPUTE) & (trace.nodes.ts > trace.nodes.end[row]) &
+                                  (trace.nodes.ts < trace.nodes.ts[readers[row]]))) for row in gathers]  # fmt: skip
     assert max(ahead) >= 1
 
 
@@ -118,7 +124,9 @@ def test_waits_without_operators_follow_the_order_of_the_thread() -> None:
     )  # fmt: skip
     assert edges(trace, "event") == {("a", NCCL), ("b", NCCL), (NCCL, "c"), (NCCL, "d")}
     order = [
-        (trace.ts[a], trace.name_of(b)) for a, b, _ in trace.edges_of("event").tolist() if trace.name_of(a) == NCCL
+        (trace.nodes.ts[a], trace.name_of(b))
+        for a, b, _ in trace.edges_of("event").tolist()
+        if trace.name_of(a) == NCCL
     ]
     assert [name for _, name in sorted(order)] == ["c", "d"]
     assert inferred(plain) == 4
@@ -151,7 +159,7 @@ def host_readers(name: str, rank: int) -> dict[str, list[Pair]]:
     trace = link(*shared_pair(name), rank=rank)
     found: dict[str, list[Pair]] = {trace.name_of(row) + f" {row}": [] for row in comm_rows(trace).tolist()}
     for source, target, _ in trace.edges_of("data").tolist():
-        assert trace.finish[source] <= trace.ts[target] + 1000
+        assert trace.nodes.end[source] <= trace.nodes.ts[target] + 1000
         found[trace.name_of(source) + f" {source}"].append((trace.name_of(source), trace.name_of(target)))
     return found
 

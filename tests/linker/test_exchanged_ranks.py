@@ -76,7 +76,7 @@ def linked(et: Document, kineto: Document, **options: Any) -> LinkReport:
 
 def linked_texts(et: bytes, kineto: bytes, **options: Any) -> LinkReport:
     result = link(et, kineto, **options)
-    assert result.report.ops["certain"] == np.count_nonzero(result.link == CERTAIN)
+    assert result.report.ops["certain"] == np.count_nonzero(result.nodes.link == CERTAIN)
     return result.report
 
 

@@ -96,7 +96,7 @@ def edges(trace: Trace, kind: str) -> Pairs:
 
 
 def inferred(trace: Trace) -> Pairs:
-    names = {int(number): trace.name_of(row) for row, number in enumerate(trace.id)}
+    names = {int(number): trace.name_of(row) for row, number in enumerate(trace.nodes.id)}
     return {(names[a], names[b]) for a, b in trace.summary["inferred_edges"]}
 
 

@@ -134,7 +134,7 @@ def test_real_traces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for et in (None, SHARED / "traces" / f"{name}.et.json.gz"):
         document = link(et, kineto)
         source, target, _ = document.edges_of("thread_handoff").T
-        assert np.all(document.finish[source] <= document.ts[target])
+        assert np.all(document.nodes.end[source] <= document.nodes.ts[target])
     assert all(found == brute for found, brute in compared) and any(brute for _, brute in compared)
 
 
@@ -147,5 +147,5 @@ def test_ten_thousand_threads() -> None:
     ]
     document = link(None, orjson.dumps(kineto_document(events)))
     source, target, _ = document.edges_of("thread_handoff").T
-    waits = dict(zip(document.ts[target].tolist(), document.finish[source].tolist(), strict=True))
+    waits = dict(zip(document.nodes.ts[target].tolist(), document.nodes.end[source].tolist(), strict=True))
     assert len(waits) == 1 and all(start == end for start, end in waits.items())

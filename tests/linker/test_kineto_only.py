@@ -90,7 +90,7 @@ def test_what_was_launched_outside_any_op_stands_below_the_process() -> None:
     launch = document["runtime"][0]["id"]
     assert [edge for edge in document["edges"] if edge[2] == "launch"] == [[launch, kernels[1]["id"], "launch"]]
     read = read_etplus(orjson.dumps(document))
-    assert read.thread[read.kind == 2].tolist() == [7]  # the thread of the op, though no op calls it
+    assert read.nodes.thread[read.nodes.kind == 2].tolist() == [7]  # the thread of the op, though no op calls it
 
 
 def test_threads_whose_numbers_clash_get_ordinals() -> None:

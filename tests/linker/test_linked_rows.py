@@ -151,12 +151,12 @@ def test_the_trace_has_the_same_columns(case: tuple[LinkedRows, Any, bool]) -> N
     rows, trace, anew = case
     expected = ANEW if anew else KEPT
     assert [trace.name_of(row) for row in range(12)] == expected["name"]
-    assert [trace.categories[code] for code in trace.category.tolist()] == expected["category"]
-    assert trace.kind.tolist() == rows.kind.tolist()
+    assert [trace.categories[code] for code in trace.nodes.category.tolist()] == expected["category"]
+    assert trace.nodes.kind.tolist() == rows.kind.tolist()
     threads = [1, 1, 1, 1, -1, -1, 1, 2, -1] if anew else [1, 1, 1, 1, 1, 2, -1, -1, -1]
-    assert trace.thread.tolist()[:9] == threads
+    assert trace.nodes.thread.tolist()[:9] == threads
     for name in ("id", "ts", "dur", "link", "exclusive", "stream", "kineto_event", "seq_id"):
         assert getattr(trace, name).tolist() == expected[name], name
     assert trace.sync_dep == rows.sync_dep and trace.unattached.names == ["before", "stray"]
-    ids = trace.id[trace.edges[:, :2]].tolist()
+    ids = trace.nodes.id[trace.edges[:, :2]].tolist()
     assert sorted(ids) == sorted(rows.edges[:, :2].tolist())

@@ -23,7 +23,15 @@ def communications(trace: Trace) -> list[tuple[Any, ...]]:
     """All that there is to know of a rank's communications, but the ids of their own nodes."""
     calls = issuing_calls(trace, comm_rows(trace))
     return [
-        (one.kind, one.peer, one.bytes, one.group, trace.ts[one.row], trace.dur[one.row], trace.id[calls[one.row]])
+        (
+            one.kind,
+            one.peer,
+            one.bytes,
+            one.group,
+            trace.nodes.ts[one.row],
+            trace.nodes.dur[one.row],
+            trace.nodes.id[calls[one.row]],
+        )
         for one in find_communications(trace)
     ]
 
@@ -91,9 +99,11 @@ def test_without_kinetos_numbers_the_made_link_is_no_certain_one() -> None:
             event["args"]["Record function id"] = 0
     trace = link(without(et, slice(None)), json.dumps(document).encode())
     assert communications(trace) == communications(link(et, kineto))
-    links = {name: trace.link[row] for row in range(len(trace)) if (name := trace.name_of(row)).startswith("c10d::")}
+    links = {
+        name: trace.nodes.link[row] for row in range(len(trace)) if (name := trace.name_of(row)).startswith("c10d::")
+    }
     assert links == {"c10d::allreduce_": CERTAIN}
-    assert {trace.link[row] for row in comm_rows(trace)} == {EQUIVALENT}
+    assert {trace.nodes.link[row] for row in comm_rows(trace)} == {EQUIVALENT}
 
 
 def test_a_collective_that_is_there_without_a_link_is_not_made_twice() -> None:

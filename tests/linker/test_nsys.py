@@ -42,9 +42,15 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def parents(trace: Trace, category: str) -> Counter[tuple[int, int]]:
     """Correlation, and op_id of the parent, of every attached GPU event of a category."""
-    rows = np.flatnonzero(trace.kind == GPU)
-    rows = rows[trace.category[rows] == trace.categories.index(category)]
-    return Counter(zip(trace.correlation[rows].tolist(), trace.rf_id[trace.parent_row[rows]].tolist(), strict=True))
+    rows = np.flatnonzero(trace.nodes.kind == GPU)
+    rows = rows[trace.nodes.category[rows] == trace.categories.index(category)]
+    return Counter(
+        zip(
+            trace.nodes.correlation[rows].tolist(),
+            trace.nodes.rf_id[trace.nodes.parent_row[rows]].tolist(),
+            strict=True,
+        )
+    )
 
 
 def op_id(text: str) -> int:
@@ -87,7 +93,7 @@ def test_an_et_is_joined_by_ids(export: Path) -> None:
 @pytest.mark.parametrize("shift", [1, -1, 1000])
 def test_shifted_ids_are_refused(export: Path, shift: int) -> None:
     trace = etplus.link(et_of(export, 111, shift=shift), export)
-    assert trace.report.ops["certain"] == 0 and not (trace.link == CERTAIN).any()
+    assert trace.report.ops["certain"] == 0 and not (trace.nodes.link == CERTAIN).any()
     refused = [note for note in trace.report.considered if note.startswith("ids: ")]
     assert "refused" in refused[0] or "no id occurs" in refused[0]
 
@@ -153,7 +159,7 @@ def test_shapes_modules_and_data_edges(tmp_path: Path) -> None:
     (mm,) = trace.ops.named("aten::mm")
     assert mm.shapes == ((8, 4), (4, 2)) and [one.name for one in mm.kernels] == ["void gemm<float>(int)"]
     assert trace.ops.named("aten::linear")[0].shapes[:2] == ((8, 4), (2, 4))
-    names = np.array(trace.names)[trace.name]
+    names = np.array(trace.names)[trace.nodes.name]
     data = [tuple(names[[source, target]]) for source, target, kind in trace.edges.tolist() if kind == 6]
     assert sorted(data) == [("aten::linear", "aten::relu"), ("aten::relu", "aten::mul")]
     assert mm.modules == ("around", "step", "nn.Module: norm")  # not "across", which ends in the midst of relu

@@ -49,12 +49,12 @@ class PlainFrames:
 
 def launching_event(trace: Trace, row: int, events: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The event at whose start the stack of a row is taken: its own, or of a GPU event its launch."""
-    if trace.kind[row] != GPU:
-        return events[trace.kineto_event[row]]
+    if trace.nodes.kind[row] != GPU:
+        return events[trace.nodes.kineto_event[row]]
     at = int(np.flatnonzero(trace.gpu.source == row)[0])
     launcher, call = int(trace.gpu.runtime[at]), int(trace.gpu.call[at])
     source = trace.runtime.source[launcher] if launcher >= 0 else trace.calls.source[call] if call >= 0 else -1
-    return events[trace.kineto_event[source]] if source >= 0 else None
+    return events[trace.nodes.kineto_event[source]] if source >= 0 else None
 
 
 def plain_source(frames: list[dict[str, Any]]) -> tuple[str, int, bool] | None:
@@ -75,7 +75,9 @@ def plain_source(frames: list[dict[str, Any]]) -> tuple[str, int, bool] | None:
 def check(trace: Trace, document: dict[str, Any], every: int) -> int:
     """Hold some rows against the file; returns how many of those looked at have a stack."""
     frames = PlainFrames(document)
-    timed = np.flatnonzero((trace.kineto_event >= 0) & (trace.ts >= 0) & np.isin(trace.kind, (CPU, GPU, RUNTIME)))
+    timed = np.flatnonzero(
+        (trace.nodes.kineto_event >= 0) & (trace.nodes.ts >= 0) & np.isin(trace.nodes.kind, (CPU, GPU, RUNTIME))
+    )
     known = 0
     for row in timed[::every].tolist():
         event = launching_event(trace, row, frames.events)

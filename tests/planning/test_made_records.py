@@ -104,7 +104,7 @@ def test_the_file_of_a_rank() -> None:
 
 def test_reading_back() -> None:
     trace = read_etplus(made()[0])
-    assert trace.ts.tolist() == [-1, 1000, 4000, 2000] and trace.dur.tolist() == [0, 8000, 2000, LAUNCH_NS]
+    assert trace.nodes.ts.tolist() == [-1, 1000, 4000, 2000] and trace.nodes.dur.tolist() == [0, 8000, 2000, LAUNCH_NS]
     assert comms_of(trace) == {2: {"pg_name": "a", "bytes": 4}} and event_args(trace, Row(2)) == {}
     assert header_of({"a": [1]}) == {"a": msgspec.Raw(b"[1]")}
 

@@ -68,8 +68,8 @@ def test_details_are_those_of_the_library(name: str) -> None:
     work = work_of_events(trace)
     id_of = [one["id"] for one in events]
     devices = {(e.start_ns, e.duration_ns, e.device, e.stream, e.name): e for e in trace.device_events}
-    calls = dict(zip(trace.id[trace.calls.source].tolist(), range(len(trace.calls)), strict=True))
-    runtime = set(trace.id[trace.runtime.source].tolist())
+    calls = dict(zip(trace.nodes.id[trace.calls.source].tolist(), range(len(trace.calls)), strict=True))
+    runtime = set(trace.nodes.id[trace.runtime.source].tolist())
     seen: Counter[str] = Counter()
     for one in events:
         start = one["ts"] + trace.span.start
@@ -80,7 +80,7 @@ def test_details_are_those_of_the_library(name: str) -> None:
             assert_device_event(one, event, work, texts)
             assert related["operator"] == ([event.op.record["id"]] if event.op else [])
             launcher = int(trace.gpu.runtime[event.index])
-            assert related["launch"] == ([trace.id[trace.runtime.source[launcher]]] if launcher >= 0 else [])
+            assert related["launch"] == ([trace.nodes.id[trace.runtime.source[launcher]]] if launcher >= 0 else [])
         elif one["kind_name"]["name"] == "Runtime call":
             assert one["id"] in runtime
         else:
@@ -133,7 +133,7 @@ def test_relations_are_the_edges_of_the_file_from_both_sides(name: str) -> None:
     trace = trace_of(name)
     events, _ = events_of(trace)
     at = {one["id"]: number for number, one in enumerate(events) if one["id"] >= 0}
-    ids = trace.id[trace.edges[:, :2]].tolist()
+    ids = trace.nodes.id[trace.edges[:, :2]].tolist()
     wanted = Counter(
         (EDGE_KINDS[kind], at.get(source, -1), at.get(target, -1))
         for (source, target), kind in zip(ids, trace.edges[:, 2].tolist(), strict=True)

@@ -93,7 +93,7 @@ def check_random_kernels(browser: Page, analysis: Analysis, numbers: Numbers, ev
         assert values["link"] == event.op.link
         operator = numbers.row[event.op.record["id"]]
         assert said["in"]["operator"] == [operator]
-        launcher = numbers.row[int(trace.id[trace.runtime.source[int(trace.gpu.runtime[at])]])]
+        launcher = numbers.row[int(trace.nodes.id[trace.runtime.source[int(trace.gpu.runtime[at])]])]
         assert ["launch", launcher, numbers.of(event)] in said["arrows"]
         assert ["caller", operator, launcher] in said["arrows"]
 
@@ -106,7 +106,7 @@ def test_keys_follow_the_link(browser: Page, tmp_path: Path) -> None:
     shown(browser, page, tmp_path)
     event = next(e for e in trace.kernels if e.op is not None and e.op.parent is not None and len(e.op.kernels) == 1)
     assert event.op is not None and event.op.parent is not None
-    launcher = numbers.row[int(trace.id[trace.runtime.source[int(trace.gpu.runtime[event.index])]])]
+    launcher = numbers.row[int(trace.nodes.id[trace.runtime.source[int(trace.gpu.runtime[event.index])]])]
     own, operator = numbers.of(event), numbers.row[event.op.record["id"]]
     select(browser, own)
     for key, wanted in (
@@ -267,7 +267,7 @@ def test_an_operator_says_what_the_library_does(browser: Page, tmp_path: Path) -
         values = said["values"]
         assert said["name"] == one.name
         assert (values["dur"], values["self_ns"], values.get("seq", -1)) == (
-            one.duration_ns, one.self_ns, int(trace.seq_id[trace.calls.source[one.index]]),
+            one.duration_ns, one.self_ns, int(trace.nodes.seq_id[trace.calls.source[one.index]]),
         )  # fmt: skip
         assert tuple(map(tuple, values.get("shapes", []))) == one.shapes
         assert tuple(values.get("modules", ())) == one.modules and values["id"] == one.record["id"]

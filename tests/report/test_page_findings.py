@@ -31,12 +31,14 @@ class Made:
         trace = case.trace
         code = np.bincount(trace.gpu.name, trace.gpu.dur).argmax()
         rows = trace.gpu.source[trace.gpu.name == code]
-        rows = rows[np.argsort(-trace.dur[rows], kind="stable")]
-        proof = Evidence("softmax takes", int(trace.dur[rows].sum()), "ns", f"etplus analyze '{EVIL}' --table kernels")
+        rows = rows[np.argsort(-trace.nodes.dur[rows], kind="stable")]
+        proof = Evidence(
+            "softmax takes", int(trace.nodes.dur[rows].sum()), "ns", f"etplus analyze '{EVIL}' --table kernels"
+        )
         change = (Intervention(f"{trace.names[code]}*0.5", rows),)
         where = where_of(trace, rows)
         yield Candidate("made", self.title, where, (proof,), proof.value, "measured", "do less", "it is less", change)
-        late = int(trace.gpu.ts.min()) - trace.row_span.start
+        late = int(trace.gpu.ts.min()) - trace.nodes.span.start
         where = where_of(trace, rows[:0], start_ns=0, end_ns=late)
         yield Candidate("late", "the device starts late", where, (proof,), 1, "likely", "early", "seen", least_share=0)
 

@@ -35,7 +35,7 @@ def test_the_rows_are_the_path(name: str) -> None:
     numbers = range(len(trace.steps))
     of_steps = [row for number in numbers for row in table.rows(number)]
     assert sum(row["ns"] for row in of_steps) <= chain.makespan_ns
-    assert all(row["id"] in set(trace.id.tolist()) | {-1} for row in rows)
+    assert all(row["id"] in set(trace.nodes.id.tolist()) | {-1} for row in rows)
 
 
 def test_small_rows_are_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,8 +176,8 @@ def test_fields_without_an_attribute_of_their_own_are_columns(tmp_path: Path) ->
     ]
     write_et(etplus(nodes), tmp_path / "t.0.et")
     trace = check_columns(read_et(tmp_path / "t.0.et"))
-    assert trace.stream.tolist()[2:] == [7, 7] and trace.device.tolist()[2:] == [-1, 0]
-    assert trace.inter_thread_dep.tolist()[2:] == [-1, 3] and trace.sync_dep == {3: [3]}
+    assert trace.nodes.stream.tolist()[2:] == [7, 7] and trace.nodes.device.tolist()[2:] == [-1, 0]
+    assert trace.nodes.inter_thread_dep.tolist()[2:] == [-1, 3] and trace.sync_dep == {3: [3]}
     assert trace.comm[2].collective == "send" and trace.comm[3].pg_name == "7"
 
 
@@ -186,7 +186,7 @@ def test_of_an_attribute_that_comes_twice_the_last_counts(tmp_path: Path) -> Non
     last = document["nodes"][-1]["attrs"]
     last.append({"name": "rf_id", "type": "uint64", "value": 77})
     write_et(read_etplus(json.dumps(document).encode()), tmp_path / "t.0.et")
-    assert 77 in check_columns(read_et(tmp_path / "t.0.et")).rf_id
+    assert 77 in check_columns(read_et(tmp_path / "t.0.et")).nodes.rf_id
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_read_et_and_conversion_to_etplus_agree(tmp_path: Path) -> None:
     assert b"".join(from_file.chunks()) == b"".join(direct.chunks())
     direct.write(tmp_path / "saved.json")
     assert (tmp_path / "saved.json").read_bytes() == (tmp_path / "back.etplus.json").read_bytes()
-    order = np.argsort(document.id), np.argsort(direct.id)
+    order = np.argsort(document.nodes.id), np.argsort(direct.id)
     for column in ("id", "ts", "dur", "exclusive", "kind", "thread", "stream", "parent"):
         assert getattr(document, column)[order[0]].tolist() == getattr(direct, column)[order[1]].tolist()
 
@@ -269,14 +269,14 @@ def foreign() -> list[pb.Node]:
 def test_a_foreign_file_says_what_it_can(tmp_path: Path) -> None:
     write_chakra(tmp_path / "x.0.et", pb.GlobalMetadata(version="0.0.4"), foreign())
     document = check_columns(read_et(tmp_path / "x.0.et"))
-    assert document.id.tolist() == [*range(1, 11)]
-    assert document.kind.tolist() == [CPU] * 4 + [GPU] * 5 + [CPU]
-    assert document.ts.tolist() == [-1, *(10_000 * number for number in range(2, 11))]
-    assert set(document.dur[1:].tolist()) == {5_000}
+    assert document.nodes.id.tolist() == [*range(1, 11)]
+    assert document.nodes.kind.tolist() == [CPU] * 4 + [GPU] * 5 + [CPU]
+    assert document.nodes.ts.tolist() == [-1, *(10_000 * number for number in range(2, 11))]
+    assert set(document.nodes.dur[1:].tolist()) == {5_000}
     comm = document.comm
     assert (comm[6].collective, comm[6].bytes, comm[6].pg_name) == ("all_to_all", 640, "3")
     assert (comm[7].collective, comm[7].src_rank, comm[7].dst_rank) == ("send", 0, 1)
-    ids = document.id
+    ids = document.nodes.id
     assert {(int(ids[a]), int(ids[b]), EDGE_KINDS[k]) for a, b, k in document.edges.tolist()} == {
         (2, 3, "thread"), (2, 4, "thread_handoff"), (3, 5, "launch"), (5, 6, "stream"), (6, 7, "event"),
         (7, 8, "comm"), (8, 9, "event"), (9, 10, "sync"),

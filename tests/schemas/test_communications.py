@@ -61,7 +61,7 @@ def made(
 
 
 def ids(trace: Trace, rows: IntColumn) -> list[Any]:
-    found: list[Any] = trace.id[rows].tolist()
+    found: list[Any] = trace.nodes.id[rows].tolist()
     return found
 
 
@@ -82,7 +82,7 @@ def test_kernels_in_the_order_of_their_launches() -> None:
     assert ids(trace, comm_rows(trace)) == [20, 22, 23]
     assert issue_times(trace, comm_rows(trace)).tolist() == [100, 30, 105, 10, 30, 5, 105]
     first, second, third = find_communications(trace)
-    rows = dict(zip(trace.id.tolist(), range(len(trace)), strict=True))
+    rows = dict(zip(trace.nodes.id.tolist(), range(len(trace)), strict=True))
     assert first == FoundComm(rows[23], CollectiveCommType.ALL_GATHER, -1, None, WORLD, -1, 5)
     assert second == FoundComm(rows[22], SEND, 3, 9, ("pp", (0, 3)), -1, 60)
     assert third == FoundComm(rows[20], CollectiveCommType.ALL_REDUCE, -1, 40, WORLD, 4, 500)
@@ -119,7 +119,9 @@ def test_collectives_of_the_host_begin_with_their_calls() -> None:
     peers = {3: [[TENSOR], None, 5, 0], 10: [TENSOR], 11: [TENSOR, TENSOR]}
     trace = made(HOST, inputs=peers)
     assert ids(trace, comm_rows(trace)) == [10, 11]
-    assert {trace.id[run]: trace.id[call] for run, call in issuing_calls(trace, comm_rows(trace)).items()} == {
+    assert {
+        trace.nodes.id[run]: trace.nodes.id[call] for run, call in issuing_calls(trace, comm_rows(trace)).items()
+    } == {
         10: 2,
         11: 3,
     }

@@ -36,7 +36,7 @@ def with_et(kineto: bytes) -> Trace:
 
 def found(trace: Trace) -> list[tuple[int, int, bool]]:
     """Each event and its counterpart, by index in the Kineto trace, and whether its module is known."""
-    event, links, loose = trace.kineto_event, trace.counterparts.links, trace.counterparts.unattached
+    event, links, loose = trace.nodes.kineto_event, trace.counterparts.links, trace.counterparts.unattached
     columns = zip(links.event.tolist(), links.row.tolist(), links.same_module.tolist(), strict=True)
     rows = [(int(event[own]), int(event[row]), same) for own, row, same in columns]
     columns = zip(loose.event.tolist(), loose.row.tolist(), loose.same_module.tolist(), strict=True)

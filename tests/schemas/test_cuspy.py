@@ -43,7 +43,9 @@ def both(request: pytest.FixtureRequest) -> tuple[Trace, Trace]:
 def edges(trace: Trace) -> set[tuple[str, Any, Any]]:
     """Kind and ends of every edge; an end is a node's id, or the kind and correlation of a call or GPU event."""
     ends = [
-        (int(trace.kind[row]), int(trace.correlation[row])) if trace.kind[row] else int(trace.id[row])
+        (int(trace.nodes.kind[row]), int(trace.nodes.correlation[row]))
+        if trace.nodes.kind[row]
+        else int(trace.nodes.id[row])
         for row in range(len(trace))
     ]
     return {(EDGE_KINDS[kind], ends[source], ends[target]) for source, target, kind in trace.edges.tolist()}
@@ -56,10 +58,10 @@ def test_names_parents_and_edges_are_those_of_kineto(both: tuple[Trace, Trace]) 
     assert [kineto.name_of(row) for row in range(len(kineto))] == [cuspy.name_of(row) for row in range(len(cuspy))]
     for column in ("parent_row", "link", "stream", "device"):
         assert np.array_equal(getattr(kineto, column), getattr(cuspy, column)), column
-    assert np.array_equal(np.abs(kineto.thread), np.abs(cuspy.thread))  # Cuspy writes no negative thread ids
+    assert np.array_equal(np.abs(kineto.nodes.thread), np.abs(cuspy.thread))  # Cuspy writes no negative thread ids
     assert np.array_equal(kineto.gpu.call, cuspy.gpu.call) and np.array_equal(kineto.gpu.runtime, cuspy.gpu.runtime)
     assert kineto.gpu.bytes.tolist() == cuspy.gpu.bytes.tolist()
-    assert np.abs(kineto.ts - cuspy.ts).max() <= ROUNDING_NS
+    assert np.abs(kineto.nodes.ts - cuspy.ts).max() <= ROUNDING_NS
 
 
 def test_replay_errors_are_those_of_kineto(both: tuple[Trace, Trace]) -> None:

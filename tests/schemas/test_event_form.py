@@ -13,7 +13,7 @@ from etplus_files import cpu, etplus, gpu, runtime, step_by_hand
 
 
 def of(trace: Any, number: int) -> tuple[str, dict[str, Any]]:
-    row = Row(int(np.flatnonzero(trace.id == number)[0]))
+    row = Row(int(np.flatnonzero(trace.nodes.id == number)[0]))
     (args,) = arguments(trace, np.array([row]))
     return category(trace, row), decoded(args)
 

@@ -35,14 +35,14 @@ def test_nodes_of_a_stream_follow_each_other_and_their_dependencies(tmp_path: Pa
         tmp_path, compute(0, 100), collective(1, "all_reduce", MB, 0, micros=500), compute(2, 200, 0), compute(3, 5, 1)
     )
     assert not trace.times_recorded
-    assert trace.ts.tolist() == [0, 100_000, 100_000, 600_000]
-    assert trace.dur.tolist() == [100_000, 500_000, 200_000, 5_000]
-    assert trace.stream[1] != trace.stream[0] == trace.stream[2]
+    assert trace.nodes.ts.tolist() == [0, 100_000, 100_000, 600_000]
+    assert trace.nodes.dur.tolist() == [100_000, 500_000, 200_000, 5_000]
+    assert trace.nodes.stream[1] != trace.nodes.stream[0] == trace.nodes.stream[2]
 
 
 def test_the_lowest_id_of_those_that_are_ready_comes_first(tmp_path: Path) -> None:
     trace = read(tmp_path, compute(7, 10), compute(3, 20), compute(5, 30, 7))
-    assert trace.ts.tolist() == [20_000, 0, 30_000]
+    assert trace.nodes.ts.tolist() == [20_000, 0, 30_000]
 
 
 def test_sizes_count_in_any_integer_member(tmp_path: Path) -> None:
@@ -55,17 +55,17 @@ def test_callers_span_their_callees(tmp_path: Path) -> None:
     launched = compute(9, 50, name="kernel")
     launched.ctrl_deps.append(4)
     trace = read(tmp_path, host(2, 10), host(3, 5, caller=2), host(4, 7, 3, caller=3), launched, host(5, 1, 4))
-    assert trace.ts.tolist() == [0, 10_000, 15_000, 22_000, 22_000]
-    assert trace.dur.tolist() == [22_000, 12_000, 7_000, 50_000, 1_000]
-    assert trace.exclusive.tolist() == [10_000, 5_000, 7_000, 50_000, 1_000]
-    assert trace.parent_row.tolist() == [-1, 0, 1, 2, -1]
+    assert trace.nodes.ts.tolist() == [0, 10_000, 15_000, 22_000, 22_000]
+    assert trace.nodes.dur.tolist() == [22_000, 12_000, 7_000, 50_000, 1_000]
+    assert trace.nodes.exclusive.tolist() == [10_000, 5_000, 7_000, 50_000, 1_000]
+    assert trace.nodes.parent_row.tolist() == [-1, 0, 1, 2, -1]
 
 
 def test_a_kernel_in_ctrl_deps_is_a_dependency_and_no_caller(tmp_path: Path) -> None:
     second = compute(2, 5, name="second")
     second.ctrl_deps.append(1)
     trace = read(tmp_path, compute(0, 30), collective(1, "all_gather", MB, micros=90), second)
-    assert trace.ts.tolist() == [0, 0, 90_000] and trace.parent_row.tolist() == [-1, -1, -1]
+    assert trace.nodes.ts.tolist() == [0, 0, 90_000] and trace.nodes.parent_row.tolist() == [-1, -1, -1]
     assert trace.edges[:, :2].tolist() == [[1, 2]]
 
 
@@ -73,14 +73,14 @@ def test_recorded_start_times_are_kept(tmp_path: Path) -> None:
     late = compute(1, 5)
     late.start_time_micros = 40
     trace = read(tmp_path, compute(0, 5), late)
-    assert trace.times_recorded and trace.ts.tolist() == [0, 40_000] and trace.damage == ()
+    assert trace.times_recorded and trace.nodes.ts.tolist() == [0, 40_000] and trace.damage == ()
 
 
 def test_etplus_of_it_says_that_times_are_predicted(tmp_path: Path) -> None:
     trace = read(tmp_path, *data_parallel(1)[0])
     trace.write(tmp_path / "t.etplus.json")
     back = read_etplus(tmp_path / "t.etplus.json")
-    assert back.ts.tolist() == trace.ts.tolist() and back.damage == trace.damage and not back.times_recorded
+    assert back.nodes.ts.tolist() == trace.nodes.ts.tolist() and back.damage == trace.damage and not back.times_recorded
     assert back.rank == trace.rank == 0
 
 

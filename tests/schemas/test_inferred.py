@@ -42,7 +42,7 @@ def edges(trace: Trace) -> dict[str, list[tuple[int, int]]]:
     """Edges between ids by kind."""
     found: dict[str, list[tuple[int, int]]] = {}
     for source, target, kind in infer_edges(trace).edges.tolist():
-        found.setdefault(EDGE_KINDS[kind], []).append((int(trace.id[source]), int(trace.id[target])))
+        found.setdefault(EDGE_KINDS[kind], []).append((int(trace.nodes.id[source]), int(trace.nodes.id[target])))
     return found
 
 
@@ -114,4 +114,4 @@ def test_edges_against_the_order_of_starts_are_left_out() -> None:
 def test_notes_stay() -> None:
     trace = built([(2, 2, "a", 20, 5, 1)]).with_(notes=("first",))
     assert infer_edges(trace).notes == ("first", INFERRED)
-    assert np.array_equal(infer_edges(trace).id, trace.id)
+    assert np.array_equal(infer_edges(trace).nodes.id, trace.nodes.id)

@@ -38,24 +38,24 @@ def assert_same(document: Trace, plain: Document) -> None:
     """Hold columns against the file as plain JSON."""
     rows = [*plain["nodes"], *plain["runtime"]]
     assert len(document) == len(rows)
-    assert document.id.tolist() == [row["id"] for row in rows]
+    assert document.nodes.id.tolist() == [row["id"] for row in rows]
     assert [document.name_of(row) for row in range(len(rows))] == [row["name"] for row in rows]
     kinds = [GPU if "cat" in node else CPU for node in plain["nodes"]] + [RUNTIME] * len(plain["runtime"])
-    assert document.kind.tolist() == kinds
-    assert document.ts.tolist() == [ns(row["ts"]) if "ts" in row else -1 for row in rows]
-    assert document.dur.tolist() == [ns(row.get("dur", 0)) for row in rows]
+    assert document.nodes.kind.tolist() == kinds
+    assert document.nodes.ts.tolist() == [ns(row["ts"]) if "ts" in row else -1 for row in rows]
+    assert document.nodes.dur.tolist() == [ns(row.get("dur", 0)) for row in rows]
     exclusive = [ns(row.get("exclusive_dur", 0)) for row in plain["nodes"]]
-    assert document.exclusive[: len(exclusive)].tolist() == exclusive
+    assert document.nodes.exclusive[: len(exclusive)].tolist() == exclusive
     for column, none in (("rf_id", 0), ("seq_id", -1), ("scope", 0), ("fw_parent", 0), ("fw_tid", 0)):
         # GPU nodes repeat the attributes of their operator, which are none of their own
         expected = [none if "cat" in node else attr_of(node, column) for node in plain["nodes"]]
         assert getattr(document, column)[: len(expected)].tolist() == expected
     for column in ("stream", "device", "correlation", "kineto_event"):
         assert getattr(document, column).tolist() == [row.get(column, -1) for row in rows]
-    ids = document.id
+    ids = document.nodes.id
     parents = [row.get("parent", row.get("ctrl_deps")) for row in rows]
-    assert document.parent.tolist() == [-1 if parent is None else parent for parent in parents]
-    found = [int(ids[row]) if row >= 0 else None for row in document.parent_row.tolist()]
+    assert document.nodes.parent.tolist() == [-1 if parent is None else parent for parent in parents]
+    found = [int(ids[row]) if row >= 0 else None for row in document.nodes.parent_row.tolist()]
     known = set(ids.tolist())
     assert found == [p if p in known and p != row["id"] else None for p, row in zip(parents, rows, strict=True)]
     edges = [[int(ids[a]), int(ids[b]), EDGE_KINDS[kind]] for a, b, kind in document.edges.tolist()]
@@ -80,9 +80,9 @@ def test_real_gpu_pairs(name: str) -> None:
     document = read_etplus(b"".join(result.chunks()))
     plain = result.to_dict()
     assert document.flat == (plain["schema"] == "1.0.1")
-    assert document.id.tolist() == [row["id"] for row in [*plain["nodes"], *plain["runtime"]]]
+    assert document.nodes.id.tolist() == [row["id"] for row in [*plain["nodes"], *plain["runtime"]]]
     rows = [*plain["nodes"], *plain["runtime"]]
-    assert document.ts.tolist() == [round(Decimal(str(row["ts"])) * 1000) if "ts" in row else -1 for row in rows]
+    assert document.nodes.ts.tolist() == [round(Decimal(str(row["ts"])) * 1000) if "ts" in row else -1 for row in rows]
 
 
 def test_paths_bytes_files_and_documents_read_alike(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_cut_inside_an_element_is_followed_by_the_next_one(monkeypatch: pytest
 
     monkeypatch.setattr(etplus_reader, "decode_raws", decode_once)
     document = read_etplus(as_bytes(plain))
-    assert document.id.tolist() == [row["id"] for row in [*plain["nodes"], *plain["runtime"]]]
+    assert document.nodes.id.tolist() == [row["id"] for row in [*plain["nodes"], *plain["runtime"]]]
     assert len(tried) > len(sizes), "some cuts were inside an element"
     assert max(sizes) <= 200 + 2 * max(len(as_bytes(node)) for node in plain["nodes"])
 
@@ -157,8 +157,8 @@ def test_attributes_in_any_order_and_number() -> None:
         for node in plain_too["nodes"]:
             node["attrs"] = change(node["attrs"])
         read = read_etplus(as_bytes(plain_too))
-        later = np.where(usual.kind == CPU, 77, usual.seq_id)  # the last one of a name counts
-        assert np.array_equal(read.seq_id, later if change is changes[-1] else usual.seq_id)
+        later = np.where(usual.nodes.kind == CPU, 77, usual.nodes.seq_id)  # the last one of a name counts
+        assert np.array_equal(read.nodes.seq_id, later if change is changes[-1] else usual.seq_id)
         for column in ("rf_id", "scope", "fw_parent", "fw_tid", "thread"):
             assert np.array_equal(getattr(read, column), getattr(usual, column))
 
@@ -168,8 +168,8 @@ def test_times_are_exact_to_the_ns(ts: int, dur: int) -> None:
     plain = linked_once()
     text = as_bytes(plain).replace(b'"ts": 987654321.5', b'"ts": %d.%03d' % divmod(ts, 1000))
     document = read_etplus(text.replace(b'"dur": 123456789.5', b'"dur": %d.%03d' % divmod(dur, 1000)))
-    row = int(np.flatnonzero(document.id == 3)[0])
-    assert (document.ts[row], document.dur[row]) == (ts, dur)
+    row = int(np.flatnonzero(document.nodes.id == 3)[0])
+    assert (document.nodes.ts[row], document.nodes.dur[row]) == (ts, dur)
 
 
 def linked_once() -> Document:
@@ -197,7 +197,9 @@ def test_runtime_calls_are_on_the_thread_of_their_ops() -> None:
     document = read_etplus(as_bytes(plain))
     tids = {node["id"]: attr_of(node, "tid") for node in plain["nodes"]}
     threads = {}
-    for call, thread in zip(plain["runtime"], document.thread[document.kind == RUNTIME].tolist(), strict=True):
+    for call, thread in zip(
+        plain["runtime"], document.nodes.thread[document.nodes.kind == RUNTIME].tolist(), strict=True
+    ):
         threads.setdefault(call["tid"], set()).add(thread)
         if call["parent"] is not None:
             assert thread == tids[call["parent"]]
@@ -206,7 +208,9 @@ def test_runtime_calls_are_on_the_thread_of_their_ops() -> None:
     for call in lonely["runtime"]:
         call |= {"parent": None, "tid": f"thread {call['tid']}"}
     document = read_etplus(as_bytes(lonely))
-    assert set(document.thread[document.kind == RUNTIME].tolist()) == {-2 - at for at in range(len(threads))}
+    assert set(document.nodes.thread[document.nodes.kind == RUNTIME].tolist()) == {
+        -2 - at for at in range(len(threads))
+    }
 
 
 def chakra_linker_file(layout: str = "attrs") -> Document:
@@ -245,7 +249,7 @@ def chakra_linker_file(layout: str = "attrs") -> Document:
 @pytest.mark.parametrize("layout", ["attrs", "flat"])
 def test_files_of_chakras_linker_get_edges(layout: str) -> None:
     document = read_etplus(as_bytes(chakra_linker_file(layout)))
-    ids = document.id
+    ids = document.nodes.id
     edges = {(int(ids[a]), int(ids[b]), EDGE_KINDS[kind]) for a, b, kind in document.edges.tolist()}
     assert edges == {
         *((11, 3, "thread"), (3, 6, "thread"), (6, 10, "thread"), (7, 8, "thread")),
@@ -255,11 +259,11 @@ def test_files_of_chakras_linker_get_edges(layout: str) -> None:
     }
     assert document.flat == (layout == "flat")
     row = ids.tolist().index(4)
-    assert (document.ts[row], document.dur[row], document.exclusive[row]) == (15_500, 30_000, 15_000)
+    assert (document.nodes.ts[row], document.nodes.dur[row], document.nodes.exclusive[row]) == (15_500, 30_000, 15_000)
     assert document.comm[ids.tolist().index(5)].pg_name == "0"
     assert "other linker" in document.notes[0].replace("another", "other")
     assert "1 inferred edges" in document.notes[1]
-    assert not document.timed[0]
+    assert not document.nodes.timed[0]
 
 
 def set_node(**fields: Any) -> Callable[[Document], None]:

@@ -61,16 +61,16 @@ def test_the_lifted_trace_is_the_same(name: str, tmp_path: Path) -> None:
     assert_valid(lifted)
     assert_layout(lifted)
     one, other = document_of(name), read_etplus(tmp_path / "lifted.json")
-    of_one, of_other = np.argsort(one.id), np.argsort(other.id)
+    of_one, of_other = np.argsort(one.nodes.id), np.argsort(other.id)
     for column in COLUMNS:
         assert np.array_equal(getattr(one, column)[of_one], getattr(other, column)[of_other]), column
     assert [*map(one.name_of, of_one.tolist())] == [*map(other.name_of, of_other.tolist())]
     edges = [
-        np.column_stack([trace.id[trace.edges[:, 0]], trace.id[trace.edges[:, 1]], trace.edges[:, 2]])
+        np.column_stack([trace.nodes.id[trace.edges[:, 0]], trace.nodes.id[trace.edges[:, 1]], trace.edges[:, 2]])
         for trace in (one, other)
     ]
     assert len(edges[0]) and np.array_equal(*edges)
-    by_id = [{int(trace.id[row]): comm for row, comm in trace.comm.items()} for trace in (one, other)]
+    by_id = [{int(trace.nodes.id[row]): comm for row, comm in trace.comm.items()} for trace in (one, other)]
     assert by_id[0] == by_id[1]
     tensors = [sorted((op.start_ns, op.name, op.shapes, op.dtypes) for op in trace.ops) for trace in (one, other)]
     assert tensors[0] == tensors[1] and any(shapes for _, _, shapes, _ in tensors[0])

@@ -77,7 +77,7 @@ def test_the_chain_for_drawing() -> None:
     assert chain is not None and chain.makespan_ns == int(chain.ns.sum()) == 230_000
     rows = [trace.name_of(row) if row >= 0 else "" for row in chain.row.tolist()]
     kinds = [chain.kinds[kind] for kind in chain.kind.tolist()]
-    begin = int(trace.ts[trace.timed].min())
+    begin = int(trace.nodes.ts[trace.nodes.timed].min())
     steps = [
         (kind, row, start / 1000, end / 1000, work)
         for kind, row, start, end, work in zip(
@@ -90,9 +90,9 @@ def test_the_chain_for_drawing() -> None:
         ("GPU work", "b", 137, 187, True), ("synchronisation", "cudaDeviceSynchronize", 187, 190, False),
         ("host work", "", 190, 200, True), ("host work", "end", 200, 230, True),
     ]  # fmt: skip
-    empty = trace.with_(ts=trace.ts * 0 - 1)
+    empty = trace.with_(ts=trace.nodes.ts * 0 - 1)
     assert critical_chain(empty) is None
-    assert np.count_nonzero(trace.kind == GPU) == 3
+    assert np.count_nonzero(trace.nodes.kind == GPU) == 3
 
 
 def followed_back(result: Replay) -> list[int]:

@@ -199,7 +199,7 @@ def test_without_times_there_is_nothing_to_replay() -> None:
     trace = Timeline()
     trace.op("op", 0, 5)
     document = trace.document()
-    empty = document.with_(ts=document.ts * 0 - 1)
+    empty = document.with_(ts=document.nodes.ts * 0 - 1)
     with pytest.raises(ConvertError, match="no node has a time"):
         build_graph(empty)
 

@@ -141,7 +141,7 @@ def test_all_before_may_be_overlapped() -> None:
 
 def test_a_share_of_the_bound_never_slows_down() -> None:
     graph = launch_bound(1).graph()
-    rows = np.flatnonzero(graph.trace.kind == 1)
+    rows = np.flatnonzero(graph.trace.nodes.kind == 1)
     bounds = np.full(len(graph.start), -1, np.int64)
     bounds[rows] = [3_000, 9_000, 0, -1, 5_000]
     durations = to_bound(graph, np.ones(len(bounds), np.bool_), 0.5, bounds)(graph).durations[rows]
@@ -185,11 +185,11 @@ def test_a_part_by_op_and_by_time() -> None:
     named = {trace.name_of(row) for row in np.flatnonzero(rows_within(graph, Within("op", "aten::op12")))}
     assert named == {"aten::op12", "cudaLaunchKernel", "kernel12"}
     early = rows_within(graph, Within("window", "0-1ms"))
-    calls = trace.kind != 1
-    assert np.array_equal(early[calls], (trace.timed & (trace.ts < 1_000_000))[calls])
+    calls = trace.nodes.kind != 1
+    assert np.array_equal(early[calls], (trace.nodes.timed & (trace.nodes.ts < 1_000_000))[calls])
     late = rows_within(graph, Within("window", "400-1000us"))
     assert {trace.name_of(row) for row in np.flatnonzero(late & ~calls)} == {"kernel04"}
-    assert set(step_of_row(trace)[trace.timed].tolist()) == {0, 1}
+    assert set(step_of_row(trace)[trace.nodes.timed].tolist()) == {0, 1}
     assert ends(after(graph, "window=0-1ms cpu*0"))["cudaDeviceSynchronize"] < 1100
 
 

@@ -23,13 +23,13 @@ def program() -> Timeline:
 def test_points_of_rows() -> None:
     points = GraphEvents.of(program().document())
     trace = points.trace
-    timed = np.flatnonzero(trace.timed).tolist()
+    timed = np.flatnonzero(trace.nodes.timed).tolist()
     assert points.row.tolist() == [-1, *(row for row in timed for _ in range(2))]
     for k, row in enumerate(timed):
         assert (points.start[row], points.end[row]) == (2 * k + 1, 2 * k + 2)
-        assert points.measured[2 * k + 1] == trace.ts[row] - trace.ts[timed].min()
-        assert points.measured[2 * k + 2] == trace.ts[row] + trace.dur[row] - trace.ts[timed].min()
-    untimed = np.flatnonzero(~trace.timed)
+        assert points.measured[2 * k + 1] == trace.nodes.ts[row] - trace.nodes.ts[timed].min()
+        assert points.measured[2 * k + 2] == trace.nodes.ts[row] + trace.nodes.dur[row] - trace.nodes.ts[timed].min()
+    untimed = np.flatnonzero(~trace.nodes.timed)
     assert len(untimed) and {*points.start[untimed].tolist(), *points.end[untimed].tolist()} == {-1}
     assert points.measured[0] == 0 and sorted(points.measured.tolist())[:2] == [0, 0]
     launchers = {trace.name_of(row): of for row, of in enumerate(points.launcher.tolist()) if of >= 0}
@@ -43,7 +43,7 @@ def test_points_of_rows() -> None:
 def test_a_launch_without_a_time_launches_nothing() -> None:
     trace = program().document()
     calls = np.array([trace.name_of(row) == "cudaLaunchKernel" for row in range(len(trace))])
-    untimed = trace.with_(ts=np.where(calls, -1, trace.ts))
+    untimed = trace.with_(ts=np.where(calls, -1, trace.nodes.ts))
     assert set(GraphEvents.of(untimed).launcher.tolist()) == {-1}
     assert not len(GraphEvents.of(untimed).timed_edges("launch")[0])
     source, target = GraphEvents.of(trace).timed_edges("launch")

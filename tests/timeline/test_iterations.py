@@ -108,7 +108,7 @@ def test_iterations_of_resnet103_are_predicted_from_each_other() -> None:
 def test_the_median_iteration_of_linear_is_predicted() -> None:
     """Its 40 iterations differ by 20% (the host's speed drifts), so that no prediction fits each of them."""
     graph = build_graph(link(None, shared_trace("gpu-pairs/linear.kineto.json.gz")))
-    times = find_iterations(graph.trace).times(graph.trace.ts, graph.trace.finish)
+    times = find_iterations(graph.trace).times(graph.trace.nodes.ts, graph.trace.nodes.end)
     assert len(times) == 40
     assert abs(predict_iteration(graph, int(np.argsort(times)[20])).error) <= 0.03
 
@@ -196,12 +196,12 @@ def test_what_a_row_belongs_to_and_how_long_iterations_take() -> None:
         and found.steps
         and [found.label(k) for k in range(3)] == [f"ProfilerStep#{k}" for k in range(3)]
     )
-    of = {document.name_of(row): k for row, k in enumerate(found.of_row.tolist()) if document.timed[row]}
+    of = {document.name_of(row): k for row, k in enumerate(found.of_row.tolist()) if document.nodes.timed[row]}
     assert of == {
         "early": -1, "ProfilerStep#0": 0, "work0": 0, "k0": 0, "ProfilerStep#1": 1, "work1": 1, "k1": 1, "between": 1,
         "ProfilerStep#2": 2, "work2": 2, "k2": 2, "late": -1, "cudaLaunchKernel": 2,
     }  # fmt: skip
-    assert (found.times(document.ts, document.finish) // 1000).tolist() == [95, 25, 80]
+    assert (found.times(document.nodes.ts, document.nodes.end) // 1000).tolist() == [95, 25, 80]
 
 
 def outliers(times: list[int], labels: str = "abcdefgh") -> list[tuple[int, str, int, str]]:
@@ -233,7 +233,7 @@ def working(counts: list[int]) -> list[tuple[int, str]]:
             iteration.append(k)
     document = trace.document()
     of_row = np.full(len(document), -1)
-    of_row[document.timed] = np.array(iteration)[np.argsort(np.argsort(document.ts[document.timed]))]
+    of_row[document.nodes.timed] = np.array(iteration)[np.argsort(np.argsort(document.nodes.ts[document.nodes.timed]))]
     found = find_outliers(document, of_row, np.full(len(counts), 100), "abcdefgh")
     return [(one.iteration, one.reason) for one in found]
 
@@ -301,7 +301,7 @@ def test_an_iteration_that_is_unlike_the_others_is_predicted_as_one_like_them() 
 
 def test_steps_of_a_replay() -> None:
     graph = steps([100, 100, 300, 100, 100])
-    start, end = graph.trace.ts, graph.trace.finish
+    start, end = graph.trace.nodes.ts, graph.trace.nodes.end
     found = step_times(graph.trace, 2 * start, 2 * end)
     assert found is not None and (found.count, found.warm_up) == (4, 0)
     assert found.measured == Percentiles(107_000, 114_000, 114_000)

@@ -129,7 +129,7 @@ def test_the_order_of_a_file_changes_nothing(steps: Steps, rng: random.Random) -
 
 def times_by_id(graph: ReplayGraph) -> dict[int, tuple[int, int]]:
     result = replay(graph, fit_constants(graph))
-    return dict(zip(graph.trace.id.tolist(), zip(result.start, result.end, strict=True), strict=True))
+    return dict(zip(graph.trace.nodes.id.tolist(), zip(result.start, result.end, strict=True), strict=True))
 
 
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)

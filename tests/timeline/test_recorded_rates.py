@@ -101,11 +101,11 @@ def test_a_wait_that_ends_before_its_collective_does() -> None:
     """Each wait of a step gets longer than its pause: by 2 ms the recorded ends move, and nothing else."""
     (first, _), late = traces("ddp-1mb", "100mbit"), 2_000_000
     rows = comm_rows(first)
-    moved = first.with_(dur=first.dur + late * np.isin(np.arange(len(first)), rows))
+    moved = first.with_(dur=first.nodes.dur + late * np.isin(np.arange(len(first)), rows))
     plain, settled = with_settled_ends(first), with_settled_ends(moved)
-    waited = plain.dur[rows] > 100_000_000
+    waited = plain.nodes.dur[rows] > 100_000_000
     assert waited.sum() > 3
-    assert np.all(np.abs(settled.dur[rows] - plain.dur[rows])[waited] < 500_000)
+    assert np.all(np.abs(settled.nodes.dur[rows] - plain.dur[rows])[waited] < 500_000)
 
 
 def test_ranks_that_take_turns_on_processors_widen_the_range() -> None:
@@ -196,5 +196,5 @@ def test_the_library_has_the_commands_range() -> None:
     printed = json.loads(call("replay", Path(first).parent, "--network", network, "--json", "-").stdout)
     assert found.to_dict() == printed["what_if"]["range_ns"]
     assert job.replay().answer_range is None
-    alone = job.ranks[0].replay(network=network)
+    alone = job.nodes.ranks[0].replay(network=network)
     assert alone.answer_range is not None and alone.answer_range.reasons

@@ -122,7 +122,7 @@ def test_names_and_ranks_of_rows() -> None:
     graph = program().graph()
     assert graph.ranks == [0] and graph.rank_of_row.tolist() == [0] * len(graph.start)
     assert graph.first_row.tolist() == [0, len(graph.trace)] and len(graph) == len(graph.row)
-    assert graph.column("kind").tolist() == graph.trace.kind.tolist()
+    assert graph.column("kind").tolist() == graph.trace.nodes.kind.tolist()
 
 
 def test_capped_lags_count_at_most_the_constant_of_their_kind() -> None:
@@ -140,7 +140,7 @@ def test_a_replay_and_its_trace() -> None:
     done = after(graph, "op:inner*2")
     assert (done.makespan_ns, done.measured_ns, done.error) == (130_000, 100_000, pytest.approx(0.3))
     [trace] = predicted_traces(done)
-    times = zip(trace.ts.tolist(), trace.dur.tolist(), strict=True)
+    times = zip(trace.nodes.ts.tolist(), trace.nodes.dur.tolist(), strict=True)
     found = {trace.name_of(row): (ts, dur) for row, (ts, dur) in enumerate(times) if ts >= 0}
     first = found["outer"][0]
     assert {name: ((ts - first) // 1000, dur // 1000) for name, (ts, dur) in found.items()} == {
@@ -197,7 +197,7 @@ def test_ranks_names_and_times_through_two_traces() -> None:
         graph.name_of(0),
         graph.name_of(rows - 1),
     ] * 2
-    assert both.column("kind").tolist() == graph.trace.kind.tolist() * 2
+    assert both.column("kind").tolist() == graph.trace.nodes.kind.tolist() * 2
 
 
 def of_rank(rank: int) -> Timeline:

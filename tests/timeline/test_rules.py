@@ -178,7 +178,7 @@ def test_the_launch_queue_has_a_limit() -> None:
     assert np.array_equal(after(graph).time, graph.measured)
     halved = after(graph, "kernel*0.5")
     assert halved.makespan_ns == 10_409_000
-    last = np.flatnonzero(graph.trace.kind == 2)[-1]
+    last = np.flatnonzero(graph.trace.nodes.kind == 2)[-1]
     assert halved.end[last] == 7_785_000
     assert after(graph, "queue_limit=none").end[last] == 799_000
 
@@ -292,7 +292,7 @@ def test_ranks_meet_in_what_they_have_alike() -> None:
     joined = find_rendezvous([twice(0), one.document()])
     (met,) = joined.found
     assert met.rank == (0, 1) and met.transfer_ns == 90_000
-    assert twice(0).ts[met.row[0]] == 210_000
+    assert twice(0).nodes.ts[met.row[0]] == 210_000
     assert joined.notes == ("1 of 2 collectives of all ranks are not coupled: not all ranks have them alike",)
 
 

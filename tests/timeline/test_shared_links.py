@@ -24,7 +24,7 @@ def graph(issues: list[int], work: list[int], links: list[Links], workers: int =
     ends of row k."""
     count = len(issues)
     trace = etplus([cpu(3 + k, f"op{k}", 10 * k, 5) for k in range(count)], rank=0, world_size=1)
-    rows = np.flatnonzero(trace.timed)[-count:]
+    rows = np.flatnonzero(trace.nodes.timed)[-count:]
     start = np.full(len(trace), -1, np.int64)
     end = start.copy()
     start[rows], end[rows] = np.arange(count) * 2 + 1, np.arange(count) * 2 + 2

@@ -126,11 +126,11 @@ def test_a_burst_is_whole_within_the_second_half_of_a_pause(
 def brute(points: GraphEvents, chains: Edges) -> set[tuple[int, int]]:
     """Handoffs of a trace that records none: of bursts that end pauses, of what begins them, and of late threads."""
     trace = points.trace
-    thread_of, begins, ends = trace.thread, points.measured[points.start], points.measured[points.end]
+    thread_of, begins, ends = trace.nodes.thread, points.measured[points.start], points.measured[points.end]
     found: set[tuple[int, int]] = set()
     ordered = set()
-    rows = [row for row in range(len(trace)) if trace.scope[row] != ANNOTATION_SCOPE]
-    rows.sort(key=lambda row: (thread_of[row], trace.ts[row], row))
+    rows = [row for row in range(len(trace)) if trace.nodes.scope[row] != ANNOTATION_SCOPE]
+    rows.sort(key=lambda row: (thread_of[row], trace.nodes.ts[row], row))
     blocks: list[list[int]] = []
     for row in rows:
         same = bool(blocks) and thread_of[blocks[-1][0]] == thread_of[row]
@@ -142,7 +142,7 @@ def brute(points: GraphEvents, chains: Edges) -> set[tuple[int, int]]:
     position = {target: k for k, (_, target, _) in enumerate(edges)}
     for k, (source, target, lag) in enumerate(edges):
         owner = int(chains.owner[k])
-        if source == 0 or lag <= LONG_PAUSE_NS or (owner >= 0 and trace.scope[owner] != ANNOTATION_SCOPE):
+        if source == 0 or lag <= LONG_PAUSE_NS or (owner >= 0 and trace.nodes.scope[owner] != ANNOTATION_SCOPE):
             continue
         begin, until = int(points.measured[source]), int(points.measured[target])
         best: tuple[int, int] | None = None
@@ -222,11 +222,11 @@ def test_threads_that_only_poll_lose_their_times() -> None:
     document = trace.document()
     idle, notes = without_polling(document)
     assert notes == ["3 calls of threads that only poll (2) are left out: their sleeps are not work"]
-    left = document.timed & ~idle.timed
+    left = document.nodes.timed & ~idle.timed
     assert sorted(names(document, left)) == ["cudaEventQuery", "cudaGetLastError", "hipStreamQuery", "polling"]
-    assert set(idle.ts[left].tolist()) == {-1} and set(idle.dur[left].tolist()) == {0}
-    assert np.array_equal(idle.ts[~left], document.ts[~left])
-    assert np.array_equal(idle.dur[~left], document.dur[~left])
+    assert set(idle.nodes.ts[left].tolist()) == {-1} and set(idle.nodes.dur[left].tolist()) == {0}
+    assert np.array_equal(idle.nodes.ts[~left], document.nodes.ts[~left])
+    assert np.array_equal(idle.nodes.dur[~left], document.nodes.dur[~left])
 
 
 def test_where_nothing_polls_or_nothing_else_happens_all_stays() -> None:
@@ -271,10 +271,10 @@ def test_boundaries_are_those_of_a_stack_of_open_calls(calls: list[tuple[int, in
         line.op(f"op{number}", ts, dur, tid=thread + 1)
     points = GraphEvents.of(line.document())
     trace = points.trace
-    order, before = trace.lane_order(trace.thread, np.flatnonzero(trace.timed), nested=True)
+    order, before = trace.nodes.lane_order(trace.nodes.thread, np.flatnonzero(trace.nodes.timed), nested=True)
     expected, opened = [], list[int]()
     for row, first in zip(order.tolist(), (before < 0).tolist(), strict=True):
-        while opened and (first or trace.finish[opened[-1]] <= trace.ts[row]):
+        while opened and (first or trace.nodes.end[opened[-1]] <= trace.nodes.ts[row]):
             expected.append((int(points.end[opened[-1]]), opened.pop()))
         expected.append((int(points.start[row]), opened[-1] if opened else -1))
         opened.append(row)

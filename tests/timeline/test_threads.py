@@ -62,14 +62,18 @@ def test_a_replay_of_overlapping_calls_gives_the_measured_times(pieces: list[tup
 def bursts(points: GraphEvents, kinds: np.ndarray, source: np.ndarray, target: np.ndarray) -> dict[int, int]:
     """For each long pause the end of the burst of another thread that ended it, thread by thread and op by op."""
     document, found = points.trace, {}
-    ops = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
+    ops = np.flatnonzero(
+        document.nodes.timed & (document.nodes.kind != GPU) & (document.nodes.scope != ANNOTATION_SCOPE)
+    )
     for pause in kinds.tolist():
         begin, until = int(points.measured[source[pause]]), int(points.measured[target[pause]])
         best = -1
-        for thread in set(document.thread[ops].tolist()) - {int(document.thread[points.row[target[pause]]])}:
+        for thread in set(document.nodes.thread[ops].tolist()) - {
+            int(document.nodes.thread[points.row[target[pause]]])
+        }:
             spans = [
                 (int(points.measured[points.start[row]]), int(points.measured[points.end[row]]))
-                for row in ops[document.thread[ops] == thread].tolist()
+                for row in ops[document.nodes.thread[ops] == thread].tolist()
             ]
             inside = [(a, b) for a, b in spans if begin <= a < until]
             idle_before = all(b <= begin for a, b in spans if a < begin)
@@ -87,7 +91,7 @@ def test_bursts_are_those_that_a_brute_force_finds(pieces: list[tuple[int, int, 
     document = overlapping(pieces)
     document = replace(document, edges=document.edges[:0])
     points, chains = host_chains(GraphEvents.of(document))
-    open_op = (chains.owner >= 0) & (document.scope[chains.owner] != ANNOTATION_SCOPE)
+    open_op = (chains.owner >= 0) & (document.nodes.scope[chains.owner] != ANNOTATION_SCOPE)
     pauses = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > 200_000) & ~open_op)
     wanted = bursts(points, pauses, chains.source, chains.target)
     passed, _ = handoffs(points, chains)
@@ -134,7 +138,7 @@ def test_a_thread_that_also_waits_or_launches_is_work() -> None:
     trace.call("cudaStreamSynchronize", 250_000, 10, tid=99)
     graph = trace.graph()
     assert not any("only poll" in note for note in graph.notes)
-    assert graph.trace.timed.sum() == len(trace.events)
+    assert graph.trace.nodes.timed.sum() == len(trace.events)
 
 
 def test_a_trace_of_nothing_but_polls_is_replayed_as_it_is() -> None:

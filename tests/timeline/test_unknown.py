@@ -188,7 +188,7 @@ def test_gaps_over_their_limit_are_not_fitted() -> None:
     graph = trace.graph()
     assert fit_constants(graph).gap_ns == 0
     assert after(graph).time.tolist() == graph.measured.tolist()
-    assert after(graph, "kernel*0.5").start[graph.trace.kind == GPU].tolist() == [20_000, 64_070_000, 128_120_000]
+    assert after(graph, "kernel*0.5").start[graph.trace.nodes.kind == GPU].tolist() == [20_000, 64_070_000, 128_120_000]
 
 
 def test_the_command_says_what_is_unexplained(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_removed_op_launches_nothing_and_waits_for_nothing() -> None:
     result = after(program().graph(), "remove op:aten::mm")
     assert starts(result)["aten::other"] == 60
     document = result.graph.trace
-    assert not np.any((result.end - result.start)[document.kind == 1])
+    assert not np.any((result.end - result.start)[document.nodes.kind == 1])
 
 
 def by_hand() -> ReplayGraph:
@@ -143,7 +143,7 @@ def by_hand() -> ReplayGraph:
 
 
 def rows_of(graph: ReplayGraph, *names: str) -> np.ndarray:
-    return np.array([graph.trace.timed[k] and graph.name_of(k) in names for k in range(len(graph.start))])
+    return np.array([graph.trace.nodes.timed[k] and graph.name_of(k) in names for k in range(len(graph.start))])
 
 
 def changed(graph: ReplayGraph, other: ReplayGraph) -> dict[int, int]:

@@ -24,17 +24,17 @@ def builder_of(ids: list[int], **columns: list[object]) -> TraceBuilder:
 def test_columns_that_are_left_out_hold_their_null() -> None:
     trace = builder_of([7, 9]).build(NO_RECORDS, summary={})
     for name, column in NODE_COLUMNS.items():
-        values = getattr(trace, name)
+        values = getattr(trace.nodes, name)
         assert values.dtype == column.dtype and len(values) == 2 and column.about, name
         if column.none is not None and name != "thread":
             assert set(values.tolist()) == {column.none}, name
-    assert trace.thread.tolist() == [0, 0], "the ET's null of `tid`"
+    assert trace.nodes.thread.tolist() == [0, 0], "the ET's null of `tid`"
     assert trace.categories == [""] and trace.names == ["op"] and not len(trace.unattached) and not len(trace.memory)
 
 
 def test_values_that_are_no_numbers_are_null() -> None:
     trace = builder_of([1, 2, 3], stream=["default", 2.0, 2**70], seq_id=[None, 5, "x"]).build(NO_RECORDS, summary={})
-    assert trace.stream.tolist() == [-1, 2, -1] and trace.seq_id.tolist() == [-1, 5, -1]
+    assert trace.nodes.stream.tolist() == [-1, 2, -1] and trace.nodes.seq_id.tolist() == [-1, 5, -1]
 
 
 def test_blocks_are_joined_in_their_order() -> None:
@@ -42,10 +42,12 @@ def test_blocks_are_joined_in_their_order() -> None:
     builder.add(np.array([GPU, CPU], np.int8), id=[5, 4], name=["k", "op"], category=["kernel", ""], parent=[1, 1])
     assert builder.count == 4
     trace = builder.build(NO_RECORDS, summary={})
-    assert trace.id.tolist() == [3, 1, 5, 4] and trace.kind.tolist() == [CPU, CPU, GPU, CPU]
-    assert trace.parent_row.tolist() == [-1, 0, 1, 1], "who names itself has no caller"
+    assert trace.nodes.id.tolist() == [3, 1, 5, 4] and trace.nodes.kind.tolist() == [CPU, CPU, GPU, CPU]
+    assert trace.nodes.parent_row.tolist() == [-1, 0, 1, 1], "who names itself has no caller"
     assert (
-        trace.names == ["op", "k"] and trace.name.tolist() == [0, 0, 1, 0] and trace.category.tolist() == [0, 0, 1, 0]
+        trace.names == ["op", "k"]
+        and trace.nodes.name.tolist() == [0, 0, 1, 0]
+        and trace.nodes.category.tolist() == [0, 0, 1, 0]
     )
 
 
@@ -56,21 +58,21 @@ def test_codes_are_taken_as_they_are() -> None:
     builder.tids = ["x", "y", "x"]
     builder.add(RUNTIME, id=[4, 5, 6], name=["r"] * 3, tid=np.array([2, 0, 2]))
     trace = builder.build(NO_RECORDS, summary={})
-    assert trace.names == ["b", "a", "r"] and trace.name.tolist() == [0, 1, 0, 2, 2, 2]
-    assert trace.thread[3:].tolist() == [-4, -2, -4], "threads of no ops have numbers of their own, one a code"
+    assert trace.names == ["b", "a", "r"] and trace.nodes.name.tolist() == [0, 1, 0, 2, 2, 2]
+    assert trace.nodes.thread[3:].tolist() == [-4, -2, -4], "threads of no ops have numbers of their own, one a code"
 
 
 @pytest.mark.parametrize(("nodes_from", "expected"), [("kineto", [70, -2]), ("et", [-2, -3])])
 def test_threads_without_ops(nodes_from: str, expected: list[int]) -> None:
     builder = builder_of([1])
     builder.add(RUNTIME, id=[2, 3], name=["r", "r"], tid=[70, "main"])
-    assert builder.build(NO_RECORDS, summary={"nodes_from": nodes_from}).thread[1:].tolist() == expected
+    assert builder.build(NO_RECORDS, summary={"nodes_from": nodes_from}).nodes.thread[1:].tolist() == expected
 
 
 def test_a_thread_is_that_of_most_of_its_ops() -> None:
     builder = builder_of([1, 2], tid=[4, 6])
     builder.add(RUNTIME, id=[10, 11, 12], name=["r"] * 3, parent=[2, 1, 2], tid=["t"] * 3)
-    assert builder.build(NO_RECORDS, summary={}).thread.tolist() == [4, 6, 6, 6, 6]
+    assert builder.build(NO_RECORDS, summary={}).nodes.thread.tolist() == [4, 6, 6, 6, 6]
 
 
 def test_edges_join_rows() -> None:
@@ -116,7 +118,7 @@ def test_process_and_thread_nodes_are_structural() -> None:
     names = [f"[pytorch|profiler|execution_trace|{what}]" for what in ("process", "thread", "op")]
     builder.add(CPU, id=[1, 2, 3], name=names)
     builder.add(GPU, id=[4], name=names[:1], category=["kernel"])
-    assert builder.build(NO_RECORDS, summary={}).structural.tolist() == [True, True, False, False]
+    assert builder.build(NO_RECORDS, summary={}).nodes.structural.tolist() == [True, True, False, False]
 
 
 def test_what_a_trace_is_built_with() -> None:
@@ -148,7 +150,7 @@ def test_a_trace_is_built_when_it_is_asked_for() -> None:
     assert trace.file == "x.json" and trace.summary == {"a": 1} and trace.captured is None and not built
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
         _ = trace.colour  # type: ignore[attr-defined]
-    assert not built and trace.id.tolist() == [7, 9] and len(trace) == 2 and built == [1]
+    assert not built and trace.nodes.id.tolist() == [7, 9] and len(trace) == 2 and built == [1]
     assert trace.file == "x.json" and trace.summary == {"a": 1}, "what is known stays"
 
 

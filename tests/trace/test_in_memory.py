@@ -91,10 +91,10 @@ def test_typed_values_are_those_of_the_records() -> None:
     assert trace.to_dict() == document
     recorded = {node["id"]: node["args"].get("bytes", -1) for node in document["nodes"] if node.get("cat") in COPIES}
     gpu = trace.gpu
-    found = dict(zip(trace.id[gpu.source].tolist(), gpu.bytes.tolist(), strict=True))
+    found = dict(zip(trace.nodes.id[gpu.source].tolist(), gpu.bytes.tolist(), strict=True))
     assert len(recorded) > 2 and max(recorded.values()) > 0
     assert found == {number: recorded.get(number, -1) for number in found}
-    assert trace.communicates.any() and set(trace.kind[trace.communicates].tolist()) == {GPU}
+    assert trace.communicates.any() and set(trace.nodes.kind[trace.communicates].tolist()) == {GPU}
     op = trace.ops[3]
     assert op.record == next(node for node in document["nodes"] if node["id"] == op.record["id"])
     assert op.record["name"] == op.name

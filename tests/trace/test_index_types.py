@@ -26,11 +26,11 @@ def of_columns(trace: Trace) -> None:
     runtime.ts[gpu.call].max()  # wrong
     calls.end[calls.parent] - calls.ts
     runtime.end[calls.parent] - runtime.ts  # wrong
-    trace.ts[calls.source].min()
-    trace.ts[gpu.call].min()  # wrong: positions in the calls, not rows
+    trace.nodes.ts[calls.source].min()
+    trace.nodes.ts[gpu.call].min()  # wrong: positions in the calls, not rows
     calls.name[calls.source].min()  # wrong: rows, not positions in the calls
-    trace.parent_row[calls.source[gpu.call]].max()
-    trace.parent_row[gpu.runtime].max()  # wrong
+    trace.nodes.parent_row[calls.source[gpu.call]].max()
+    trace.nodes.parent_row[gpu.runtime].max()  # wrong
     calls.kind[np.flatnonzero(calls.ts > 0)].max()
     trace.self_ns[gpu.call].sum()
     trace.self_ns[gpu.source].sum()  # wrong

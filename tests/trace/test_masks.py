@@ -37,12 +37,12 @@ def test_kernels_and_copies(name: str) -> None:
 def test_communication_kernels_have_one_rule(name: str) -> None:
     trace = linked(name)
     rows = [
-        trace.kind[row] == GPU and (row in trace.comm or is_comm_kernel(trace.name_of(row)))
+        trace.nodes.kind[row] == GPU and (row in trace.comm or is_comm_kernel(trace.name_of(row)))
         for row in range(len(trace))
     ]
     assert trace.communicates.tolist() == rows
     assert trace.is_comm.tolist() == trace.communicates[trace.gpu.source].tolist()
-    assert set(np.flatnonzero(trace.communicates & trace.timed)) <= set(comm_rows(trace))
+    assert set(np.flatnonzero(trace.communicates & trace.nodes.timed)) <= set(comm_rows(trace))
 
 
 def test_a_kernel_of_an_unusual_name_communicates_where_the_file_says_so() -> None:

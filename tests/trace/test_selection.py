@@ -34,7 +34,7 @@ def trace() -> Trace:
 
 def kept(whole: Trace, part: Trace) -> tuple[set[int], set[int], set[tuple[int, int, int]]]:
     """Node ids of the part's calls and runtime calls; start, duration and stream of its GPU events."""
-    ids = tuple(set(part.id[table.source].tolist()) for table in (part.calls, part.runtime))
+    ids = tuple(set(part.nodes.id[table.source].tolist()) for table in (part.calls, part.runtime))
     part = with_unattached(part)
     gpu = set(zip(part.gpu.ts.tolist(), part.gpu.dur.tolist(), part.gpu.stream.tolist(), strict=True))
     return *ids, gpu
@@ -49,11 +49,11 @@ def test_a_window_holds_what_runs_in_it_and_its_launches(trace: Trace, window: s
 
     def add_call(at: int) -> None:
         while at >= 0:
-            wanted[0].add(int(trace.id[trace.calls.source[at]]))
+            wanted[0].add(int(trace.nodes.id[trace.calls.source[at]]))
             at = int(trace.calls.parent[at])
 
     def add_runtime(at: int) -> None:
-        wanted[1].add(int(trace.id[trace.runtime.source[at]]))
+        wanted[1].add(int(trace.nodes.id[trace.runtime.source[at]]))
         add_call(int(trace.runtime.call[at]))
 
     for table, add in ((trace.calls, add_call), (trace.runtime, add_runtime)):
@@ -80,7 +80,7 @@ def test_references_within_a_part_are_those_of_the_whole(trace: Trace) -> None:
         )  # fmt: skip
         mine, theirs = int(part.gpu.runtime[event.index]), int(trace.gpu.runtime[same.index])
         rows = part.runtime.source[mine] if mine >= 0 else -1, trace.runtime.source[theirs] if theirs >= 0 else -1
-        assert mine == theirs == -1 or part.id[rows[0]] == trace.id[rows[1]]
+        assert mine == theirs == -1 or part.nodes.id[rows[0]] == trace.nodes.id[rows[1]]
     started = set(part.gpu.runtime[part.gpu.runtime >= 0].tolist())
     assert set(np.flatnonzero(part.runtime.launches).tolist()) == started
 
@@ -207,7 +207,7 @@ def test_an_annotation_holds_what_runs_and_is_launched_in_it(trace: Trace, numbe
     start, end = int(calls.ts[at]), int(calls.end[at])
     assert all(ts < end for ts in part.calls.ts.tolist())
     inside = (calls.ts >= start) & (calls.end <= end)
-    assert set(trace.id[calls.source[inside]].tolist()) <= kept(trace, part)[0]
+    assert set(trace.nodes.id[calls.source[inside]].tolist()) <= kept(trace, part)[0]
     wanted = {
         (event.start_ns, event.duration_ns, event.stream)
         for event in trace.device_events
@@ -260,19 +260,19 @@ def test_rows_and_tables_of_a_part_say_the_same(name: str, choice: dict[str, Any
                 mine, anew = ([of[code] if code >= 0 else None for code in codes.tolist()]
                               for of, codes in ((part.signatures, mine), (again.signatures, anew)))  # fmt: skip
             assert mine == anew if isinstance(mine, (dict, list)) else np.array_equal(mine, anew), (table, field.name)
-    ids = set(part.id.tolist())
-    by_id = {row: k for k, row in enumerate(whole.id.tolist())}
-    rows = [by_id[own] for own in part.id.tolist()]
-    assert [whole.names[code] for code in whole.name[rows]] == [part.names[code] for code in part.name]
+    ids = set(part.nodes.id.tolist())
+    by_id = {row: k for k, row in enumerate(whole.nodes.id.tolist())}
+    rows = [by_id[own] for own in part.nodes.id.tolist()]
+    assert [whole.names[code] for code in whole.nodes.name[rows]] == [part.names[code] for code in part.name]
     assert part.texts.texts(np.arange(len(part))) == whole.texts.texts(np.array(rows))
-    edges = {(*whole.id[edge[:2]].tolist(), edge[2]) for edge in whole.edges}
-    assert {(*part.id[edge[:2]].tolist(), edge[2]) for edge in part.edges} == {
+    edges = {(*whole.nodes.id[edge[:2]].tolist(), edge[2]) for edge in whole.edges}
+    assert {(*part.nodes.id[edge[:2]].tolist(), edge[2]) for edge in part.edges} == {
         edge for edge in edges if ids >= set(edge[:2])
     }
     kept_rows = part.memory.row[part.memory.row >= 0]
-    names = [part.names[code] for code in part.name[kept_rows]]
+    names = [part.names[code] for code in part.nodes.name[kept_rows]]
     originals = whole.memory.row[np.isin(whole.memory.row, rows)]
-    assert names == [whole.names[code] for code in whole.name[originals]]
+    assert names == [whole.names[code] for code in whole.nodes.name[originals]]
 
 
 def test_a_part_is_a_trace() -> None:
@@ -314,12 +314,12 @@ def test_a_module_has_its_forward_and_backward_work(file: str) -> None:
         part = trace.module(name)
         codes = [code for code, path in enumerate(trace.origin.modules) if name in path]
         inside = np.flatnonzero(np.isin(trace.origin.module, codes))
-        assert set(trace.id[trace.calls.source[inside]]) <= set(part.id[part.calls.source])
+        assert set(trace.nodes.id[trace.calls.source[inside]]) <= set(part.id[part.calls.source])
         on_gpu = np.flatnonzero(np.isin(trace.origin.gpu_module, codes))
         assert part.gpu.ts.tolist() == trace.gpu.ts[on_gpu].tolist()
         assert 0 < len(part.calls) < len(trace.calls)
         longest = next(".".join(path) for path in sorted(paths) if path[-1] == name)
-        assert set(trace.module(longest).id) <= set(part.id)
+        assert set(trace.module(longest).nodes.id) <= set(part.id)
     assert any(op.phase == "backward" for op in part.ops) or file != "attention"
     with pytest.raises(UsageError, match="no module of"):
         trace.module("Nonesuch_9")
@@ -364,10 +364,10 @@ def test_a_part_is_replayed_without_the_calls_around_it(name: str) -> None:
     path = part.critical_path()
     assert sum(path.by_kind.values()) == replay.makespan_ns
     inner = without_enclosing(part)
-    around = set(part.id.tolist()) - set(inner.id.tolist())
-    calls, ids = trace.calls, set(part.id.tolist())
+    around = set(part.nodes.id.tolist()) - set(inner.id.tolist())
+    calls, ids = trace.calls, set(part.nodes.id.tolist())
     outer = (calls.ts < start) & (calls.end > end) & (calls.thread == calls.thread[call])
-    assert around == set(trace.id[calls.source[outer]].tolist()) & ids
+    assert around == set(trace.nodes.id[calls.source[outer]].tolist()) & ids
     assert without_enclosing(trace) is trace and without_enclosing(inner) is inner
 
 
@@ -377,7 +377,7 @@ def test_memory_events_keep_their_operators() -> None:
     numbers = np.arange(3)
     memory = MemoryEvents(*(numbers,) * 7, rows, numbers)
     part = part_of(trace.with_(memory=memory), steps="1")
-    names = [part.names[part.name[row]] if row >= 0 else None for row in part.memory.row]
+    names = [part.names[part.nodes.name[row]] if row >= 0 else None for row in part.memory.row]
     assert names == [None, trace.names[trace.calls.name[-1]], None]
 
 
@@ -409,7 +409,7 @@ def test_a_region_has_its_runtime_calls() -> None:
     inside = [
         at for at in range(len(trace.calls)) if any("forward" in name for name in Op(trace, CallIndex(at)).modules)
     ]
-    wanted = {int(trace.id[row]) for row in trace.runtime.source[np.isin(trace.runtime.call, inside)]}
-    assert wanted <= set(part.id[part.runtime.source].tolist())
+    wanted = {int(trace.nodes.id[row]) for row in trace.runtime.source[np.isin(trace.runtime.call, inside)]}
+    assert wanted <= set(part.nodes.id[part.runtime.source].tolist())
     silent = ~trace.runtime.launches & np.isin(trace.runtime.call, inside)
     assert silent.any()

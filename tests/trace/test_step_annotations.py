@@ -127,7 +127,7 @@ def test_every_event_is_in_its_step(
     assert [step.phase for step in trace.steps] == [batch.phase for batch in batches]
     assert list(zip(trace.steps.start.tolist(), trace.steps.end.tolist(), strict=True)) == made.spans
     for table, steps in ((trace.calls, trace.step_of_call), (trace.gpu, trace.step_of_event)):
-        events = trace.kineto_event[table.source].tolist()
+        events = trace.nodes.kineto_event[table.source].tolist()
         assert steps.tolist() == [made.step_of[event] for event in events]
     for step, batch in zip(trace.steps, batches, strict=True):
         assert step.batch is not None and step.batch.tokens == batch.tokens

@@ -37,7 +37,7 @@ def starts(source: Path | bytes) -> list[list[int] | None]:
     kineto = read_kineto(source, modules=True)
     document = link(None, source)
     try:
-        predicted = document.ts[of_predictor(document).mark].tolist()
+        predicted = document.nodes.ts[of_predictor(document).mark].tolist()
     except ConvertError:
         predicted = None
     return [

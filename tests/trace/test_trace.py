@@ -18,11 +18,11 @@ from made_trace import made_trace
 
 def test_spans() -> None:
     trace = made_trace()
-    assert trace.span == trace.row_span == Span(0, 2510) and len(trace) == 19
+    assert trace.span == trace.nodes.span == Span(0, 2510) and len(trace) == 19
     empty = TraceBuilder("made.json").build(NO_RECORDS, summary={})
-    assert empty.span == empty.row_span == Span(0, 0) and len(empty.steps) == 0
-    assert trace.timed.tolist() == [False, True, True, True, True, False] + [True] * 13
-    assert trace.structural.tolist() == [True] + [False] * 18
+    assert empty.span == empty.nodes.span == Span(0, 0) and len(empty.steps) == 0
+    assert trace.nodes.timed.tolist() == [False, True, True, True, True, False] + [True] * 13
+    assert trace.nodes.structural.tolist() == [True] + [False] * 18
 
 
 def test_time_of_calls() -> None:
@@ -80,9 +80,9 @@ def test_kinds_of_events_of_one_category() -> None:
 
 def test_lanes() -> None:
     trace = made_trace()
-    lanes = trace.stream_lane
+    lanes = trace.nodes.stream_lane
     assert lanes[10:14].tolist() == [0, 1, 2, 0] and set(lanes[:10].tolist()) == set(lanes[14:].tolist()) == {-1}
-    order, before = trace.lane_order(lanes, np.array([13, 12, 11, 10]), nested=False)
+    order, before = trace.nodes.lane_order(lanes, np.array([13, 12, 11, 10]), nested=False)
     assert order.tolist() == [10, 13, 11, 12] and before.tolist() == [-1, 10, -1, -1]
 
 
@@ -91,7 +91,7 @@ def test_of_calls_that_start_together_the_longest_is_around_the_others(nested: b
     builder = TraceBuilder("made.json")
     builder.add(CPU, id=[4, 5, 6], name=["op"] * 3, ts=[0] * 3, dur=[1, 9, 9])
     trace = builder.build(NO_RECORDS, summary={})
-    found, before = trace.lane_order(trace.thread, np.array([2, 1, 0]), nested=nested)
+    found, before = trace.nodes.lane_order(trace.nodes.thread, np.array([2, 1, 0]), nested=nested)
     assert found.tolist() == order and before.tolist() == [-1, *order[:-1]]
 
 
@@ -110,7 +110,7 @@ def test_names() -> None:
 def test_a_digest_is_of_the_times() -> None:
     trace = made_trace()
     assert trace.digest == made_trace().digest and len(trace.digest) == 16
-    moved = trace.with_(ts=np.where(trace.ts == 20, 21, trace.ts))
+    moved = trace.with_(ts=np.where(trace.nodes.ts == 20, 21, trace.nodes.ts))
     assert moved.digest != trace.digest and made_trace({"kineto": {"base_time_ns": 1}}).digest != trace.digest
 
 
@@ -186,7 +186,7 @@ def test_other_attributes_leave_the_trace_as_it_was() -> None:
     assert trace.with_(notes=("x",)).notes == ("x",) and trace.notes == ()
     part = trace.with_tables(trace.tables)
     assert part is not trace and part.tables is trace.tables
-    other = trace.with_(ts=trace.ts + np.int64(5) * (trace.ts >= 0))
+    other = trace.with_(ts=trace.nodes.ts + np.int64(5) * (trace.nodes.ts >= 0))
     assert other.span == Span(5, 2515) and trace.span == Span(0, 2510)
 
 

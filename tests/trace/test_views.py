@@ -36,13 +36,13 @@ def test_a_device_event() -> None:
 
 def test_work_outside_of_steps() -> None:
     trace = made_trace()
-    late = trace.with_(ts=trace.ts + (trace.id == 7) * 3000 + (trace.id == 33) * 3000)
+    late = trace.with_(ts=trace.nodes.ts + (trace.nodes.id == 7) * 3000 + (trace.nodes.id == 33) * 3000)
     assert late.ops.named("aten::relu")[0].step is None and late.device_events[3].step is None
 
 
 def test_what_the_first_call_launches_is_its_own() -> None:
     trace = made_trace()
-    moved = trace.with_(parent_row=trace.parent_row * (trace.id != 20) + (trace.id == 20))
+    moved = trace.with_(parent_row=trace.nodes.parent_row * (trace.nodes.id != 20) + (trace.nodes.id == 20))
     gemm = moved.kernels[0]
     assert gemm.op is not None and gemm.op.index == 0 and gemm.op.name == "ProfilerStep#0"
     assert moved.device_events._columns()["op_name"] == ["aten::linear", "ProfilerStep#0", "aten::mm", ""]

@@ -92,7 +92,7 @@ def shapes_of(trace: Trace) -> Shapes:
     callers = _callers(trace)
     walk = _Walk(trace, callers.tolist())
     rows = np.flatnonzero(trace.nodes.kind == CPU)
-    order = as_positions(rows[np.argsort(trace.id[rows], kind="stable")])  # ids follow the order of starts
+    order = as_positions(rows[np.argsort(trace.nodes.id[rows], kind="stable")])  # ids follow the order of starts
     records = call_records(trace, order)
     open_records: dict[Row, CallRecord] = {}  # of the calls that have begun and not ended
     for row, begins in _events(callers, order):

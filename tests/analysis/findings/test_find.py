@@ -167,9 +167,9 @@ def test_where_names_what_most_of_the_time_belongs_to(trace: Trace) -> None:
     where = where_of(trace, rows, phase="said")
     assert where.kernel == trace.names[name] and where.phase == "said" and where.operator is not None
     assert len(where.rows) == min(len(rows), 20)
-    longest = trace.dur[rows].max()
-    assert trace.dur[np.flatnonzero(trace.id == where.rows[0])[0]] == longest
-    assert where.start_ns == int(trace.ts[rows].min() - trace.row_span.start)
+    longest = trace.nodes.dur[rows].max()
+    assert trace.nodes.dur[np.flatnonzero(trace.nodes.id == where.rows[0])[0]] == longest
+    assert where.start_ns == int(trace.nodes.ts[rows].min() - trace.nodes.span.start)
     assert where_of(trace, rows[:0]) == Where()
 
 

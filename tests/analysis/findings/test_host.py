@@ -91,7 +91,7 @@ def test_calls_that_wait_gain_the_time_in_which_the_device_then_works() -> None:
     assert finding.gain is not None
     idle = 30 * 500_000
     assert 0.8 * idle < finding.gain.ns <= 1.1 * idle
-    assert {trace.names[trace.name[np.flatnonzero(trace.id == row)[0]]] for row in finding.where.rows} == {
+    assert {trace.names[trace.nodes.name[np.flatnonzero(trace.nodes.id == row)[0]]] for row in finding.where.rows} == {
         "cudaStreamSynchronize"
     }
 
@@ -210,7 +210,7 @@ def test_what_recording_cost_is_left_out() -> None:
     case = Case([trace])
     graph = without_recording(case.graph, [cost])
     own, less = case.graph.durations, graph.durations
-    host = (trace.kind != 1) & (case.graph.start >= 0)
+    host = (trace.nodes.kind != 1) & (case.graph.start >= 0)
     assert np.abs(less - np.maximum(own - cost, 0))[host].max() <= 20  # rounding of each part
     assert replay(graph, case.constants).makespan_ns < case.makespan_ns
     assert np.array_equal(without_recording(case.graph, [0]).edges.lag, case.graph.edges.lag)

@@ -69,7 +69,7 @@ def test_a_trace_without_marks_is_one_iteration() -> None:
     document = trace.document()
     found = iterations_of(document, None, keep_outliers=False)
     assert found.index.tolist() == [0] and found.split is None
-    assert found.of_row[document.timed].tolist() == [0] and set(found.of_row.tolist()) <= {0, -1}
+    assert found.of_row[document.nodes.timed].tolist() == [0] and set(found.of_row.tolist()) <= {0, -1}
     with pytest.raises(ConvertError, match="no annotation marks"):
         iterations_of(document, "0", keep_outliers=False)
 

@@ -107,8 +107,10 @@ def test_the_host_waits() -> None:
     found = _waits(between.document(), np.zeros(len(between.document()), np.int64))
     assert found[0] == set() and len(found[1]) == 1
     document = inside.document()
-    assert [document.names[document.calls.name[call]] for call in _waits(document, document.ts * 0)[0]] == ["first"]
-    assert _waits(document, document.ts * 0 - 1) == (set(), [])
+    assert [document.names[document.calls.name[call]] for call in _waits(document, document.nodes.ts * 0)[0]] == [
+        "first"
+    ]
+    assert _waits(document, document.nodes.ts * 0 - 1) == (set(), [])
 
 
 def test_launches_by_topmost_operator_in_their_order() -> None:

@@ -154,12 +154,12 @@ def test_end_to_end_intervals() -> None:
 def test_rows_of_equal_events(model: FittedModel) -> None:
     trace = kernels({"b_kernel": [19], "a_kernel": [9, 13, 11]})
     pricing = Pricing(model, trace)
-    rows = kernel_rows(pricing, trace, trace.ts * 0)
+    rows = kernel_rows(pricing, trace, trace.nodes.ts * 0)
     assert [(row.name, row.count, row.measured_ns, row.predicted_ns) for row in rows] == [
         ("a_kernel", 3, 33_000, 30_000), ("b_kernel", 1, 19_000, 20_000)
     ]  # fmt: skip
     assert (rows[0].low_ns, rows[0].high_ns, rows[0].bound_ns, rows[0].how) == (24_000, 37_500, None, "measured")
-    assert kernel_rows(pricing, trace, trace.ts * 0 - 1) == ()
+    assert kernel_rows(pricing, trace, trace.nodes.ts * 0 - 1) == ()
 
 
 def test_misses_of_a_family_go_together_and_those_of_two_do_not(model: FittedModel) -> None:

@@ -108,7 +108,7 @@ class Events:
 def test_what_is_left_as_recorded() -> None:
     """By operator with the share of its own times, or of those of its events; where it begins comes first."""
     trace = made(("a", -1), ("b", 0), ("a", -1), ("c", -1), ("d", -1), kinds=[OP, OP, OP, OP, ANNOTATION])
-    trace.exclusive, trace.gpu = np.array([10, 20, 30, 40, 900]), Events()
+    trace.nodes, trace.gpu = SimpleNamespace(exclusive=np.array([10, 20, 30, 40, 900])), Events()
     unknown, first = np.array([1, 1, 1, 1, 0], bool), np.array([1, 0, 0, 0, 0], bool)
     assert _underived(trace, unknown, first) == (
         Underived("a", 2, 1, 0.4), Underived("c", 1, 0, 0.4), Underived("b", 1, 0, 0.2),

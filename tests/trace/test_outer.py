@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from etplus.trace import printable
-from etplus.trace.lazy import lazy_names
+from etplus.trace.outer import lazy_names
 
 
 def test_names_are_looked_up_in_their_modules() -> None:
