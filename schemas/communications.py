@@ -200,7 +200,7 @@ def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
     if not len(runs):
         return rows[:0]
     inside = (at >= 0) & (trace.nodes.end[rows] <= until[at])
-    found: IntColumn = rows[~np.isin(trace.nodes.thread[rows], trace.thread[rows[~inside]])]
+    found: IntColumn = rows[~np.isin(trace.nodes.thread[rows], trace.nodes.thread[rows[~inside]])]
     return found
 
 

@@ -129,7 +129,7 @@ def _laid_out(trace: Trace, needs: _Waits) -> Trace:
         place = f"node {trace.nodes.id[np.flatnonzero(end < 0)[0]]}"
         raise TraceFormatError(trace.file, place, "waits for itself through other nodes", CHECK)
     called = (trace.nodes.parent_row >= 0) & trace.nodes.timed & (trace.nodes.kind == CPU)
-    called &= trace.nodes.thread[trace.nodes.parent_row] == trace.thread
+    called &= trace.nodes.thread[trace.nodes.parent_row] == trace.nodes.thread
     at = np.flatnonzero(called)
     while len(at):  # one level of nested calls per turn
         above = trace.nodes.parent_row[at]

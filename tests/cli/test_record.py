@@ -96,7 +96,7 @@ def test_processes_that_start_in_the_window_leave_the_recording_alone(tmp_path: 
     assert done.stderr.startswith(alone.stderr) and b"warning" not in done.stderr
     trace = link(*(tmp_path / "traces" / f"rank-0.{what}.json.gz" for what in ("et", "kineto")))
     assert trace.report.linked_share >= 0.99
-    assert set(trace.nodes.link[trace.link > 0].tolist()) == {int(CERTAIN)}
+    assert set(trace.nodes.link[trace.nodes.link > 0].tolist()) == {int(CERTAIN)}
 
 
 @needs_torch
@@ -142,7 +142,7 @@ def test_a_program_without_steps_is_recorded_by_time(
     assert steps_of(kineto) == ([] if note else ["ProfilerStep#4", "ProfilerStep#5"])
     trace = link(tmp_path / "rank-0.et.json.gz", kineto)
     assert trace.report.linked_share == 1
-    assert set(trace.nodes.link[trace.link > 0].tolist()) == {int(CERTAIN)}
+    assert set(trace.nodes.link[trace.nodes.link > 0].tolist()) == {int(CERTAIN)}
 
 
 STOPPED = TRAIN.replace(

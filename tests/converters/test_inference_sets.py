@@ -55,7 +55,7 @@ def test_the_rows_of_steps(served: Trace) -> None:
     events = served.nodes.id[served.gpu.source[np.isin(served.step_of_event, decoding)]]
     outside = served.nodes.id[served.gpu.source[served.step_of_event < 0]]
     assert set(events) <= set(rows.nodes.id[rows.gpu.source]) <= {*events, *outside}
-    kept = np.isin(served.nodes.id, rows.id)
+    kept = np.isin(served.nodes.id, rows.nodes.id)
     assert [record["name"] for record in rows.records(np.arange(len(rows)))] == [
         record["name"] for record in served.records(np.flatnonzero(kept))
     ]

@@ -232,7 +232,7 @@ def test_read_et_and_conversion_to_etplus_agree(tmp_path: Path) -> None:
     assert b"".join(from_file.chunks()) == b"".join(direct.chunks())
     direct.write(tmp_path / "saved.json")
     assert (tmp_path / "saved.json").read_bytes() == (tmp_path / "back.etplus.json").read_bytes()
-    order = np.argsort(document.nodes.id), np.argsort(direct.id)
+    order = np.argsort(document.nodes.id), np.argsort(direct.nodes.id)
     for column in ("id", "ts", "dur", "exclusive", "kind", "thread", "stream", "parent"):
         assert getattr(document, column)[order[0]].tolist() == getattr(direct, column)[order[1]].tolist()
 

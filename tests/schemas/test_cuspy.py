@@ -58,10 +58,12 @@ def test_names_parents_and_edges_are_those_of_kineto(both: tuple[Trace, Trace]) 
     assert [kineto.name_of(row) for row in range(len(kineto))] == [cuspy.name_of(row) for row in range(len(cuspy))]
     for column in ("parent_row", "link", "stream", "device"):
         assert np.array_equal(getattr(kineto, column), getattr(cuspy, column)), column
-    assert np.array_equal(np.abs(kineto.nodes.thread), np.abs(cuspy.thread))  # Cuspy writes no negative thread ids
+    assert np.array_equal(
+        np.abs(kineto.nodes.thread), np.abs(cuspy.nodes.thread)
+    )  # Cuspy writes no negative thread ids
     assert np.array_equal(kineto.gpu.call, cuspy.gpu.call) and np.array_equal(kineto.gpu.runtime, cuspy.gpu.runtime)
     assert kineto.gpu.bytes.tolist() == cuspy.gpu.bytes.tolist()
-    assert np.abs(kineto.nodes.ts - cuspy.ts).max() <= ROUNDING_NS
+    assert np.abs(kineto.nodes.ts - cuspy.nodes.ts).max() <= ROUNDING_NS
 
 
 def test_replay_errors_are_those_of_kineto(both: tuple[Trace, Trace]) -> None:

@@ -45,7 +45,7 @@ def test_it_is_analyzed_like_the_et_file(tmp_path: Path) -> None:
     ranks = data_parallel(2)
     write_set(tmp_path, ranks)
     trace, same = etplus.load(as_json(tmp_path, ranks)[0]), etplus.load(tmp_path / "t.0.et")
-    assert trace.nodes.ts.tolist() == same.ts.tolist() and trace.nodes.dur.tolist() == same.dur.tolist()
+    assert trace.nodes.ts.tolist() == same.nodes.ts.tolist() and trace.nodes.dur.tolist() == same.nodes.dur.tolist()
 
 
 def test_numbers_are_taken_for_integers_and_names_of_groups(tmp_path: Path) -> None:

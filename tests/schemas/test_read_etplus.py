@@ -158,7 +158,7 @@ def test_attributes_in_any_order_and_number() -> None:
             node["attrs"] = change(node["attrs"])
         read = read_etplus(as_bytes(plain_too))
         later = np.where(usual.nodes.kind == CPU, 77, usual.nodes.seq_id)  # the last one of a name counts
-        assert np.array_equal(read.nodes.seq_id, later if change is changes[-1] else usual.seq_id)
+        assert np.array_equal(read.nodes.seq_id, later if change is changes[-1] else usual.nodes.seq_id)
         for column in ("rf_id", "scope", "fw_parent", "fw_tid", "thread"):
             assert np.array_equal(getattr(read, column), getattr(usual, column))
 

@@ -61,7 +61,7 @@ def test_the_lifted_trace_is_the_same(name: str, tmp_path: Path) -> None:
     assert_valid(lifted)
     assert_layout(lifted)
     one, other = document_of(name), read_etplus(tmp_path / "lifted.json")
-    of_one, of_other = np.argsort(one.nodes.id), np.argsort(other.id)
+    of_one, of_other = np.argsort(one.nodes.id), np.argsort(other.nodes.id)
     for column in COLUMNS:
         assert np.array_equal(getattr(one, column)[of_one], getattr(other, column)[of_other]), column
     assert [*map(one.name_of, of_one.tolist())] == [*map(other.name_of, of_other.tolist())]

@@ -105,7 +105,7 @@ def test_a_wait_that_ends_before_its_collective_does() -> None:
     plain, settled = with_settled_ends(first), with_settled_ends(moved)
     waited = plain.nodes.dur[rows] > 100_000_000
     assert waited.sum() > 3
-    assert np.all(np.abs(settled.nodes.dur[rows] - plain.dur[rows])[waited] < 500_000)
+    assert np.all(np.abs(settled.nodes.dur[rows] - plain.nodes.dur[rows])[waited] < 500_000)
 
 
 def test_ranks_that_take_turns_on_processors_widen_the_range() -> None:

@@ -222,7 +222,7 @@ def test_threads_that_only_poll_lose_their_times() -> None:
     document = trace.document()
     idle, notes = without_polling(document)
     assert notes == ["3 calls of threads that only poll (2) are left out: their sleeps are not work"]
-    left = document.nodes.timed & ~idle.timed
+    left = document.nodes.timed & ~idle.nodes.timed
     assert sorted(names(document, left)) == ["cudaEventQuery", "cudaGetLastError", "hipStreamQuery", "polling"]
     assert set(idle.nodes.ts[left].tolist()) == {-1} and set(idle.nodes.dur[left].tolist()) == {0}
     assert np.array_equal(idle.nodes.ts[~left], document.nodes.ts[~left])

@@ -263,7 +263,7 @@ def test_rows_and_tables_of_a_part_say_the_same(name: str, choice: dict[str, Any
     ids = set(part.nodes.id.tolist())
     by_id = {row: k for k, row in enumerate(whole.nodes.id.tolist())}
     rows = [by_id[own] for own in part.nodes.id.tolist()]
-    assert [whole.names[code] for code in whole.nodes.name[rows]] == [part.names[code] for code in part.name]
+    assert [whole.names[code] for code in whole.nodes.name[rows]] == [part.names[code] for code in part.nodes.name]
     assert part.texts.texts(np.arange(len(part))) == whole.texts.texts(np.array(rows))
     edges = {(*whole.nodes.id[edge[:2]].tolist(), edge[2]) for edge in whole.edges}
     assert {(*part.nodes.id[edge[:2]].tolist(), edge[2]) for edge in part.edges} == {
@@ -314,7 +314,7 @@ def test_a_module_has_its_forward_and_backward_work(file: str) -> None:
         part = trace.module(name)
         codes = [code for code, path in enumerate(trace.origin.modules) if name in path]
         inside = np.flatnonzero(np.isin(trace.origin.module, codes))
-        assert set(trace.nodes.id[trace.calls.source[inside]]) <= set(part.id[part.calls.source])
+        assert set(trace.nodes.id[trace.calls.source[inside]]) <= set(part.nodes.id[part.calls.source])
         on_gpu = np.flatnonzero(np.isin(trace.origin.gpu_module, codes))
         assert part.gpu.ts.tolist() == trace.gpu.ts[on_gpu].tolist()
         assert 0 < len(part.calls) < len(trace.calls)
@@ -364,7 +364,7 @@ def test_a_part_is_replayed_without_the_calls_around_it(name: str) -> None:
     path = part.critical_path()
     assert sum(path.by_kind.values()) == replay.makespan_ns
     inner = without_enclosing(part)
-    around = set(part.nodes.id.tolist()) - set(inner.id.tolist())
+    around = set(part.nodes.id.tolist()) - set(inner.nodes.id.tolist())
     calls, ids = trace.calls, set(part.nodes.id.tolist())
     outer = (calls.ts < start) & (calls.end > end) & (calls.thread == calls.thread[call])
     assert around == set(trace.nodes.id[calls.source[outer]].tolist()) & ids

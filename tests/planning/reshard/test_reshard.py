@@ -454,9 +454,11 @@ def test_a_rank_is_what_its_file_reads_as(source: str, layout: Layout, kind: typ
     }
     for name in NODE_COLUMNS:
         if name not in ("name", "category"):  # codes
-            assert getattr(made, name).tolist() == getattr(read, name).tolist(), name
-            assert getattr(made, name).dtype == getattr(read, name).dtype, name
+            assert getattr(made.nodes, name).tolist() == getattr(read.nodes, name).tolist(), name
+            assert getattr(made.nodes, name).dtype == getattr(read.nodes, name).dtype, name
     assert [made.name_of(row) for row in rows] == [read.name_of(row) for row in rows]
-    assert [made.categories[code] for code in made.nodes.category] == [read.categories[code] for code in read.category]
+    assert [made.categories[code] for code in made.nodes.category] == [
+        read.categories[code] for code in read.nodes.category
+    ]
     assert made.comm == read.comm and made.sync_dep == read.sync_dep and made.edges.tolist() == read.edges.tolist()
     assert made.texts.texts(rows[::7]) == read.texts.texts(rows[::7])
