@@ -24,6 +24,7 @@ test-all: $(VENV)/.tests
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy -p etplus
 	$(BIN)/lint-imports
 

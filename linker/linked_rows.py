@@ -338,9 +338,7 @@ class LinkedRows:
         )
 
 
-_OF_NODES = frozenset(
-    "parent name rf_id fw_parent seq_id scope tid fw_tid link exclusive inter_thread_dep".split()  # noqa: SIM905
-)
+_OF_NODES = frozenset("parent name rf_id fw_parent seq_id scope tid fw_tid link exclusive inter_thread_dep".split())
 """Columns that ET nodes take from the ET or from their link."""
 _EVERY, _GPU, _LATER, _RUNTIME = (np.array(kinds, np.bool_) for kinds in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
 _OF_EVENTS = (
