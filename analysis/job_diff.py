@@ -15,7 +15,8 @@ from ..trace.brief import brief
 from ..trace.columns import IntColumn, distinct_rows
 from ..trace.errors import UsageError
 from ..trace.intervals import sums
-from ..trace.text_tables import Cell, number, render, titled
+from ..trace.outer import outer
+from ..trace.text_tables import number
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .breakdown import breakdown, iteration_at, iterations, launched_in
@@ -29,10 +30,8 @@ from .trace_diff import (
     in_iterations,
     json_of_difference,
     match,
-    row_cells,
 )
 
-_MS = 1e6
 _NAMED = ("ops", "kernels", "host_ops")
 
 
@@ -186,40 +185,10 @@ class JobDifference(Difference):
         further = {"ranks": [row.plain() for row in self.ranks], "host_ops": [row.plain() for row in self.host_ops]}
         return json_of_difference(self) | further
 
-    def to_text(self, width: int = 80, top: int = 15) -> str:
-        """The tables, of `top` rows each, in lines of at most `width` columns."""
-        numbers = sorted(row.rank for row in self.ranks)
-        what = "an iteration" if self.per_iteration else "the whole trace"
-        left = [f"only in {side}, left out: ranks {ranges(ranks)}"
-                for side, ranks in (("A", self.only_a), ("B", self.only_b)) if ranks]  # fmt: skip
-        head = [
-            f"A  {self.a}: {self.device_a}, {self.total_a / _MS:,.3f} ms of GPU events",
-            f"B  {self.b}: {self.device_b}, {self.total_b / _MS:,.3f} ms of GPU events",
-            f"{len(numbers):,} ranks are compared ({ranges(numbers)}): sums over them, {what} of each",
-            *left,
-            f"the slowest rank takes {self.latency_a / _MS:,.3f} ms in A, {self.latency_b / _MS:,.3f} ms in B",
-            *(f"warning {sentence}" for sentence in self.damage),
-        ]
-        shown = self.ranks[:top]
-        cells = [[column.cell(row) for column in RankChange.text_columns()] for row in shown]
-        heads = [column.heading for column in RankChange.text_columns()]
-        titles = ("device time of operators", "kernels", "host time of topmost operators")
-        tables = [
-            _named_table(f"{title}, all ranks, by the change", getattr(self, name), width, top)
-            for title, name in zip(titles, _NAMED, strict=True)
-        ]
-        return "\n\n".join([
-            "\n".join(head), render(titled(RankChange.title, len(self.ranks), top), heads, cells, width),
-            *filter(None, tables),
-            f"why, of one of them: etplus diff A B --ranks {self.ranks[0].rank}",
-        ])  # fmt: skip
-
-
-def _named_table(title: str, rows: Sequence[DiffRow], width: int, top: int) -> str:
-    heads = ["", "A n", "A ms", "A µs", "B n", "B ms", "B µs", "B−A ms", "B/A", "most on rank"]
-    cells: list[list[Cell]] = [["", *row_cells(row), getattr(row, "rank", None)] for row in rows[:top]]
-    names = [row.name for row in rows[:top]]
-    return render(titled(title, len(rows), top), heads, cells, width, above=names) if rows else ""
+    def to_text(self, width: int = 80) -> str:
+        """One screen of at most `width` columns."""
+        text: str = outer("report.diff_text").render_job(self, width)
+        return text
 
 
 def job_difference(

@@ -12,13 +12,11 @@ import numpy as np
 
 from ..trace.kinds import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION
 from ..trace.stacks import SourceLine
-from ..trace.text_tables import number, render, titled
 from .breakdown import iteration_at, launched_in
 from .origins import LineWork
 from .summary import Analysis
 from .table import Row, column, derived, nested
 
-_MS = 1e6
 _MOST_PAIRS = 1_000_000
 """Lines of a function in A times those in B that are aligned by what they do; of more by their numbers."""
 _ALIKE = 0.5
@@ -197,23 +195,3 @@ def _aligned(
         pairs += zip(mine[:both], theirs[:both], strict=True)
         pairs += [(at, None) for at in mine[both:]] + [(None, to) for to in theirs[both:]]
     return pairs
-
-
-def lines_text(rows: list[LineRow], width: int, top: int) -> str:
-    """The table for the terminal, "" without lines."""
-    worth = [row for row in rows if row.changed or row.change_ns]
-    if not worth:
-        return ""
-    shown = worth[:top]
-    on_device = any(side and side.device_ns for row in rows for side in (row.a, row.b))
-    key, what = ("device_ns", "GPU ms") if on_device else ("host_ns", "host ms")
-    cells = []
-    for row in shown:
-        numbers = [
-            cell for side in (row.a, row.b)
-            for cell in (("-", "-") if side is None else (number(side.calls, 1), number(getattr(side, key), 3, _MS)))
-        ]  # fmt: skip
-        cells.append([row.what_changed, *numbers, f"{row.change_ns / _MS:+,.3f}"])
-    heads = ["", "A calls", f"A {what}", "B calls", f"B {what}", "B−A ms"]
-    title = titled("source lines, those that call other operators first", len(worth), top)
-    return render(title, heads, cells, width, above=[row.place for row in shown])

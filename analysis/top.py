@@ -99,6 +99,9 @@ def _phases(analysis: Analysis) -> Iterable[_TopPart]:
 
 
 def _steps(analysis: Analysis) -> Iterable[_TopPart]:
+    if analysis.serving_steps:
+        served = ((f"{row.step} {row.phase}", row) for row in analysis.serving_steps)
+        return (_TopPart(name, name, row.device_ns, row.latency_ns, 1) for name, row in served)
     return (_TopPart(row.name, row.name, row.gpu_ns, row.latency_ns, 1) for row in analysis.iterations)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -13,21 +12,18 @@ import numpy as np
 
 from ..trace.brief import brief
 from ..trace.columns import IntColumn
-from ..trace.printable import printable
 from ..trace.suggest import Suggests
-from ..trace.text_tables import Cell, number, render, titled
 from ..trace.trace import Trace
 from .breakdown import BreakdownRow, breakdown, launched_in
 from .kernel_peaks import KernelRow, kernel_table
 from .path_diff import PathRow, path_rows
 from .serving_steps import PhaseChange, phase_changes
-from .source_diff import LineRow, line_rows, lines_text
+from .source_diff import LineRow, line_rows
 from .summary import Analysis
 from .table import NamedTables, PlainRows, Row, Table, WithMean, column, derived, inferred, nested
 from .workbook import write_workbook
 
 _MS = 1e6
-_US = 1e3
 _BIGGEST = 5
 
 
@@ -273,104 +269,3 @@ def json_of_difference(found: Difference) -> dict[str, Any]:
     rows = {name: rows.plain() for name, rows in Difference.sided(found).items()}
     plain = asdict(replace(found, ops=[], kernels=[], paths=[], phases=[], lines=[])) | rows
     return plain | {"gains": [row.name for row in found.gains], "losses": [row.name for row in found.losses]}
-
-
-def diff_text(found: Difference, width: int, top: int = 15) -> str:
-    """Tables for the terminal, of at most `top` rows each."""
-    change = f", {found.total_b / found.total_a:.2f} times A" if found.total_a else ""
-    what = "ms of GPU events an iteration" if found.per_iteration else "ms of GPU events"
-    span = "an iteration" if found.per_iteration else "the whole trace"
-    slower = f", {found.latency_b / found.latency_a:.2f} times A" if found.latency_a else ""
-    head = [
-        f"A  {found.a}: {found.device_a}, {found.total_a / _MS:,.3f} {what}",
-        f"B  {found.b}: {found.device_b}, {found.total_b / _MS:,.3f} {what}{change}",
-        *textwrap.wrap(_compared(found), width),
-        *(
-            [f"{span} takes {found.latency_a / _MS:,.3f} ms in A, {found.latency_b / _MS:,.3f} ms in B{slower}"]
-            if found.latency_a and found.latency_b
-            else []
-        ),
-        *(f"warning {sentence}" for sentence in dict.fromkeys(found.damage)),
-    ]
-    lines = (line for text in head for line in textwrap.wrap(printable(text, "?"), width, subsequent_indent="   "))
-    parts = [
-        "\n".join(lines),
-        *filter(None, [lines_text(found.lines, width, top)]),
-        _table("operators, by the change in time", found.ops, width, top, above=False),
-        _table("kernels, by the change in time", found.kernels, width, top, above=True),
-        _paths(found.paths, width, top),
-    ]
-    parts += [_phases(found.phases, width)] if found.phases else []
-    moved = (("biggest gains (less time in B)", found.gains), ("biggest losses (more time in B)", found.losses))
-    parts += [_table(title, rows, width, _BIGGEST, above=False) for title, rows in moved if rows]
-    return "\n\n".join([*parts, "\n".join(map(_lacking, ("operators", "kernels"), (found.ops, found.kernels)))])
-
-
-def _compared(found: Difference) -> str:
-    """What is compared, and what is left out."""
-    plural = "s" if found.iterations_a != 1 else ""
-    numbers = f"{found.iterations_a:,} iteration{plural} in A, {found.iterations_b:,} in B"
-    if not found.per_iteration:
-        return f"totals of the whole traces are compared: {numbers}"
-    outside = [
-        f"{ns / _MS:,.3f} ms ({count:,} event{'s' if count != 1 else ''}) of {side}"
-        for side, (count, ns) in (("A", found.outside_a), ("B", found.outside_b)) if count
-    ]  # fmt: skip
-    left = f"; launched outside iterations and left out: {', '.join(outside)}" if outside else ""
-    return f"means of an iteration are compared: {numbers}{left} (--total compares the whole traces)"
-
-
-def _lacking(what: str, rows: list[DiffRow]) -> str:
-    a, b = sum(row.a is None for row in rows), sum(row.b is None for row in rows)
-    return f"of {len(rows)} {what} A lacks {a} and B lacks {b}"
-
-
-def _table(title: str, rows: list[DiffRow], width: int, top: int, *, above: bool) -> str:
-    heads = ["" if above else "operator", "A n", "A ms", "A µs", "B n", "B ms", "B µs", "B−A ms", "B/A"]
-    shown = rows[:top]
-    cells = [["" if above else row.name, *row_cells(row)] for row in shown]
-    names = [row.name for row in shown] if above else None
-    return render(titled(title, len(rows), top), heads, cells, width, above=names)
-
-
-def row_cells(row: DiffRow) -> list[str | int | None]:
-    """Both sides of a row, the change and the ratio."""
-    return [*_cells(row.a), *_cells(row.b), f"{row.change_ns / _MS:+,.3f}", number(row.ratio, 2)]
-
-
-def _paths(rows: list[PathRow], width: int, top: int) -> str:
-    """Call paths whose own time has changed most: what they launched, or what they took on the host."""
-    what = "launched_ns" if any(side and side.device_ns for row in rows for side in (row.a, row.b)) else "self_ns"
-    changed = sorted((row for row in rows if row.change(what)), key=lambda row: (-abs(row.change(what)), row.path))
-    if not changed:
-        return ""
-    shown = changed[:top]
-    cells = []
-    for row in shown:
-        numbers = [(None, None) if side is None else (side.calls, getattr(side, what) / _MS) for side in (row.a, row.b)]
-        cells.append(["", *(number(n) for pair in numbers for n in pair), f"{row.change(what) / _MS:+,.3f}"])
-    time = "ms launched" if what == "launched_ns" else "self ms"
-    heads = ["", "A n", f"A {time}", "B n", f"B {time}", "B−A ms"]
-    title = titled("call paths, by the change", len(changed), top)
-    return render(title, heads, cells, width, above=[" / ".join(row.path) for row in shown])
-
-
-def _phases(rows: list[PhaseChange], width: int) -> str:
-    """Latency and throughput of serving steps."""
-    cells: list[list[Cell]] = []
-    for row in rows:
-        sides = [
-            (None, None, None) if side is None
-            else (side.steps, number(side.mean_latency_ns, 3, _MS), number(side.tokens_per_second, 0))
-            for side in (row.a, row.b)
-        ]  # fmt: skip
-        cells.append([row.phase, *(cell for side in sides for cell in side), number(row.ratio, 2)])
-    heads = ["phase", "A steps", "A ms", "A tokens/s", "B steps", "B ms", "B tokens/s", "B/A"]
-    return render("serving: mean latency of a step, by phase", heads, cells, width)
-
-
-def _cells(side: Side | None) -> list[str | int | None]:
-    if side is None:
-        return ["-", "-", "-"]
-    count = number(side.count, 0 if side.count == int(side.count) else 1)
-    return [count, number(side.total_ns, 3, _MS), number(side.mean_ns, 1, _US)]

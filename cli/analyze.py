@@ -16,6 +16,8 @@ from ..analysis.summary import Analysis, analyse, columns_of, json_of, tables_of
 from ..analysis.table import Row
 from ..analysis.workbook import write_workbook
 from ..jobs.job_report import ranges
+from ..report.analysis_screen import render, row_of, table_of_rows
+from ..report.findings_text import render_full
 from ..report.plots import require_matplotlib, write_plots
 from ..report.report_text import overheads_text, table_text, text_of
 from ..schemas.text.files import open_output
@@ -23,7 +25,7 @@ from ..schemas.text.transaction import make_folder
 from ..trace.errors import UsageError
 from ..trace.frames import library
 from ..trace.library import MOST_IN_FULL
-from ..trace.text_tables import terminal_width
+from ..trace.text_tables import Cell, terminal_width
 from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts, shell_of
 from .options import add_analysis, add_device_spec, add_engine, add_graph_captures, add_top, own_devices
 from .outputs import add_tables_and_switch, write_csv, write_json, write_tables
@@ -32,6 +34,7 @@ from .terminal import print_warnings
 if TYPE_CHECKING:
     from ..analysis.job_summary import JobSummary
 
+COMMON = "files steps by_shape top output csv full json"
 _OF_ONE = ("plots", "overheads", "batch_size", "device_spec")
 """Options that only say something of single traces."""
 
@@ -123,6 +126,7 @@ class _Output:
         if plots_folder is not None:
             require_matplotlib()
         self._texts: list[str] = []
+        self._screen, self._rows = "", list[list[Cell]]()
         self._numbers: list[dict[str, Any]] = []
         self._tables: dict[str, list[dict[str, Any]]] = {}
         self._columns: dict[str, list[str]] = {}
@@ -134,9 +138,13 @@ class _Output:
         arguments, file = self._arguments, analysis.trace.file
         self._files.append(file)
         self._overheads.append(analysis.overhead_rows)
-        self._texts.append(text_of(analysis, self._width, top=arguments.top, by_shape=arguments.by_shape))
         found = find_findings(Case([analysis.trace], analyses=[analysis], shells=[shell]))
-        self._texts.append(found.to_text(self._width))
+        self._rows.append(row_of(analysis, found))
+        if not self._several:
+            self._screen = render(analysis, found, self._width)
+        if arguments.full or arguments.output is not None:
+            self._texts.append(text_of(analysis, self._width, top=arguments.top, by_shape=arguments.by_shape))
+            self._texts.append(render_full(found, self._width))
         if arguments.json is not None:
             self._numbers.append(json_of(analysis) | {"findings": found.to_dict()})
         if self._csv_folder is not None or self._is_workbook:
@@ -175,7 +183,8 @@ class _Output:
             write_workbook(self._tables, arguments.output)
             write_json(arguments.json, plain)
         else:
-            write_tables(arguments, "\n\n".join(self._texts), plain)
+            screen = table_of_rows(self._rows, self._width) if self._several else self._screen
+            write_tables(arguments, screen, plain, lambda: "\n\n".join(self._texts))
 
 
 def _microseconds(text: str) -> float:
@@ -201,7 +210,8 @@ def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], 
     plain = {name: table.plain() for name, table in summary.tables.items()}
     if csv_folder is not None:
         write_csv(plain, csv_folder, {name: table.kind.names() for name, table in summary.tables.items()})
-    write_tables(arguments, summary_text(summary, terminal_width(), arguments.top), {"job": plain})
+    text = partial(summary_text, summary, terminal_width())
+    write_tables(arguments, text(3), {"job": plain}, lambda: text(arguments.top))
     return 0
 
 

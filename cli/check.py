@@ -24,6 +24,7 @@ from .outputs import add_tables_and_switch, write_tables
 if TYPE_CHECKING:
     from ..converters.astra_run import SimulatedRank
 
+COMMON = "files profile network run limit full json"
 _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim

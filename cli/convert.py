@@ -35,6 +35,7 @@ from .terminal import say, warn_of_damage
 if TYPE_CHECKING:
     from ..converters.preflight_findings import PreflightReport, Profile
 
+COMMON = "files output to steps network augment redact json"
 _EPILOG = """\
 formats (--to), and the extensions that select them:
 {formats}

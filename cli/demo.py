@@ -8,29 +8,28 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import as_file, files
 from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 
 from ..linker import link
 from ..schemas.text.transaction import make_folder
-from ..trace.outer import installed
+from ..trace.outer import installed, outer
 from ..trace.printable import shortened
 from ..trace.trace import Trace
 from ..trace.views import DeviceEvent, Op
-from .link import report_text
+from .link_text import render
 
 _PAIR = "gpu/tf32"
 """Three training steps of a linear layer in full float32, recorded on an H100 with Python stacks."""
 _MEASURED = "Measured without a profiler: in TF32 the step takes 76.1% less."
 """As fixtures/gpu/measured.json has it."""
-_SHOWN = 10
-_FINDINGS = 3
+_SHOWN = 2  # GPU events
 _WIDTH = 66
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Link a pair of traces that comes with etplus: training steps recorded on an H100. Show the GPU kernels under "
-        "the operators that launched them, what is wrong, on which line, and what fixing it would gain. Write ET+, "
-        "an HTML report, a Chakra trace and a trace for Perfetto, and name three commands to go on with."
+        "Link a bundled pair of traces of training steps on an H100, show kernels under their operators and what is "
+        "wrong, and write ET+, an HTML report, a Chakra trace and a trace for Perfetto."
     )
     parser.epilog = "example:\n  etplus demo --output demo-out"
     parser.add_argument(
@@ -46,25 +45,23 @@ def run(arguments: argparse.Namespace) -> int:
     trace = _bundled(_PAIR)
     for path in (etplus, chakra, timeline):
         trace.save(path)
-    written = {
-        timeline: "the steps at https://ui.perfetto.dev",
-        chakra: "for Chakra simulators",
-        etplus: "as ET+, as etplus.load reads it",
-    }
     has_insight = installed("analysis") and installed("report")
+    names = [etplus.name, f"{chakra.name} (simulators)", f"{timeline.name} (ui.perfetto.dev)"]
     if has_insight:
         trace.write_report(page, title="etplus demo: training steps on an H100")
-        written = {page: "the steps and what is wrong with them, in a browser", **written}
-    print(report_text(trace, str(etplus)))
-    print("\nGPU work under the operators that launched it:\n")
+        names.insert(0, f"{page.name} (browser)")
     events = trace.device_events
+    print(render(trace, "").partition("\n  ")[0])
+    print("\nGPU work under the operators that launched it:")
     print("\n".join(kernel_tree(events[:_SHOWN])))
     print(f"  … {len(events) - _SHOWN} more in the report\n", flush=True)
     if has_insight:
-        print(f"What is wrong in these steps:\n\n{trace.findings().to_summary(_FINDINGS)}\n\n{_MEASURED}")
-    print("\nOpen what was written:")
-    print("\n".join(f"  {path}: {how}" for path, how in written.items()))
-    print(f"\n{_next(etplus, chakra, has_insight=has_insight)}")
+        screen = outer("report.findings_text").render(trace.findings(), _WIDTH + 13).split("\n")
+        print("\n".join([screen[0], *screen[2:6]]))
+        print(_MEASURED)
+    written = f"wrote  {folder}/: {', '.join(names)}"
+    print("\n".join(["", *wrap(written, _WIDTH + 14, subsequent_indent=" " * 7, break_long_words=False)]))
+    print(_next(etplus, chakra, has_insight=has_insight))
     return 0
 
 
@@ -77,17 +74,12 @@ def _bundled(name: str) -> Trace:
 
 
 def _next(steps: Path, chakra: Path, *, has_insight: bool) -> str:
-    """Commands that go on from here, each with what it answers."""
+    """Commands to go on with."""
     linked, simulated = shlex.quote(str(steps)), shlex.quote(str(chakra))
-    insight = f"""
-  # which line of the model costs most
-  etplus top {linked} --by line
-  # every finding with its proofs
-  etplus why {linked}"""
-    return f"""Next; each command takes your own traces, too:
-{insight if has_insight else ""}
-  # what a simulator reads
-  etplus convert {simulated} --to jsonl -o -"""
+    commands = [f"etplus convert {simulated} --to jsonl -o -"]
+    if has_insight:
+        commands[:0] = [f"etplus top {linked} --by line", f"etplus why {linked}"]
+    return "\n".join(f"{label:7}{command}" for label, command in zip(["next", "", ""], commands, strict=False))
 
 
 def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 
 from ..analysis.findings.trace_changes import TraceChanges, changes
 from ..analysis.job_diff import JobDifference
 from ..analysis.summary import analyse
 from ..analysis.trace_diff import regressions
 from ..jobs.job import compare_jobs
+from ..report import diff_text
 from ..report.report_html import diff_html, job_diff_html
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
-from ..trace.printable import printable
+from ..trace.printable import printable, shell_word
 from ..trace.text_tables import terminal_width
 from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts
 from .options import (
@@ -31,6 +33,7 @@ from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .terminal import print_warnings, say
 
 _SLOWER = 4
+COMMON = "files by_shape steps max_regression output full json"
 _EPILOG = """\
 examples:
   etplus diff h100.json.gz mi300x.json.gz
@@ -123,13 +126,18 @@ def _write(
     arguments: argparse.Namespace, found: TraceChanges | JobDifference, html: Callable[[], bytes]
 ) -> int:  # fmt: skip
     """Write the page, or the tables, and the numbers; returns the exit status."""
+    shell = " ".join(shell_word(name) for name in [*arguments.first_files, *arguments.files])
+    if arguments.versus is not None:
+        shell += " --versus " + " ".join(map(shell_word, arguments.versus))
     if is_page(arguments.output):
         write_json(arguments.json, found.to_dict() if arguments.json else None)
         with open_output(arguments.output) as out:
             out.write(html())
         say(f"wrote   {arguments.output}")
     else:
-        write_tables(arguments, found.to_text(terminal_width(), arguments.top), found.to_dict())
+        screen = diff_text.render_job if isinstance(found, JobDifference) else diff_text.render
+        full = partial(diff_text.render_full, found, terminal_width(), arguments.top)
+        write_tables(arguments, screen(found, terminal_width(), shell=shell), found.to_dict(), full)  # type: ignore[arg-type]
     limit = arguments.max_regression
     slower = [] if limit is None else regressions(found, limit)
     for sentence in slower:

@@ -47,7 +47,7 @@ def add_inputs(
         rank: add --rank, gpu: add --gpu, ranks: add --ranks, which the command does not have yet.
     """
     several = f"; {use}" if use else ""
-    about = "ET+, Kineto trace, Nsight Systems export (.sqlite), Chakra trace (.et), or a folder of these"
+    about = "traces: ET+, Kineto, .sqlite (Nsight Systems), .et, or a folder of these"
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"{about}; - for standard input{several}")
     group = parser.add_argument_group("a pair to link, in place of a FILE")
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")

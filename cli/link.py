@@ -16,14 +16,14 @@ from ..linker.segment import DEFAULT_ANNOTATION
 from ..schemas.nsys import is_nsys
 from ..schemas.text.transaction import check_outputs, is_url
 from ..trace.errors import UsageError
-from ..trace.generated import compiled_summary
-from ..trace.text_tables import rewrap
 from ..trace.trace import Trace
 from .inputs import add_file_ranks, chosen_file
+from .link_text import render, render_full
 from .options import add_graph_captures, add_provenance, options_of, rank_list
 from .outputs import add_json, write_json
 from .terminal import say, say_error
 
+COMMON = "files output exact_match min_match min_certain graph_capture full json quiet"
 LINK_OPTIONS = "annotation match exact_match strict renumber data_dependencies timezone"
 """Fields of `LinkOptions` that the command line sets; `iteration` is one too, but its default differs for a job."""
 _FOLDER_OPTIONS = "manifest et kineto ranks dry_run engine scheduler apply_clock_offsets"
@@ -32,7 +32,6 @@ _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
 _HIDDEN: dict[str, Any] = {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
 """For options of the original trace_link.py and of Chakra's linker, which the help does not show."""
 _LINKED_LESS = 3
-_WIDTH = 79
 _FACTS_VERSION = "1.0"
 """Version of what `facts_of_run` returns."""
 
@@ -123,6 +122,7 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     )
     add_file_ranks(parser, rank=False)
     add("--jobs", type=int, metavar="N", help="processes for large files and many ranks (default: one per core)")
+    add("--full", action="store_true", help="print how the links were decided, counts and edges")
     add("--no-progress", action="store_true", help="no progress bars (there are none without a terminal)")
     parser.set_defaults(takes_folder=folder, **dict.fromkeys(_FOLDER_OPTIONS.split()))
     if folder:
@@ -159,11 +159,10 @@ def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:
 
 
 def _add_gates(parser: argparse.ArgumentParser) -> None:
-    """Add --min-match, --min-certain and -q."""
+    """Add --min-match and --min-certain."""
     for name, default, has in (("match", 0.95, "is linked"), ("certain", 0.0, "has a certain link")):
         about = f"exit with 3 if a smaller share of the ET's ops {has} (default: {default:g})"
         parser.add_argument(f"--min-{name}", type=_share, default=default, metavar="SHARE", help=about)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
 
 
 def _share(text: str) -> float:
@@ -235,8 +234,7 @@ def _link_pair(arguments: argparse.Namespace) -> int:
     counts: dict[str, Any] = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}
     counts |= {"compiled": result.summary["compiled"]} if "compiled" in result.summary else {}
     _write(result, output, jobs)
-    if not arguments.quiet:
-        say(report_text(result, output))
+    say((render_full if arguments.full else render)(result, output))
     problem = _problem(arguments, result, alone=et is None)
     if problem:
         say_error(problem)
@@ -304,16 +302,6 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
         raise UsageError(f"{files[0]} and {files[1]} are both {kind}; give an Execution Trace and a {KINETO}")
     swapped = kinds[0] == KINETO or kinds[1] == ET
     return (files[1], files[0]) if swapped else (files[0], files[1])
-
-
-def report_text(linked: Trace, output: str) -> str:
-    """The report's screen of text, what was linked of replayed graphs, and a last line on what was written."""
-    graphs = linked.captured.sentences if linked.captured is not None else []
-    compiled = compiled_summary(linked.summary)
-    said = [f"graphs  {sentence}" for sentence in graphs]
-    said += [f"source  {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
-    lines = rewrap(said, _WIDTH, " " * 8)
-    return "\n".join([linked.report.to_text(), *lines, f"wrote   {output}"])
 
 
 def _default_output(first: str, arguments: argparse.Namespace) -> str:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from pathlib import PurePath
 from time import perf_counter
 from typing import Any
 
 import msgspec
 
 from ..jobs.batch import REPORT, REPORT_TEXT, Batch, find_job, link_many
-from ..jobs.job_text import report_text, warnings_of
+from ..jobs.job_text import render, report_text, warnings_of
 from ..jobs.pairing import to_manifest
-from ..schemas.parquet import SUFFIXES
 from ..schemas.text.transaction import check_outputs
 from ..trace.printable import escaped, printable
 from .link import LINK_OPTIONS, facts_of_run
@@ -52,10 +50,11 @@ def link_folder(arguments: argparse.Namespace) -> int:
         if batch.report.missing:
             say_error(f"ranks without any file: {batch.report.missing}")
         return status
-    done = f"{batch.now:,} linked now, {batch.before:,} before"
-    columns = PurePath(batch.output).suffix in SUFFIXES
-    files = f"{'columns' if columns else 'rank_N.etplus.json.gz'}, job_report.json, job_report.txt"
-    say(f"{report_text(batch.report)}wrote   {batch.output}/ ({done}):\n        {files}")
+    if arguments.full:
+        text = f"{report_text(batch.report)}wrote   {batch.output}/"
+    else:
+        text = render(batch.report, batch.output)
+    say(f"{text}\n       {batch.now:,} linked now, {batch.before:,} before" if batch.before else text)
     return status
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..trace.errors import EtplusError
 from ..trace.outer import missing_part
 from ..trace.printable import escaped, printable
-from .terminal import red
+from .terminal import quieted, red
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -126,10 +126,11 @@ def _run(arguments: Namespace, alone: bool) -> int:
     from ..schemas.text.transaction import transaction
     from .parser import command_named
 
-    level = "ERROR" if getattr(arguments, "quiet", False) else arguments.log_level
+    is_quiet = getattr(arguments, "quiet", False)
+    level = "ERROR" if is_quiet else arguments.log_level
     logging.basicConfig(level=level, format="%(levelname)s: %(message)s", stream=sys.stderr, force=True)
     logging.getLogger().handlers[0].addFilter(_made_printable)
-    with capped_memory() if alone else contextlib.nullcontext(), transaction():
+    with capped_memory() if alone else contextlib.nullcontext(), quieted(is_quiet), transaction():
         try:
             status = _run_with_ranks(command_named(arguments.command).run, arguments)
             sys.stdout.flush()

@@ -10,6 +10,7 @@ from ..trace.errors import UsageError
 from .inputs import add_inputs, find_inputs, read_inputs
 from .terminal import say, warn_of_damage
 
+COMMON = "files"
 _EPILOG = """\
 example:
   etplus mcp trace.json

@@ -33,6 +33,7 @@ _ROWS, _LABEL, _MOST_ROUNDS = 15, 24, 1000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _NO_OPERATOR = "it is not an operator with a schema; give --subtree for the operators in it"
+COMMON = "files output device ops budget changes script resume"
 _EPILOG = """\
 examples:
   etplus measure et_plus.json -o measured.json --threads 1

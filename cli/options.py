@@ -218,7 +218,7 @@ def add_graph_captures(parser: argparse.ArgumentParser) -> None:
         "Kineto trace of the run that captured the CUDA graphs, or a folder of such: links kernels of replayed graphs "
     )
     about += "to the captured operators; repeatable"
-    parser.add_argument("--graph-capture", action="append", default=[], metavar="FILE_OR_FOLDER", help=about)
+    parser.add_argument("--graph-capture", action="append", default=[], metavar="FILE", help=about)
 
 
 def add_provenance(parser: argparse._ActionsContainer) -> None:

@@ -1,4 +1,4 @@
-"""What a command prints or writes: tables for people with -o, numbers for programs with --json."""
+"""Outputs of commands: one screen of text, all tables with --full or -o, numbers for programs with --json."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ from .terminal import print_text
 
 _STDOUT = "-"
 _JSON = "write the numbers as JSON"
-_OUTPUT: dict[str, Any] = {"metavar": "FILE", "help": "write the tables to FILE, do not print them"}
+SCREEN = 24  # lines of a terminal; the default output of every command fits
+
+
+def _add_text(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE", help="write all tables to FILE instead of printing")
+    parser.add_argument("--full", action="store_true", help="print every table and full names")
 
 
 def add_tables(parser: argparse.ArgumentParser) -> None:
-    """Add -o for the tables, which are printed without it, and --json."""
-    parser.add_argument("-o", "--output", **_OUTPUT)
-    parser.add_argument("--json", metavar="FILE", help=f"{_JSON}; - for standard output, in place of the tables")
+    """Add -o, --full and --json."""
+    _add_text(parser)
+    parser.add_argument("--json", metavar="FILE", help=f"{_JSON}; - prints it instead of text")
 
 
 def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[str], bool] = os.path.lexists) -> None:
@@ -47,9 +52,9 @@ def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[s
                 values = _STDOUT
             namespace.json = values
 
-    parser.add_argument("-o", "--output", **_OUTPUT)
-    parser.add_argument("--json", metavar="FILE", nargs="?", const=_STDOUT, action=Json,
-        help=f"{_JSON}; - or nothing for standard output, in place of the tables; FILE follows the inputs")  # fmt: skip
+    _add_text(parser)
+    about = f"{_JSON}, after the inputs; without FILE: print it instead of text"
+    parser.add_argument("--json", metavar="FILE", nargs="?", const=_STDOUT, action=Json, help=about)
     parser.set_defaults(first_files=[])
 
 
@@ -63,19 +68,40 @@ def one_or_all(numbers: list[Any]) -> Any:
     return numbers if len(numbers) > 1 else numbers[0]
 
 
-def write_tables(arguments: argparse.Namespace, text: str, numbers: Any) -> None:
-    """Write tables and numbers where the options of `add_tables` ask for them.
+def write_tables(
+    arguments: argparse.Namespace, screen: str, numbers: Any, full: Callable[[], str] | None = None
+) -> None:
+    """Print the screen, or write or print the full text and the numbers, as the options of `add_tables` ask.
 
     Args:
-        text: paragraphs, each with its heading.
-        numbers: JSON-ready; not looked at without --json.
+        numbers: JSON-ready; ignored without --json.
+        full: returns all tables; default: the screen is everything.
     """
     write_json(arguments.json, numbers)
-    if arguments.output not in (None, _STDOUT):
+    to_file = arguments.output not in (None, _STDOUT)
+    if to_file or arguments.full:
+        text = screen if full is None else full()
+    else:
+        text = first_screen(screen)
+    if to_file:
         with open_output(arguments.output) as file:
             file.write(escaped(text).encode() + b"\n")
     elif arguments.json != _STDOUT:
         print_text(text)
+
+
+def first_screen(text: str) -> str:
+    """Return the lines that fit one screen, and how many --full adds.
+
+    Example:
+        >>> first_screen("\\n".join("abc"))
+        'a\\nb\\nc'
+    """
+    lines = text.split("\n")
+    if len(lines) < SCREEN:
+        return text
+    kept = "\n".join(lines[: SCREEN - 2]).rstrip()
+    return f"{kept}\n… {len(lines) - SCREEN + 2:,} more lines; --full prints all"
 
 
 def write_csv(

@@ -18,7 +18,7 @@ from ..trace.errors import EtplusError
 from ..trace.outer import missing_part
 from ..trace.plugins import Plugin, plugins
 from ..trace.printable import printable
-from ..trace.text_tables import terminal_width
+from ..trace.text_tables import first_clause, terminal_width
 from .terminal import red
 
 GROUPS = {
@@ -72,6 +72,7 @@ _REPLACED = {
 }  # fmt: skip
 """Commands of releases before 1.0, which have other names now."""
 _HELP, _TITLE = "help", 19
+_EXAMPLES = 3  # of --help, so that it fits one screen
 _USAGE = "usage: etplus COMMAND [options]"
 _NEXT = "etplus COMMAND --help explains a command. Start with: etplus demo"
 _CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
@@ -99,10 +100,36 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and suggest what may have been meant."""
+    """A parser with one-line errors that suggest what was meant, and a help of one screen."""
+
+    common: Sequence[str] = ()
+    """Options (their `dest`) that --help shows; the rest is under --help-all. Empty: --help shows all."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=_Help, **options)
+
+    def format_help(self) -> str:
+        return self._short_help() if self.common else super().format_help()
+
+    def format_full_help(self) -> str:
+        return super().format_help()
+
+    def _short_help(self) -> str:
+        shown = [action for name in self.common for action in self._actions if action.dest == name]
+        words = [str(action.metavar) for action in shown if not action.option_strings]
+        names = {_invocation(action): self._expanded(action) for action in shown if action.help != argparse.SUPPRESS}
+        width, room = max(map(len, names)), terminal_width()
+        options = [f"  {name:{width}}  {first_clause(text, room - width - 4)}" for name, text in names.items()]
+        about = wrap((self.description or "").strip().partition("\n\n")[0].replace("\n", " "), room)
+        examples = (self.epilog or "").partition("examples:\n")[2].partition("\n\n")[0].splitlines()[:_EXAMPLES]
+        count = sum(bool(action.option_strings) and action.help != argparse.SUPPRESS for action in self._actions)
+        usage = " ".join(["usage:", self.prog, "[options]", *(f"{word} ..." for word in words)])
+        more = f"{self.prog} --help-all shows all {count} options and the exit statuses"
+        lines = [(self.usage and f"usage: {self.usage}") or usage, "", *about, "", *options, "", "examples:", *examples]
+        return "\n".join([*lines, "", more, ""])
+
+    def _expanded(self, action: argparse.Action) -> str:
+        return self._get_formatter()._expand_help(action)
 
     def error(self, message: str) -> NoReturn:
         if choice := _CHOICES.search(message):
@@ -123,6 +150,26 @@ class _Parser(argparse.ArgumentParser):
             option for action in self._actions if action.help != argparse.SUPPRESS for option in action.option_strings
         }
         self.error(f"unrecognized arguments: {' '.join(unknown)}{_suggestion(unknown[0].partition('=')[0], shown)}")
+
+
+def _invocation(action: argparse.Action) -> str:
+    """Return how an option is written, without repeating its value for each spelling."""
+    if not action.option_strings:
+        return str(action.metavar)
+    name = ", ".join(action.option_strings)
+    if action.nargs == 0:
+        return name
+    value = action.metavar or (action.choices and "|".join(map(str, action.choices))) or action.dest.upper()
+    value = value if isinstance(value, str) else " ".join(value)
+    return f"{name} [{value}]" if action.nargs == "?" else f"{name} {value}"
+
+
+class _HelpAll(argparse.Action):
+    """Print the help with all options."""
+
+    def __call__(self, parser: Any, _namespace: argparse.Namespace, _values: Any, _option: Any = None) -> None:
+        print(parser.format_full_help(), end="")
+        parser.exit()
 
 
 class _Root(_Parser):
@@ -179,9 +226,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def parse_link(words: Sequence[str]) -> argparse.Namespace:
     """Parse the words that follow `trace-link`."""
-    from .link import prepare_trace_link
+    from .link import COMMON, prepare_trace_link
 
     parser = _Parser(prog="trace-link")
+    parser.common = COMMON.split()
     _add_version(parser)
     prepare_trace_link(parser)
     add_log_level(parser)
@@ -212,7 +260,9 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
     for name in found if prepared is None else prepared:
         if name in found and not any(task.startswith(f"{name} ") for task in TASKS):
             try:
-                command_named(name).prepare_parser(found[name])
+                command = command_named(name)
+                command.prepare_parser(found[name])
+                found[name].common = getattr(command, "COMMON", "").split()
             except ModuleNotFoundError as error:
                 if prepared is not None or not missing_part(error):
                     raise  # else the list of all commands has this one without its options
@@ -260,10 +310,13 @@ def _summary(plugin: Plugin) -> str:
 
 
 def add_log_level(parser: argparse.ArgumentParser, default: str = "WARNING") -> None:
-    """Add --log-level."""
-    parser.add_argument("--log-level", type=str.upper, default=default, metavar="LEVEL",
-        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
-        help="debug (shows tracebacks), info, warning or error (default: warning)")  # fmt: skip
+    """Add what every command takes: -q, --log-level and --help-all."""
+    add = parser.add_argument
+    add("-q", "--quiet", action="store_true", help="print errors only")
+    levels = ("DEBUG", "INFO", "WARNING", "ERROR")
+    about = "debug (shows tracebacks), info, warning or error (default: warning)"
+    add("--log-level", type=str.upper, default=default, metavar="LEVEL", choices=levels, help=about)
+    add("--help-all", action=_HelpAll, nargs=0, help="show all options and exit")
 
 
 def _add_version(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from ..trace.text_tables import number, render, share, terminal_width
 from .options import MISSING_LEARN
 from .outputs import add_tables, write_tables
 
+COMMON = "folder model split full json"
 _EPILOG = """\
 example:
   etplus predict evaluate dataset --model gru.safetensors --model sage.safetensors

@@ -33,6 +33,7 @@ from .terminal import print_text, say
 
 _KINDS = 12
 _CLOSE = 0.25
+COMMON = "files output steps measured compare full json"
 _EPILOG = """\
 examples:
   etplus predict fit rank0.json rank1.json -o model.json

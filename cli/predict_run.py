@@ -27,6 +27,7 @@ _UNCERTAIN = 3
 """Exit status of a prediction that is given and marked, unless --force asked for it."""
 _LEAST_UNLIKE = 0.005
 _FILE = 40
+COMMON = "files model changes gpu_model engine steps rank_couple full json"
 _EPILOG = """\
 examples:
   etplus predict run rank2.json --model model.json

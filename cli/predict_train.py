@@ -15,6 +15,7 @@ from ..trace.errors import UsageError
 from .options import MISSING_LEARN, options_of
 from .outputs import add_json, write_json
 
+COMMON = "folder output kind epochs resume"
 _EPILOG = """\
 example:
   etplus convert runs/*.json.gz --to npz -o dataset

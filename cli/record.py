@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from ..jobs.batch import link_many
-from ..jobs.job_text import report_text
+from ..jobs.job_text import render
 from ..recording import RecordingWindow, record_program
 from ..schemas.text.transaction import make_folder
 from ..trace.errors import EtplusError, UsageError
@@ -21,6 +21,7 @@ observers (Execution Trace and Kineto trace with Python stacks, shapes and
 modules), link each rank when the program has ended, and print the summary to
 standard error. Output and exit status are the program's.
 """
+COMMON = "program steps seconds output"
 _EPILOG = """\
 A step is a step of the optimizer, whatever the number of backward passes
 before it; in a program without an optimizer, a forward pass of an outermost
@@ -78,8 +79,7 @@ def _link(folder: Path, ranks: tuple[int, ...]) -> None:
     except EtplusError as error:
         say(f"etplus record: recorded, but not linked: {printable(str(error), ' ')}")
         return
-    say(f"{report_text(batch.report)}wrote   {folder}/ (rank-N.et.json.gz, rank-N.kineto.json.gz),\n"
-        f"        {batch.output}/ (rank_N.etplus.json.gz, job_report.json)")  # fmt: skip
+    say(f"{render(batch.report, batch.output)}\nraw    {folder}/rank-N.et.json.gz, rank-N.kineto.json.gz")
 
 
 def _steps(text: str) -> RecordingWindow:

@@ -24,6 +24,8 @@ from ..timeline.rank_coupling import join_ranks
 from ..timeline.replay_graph import ReplayGraph
 from ..timeline.replay_ranks import replay_changed
 from ..timeline.replay_summary import BaseError, Summary, summarize
+from ..timeline.replay_text import render as render_summary
+from ..timeline.replay_text import render_full
 from ..timeline.whatif import GRAMMAR, WhatIf, parse_what_if
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
@@ -34,15 +36,16 @@ from ..trace.steps import chosen_steps
 from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
 from .inputs import TraceInput, add_inputs, find_inputs, read_each
-from .options import add_groups, add_network, add_selection, add_steps, selected
+from .options import add_groups, add_network, add_selection, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .terminal import all_damage
 
+COMMON = "files what_if network rank_couple steps chrome full json"
 _DESCRIPTION = """\
-Predict when every call and kernel starts and ends, by replaying the dependency
-graph: work takes as long as measured, and launch latency, stream gap and launch
-queue limit are fitted once for the whole trace. Shows the error against the
-measured timeline, the critical path, and what a change would gain.
+Replay the timeline, show the critical path, and try what-if changes.
+
+Work takes as long as measured. Launch latency, stream gap and launch queue limit
+are fitted once for the whole trace.
 """
 _EPILOG = """\
 what-ifs (--what-if; repeatable, applied in order):
@@ -52,7 +55,7 @@ examples:
   etplus replay et_plus.json --what-if 'kernel:name~gemm*0.5' --chrome t.json
   etplus replay rank*.json.gz --rank-couple --what-if 'comm*2'
   etplus replay job/ --network bandwidth=25,latency=5us
-  etplus replay et_plus.json --steps 3
+  etplus replay et_plus.json --cross-validate
 
 A Chakra trace without start times is laid out by dependencies and streams. In a
 Kineto trace without an ET, the CPU calls are the operators.
@@ -66,13 +69,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "each is replayed by itself, or with --rank-couple as the ranks of a job")
     add_tables(parser)
     add("--rank-couple", action="store_true", help="replay the ranks together: collectives wait for the last rank")
-    add_network(parser, "price communications on another network; several traces are the ranks of one job")
+    add_network(parser, "estimate communications on another network; several traces are the ranks of one job")
     add_groups(parser)
-    add_steps(
-        parser, "predict from the other iterations each of", "such as 3, 2-5 or all, or of a phase such as decode"
-    )
-    add_selection(parser, "replay only", steps=False)
-    add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
+    add("--what-if", action="append", default=[], metavar="CHANGE", help="such as 'kernel*0.5'; see --help-all")
+    about = "predict steps, each from the others: all (default), or such as 3, 2-5 or decode"
+    add("--cross-validate", nargs="?", const="all", metavar="STEPS", help=about)
+    add_selection(parser, "replay only")
     add("--keep-outliers", action="store_true", help="also predict from iterations that are unlike the others")
     add("--force", action="store_true", help="show what-ifs even if the unchanged replay is off by over 5%%")
     add("--chrome", metavar="FILE", help="write measured and predicted timelines for ui.perfetto.dev")
@@ -82,29 +84,31 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay and print; returns the exit status."""
     what_ifs = [parse_what_if(text) for text in arguments.what_if]
     network = None if arguments.network is None else parse_network(arguments.network)
-    if arguments.steps is not None and (what_ifs or network or arguments.rank_couple or arguments.chrome is not None):
-        raise UsageError("--steps cannot be combined with --what-if, --network, --rank-couple or --chrome")
+    alone = arguments.cross_validate
+    if alone is not None and (what_ifs or network or arguments.rank_couple or arguments.chrome is not None):
+        raise UsageError("--cross-validate cannot be combined with --what-if, --network, --rank-couple or --chrome")
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output, arguments.chrome])
     graphs = (build_graph(trace) for trace in _parts(inputs, arguments))
-    if arguments.steps is not None:
-        held = [_held_out(graph, arguments.steps, arguments.keep_outliers) for graph in graphs]
+    if alone is not None:
+        held = [_held_out(graph, alone, arguments.keep_outliers) for graph in graphs]
         numbers = [_held_dict(of, iteration) for of in held for iteration in of.iterations]
         write_tables(arguments, _held_text(held, terminal_width()), one_or_all(numbers))
         return 0
     coupled = arguments.rank_couple or (network is not None and len(inputs) > 1)
     asked = {} if network is None else {"network": network_dict(network)}
-    timelines, texts = [], []
+    timelines, texts, full = [], [], []
     plain: list[Any] = []
     for ranks in [list(graphs)] if coupled else ([graph] for graph in graphs):
         done, summary = _replayed(ranks, join_ranks(ranks) if coupled else ranks[0], what_ifs, network, arguments)
         plain.append(summary.to_dict() | asked | {"damage": all_damage(graph.trace for graph in ranks)})
-        texts.append(summary.to_text(terminal_width()))
+        texts.append(render_summary(summary, terminal_width()))
+        full.append(render_full(summary, terminal_width()))
         if arguments.chrome is not None:  # else nothing is kept of a trace, however many there are
             timelines.append(done)
     if arguments.chrome is not None:
         traces, titles = _timelines(timelines)
         write_chrome(traces, arguments.chrome, titles)
-    write_tables(arguments, "\n\n".join(texts), one_or_all(plain))
+    write_tables(arguments, "\n\n".join(texts), one_or_all(plain), lambda: "\n\n".join(full))
     return 0
 
 
@@ -155,7 +159,7 @@ class _HeldOut:
 def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
     """Predictions of one iteration, or of all that are like each other."""
     if not graph.times_recorded:
-        problem = "no start times, so that no iteration was measured; leave --steps out"
+        problem = "no start times, so no step was measured; leave --cross-validate out"
         raise UsageError(f"{graph.trace.file}: {problem}")
     constants, found = fit_constants(graph), find_iterations(graph.trace)
     set_apart = () if keep_outliers else found.outliers
@@ -178,7 +182,7 @@ def _held_dict(of: _HeldOut, case: HeldOut) -> dict[str, Any]:
 
 
 def _held_text(files: Sequence[_HeldOut], width: int) -> str:
-    held = [iteration for of in files for iteration in of.iterations]
+    held = [case for of_file in files for case in of_file.iterations]
     rows = [
         [*_held_row(f"{case.index} {case.label}", case.predicted_ns, case.measured_ns), f"{case.spread:.2%}"]
         for case in held
@@ -186,15 +190,14 @@ def _held_text(files: Sequence[_HeldOut], width: int) -> str:
     if len(held) > 1:
         total = sum(case.predicted_ns for case in held), sum(case.measured_ns for case in held)
         rows.append([*_held_row("all together", *total), None])
-    heads = ["iteration", "predicted µs", "measured µs", "error", "spread"]
-    lines = [render("iterations, each from the others", heads, rows, width)]
-    if len(held) > 1:
-        lines.append(f"median error {float(np.median([abs(case.error) for case in held])):.2%}")
-    lines.append("spread: (longest - shortest) / median of these iterations as measured")
-    for of in files:
-        lines += [shortened(of.file, width)] if len(files) > 1 else []
-        lines += [*of.base.to_lines(), *outlier_lines(of.set_apart)]
-    return "\n".join([lines[0], *rewrap(lines[1:], width, " " * 11)])
+    median = float(np.median([abs(case.error) for case in held]))
+    heads = ["step", "predicted µs", "measured µs", "error", "spread"]
+    lines = [f"median error {median:.2%}: {len(held)} step{'s' * (len(held) != 1)}, each predicted from the others"]
+    for of_file in files:
+        lines += [shortened(of_file.file, width)] if len(files) > 1 else []
+        lines += [*of_file.base.to_lines(), *outlier_lines(of_file.set_apart)]
+    lines += ["spread: (longest - shortest) / median, as measured"]
+    return "\n".join([*rewrap(lines, width, " " * 11), render("", heads, rows, width).strip("\n")])
 
 
 def _held_row(name: str, predicted_ns: int, measured_ns: int) -> list[str | None]:

@@ -17,6 +17,7 @@ from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts
 from .options import add_analysis, add_device_spec, add_engine, add_graph_captures, own_devices
 from .terminal import print_warnings, say
 
+COMMON = "files output title steps graph_capture"
 _EPILOG = """\
 examples:
   etplus report et_plus.json.gz -o report.html

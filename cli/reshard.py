@@ -34,6 +34,7 @@ _NAMED = 4
 """So many ranks that differ from what is derived for them are named; the report has all."""
 _DOUBTFUL = 3
 """Exit status where something that matters is not derived."""
+COMMON = "files output tp dp pp zero batch network memory explain to"
 _EPILOG = """\
 examples:
   etplus reshard rank0.json --tp 2 --dp 64 --pp 4 --batch 2048 -o out/

@@ -24,6 +24,7 @@ from .inputs import add_inputs, find_inputs, job_of, read_input
 from .options import add_engine, add_selection
 from .terminal import say
 
+COMMON = "files form output memory"
 _EPILOG = """\
 examples:
   etplus sql trace.json "select name, sum(duration_ns) from device group by 1 order by 2 desc limit 10"

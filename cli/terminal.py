@@ -1,13 +1,27 @@
-"""What commands say to people: warnings, lines on standard error, text with colour on terminals that want it."""
+"""Text for people: warnings and notes on standard error, text in color on terminals that want it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from typing import Protocol, TextIO
 
 from ..trace.printable import escaped, printable
+
+_is_quiet = ContextVar("_is_quiet", default=False)
+
+
+@contextlib.contextmanager
+def quieted(is_quiet: bool) -> Iterator[None]:
+    """Print errors and data only, if -q was given."""
+    token = _is_quiet.set(is_quiet)
+    try:
+        yield
+    finally:
+        _is_quiet.reset(token)
 
 
 def red(text: str, stream: TextIO) -> str:
@@ -21,14 +35,17 @@ def bold(text: str, stream: TextIO) -> str:
 
 
 def print_text(text: str) -> None:
-    """Print paragraphs, the first line of each of which is its heading, with nothing in them that could steer."""
+    """Print paragraphs, each with its heading in bold, without control characters."""
+    if _is_quiet.get():
+        return
     paragraphs = (paragraph.partition("\n") for paragraph in escaped(text).split("\n\n"))
     print("\n\n".join(f"{bold(first, sys.stdout) if first else ''}{end}{rest}" for first, end, rest in paragraphs))
 
 
 def say(text: str) -> None:
-    """Print lines to standard error, with nothing in them that could steer a terminal."""
-    print(escaped(text), file=sys.stderr)
+    """Print lines to standard error, without control characters."""
+    if not _is_quiet.get():
+        print(escaped(text), file=sys.stderr)
 
 
 def say_error(text: str) -> None:
@@ -72,4 +89,4 @@ def all_damage(read: Iterable[_Damaged]) -> list[str]:
 def print_warnings(sentences: Iterable[str]) -> None:
     """Print warnings, without control characters of names in a trace, one a line."""
     for sentence in sentences:
-        print(f"warning: {printable(sentence)}", file=sys.stderr)
+        say(f"warning: {printable(sentence)}")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from ..analysis.summary import analyse
-from ..analysis.top import TOP_BY, TopRow, top_table
-from ..trace.text_tables import Cell, number, render, share, shorten, terminal_width
+from ..analysis.top import TOP_BY, top_table
+from ..report.top_text import render
+from ..trace.text_tables import terminal_width
 from .inputs import add_inputs, find_inputs, read_parts
 from .options import add_own, add_selection, add_top
 from .outputs import add_tables_and_switch, write_tables
 
-_NAME_ROOM = 40
-"""Characters of a name, so that a row fits 80 columns."""
+COMMON = "files by top steps full json"
 _EPILOG = """\
 examples:
   etplus top trace.json
@@ -20,7 +21,8 @@ examples:
   etplus top et_plus.json --by operator --steps 2-4 --top 30
   etplus top rank*.json.gz --by rank --json top.json
 
-Several traces are added up. Time of modules, lines and operators is without the ones inside.
+Several traces are added up. The time of a module, line or operator excludes calls
+inside it. A serving trace also shows latency and tokens/s; --by step lists its steps.
 """
 
 
@@ -28,7 +30,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "List what takes most GPU time, or CPU time if there is no GPU time."
     parser.epilog = _EPILOG
     add_inputs(parser, "several are added up")
-    parser.add_argument("--by", choices=tuple(TOP_BY), default="kernel", help="what the rows are (default: kernel)")
+    parser.add_argument("--by", choices=tuple(TOP_BY), default="kernel", metavar="WHAT",
+        help=f"{', '.join(list(TOP_BY)[:-1])} or rank (default: kernel)")  # fmt: skip
     add_top(parser)
     add_selection(parser, "count only")
     add_own(parser)
@@ -42,34 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     use = [row for analysis in analyses for row in analysis.device_use]
     busy, window = sum(row.busy_ns for row in use), sum(row.window_ns for row in use)
     table = top_table(analyses, arguments.by)
-    text = _text([row for row in table if row.device_ns or row.host_ns], arguments.by, busy, window, arguments.top)
-    write_tables(arguments, text, {"by": arguments.by, "busy_ns": busy, "window_ns": window, "rows": table.plain()})
+    shown = partial(render, table, analyses, arguments.by, terminal_width(), arguments.top)
+    numbers = {"by": arguments.by, "busy_ns": busy, "window_ns": window, "rows": table.plain()}
+    write_tables(arguments, shown(), numbers, partial(shown, full=True))
     return 0
-
-
-def _text(rows: list[TopRow], by: str, busy: int, window: int, top: int) -> str:
-    """The busy share of the GPUs, and the first rows."""
-    width = terminal_width()
-    use = f"GPU {busy / 1e6:,.1f} of {window / 1e6:,.1f} ms busy ({share(busy / window)})" if window else "no GPU time"
-    on_gpu = any(row.device_ns for row in rows)
-    rows = [row for row in rows if row.device_ns] if on_gpu else rows
-    if not rows:
-        return f"{use}; --by operator shows CPU time"
-    others = f"--by {', '.join(other for other in TOP_BY if other != by)}"
-    cells: list[list[Cell]] = []
-    for row in rows[:top]:
-        mean = None if row.mean_ns is None else number(row.mean_ns / 1e3)
-        ns = row.device_ns if on_gpu else row.host_ns
-        cells.append([_shortened(row.label, by), f"{ns / 1e6:,.2f}", share(row.share or 0.0), row.count, mean])
-    heads = [by, "total ms" if on_gpu else "CPU ms", "share", "count", "mean us"]
-    fits = len(use) + 1 + len(others) <= width
-    lines = [f"{use}{others:>{width - len(use)}}" if fits else use, render("", heads, cells, width).lstrip("\n")]
-    if len(rows) > top:
-        lines.append(f"and {len(rows) - top:,} more; --top N shows them")
-    return "\n".join(lines)
-
-
-def _shortened(label: str, by: str) -> str:
-    if by in ("line", "module") and len(label) > _NAME_ROOM:
-        return f"…{label[1 - _NAME_ROOM :]}"  # the ends tell lines and modules apart
-    return shorten(label, _NAME_ROOM)

@@ -8,6 +8,7 @@ from typing import Any
 from ..analysis.findings import Case, find_findings
 from ..analysis.findings.builtin import detectors
 from ..analysis.findings.find import Findings
+from ..report.findings_text import recorded_text, render, render_full, render_one
 from ..trace.errors import UsageError
 from ..trace.printable import few
 from ..trace.text_tables import terminal_width
@@ -16,32 +17,33 @@ from .inputs import add_inputs, find_inputs, read_parts, shell_of
 from .options import add_device_spec, add_own, add_selection, own_devices
 from .outputs import add_tables_and_switch, one_or_all, write_tables
 
-FAILED = 5
-"""Exit status if there is a finding that --fail-on names."""
+FAILED = 5  # exit status if there is a finding that --fail-on names
 
+COMMON = "files steps show fail_on full json quiet"
 _EPILOG = """\
 examples:
   etplus why trace.json
-  etplus why et_plus.json --steps 2-4
+  etplus why trace.json --show 1         # the first problem with its evidence
   etplus why rank*.json.gz --json findings.json
+  etplus why et_plus.json --steps 2-4
   etplus why trace.json --fail-on synchronising-calls --fail-on late-start
 
-The gain of a finding is by how much its change shortens the replayed timeline;
-`etplus replay FILE --what-if CHANGE` shows the same. See docs/reference/findings.md.
+A finding saves the time by which its change shortens the replayed timeline;
+`etplus replay FILE --what-if CHANGE` shows it. See docs/reference/findings.md.
 
-Exit status: 0 done; 2 bad input or usage; 5 --fail-on names a finding that is
-there.
+Exit status: 0 done; 2 bad input or usage; 5 --fail-on names a finding.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Show what is wrong in a trace: what it costs, what proves it, what a fix would gain."
+    parser.description = "Show what is wrong in a trace, what fixing it saves, and where."
     parser.epilog = _EPILOG
-    add_inputs(parser, "several are the ranks of a job if they say so, else each is examined by itself")
+    add_inputs(parser, "ranks of one job are examined together")
+    parser.add_argument("--show", type=int, metavar="N", help="show problem N with its evidence")
     add_tables_and_switch(parser)
     add_selection(parser, "examine only")
     add_own(parser)
-    about = f"exit with status {FAILED} if there is a finding with this id (any: with whichever); repeatable"
+    about = f"exit with {FAILED} if there is a finding with this id (any: any finding); repeatable"
     parser.add_argument("--fail-on", action="append", default=[], metavar="ID", help=about)
     add_device_spec(parser)
 
@@ -51,23 +53,33 @@ def run(arguments: argparse.Namespace) -> int:
     _check_ids(arguments.fail_on)
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=[arguments.device_spec])
     devices = own_devices(arguments)
-    texts: list[str] = []
+    screens: list[str] = []
+    full: list[str] = []
     numbers: list[Any] = []
     failed = False
     shells = [shell_of(given, arguments) for given in inputs]
-    named = list(zip(read_parts(arguments, inputs), shells, strict=True))
-    for case in _cases(named):
-        traces = [trace for trace, _ in case]
-        found = find_findings(Case(traces, devices=devices, shells=[shell for _, shell in case]))
-        heading = f"{_names(traces)}\n" if len(inputs) > 1 else ""
-        texts.append(heading + found.to_text(terminal_width()))
-        head = {"file": traces[0].file, "rank": traces[0].rank} if len(traces) == 1 else {
-            "files": [trace.file for trace in traces], "ranks": [trace.rank for trace in traces],
-        }  # fmt: skip
+    cases = _cases(list(zip(read_parts(arguments, inputs), shells, strict=True)))
+    for case in cases:
+        traces, names = [trace for trace, _ in case], [shell for _, shell in case]
+        found = find_findings(Case(traces, devices=devices, shells=names))
+        heading = f"{few([trace.file for trace in traces])}\n" if len(cases) > 1 else ""
+        screens.append(heading + _screen(found, traces, names, arguments.show))
+        full.append(heading + render_full(found, terminal_width()))
+        head = {"file": traces[0].file, "rank": traces[0].rank}
+        if len(traces) > 1:
+            head = {"files": [trace.file for trace in traces], "ranks": [trace.rank for trace in traces]}
         numbers.append(head | found.to_dict())
         failed |= fails(found, arguments.fail_on)
-    write_tables(arguments, "\n\n".join(texts), one_or_all(numbers))
+    write_tables(arguments, "\n\n".join(screens), one_or_all(numbers), lambda: "\n\n".join(full))
     return FAILED if failed else 0
+
+
+def _screen(found: Findings, traces: list[Trace], shells: list[str], number: int | None) -> str:
+    if number is None:
+        return render(found, terminal_width(), shell=" ".join(shells), recorded=recorded_text(traces))
+    if not 0 < number <= len(found.all):
+        raise UsageError(f"--show {number}: there are {len(found.all)} findings")
+    return render_one(found.all[number - 1], terminal_width(), number, found.makespan_ns)
 
 
 def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
@@ -77,10 +89,6 @@ def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
     if len(named) > 1 and None not in ranks and len(ranks) == len(named) and len(worlds) == 1:
         return [sorted(named, key=lambda pair: pair[0].rank or 0)]
     return [[pair] for pair in named]
-
-
-def _names(traces: list[Trace]) -> str:
-    return few([trace.file for trace in traces])
 
 
 def fails(found: Findings, ids: list[str]) -> bool:

@@ -5,15 +5,64 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from textwrap import fill
+from textwrap import fill, wrap
 
 from ..trace.printable import printable
+from ..trace.text_tables import fitting, in_short
 from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, RankResult, Wait, ranges
 
 _WIDTH = 79
 _LISTED = 20
+_SCREEN = 3  # failed ranks, warnings and notes on the screen
 _WAITS = 3
 _CLOCKS, _LATE = 8, 12
+
+
+def render(report: JobReport, output: str) -> str:
+    """Return one screen: how much is linked, failed ranks, the straggler, what was written, what to do next."""
+    good = [rank for rank in report.ranks if rank.status == "linked"]
+    ops, linked, certain = (sum(getattr(rank, key) for rank in good) for key in ("ops", "linked", "certain"))
+    share = "" if linked == ops else f" of {ops:,}"
+    proof = "all certain" if certain == linked else f"{certain:,} certain" if certain else "none certain"
+    counted = f": {linked:,}{share} operators, {proof}" if ops else ""
+    lines = [f"linked {len(good):,} of {len(report.ranks):,} ranks{counted}"]
+    if report.missing:
+        lines.append(f"missing  ranks without any file: {report.missing}")
+    lines += _screen_cut("failed  ", [f"rank {rank.rank}: {rank.reason}" for rank in report.failed])
+    lines += _collectives(report)
+    if good:
+        names = [rank.output for rank in good]
+        last = f" to {names[-1]}" if len(names) > 1 else ""
+        lines += _labelled("wrote  ", f"{output.rstrip('/')}/{names[0]}{last}, job_report.json, job_report.txt")
+    lines += _screen_cut("warning ", warnings_of(report.ranks))
+    lines += _screen_cut("note   ", report.notes)
+    if good:
+        lines.append(
+            fitting("next   etplus why {0}   etplus convert {0} --to astra-sim -o job", output, _WIDTH, "FOLDER")
+        )
+    return "\n".join(lines)
+
+
+def _collectives(report: JobReport) -> list[str]:
+    """How many collectives match, and the straggler."""
+    if not report.groups:
+        return []
+    matched, whole = (sum(getattr(group, key) for group in report.groups) for key in ("matched", "collectives"))
+    text = f"{matched:,} of {whole:,} collectives match on all ranks"
+    late = max(report.stragglers, key=lambda row: row.caused_ns, default=None)
+    if late is not None and late.caused_ns:
+        text += f"; rank {late.rank} is last in {late.last:,} of {late.collectives:,}, the others wait "
+        text += in_short(late.caused_ns)
+    return _labelled("", text)
+
+
+def _screen_cut(label: str, texts: Sequence[str]) -> list[str]:
+    lines = [line for text in texts[:_SCREEN] for line in _labelled(label, text)[:2]]
+    return [*lines, f"{label}and {len(texts) - _SCREEN:,} more in job_report.txt"] if len(texts) > _SCREEN else lines
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    return wrap(printable(label + text), _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def report_text(report: JobReport) -> str:

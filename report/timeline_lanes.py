@@ -33,7 +33,7 @@ from .timeline import chain_of, condense, load_of, nest, places_of
 
 _HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
 KIND_COLORS = {
-    "Matrix product": 4, "Convolution": 3, "Attention": 5, "Normalization": 7, "Elementwise": 1,
+    "GEMM": 4, "Convolution": 3, "Attention": 5, "Normalization": 7, "Elementwise": 1,
     "Reduction and softmax": 8, "Communication": 2, "Copy and fill": 9, "Other kernel": 6,
     "Operator": 0, "Annotation and module": 10, "Runtime call": 9,
 }  # fmt: skip

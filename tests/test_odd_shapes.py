@@ -104,7 +104,7 @@ def test_the_kind_of_a_kernel_shows_at_the_front_of_its_name() -> None:
     front, behind = "x" * (MAX_NAME - 20), "x" * MAX_NAME
     assert is_comm_kernel(f"{front}_all_reduce") and not is_comm_kernel(f"{behind}_all_reduce")
     kinds = [GPU_KINDS[gpu_kind(f"{name}_gemm", "kernel", is_comm=False)] for name in (front, behind)]
-    assert kinds == ["Matrix product", "Other kernel"]
+    assert kinds == ["GEMM", "Other kernel"]
 
 
 @pytest.mark.parametrize("shape", ["deep", "overlapping", "streams"])

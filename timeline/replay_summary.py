@@ -1,9 +1,8 @@
-"""Summary of a replay, as numbers (`to_dict`) and as tables (`to_text`), with its error against the measurement."""
+"""Summary of a replay with its error against the measurement."""
 
 from __future__ import annotations
 
 import itertools
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,7 @@ from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.errors import UsageError
 from ..trace.intervals import union
 from ..trace.kinds import GPU
-from ..trace.printable import few, printable, shortened
-from ..trace.text_tables import render, rewrap
+from ..trace.text_tables import in_short
 from ..trace.trace import Trace
 from .constants import Constants, of_ranks
 from .critical import CriticalPath, critical_path, resource_bounds
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from .answer_range import AnswerRange
     from .untraced import UntracedAnswer
 
-_TOP = 8
 UNRELIABLE, REFUSED = 0.01, 0.05
 """What-ifs on a base with a larger error are marked, and refused."""
 
@@ -215,58 +212,9 @@ class Summary:
 
     def to_text(self, width: int = 80) -> str:
         """Return one screen of text."""
-        lines = (line for part in self._parts(width) for text in part for line in text.split("\n"))
-        return "\n".join(rewrap(lines, width, " " * 11))
+        from .replay_text import render
 
-    def _parts(self, width: int) -> Iterator[list[str]]:
-        gpu = f", {self.gpu_events:,} on a device" if self.gpu_events else ""
-        files = ", ".join(self.files) if self.recorded else few(self.files)
-        yield textwrap.wrap(printable(f"{files}: {self.rows:,} calls and events{gpu}"), width)
-        for fitted in dict.fromkeys(self.constants) if self.gpu_events and self.recorded else ():
-            limit = "no queue limit seen" if fitted.queue_limit is None else f"{fitted.queue_limit:,} launches in queue"
-            yield [f"fitted     launch latency {_us(fitted.launch_latency_ns)}, gap {_us(fitted.gap_ns)}, {limit}"]
-            if fitted.clock_skew_ns:
-                yield [f"           the clocks of host and device differ by {_us(fitted.clock_skew_ns)} or more"]
-        yield [self._times(width)]
-        yield [_path_text("critical path", self.path, self.predicted_ns, width)]
-        if self.path_before is not None:
-            if self.before_ns:
-                yield [_path_text("critical path before", self.path_before, self.before_ns, width, ops=False)]
-            yield ["what if    " + printable("; ".join(self.what_ifs))]
-            if self.before_ns:
-                change = 100 * (self.predicted_ns / self.before_ns - 1)
-                yield [f"           {_us(self.before_ns)} -> {_us(self.predicted_ns)}, {change:+.2f}%"]
-            yield [] if self.span is None else self.span.to_lines()
-            bound, ns = max(self.bounds.items(), key=lambda item: item[1])
-            yield [f"           cannot be less than {_us(ns)} ({bound})"]
-        yield [] if self.untraced is None else self.untraced.to_lines()
-        yield self.base.to_lines() if self.recorded else []
-        yield [] if self.steps is None else self.steps.to_lines()
-        for note in self.notes:
-            yield textwrap.wrap(printable(note), width, initial_indent="note       ", subsequent_indent=" " * 11)
-
-    def _times(self, width: int) -> str:
-        """Render the table of times."""
-        whatif = self.before_ns is not None
-        off = None if whatif else f"{100 * self.error:+.2f}%"
-        rows: list[list[str | None]] = [["makespan", _number(self.predicted_ns), _number(self.measured_ns), off]]
-        if self.start_error_ns is not None and not whatif and self.recorded:
-            share = f"{100 * self.start_error:.3f}% of it"
-            rows.append(["mean kernel-start error", _number(self.start_error_ns), None, share])
-        if self.unexplained.count:
-            share = f"{100 * self.unexplained.share:.3f}% of it"
-            rows.append(["unexplained waits", _number(self.unexplained.ns), None, share])
-        rows += [
-            [f"{shortened(lane.name, 18)} busy", _number(lane.busy_ns), _number(lane.measured_busy_ns), None]
-            for lane in sorted(self.lanes, key=lambda lane: -max(lane.busy_ns, lane.measured_busy_ns))[:_TOP]
-        ]
-        if self.exposed_ns or self.measured_exposed_ns:
-            rows.append(["exposed communication", _number(self.exposed_ns), _number(self.measured_exposed_ns), None])
-        rows += [[name, _number(ns), None, None] for name, ns in self.bounds.items()]
-        heads = ["time", "changed µs" if whatif else "predicted µs", "measured µs", "of makespan"]
-        if not self.recorded:
-            heads, rows = heads[:2], [row[:2] for row in rows]
-        return render("", heads, rows, width)
+        return render(self, width)
 
 
 def summarize(
@@ -315,8 +263,8 @@ def _unexplained_notes(base: Replay) -> list[str]:
         return []
     waits = f"{found.count:,} wait{'s' if found.count > 1 else ''}"
     return [
-        f"nothing in the trace explains {waits} ({_us(found.ns)}, {100 * found.share:.1f}% of the makespan): kept as "
-        "measured, whatever is changed"
+        f"nothing in the trace explains {waits} ({in_short(found.ns)}, {found.share:.1%} of the makespan): "
+        "kept as measured"
     ]
 
 
@@ -362,23 +310,3 @@ def _path_dict(path: CriticalPath) -> dict[str, Any]:
         "by_kind_ns": path.by_kind,
         "by_op_ns": [{"kind": kind, "name": name, "ns": ns} for (kind, name), ns in path.by_op.items()],
     }
-
-
-def _path_text(title: str, path: CriticalPath, total: int, width: int, *, ops: bool = True) -> str:
-    shares = ", ".join(f"{kind} {100 * ns / max(total, 1):.1f}%" for kind, ns in path.by_kind.items())
-    lines = textwrap.wrap(f"{title}: {shares}", width, subsequent_indent=" " * 4)
-    rows = [
-        [name, kind, _number(ns), f"{100 * ns / max(total, 1):.1f}%"]
-        for (kind, name), ns in list(path.by_op.items())[: _TOP if ops else 0]
-    ]
-    if rows:
-        lines.append(render("", ["on the critical path", "kind", "time µs", "share"], rows, width))
-    return "\n".join(lines)
-
-
-def _us(ns: float) -> str:
-    return f"{_number(ns)} µs"
-
-
-def _number(ns: float) -> str:
-    return f"{ns / 1000:,.1f}"

@@ -8,7 +8,7 @@ from functools import lru_cache
 from .conventions import COPY_CATEGORIES, MAX_NAME
 
 GPU_KINDS = (
-    "Matrix product",
+    "GEMM",
     "Convolution",
     "Attention",
     "Normalization",
@@ -24,7 +24,7 @@ _BY_NAME = (
     ("Normalization", re.compile(r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm", re.IGNORECASE)),
     ("Convolution", re.compile(r"conv(?!ert)|wgrad|dgrad|winograd|fprop|implicit_gemm|cudnn_\d+x\d", re.IGNORECASE)),
     (
-        "Matrix product",
+        "GEMM",
         re.compile(
             r"gemm|gemv|cijk|cutlass|xmma|nvjet|matmul|mm_kernel|dot_kernel|splitk|fused_moe_kernel|fmoe", re.IGNORECASE
         ),
@@ -33,7 +33,7 @@ _BY_NAME = (
     ("Elementwise", re.compile(r"elementwise|multi_tensor|foreach|pointwise|fill|gelu|relu|triton_poi", re.IGNORECASE)),
 )
 _MTIA = "mtia_ccp_events"
-_PRODUCTS = frozenset({"Matrix product", "Convolution", "Attention"})
+_PRODUCTS = frozenset({"GEMM", "Convolution", "Attention"})
 # Kernels next to a GEMM: changes of layout, sums of partial results.
 _HELPER = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|col2im|elementwise|setZero", re.I)
 

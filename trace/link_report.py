@@ -111,7 +111,7 @@ class LinkReport(Record):
                 f"{self.kineto['file']}: {self.kineto['events']:,} events, {self.kineto['cpu_ops']:,} CPU calls",
             ),
             ("linked", f"{ops['linked']:,} of {ops['total']:,} ET ops ({share}) by {self.method or 'no method'}"),
-            ("", f"{ops['certain']:,} certain, {ops['equivalent']:,} equivalent"),
+            ("", f"{ops['certain']:,} certain, {ops['equivalent']:,} unverified"),
             *(("", f"{count:,} unlinked: {reason}") for reason, count in ops["unlinked"].items()),
         ]
         for category, counts in gpu["categories"].items():

@@ -11,6 +11,7 @@ from .printable import printable
 Cell = str | int | float | None
 _LEAST_NAME = 12
 _USUAL, _NARROWEST = 80, 40
+_CLAUSE = 24  # characters that a shortened sentence keeps at least
 _WORDY, _SHORT = "autograd::engine::evaluate_function: ", "autograd: "
 
 
@@ -86,6 +87,51 @@ def number(value: float | None, digits: int = 1, unit: float = 1) -> str | None:
 def in_ms(ns: float) -> str:
     """Return a time in ms with its unit, to the µs."""
     return f"{ns / 1e6:,.3f} ms"
+
+
+def in_short(ns: float) -> str:
+    """Return a time with three digits and its unit.
+
+    Example:
+        >>> in_short(218_300_000), in_short(4_700), in_short(1_800_000)
+        ('218 ms', '4.7 µs', '1.8 ms')
+    """
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(ns) >= scale:
+            value = ns / scale
+            is_whole = abs(value) >= 100 or (unit == "µs" and abs(value) >= 10)
+            return f"{value:,.0f} {unit}" if is_whole else f"{value:.1f} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def change_text(before_ns: float, after_ns: float) -> str:
+    """Return two times in one unit and the change.
+
+    Example:
+        >>> change_text(138_000_000, 84_600_000)
+        '138.0 -> 84.6 ms (-38.7%)'
+    """
+    largest = max(before_ns, after_ns)
+    unit, scale = next(((unit, ns) for unit, ns in (("s", 1e9), ("ms", 1e6)) if largest >= ns), ("µs", 1e3))
+    change = f" ({after_ns / before_ns - 1:+.1%})" if before_ns else ""
+    return f"{before_ns / scale:,.1f} -> {after_ns / scale:,.1f} {unit}{change}"
+
+
+def first_clause(text: str, room: int) -> str:
+    """Return a sentence, cut at the last clause that fits, never within parentheses."""
+    text = printable(text, " ")
+    depth, end = 0, 0
+    for at, letter in enumerate(text[: room + 1]):
+        if depth == 0 and (letter in ";:(" or text[at : at + 2] == ", ") and at > _CLAUSE:
+            end = at
+        depth += (letter == "(") - (letter == ")")
+    return text if len(text) <= room else text[:end].rstrip() if end else shorten(text, room)
+
+
+def fitting(line: str, files: str, width: int, stand_in: str = "FILE") -> str:
+    """Return a line with a command for some files; `stand_in` replaces names that do not fit."""
+    text = printable(line.format(files))
+    return text if len(text) <= width else line.format(stand_in)
 
 
 def share(value: float | None) -> str | None:

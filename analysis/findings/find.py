@@ -11,6 +11,7 @@ from ...timeline.untraced import recording_note
 from ...trace.brief import brief
 from ...trace.errors import ConvertError
 from ...trace.frames import to_pandas
+from ...trace.outer import outer
 from ...trace.suggest import Suggests
 from .builtin import detectors
 from .case import Case
@@ -66,9 +67,8 @@ class Findings(Suggests, Sequence[Finding]):
         """Why there is nothing, "" if there is something."""
         if self.all:
             return ""
-        return (
-            f"nothing found; looked for {len(self.looked_for)} things" if self.looked_for else "nothing was looked for"
-        )
+        checks = len(self.looked_for)
+        return f"no problems found ({checks} check{'s' * (checks != 1)})" if checks else "nothing was checked"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reference/findings.md."""
@@ -92,16 +92,9 @@ class Findings(Suggests, Sequence[Finding]):
         })  # fmt: skip
 
     def to_text(self, width: int = 80) -> str:
-        """Those of the first screen, in lines of at most `width` columns."""
-        from .findings_text import text_of_findings
-
-        return text_of_findings(self, width)
-
-    def to_summary(self, count: int = 3, width: int = 80) -> str:
-        """The first `count`, without their proofs and checks, in lines of at most `width` columns."""
-        from .findings_text import summary_of_findings
-
-        return summary_of_findings(self, count, width)
+        """One screen of at most `width` columns."""
+        text: str = outer("report.findings_text").render(self, width)
+        return text
 
 
 def find_findings(case: Case) -> Findings:

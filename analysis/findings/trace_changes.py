@@ -13,12 +13,13 @@ import numpy as np
 from ...trace.brief import brief
 from ...trace.columns import IntColumn, distinct
 from ...trace.intervals import union
+from ...trace.outer import outer
 from ...trace.printable import shell_word, shortened
 from ...trace.text_tables import in_ms
 from ...trace.trace import Trace
 from ..breakdown import launched_in
 from ..summary import Analysis
-from ..trace_diff import Difference, DiffRow, diff_text, difference, json_of_difference
+from ..trace_diff import Difference, DiffRow, difference, json_of_difference
 from .find import NO_TIMES, Findings
 from .finding import LIKELY, MEASURED, POSSIBLE, Evidence, Finding, Where
 from .places import where_of
@@ -57,10 +58,10 @@ class TraceChanges(Difference):
         """JSON-ready: the tables, and the findings under "findings"."""
         return json_of_difference(self) | {"findings": self.findings.to_dict()}
 
-    def to_text(self, width: int = 80, top: int = 15) -> str:
-        """The findings and the tables, of `top` rows each, in lines of at most `width` columns."""
-        head, _, tables = diff_text(self, width, top).partition("\n\n")
-        return "\n\n".join([head, self.findings.to_text(width), tables])
+    def to_text(self, width: int = 80) -> str:
+        """One screen of at most `width` columns."""
+        text: str = outer("report.diff_text").render(self, width)
+        return text
 
 
 def changes(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> TraceChanges:

@@ -50,7 +50,7 @@ _USUAL_DEVICE = 100, 2e12
 _HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 8e9, 100e9
 """Bytes per second of copies from and to the host, of those from pageable memory, and of collectives, which no record
 says; what is learned of them makes up for what is wrong in these."""
-_PRODUCTS = frozenset({"Matrix product", "Convolution", "Attention"})
+_PRODUCTS = frozenset({"GEMM", "Convolution", "Attention"})
 LOG_START, MOST_LOSS = (log(300), 25.0), 12.0
 """Least and greatest log of a start-up time in ns; greatest u, v and w."""
 _TEMPLATE = re.compile(r"[<(]")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from etplus.analysis.breakdown import launched_in
 from etplus.analysis.summary import analyse
-from etplus.analysis.trace_diff import diff_text, difference, json_of_difference
+from etplus.analysis.trace_diff import difference, json_of_difference
 from etplus.converters.open import load as read_trace
 from traces import GPU_SHAPED, REAL, analysis_of, kernel, kineto_of, launch, op, trace_of
 
@@ -39,18 +39,8 @@ def test_berts_on_two_devices() -> None:
     )
 
 
-def test_text_and_json() -> None:
+def test_json() -> None:
     found = difference(*map(analysis_of, BERTS))
-    text = diff_text(found, 80, 5)
-    assert max(map(len, text.splitlines())) <= 80 or all(len(line) <= 80 for line in text.splitlines()[2:])
-    for part in (
-        "aten::linear",
-        "attn_fwd",
-        "biggest gains",
-        "biggest losses",
-        "of 21 kernels A lacks 9 and B lacks 9",
-    ):
-        assert part in text
     plain = json_of_difference(found)
     assert plain["gains"][0] == "aten::linear" and plain["kernels"][0]["ratio"] is None
 
@@ -62,7 +52,6 @@ def test_same_trace_and_no_gpu() -> None:
     empty = analyse(read_trace(kineto_of([op("aten::mm", 0, 9)])))
     found = difference(empty, one)
     assert found.total_a == 0 and found.device_a == "no device" and found.kernels[0].a is None
-    assert "of 1 kernels A lacks 1 and B lacks 0" in diff_text(found, 80)
 
 
 def steps(count: int, *, gap: float = 100, extra: float = 0) -> bytes:
@@ -85,14 +74,11 @@ def test_the_same_step_25_times_is_the_same() -> None:
     assert found.total_a == found.total_b == 20_000 and [row.ratio for row in found.ops + found.kernels] == [1, 1]
     whole = difference(once, often, total=True)
     assert not whole.per_iteration and whole.total_b == 25 * whole.total_a
-    assert "means of an iteration are compared: 1 iteration in A, 25 in B" in diff_text(found, 120)
-    assert "totals of the whole traces" in diff_text(whole, 120)
 
 
 def test_what_lies_outside_iterations_is_left_out_and_named() -> None:
     found = difference(*(analyse(read_trace(steps(3, extra=extra))) for extra in (0, 7)))
     assert found.total_a == found.total_b and (found.outside_a, found.outside_b) == ((0, 0), (1, 7_000))
-    assert "left out: 0.007 ms (1 event) of B" in diff_text(found, 160)
     assert [row.name for row in found.kernels] == ["gemm"]
 
 
@@ -100,7 +86,6 @@ def test_totals_where_one_has_no_iterations() -> None:
     one = analyse(read_trace(kineto_of([op("aten::mm", 0, 9), launch(1, 5), kernel("gemm", 1, 20, 9)])))
     found = difference(one, analyse(read_trace(steps(5))))
     assert not found.per_iteration and found.total_b == 100_000
-    assert "0 iterations in A, 5 in B" in diff_text(found, 120)
 
 
 @pytest.mark.parametrize("name", REAL)

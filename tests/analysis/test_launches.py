@@ -198,7 +198,7 @@ def test_the_delay_of_the_commands(tmp_path: Path) -> None:
         (row,) = told["idle_causes"]
         assert row["kernel_wait_ns"] == expected
         assert row["idle_ns"] == told["streams"][0]["idle_ns"]
-    assert "under 1.5 µs" in call("analyze", trace, "--consecutive-kernel-delay", "1.5us").stdout.decode()
+    assert "under 1.5 µs" in call("analyze", "--full", trace, "--consecutive-kernel-delay", "1.5us").stdout.decode()
     small = tmp_path / "small.json"
     small.write_bytes(kineto_of([op("aten::mm", 0, 20), launch(1, 5), kernel("mm", 1, 9, 5)]))
     assert call("report", small, "-o", page, "--consecutive-kernel-delay", "2us").returncode == 0

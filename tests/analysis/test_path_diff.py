@@ -11,7 +11,7 @@ from browser import chromium, open_page
 from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.path_diff import path_rows
 from etplus.analysis.summary import Analysis, analyse
-from etplus.analysis.trace_diff import diff_text, difference, json_of_difference
+from etplus.analysis.trace_diff import difference, json_of_difference
 from etplus.converters.open import load
 from etplus.report.report_html import diff_html
 from etplus.trace.find_steps import family_of
@@ -81,7 +81,6 @@ def test_what_got_slower_is_named_with_its_callers() -> None:
     found = difference(a, b)
     changed = [row for row in found.paths if row.change("launched_ns")]
     assert [(row.path, row.change("launched_ns")) for row in changed] == [((EVIL, "aten::mm"), 200_000)]
-    assert "call paths, by the change" in diff_text(found, 80) and "+0.200" in diff_text(found, 80)
     (row,) = [row for row in json_of_difference(found)["paths"] if row["change_launched_ns"]]
     assert row["path"] == f"{EVIL} / aten::mm" and row["depth"] == 1
 

@@ -95,7 +95,7 @@ def test_a_table_of_another_package_is_in_all_outputs(tmp_path: Path) -> None:
 def test_errors_name_the_package(function: str, problem: str, tmp_path: Path) -> None:
     env = install(tmp_path / "site", mine=f"tiny:{function}")
     linked(GPU_SHAPED).write(tmp_path / "in.json")
-    done = run("etplus", "analyze", "in.json", cwd=tmp_path, env=env)
+    done = run("etplus", "analyze", "--full", "in.json", cwd=tmp_path, env=env)
     assert done.returncode == 2
     assert done.stderr.decode() == f"etplus: error: analysis table mine of tiny 1.5 {problem}\n"
 

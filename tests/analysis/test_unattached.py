@@ -113,7 +113,7 @@ def test_a_pair_without_a_link_shows_its_device_time(nothing_linked: Path) -> No
         "stray": (5_000, "no launcher in the trace"),
     }
     assert [use["busy_ns"] for use in plain["device_use"]] == [15_000]
-    text = call("analyze", nothing_linked).stdout.decode()
+    text = call("analyze", "--full", nothing_linked).stdout.decode()
     assert "(not attached: parent not in the ET)" in text and "no GPU events" not in text
 
 
@@ -162,7 +162,7 @@ def test_a_spoilt_list_is_refused(change: Document, tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match='"unattached"'):
         _ = of_bytes(document).unattached
     (tmp_path / "bad.json").write_bytes(orjson.dumps(document))
-    done = call("analyze", tmp_path / "bad.json")
+    done = call("analyze", "--full", tmp_path / "bad.json")
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr
 
 

@@ -28,7 +28,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def test_tables_fit_80_columns(etplus: Path) -> None:
-    done = run("etplus", "analyze", etplus, "--batch-size", "32")
+    done = run("etplus", "analyze", "--full", etplus, "--batch-size", "32")
     text = done.stdout.decode()
     assert done.returncode == 0, done.stderr
     parts = (
@@ -97,7 +97,7 @@ def test_options_change_what_they_say(etplus: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_plots(etplus: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib, which draws the figures, is not installed")
-    done = call("analyze", etplus, "--plots", tmp_path, "--plot-format", "svg")
+    done = call("analyze", "--full", etplus, "--plots", tmp_path, "--plot-format", "svg")
     assert done.returncode == 0 and {path.name for path in tmp_path.iterdir()} >= {"breakdown.svg", "operators.svg"}
 
 
@@ -105,7 +105,7 @@ def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
     name = "\x1b[2J\x1b]0;title\x07evil\r\n"
     event = {"ph": "X", "cat": "cpu_op", "name": name, "ts": 1, "dur": 2, "args": {}}
     (tmp_path / "k.json").write_text(json.dumps(kineto_document([event])))
-    done = call("analyze", tmp_path / "k.json")
+    done = call("analyze", "--full", tmp_path / "k.json")
     assert done.returncode == 0 and b"evil" in done.stdout and b"\x1b" not in done.stdout and b"\r" not in done.stdout
 
 
@@ -194,7 +194,7 @@ def test_wrong_usage(arguments: list[str]) -> None:
 @pytest.mark.slow
 def test_ten_megabytes_take_seconds() -> None:
     """The process, start and all; a generous bound for busy machines."""
-    done = run("etplus", "analyze", shared_trace("gpu-pairs/resnet103.kineto.json.gz"), timeout=20)
+    done = run("etplus", "analyze", "--full", shared_trace("gpu-pairs/resnet103.kineto.json.gz"), timeout=20)
     assert done.returncode == 0 and b"ProfilerStep#5" in done.stdout
 
 
@@ -237,7 +237,7 @@ def test_each_table_has_the_rows_of_all_traces(tmp_path: Path) -> None:
         text.index(part) for part in ("file    a.json", "\n\nfile    b.json", "\n\nall 2 traces\n\nhost overheads")
     ]
     assert parts == sorted(parts) and text.count("T1 between operators") == 2
-    alone = call("analyze", "a.json", cwd=tmp_path).stdout
+    alone = call("analyze", "--full", "a.json", cwd=tmp_path).stdout
     assert b"all 1 traces" not in alone and alone.decode() == text[: parts[1]] + "\n"
     alone = call("analyze", "a.json", "--json", cwd=tmp_path).stdout
     assert sorted(json.loads(alone)) == ["overheads", "traces"]
@@ -256,7 +256,7 @@ def test_the_cost_of_an_event_is_from_0_to_a_second(text: str, mean: float | Non
 
 def test_tables_without_rows_have_their_columns(tmp_path: Path) -> None:
     _, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
-    assert call("analyze", kineto, "--csv", tmp_path / "csv").returncode == 0
+    assert call("analyze", "--full", kineto, "--csv", tmp_path / "csv").returncode == 0
     texts = {path.stem: path.read_text() for path in (tmp_path / "csv").iterdir()}
     assert len(texts) > 20 and all(text.startswith("file,") for text in texts.values())
     assert texts["memory_curve"] == "file,device,ts_ns,allocated,reserved\n"

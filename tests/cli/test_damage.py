@@ -60,7 +60,7 @@ def test_analyze_report_and_diff(folder: Path, file: str) -> None:
     done = call("analyze", folder / file, "--json")
     told: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == 0 and warned(done.stderr) and told["traces"][0]["damage"] == damage
-    text = call("analyze", folder / file)
+    text = call("analyze", "--full", folder / file)
     assert warned(text.stderr) and f"warning {BROKEN} is broken".encode() in text.stdout
 
     done = call("report", folder / file, "-o", folder / "page.html")

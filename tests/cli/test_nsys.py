@@ -182,5 +182,5 @@ def test_broken_exports_are_one_line(folder: Path, tmp_path: Path) -> None:
             one.unlink()
     assert 2 in statuses
     path.write_bytes(data[:3000])
-    done = call("analyze", path)
+    done = call("analyze", "--full", path)
     assert done.returncode == 2 and done.stderr.decode().count("\n") == 1 and b"broken.sqlite" in done.stderr

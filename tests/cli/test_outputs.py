@@ -212,7 +212,7 @@ def test_cells_of_tables_are_no_formulas(tmp_path: Path) -> None:
     ]
     trace = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": calls}
     (tmp_path / "=trace.json").write_text(json.dumps(trace))
-    assert call("analyze", "=trace.json", "--csv", "tables", cwd=tmp_path).returncode == 0
+    assert call("analyze", "--full", "=trace.json", "--csv", "tables", cwd=tmp_path).returncode == 0
     text = "".join(path.read_bytes().decode() for path in (tmp_path / "tables").iterdir())
     assert "'=1+1" in text and "'=trace.json" in text and ",aten::mm," in text
     cells = [cell.strip('"') for line in text.split("\n") for cell in re.split(r"[,;\t\r]", line)]
@@ -240,7 +240,7 @@ def test_a_terminal_is_shown_escapes(tmp_path: Path) -> None:
             assert repr(STEERING) in repr(json.loads(shown)), "the same text, once read"
     assert call("analyze", "trace.json", "--json", "numbers.json", cwd=tmp_path).returncode == 0
     assert "\x9b2J" in (tmp_path / "numbers.json").read_text(encoding="utf-8")
-    assert call("analyze", "trace.json", "-o", "tables.txt", cwd=tmp_path).returncode == 0
+    assert call("analyze", "--full", "trace.json", "-o", "tables.txt", cwd=tmp_path).returncode == 0
     assert (tmp_path / "tables.txt").read_text(encoding="utf-8").replace("\n", "").isprintable()
 
 

@@ -78,7 +78,7 @@ def test_batch_reads_those_of_each_rank_and_links_anew_when_they_change(tmp_path
 def test_analyze_and_report_show_the_lines(tmp_path: Path) -> None:
     wanted = {stack[-1] for kernel in kernels(FIXTURES / "compiled" / "other") for stack in kernel.stacks}
     pair = "--et-file", ET, "--kineto-file", KINETO
-    done = run("etplus", "analyze", *pair, "--csv", "tables", cwd=tmp_path)
+    done = run("etplus", "analyze", "--full", *pair, "--csv", "tables", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     with (tmp_path / "tables" / "sources.csv").open() as file:
         rows = list(csv.DictReader(file))

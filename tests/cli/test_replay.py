@@ -27,8 +27,10 @@ def test_the_table_fits_a_terminal(plus: Path) -> None:
     lines = done.stdout.decode().splitlines()
     assert done.returncode == 0 and not done.stderr
     assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("replayed ") and len(lines) < 24
+    full = call("replay", plus, "--full").stdout.decode().splitlines()
     for part in ("fitted", "makespan", "mean kernel-start error", "busy", "busiest stream", "critical path"):
-        assert any(part in line for line in lines), part
+        assert any(part in line for line in full), part
     assert call("replay", plus).stdout == done.stdout
 
 
@@ -36,7 +38,7 @@ def test_json_holds_the_same_numbers(plus: Path, tmp_path: Path) -> None:
     changes = ("--what-if", "kernel*0.5", "--what-if", "cpu*0")
     done = call("replay", plus, "--json", tmp_path / "out.json", *changes)
     told = read_json(tmp_path / "out.json")
-    assert done.returncode == 0 and b"cannot be less than" in done.stdout
+    assert done.returncode == 0 and b"at best" in done.stdout
     assert told["what_if"]["changes"] == ["kernel*0.5", "cpu*0"]
     assert told["what_if"]["after_ns"] == told["makespan_ns"]["predicted"] < told["what_if"]["before_ns"]
     assert max(told["bounds_ns"].values()) <= told["what_if"]["after_ns"]
@@ -65,13 +67,13 @@ def test_a_chakra_file_replays_like_the_et_plus(plus: Path, tmp_path: Path) -> N
 
 def test_iterations_are_predicted_one_by_one(tmp_path: Path) -> None:
     link(None, fixture_pair("demo/train_cpu")[1]).write(tmp_path / "plus.json")
-    done = call("replay", tmp_path / "plus.json", "--steps", "all", "--json", tmp_path / "i.json")
+    done = call("replay", tmp_path / "plus.json", "--cross-validate", "--json", tmp_path / "i.json")
     assert done.returncode == 0, done.stderr
     held = read_json(tmp_path / "i.json")
     assert [one["iteration"] for one in held] == list(range(len(held))) and len(held) >= 3
-    one = call("replay", tmp_path / "plus.json", "--steps", "1", "--json", "-")
+    one = call("replay", tmp_path / "plus.json", "--cross-validate", "1", "--json", "-")
     assert orjson.loads(one.stdout) == held[1]
-    some = call("replay", tmp_path / "plus.json", "--steps", "0-1", "--json", "-")
+    some = call("replay", tmp_path / "plus.json", "--cross-validate", "0-1", "--json", "-")
     assert orjson.loads(some.stdout) == held[:2]
 
 
@@ -80,9 +82,9 @@ def test_iterations_are_predicted_one_by_one(tmp_path: Path) -> None:
     [
         (["--what-if", "nonsense"], "unknown what-if 'nonsense'"),
         (["--rank-couple"], "two ranks or more"),
+        (["--cross-validate", "x"], "a number from 0, or a range such as 0-19"),
         (["--steps", "x"], "a number from 0, or a range such as 0-19"),
-        (["--steps", "x"], "a number from 0, or a range such as 0-19"),
-        (["--steps", "0", "--what-if", "cpu*0"], "--steps cannot be combined with --what-if"),
+        (["--cross-validate", "--what-if", "cpu*0"], "--cross-validate cannot be combined with --what-if"),
         (["--json", "/dev/null/x.json"], "/dev/null"),
     ],
 )
@@ -101,7 +103,7 @@ def test_what_cannot_be_replayed_ends_in_one_line(tmp_path: Path) -> None:
 
 
 def test_help_shows_the_grammar_and_an_example() -> None:
-    text = call("replay", "--help").stdout.decode()
+    text = call("replay", "--help-all").stdout.decode()
     assert "kernel:name~gemm*0.5" in text and "etplus replay et_plus.json" in text
     assert max(map(len, text.splitlines())) <= 80
 
@@ -126,7 +128,7 @@ def test_ranks_on_another_network(tmp_path: Path) -> None:
     alone = call("replay", paths[0][1], *spec)
     lines = alone.stdout.decode().splitlines()
     assert alone.returncode == 0 and max(map(len, lines)) <= 80
-    assert any("network bandwidth=2.5,latency=5us" in line for line in lines)
+    assert " -> " in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_ranks_on_another_network(tmp_path: Path) -> None:
     [
         (["--network", "bandwidth=fast"], "network 'bandwidth=fast': give a bandwidth over 0; for example"),
         (["--network", "bandwidth=25"], "train_cpu.kineto.json.gz: no communication with a known kind, size and group"),
-        (["--network", "bandwidth=25", "--steps", "all"], "--steps cannot be combined with --what-if, --network"),
+        (["--network", "bandwidth=25", "--cross-validate"], "--cross-validate cannot be combined with --what-if"),
     ],
 )
 def test_networks_that_say_nothing(options: list[str], says: str, tmp_path: Path) -> None:

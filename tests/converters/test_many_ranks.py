@@ -145,7 +145,7 @@ def test_commands_take_ranks(stored: Path, files: Path) -> None:
     for folder in (stored, files):
         done = call("sql", folder, "select distinct rank from calls order by 1", "--csv", "--ranks", "0,3-4")
         assert list(csv.reader(io.StringIO(done.stdout.decode())))[1:] == [["0"], ["3"], ["4"]], done.stderr
-    done = call("analyze", stored, "--ranks", "1,40")
+    done = call("analyze", "--full", stored, "--ranks", "1,40")
     assert done.returncode == 2 and b"no trace is of rank 40; there are ranks 0-31" in done.stderr
 
 
@@ -169,7 +169,7 @@ def test_a_summary_in_numbers_and_words(pairs: tuple[Path, JobTruth], stored: Pa
     }
     assert sorted(row["rank"] for row in job["stragglers"] if row["straggler"]) == list(late)
     assert [row["rank"] for row in job["ranks"]] == list(range(RANKS))
-    wrong = call("analyze", stored, "--summary", "--by-shape")
+    wrong = call("analyze", "--full", stored, "--summary", "--by-shape")
     assert wrong.returncode == 2 and b"--by-shape is of single traces" in wrong.stderr
 
 
@@ -214,8 +214,8 @@ def test_commands_on_more_ranks_than_a_page_shows(tmp_path: Path) -> None:
     truth = make_job(tmp_path / "pairs", 70, seed=1, stragglers=5)
     out = tmp_path / "job.parquet"
     assert run("etplus", "link", tmp_path / "pairs", "-o", out, "--no-progress").returncode == 0
-    one = run("etplus", "analyze", out, "--jobs", "1")
-    assert one.stdout == run("etplus", "analyze", out).stdout
+    one = run("etplus", "analyze", "--full", out, "--jobs", "1")
+    assert one.stdout == run("etplus", "analyze", "--full", out).stdout
     assert f"5 stragglers: {', '.join(map(str, truth.stragglers))}".encode() in one.stdout
     for name, jobs in (("a", "1"), ("b", "2")):
         assert run("etplus", "report", out, "-o", tmp_path / f"{name}.html", "--jobs", jobs).returncode == 0

@@ -45,13 +45,13 @@ def install(folder: Path, code: str, **points: str) -> dict[str, str]:
 def test_the_documented_reader_is_behind_all_commands(tmp_path: Path, packed: bool) -> None:
     env = install(tmp_path / "site", documented(), **{"kernel-lines": "tiny:KernelLines"})
     (tmp_path / "in.txt").write_bytes(gzip.compress(LINES.encode()) if packed else LINES.encode())
-    done = run("etplus", "analyze", "in.txt", cwd=tmp_path, env=env)
+    done = run("etplus", "analyze", "--full", "in.txt", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     assert b"gemm_kernel" in done.stdout and b"relu_kernel" in done.stdout
     done = run("etplus", "convert", "in.txt", "-o", "out.perfetto.json", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.perfetto.json").read_text().count('"ph":"X"') == 2
-    assert run("etplus", "analyze", "in.txt", cwd=tmp_path).returncode == 2, "without the package"
+    assert run("etplus", "analyze", "--full", "in.txt", cwd=tmp_path).returncode == 2, "without the package"
 
 
 def test_what_etplus_reads_is_not_given_to_others(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_what_etplus_reads_is_not_given_to_others(tmp_path: Path) -> None:
     env = install(tmp_path / "site", code, greedy="tiny:Greedy")
     kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "args": {}}
     (tmp_path / "in.json").write_text(json.dumps({"traceEvents": [kernel]}))
-    assert run("etplus", "analyze", "in.json", cwd=tmp_path, env=env).returncode == 0
+    assert run("etplus", "analyze", "--full", "in.json", cwd=tmp_path, env=env).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_etplus_reads_is_not_given_to_others(tmp_path: Path) -> None:
 def test_a_broken_one_gives_one_line(tmp_path: Path, code: str, message: str) -> None:
     env = install(tmp_path / "site", code, odd="tiny:Odd")
     (tmp_path / "in.txt").write_text(LINES)
-    done = run("etplus", "analyze", "in.txt", cwd=tmp_path, env=env)
+    done = run("etplus", "analyze", "--full", "in.txt", cwd=tmp_path, env=env)
     assert done.returncode == 2
     assert done.stderr.count(b"\n") == 1 and message in done.stderr.decode(), done.stderr
 

@@ -141,7 +141,7 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
         assert done.returncode == 0 and b"launches are flows" in done.stderr, done
     one, other, packed = (tmp_path / name for name in ("a.pftrace", "b.pftrace", "c.pftrace.gz"))
     assert one.read_bytes() == other.read_bytes() == gzip.decompress(packed.read_bytes())
-    done = call("analyze", one)
+    done = call("analyze", "--full", one)
     assert done.returncode == 0 and b"GPU events" in done.stdout
 
 

@@ -17,7 +17,7 @@ def test_the_patterns_are_drawn(browser: Page, tmp_path: Path) -> None:
     )
     kinds = dict(patches)
     assert kinds["Communication"] and kinds["Convolution"] and kinds["Copy and fill"]
-    assert not kinds["Matrix product"] and not kinds["Operator"]
+    assert not kinds["GEMM"] and not kinds["Operator"]
     different = "(a, b) => Math.abs(a[0] - b[0]) + Math.abs(a[1] - b[1]) + Math.abs(a[2] - b[2]) > 24"
     colors = browser.evaluate(
         "(async () => { const row = [...document.querySelectorAll('[data-table=kernels] tbody tr')]"

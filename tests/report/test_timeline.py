@@ -129,7 +129,7 @@ def test_the_tree_sums_up_to_the_breakdown(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>", "Matrix product"),
+    [("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>", "GEMM"),
      ("pytorch_flash::flash_fwd_kernel<cutlass::bfloat16_t>", "Attention"),
      ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "Normalization"),
      ("void at::native::vectorized_elementwise_kernel<4>", "Elementwise"),

@@ -171,7 +171,7 @@ def test_sqlite_pages_that_refer_to_each_other(tmp_path: Path) -> None:
     data[header : header + size] = data[-size:]
     data[28:32] = below.to_bytes(4, "big")
     path.write_bytes(bytes(data))
-    done = call("analyze", path)
+    done = call("analyze", "--full", path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"(interrupted)" in done.stderr, done.stderr
 
 
@@ -204,14 +204,14 @@ def test_sqlite_that_computes_its_rows(made: str, tmp_path: Path) -> None:
         database.execute(made)
         if "TABLE" in made:
             database.execute("INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid) VALUES (1, 2, 59, 1)")
-    done = call("analyze", path)
+    done = call("analyze", "--full", path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="SQLite's limits can be set since Python 3.11")
 def test_sqlite_with_an_oversized_name(tmp_path: Path) -> None:
     path = write_export(tmp_path / "export.sqlite", {"NVTX_EVENTS": [nvtx(1, 2, "x" * (17 << 20))]})
-    done = call("analyze", path)
+    done = call("analyze", "--full", path)
     assert done.returncode == 2 and b"too big" in done.stderr and done.stderr.count(b"\n") == 1
 
 

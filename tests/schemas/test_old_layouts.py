@@ -208,7 +208,7 @@ def test_unknown_events_are_one_warning_and_in_the_report(tmp_path: Path) -> Non
     odd += [{"ph": "X", "name": "b", "ts": 1, "dur": 1}, {"ph": "?", "name": "c"}, {"ph": "B", "name": "d", "ts": 1}]
     path = tmp_path / "odd.json"
     path.write_bytes(orjson.dumps(kineto_document([*made_job(), *odd])))
-    run = call("analyze", path)
+    run = call("analyze", "--full", path)
     said = (
         b"warning: odd.json: 6 of 45 events were left out: 3 \xc3\x97 category 'tpu_op', 1 \xc3\x97 no category, "
         b"1 \xc3\x97 phase '?', 1 \xc3\x97 begin (B) without its end\n"
@@ -223,7 +223,7 @@ def test_a_file_in_which_nothing_is_known_is_an_error_that_says_what_it_has(tmp_
     path = tmp_path / "other.json"
     spans = [{"ph": "b", "cat": "gpu", "name": "a", "ts": k, "id": k} for k in range(7)]
     path.write_bytes(orjson.dumps([*spans, {"ph": "X", "cat": "task", "name": "b", "ts": 1, "dur": 2}]))
-    run = call("analyze", path)
+    run = call("analyze", "--full", path)
     assert run.returncode == 2 and run.stderr.count(b"\n") == 1
     assert b"it has 7 \xc3\x97 phase b, 1 \xc3\x97 category 'task'; give the trace" in run.stderr
 

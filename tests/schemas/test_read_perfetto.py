@@ -242,7 +242,7 @@ def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch)
 def test_a_folder_of_perfetto_traces(tmp_path: Path) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank{rank}.pftrace").write_bytes(graph_launch().data())
-    done = call("analyze", tmp_path)
+    done = call("analyze", "--full", tmp_path)
     assert done.returncode == 0 and b"rank0.pftrace" in done.stdout and b"rank1.pftrace" in done.stdout, done
 
 

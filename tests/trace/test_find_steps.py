@@ -105,5 +105,5 @@ def test_the_command(tmp_path: Path) -> None:
     file = tmp_path / "denoise.json"
     file.write_bytes(orjson.dumps(document(*[DENOISE] * 6)))
     assert call("replay", file, "--steps", "3").returncode == 0
-    done = call("analyze", file, "--steps", "2-4")
+    done = call("analyze", "--full", file, "--steps", "2-4")
     assert done.returncode == 0 and b"3 iterations are inferred" in done.stdout.replace(b"\n        ", b" ")

@@ -14,9 +14,9 @@ MTIA = "mtia_ccp_events"
     [("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", True, False, "Copy and fill"),
      ("Memset (Device)", "gpu_memset", True, False, "Copy and fill"),
      ("dma_request", MTIA, True, False, "Copy and fill"), ("dma_request", "kernel", False, False, "Other kernel"),
-     ("a dma", MTIA, False, False, "Other kernel"), ("gemm", MTIA, False, False, "Matrix product"),
+     ("a dma", MTIA, False, False, "Other kernel"), ("gemm", MTIA, False, False, "GEMM"),
      ("waitOnEvent gemm", MTIA, False, True, "Other kernel"),
-     ("waitOnEvent gemm", "kernel", False, False, "Matrix product"),
+     ("waitOnEvent gemm", "kernel", False, False, "GEMM"),
      ("a waitOnEvent", MTIA, False, False, "Other kernel"), ("", "", False, False, "Other kernel")],
 )  # fmt: skip
 def test_kinds_by_category(name: str, category: str, copies: bool, waits: bool, kind: str) -> None:
@@ -27,13 +27,13 @@ def test_kinds_by_category(name: str, category: str, copies: bool, waits: bool, 
 
 @pytest.mark.parametrize(
     ("name", "kind", "product"),
-    [("ampere_sgemm_128x64_tn", "Matrix product", True), ("Cijk_Ailk_Bljk_SB_MT64x64", "Matrix product", True),
+    [("ampere_sgemm_128x64_tn", "GEMM", True), ("Cijk_Ailk_Bljk_SB_MT64x64", "GEMM", True),
      ("void flash_fwd_kernel<128>", "Attention", True), ("fmha_cutlassF_f32", "Attention", True),
      ("cudnn_infer_winograd", "Convolution", True), ("implicit_convolve_sgemm", "Convolution", True),
-     ("convert_f32", "Other kernel", False), ("void splitKreduce_kernel<32, 16>", "Matrix product", False),
+     ("convert_f32", "Other kernel", False), ("void splitKreduce_kernel<32, 16>", "GEMM", False),
      ("nchwToNhwcKernel conv", "Convolution", False), ("layer_norm_kernel", "Normalization", False),
      ("normal_kernel", "Other kernel", False), ("softmax_warp_forward", "Reduction and softmax", False),
-     ("vectorized_elementwise_kernel", "Elementwise", False), ("gemm_elementwise", "Matrix product", False)],
+     ("vectorized_elementwise_kernel", "Elementwise", False), ("gemm_elementwise", "GEMM", False)],
 )  # fmt: skip
 def test_kinds_by_name(name: str, kind: str, product: bool) -> None:
     assert GPU_KINDS[gpu_kind(name, "kernel", is_comm=False)] == kind

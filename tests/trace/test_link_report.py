@@ -35,7 +35,7 @@ def test_text() -> None:
         "ET      a.et: schema 1.1, 1,200 ops, pid 7",
         "Kineto  b.json: 34,567 events, 1,300 CPU calls",
         "linked  900 of 1,200 ET ops (75.00%) by rf_id",
-        "        850 certain, 50 equivalent",
+        "        850 certain, 50 unverified",
         "        300 unlinked: not recorded",
         "GPU     kernel: 1,500 of 2,000 attached",
         "        500 not: no launcher",
@@ -60,7 +60,7 @@ def test_text_of_an_empty_link() -> None:
     )  # fmt: skip
     assert empty.linked_share == 0 and report().linked_share == 0.75
     assert empty.to_text().splitlines()[2:] == [
-        "linked  0 of 0 ET ops (0.00%) by no method", "        0 certain, 0 equivalent", "edges   none",
+        "linked  0 of 0 ET ops (0.00%) by no method", "        0 certain, 0 unverified", "edges   none",
     ]  # fmt: skip
 
 

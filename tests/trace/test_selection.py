@@ -233,7 +233,7 @@ def test_the_commands_take_an_annotation(tmp_path: Path) -> None:
     assert call("report", kineto, "-o", tmp_path / "r.html", "--between", "## forward ##").returncode == 0
     assert call("diff", kineto, kineto, "--between", "forward", "2").returncode == 0
     for words in (["forward", "x"], ["forward", "1", "2"]):
-        done = call("analyze", kineto, "--between", *words)
+        done = call("analyze", "--full", kineto, "--between", *words)
         assert done.returncode == 2 and b"a name, and a number from 0" in done.stderr
 
 

@@ -58,9 +58,9 @@ PRODUCT = "\n".join([
     "  aten::mm ",
     "  small, 3 times",
     "  time = (start + compute or memory) × kernel × smearing",
-    "    start           2.40 µs  all +0.18, vendor NVIDIA +0.01, kind Matrix product +0.00, family sgemm +0.00",
+    "    start           2.40 µs  all +0.18, vendor NVIDIA +0.01, kind GEMM +0.00, family sgemm +0.00",
     "    compute       280.76 µs  200.00 µs at the peak, efficiency 71%, longest",
-    "                           all +0.10, dtype float32 product +0.03, kind Matrix product +0.03, bandwidth of a multiprocessor +0.02",  # noqa: E501
+    "                           all +0.10, dtype float32 product +0.03, kind GEMM +0.03, bandwidth of a multiprocessor +0.02",  # noqa: E501
     "    memory          3.10 µs  2.00 µs at the peak, efficiency 65%",
     "                           all -0.00, bandwidth of a multiprocessor -0.00, multiprocessors -0.00",
     "    kernel         1.148 ×   what events of this name take over the rest of the law",

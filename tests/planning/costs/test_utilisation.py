@@ -352,7 +352,7 @@ def test_kinds_of_events() -> None:
     assert kind_of(Task("", "Memcpy HtoD (Pinned -> Device)", "gpu_memcpy")) == "host copy"
     assert kind_of(Task("", "Memcpy DtoH (Device -> Pageable)", "gpu_memcpy")) == "pageable copy"
     assert kind_of(Task("", "nccl", collective="all_reduce")) == "collective all_reduce"
-    assert kind_of(Task("", "sgemm_128x64")) == "Matrix product"
+    assert kind_of(Task("", "sgemm_128x64")) == "GEMM"
 
 
 def test_work_as_the_law_sees_it() -> None:

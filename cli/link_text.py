@@ -1,0 +1,80 @@
+"""The result of a link as text: one screen, or how it was decided."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from ..trace.generated import compiled_summary
+from ..trace.link_report import LinkReport
+from ..trace.printable import printable
+from ..trace.text_tables import rewrap
+from ..trace.trace import Trace
+
+_WIDTH = 79
+_HINT = "--full for how it was decided"
+_DOUBTS = 2  # reasons against certain links on the screen
+_LINES = 5  # of one sentence on the screen
+
+
+def render(linked: Trace, output: str) -> str:
+    """Return one screen: shares linked and certain, doubts, what is not linked, what was written."""
+    report, graphs = linked.report, linked.captured
+    lines = textwrap.wrap(f"{_linked(report)}; {attached(report)}", _WIDTH)
+    lines += [line for sentence in _doubts(report) for line in _indented(sentence)]
+    sentences = [*report.windows["notes"], *(graphs.sentences if graphs is not None else [])]
+    compiled = compiled_summary(linked.summary)
+    sentences += compiled.sentences if compiled is not None else []
+    lines += [line for sentence in sentences for line in _indented(sentence)]
+    lines += [line for sentence in report.warnings for line in _indented(sentence, "warning ")]
+    room = max(_WIDTH - len(f"wrote {output}"), len(_HINT) + 2)
+    return "\n".join([*lines, f"wrote {output}{_HINT:>{room}}"])
+
+
+def render_full(linked: Trace, output: str) -> str:
+    """Return counts by category, edges, evidence, and what each method found."""
+    graphs, compiled = linked.captured, compiled_summary(linked.summary)
+    sentences = [f"graphs  {sentence}" for sentence in (graphs.sentences if graphs is not None else [])]
+    sentences += [f"source  {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
+    return "\n".join([linked.report.to_text(), *rewrap(sentences, _WIDTH, " " * 8), f"wrote   {output}"])
+
+
+def _linked(report: LinkReport) -> str:
+    ops = report.ops
+    if report.identity is None:
+        return f"no Execution Trace: {ops['total']:,} CPU calls of the Kineto trace are the operators"
+    tried = "" if ops["linked"] else f" (tried {', '.join(text.partition(':')[0] for text in report.considered)})"
+    return f"linked {ops['linked']:,} of {ops['total']:,} operators ({report.linked_share:.2%}){tried}, {_certain(ops)}"
+
+
+def _certain(ops: dict[str, int]) -> str:
+    if not ops["certain"]:
+        return "none certain"
+    return "all certain" if ops["certain"] == ops["linked"] else f"{ops['certain']:,} certain"
+
+
+def attached(report: LinkReport) -> str:
+    """Return how many GPU events are attached to operators."""
+    categories = report.gpu["categories"].values()
+    count, whole = sum(of["attached"] for of in categories), sum(of["total"] for of in categories)
+    return f"{count:,} of {whole:,} GPU events attached" if whole else "no GPU events"
+
+
+def _doubts(report: LinkReport) -> Iterator[str]:
+    """Yield why links are not certain, and what is not linked or attached."""
+    doubts = [] if report.identity is None else report.identity.doubts
+    if doubts and report.ops["linked"]:
+        yield f"not certain: {'; '.join(doubts[:_DOUBTS])}"
+    for reason, count in report.ops["unlinked"].items():
+        yield f"{count:,} operator{'s' * (count != 1)} unlinked: {reason}"
+    reasons: dict[str, int] = {}
+    for counts in report.gpu["categories"].values():
+        for reason, count in counts["unattached"].items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    for reason, count in reasons.items():
+        yield f"{count:,} GPU event{'s' * (count != 1)} unattached: {reason}"
+
+
+def _indented(sentence: str, label: str = "  ") -> list[str]:
+    text = printable(label + sentence, " ")
+    return textwrap.wrap(text, _WIDTH, subsequent_indent="  ", drop_whitespace=True)[:_LINES]

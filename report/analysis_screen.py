@@ -1,0 +1,116 @@
+"""An analysis as one screen: time, idle time by cause, kernels, lines, communication, memory, problems."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from ..analysis.findings import Findings
+from ..analysis.summary import Analysis
+from ..analysis.top import top_table
+from ..trace.printable import printable, shortened
+from ..trace.text_tables import Cell, in_short, number, share, shorten
+from ..trace.text_tables import render as table
+from .findings_text import gain_range, is_note, recorded_text
+from .top_text import graph_hint, serving_lines
+
+_SHOWN = 5  # kernels and lines on the screen
+_RANKS = 18  # traces on the screen of several
+_FULL = "--full adds streams, launches, memcpys, modules, operators, roofline, overheads, memory"
+
+
+def render(analysis: Analysis, findings: Findings, width: int = 80) -> str:
+    """Return one screen about one trace."""
+    trace = analysis.trace
+    lines = [_first(analysis), *_idle(analysis, width), *serving_lines([analysis], width)]
+    for by in ("kernel", "line") if len(trace.gpu) else ("operator", "line"):
+        lines += _top(analysis, by, width)
+    lines += [*_communication(analysis), *_memory(analysis), *_problems(findings, width)]
+    sentences = [f"warning {text}" for text in trace.damage] + [f"note    {text}" for text in analysis.notes]
+    lines += [shortened(printable(text, "?"), width) for text in sentences[:2]]
+    return "\n".join([*lines, *graph_hint([trace]), *textwrap.wrap(_FULL, width)])
+
+
+def row_of(analysis: Analysis, findings: Findings) -> list[Cell]:
+    """Return the row of a trace for `table_of_rows`."""
+    use = analysis.device_use
+    busy, window = sum(row.busy_ns for row in use), sum(row.window_ns for row in use)
+    trace = analysis.trace
+    name = trace.file if trace.rank is None else f"rank {trace.rank}  {trace.file}"
+    latency = analysis.mean_latency_ns or trace.span.length
+    exposed = sum(row.exposed_communication_ns for row in use)
+    worst = next((finding.id for finding in findings.all if not is_note(finding)), None)
+    numbers = [number(ns, 1, 1e6) for ns in (latency, window - busy, exposed)] if window else [number(latency, 1, 1e6)]
+    cells: list[Cell] = [*numbers[:1], share(busy / window) if window else None, *numbers[1:]]
+    return [name, *cells, *[None] * (4 - len(cells)), worst]
+
+
+def table_of_rows(rows: Sequence[Sequence[Cell]], width: int) -> str:
+    """Return the table of several traces, as much as fits a screen."""
+    heads = [f"{len(rows)} traces", "step ms", "GPU busy", "idle ms", "exposed ms", "first problem"]
+    more = [f"and {len(rows) - _RANKS} more with --full"] if len(rows) > _RANKS else []
+    text = table("", heads, [list(row) for row in rows[:_RANKS]], width).strip("\n")
+    return "\n".join([text, *more, "etplus analyze FILE shows one of them; --summary shows them as one job"])
+
+
+def _first(analysis: Analysis) -> str:
+    trace = analysis.trace
+    names = dict.fromkeys(str(trace.properties.get(use.device, {}).get("name") or "") for use in analysis.device_use)
+    device = ", ".join(filter(None, names))
+    rank = "" if trace.rank is None else f", rank {trace.rank}"
+    return f"{recorded_text([trace])}{rank}{f' ({printable(device)})' if device else ''}"
+
+
+def _idle(analysis: Analysis, width: int) -> list[str]:
+    causes = analysis.idle_causes
+    if not causes:
+        return []
+    first = min(causes, key=lambda row: row.idle_ns)  # the busiest stream
+    times = {
+        "before the first event": first.before_first_ns,
+        "host late": first.host_wait_ns,
+        "gaps between kernels": first.kernel_wait_ns,
+        "other waits": first.other_ns,
+        "after the last event": first.after_last_ns,
+    }
+    parts = [f"{name} {in_short(ns)}" for name, ns in sorted(times.items(), key=lambda item: -item[1]) if ns]
+    where = f" of stream {first.stream}" if len(causes) > 1 else ""
+    return textwrap.wrap(f"idle{where} {in_short(first.idle_ns)}: {', '.join(parts)}", width)[:2] if parts else []
+
+
+def _top(analysis: Analysis, by: str, width: int) -> list[str]:
+    rows = top_table([analysis], by)
+    on_gpu = any(row.device_ns for row in rows)
+    shown = [row for row in rows if (row.device_ns if on_gpu else row.host_ns)][:_SHOWN]
+    if not shown:
+        return []
+    cells: list[list[Cell]] = []
+    for row in shown:
+        name = row.label if by != "line" or len(row.label) <= width - 38 else f"…{row.label[39 - width :]}"
+        total = number(row.device_ns if on_gpu else row.host_ns, 2, 1e6)
+        cells.append([shorten(name, width - 38), total, share(row.share), row.count])
+    heads = [f"{'source ' * (by == 'line')}{by}", "GPU ms" if on_gpu else "CPU ms", "share", "count"]
+    return ["", *table("", heads, cells, width).strip("\n").split("\n")]
+
+
+def _communication(analysis: Analysis) -> list[str]:
+    total = sum(row.communication_ns for row in analysis.device_use)
+    exposed = sum(row.exposed_communication_ns for row in analysis.device_use)
+    return [f"communication {in_short(total)}, {in_short(exposed)} of it exposed"] if total else []
+
+
+def _memory(analysis: Analysis) -> list[str]:
+    held = max(analysis.memory, key=lambda row: row.peak_bytes, default=None)
+    if held is None:
+        return []
+    after = in_short(held.peak_ns - analysis.trace.span.start)
+    return [f"memory peak {held.peak_bytes / 1e6:,.0f} MB on {held.device}, {after} after the start"]
+
+
+def _problems(findings: Findings, width: int) -> Iterator[str]:
+    found = [finding for finding in findings.all if not is_note(finding)][:3]
+    if not found:
+        yield findings.none_reason
+        return
+    parts = [finding.id + (f" saves {gain_range(finding.gain)}" if finding.gain else "") for finding in found]
+    yield from textwrap.wrap(f"problems (etplus why): {'; '.join(parts)}", width, subsequent_indent="  ")[:2]

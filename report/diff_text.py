@@ -1,0 +1,252 @@
+"""Two traces or two jobs side by side as text: one screen, or all tables."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from ..analysis.findings import TraceChanges
+from ..analysis.job_diff import JobDifference
+from ..analysis.path_diff import PathRow
+from ..analysis.serving_steps import PhaseChange
+from ..analysis.source_diff import LineRow
+from ..analysis.trace_diff import Difference, DiffRow, Side
+from ..jobs.job_report import ranges
+from ..trace.printable import printable, shortened
+from ..trace.text_tables import Cell, change_text, fitting, number, shorten, titled
+from ..trace.text_tables import render as table
+from .findings_text import is_note
+from .findings_text import render_full as causes_in_full
+from .report_text import table_text
+
+_MS = 1e6
+_US = 1e3
+_SHOWN = 5  # changes per table of the screen
+_WORTH = 0.001  # share of the time of A below which a change is not on the screen
+_JOB_TABLES = {"ops": "GPU time of operators", "kernels": "kernels", "host_ops": "CPU time of topmost operators"}
+
+
+def render(found: TraceChanges, width: int = 80, *, shell: str = "") -> str:
+    """Return one screen: both times, causes, and the lines and operators that changed most.
+
+    Args:
+        shell: names both traces in a command line.
+    """
+    causes = [finding for finding in found.findings.all if not is_note(finding)]
+    lines = [*_times(found, width), *_about(found, width)]
+    lines += [shortened(f"{_ms_change(finding.cost_ns or 0)}  {finding.title}", width) for finding in causes[:_SHOWN]]
+    changed = _changed_lines(found.lines)
+    key = "GPU ms" if found.total_a or found.total_b else "CPU ms"
+    lines += _changes("source line", key, changed, found.latency_a, width)
+    lines += _changes("operator", key, _operators(found), found.latency_a, width)
+    if not changed and not causes and abs(found.latency_b - found.latency_a) <= 0.01 * found.latency_a:
+        lines.append("nothing changed by more than 1%")
+    return "\n".join([*lines, *([fitting("evidence  etplus diff {} --full", shell, width, "A B")] if shell else [])])
+
+
+def render_job(found: JobDifference, width: int = 80, *, shell: str = "") -> str:
+    """Return one screen about two jobs: the slowest rank, the ranks, operators and kernels that changed most."""
+    numbers = sorted(row.rank for row in found.ranks)
+    what = "step" if found.per_iteration else "trace"
+    lines = [
+        f"{what} of the slowest rank {_from_to(found.latency_a, found.latency_b)}; {len(numbers):,} ranks compared",
+        *_about(found, width),
+        *_left_out(found),
+        *table_text(found.ranks, width, _SHOWN).split("\n"),
+    ]
+    on_gpu = bool(found.total_a or found.total_b)
+    rows = [(row.name, row.a, row.b) for row in (found.ops if on_gpu else found.host_ops)]
+    sides = [(name, a.total_ns if a else 0.0, b.total_ns if b else 0.0) for name, a, b in rows]
+    lines += _changes("operator, all ranks", "GPU ms" if on_gpu else "CPU ms", sides, found.latency_a, width)
+    if shell:
+        lines.append(fitting(f"evidence  etplus diff {{}} --ranks {found.ranks[0].rank}", shell, width, "A B"))
+    return "\n".join(lines)
+
+
+def render_full(found: Difference, width: int = 80, top: int = 15) -> str:
+    """Return the causes with their evidence, and all tables of `top` rows each."""
+    parts = ["\n".join([*_times(found, width), *_about(found, width), *_compared(found, width)])]
+    if isinstance(found, JobDifference):
+        parts += ["\n".join(_left_out(found)), table_text(found.ranks, width, top)]
+        parts += [
+            _table(f"{title}, all ranks, by the change", getattr(found, name), width, top)
+            for name, title in _JOB_TABLES.items()
+        ]
+        return "\n\n".join(filter(None, parts))
+    if isinstance(found, TraceChanges) and found.findings.all:
+        parts.append(causes_in_full(found.findings, width))
+    parts += [
+        _lines(found.lines, width, top),
+        _table("operators, by the change in time", found.ops, width, top),
+        _table("kernels, by the change in time", found.kernels, width, top),
+        _paths(found.paths, width, top),
+        _phases(found.phases, width),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _times(found: Difference, width: int) -> list[str]:
+    """Times of both: of serving steps their latency, else of a step or of the trace."""
+    served = [row for row in found.phases if row.a and row.b]
+    if served:
+        pairs = [(row.phase, row.a.mean_latency_ns, row.b.mean_latency_ns) for row in served if row.a and row.b]
+        texts = [f"{phase} step {_from_to(a, b)}" for phase, a, b in pairs if phase != "all" or len(pairs) == 1]
+        return textwrap.wrap("; ".join(texts), width)
+    what = "step" if found.per_iteration else "trace"
+    if not found.latency_a or not found.latency_b:
+        return [f"GPU time {_from_to(found.total_a, found.total_b)}; no start times are recorded"]
+    return [f"{what} {_from_to(found.latency_a, found.latency_b)}"]
+
+
+def _from_to(a: float, b: float) -> str:
+    if not a or not b:
+        return change_text(a, b)
+    change = b / a - 1
+    word = "equal" if abs(change) < 0.0005 else "faster" if change < 0 else "slower"
+    return f"{change_text(a, b)[:-1]}, {word})"
+
+
+def _about(found: Difference, width: int) -> Iterator[str]:
+    """Devices that differ, GPU time, and damage of the files."""
+    if found.device_a != found.device_b:
+        yield shortened(f"note   the devices differ: {found.device_a} and {found.device_b}", width)
+    if found.total_a or found.total_b:
+        yield f"GPU time {_from_to(found.total_a, found.total_b)}"
+    yield from (shortened(f"warning {printable(sentence)}", width) for sentence in dict.fromkeys(found.damage))
+
+
+def _compared(found: Difference, width: int) -> list[str]:
+    """What is compared, and what is left out."""
+    numbers = f"{found.iterations_a:,} in A, {found.iterations_b:,} in B"
+    if not found.per_iteration:
+        return textwrap.wrap(f"totals of the whole traces; steps: {numbers}", width)
+    outside = [
+        f"{ns / _MS:,.3f} ms ({count:,} event{'s' * (count != 1)}) of {side}"
+        for side, (count, ns) in (("A", found.outside_a), ("B", found.outside_b))
+        if count
+    ]
+    left = f"; launched outside steps and left out: {', '.join(outside)}" if outside else ""
+    return textwrap.wrap(f"means of a step; steps: {numbers}{left} (--total compares the whole traces)", width)
+
+
+def _left_out(found: JobDifference) -> list[str]:
+    sides = (("A", found.only_a), ("B", found.only_b))
+    return [f"only in {side}, left out: ranks {ranges(numbers)}" for side, numbers in sides if numbers]
+
+
+def _ms_change(ns: float) -> str:
+    return f"{ns / _MS:+9,.3f} ms"
+
+
+def _changed_lines(rows: Sequence[LineRow]) -> list[tuple[str, float, float]]:
+    on_gpu = any(side and side.device_ns for row in rows for side in (row.a, row.b))
+    key = "device_ns" if on_gpu else "host_ns"
+    sides = [(row.place, *(0.0 if side is None else getattr(side, key) for side in (row.a, row.b))) for row in rows]
+    return [(name, before, after) for name, before, after in sides if before != after]
+
+
+def _operators(found: Difference) -> list[tuple[str, float, float]]:
+    """GPU time by operator; without any, their own CPU time."""
+    if found.total_a or found.total_b:
+        return [(row.name, row.a.total_ns if row.a else 0.0, row.b.total_ns if row.b else 0.0) for row in found.ops]
+    own: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for row in found.paths:
+        for at, side in enumerate((row.a, row.b)):
+            own[row.name][at] += 0.0 if side is None else side.self_ns
+    return [(name, before, after) for name, (before, after) in own.items()]
+
+
+def _changes(head: str, unit: str, rows: Sequence[tuple[str, float, float]], whole: float, width: int) -> list[str]:
+    """The table of the largest changes, [] if none is worth a line."""
+    worth = sorted(
+        (row for row in rows if abs(row[2] - row[1]) > _WORTH * whole), key=lambda row: -abs(row[2] - row[1])
+    )
+    if not worth:
+        return []
+    cells: list[list[Cell]] = [
+        [_place(name, width), number(a, 3, _MS), number(b, 3, _MS), f"{(b - a) / _MS:+,.3f}"]
+        for name, a, b in worth[:_SHOWN]
+    ]
+    more = f" ({_SHOWN} of {len(worth)})" if len(worth) > _SHOWN else ""
+    return table("", [head + more, f"A {unit}", f"B {unit}", "B−A"], cells, width).strip("\n").split("\n")
+
+
+def _place(name: str, width: int) -> str:
+    """Shorten a name from the front if it is a path, so that file and line stay."""
+    room = width - 36
+    if len(name) <= room or "/" not in name:
+        return shorten(name, room)
+    return f"…{name[1 - room :]}"
+
+
+def _table(title: str, rows: Sequence[DiffRow], width: int, top: int) -> str:
+    if not rows:
+        return ""
+    names = [row.name for row in rows[:top]]
+    heads = ["", "A n", "A ms", "A µs", "B n", "B ms", "B µs", "B−A ms", "B/A"]
+    cells: list[list[Cell]] = [
+        ["", *_cells(row.a), *_cells(row.b), f"{row.change_ns / _MS:+,.3f}", number(row.ratio, 2)] for row in rows[:top]
+    ]
+    if hasattr(rows[0], "rank"):
+        heads.append("most on rank")
+        cells = [[*line, getattr(row, "rank", None)] for line, row in zip(cells, rows, strict=False)]
+    return table(titled(title, len(rows), top), heads, cells, width, above=names)
+
+
+def _cells(side: Side | None) -> list[str | int | None]:
+    if side is None:
+        return ["-", "-", "-"]
+    count = number(side.count, 0 if side.count == int(side.count) else 1)
+    return [count, number(side.total_ns, 3, _MS), number(side.mean_ns, 1, _US)]
+
+
+def _lines(rows: Sequence[LineRow], width: int, top: int) -> str:
+    worth = [row for row in rows if row.changed or row.change_ns]
+    if not worth:
+        return ""
+    on_device = any(side and side.device_ns for row in rows for side in (row.a, row.b))
+    key, what = ("device_ns", "GPU ms") if on_device else ("host_ns", "CPU ms")
+    cells: list[list[Cell]] = []
+    for row in worth[:top]:
+        sides = [
+            ("-", "-") if side is None else (number(side.calls, 1), number(getattr(side, key), 3, _MS))
+            for side in (row.a, row.b)
+        ]
+        cells.append([row.what_changed, *sides[0], *sides[1], f"{row.change_ns / _MS:+,.3f}"])
+    title = titled("source lines, first those that call other operators", len(worth), top)
+    heads = ["", "A calls", f"A {what}", "B calls", f"B {what}", "B−A ms"]
+    return table(title, heads, cells, width, above=[row.place for row in worth[:top]])
+
+
+def _paths(rows: Sequence[PathRow], width: int, top: int) -> str:
+    """Call paths whose own GPU time, or own CPU time, changed most."""
+    key = "launched_ns" if any(side and side.device_ns for row in rows for side in (row.a, row.b)) else "self_ns"
+    changed = sorted((row for row in rows if row.change(key)), key=lambda row: (-abs(row.change(key)), row.path))
+    if not changed:
+        return ""
+    cells: list[list[Cell]] = []
+    for row in changed[:top]:
+        sides = [(None, None) if side is None else (side.calls, getattr(side, key) / _MS) for side in (row.a, row.b)]
+        cells.append(["", *(number(value) for pair in sides for value in pair), f"{row.change(key) / _MS:+,.3f}"])
+    time = "ms launched" if key == "launched_ns" else "self ms"
+    heads = ["", "A n", f"A {time}", "B n", f"B {time}", "B−A ms"]
+    names = [" / ".join(row.path) for row in changed[:top]]
+    return table(titled("call paths, by the change", len(changed), top), heads, cells, width, above=names)
+
+
+def _phases(rows: Sequence[PhaseChange], width: int) -> str:
+    """Latency and throughput of serving steps."""
+    if not rows:
+        return ""
+    cells: list[list[Cell]] = []
+    for row in rows:
+        sides = [
+            (None, None, None)
+            if side is None
+            else (side.steps, number(side.mean_latency_ns, 3, _MS), number(side.tokens_per_second, 0))
+            for side in (row.a, row.b)
+        ]
+        cells.append([row.phase, *sides[0], *sides[1], number(row.ratio, 2)])
+    heads = ["phase", "A steps", "A ms", "A tokens/s", "B steps", "B ms", "B tokens/s", "B/A"]
+    return table("serving: mean latency of a step, by phase", heads, cells, width)

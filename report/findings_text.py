@@ -1,0 +1,201 @@
+"""Findings as text: one screen with a line per problem, and all of them with evidence."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from ..analysis.findings import Evidence, Finding, Findings, Gain, Where
+from ..trace.intervals import union
+from ..trace.printable import printable
+from ..trace.text_tables import first_clause, fitting, in_ms, in_short
+from ..trace.trace import Trace
+
+_LABEL = " " * 8
+_MOST, _DETAILED = 7, 3  # problems on the screen, and those with title and advice: 24 lines
+_SCALED = {
+    "ns": (1e6, 3, " ms"),
+    "bytes": (1e6, 3, " MB"),
+    "share": (0.01, 1, "%"),
+    "bytes/s": (1e9, 1, " GB/s"),
+    "FLOP/s": (1e12, 1, " TFLOP/s"),
+}  # divisor, decimals, unit as printed
+
+
+def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str = "", noun: str = "problem") -> str:
+    """Return one screen: the count, a line per finding, title and advice of the first ones, how to see the rest.
+
+    Args:
+        shell: names the traces in a command line; without it no command is suggested.
+        recorded: what was examined, such as "step 130.2 ms, GPU busy 41%".
+        noun: names a finding, for the count.
+    """
+    head = f"{recorded}: " if recorded else ""
+    if not found.all:
+        return "\n".join([f"{head}{found.none_reason}", *_notes(found.notes, width)])
+    checks = f" ({len(found.looked_for)} checks)" if found.looked_for else ""
+    lines = [f"{head}{_counted(found.all, noun)}{checks}"]
+    problems = [(number, finding) for number, finding in enumerate(found.all, 1) if not is_note(finding)]
+    if problems:
+        lines += ["", *_rows(problems[:_MOST], width)]
+    if len(problems) > _MOST:
+        lines.append(f"   and {len(problems) - _MOST} more with --full")
+    if found.together is not None:
+        lines.append(f"   the first three together save {gain_range(found.together)}")
+    lines += _notes([*(finding.title for finding in found.all if is_note(finding)), *found.notes], width)
+    if shell:
+        lines.append(fitting("evidence  etplus why {} --show 1", shell, width))
+    return "\n".join(lines)
+
+
+def render_full(found: Findings, width: int = 80) -> str:
+    """Return every finding as a paragraph with its evidence."""
+    base = "" if found.base is None else f"; replay error on the recording {found.base.makespan:+.2%}"
+    title = _counted(found.all, "problem") if found.all else found.none_reason
+    head = [*textwrap.wrap(f"{title} in {in_ms(found.makespan_ns)}{base}", width), *_notes(found.notes, width)]
+    parts = [render_one(finding, width, number, found.makespan_ns) for number, finding in enumerate(found.all, 1)]
+    return "\n\n".join(["\n".join(head), *parts])
+
+
+def render_one(finding: Finding, width: int = 80, number: int = 1, makespan_ns: int = 0) -> str:
+    """Return one finding with its evidence."""
+    labelled = _parts(number, finding, makespan_ns)
+    return "\n".join(line for label, text in labelled for line in _wrapped(label, text, width))
+
+
+def recorded_text(traces: Sequence[Trace]) -> str:
+    """Return what was recorded: length of the steps or of the trace, and the busy share of the GPUs."""
+    trace = traces[0]
+    steps, span = trace.steps, max(one.span.length for one in traces)
+    if len(traces) == 1 and len(steps):
+        mean = float((steps.end - steps.start).mean())
+        text = f"step {in_short(mean)}" + (f" (mean of {len(steps)})" if len(steps) > 1 else "")
+    else:
+        text = f"{len(traces)} ranks, {in_short(span)}" if len(traces) > 1 else f"trace {in_short(span)}"
+    busy = sum(union(one.gpu.ts, one.gpu.end).length for one in traces)
+    whole = sum(one.span.length for one in traces)
+    return f"{text}, GPU busy {busy / whole:.0%}" if busy and whole else text
+
+
+def _counted(findings: Sequence[Finding], noun: str) -> str:
+    problems = sum(not is_note(finding) for finding in findings)
+    notes = len(findings) - problems
+    parts = [f"{problems} {noun}{'s' * (problems != 1)}"] if problems or not notes else []
+    return ", ".join([*parts, *([f"{notes} note{'s' * (notes != 1)}"] if notes else [])])
+
+
+def is_note(finding: Finding) -> bool:
+    """Return whether a finding has neither a cost nor a gain."""
+    return finding.gain is None and finding.cost_ns is None
+
+
+def _rows(problems: Sequence[tuple[int, Finding]], width: int) -> Iterator[str]:
+    saved = [_saves(finding) for _, finding in problems]
+    name = max(len("problem"), *(len(finding.id) for _, finding in problems))
+    cost = max(len("saves"), *map(len, saved))
+    room = max(width - name - cost - 7, 12)
+    yield f"#  {'problem':{name}}  {'saves':{cost}}  where"
+    for (number, finding), saves in zip(problems, saved, strict=True):
+        yield f"{number}  {finding.id:{name}}  {saves:{cost}}  {_short_place(finding.where, room)}".rstrip()
+        if number <= _DETAILED:
+            yield f"     {first_clause(finding.title, width - 5)}"
+            yield f"     {first_clause(finding.advice, width - 5)}"
+
+
+def _saves(finding: Finding) -> str:
+    if finding.gain is not None:
+        return gain_range(finding.gain)
+    return "" if finding.cost_ns is None else f"at most {in_short(finding.cost_ns)}"
+
+
+def gain_range(gain: Gain) -> str:
+    """Return a gain and its interval in one unit.
+
+    Example:
+        >>> gain_range(Gain(2_000_000, 1_500_000, 2_500_000, 0.0, 0.0))
+        '2.0 ms (1.5-2.5)'
+    """
+    value, unit = in_short(gain.ns if gain.ns >= 1 else gain.high_ns).split()
+    scale = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}[unit]
+    digits = 1 if "." in value else 0
+    low, middle, high = (f"{ns / scale:,.{digits}f}" for ns in (gain.low_ns, gain.ns, gain.high_ns))
+    return f"{middle} {unit}" + (f" ({low}-{high})" if low != high else "")
+
+
+def _short_place(where: Where, room: int) -> str:
+    """Return the most precise place that is known, shortened from the front."""
+    rank = "" if where.rank is None else f"rank {where.rank}"
+    place = next(filter(None, (where.source, where.module, where.operator, where.kernel, where.phase)), "")
+    text = printable(", ".join(filter(None, (rank, place))), "?")
+    if where.source and len(text) > room:
+        text = ", ".join(filter(None, (rank, PurePath(place).name)))
+    return text if len(text) <= room else f"…{text[1 - room :]}"
+
+
+def _notes(notes: Sequence[str], width: int) -> Iterator[str]:
+    for note in notes:
+        lines = textwrap.wrap(printable(f"note   {note}"), width, subsequent_indent=" " * 7)
+        yield from lines[:2]
+
+
+def _parts(number: int, finding: Finding, makespan_ns: int) -> Iterator[tuple[str, str]]:
+    yield f"{number}.", f"{finding.id}: {finding.title}"
+    gain, cost = finding.gain, finding.cost_ns
+    stake = "" if cost is None else f"{in_ms(cost)} at stake"
+    if gain is not None:
+        yield "gain", f"{gain_text(gain, makespan_ns)}; {stake}; {finding.certainty}"
+    elif stake:
+        yield "cost", f"{stake}; not replayed; {finding.certainty}"
+    place = place_text(finding.where)
+    if place:
+        yield "where", place
+    for evidence in finding.evidence:
+        value = value_text(evidence)
+        is_said = value.removeprefix(": ") in evidence.text
+        yield "proof", f"{evidence.text}{'' if is_said else value}"
+    commands = list(dict.fromkeys(evidence.command for evidence in finding.evidence))
+    yield "try", finding.advice
+    yield "check", finding.check
+    for command in commands[:1]:
+        yield "show", command
+
+
+def _wrapped(label: str, text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        printable(text, " "), width, initial_indent=f"{label:<8}", subsequent_indent=_LABEL, break_long_words=True
+    )
+
+
+def value_text(evidence: Evidence) -> str:
+    """Return the number of an evidence with its unit, "" without one.
+
+    Example:
+        >>> value_text(Evidence("softmax", 2_500_000, "ns", "etplus analyze x"))
+        ': 2.500 ms'
+    """
+    value = evidence.value
+    if value is None:
+        return ""
+    if evidence.unit in _SCALED:
+        scale, digits, unit = _SCALED[evidence.unit]
+        return f": {value / scale:,.{digits}f}{unit}"
+    return f": {value:,.0f}" if float(value).is_integer() else f": {value:,.2f} {evidence.unit}"
+
+
+def gain_text(gain: Gain, makespan_ns: int = 0) -> str:
+    """Return a gain with its interval and its share of the replayed time.
+
+    Example:
+        >>> gain_text(Gain(2_000_000, 1_500_000, 2_500_000, 0.0, 0.0), 8_000_000)
+        '2.000 ms (1.500 to 2.500 ms), 25.0%'
+    """
+    share = f", {gain.ns / makespan_ns:.1%}" if makespan_ns else ""
+    return f"{in_ms(gain.ns)} ({gain.low_ns / 1e6:,.3f} to {in_ms(gain.high_ns)}){share}"
+
+
+def place_text(where: Where) -> str:
+    """Return the chain from the line to the kernel, as far as it is known."""
+    rank = None if where.rank is None else f"rank {where.rank}"
+    known = (rank, where.source, where.module, where.operator, where.kernel, where.phase and f"({where.phase})")
+    return " > ".join(text for text in known if text)
