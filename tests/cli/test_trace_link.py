@@ -45,7 +45,7 @@ def test_the_plain_case(tmp_path: Path) -> None:
     done = run("trace-link", "--et-file", ET, "--kineto-file", KINETO, "--output", out)
     assert (done.returncode, done.stdout) == (0, b"")
     text = done.stderr.decode()
-    assert "136 of 136 ET ops (100.00%)" in text and "136 certain" in text and text.rstrip().endswith(f"wrote   {out}")
+    assert text.startswith("linked 136 of 136 operators (100.00%), all certain; ") and f"\nwrote {out}" in text
     assert max(map(len, text.splitlines())) <= 100
     assert document_of(out)["etplus"]["link"]["ops"]["certain"] == 136
     assert [path.name for path in tmp_path.iterdir()] == ["plus.json"]
@@ -332,7 +332,7 @@ def test_a_name_with_odd_characters_stays_one_line(tmp_path: Path) -> None:
 
 
 def test_help_has_an_example_and_the_exit_statuses() -> None:
-    done = run("trace-link", "--help")
+    done = run("trace-link", "--help-all")
     text = done.stdout.decode()
     assert done.returncode == 0 and "examples:" in text and "trace-link --et-file" in text and "Exit status" in text
     for option in ("--et-file", "--kineto-file", "--annotation", "--exact-match", "--log-level", "--output", "--json",
