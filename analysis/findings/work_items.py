@@ -383,6 +383,6 @@ def _kind_of_kernel(kernel: str) -> int:
         return SOFTMAX_BACKWARD_WORK if _BACKWARD_KERNEL.search(kernel, 0, MAX_NAME) else SOFTMAX_WORK
     kind = GPU_KINDS[gpu_kind(kernel, "kernel", is_comm=False)]
     return {
-        "Matrix product": PRODUCT_WORK, "Attention": FUSED_ATTENTION_WORK, "Elementwise": POINTWISE_WORK,
+        "GEMM": PRODUCT_WORK, "Attention": FUSED_ATTENTION_WORK, "Elementwise": POINTWISE_WORK,
         "Reduction and softmax": REDUCTION_WORK,
     }.get(kind, OTHER_WORK)  # fmt: skip

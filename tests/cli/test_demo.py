@@ -62,7 +62,7 @@ def test_what_is_written_can_be_read_and_each_file_is_explained(made: tuple[str,
     text, folder = made
     names = {path.name for path in folder.iterdir()}
     assert names == {"train.etplus.json", "train.0.et", "report.html", "train.perfetto.json"}
-    assert all(name in text.partition("\nwrote  ")[2] for name in names) 
+    assert all(name in text.partition("\nwrote  ")[2] for name in names)
     assert_valid(orjson.loads(plain(folder / "train.etplus.json")))
     assert len(load(folder / "train.0.et").gpu) == len(load(folder / "train.etplus.json").gpu)
     assert orjson.loads(plain(folder / "train.perfetto.json"))["traceEvents"]
