@@ -98,7 +98,7 @@ _COLUMNS = ("kind", "id", "parent_row", "ts", "dur", "exclusive", "thread", "str
 
 
 def _trace_lines(trace: Trace) -> Iterator[str]:
-    columns = [getattr(trace, name).tolist() for name in _COLUMNS]
+    columns = [getattr(trace.nodes, name).tolist() for name in _COLUMNS]
     texts = trace.texts.texts(np.arange(len(trace)))
     for row, (values, text) in enumerate(zip(zip(*columns, strict=True), texts, strict=True)):
         digest = hashlib.blake2b(text, digest_size=6).hexdigest()

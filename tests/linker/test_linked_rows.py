@@ -156,7 +156,7 @@ def test_the_trace_has_the_same_columns(case: tuple[LinkedRows, Any, bool]) -> N
     threads = [1, 1, 1, 1, -1, -1, 1, 2, -1] if anew else [1, 1, 1, 1, 1, 2, -1, -1, -1]
     assert trace.nodes.thread.tolist()[:9] == threads
     for name in ("id", "ts", "dur", "link", "exclusive", "stream", "kineto_event", "seq_id"):
-        assert getattr(trace, name).tolist() == expected[name], name
+        assert getattr(trace.nodes, name).tolist() == expected[name], name
     assert trace.sync_dep == rows.sync_dep and trace.unattached.names == ["before", "stray"]
     ids = trace.nodes.id[trace.edges[:, :2]].tolist()
     assert sorted(ids) == sorted(rows.edges[:, :2].tolist())

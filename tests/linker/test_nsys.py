@@ -187,5 +187,6 @@ def test_link_and_reading_agree_after_saving(tmp_path: Path) -> None:
     trace = etplus.load(small_export(tmp_path / "small.sqlite"))
     trace.save(tmp_path / "plus.json.gz")
     again = etplus.load(tmp_path / "plus.json.gz")
-    for name in ("ts", "dur", "kind", "parent", "correlation", "stream", "device", "edges", "rf_id"):
-        assert np.array_equal(getattr(trace, name), getattr(again, name)), name
+    for name in ("ts", "dur", "kind", "parent", "correlation", "stream", "device", "rf_id"):
+        assert np.array_equal(getattr(trace.nodes, name), getattr(again.nodes, name)), name
+    assert np.array_equal(trace.edges, again.edges)

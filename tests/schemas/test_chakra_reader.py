@@ -234,7 +234,7 @@ def test_read_et_and_conversion_to_etplus_agree(tmp_path: Path) -> None:
     assert (tmp_path / "saved.json").read_bytes() == (tmp_path / "back.etplus.json").read_bytes()
     order = np.argsort(document.nodes.id), np.argsort(direct.nodes.id)
     for column in ("id", "ts", "dur", "exclusive", "kind", "thread", "stream", "parent"):
-        assert getattr(document, column)[order[0]].tolist() == getattr(direct, column)[order[1]].tolist()
+        assert getattr(document.nodes, column)[order[0]].tolist() == getattr(direct.nodes, column)[order[1]].tolist()
 
 
 def test_texts_that_are_no_utf8_are_replaced(tmp_path: Path) -> None:

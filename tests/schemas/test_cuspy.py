@@ -57,7 +57,7 @@ def test_names_parents_and_edges_are_those_of_kineto(both: tuple[Trace, Trace]) 
     assert edges(kineto) == edges(cuspy)
     assert [kineto.name_of(row) for row in range(len(kineto))] == [cuspy.name_of(row) for row in range(len(cuspy))]
     for column in ("parent_row", "link", "stream", "device"):
-        assert np.array_equal(getattr(kineto, column), getattr(cuspy, column)), column
+        assert np.array_equal(getattr(kineto.nodes, column), getattr(cuspy.nodes, column)), column
     assert np.array_equal(
         np.abs(kineto.nodes.thread), np.abs(cuspy.nodes.thread)
     )  # Cuspy writes no negative thread ids

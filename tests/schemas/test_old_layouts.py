@@ -117,7 +117,9 @@ LAYOUTS = {
 def told(trace: Trace) -> Any:
     """The rows of a trace with times from its start, the arguments of its operators, and all tables of its analysis."""
     ts = np.where(trace.nodes.timed, trace.nodes.ts - trace.span.start, -1).tolist()
-    columns = [getattr(trace, key).tolist() for key in ("dur", "kind", "stream", "device", "correlation", "parent_row")]
+    columns = [
+        getattr(trace.nodes, key).tolist() for key in ("dur", "kind", "stream", "device", "correlation", "parent_row")
+    ]
     analysis = {name: list(map(str, rows)) for name, rows in analyse(trace).tables.items() if name != "iteration_list"}
     return (  # the list of iterations has the times of the rows, not from the start
         list(zip([trace.names[code] for code in trace.nodes.name], ts, *columns, strict=True)),

@@ -49,9 +49,9 @@ def assert_same(document: Trace, plain: Document) -> None:
     for column, none in (("rf_id", 0), ("seq_id", -1), ("scope", 0), ("fw_parent", 0), ("fw_tid", 0)):
         # GPU nodes repeat the attributes of their operator, which are none of their own
         expected = [none if "cat" in node else attr_of(node, column) for node in plain["nodes"]]
-        assert getattr(document, column)[: len(expected)].tolist() == expected
+        assert getattr(document.nodes, column)[: len(expected)].tolist() == expected
     for column in ("stream", "device", "correlation", "kineto_event"):
-        assert getattr(document, column).tolist() == [row.get(column, -1) for row in rows]
+        assert getattr(document.nodes, column).tolist() == [row.get(column, -1) for row in rows]
     ids = document.nodes.id
     parents = [row.get("parent", row.get("ctrl_deps")) for row in rows]
     assert document.nodes.parent.tolist() == [-1 if parent is None else parent for parent in parents]
@@ -160,7 +160,7 @@ def test_attributes_in_any_order_and_number() -> None:
         later = np.where(usual.nodes.kind == CPU, 77, usual.nodes.seq_id)  # the last one of a name counts
         assert np.array_equal(read.nodes.seq_id, later if change is changes[-1] else usual.nodes.seq_id)
         for column in ("rf_id", "scope", "fw_parent", "fw_tid", "thread"):
-            assert np.array_equal(getattr(read, column), getattr(usual, column))
+            assert np.array_equal(getattr(read.nodes, column), getattr(usual.nodes, column))
 
 
 @given(st.integers(0, 4 * 10**18), st.integers(0, 86_400 * 10**9))

@@ -63,7 +63,7 @@ def test_the_lifted_trace_is_the_same(name: str, tmp_path: Path) -> None:
     one, other = document_of(name), read_etplus(tmp_path / "lifted.json")
     of_one, of_other = np.argsort(one.nodes.id), np.argsort(other.nodes.id)
     for column in COLUMNS:
-        assert np.array_equal(getattr(one, column)[of_one], getattr(other, column)[of_other]), column
+        assert np.array_equal(getattr(one.nodes, column)[of_one], getattr(other.nodes, column)[of_other]), column
     assert [*map(one.name_of, of_one.tolist())] == [*map(other.name_of, of_other.tolist())]
     edges = [
         np.column_stack([trace.nodes.id[trace.edges[:, 0]], trace.nodes.id[trace.edges[:, 1]], trace.edges[:, 2]])
