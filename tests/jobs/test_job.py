@@ -122,11 +122,6 @@ def test_a_page_of_the_job_is_that_of_the_command(folder: Path, tmp_path: Path) 
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
 
 
-def test_a_part_of_a_job_is_a_job() -> None:
-    job = Job([linked("pairs/gpu_shaped_from_cpu")]).part(steps="1")
-    assert [step.name for trace in job for step in trace.steps] == ["ProfilerStep#3"]
-
-
 def test_a_part_is_that_of_each_rank(tmp_path: Path) -> None:
     """Each rank's part is what the trace's own choice gives, read when it is asked for."""
     traces = {rank: linked(f"gpu-pairs/dlrm.rank{rank}") for rank in (0, 1)}
@@ -140,7 +135,7 @@ def test_a_part_is_that_of_each_rank(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert isinstance(part, Job) and len(part) == 2 and repr(part) == "<Job of 2 ranks>"
         for rank, trace in part.ranks.items():
-            assert trace.nodes.id.tolist() == part_of(traces[rank], **choice).id.tolist()
+            assert trace.nodes.id.tolist() == part_of(traces[rank], **choice).nodes.id.tolist()
             assert 0 < len(trace) < len(traces[rank])
         assert [len(trace) for trace in part] == [len(trace) for trace in part.ranks.values()]
     part = job.window("10-40ms")

@@ -12,7 +12,6 @@ from etplus.converters.collectives import survey
 from etplus.jobs.clocks import clock_offsets, synchronising
 from etplus.jobs.job_ranks import groups_at_hand
 from etplus.jobs.job_report import Mismatch
-from etplus.jobs.lateness import longest_waits, stragglers
 from etplus.jobs.matching import CollectiveSequence, _nearest, line_up, match_collectives, match_messages, paired
 from etplus.jobs.rank_communications import COLUMNS, RankCommunications, communications
 from etplus.linker import link
@@ -162,34 +161,6 @@ def test_clock_offsets_are_found(groups: list[Group]) -> None:
     assert all(0 < one.spread_ns < 2000 for one in found)
 
 
-def test_ranks_that_no_collective_joins_have_references_of_their_own() -> None:
-    ranks = simulated([0, 500_000, 7_000, 907_000], [("x", (0, 1)), ("y", (2, 3))], 40, seed=1)
-    found = clock_offsets(synchronising(match_collectives(ranks)[0]))
-    assert [one.reference for one in found] == [0, 0, 2, 2]
-    assert abs(found[1].offset_ns - 500_000) < 600 and abs(found[3].offset_ns - 900_000) < 600
-    assert clock_offsets([]) == []
-
-
-def test_stragglers_are_counted_with_the_clocks_corrected() -> None:
-    """Rank 1 comes 30 and 10 µs late, rank 0 once by 5; its clock is an hour ahead."""
-    hour = 3_600_000_000_000
-    ends = [100_000, 200_000, 300_000]
-    ranks = {
-        0: rank_of([(REDUCE, 8, end) for end in ends], start=[50_000, 160_000, 265_000]),
-        1: rank_of([(REDUCE, 8, end + hour) for end in ends], start=[80_000 + hour, 170_000 + hour, 260_000 + hour]),
-    }
-    joint = synchronising(match_collectives(ranks)[0])
-    offsets = {one.rank: one.offset_ns for one in clock_offsets(joint)}
-    assert offsets == {0: 0, 1: hour}
-    table, longest = stragglers(joint, offsets), longest_waits(joint, offsets, 2)
-    assert [(one.rank, one.last, one.caused_ns, one.waited_ns) for one in table] == [
-        (0, 1, 5_000, 40_000), (1, 2, 40_000, 5_000),
-    ]  # fmt: skip
-    assert [(one.position, one.last, one.waits_ns) for one in longest] == [
-        (0, 1, ((0, 30_000),)), (1, 1, ((0, 10_000),)),
-    ]  # fmt: skip
-
-
 def test_messages_are_paired() -> None:
     def messages(kind: int, peer: int, sizes: list[int], seq: list[int] | None = None) -> RankCommunications:
         numbers = {"seq": seq} if seq else {}
@@ -211,15 +182,15 @@ def test_messages_are_paired() -> None:
 @pytest.mark.parametrize("name", ["gpu-pairs/dlrm.rank0", "cpu-pairs/ddp_one.rank1", "gpu-pairs/resnet103"])
 def test_the_converters_find_the_same(name: str) -> None:
     document = link(*shared_pair(name))
-    own, columns = communications(document), document
+    own, nodes = communications(document), document.nodes
     theirs = survey(document, 0).found
     assert len(theirs) >= 8
-    assert own.node.tolist() == columns.id[[one.row for one in theirs]].tolist()
+    assert own.node.tolist() == nodes.id[[one.row for one in theirs]].tolist()
     assert own.kind.tolist() == [one.kind for one in theirs]
     assert np.maximum(own.bytes, 0).tolist() == [one.size for one in theirs]
     assert [own.groups[group] for group in own.group] == [one.named for one in theirs]
     assert own.peer.tolist() == [one.peer for one in theirs] and own.seq.tolist() == [one.seq for one in theirs]
-    assert (own.start - columns.base_time_ns).tolist() == columns.ts[[one.row for one in theirs]].tolist()
+    assert (own.start - document.base_time_ns).tolist() == nodes.ts[[one.row for one in theirs]].tolist()
 
 
 Kinds = list[tuple[int, int]]

@@ -150,21 +150,6 @@ def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
     assert only.complete and (only.now, only.before) == (0, 3)
 
 
-@pytest.mark.slow
-def test_another_program_and_another_day(tmp_path: Path) -> None:
-    job = dlrm(tmp_path / "job")
-    shutil.copyfile(shared_trace("gpu-pairs/resnet103.et.json.gz"), job / "rank-0.et.json.gz")
-    late = read_json(job / "rank-3.kineto.json.gz")
-    for event in late["traceEvents"]:
-        if isinstance(event.get("ts"), int):
-            event["ts"] += 7200 * 10**6
-    (job / "rank-3.kineto.json.gz").write_bytes(gzip.compress(orjson.dumps(late), 1))
-    reasons = failures(link_many(job, jobs=2))
-    assert reasons[0].startswith("only 0 of 14,388 ET ops are linked: rank-0.et.json.gz")
-    assert reasons[3] == "not of this job: rank-3.kineto.json.gz was recorded 2 hours after the others"
-    assert sorted(reasons) == [0, 3]
-
-
 def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", 4)
     out = tmp_path / "out"
@@ -251,26 +236,6 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     assert len(outputs(tmp_path / "out")) == 10
 
 
-@pytest.mark.slow
-@needs_proc
-def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    job, out = write_job(tmp_path / "job", 10), tmp_path / "out"
-    process = running(job, out, done=3)
-    workers = children(process.pid)
-    process.kill()
-    process.wait(10)
-    until = time.monotonic() + 20
-    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in workers), "workers do not outlive the run"
-    stamps = {path: path.stat().st_mtime_ns for path in out.glob("rank_*")}
-    assert 3 <= len(stamps) < 10
-    batch = link_many(job, out, jobs=2)
-    assert batch.complete and batch.before >= len(stamps) - 2 and batch.now == 10 - batch.before
-    assert sum(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items()) == batch.before
-    assert not list(out.glob(".*.part"))
-
-
 @needs_proc
 def test_an_interrupted_batch_ends_without_tracebacks_and_partial_files(tmp_path: Path) -> None:
     """Ctrl-C on a terminal reaches the workers, too: those at work and those that wait for work."""
@@ -326,23 +291,9 @@ def test_the_reason_of_a_failed_rank_is_the_damage_of_its_file(tmp_path: Path, k
     assert cause in reason and "belong together" not in reason
 
 
-def test_a_manifest_names_the_files(tmp_path: Path) -> None:
-    job = write_job(tmp_path / "job", 2)
-    (job / "rank-0.et.json.gz").rename(job / "somewhere.json.gz")
-    (tmp_path / "m.csv").write_text(
-        "rank,et,kineto\n0,somewhere.json.gz,rank-0.kineto.json.gz\n1,none.json,rank-1.kineto.json.gz\n"
-    )
-    batch = link_many(job, manifest=tmp_path / "m.csv", jobs=1)
-    assert failures(batch) == {1: "none.json: no such file; check the path"} and batch.now == 1
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "slurm"}, "unknown engine"),
-        ({"engine": "dask"}, "a scheduler belongs to"),
-        ({"scheduler": "tcp://x:1"}, "a scheduler belongs to"),
-        ({"jobs": 0}, "0 processes"),
         ({"iteration": "best"}, "unknown iteration"),
         ({"speed": "high"}, "no option 'speed'"),
         ({"manifest": "m.csv", "et": "*"}, "leave the patterns"),
@@ -387,16 +338,6 @@ def test_ranks_that_only_contents_and_elimination_say(tmp_path: Path) -> None:
     assert all(one.certain == one.linked > 1000 for one in report.ranks)
     link(job / "c.host.json", job / "d.device.json.gz").write(tmp_path / "alone.json")
     assert read_json(tmp_path / "alone.json")["etplus"]["link"]["ops"]["certain"] == 0, "without the others"
-
-
-@pytest.mark.slow
-def test_elimination_needs_every_rank(tmp_path: Path) -> None:
-    job = unnamed_job(tmp_path / "job")
-    for name in ("b.host.json", "a.device.json.gz"):
-        (job / name).unlink()
-    pairing = find_job(job)
-    assert {one.rank: one.et for one in pairing.ranks if not one.problem} == {0: "d.host.json", 3: "a.host.json"}
-    assert "since their rank is unknown: c.host.json" in pairing.notes[0]
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
-from support import call, kineto_document
+from support import kineto_document
 
 DENOISE = ["embed", *["norm", "qkv", "attention", "mlp"] * 3, "unpatch", "scheduler"]
 
@@ -99,11 +98,3 @@ def test_traces_that_have_no_steps(trace: Trace) -> None:
 def test_annotations_go_first() -> None:
     trace = pipeline(*[DENOISE] * 20, around="ProfilerStep#4")
     assert trace.steps.names == ("ProfilerStep#4",) and not trace.steps.inferred
-
-
-def test_the_command(tmp_path: Path) -> None:
-    file = tmp_path / "denoise.json"
-    file.write_bytes(orjson.dumps(document(*[DENOISE] * 6)))
-    assert call("replay", file, "--steps", "3").returncode == 0
-    done = call("analyze", "--full", file, "--steps", "2-4")
-    assert done.returncode == 0 and b"3 iterations are inferred" in done.stdout.replace(b"\n        ", b" ")

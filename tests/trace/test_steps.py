@@ -119,19 +119,6 @@ def test_no_annotation_marks_no_iteration() -> None:
         assert len(found) == len(found.end) == 0 and found.annotation == "" and not found.steps and not found.encloses
 
 
-def test_layers_mark_nothing() -> None:
-    layers = [("nn.Module: Net_0", 100.0 * k, 80.0) for k in range(5)]
-    assert not len(marks(layers, CALLS, 500))
-    both = sorted(layers + [(f"batch {k}", 100.0 * k + 1, 80.0) for k in range(6)], key=lambda one: one[1])
-    assert marks(both, CALLS, 700).annotation == "batch #"
-
-
-def test_three_times_is_often_enough() -> None:
-    assert len(marks([("x", 100.0 * k, 80.0) for k in range(3)], CALLS, 300)) == 3
-    assert len(marks([("DataLoader", 1000.0 * k, 80.0) for k in range(3)], CALLS, 3000)) == 3
-    assert not len(marks([("DataLoader", 1000.0 * k, 80.0) for k in range(2)], CALLS, 3000))
-
-
 def test_the_rarest_of_several_marks() -> None:
     often = [("often", 50.0 * k, 10.0) for k in range(10)]
     rare = [("rare", 100.0 * k + 5, 10.0) for k in range(5)]

@@ -55,25 +55,12 @@ def test_guesses_are_answered(thing: str, name: str, things: dict[str, Any]) -> 
     assert re.search(r"use .*`|did you mean '|dir\(\) of it", text), text
 
 
-def test_guesses_that_work(things: dict[str, Any], tmp_path: Any) -> None:
-    trace, kernel, op = things["trace"], things["kernel"], things["op"]
-    assert op.stack == () and op.module is None and kernel.grid == (1, 1, 1) and kernel.block == (256, 1, 1)
-    assert len(trace.step(1).kernels) == len(trace.steps[1].kernels) and op.shapes is not None
-    assert things["difference"].ops and etplus.load([trace]).ranks[0] is trace
-
-
 @pytest.mark.parametrize("thing", ["trace", "ops", "kernels", "table"])
 def test_names_as_subscripts_are_answered(thing: str, things: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"no key 'kernels'; use `.*kernels"):
         things[thing]["kernels"]
     with pytest.raises(TypeError, match=r"Trace has no key 0; use `trace\.ops`"):
         iter(things["trace"]).__next__()
-
-
-def test_findings_as_a_frame(things: dict[str, Any]) -> None:
-    frame = things["findings"].to_pandas()
-    assert frame["id"].tolist() == [finding.id for finding in things["findings"]] != []
-    assert {"title", "certainty", "cost_ns", "gain_ns", "operator", "advice"} <= {*frame.columns}
 
 
 def test_what_is_advised_exists(things: dict[str, Any]) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from etplus.trace.text_tables import number, render, rewrap, share, shorten, terminal_width, titled
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, call, plain
+from support import ROOT
 
 PLUS = ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"
 
@@ -85,31 +83,6 @@ def test_cells() -> None:
 def test_the_width_of_the_terminal(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert terminal_width() == width
-
-
-@pytest.mark.parametrize(
-    "words", ["analyze p.json", "analyze p.json --by-shape", "diff p.json p.json", "replay p.json",
-              "replay p.json --what-if kernel*0.5 --force", "replay p.json --steps all", "predict fit p.json -o m.json",
-              "predict run p.json --model model.json", "check p"]
-)  # fmt: skip
-def test_no_command_prints_wider_than_the_terminal(linked: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    width = 50
-    monkeypatch.setenv("COLUMNS", str(width))
-    done = call(*words.split(), cwd=linked)
-    lines = done.stdout.decode().splitlines()
-    assert done.returncode in (0, 1) and lines
-    assert [line for line in lines if len(line) > width] == []
-    assert " us" not in done.stdout.decode()
-
-
-@pytest.fixture(scope="module")
-def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """p.json, p.0.et and model.json."""
-    folder = tmp_path_factory.mktemp("linked")
-    assert call("convert", PLUS, "-o", folder / "p.0.et").returncode == 0
-    assert call("predict", "fit", PLUS, "-o", folder / "model.json").returncode == 0
-    (folder / "p.json").write_bytes(plain(PLUS))
-    return folder
 
 
 def test_lines_are_continued_only_where_they_are_too_long() -> None:

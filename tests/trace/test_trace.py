@@ -10,7 +10,6 @@ from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.conventions import MAX_NS, MAX_RANKS
 from etplus.trace.errors import ConvertError
 from etplus.trace.host_waits import MAX_SKEW_NS
-from etplus.trace.index import CallIndex, Row
 from etplus.trace.intervals import Span
 from etplus.trace.kinds import CPU, GPU
 from made_trace import made_trace
@@ -93,18 +92,6 @@ def test_of_calls_that_start_together_the_longest_is_around_the_others(nested: b
     trace = builder.build(NO_RECORDS, summary={})
     found, before = trace.nodes.lane_order(trace.nodes.thread, np.array([2, 1, 0]), nested=nested)
     assert found.tolist() == order and before.tolist() == [-1, *order[:-1]]
-
-
-def test_edges_by_kind() -> None:
-    trace = made_trace()
-    assert trace.edges_of("launch")[:, :2].tolist() == [[14, 10], [15, 11], [16, 12], [17, 13]]
-    assert len(trace.edges_of("sync")) == 0 and len(trace.edges_of("sync", "launch")) == 4
-
-
-def test_names() -> None:
-    trace = made_trace()
-    assert trace.name_of(Row(4)) == "aten::addmm" and trace.name_at(0).startswith("[pytorch")
-    assert trace.signature_of(CallIndex(2)) is None
 
 
 def test_a_digest_is_of_the_times() -> None:
