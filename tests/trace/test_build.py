@@ -62,19 +62,6 @@ def test_codes_are_taken_as_they_are() -> None:
     assert trace.nodes.thread[3:].tolist() == [-4, -2, -4], "threads of no ops have numbers of their own, one a code"
 
 
-@pytest.mark.parametrize(("nodes_from", "expected"), [("kineto", [70, -2]), ("et", [-2, -3])])
-def test_threads_without_ops(nodes_from: str, expected: list[int]) -> None:
-    builder = builder_of([1])
-    builder.add(RUNTIME, id=[2, 3], name=["r", "r"], tid=[70, "main"])
-    assert builder.build(NO_RECORDS, summary={"nodes_from": nodes_from}).nodes.thread[1:].tolist() == expected
-
-
-def test_a_thread_is_that_of_most_of_its_ops() -> None:
-    builder = builder_of([1, 2], tid=[4, 6])
-    builder.add(RUNTIME, id=[10, 11, 12], name=["r"] * 3, parent=[2, 1, 2], tid=["t"] * 3)
-    assert builder.build(NO_RECORDS, summary={}).nodes.thread.tolist() == [4, 6, 6, 6, 6]
-
-
 def test_edges_join_rows() -> None:
     kind = EDGE_KINDS.index("data")
     trace = builder_of([30, 10, 20]).build(NO_RECORDS, summary={}, edges=np.array([[10, 20, kind], [30, 10, kind]]))

@@ -50,10 +50,15 @@ def test_numbers_with_and_without_others(some: list[int], others: list[int]) -> 
     assert without(values, gone).tolist() == sorted(set(some) - set(others))
 
 
-def test_positions_of_sparse_values() -> None:
-    among = np.array([10**12, 5, -(10**12), 5])
-    assert positions(among, np.array([5, 6, -(10**12), 10**12, 10**13])).tolist() == [1, -1, 2, 0, -1]
-    assert positions(among[:0], np.array([5, 6])).tolist() == [-1, -1]
+near, far = st.integers(-20, 20), st.sampled_from([-(2**63), -(2**40), -1, 0, 7, 2**40, 2**63 - 1])
+columns = st.lists(near, max_size=30) | st.lists(near | far, max_size=30)
+
+
+@given(columns, columns)
+def test_positions_are_those_of_the_first(among: list[int], wanted: list[int]) -> None:
+    """Dense values are looked up in a table, others by sorting."""
+    found = positions(np.array(among, np.int64), np.array(wanted, np.int64))
+    assert found.tolist() == [among.index(value) if value in among else -1 for value in wanted]
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=10))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from etplus.trace import frames
 from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
-from etplus.trace.frames import arrow_bytes, arrow_lists, arrow_numbers, arrow_texts, to_arrow, to_networkx, to_pandas
+from etplus.trace.frames import arrow_bytes, arrow_lists, arrow_numbers, arrow_texts, to_networkx, to_pandas
 from etplus.trace.kinds import CPU, GPU, RUNTIME
 from etplus.trace.trace import Trace
 from support import fixture_pair
@@ -44,13 +43,6 @@ def test_the_graph_has_all_rows_calls_and_edges() -> None:
     edges = sorted((a, b, data["kind"]) for a, b, data in graph.edges(data=True))
     assert edges == [(10, 11, "call"), (10, 12, "call"), (11, 20, "call"), (11, 30, "call"), (30, 20, "launch"),
                      (30, 20, "sync")]  # fmt: skip
-
-
-def test_tables_of_other_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda columns: ("frame", columns)))
-    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(table=lambda columns: ("table", columns)))
-    columns = {"name": ["a", "b"]}
-    assert to_pandas(columns) == ("frame", columns) and to_arrow(columns) == ("table", columns)
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

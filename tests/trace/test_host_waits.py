@@ -29,12 +29,6 @@ def test_copies(copy: int, call: int, late: int, blocks: bool, reads_back: bool)
     assert synchronous_readback(NAMES, *codes).tolist() == [reads_back]
 
 
-def test_a_column_of_copies_with_a_tolerance_of_its_own() -> None:
-    copy, call, late = np.array([2, 3, 4, 2]), np.array([0, 1, 0, 1]), np.array([5, 0, 6, 4])
-    assert blocking_copies(NAMES, copy, call, late, 5).tolist() == [True, False, False, True]
-    assert synchronous_readback(NAMES, copy, call).tolist() == [True, False, False, False]
-
-
 def test_synchronizations_by_name() -> None:
     names = ["cudaDeviceSynchronize", "hipStreamSynchronize", "cuCtxSynchronize", "cudaEventSynchronize", "cudaMemcpy"]
     codes = np.arange(5)

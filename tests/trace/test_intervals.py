@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from etplus.trace.intervals import Intervals, Span, intersection, most_at_once, step_function, sums, union
+from etplus.trace.intervals import Intervals, intersection, most_at_once, step_function, sums, union
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,11 +48,6 @@ def test_unions_and_intersections_are_those_of_the_moments(
     assert pairs(first) == runs(moments(one)) and first.length == len(moments(one))
     both = moments(one) & moments(other)
     assert pairs(intersection(first, second)) == runs(both)
-
-
-def test_intervals_that_touch_are_one() -> None:
-    assert pairs(united([(3, 5), (0, 3), (7, 7), (8, 9), (1, 2)])) == [(0, 5), (8, 9)]
-    assert Span(3, 10).length == 7
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(0, 9)), max_size=8))

@@ -8,7 +8,6 @@ from etplus.schemas.communications import comm_rows
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.columns import matching
 from etplus.trace.comm_kernels import is_comm_kernel
-from etplus.trace.conventions import COPY_CATEGORIES, KERNEL_CATEGORIES
 from etplus.trace.kinds import GPU
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,15 +21,6 @@ def test_matching(values: list[str], numbers: list[int]) -> None:
     codes = np.array([n % len(values) for n in numbers] if values else [], np.int32)
     found = matching(codes, values, lambda value: value.startswith("a"))
     assert found.dtype == np.bool_ and found.tolist() == [values[code].startswith("a") for code in codes]
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_kernels_and_copies(name: str) -> None:
-    trace = linked(name)
-    categories = [trace.categories[code] for code in trace.gpu.category.tolist()]
-    assert trace.is_kernel.tolist() == [one in KERNEL_CATEGORIES for one in categories]
-    assert trace.is_copy.tolist() == [one in COPY_CATEGORIES for one in categories]
-    assert len(trace.kernels) == trace.is_kernel.sum() and not np.any(trace.is_kernel & trace.is_copy)
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from etplus.trace.errors import TraceFormatError
 from etplus.trace.printable import (
     csv_cell,
     escaped,
@@ -28,11 +27,6 @@ from hypothesis import strategies as st
 )  # fmt: skip
 def test_escaped(text: str, expected: str) -> None:
     assert escaped(text) == expected
-
-
-def test_an_error_says_where() -> None:
-    error = TraceFormatError("x.json", "byte 7", "is cut off", "record it again")
-    assert error.file == "x.json" and str(error) == "x.json: byte 7: is cut off; record it again"
 
 
 def test_printable() -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.conventions import LAUNCHED_BEFORE, NO_CORRELATION, NO_CPU_CALLS, NO_LAUNCHER
-from etplus.trace.tables import Calls, unknown_launch_reasons
+from etplus.trace.tables import Calls, MemoryEvents, UnattachedEvents, device_label, unknown_launch_reasons
 from made_trace import ALL_REDUCE, made_trace
 
 
-def test_no_calls() -> None:
-    none = Calls.none()
-    assert len(none) == 0
-    assert {name: len(column) for name, column in vars(none).items()} == dict.fromkeys(vars(none), 0)
-    assert none.kind.dtype == np.int8 and none.name.dtype == none.signature.dtype == np.int32
+@pytest.mark.parametrize("kind", [Calls, MemoryEvents, UnattachedEvents])
+def test_empty_tables_have_empty_columns(kind: type[Calls | MemoryEvents | UnattachedEvents]) -> None:
+    none = kind.none()
+    assert len(none) == 0 and {len(column) for column in vars(none).values()} == {0}
+
+
+def test_devices_are_written_as_pytorch_writes_them() -> None:
+    devices = [(0, -1), (0, 0), (1, 1), (6, 3), (20, -1), (99, 0)]
+    labels = ["cpu", "cpu:0", "cuda:1", "hip:3", "privateuseone", "device type 99:0"]
+    assert [device_label(*device) for device in devices] == labels
 
 
 def test_some_rows() -> None:

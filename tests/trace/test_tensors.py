@@ -6,7 +6,6 @@ import pytest
 from etplus.trace.tensors import (
     Argument,
     Signature,
-    SignatureTable,
     Tensor,
     numbers_matter,
     read_bytes,
@@ -34,13 +33,6 @@ def test_memory_of_arguments(argument: Argument, size: int | None) -> None:
     assert read_bytes([argument, Argument((HALF,))]) == (None if size is None else size + 8)
 
 
-def test_arguments_print_what_is_given() -> None:
-    assert repr(Argument()) == "Argument()" and repr(Argument(value=3)) == "Argument(value=3)"
-    assert repr(Argument((HALF,), expanded=(0,))) == (
-        "Argument(tensors=(Tensor(shape=(4,), dtype='bfloat16'),), expanded=(0,))"
-    )
-
-
 def test_a_signature() -> None:
     found = Signature((Argument((INTS,)), Argument((), 2), Argument((F32, HALF)), Argument((HALF,))), (F32,))
     assert found.tensors == (INTS, F32, HALF, HALF) and found.label == "[4,1000],[2,3],[4],[4]"
@@ -64,8 +56,3 @@ def test_the_type_of_a_signature(given: tuple[Tensor, ...], dtype: str) -> None:
 )  # fmt: skip
 def test_operators_whose_numbers_matter(name: str, matter: bool) -> None:
     assert numbers_matter(name) == matter
-
-
-def test_nodes_that_say_nothing_have_no_signature() -> None:
-    table = SignatureTable()
-    assert table.codes([b"{}", b"{}"], [True, False]).tolist() == [-1, -1] and table.values == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from etplus.trace.views import DeviceEvents, Op, Ops, _Rows
+from etplus.trace.views import DeviceEvents, Op, Ops
 from made_trace import ALL_REDUCE, made_trace
 
 
@@ -67,10 +67,3 @@ def test_the_first_eight_are_shown(count: int, lines: int) -> None:
     assert len(shown) == lines and shown[:2] == [f"{count} rows", "<kernel gemm 0.1 µs>"]
     assert (shown[-1] == f"… {count - 8} more") == (count > 8)
     assert rows._repr_html_().startswith(f"<pre>{count} rows\n&lt;kernel gemm")
-
-
-def test_a_table_says_what_its_rows_are() -> None:
-    rows = _Rows(made_trace(), made_trace().ops.rows)
-    for asked in (rows._codes, rows._columns):
-        with pytest.raises(NotImplementedError):
-            asked()
