@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from etplus.linker.attach import attach_gpu_events
+from etplus.linker.join import attach_gpu_events
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
 

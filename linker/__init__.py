@@ -1,4 +1,4 @@
-"""ET + Kineto -> ET+: one stage a module, one public function a stage."""
+"""Link an ET with a Kineto trace. Each stage is a module with one public function; `pipeline` lists them in order."""
 
 from __future__ import annotations
 

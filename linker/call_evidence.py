@@ -1,4 +1,4 @@
-"""Find contradictions in what both files record about the same calls: names, sequence numbers, threads and inputs.
+"""Find contradictions between the two records of the same calls: names, sequence numbers, threads and inputs.
 
 Two runs of one program can have the same ids, names and numbers. Two runs of a sweep differ in the inputs of calls.
 """
@@ -17,15 +17,15 @@ from ..trace.columns import IntColumn, distinct, distinct_rows, largest, mask_at
 from .calls import TracePair
 from .rank_claims import COMMUNICATION
 
+# Number of linked calls to compare inputs of. Comparing all would take a quarter of the time of linking. The last calls
+# handle the outputs of a model or its last parameters, the first ones nearly everything else.
 _FIRST, _LAST = 384, 128
-"""Linked calls whose inputs are compared. Comparing all would take a quarter of the time of linking. The last calls
-handle the outputs of a model or its last parameters, the first ones nearly everything else."""
+# Calls that identify a thread. Fewer can be asynchronous collectives: these end on another thread.
 _OF_A_THREAD = 16
-"""Calls that identify a thread; fewer can be asynchronous collectives, which end on another one."""
 
 
 class Contradiction(NamedTuple):
-    """A difference in what both files record about the same calls."""
+    """Difference between the two records of the same calls."""
 
     by: Literal["calls", "numbers", "threads", "inputs"]
     says: str
@@ -34,11 +34,11 @@ class Contradiction(NamedTuple):
 def contradictions(
     pair: TracePair, node: IntColumn, call: IntColumn, unlinked: npt.NDArray[np.bool_]
 ) -> Iterator[Contradiction]:
-    """Compare what both files record about common calls.
+    """Compare the two records of common calls.
 
     Args:
         node, call: int64, positions in `pair.nodes` and in `pair.calls` of the certain links, in call order.
-        unlinked: bool, which of `pair.nodes` have no link.
+        unlinked: bool, the nodes without a link.
     """
     if not (pair.et.losses or pair.kineto.losses):
         yield from _calls(pair, node, unlinked)
@@ -51,9 +51,8 @@ def contradictions(
 def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) -> Iterator[Contradiction]:
     """Find calls of the ET in the time of both files that Kineto lacks or names differently.
 
-    None of 123,725 calls in 77 true pairs is such a call: on each thread, Kineto has every call of the ET between the
-    first and the last common id. (An ET lacks calls that raise.) Without ids, communication does not count, because
-    Kineto records asynchronous collectives on another thread.
+    None of 123,725 calls in 77 true pairs is such a call. Without ids, communication does not count, because Kineto
+    records asynchronous collectives on another thread.
     """
     (ours, theirs), nodes = pair.rf_ids, pair.nodes
     at = positions(theirs, ours)
@@ -73,7 +72,6 @@ def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) ->
 
 
 def _between(thread: IntColumn, joined: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return which calls are between the first and the last joined call of their own thread."""
     lane = positions(distinct(thread), thread)
     rows = np.flatnonzero(joined)
     first, last = np.full(len(thread), len(thread)), np.full(len(thread), -1)
@@ -85,7 +83,6 @@ def _between(thread: IntColumn, joined: npt.NDArray[np.bool_]) -> npt.NDArray[np
 
 
 def _numbers(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
-    """Find linked calls with different sequence numbers."""
     ours, theirs = pair.nodes.seq[node], pair.calls.seq[call]
     other = np.flatnonzero((ours >= 0) & (theirs >= 0) & (ours != theirs))
     if len(other):
@@ -114,7 +111,6 @@ def _threads(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Cont
 
 
 def _inputs(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
-    """Find linked calls with other tensors or numbers as inputs; equal texts are compared once."""
     chosen = _to_compare(len(node))
     node, call = node[chosen], call[chosen]
     events, known, first = pair.kineto.events, dict[tuple[bytes, ...], str](), ""
@@ -137,7 +133,6 @@ def _inputs(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contr
 
 
 def _to_compare(links: int) -> IntColumn:
-    """Return the positions of the links whose inputs are compared."""
     if links <= _FIRST + _LAST:
         return np.arange(links)
     return np.concatenate([np.arange(_FIRST), np.arange(links - _LAST, links)])

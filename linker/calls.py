@@ -1,4 +1,4 @@
-"""The calls of both traces in call order, each with its caller: ET nodes by id, Kineto CPU events by time."""
+"""The calls of both traces, each with its caller: ET nodes by id, Kineto CPU events by time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..trace.columns import IntColumn, positions
 
 @dataclass(frozen=True)
 class EtCalls:
-    """The ET's calls (all nodes but process and thread nodes), in order of call start.
+    """The ET's calls in order of start: all nodes except process and thread nodes.
 
     Attributes:
         node: int64, position in the `ExecutionTrace`.
@@ -48,14 +48,14 @@ class TracePair:
 
     @property
     def rf_ids(self) -> tuple[IntColumn, IntColumn]:
-        """int64, `rf_id` of each of `nodes` and of each of `calls`."""
+        """`rf_id` of `nodes` and of `calls`."""
         return self.et.rf_id[self.nodes.node], self.kineto.events.rf_id[self.calls.row]
 
 
 def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
-    """Return the ET's calls in order of id, which is the order of call start over all threads.
+    """Return the ET's calls by id: in order of call start over all threads.
 
-    A node whose parent id is not smaller than its own has no caller: such a file claims cycles.
+    A parent id that is not smaller than the own id is ignored: such a file claims cycles.
     """
     nodes = np.flatnonzero(~et.structural)
     nodes = nodes[np.argsort(et.id[nodes], kind="stable")]
@@ -74,7 +74,6 @@ def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
 
 
 def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
-    """Return the code of Kineto's spelling of each ET name, −1 for none."""
     codes = {name: code for code, name in enumerate(kineto_names)}
     result: IntColumn = np.full(len(et_names), -1, np.int64)
     for i, name in enumerate(et_names):
@@ -87,9 +86,9 @@ def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
 
 
 def exclusive_durations(calls: CpuCalls) -> IntColumn:
-    """Return duration minus the union of direct children on the same thread, int64 ns, one per call.
+    """Return the duration of calls minus their direct children on the same thread, ns.
 
-    Children of one caller do not overlap, because a later one would be nested in the earlier one.
+    The children of a caller do not overlap, because a later one would be nested in the earlier one.
     """
     children = np.flatnonzero(calls.parent >= 0)
     parents = calls.parent[children]

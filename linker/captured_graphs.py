@@ -7,18 +7,16 @@ launch calls, each inside an operator, but no kernels. Both have the kernels' na
     replay    graphLaunch -> gemm relu gemm
 
 1. `_CandidateGraphs.fit` finds the captured graphs that a replay fits: by the order of names (over all, per graph node
-   id, per stream), without names by their number, and else by alignment with some left out.
-2. `_choose` picks one graph per replay: by the batch size of the step, and among equal ones by order in the step.
-3. `_with_links` links each kernel to the operator of its launch.
+id, per stream), and without names by their number. 2. `_choose` picks one graph per replay: by the batch size of the
+step, then by order in the step. 3. `_with_links` links each kernel to the operator of its launch.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -31,22 +29,20 @@ from ..trace.comm_kernels import Comm, launches_collective
 from ..trace.errors import UsageError
 from ..trace.kinds import CERTAIN, EQUIVALENT
 from ..trace.trace import Trace
-from .captured_alignment import Aligned, align, align_streams, could_align, could_follow, fits_by_count
 from .captures import Capture, with_callers
 from .comm import comm_of_tensor, is_all_reduce
 from .graph_launches import GraphLaunch, graph_launches
 
 _NO_KERNELS, _NO_BATCH, _STREAMS = GRAPH_REASONS
-_ALL = slice(None)
-_OTHER_RANK = "the captures are of another rank than the trace: no link to them is certain"
+_OTHER_RANK = "the captures come from another rank than the trace: no link to them is certain"
 
 
 def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
     """Link the replayed graphs of a trace to the calls of their captures.
 
-    A link is `certain` if the names of the whole graph agree in order, no other captured graph has them, and no other
-    launch of the graph can be the kernel's. It is `equivalent` if other captured graphs also fit (another layer or
-    batch size), if launches or kernels were left out, or if only the number of kernels agrees.
+    A link is `certain` if the names of the whole graph agree in order and no other captured graph has them. It is
+    `equivalent` if other captured graphs also fit (another layer or batch size), if only the number of kernels agrees,
+    or if a replay without node ids runs on several streams: their order is unknown.
 
     Args:
         captures: from `read_captures`. Captures of other ranks are used only if there are no others; their links are
@@ -74,12 +70,8 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured graph.
-
-    Attributes:
-        capture: position among the captures. ordinal: of the graph in its capture.
-        at: int64, positions of its launches in the capture. launches: int64, codes of kernel names, −1 if unknown.
-    """
+    """Captured graph: positions of its launches in the capture (`at`), and codes of their kernels, −1 if unknown
+    (`launches`)."""
 
     capture: int
     ordinal: int
@@ -92,17 +84,9 @@ class _Graph:
     def named(self) -> bool:
         return bool(np.all(self.launches >= 0))
 
-    @cached_property
-    def mostly_named(self) -> bool:
-        return 2 * int(np.count_nonzero(self.launches >= 0)) > len(self.launches)
-
-    @cached_property
-    def counts(self) -> Counter[int]:
-        return Counter(self.launches.tolist())
-
-    @cached_property
-    def neighbors(self) -> Counter[tuple[int, int]]:
-        return Counter(pairwise(self.launches.tolist()))
+    def could_have(self, kernels: IntColumn) -> bool:
+        """Return whether the known names equal the kernels in order."""
+        return bool(np.all((self.launches == kernels) | (self.launches < 0)))
 
 
 def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
@@ -117,21 +101,19 @@ def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
 
 
 class _Fit(NamedTuple):
-    """The captured graphs that a replay fits equally well, in order of capture, and how its kernels align with each.
+    """Captured graphs that a replay fits equally well, in order of capture, and the alignment with each.
 
-    `whole` means that all names agree in order; `evidence` is that of `GraphReplay`; `reason` is why nothing fits.
+    `whole` means that all names agree in order; `reason` is why nothing fits.
     """
 
     candidates: tuple[int, ...]
-    aligned: tuple[Aligned, ...]
+    aligned: tuple[IntColumn, ...]
     whole: bool
     evidence: tuple[str, ...]
     reason: str = ""
 
 
 class _CandidateGraphs:
-    """The captured graphs, indexed by the names of their kernels."""
-
     def __init__(self, graphs: list[_Graph], *, own_rank: bool) -> None:
         self.graphs, self.own_rank = graphs, own_rank
         self.by_order: dict[bytes, list[int]] = defaultdict(list)
@@ -145,21 +127,18 @@ class _CandidateGraphs:
                 self.by_count[len(graph.launches)].append(i)
 
     def fit(self, replay: GraphLaunch) -> _Fit:
-        """Return the graphs that fit best."""
         by_node = replay.node_order
         if by_node is not None and (found := self.by_order.get(replay.codes[by_node].tobytes())):
-            return self._by_grids(replay, found, _in_order(by_node), ("kernel names", "graph node ids"))
+            return self._by_grids(replay, found, _launch_of(by_node), ("kernel names", "graph node ids"))
         in_time = np.arange(len(replay.codes))
         if replay.streams == 1 and (found := self.by_order.get(replay.codes.tobytes())):
-            return self._by_grids(replay, found, _in_order(in_time), ("kernel names",))
+            return self._by_grids(replay, found, in_time, ("kernel names",))
         if replay.streams > 1 and (found := self.by_names.get(np.sort(replay.codes).tobytes())):
             return self._on_streams(replay, found)
-        by_number = self._by_number(replay, by_node)
-        return by_number if by_number is not None else self._nearly(replay)
+        return self._by_number(replay, by_node)
 
-    def _by_grids(self, replay: GraphLaunch, found: list[int], aligned: Aligned, evidence: tuple[str, ...]) -> _Fit:
-        """Narrow graphs with the same names to those with the same grids, unless no grids agree."""
-        agree = [_grids_agree(self.graphs[i], aligned.launch, replay) for i in found]
+    def _by_grids(self, replay: GraphLaunch, found: list[int], aligned: IntColumn, evidence: tuple[str, ...]) -> _Fit:
+        agree = [_grids_agree(self.graphs[i], aligned, replay) for i in found]
         if False in agree:
             fitting = [i for i, same in zip(found, agree, strict=True) if same is not False]
             evidence = (*evidence, "grids" if fitting else "other grids")
@@ -168,64 +147,35 @@ class _CandidateGraphs:
         return _Fit(tuple(found), (aligned,) * len(found), whole, evidence)
 
     def _on_streams(self, replay: GraphLaunch, found: list[int]) -> _Fit:
-        aligned = [align_streams(self.graphs[i].launches, replay.codes, replay.stream) for i in found]
-        sure = {i: alignment for i, alignment in zip(found, aligned, strict=True) if alignment is not None}
-        agree = [_grids_agree(self.graphs[i], of.launch, replay, of.forced) for i, of in sure.items()]
-        whole = False not in agree and not self.by_count.get(len(replay.codes))
-        return _Fit(tuple(sure), tuple(sure.values()), whole, ("kernel names per stream",))
+        """Pair the k-th kernel of each name with its k-th launch, because the order between streams is unknown."""
+        in_order = np.argsort(replay.codes, kind="stable")
+        launches = (np.argsort(self.graphs[i].launches, kind="stable") for i in found)
+        aligned = tuple(scatter(len(in_order), in_order, launch) for launch in launches)
+        return _Fit(tuple(found), aligned, False, ("kernel names per stream",))
 
-    def _by_number(self, replay: GraphLaunch, by_node: IntColumn | None) -> _Fit | None:
-        """Return the graphs without names that have equally many launches."""
+    def _by_number(self, replay: GraphLaunch, by_node: IntColumn | None) -> _Fit:
         count = len(replay.codes)
         order = np.arange(count) if by_node is None else by_node
-        found = [i for i in self.by_count.get(count, ()) if fits_by_count(self.graphs[i].launches, replay.codes[order])]
+        found = [i for i in self.by_count.get(count, ()) if self.graphs[i].could_have(replay.codes[order])]
         if not found:
-            return None
+            return _Fit((), (), False, (), _NO_KERNELS)
         if replay.streams > 1 and by_node is None:
             return _Fit((), (), False, (), _STREAMS)
         evidence = ("number of kernels",) if by_node is None else ("number of kernels", "graph node ids")
-        return _Fit(tuple(found), (_in_order(order),) * len(found), False, evidence)
-
-    def _nearly(self, replay: GraphLaunch) -> _Fit:
-        """Return the graphs that agree best when some launches or kernels are left out."""
-        counts, neighbors = Counter(replay.codes.tolist()), Counter(pairwise(replay.codes.tolist()))
-        single = replay.streams == 1
-        likely = [
-            (sum((graph.counts & counts).values()), i)
-            for i, graph in enumerate(self.graphs)
-            if graph.mostly_named
-            and could_align(graph.counts, counts)
-            and (not single or could_follow(graph.neighbors, neighbors))
-        ]
-        best: dict[int, Aligned] = {}
-        matched = 0
-        for possible, i in sorted(likely, key=lambda graph: (-graph[0], graph[1])):
-            if possible < matched:
-                break
-            launches = self.graphs[i].launches
-            aligned = align(launches, replay.codes) if single else align_streams(launches, replay.codes, replay.stream)
-            if aligned is not None and aligned.matched >= matched:
-                best = {**(best if aligned.matched == matched else {}), i: aligned}
-                matched = aligned.matched
-        if not best:
-            return _Fit((), (), False, (), _NO_KERNELS)
-        found = sorted(best)
-        return _Fit(tuple(found), tuple(best[i] for i in found), False, ("alignment of kernel names",))
+        return _Fit(tuple(found), (_launch_of(order),) * len(found), False, evidence)
 
 
-def _in_order(order: IntColumn) -> Aligned:
-    """Align the k-th kernel of an order with the k-th launch."""
-    return Aligned(inverse_positions(len(order), order), np.ones(len(order), np.bool_))
+def _launch_of(order: IntColumn) -> IntColumn:
+    """Return the launch of each kernel if the k-th kernel of an order has the k-th launch."""
+    return inverse_positions(len(order), order)
 
 
-def _grids_agree(
-    graph: _Graph, launch: IntColumn, replay: GraphLaunch, among: npt.NDArray[np.bool_] | slice = _ALL
-) -> bool | None:
+def _grids_agree(graph: _Graph, launch: IntColumn, replay: GraphLaunch) -> bool | None:
     """Return whether kernels and launches have the same grids; None if not recorded on both sides.
 
-    Some HIP calls and tracers give the grid in threads, which is grid times block.
+    Some HIP calls and tracers give the grid in threads: grid times block.
     """
-    captured, ran = graph.grid[launch[among]], replay.grid[among]
+    captured, ran = graph.grid[launch], replay.grid
     known = np.all(captured[:, 0] >= 0, axis=1) & np.all(ran[:, 0] >= 0, axis=1)
     if not known.any():
         return None
@@ -237,10 +187,8 @@ def _grids_agree(
 
 
 class _Choice(NamedTuple):
-    """The graph of a replay, or the reason why it has none; see `GraphReplay`."""
-
     graph: int | None
-    aligned: Aligned | None
+    launch: IntColumn | None
     certain: bool
     candidates: int
     evidence: tuple[str, ...]
@@ -248,7 +196,6 @@ class _Choice(NamedTuple):
 
 
 def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fit]) -> list[_Choice]:
-    """Choose one graph for each replay: by the batch size of its step, then by the order in the step."""
     narrowed = [_of_batch(graphs, replay, fit) for replay, fit in zip(replays, fits, strict=True)]
     alike: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
     for i, (replay, fit) in enumerate(zip(replays, narrowed, strict=True)):
@@ -300,16 +247,15 @@ def _with_links(
     parts: list[npt.NDArray[np.int64]] = []
     listed = []
     for number, (replay, choice) in enumerate(zip(replays, chosen, strict=True)):
-        certain = equivalent = 0
-        if choice.graph is not None and choice.aligned is not None:
-            graph, launch = graphs.graphs[choice.graph], choice.aligned.launch
-            op = np.where(launch >= 0, calls.op_of(captures, graph, graph.at[launch]), -1)
-            sure = choice.aligned.forced & choice.certain
+        place, certain, equivalent = None, 0, 0
+        if choice.graph is not None and choice.launch is not None:
+            graph, launch = graphs.graphs[choice.graph], choice.launch
+            op = calls.op_of(captures, graph, graph.at[launch])
             has = np.flatnonzero(op >= 0)
-            link = np.where(sure[has], CERTAIN, EQUIVALENT)
+            link = np.full(len(has), CERTAIN if choice.certain else EQUIVALENT)
             parts.append(np.stack([replay.events[has], op[has], link, np.full(len(has), number)]))
-            certain, equivalent = int(np.count_nonzero(link == CERTAIN)), int(np.count_nonzero(link == EQUIVALENT))
-        place = None if choice.graph is None else used.index(choice.graph)
+            certain, equivalent = (len(has), 0) if choice.certain else (0, len(has))
+            place = used.index(choice.graph)
         counts = len(replay.events), certain, equivalent
         listed.append(
             GraphReplay(replay.correlation, place, choice.candidates, choice.evidence, choice.reason, *counts)
@@ -346,7 +292,6 @@ def _description(capture: Capture, graph: _Graph) -> CapturedGraph:
 
 
 def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
-    """Complete what communication kernels send from their captured calls."""
     comm = dict(trace.comm)
     for row, op in zip(captured.links.event.tolist(), captured.links.op.tolist(), strict=True):
         source = captured.comm_above[op]
@@ -364,11 +309,6 @@ def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
 
 @dataclass(frozen=True)
 class _CapturedCalls:
-    """The calls around the launches of some graphs of all captures, callers first; see `CapturedGraphs`.
-
-    `place` maps the calls of each capture to these.
-    """
-
     place: dict[int, IntColumn]
     name: list[str]
     kind: npt.NDArray[np.int8]
@@ -405,6 +345,5 @@ class _CapturedCalls:
         return _CapturedCalls(place, name, *columns, texts, comm)
 
     def op_of(self, captures: Sequence[Capture], graph: _Graph, launches: IntColumn) -> IntColumn:
-        """Return the calls of some launches of a graph, −1 for none."""
         op = captures[graph.capture].op[launches]
         return np.append(self.place[graph.capture], -1)[op]  # the last one is what −1 gets

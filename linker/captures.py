@@ -35,45 +35,47 @@ from ..trace.step_annotations import parse_capture
 from ..trace.tables import ANNOTATION, MODULE, OP
 from ..trace.tensors import inside_matters
 from ..trace.trace import Trace
-from .attach import attach_gpu_events
 from .comm import RECORD_PARAM_COMMS, comm_of_node
+from .join import attach_gpu_events
 from .kineto_only import host_side
 from .naming import ET, KINETO, look_at
 
+# A Kineto trace of the capture phase, an ET and a Kineto trace of it, or a folder of these.
 CaptureSource = Source | tuple[Source, Source]
-"""A Kineto trace of the capture phase, an ET and a Kineto trace of it, or a folder of these."""
+# `etplus.link`, passed in because it reads captures itself.
 PairLink = Callable[[Source, Source], Trace]
-"""`etplus.link`, passed in because it reads captures itself."""
 
 _DETAILS = "execution_details.json"
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
+# Calls that become a graph node with device work; during capture they have no device event.
 _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|Memset)\w*")
-"""Calls that become a graph node with device work; during capture they have no device event."""
 _COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*")
 _COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
+# Shapes with a tensor of three dimensions or more.
 _DIMS = re.compile(rb'"Input Dims": ?\[[^"]*\[\d+, ?\d+, ?\d+[^"]*')
-"""Shapes of which one has three dimensions or more."""
+# Copies and memsets: their calls do not record the name of the device event.
 COPY, FILL = "<copy>", "<fill>"
-"""Names of copies and memsets, whose calls do not record the name of the device event."""
 _CATEGORY_KIND = {"cpu_op": OP, "user_annotation": ANNOTATION, PYTHON_CATEGORY: MODULE}
 _FORWARD = "give the Kineto trace of the run in which the graphs were captured"
 
 
 @dataclass(frozen=True)
 class Capture:
-    """The contents of one trace of a capture phase; launches in order of their calls.
+    """One trace of a capture phase; launches in order of their calls.
 
     Attributes:
-        file: the trace's name, without folders. rank: in the job, None if not recorded.
-        batch_size, mode: of each graph, None and "" if not recorded.
-        graph: int64, ordinal of the graph of each launch, ascending.
-        kernel: `kernel_key` of each launch, None if the capture has no name.
-        grid: int64 (n, 2, 3), grid and block of each launch, −1 if not recorded.
-        op: int64, position among the calls of the innermost call around each launch, −1 for none.
-        name, kind, parent: of the calls around launches, in order; see `CapturedGraphs`.
-        of_graph: int64, the graph in whose capture each call began, −1 for none.
-        texts: JSON object of each call's inputs and outputs. comm: by call, what it communicates.
-        notes: sentences about what was left out.
+        file: the trace's name, without folders.
+        rank: in the job, None if not recorded.
+        batch_size, mode: by graph, None and "" if not recorded.
+        graph: int64, by launch the ordinal of its graph, ascending.
+        kernel: by launch its `kernel_key`, None if the capture has no name.
+        grid: int64 (n, 2, 3), by launch its grid and block, −1 if not recorded.
+        op: int64, by launch the position of the innermost call around it, −1 for none.
+        name, kind, parent: calls around launches, in order; see `CapturedGraphs`.
+        of_graph: int64, by call the graph that was being captured, −1 for none.
+        texts: by call a JSON object of its inputs and outputs.
+        comm: by call, its communication.
+        notes: sentences about launches and files that were left out.
     """
 
     file: str
@@ -96,7 +98,7 @@ class Capture:
 def kernel_key(name: str, category: str = "kernel") -> str:
     """Return the key that device events and launches share: the kernel's name; COPY and FILL for copies and memsets.
 
-    AMD's runtime copies and fills with kernels of its own.
+    AMD's runtime copies and fills with its own kernels.
 
     Example:
         >>> kernel_key("Memset (Device)", "gpu_memset"), kernel_key("gemm"), kernel_key("__amd_rocclr_copyBuffer")
@@ -126,8 +128,8 @@ def capture_files(name: str) -> list[str]:
     return sorted(str(file) for file in path.rglob("*") if file.is_file()) if path.is_dir() else [name]
 
 
+# An ET, a Kineto trace, and its entry of `execution_details.json`.
 _Listed = tuple[Source | None, Source, dict[str, Any]]
-"""An ET, a Kineto trace, and its entry of `execution_details.json`."""
 
 
 def _files(source: CaptureSource) -> list[_Listed]:
@@ -148,7 +150,6 @@ def _files(source: CaptureSource) -> list[_Listed]:
 
 
 def _listed(folder: Path) -> list[_Listed]:
-    """Return the files of `execution_details.json`, a list of objects with `file`, `batch_size` and `mode`."""
     path = folder / _DETAILS
     remedy = 'it is a list of objects with "file", "batch_size" and "mode"'
     entries, _ = read_struct(str(path), list[dict[str, Any]], "cannot be read", remedy)
@@ -159,7 +160,7 @@ def _listed(folder: Path) -> list[_Listed]:
             raise TraceFormatError(str(path), f"entry {i}", "no file name, or an invalid batch size", remedy)
         file = folder / Path(name).name
         if not file.is_file():
-            raise TraceFormatError(str(path), f"entry {i}", f"there is no file {file.name} beside it", "copy it there")
+            raise TraceFormatError(str(path), f"entry {i}", f"there is no file {file.name} next to it", "copy it there")
         found.append((None, file, entry))
     if not found:
         raise TraceFormatError(str(path), "", "lists no file", remedy)
@@ -169,7 +170,6 @@ def _listed(folder: Path) -> list[_Listed]:
 def _read_capture(
     et: Source | None, source: Source, details: dict[str, Any], link: PairLink, progress: bool
 ) -> Capture | None:
-    """Read the captures in one trace, None if there are none."""
     kineto = one_process(read_kineto(source, progress=progress, modules=True))
     begin, end, thread = _windows(kineto)
     if not len(begin):
@@ -207,10 +207,6 @@ def _read_capture(
 
 
 def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return start, end (int64 ns) and thread of every capture, in order of start.
-
-    Captures of one thread are nested; one without an end lasts to the end of the trace.
-    """
     events = kineto.events
     is_begin, is_end = ([name.endswith(word) for name in events.names] for word in (_BEGIN, _END))
     rows = np.flatnonzero(events.runtime_mask() & np.array(is_begin, np.bool_)[events.name])
@@ -235,7 +231,7 @@ def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:
 def _launches(
     kineto: KinetoTrace, begin: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IntColumn, IntColumn, int]:
-    """Return event rows and graphs of captured launch calls, in order of graph and call, and how many were left out.
+    """Return event rows and graphs of captured launch calls, by graph and call, and how many were left out.
 
     A launch is left out if its thread captures nothing while several other threads do.
     """
@@ -278,8 +274,7 @@ def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntCol
 
 
 def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return the calls around launches and those that describe them, callers first; the caller of each; and each
-    launch's call.
+    """Return the calls around launches and the calls that describe them, the caller of each, and each launch's call.
 
     Annotations that say when something was captured (SGLang's, vLLM's, the profiler's steps) are left out.
     """
@@ -293,9 +288,9 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
 
 
 def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntColumn:
-    """Return calls without launches that show what an operator around launches works on (`inside_matters`).
+    """Return calls without launches that show the tensors of an operator around launches (`inside_matters`).
 
-    These are calls with tensors of three dimensions or more, the first of each form per operator.
+    These are calls with tensors of three dimensions or more, one per form and operator.
     """
     of_interest = matching(calls.name, events.names, inside_matters)
     of_interest &= mask_at(len(calls), every)
@@ -326,7 +321,7 @@ def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
 def _captured_for(
     kineto: KinetoTrace, calls: CpuCalls, begin: IntColumn, thread: IntColumn, details: dict[str, Any]
 ) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
-    """Return batch size and mode of each graph: from `execution_details.json`, else from the annotation around it."""
+    """Return batch size and mode per graph: from `execution_details.json`, else from the annotation around it."""
     sizes, modes = [], []
     around = enclosing_call(calls, thread, begin, begin)
     for call in around.tolist():
@@ -347,7 +342,7 @@ def _key_of_launch(name: str, args: LaunchArgs) -> str | None:
 
 
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
-    """Return inputs and outputs of calls: from the ET if it has the call, else from Kineto, which has no outputs."""
+    """Return inputs and outputs of calls: from the ET if it has the call, else from Kineto without outputs."""
     pair, match = host_side(kineto, calls)
     node_of_call = scatter(len(calls), match.call, pair.nodes.node)
     nodes = map(whole_sides, pair.et.texts.tensors_of(node_of_call[kept]))
@@ -366,7 +361,6 @@ def _nodes_of(recorded: Trace, events: IntColumn) -> IntColumn:
 
 
 def _comm(events: EventTable, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> dict[int, Comm]:
-    """Return what `record_param_comms` calls communicate: from Kineto, completed from the ET."""
     at = np.flatnonzero(np.array([name == RECORD_PARAM_COMMS for name in events.names], np.bool_)[calls.name[kept]])
     rows = calls.row[kept[at]]
     found = {call: comm_of(args, "") for call, args in zip(at.tolist(), events.args_of(rows), strict=True)}

@@ -1,24 +1,33 @@
-"""Find what communication kernels send: the `comm` object of docs/reference/etplus.md.
+"""Find the data that communication kernels send: the `comm` object of docs/reference/etplus.md.
 
 Sources, best first: the arguments that Kineto records, the ET's record_param_comms node around the launch, and, for
 all-reduces of serving engines, the first tensor of the operator. The inputs of record_param_comms are in the order of
 its macro: tensors, sequence, group, rank, collective, in split, out split.
+
+A kernel can send and receive several messages (`batch_isend_irecv`). PyTorch registers each with a
+`record_param_comms`, and launches one kernel for all when the batch ends (`nccl:coalesced`). Neither trace records the
+messages of a kernel. Messages registered on a thread since its last launch of a communication are assigned to its next
+launch: inferred from order, not recorded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
+from ..schemas.comm_types import RECV, SEND, collective_type
 from ..schemas.execution_trace.arguments import DecodedSide, decode_call
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.event_args import int_list, kernel_comm
-from ..trace.columns import IntColumn, distinct, distinct_rows, matching
+from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, matching
 from ..trace.comm_kernels import (
     Comm,
     collective_of,
@@ -32,11 +41,12 @@ from ..trace.dtypes import itemsize
 from .calls import EtCalls
 from .join import Join
 
+# The node that PyTorch records around every collective.
 RECORD_PARAM_COMMS = "record_param_comms"
-"""The node that PyTorch records around every collective."""
+# Name of the collective in the `record_param_comms` of `Work.wait`.
 WAIT = "wait"
-"""Name of the collective in the `record_param_comms` of `Work.wait`."""
 
+# Attributes of record_param_comms since schema 1.1.0.
 _ATTRS = {
     "collective": "collective_name",
     "dtype": "dtype",
@@ -48,23 +58,23 @@ _ATTRS = {
     "in_split": "in_split_size",
     "out_split": "out_split_size",
 }
-"""Attributes of record_param_comms since schema 1.1.0."""
 _STRIDED = ("global_rank_start", "global_rank_stride", "pg_size")
+# A kernel that lacks one of these fields is completed from the ET's record_param_comms.
 _FROM_ET = ("collective", "in_nelems", "pg_ranks")
-"""A kernel that lacks one of these fields is completed from the ET's record_param_comms."""
 _ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
+# In a type such as "GenericList[Tensor(float)]".
 _DTYPE = re.compile(r"Tensor\(([^)]*)\)")
-"""In a type such as "GenericList[Tensor(float)]"."""
+# Callers above a launch in which record_param_comms is looked for; bounds the work in a file with endless chains.
 _MAX_DEPTH = 63
-"""Callers above a launch in which record_param_comms is looked for; bounds the work in a file with endless chains."""
+# Texts of nodes that are in memory at once.
 _TEXTS = 1024
-"""Texts of nodes that are in memory at once."""
 
 T = TypeVar("T")
 
 
 def comm_of_kernels(join: Join) -> dict[int, Comm]:
-    """Return what communication kernels send, by position in `join.gpu_row`; None if neither trace records a field."""
+    """Return each communication kernel's message, by position in `join.gpu_row`; fields that neither trace records are
+    None."""
     et, nodes, events, rows, parents = join.et, join.nodes, join.kineto.events, join.gpu_row, join.gpu_parent
     wanted, operator = _communicating(join)
     result = dict(zip(wanted.tolist(), map(kernel_comm, events.args_of(rows[wanted])), strict=True))
@@ -109,7 +119,7 @@ def _communicating(join: Join) -> tuple[IntColumn, IntColumn]:
 
 
 def is_all_reduce(operator: str) -> bool:
-    """Return whether an operator is a serving engine's own all-reduce, which has no `record_param_comms`.
+    """Return whether an operator is a serving engine's own all-reduce, without `record_param_comms`.
 
     Example:
         >>> [is_all_reduce(name) for name in ("_C_custom_ar::all_reduce", "c10d::allreduce_", "aten::sum")]
@@ -129,18 +139,18 @@ def reduced_tensor(text: bytes) -> dict[str, Any]:
 
 
 def comm_of_tensor(text: bytes) -> Comm:
-    """Return what an operator sends that reduces its first tensor."""
+    """Return the communication of an operator that reduces its first tensor."""
     given = reduced_tensor(text)
     size = itemsize(given.get("dtype"))
     return Comm(**given, bytes=size * given["in_nelems"] if size else None)
 
 
 class CommRecord(NamedTuple):
-    """The part of a `record_param_comms` that pairs `Work.wait` with its collective.
+    """Fields of a `record_param_comms` that pair `Work.wait` with its collective.
 
     Attributes:
         collective: its name, `WAIT` for `Work.wait`.
-        sequence: number within its group of the collective, or of the collective that is waited for.
+        sequence: number of the collective within its group.
         group: name of the process group, "" if unknown (PyTorch before 2.4 writes none for `Work.wait`).
     """
 
@@ -189,7 +199,6 @@ def _of_ancestors(
 
 
 def _name_at(inputs: DecodedSide) -> int:
-    """Return the position of the collective's name in the inputs of a record_param_comms, −1 for none."""
     pairs = enumerate(zip(inputs.values, inputs.types, strict=False))
     return next((i for i, (v, t) in pairs if t == "String" and isinstance(v, str)), -1)
 
@@ -248,3 +257,84 @@ def _tensors(value: Any) -> list[list[Any]]:
         else:
             pending.extend(reversed(item))
     return found
+
+
+_OF_GROUP = ("dtype", "group_size", "pg_name", "pg_desc", "pg_ranks", "pg_first_rank")
+
+
+def with_batched_messages(join: Join, comms: dict[int, Comm]) -> dict[int, Comm]:
+    """Add messages to kernels that record none, by position in `join.gpu_row`.
+
+    A kernel gets none if the batch has other communications than messages. It also gets none if several kernels end one
+    batch, because neither trace records which kernel has which message.
+    """
+    launched = [i for i in comms if join.gpu_launcher[i] >= 0]
+    silent = {i for i in launched if comms[i].in_nelems is None and comms[i].collective in (None, "sendrecv")}
+    if not silent:
+        return comms
+    events, launcher = join.kineto.events, join.gpu_launcher[launched]
+    thread, ts = events.thread[launcher].astype(np.int64), events.ts[launcher]
+    registered, found = _Registration(join), dict(comms)
+    for _, lane in grouped(thread, thread):
+        lane = lane[np.argsort(ts[lane], kind="stable")]
+        kernels, times = [launched[at] for at in lane.tolist()], ts[lane].tolist()
+        own = thread[lane[0]]
+        batches = [registered.between(own, since, until) for since, until in pairwise([-1, *times])]
+        for k, (i, batch) in enumerate(zip(kernels, batches, strict=True)):
+            shared = k + 1 < len(kernels) and kernels[k + 1] in silent and not batches[k + 1]
+            if i in silent and batch and not shared:
+                found[i] = comms[i] if (messages := registered.messages(batch)) is None else _joined(comms[i], messages)
+    return found
+
+
+class _Registration:
+    def __init__(self, join: Join) -> None:
+        self.join = join
+        calls = join.calls
+        at = np.flatnonzero(matching(calls.name, join.kineto.events.names, RECORD_PARAM_COMMS.__eq__))
+        at = at[np.lexsort((calls.ts[at], calls.thread[at]))]
+        self.by_thread: defaultdict[int, list[int]] = defaultdict(list)
+        for call in at.tolist():
+            self.by_thread[int(calls.thread[call])].append(call)
+        self.starts = {thread: calls.ts[of].tolist() for thread, of in self.by_thread.items()}
+
+    def between(self, thread: int, since: int, until: int) -> list[int]:
+        calls, starts = self.by_thread.get(thread, []), self.starts.get(thread, [])
+        return calls[bisect_left(starts, since + 1) : bisect_left(starts, until)]
+
+    def messages(self, calls: list[int]) -> list[Comm] | None:
+        comms = [comm for comm in self._comms(np.array(calls, np.int64)) if comm.collective != WAIT]
+        return comms if comms and all(collective_type(comm, "") in (SEND, RECV) for comm in comms) else None
+
+    def _comms(self, calls: IntColumn) -> Iterator[Comm]:
+        join = self.join
+        nodes = join.node_of_call[calls]
+        for args, node in zip(join.kineto.events.args_of(join.calls.row[calls]), nodes.tolist(), strict=True):
+            known = kernel_comm(args)
+            if node >= 0 and None in (known["collective"], known["in_nelems"], known["pg_ranks"]):
+                (text,) = join.et.texts.of(join.nodes.node[[node]])
+                of_node = comm_of_node(text) | peer_in_group(decode_call(text).inputs)
+                known = {field: of_node.get(field) if value is None else value for field, value in known.items()}
+            size, elements = itemsize(known["dtype"]), known["in_nelems"] or known["out_nelems"]
+            known["bytes"] = size * elements if size and elements is not None else None
+            yield msgspec.convert(known, Comm)
+
+
+def _joined(kernel: Comm, messages: Sequence[Comm]) -> Comm:
+    if len(messages) == 1:
+        return msgspec.structs.replace(messages[0], inferred_messages=list(messages))
+    common = {
+        field: getattr(messages[0], field)
+        for field in _OF_GROUP
+        if all(getattr(message, field) == getattr(messages[0], field) for message in messages)
+    }
+    sent, received = (
+        [message.in_nelems or message.out_nelems for message in messages if collective_type(message, "") == kind]
+        for kind in (SEND, RECV)
+    )
+    elements = [None if None in of or "dtype" not in common else sum(n or 0 for n in of) for of in (sent, received)]
+    size = itemsize(common.get("dtype"))
+    total = elements[0] or elements[1]
+    known = {"collective": "sendrecv", "in_nelems": elements[0], "out_nelems": elements[1], **common}
+    known["bytes"] = size * total if size and total is not None else None
+    return msgspec.structs.replace(kernel, **known, inferred_messages=list(messages))

@@ -1,4 +1,4 @@
-"""Find which streams wait for which around a collective, if no record says so, from the calls that ask for the waits.
+"""Find the stream waits around a collective that no record states, from the calls that ask for them.
 
 PyTorch puts two stream waits around each NCCL collective (ProcessGroupNCCL.cpp, `syncStream` and
 `WorkNCCL::synchronizeStream`). Before the launch, NCCL's stream waits for the stream that made the input. Later,
@@ -6,9 +6,9 @@ PyTorch puts two stream waits around each NCCL collective (ProcessGroupNCCL.cpp,
 times do not show it. The calls do: by their operators, by the sequence number in `record_param_comms`, and else by
 their order on a thread.
 
-No call names its streams. The waiting stream is assumed to be the one that the thread launches to next. There is one
+No call names its streams. The waiting stream is assumed to be the one that the thread launches to next, with one
 exception: if a collective is waited for at once, but a later operator is the first to read its tensors, then it was
-issued from a stream of its own, as FSDP does to gather parameters ahead. The ET's tensors decide then.
+issued from a separate stream, as FSDP does to gather parameters ahead. The ET's tensors decide then.
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ from .comm import WAIT, CommRecord, comm_records
 from .gpu_order import GpuOrder
 from .join import Join
 
+# Operators around the launch of a collective; `nccl:` has one colon, the others have two.
 _COMM_CALL = re.compile(r"(?:nccl|c10d|_c10d_functional|symm_mem)::?.*|record_param_comms")
-"""Operators around the launch of a collective; `nccl:` has one colon, the others have two."""
 
 
 @dataclass(frozen=True)
 class _CommCall:
-    """A call that launches one collective, or several coalesced ones.
+    """Call that launches one collective, or several coalesced ones.
 
     Attributes:
-        thread: code of the thread.
         outermost: position in `nodes` of the call's outermost operator, −1 for none.
-        begin, launch, end: int ns, of that operator and of its first launch.
+        begin, launch, end: ns, of that operator and of its first launch.
         first, last: positions in `gpu_row` of its first and last kernel by launch.
         record: its `record_param_comms`, None without one.
     """
@@ -91,8 +90,7 @@ def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: 
 def _waits_by_call(
     linked: Join, calls: Sequence[_CommCall], waits: IntColumn
 ) -> tuple[set[int], dict[int, list[tuple[int, int]]]]:
-    """Return the collectives (positions in `calls`) before whose launch NCCL's stream waits; and, for each one that is
-    waited for, thread and time of the calls that ask for it."""
+    """Return the collectives that NCCL's stream waits to launch, and thread and time of calls that wait for them."""
     events, rows = linked.kineto.events, linked.runtime_row[waits]
     own: dict[int, list[int]] = {}
     numbered: dict[int, list[int]] = {}
@@ -154,7 +152,6 @@ def _comm_calls(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> list[_Co
 
 
 def _outermost(linked: Join, position: int) -> int:
-    """Return the outermost linked call of the collective that a node belongs to, −1 for none."""
     et, nodes, found = linked.et, linked.nodes, -1
     while position >= 0 and _COMM_CALL.fullmatch(et.names[et.name[nodes.node[position]]]):
         if linked.call_of_node[position] >= 0:
@@ -185,7 +182,7 @@ def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[i
     """Pair collectives with the times of waits, one each, in order, as DDP's reducer waits for its buckets.
 
     Waits between two launches are for earlier launches. If there are fewer waits than collectives, they are for the
-    last ones, since a stream also covers what was launched before. All are on one thread and in order.
+    last ones, since a stream also covers what was launched before.
     """
     bursts: dict[int, list[int]] = {}
     for ts in waits:
@@ -198,8 +195,6 @@ def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[i
 
 
 class _Around:
-    """The streams that threads launch to, collectives aside."""
-
     def __init__(self, linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> None:
         self.gpu = gpu
         others = np.flatnonzero((linked.gpu_launcher >= 0) & ~mask_at(len(linked.gpu_launcher), kernels))
@@ -209,7 +204,6 @@ class _Around:
         self.times = {code: gpu.launch[launched] for code, launched in self.launched.items()}
 
     def reader(self, thread: int, ts: int) -> int:
-        """Return the first event after a time on the stream that a thread launches to next, −1 if none."""
         k = self._next(thread, ts)
         if k < 0:
             return -1
@@ -217,31 +211,24 @@ class _Around:
         return self.gpu.first_after(int(self.gpu.stream[launched[min(k, len(launched) - 1)]]), ts)
 
     def writer(self, thread: int, ts: int) -> int:
-        """Return the last event before a time on the stream that a thread launched to last, −1 if none."""
         k = self._next(thread, ts)
         return self.gpu.last_before(int(self.gpu.stream[self.launched[thread][k - 1]]), ts) if k > 0 else -1
 
     def same(self, thread: int, ts: int, other: int) -> bool:
-        """Return whether a thread launches nothing between two times."""
         return self._next(thread, ts) == self._next(thread, other)
 
     def _next(self, thread: int, ts: int) -> int:
-        """Return how many launches a thread has made by a time, −1 if it makes none."""
         return int(np.searchsorted(self.times[thread], ts)) if thread in self.times else -1
 
 
 class _TensorsOf:
-    """Writers and readers of the tensors of collectives, from the ET; found on demand."""
-
     def __init__(self, linked: Join, gpu: GpuOrder, calls: Sequence[_CommCall]) -> None:
         self.linked, self.gpu, self.calls = linked, gpu, calls
 
     def readers(self, k: int) -> list[int]:
-        """Return the first GPU event, per stream, of other operators that read a collective's output."""
         return self._first_a_stream(k, self.linked.data_edges, 0)
 
     def writers(self, k: int) -> list[int]:
-        """Return the last GPU event, per stream, of other operators that write a collective's input."""
         return self._first_a_stream(k, self.linked.data_edges[::-1], -1)
 
     def _first_a_stream(self, k: int, edges: tuple[IntColumn, ...], end: Literal[0, -1]) -> list[int]:
@@ -253,13 +240,11 @@ class _TensorsOf:
 
     @cached_property
     def _within(self) -> IntColumn:
-        """The outermost operator of the collective that each node belongs to, −1 for none."""
         outermost = mask_at(len(self.linked.nodes), [call.outermost for call in self.calls if call.outermost >= 0])
         return nearest(np.arange(len(outermost)), self.linked.nodes.parent, outermost)
 
     @cached_property
     def _launched(self) -> dict[int, list[int]]:
-        """GPU events in order of launch of each operator (position in `nodes`) with a data dependency."""
         ends = mask_at(len(self.linked.nodes), np.concatenate(self.linked.data_edges))
         operator = nearest(self.linked.gpu_parent, self.linked.nodes.parent, ends)
         order = np.argsort(self.gpu.launch, kind="stable")

@@ -1,4 +1,4 @@
-"""Find data dependencies: for each read of a tensor's bytes, the call that last wrote them, from the ET's storage ids.
+"""Find the call that last wrote the bytes of each read tensor, from the ET's storage ids.
 
 docs/reference/data_dependencies.md has the rules, their reasons, and what an ET does not record.
 """
@@ -22,6 +22,8 @@ from .calls import EtCalls
 
 _Flags = npt.NDArray[np.bool_]
 
+# Calls that neither touch an element nor make storage, whatever their schema says: over half of a trace. They are
+# views, questions about a tensor, and records of autograd and DDP around the calls that do the work.
 _IDLE = re.compile(
     r"autograd::engine::evaluate_function: .*|\w+Backward\d+|torch::autograd::AccumulateGrad|detach_?|"
     r"torch(?:::|\.)distributed(?:::|\.)(?:ddp\.)?reducer::\w+|"
@@ -31,18 +33,14 @@ _IDLE = re.compile(
     r"swapaxes_?|swapdims_?|t_?|tensor_split|transpose_?|unbind|unflatten|unfold|unsqueeze_?|view|view_as|"
     r"view_as_complex|view_as_real)"
 )
-"""Calls that neither touch an element nor make storage, whatever their schema says: over half of a trace.
-
-These are views, questions about a tensor, and records of autograd and DDP around the calls that do the work.
-"""
+# Calls that provide a tensor's storage and touch no element.
 _STORAGE_ONLY = re.compile(r"aten::(?:(?:new_)?empty(?:_\w+)?|_?resize\w*_|set_)")
-"""Calls that provide a tensor's storage and touch no element."""
+# Calls that read only shape and type of their inputs.
 _SHAPE_ONLY = re.compile(r"aten::(?:\w+_like|new_\w+)")
-"""Calls that read only shape and type of their inputs."""
+# Calls that write their inputs even if no schema marks them: PyTorch's underscore, and collectives.
 _IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
-"""Calls that write their inputs even if no schema says so: PyTorch's underscore, and collectives."""
+# Calls that may write all their arguments.
 _WRITES_ALL = re.compile(r"triton_\w+")
-"""Calls whose arguments may all be written."""
 
 _SCHEMA_TOKEN = re.compile(r"[()\[\],!*]")
 _MARKED_STRING = re.compile(rb'(?<=")[^"!]*![^"]*(?=")')
@@ -63,7 +61,7 @@ class _Accesses(NamedTuple):
 
 
 class _Tree(NamedTuple):
-    """The call tree in depth-first order: a call's number, the first number after its callees, and its last callee."""
+    """Call tree in depth-first order: a call's number, the first number after its callees, and its last callee."""
 
     first: IntColumn
     stop: IntColumn
@@ -75,7 +73,7 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
 
     Returns:
         Positions in `nodes`, int64, sorted, no pair twice. A writer starts before its reader, and neither calls the
-            other.
+        other.
     """
     storage_only = _matching(_STORAGE_ONLY, et, nodes)
     accesses = _accesses(et, nodes, storage_only)
@@ -88,11 +86,7 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
 
 
 def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return producers of tensors and their readers as the timeline has them (`KinetoTrace.data`), if both are linked.
-
-    Args:
-        node_of_call: int64, position of each call's node, −1 for none; results are such positions.
-    """
+    """Return producers of tensors and their readers in the timeline (`KinetoTrace.data`), if both are linked."""
     if not len(kineto.data):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     node = scatter(len(kineto.events), calls.row, node_of_call)
@@ -102,12 +96,10 @@ def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn)
 
 
 def _matching(pattern: re.Pattern[str], et: ExecutionTrace, nodes: EtCalls) -> _Flags:
-    """Return which calls have a name of the pattern."""
     return matching(et.name[nodes.node], et.names, pattern.fullmatch)
 
 
 def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Accesses:
-    """Return what each call reads and writes, by inputs, outputs, name and schema."""
     touching = np.flatnonzero((et.scope[nodes.node] != ANNOTATION_SCOPE) & ~_matching(_IDLE, et, nodes))
     tensors = tensor_uses(et.texts.of(nodes.node[touching]))
     call, output, given = touching[tensors.node], tensors.output, ~tensors.output
@@ -130,7 +122,7 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Acce
 def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
     """Return the arguments that each call's schema marks as written, and the keyword-only ones among them (`out`).
 
-    Bit i stands for argument i. A mark is a "!", which is rare elsewhere; the string around it is a schema if it names
+    Bit i marks argument i. A mark is a "!"; it is rare elsewhere. The string around it is a schema if it names
     the call's operator.
     """
     written, overwritten = np.zeros((2, len(nodes)), np.int64)
@@ -176,8 +168,8 @@ def _marks(schema: str) -> tuple[str, int, int]:
 def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _Accesses:
     """Cut reads and writes into pieces.
 
-    A storage that would be cut too finely (thousands of slices and as many reads of the whole) stays one piece. Its
-    writers count as readers, too: its calls then form a chain, and no order is lost.
+    A storage that would be cut too finely (thousands of slices, each with a read of the whole) stays one piece. Its
+    writers also count as readers: its calls then form a chain, and no order is lost.
     """
     which = np.concatenate((np.flatnonzero(read), np.flatnonzero(write)))
     writes = np.arange(len(which)) >= np.count_nonzero(read)
@@ -205,8 +197,8 @@ def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _
 
 
 def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Flags:
-    """Return which accesses a caller leaves to its callees: reads of bytes that a callee touches, and writes that a
-    callee makes, too."""
+    """Return the accesses that a caller leaves to its callees: reads of bytes that a callee touches, and writes that it
+    makes."""
     group = accesses.piece * len(counting)
     key = group + tree.first[accesses.call]
     until = group + tree.stop[accesses.call]
@@ -239,7 +231,7 @@ def _last_writers(accesses: _Accesses, last: IntColumn) -> tuple[IntColumn, IntC
 
 
 def _moments(last: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Number the starts and ends of all calls from 0 to 2n − 1; a caller ends after its callees."""
+    """Number the starts and ends of all calls from 0 to 2n − 1; a call ends after its callees."""
     calls = np.arange(len(last))
     order = np.lexsort((-calls, last))
     ends = scatter(len(last), order, calls + last[order] + 1)

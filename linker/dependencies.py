@@ -1,8 +1,8 @@
 """Find the dependencies between linked nodes, and check them against the measured order and against cycles.
 
 Every edge except `sync` leads to an event that starts later, and so does the call tree. A `sync` edge leads to a call
-that waits, which may start before the event that it waits for. Such a call launches nothing and no edge leads on from
-it, so no cycle can arise. `_check_order` verifies this on the finished edges.
+that waits. The call may start before the event that it waits for. Such a call launches nothing and no edge leads on
+from it, so no cycle can arise. `_check_order` verifies this on the finished edges.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
 
 class Dependencies(NamedTuple):
-    """All edges, and what they mean for single nodes.
+    """All edges, and waits of single nodes.
 
     Attributes:
         edges: int64 (m, 3): places of source and target (see `Join`), index into EDGE_KINDS; no duplicates.
         inter_thread_dep: by position in the ET, the place of the op on another thread that a node waits for.
-        sync_dep: by position in the ET, places of the GPU nodes whose end a node waits for.
+        sync_dep: by position in the ET, places of the GPU nodes that must end before a node starts.
         inferred: the edges that are inferred from calls, tensors or times.
         contradicted: by kind, number of edges left out because the measured order contradicts them.
         unresolved: number of synchronization records without a known stream or event, and of arrows within CUDA graphs
@@ -52,7 +52,7 @@ class Dependencies(NamedTuple):
     clock_skew_ns: int
 
     def counts(self) -> dict[str, Any]:
-        """Return the report's counts of edges, by kind and by what was left out, inferred or unresolved."""
+        """Return the report's counts of edges, by kind, and those left out, inferred or unresolved."""
         by_kind = np.bincount(self.edges[:, 2], minlength=len(EDGE_KINDS)).tolist()
         return {
             "edges": {kind: count for kind, count in zip(EDGE_KINDS, by_kind, strict=True) if count},
@@ -65,13 +65,10 @@ class Dependencies(NamedTuple):
 
 @dataclass
 class _Edges:
-    """The edges so far, and how many of each kind were left out."""
-
     tables: list[IntColumn] = field(default_factory=list)
     contradicted: dict[str, int] = field(default_factory=dict)
 
     def add(self, kind: str, ends: tuple[IntColumn, IntColumn], allowed: npt.NDArray[np.bool_]) -> IntColumn:
-        """Add edges (places of source and target) that the measured order allows; return the positions of these."""
         left_out = int(np.count_nonzero(~allowed))
         if left_out:
             self.contradicted[kind] = self.contradicted.get(kind, 0) + left_out
@@ -80,7 +77,6 @@ class _Edges:
         return kept
 
     def table(self) -> IntColumn:
-        """Return all edges (m, 3), sorted, each once; none can be added after that."""
         table: IntColumn = np.concatenate(self.tables)
         self.tables.clear()
         table = table[np.lexsort(table.T[::-1])]
@@ -92,10 +88,10 @@ def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_grou
 
     Args:
         data: writers and readers, positions in `linked.nodes`.
-        comm_groups: by position in `linked.gpu_row`, the process group of each communication kernel.
+        comm_groups: by position in `linked.gpu_row`, the process group of a communication kernel.
 
     Raises:
-        LinkError: the finished edges could hold a cycle, which is a defect of this program.
+        LinkError: the finished edges could hold a cycle: a defect of this program.
     """
     edges, gpu = _Edges(), GpuOrder.of(linked)
     _add_launches(linked, edges)
@@ -128,7 +124,6 @@ def _add_launches(linked: Join, edges: _Edges) -> None:
 
 
 def _add_streams(linked: Join, gpu: GpuOrder, edges: _Edges) -> None:
-    """Add the order of GPU events on a stream, by start; hardware lets them overlap a little."""
     at = linked.gpu_places
     order = np.argsort(gpu.stream, kind="stable")
     before, after = order[:-1], order[1:]
@@ -137,7 +132,6 @@ def _add_streams(linked: Join, gpu: GpuOrder, edges: _Edges) -> None:
 
 
 def _add_comm(linked: Join, groups: dict[int, str], edges: _Edges) -> None:
-    """Add the order of collectives of one process group, by start."""
     last: dict[str, int] = {}
     pairs = []
     for i in sorted(groups):
@@ -163,7 +157,6 @@ def _add_threads(linked: Join, edges: _Edges) -> dict[int, int]:
 
 
 def _add_data(linked: Join, data: tuple[IntColumn, IntColumn], edges: _Edges) -> None:
-    """Add last writer of a tensor → reader, if both are linked."""
     if not len(data[0]):
         return
     (writer, reader), start = data, linked.node_times[0]
@@ -175,7 +168,7 @@ def _add_data(linked: Join, data: tuple[IntColumn, IntColumn], edges: _Edges) ->
 def _add_host_comm(linked: Join, edges: _Edges) -> set[tuple[int, int]]:
     """Add collectives on the host → the first operators that read their output; return these pairs of places.
 
-    The edges are of kind `data` and inferred, because only order says which call issued a collective.
+    The edges are of kind `data` and inferred, because only order shows the issuing call of a collective.
     """
     run, reader = find_host_readers(linked)
     if not len(run):
@@ -188,7 +181,6 @@ def _add_host_comm(linked: Join, edges: _Edges) -> set[tuple[int, int]]:
 
 
 def _add_waits(linked: Join, waits: Waits, edges: _Edges) -> dict[int, list[int]]:
-    """Add stream waits and synchronizations; return `sync_dep`."""
     events, gpu_at, runtime_at = linked.kineto.events, linked.gpu_places, linked.runtime_places
     ts, end = events.ts[linked.gpu_row], events.end[linked.gpu_row]
     before, after = waits.event.T
@@ -211,7 +203,6 @@ def _add_waits(linked: Join, waits: Waits, edges: _Edges) -> dict[int, list[int]
 
 
 def _add_graph(linked: Join, graph: GraphOrder, edges: _Edges) -> None:
-    """Add the order within launches of CUDA graphs."""
     events, rows, at = linked.kineto.events, linked.gpu_row, linked.gpu_places
     before, after = np.concatenate([graph.recorded, graph.inferred]).T
     ts, end = events.ts[rows], events.end[rows]
@@ -219,7 +210,6 @@ def _add_graph(linked: Join, graph: GraphOrder, edges: _Edges) -> None:
 
 
 def _check_order(linked: Join, edges: IntColumn) -> None:
-    """Verify the property that excludes cycles."""
     events, at = linked.kineto.events, np.flatnonzero(linked.node_of_call >= 0)
     of_nodes = scatter(len(linked.et), linked.nodes.node[linked.node_of_call[at]], linked.calls.ts[at])
     start = np.concatenate([of_nodes, events.ts[linked.gpu_row], events.ts[linked.runtime_row]])
@@ -230,10 +220,10 @@ def _check_order(linked: Join, edges: IntColumn) -> None:
         raise LinkError("the edges lead back in time, so that cycles cannot be excluded; please report this trace")
 
 
+# A shorter pause of a thread is host work between two ops, not waiting for another thread.
 _IDLE_NS = 200_000
-"""A shorter pause of a thread is host work between two ops, not waiting for another thread."""
+# Share of a pause during which the other thread must be busy.
 _BUSY = 0.5
-"""Share of a pause during which the other thread must be busy."""
 
 
 def top_level_ops(linked: Join) -> IntColumn:
@@ -250,8 +240,8 @@ def top_level_ops(linked: Join) -> IntColumn:
 def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Return pairs (positions in `top`): last op of a busy thread → first op of a thread that paused meanwhile.
 
-    The other thread is the busiest of those that finished an op last (`recently_finished`), busy for over half of the
-    pause, and its op ends in the pause. A thread without a call so far has paused since the first op of the trace.
+    The other thread is the busiest thread that finished an op last (`recently_finished`), busy for over half of the
+    pause, and its op ends in the pause. A thread without an earlier call has paused since the first op of the trace.
     Takes n log n for any number of threads.
     """
     thread, ts, end = calls.thread[top], calls.ts[top], calls.end[top]
@@ -300,7 +290,6 @@ def find_host_readers(linked: Join) -> tuple[IntColumn, IntColumn]:
 
 
 def _issued(linked: Join, start: IntColumn) -> IntColumn:
-    """Return linked collectives on the host, each with the call that issued it, int64 (n, 2)."""
     et, nodes = linked.et, linked.nodes
     codes = et.name[nodes.node]
     runs = np.flatnonzero(matching(codes, et.names, HOST_COLLECTIVE.fullmatch) & (start >= 0))

@@ -1,17 +1,29 @@
-"""Find what generated the kernels of compiled code and of annotated graphs, from Kineto's arguments and from files."""
+"""Find what generated the kernels of compiled code and of annotated graphs, from Kineto's arguments and from files.
+
+Generated code calls its kernels one after the other, and Inductor numbers these calls (handles) as it writes them. In a
+trace they are the outermost operators below `## Call CompiledFxGraph … ##`: C++ kernels as `graph_0_cpp_fused_…` (with
+`cpp.enable_kernel_profile`), Triton kernels by name, and kernels left to PyTorch as its operators. Only the order tells
+equal kernels apart, so either the whole sequence matches or nothing does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from itertools import groupby, zip_longest
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.inductor import CompileFiles, NodeAnnotation, annotated_args
+from ..schemas.inductor import CompiledGraph, CompiledKernel, CompileFiles, NodeAnnotation, annotated_args
 from ..schemas.inductor.graph_annotations import Frames
+from ..schemas.kineto.input_args import input_shapes
+from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import EventTable
 from ..trace.brief import brief
 from ..trace.call_tree import nearest
@@ -22,12 +34,9 @@ from ..trace.index import as_positions
 from ..trace.stacks import COMPILED, GRAPH_ANNOTATION, MODULE_FRAME, Stacks
 from .join import Join
 
-if TYPE_CHECKING:
-    from .compiled_calls import CompiledCalls
-
 _KERNEL_KEYS = "kernel_file", "kernel_hash", "kernel_kwargs", "kernel_backend"
+# Events per name to read arguments of first; the others are read only if Triton launched one of these.
 _SAMPLES = 3
-"""Events of a name whose arguments are read before those of all are."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,8 @@ class CodeOrigins:
     """Origins of kernels besides recorded Python frames, by place (see `Join`).
 
     Attributes:
-        kernels: generated kernels. place: int64, of nodes. kernel: int64, position in `kernels` of each one's.
+        place: int64, of nodes.
+        kernel: int64, by node the position in `kernels`.
         stacks: by evidence of `Stacks`, the stacks of places.
         summary: `etplus.compiled`; None without files.
     """
@@ -49,7 +59,7 @@ class CodeOrigins:
     __repr__ = brief
 
     def generated(self, row: IntColumn) -> GeneratedKernels:
-        """Return the generated kernels of a trace; `row` is that of each place."""
+        """Return the generated kernels of a trace; `row` maps places to rows."""
         if not len(self.place):
             return GeneratedKernels.none()
         rows = row[self.place]
@@ -67,7 +77,7 @@ class CodeOrigins:
 
 def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
     """Find what generated the kernels of a trace, and the source lines that they implement."""
-    compiled = _match_compiled(join, files) if files.graphs else None
+    compiled = match_compiled(join.kineto.events, join.calls, files.graphs) if files.graphs else None
     kernels, calls, codes = _generated_calls(join, compiled)
     node = join.node_of_call[calls]
     linked = node >= 0
@@ -81,12 +91,6 @@ def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
         summary = msgspec.to_builtins(CompiledSummary(list(files.files), *matched, len(annotated)))
     known = {evidence: found for evidence, found in stacks.items() if found}
     return CodeOrigins(kernels, join.nodes.node[node[linked]], codes[linked], known, summary)
-
-
-def _match_compiled(join: Join, files: CompileFiles) -> CompiledCalls:
-    from .compiled_calls import match_compiled  # of the few traces that the compiler's files are beside
-
-    return match_compiled(join.kineto.events, join.calls, files.graphs)
 
 
 class _KernelArgs(msgspec.Struct, gc=False):
@@ -104,7 +108,6 @@ _decode_kernel = msgspec.json.Decoder(_KernelEvent).decode
 
 
 def _kernel_args(text: bytes) -> tuple[str, ...]:
-    """Return what Triton's launcher records about a kernel, "" for missing values."""
     try:
         args = _decode_kernel(text).args
     except UNREADABLE:
@@ -116,7 +119,6 @@ def _kernel_args(text: bytes) -> tuple[str, ...]:
 def _generated_calls(
     join: Join, compiled: CompiledCalls | None
 ) -> tuple[tuple[GeneratedKernel, ...], IntColumn, IntColumn]:
-    """Return the generated kernels, the calls that launched one, and the position of each one's kernel."""
     events, calls = join.kineto.events, join.calls
     args = _triton_args(events, calls.row, calls.name)
     of_call = dict(zip(compiled.call.tolist(), compiled.kernel.tolist(), strict=True)) if compiled is not None else {}
@@ -149,7 +151,6 @@ def _triton_args(events: EventTable, row: IntColumn, name: IntColumn) -> dict[in
 
 
 def _samples(key: IntColumn, wanted: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return positions of the first, a middle and the last wanted event of every key, ascending."""
     at = np.flatnonzero(wanted)
     order = at[np.argsort(key[at], kind="stable")]
     begin = np.flatnonzero(np.diff(key[order], prepend=-1))
@@ -187,8 +188,7 @@ def _of_parents(of_node: IntColumn, parent: IntColumn) -> IntColumn:
 def _annotated_stacks(
     join: Join, annotations: Mapping[int, NodeAnnotation]
 ) -> tuple[dict[int, tuple[Frames, ...]], dict[int, tuple[Frames, ...]]]:
-    """Return, by place of a GPU event, the stacks that Inductor's trace handler wrote, and those of its graph
-    annotation, whose outermost frame is the module."""
+    """Return, by place of a GPU event, the stacks of Inductor's trace handler, and of its graph annotation."""
     events, rows = join.kineto.events, join.gpu_row
     if not len(rows):
         return {}, {}
@@ -215,3 +215,252 @@ def _annotated_stacks(
 
 def _args_of(events: EventTable, rows: IntColumn) -> Iterable[tuple[list[int], NodeAnnotation | None]]:
     return map(annotated_args, events.records.args(events.index[rows]))
+
+
+_REGION, _GRAPH = "Torch-Compiled Region: ", "## Call CompiledFxGraph "
+_FORWARD, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
+_OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
+# Operators of kernels in `torch._inductor.kernel` with another name.
+_AS_OPERATOR = {"bias_addmm": "addmm", "mm_dtype": "mm", "bmm_dtype": "bmm"}
+_BIASED = "extern_kernels.bias_addmm"
+# Why the kernels of a call of a compiled graph are not known.
+Refusal = Literal[
+    "its region is not in the files", "its region has no kernels in the files", "its forward is not in the trace",
+    "its kernels are in another order", "its operators have other shapes", "several graphs fit",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GraphCall:
+    """Call of a compiled graph.
+
+    Attributes:
+        call: position among the calls.
+        owner: position of the region, or of the backward, that it was called in.
+        region: name of the region, "" for a backward without its forward in the trace.
+        kernels: int64, positions of the outermost operators below it, in order.
+    """
+
+    call: int
+    owner: int
+    region: str
+    backward: bool
+    kernels: IntColumn
+
+
+@dataclass(frozen=True)
+class CompiledCalls:
+    """Kernels that calls belong to.
+
+    Attributes:
+        call: int64, ascending, positions among the calls.
+        kernel: int64, by call the position in `kernels`.
+        kernels: with the graph that each belongs to.
+        graph_calls: number of calls of compiled graphs.
+        refused: how many are not matched, by reason.
+    """
+
+    call: IntColumn
+    kernel: IntColumn
+    kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]
+    graph_calls: int
+    refused: dict[str, int]
+
+
+def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[CompiledGraph]) -> CompiledCalls:
+    """Match the calls of compiled graphs with the graphs in files."""
+    found, refused = list[tuple[int, CompiledGraph, CompiledKernel]](), Counter[str]()
+    known = _Graphs(graphs)
+    made = graph_calls(events, calls)
+    for _, siblings in groupby(sorted(made, key=lambda graph: (graph.owner, graph.call)), lambda graph: graph.owner):
+        fits = [known.fit(of, events, calls) for of in siblings]
+        several = sum(not isinstance(fit, str) for fit in fits) > 1  # one graph of a region is in the files
+        for fit in fits:
+            if isinstance(fit, str) or several:
+                refused[fit if isinstance(fit, str) else "several graphs fit"] += 1
+            else:
+                found += [(call, fit.graph, kernel) for call, kernel in fit.pairs]
+    found.sort(key=lambda match: match[0])
+    codes: dict[tuple[str, str, int, str], int] = {}
+    kernels = list[tuple[CompiledGraph, CompiledKernel]]()
+    kernel = []
+    for _, graph, of_kernel in found:
+        key = (graph.file, graph.region, of_kernel.handle, f"{graph.backward} {of_kernel.name}")
+        if key not in codes:
+            codes[key] = len(codes)
+            kernels.append((graph, of_kernel))
+        kernel.append(codes[key])
+    at = np.array([call for call, _, _ in found], np.int64)
+    return CompiledCalls(at, np.array(kernel, np.int64), tuple(kernels), len(made), dict(sorted(refused.items())))
+
+
+def graph_calls(events: EventTable, calls: CpuCalls) -> list[GraphCall]:
+    """Return the calls of compiled graphs in a trace, in order.
+
+    A backward belongs to the region of its forward: the last call of a compiled function before it with its sequence
+    number. Autograd gives the number to the node that it makes, so earlier calls with that number made none.
+    """
+    kinds = np.array([_kind_of(name) for name in events.names], np.int8)[calls.name]
+    graphs = np.flatnonzero(kinds == 1)
+    if not len(graphs):
+        return []
+    owners = nearest(calls.parent[graphs], calls.parent, (kinds == 2) | (kinds == 4))
+    is_op = np.array([category == "cpu_op" for category in events.categories], np.bool_)[events.category[calls.row]]
+    inside = mask_at(len(calls), graphs)
+    above = nearest(calls.parent, calls.parent, is_op | inside)
+    outermost = np.flatnonzero(is_op & (above >= 0) & inside[above])
+    order = outermost[np.argsort(above[outermost], kind="stable")]
+    begin = np.searchsorted(above[order], graphs)
+    end = np.searchsorted(above[order], graphs, side="right")
+    forwards = np.flatnonzero((kinds == 3) & (calls.seq >= 0))
+    made = []
+    for graph, owner, first, last in zip(graphs.tolist(), owners.tolist(), begin.tolist(), end.tolist(), strict=True):
+        if owner < 0:
+            continue
+        region, backward = owner, bool(kinds[owner] == 4)
+        if backward:
+            region = _region_of_backward(calls, forwards, kinds == 2, owner)
+        name = events.names[calls.name[region]] if region >= 0 else ""
+        made.append(GraphCall(graph, owner, name, backward, np.sort(order[first:last])))
+    return made
+
+
+def _kind_of(name: str) -> int:
+    """Return 1 for a call of a graph, 2 for a region, 3 for a compiled function, 4 for its backward, else 0."""
+    if name.startswith(_GRAPH):
+        return 1
+    return 2 if name.startswith(_REGION) else {_FORWARD: 3, _BACKWARD: 4}.get(name, 0)
+
+
+def _region_of_backward(calls: CpuCalls, forwards: IntColumn, is_region: npt.NDArray[np.bool_], backward: int) -> int:
+    same = forwards[(calls.seq[forwards] == calls.seq[backward]) & (calls.ts[forwards] < calls.ts[backward])]
+    if calls.seq[backward] < 0 or not len(same):
+        return -1
+    forward = same[np.argmax(calls.ts[same])]
+    return int(nearest(calls.parent[forward : forward + 1], calls.parent, is_region)[0])
+
+
+class _CompiledFit(NamedTuple):
+    graph: CompiledGraph
+    pairs: list[tuple[int, CompiledKernel]]
+
+
+_NO_PAIR = -1, CompiledKernel("", -1)
+
+
+class _Graphs:
+    def __init__(self, graphs: Sequence[CompiledGraph]) -> None:
+        self.by_region = defaultdict[tuple[str, bool | None], list[CompiledGraph]](list)
+        for graph in graphs:
+            self.by_region[graph.region, graph.backward].append(graph)
+
+    def fit(self, graph_call: GraphCall, events: EventTable, calls: CpuCalls) -> _CompiledFit | Refusal:
+        candidates = self._candidates(graph_call)
+        if not candidates:
+            return "its region is not in the files" if graph_call.region else "its forward is not in the trace"
+        if not any(graph.kernels for graph in candidates):
+            return "its region has no kernels in the files"
+        fits = list[_CompiledFit]()
+        refusal: Refusal = "its kernels are in another order"
+        for graph in candidates:
+            fit = self._aligned(graph_call, graph, events, calls)
+            if fit is None:
+                continue
+            if all(_shapes_agree(events, calls.row[call], kernel) for call, kernel in fit.pairs):
+                fits.append(fit)
+            else:
+                refusal = "its operators have other shapes"
+        if not fits:
+            return refusal
+        alike = all(_same_sources(fit, fits[0]) for fit in fits)
+        return fits[0] if alike else "several graphs fit"
+
+    def _candidates(self, of: GraphCall) -> list[CompiledGraph]:
+        if of.region:
+            found = self.by_region.get((of.region, of.backward))
+            if found:
+                return found
+            again = f"{of.region}_"  # Dynamo compiled it again: 0/0_1
+            regions = [key for key in self.by_region if key[1] == of.backward and key[0].startswith(again)]
+            if regions:
+                return [graph for region in regions for graph in self.by_region[region]]
+        return [*self.by_region.get(("", of.backward), ()), *self.by_region.get(("", None), ())]
+
+    def _aligned(
+        self, graph_call: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls
+    ) -> _CompiledFit | None:
+        """Return calls and kernels in the same order, None if the sequences differ.
+
+        Kernels that never occur in the calls (C++ kernels without `cpp.enable_kernel_profile`) and operators that are
+        no kernels of the graph are left out.
+        """
+        names = [called_as_event(events.names[code]) for code in calls.name[graph_call.kernels].tolist()]
+        occurring = set(names)
+        kernels = [(_called_as(kernel.name), kernel) for kernel in graph.kernels]
+        for own in self._own(graph, kernels):
+            listed = [(name, kernel) for name, kernel in own if name in occurring]
+            wanted = {name for name, _ in listed}
+            made = [
+                (name, call) for name, call in zip(names, graph_call.kernels.tolist(), strict=True) if name in wanted
+            ]
+            if made and [name for name, _ in made] == [name for name, _ in listed]:
+                return _CompiledFit(
+                    graph, [(call, kernel) for (_, call), (_, kernel) in zip(made, listed, strict=True)]
+                )
+        return None
+
+    def _own(
+        self, graph: CompiledGraph, kernels: list[tuple[str, CompiledKernel]]
+    ) -> list[list[tuple[str, CompiledKernel]]]:
+        """Return possible kernels of a graph: all, or for a backward also those after a shorter backward that the file
+        repeats."""
+        if not graph.backward:
+            return [kernels]
+        others = (other for (_, backward), found in self.by_region.items() if backward for other in found)
+        lists = [other.kernels for other in others if other.file == graph.file]
+        begins = {len(own) for own in lists if len(own) < len(graph.kernels) and graph.kernels[: len(own)] == own}
+        return [kernels, *(kernels[begin:] for begin in sorted(begins, reverse=True))]
+
+
+def _same_sources(fit: _CompiledFit, other: _CompiledFit) -> bool:
+    return all(
+        call == other_call and (kernel.stacks, kernel.nodes) == (like.stacks, like.nodes)
+        for (call, kernel), (other_call, like) in zip_longest(fit.pairs, other.pairs, fillvalue=_NO_PAIR)
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def called_as_event(name: str) -> str:
+    """Return the name by which an event is compared: without the namespace or, for a C++ kernel, its graph.
+
+    Example:
+        >>> called_as_event("aten::mm"), called_as_event("graph_0_cpp_fused_gelu_1"), called_as_event("triton_poi_0")
+        ('::mm', 'cpp_fused_gelu_1', 'triton_poi_0')
+    """
+    space, colons, operator = name.rpartition("::")
+    return f"::{operator}" if colons and space else _OF_GRAPH.sub("", name)
+
+
+@lru_cache(maxsize=1 << 14)
+def _called_as(kernel: str) -> str:
+    """Return the name by which a kernel of Inductor's files is compared.
+
+    Example:
+        >>> _called_as("extern_kernels.addmm"), _called_as("torch.ops.aten.sort.stable"), _called_as("cpp_fused_add_3")
+        ('::addmm', '::sort', 'cpp_fused_add_3')
+    """
+    parts = kernel.split(".")
+    if len(parts) == 1:
+        return kernel
+    operator = parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[1]
+    return f"::{_AS_OPERATOR.get(operator, operator)}"
+
+
+def _shapes_agree(events: EventTable, row: int, kernel: CompiledKernel) -> bool:
+    if not kernel.shapes:
+        return True
+    recorded = input_shapes(events.records.texts.of(events.index[row : row + 1])[0])
+    flat = [tuple(shape) for given in recorded for shape in (given if isinstance(given[0], list) else [given])]
+    wanted = [shape for shape in kernel.shapes if shape][kernel.name == _BIASED :]
+    left = iter(flat)
+    return not flat or all(shape in left for shape in wanted)

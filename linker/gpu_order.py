@@ -25,11 +25,12 @@ class GpuOrder:
     """GPU events of a linked trace by stream and launch.
 
     Attributes:
-        stream: int64, code of each event's (device, stream).
+        stream: int64, by event a code of its (device, stream).
         key: (device, stream) by code.
-        launch: int64 ns, when each was launched, or its own start if unknown.
-        free: int64 ns, when all earlier work of its stream had ended; 0 for the first.
-        queue: by code, positions in order of launch. queue_launch: their launch times.
+        launch: ns, when each was launched, or its own start if unknown.
+        free: ns, when all earlier work of its stream had ended; 0 for the first.
+        queue: by code, positions in order of launch.
+        queue_launch: their launch times.
     """
 
     stream: IntColumn
@@ -41,7 +42,6 @@ class GpuOrder:
 
     @staticmethod
     def of(linked: Join) -> GpuOrder:
-        """Sort the attached GPU events."""
         events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
         device, stream, ts = events.device[rows], events.stream[rows], events.ts[rows]
         _, first, code = np.unique((device << 32) + stream, return_index=True, return_inverse=True)
@@ -65,12 +65,12 @@ class GpuOrder:
         return int(self.queue[stream][k]) if k < len(self.queue[stream]) else -1
 
     def streams(self, device: int, stream: int) -> list[int]:
-        """Return the codes of a stream number on a device; −1 stands for any."""
+        """Return the codes of a stream number on a device; −1 means any."""
         return [k for k, (d, s) in enumerate(self.key) if device in (-1, d) and stream in (-1, s)]
 
 
 class Submissions:
-    """The launches of each thread by time: they show the stream of a recorded CUDA event if no record does.
+    """Launches per thread, by time: they show the stream of a recorded CUDA event if no record does.
 
     PyTorch records an event on the stream to which it has just submitted work, and lets other streams wait for it.
     """
@@ -98,16 +98,15 @@ class Submissions:
         return int(self._stream[before if other else last])
 
 
+# Events and callbacks; an event that waits for them waits for their own dependencies.
 _NODES_WITHOUT_WORK = frozenset({"graph_event_node", "graph_host_node"})
-"""Events and callbacks; what waits for them waits for their own dependencies."""
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
+# Graph work that starts this much later than its stream allows has waited for another stream.
 _LATE_NS = 3_000
-"""Graph work that starts this much later than its stream allows has waited for another stream."""
 
 
 class GraphOrder(NamedTuple):
-    """Pairs of positions in `gpu_row`, int64 (m, 2): drawn dependencies, and forks and joins inferred from times; and
-    the number of arrows that do not lead from one node of a launch to another."""
+    """Pairs of positions in `gpu_row`: drawn dependencies, and forks and joins inferred from times."""
 
     recorded: IntColumn
     inferred: IntColumn
@@ -115,7 +114,7 @@ class GraphOrder(NamedTuple):
 
 
 def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
-    """Find the dependencies between the GPU events of each launch of a graph.
+    """Find the dependencies between the GPU events of a graph launch.
 
     Example:
         If a launch's last kernel on stream 7 starts when a kernel on stream 8 has ended, `inferred` holds that join.
@@ -127,7 +126,7 @@ def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
 
 
 def _arrows(linked: Join) -> tuple[IntColumn, int]:
-    """Return the event rows that arrows lead from and to, (m, 2), and how many do not lead from node to node."""
+    """Return the event rows that arrows lead from and to, and how many do not lead from node to node."""
     events, flows = linked.kineto.events, linked.kineto.flows
     category = events.categories.index(LAUNCH_FLOW) if LAUNCH_FLOW in events.categories else -1
     drawn = (flows.id >= GRAPH_ARROW) & (flows.category == category)
@@ -145,7 +144,6 @@ def _arrows(linked: Join) -> tuple[IntColumn, int]:
 
 
 def _nearest(linked: Join, nodes: IntColumn, time: IntColumn, flow: IntColumn) -> IntColumn:
-    """Return the node on a flow's lane that is nearest in time, −1 for none; work comes before nodes without."""
     events, flows = linked.kineto.events, linked.kineto.flows
     no_work = events.mask(_NODES_WITHOUT_WORK)[nodes]
     found = np.full(len(flow), -1, np.int64)
@@ -182,7 +180,6 @@ def _between_work(linked: Join, arrows: IntColumn) -> IntColumn:
 
 
 def _sources(node: int, above: dict[int, list[int]]) -> set[int]:
-    """Return everything that leads to a node without work, through any number of such nodes."""
     found, pending = set[int](), [node]
     while pending:
         for source in above.get(pending.pop(), ()):
@@ -193,7 +190,6 @@ def _sources(node: int, above: dict[int, list[int]]) -> set[int]:
 
 
 def _launches(linked: Join) -> list[IntColumn]:
-    """Return the positions of the GPU events of each launch of a graph, by start."""
     events, launcher = linked.kineto.events, linked.gpu_launcher
     of_graph = (launcher >= 0) & named(events.names, events.name[launcher], _GRAPH_LAUNCH)
     order = np.flatnonzero(of_graph)[np.argsort(launcher[of_graph], kind="stable")]
@@ -201,7 +197,7 @@ def _launches(linked: Join) -> list[IntColumn]:
 
 
 def _forks_and_joins(linked: Join, gpu: GpuOrder, members: IntColumn) -> list[tuple[int, int]]:
-    """Return what the events of one launch waited for on its other streams.
+    """Return pairs of events of one launch; the second one waited for the first on another stream.
 
     An event that starts late waited for the last event of another stream that had ended by then. That one must have
     ended after the event's predecessor on its own stream or, for the first event of a stream, after the launch's first
@@ -232,7 +228,6 @@ def _forks_and_joins(linked: Join, gpu: GpuOrder, members: IntColumn) -> list[tu
 
 
 def _last_of_another(stream: npt.NDArray[np.integer]) -> IntColumn:
-    """Return for each place the last place before it with another value, −1 for none."""
     found = np.full(len(stream), -1, np.int64)
     change = np.flatnonzero(stream[1:] != stream[:-1]) + 1
     found[change] = change - 1

@@ -1,8 +1,8 @@
-"""Find who waits for which GPU event: streams for other streams, CPU calls for streams, events and copies.
+"""Find the waits for GPU events: by streams for other streams, and by CPU calls for streams, events and copies.
 
-Records of category `cuda_sync` say so, if the profiler was asked for them. Otherwise runtime calls show it: around
-collectives by order and operators (`comm_waits`), elsewhere by names and times. Waits without a record are marked as
-inferred. The replay uses these edges and infers none of its own.
+Records of category `cuda_sync` state them, if the profiler was asked for them. Otherwise runtime calls show them:
+around collectives by order and operators (`comm_waits`), elsewhere by names and times. Waits without a record are
+marked as inferred. The replay uses these edges and infers no others.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from .comm_waits import find_comm_waits
 from .gpu_order import GpuOrder, Submissions
 from .join import Join
 
+# A kernel that starts this much later than its launch and its stream allow has waited for something.
 _LATE_NS = 5_000
-"""A kernel that starts this much later than its launch and its stream allow has waited for something."""
+# The event that a late kernel has waited for ended at most this long before.
 _JUST_ENDED_NS = 30_000
-"""The event that a late kernel has waited for ended at most this long before."""
+# Time from the call to the kernel's start on an idle stream, if the trace does not show it.
 _USUAL_LATENCY_NS = 10_000
-"""Time from the call to the kernel's start on an idle stream, if the trace does not show it."""
+# Recorded events that a waiting call can be for, last first. The call waits for the last one that had ended when the
+# call returned. DDP's timers are the first to ask, for the last event (torch/csrc/distributed/c10d/reducer_cuda.cpp,
+# `CudaTimer::measureDifference`).
 _RECORDS = 16
-"""Recorded events that a waiting call can be for, last first: the last one whose work had ended when the call returned.
-DDP's timers are the first to ask, for the last event (torch/csrc/distributed/c10d/reducer_cuda.cpp,
-`CudaTimer::measureDifference`)."""
 _NOTHING = np.zeros(0, np.int64)
 
+# FSDP1 waits in it before an all-gather, for the older of the last two events that it recorded when freeing parameters
+# (torch/distributed/fsdp: `_unshard` and `_reshard` of _runtime_utils.py, `_FreeEventQueue`).
 _RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
-"""FSDP1 waits in it before an all-gather, for the older of the last two events that it recorded when freeing parameters
-(torch/distributed/fsdp: `_unshard` and `_reshard` of _runtime_utils.py, `_FreeEventQueue`)."""
 
 
 class Waits(NamedTuple):
@@ -75,11 +75,7 @@ class Waits(NamedTuple):
 
 
 def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
-    """Find every wait.
-
-    Args:
-        kernels: positions in `gpu_row` of the communication kernels.
-    """
+    """Find every wait; `kernels` are the positions in `gpu_row` of the communication kernels."""
     finder = _Finder(linked, gpu)
     resolved = finder.from_records()
     finder.from_runtime_calls(resolved, kernels)
@@ -97,14 +93,12 @@ class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
 
     @staticmethod
     def of(thread: npt.NDArray[np.integer], ts: IntColumn, what: IntColumn) -> _ByThread:
-        """Group by thread; `ts` ascends on each."""
         order = np.argsort(thread, kind="stable")
         cuts = np.flatnonzero(np.diff(thread[order])) + 1
         groups = np.split(order, cuts) if len(order) else []
         return _ByThread((int(thread[group[0]]), (ts[group], what[group])) for group in groups)
 
     def first(self, thread: int, ts: int) -> int | None:
-        """Return what happens first on a thread at a time or later, None for nothing."""
         times, what = self.get(thread, (_NOTHING, _NOTHING))
         k = int(np.searchsorted(times, ts))
         return int(what[k]) if k < len(what) else None
@@ -170,7 +164,6 @@ class _Finder:
         return most
 
     def from_records(self) -> set[int]:
-        """Use the cuda_sync records; return the runtime calls (positions) that these explain."""
         events, resolved = self.linked.kineto.events, set[int]()
         for call, args in sorted(self._sync_records(events), key=lambda record: self._ts(record[0])):
             device = args.device if isinstance(args.device, int) else -1
@@ -200,7 +193,6 @@ class _Finder:
         return resolved
 
     def _sync_records(self, events: EventTable) -> Iterator[tuple[int, SyncArgs]]:
-        """Yield the cuda_sync records of calls in the window, with the positions of the calls."""
         for text in events.args_of(events.rows("cuda_sync")):
             args = sync_args(text)
             call = self._call_with(args.correlation) if args is not None else None
@@ -208,8 +200,8 @@ class _Finder:
                 yield call, args
 
     def _recorded(self, device: int, stream: Any, ts: int) -> list[int]:
-        """Return what has ended when an event is reached that was recorded on a stream at a time: the last GPU event
-        launched there, and everything that the stream has been made to wait for since."""
+        """Return the events that have ended when an event recorded on a stream is reached: the last one launched there,
+        and everything that the stream was made to wait for since."""
         return [*(last := self._on_stream(device, stream, ts)), *self._waited_for(device, stream, ts, last).values()]
 
     def _waited_for(self, device: int, stream: Any, ts: int, last: list[int]) -> dict[int, int]:
@@ -228,7 +220,6 @@ class _Finder:
         carried.append({**before, **{int(self.gpu.stream[i]): i for i in sources}})
 
     def from_runtime_calls(self, resolved: set[int], kernels: Sequence[int]) -> None:
-        """Infer synchronizations and stream waits that no record explains."""
         events, rows = self.linked.kineto.events, self.linked.runtime_row
         names = events.name[rows]
         self.communicating = set(kernels)
@@ -248,7 +239,6 @@ class _Finder:
         self._infer_stream_waits(self.runtime_ts[waits])
 
     def from_blocking_copies(self) -> None:
-        """Add blocking copies: the thread continued only when the copy had ended."""
         events, linked = self.linked.kineto.events, self.linked
         for i in np.flatnonzero(self.copies).tolist():
             launcher = linked.gpu_launcher[i]
@@ -259,21 +249,18 @@ class _Finder:
             self._release(i, thread, returned)
 
     def _blocking_copies(self) -> npt.NDArray[np.bool_]:
-        """Return which GPU events are copies that their calls waited for."""
         events, launcher = self.linked.kineto.events, self.linked.gpu_launcher
         copy, call = events.name[self.linked.gpu_row], events.name[launcher]
         late = self.end - events.end[launcher]
         return (launcher >= 0) & blocking_copies(events.names, copy, call, late, self.tolerance)
 
     def _call_with(self, correlation: Any) -> int | None:
-        """Return the last runtime call with a correlation."""
         if not isinstance(correlation, int) or not 0 < correlation < 2**63:
             return None
         k = int(np.searchsorted(self.correlations, correlation, side="right")) - 1
         return int(self.by_correlation[k]) if k >= 0 and self.correlations[k] == correlation else None
 
     def _recorded_stream(self, record: int | None, device: int, waiting: Any) -> int:
-        """Return the stream of an event whose record does not name it, −1 for none; see `Submissions`."""
         if record is None:
             return -1
         codes = self._streams(device, waiting)
@@ -289,7 +276,6 @@ class _Finder:
         return self.gpu.streams(device, stream) if isinstance(stream, int) and stream >= 0 else []
 
     def _on_stream(self, device: int, stream: Any, ts: int) -> list[int]:
-        """Return the last event launched on a stream before a time."""
         return [i for i in (self.gpu.last_before(k, ts) for k in self._streams(device, stream)) if i >= 0]
 
     def _wait_for(self, call: int, gpu_events: list[int], inferred: bool = False) -> None:
@@ -304,21 +290,19 @@ class _Finder:
                 self.inferred.add((int(source[i]), int(target[call])))
 
     def _release(self, gpu_event: int, thread: int, ts: int) -> None:
-        """Note the first linked op that a thread starts after it has waited."""
         node = self.linked_calls.first(thread, ts)
         if node is not None:
             self.released.append((gpu_event, node))
 
     def _ended(self, after: int, until: int) -> IntColumn:
-        """Return the GPU events that ended in a span of time, the last one first."""
         a, b = (int(np.searchsorted(self.ends, ts, side="right")) for ts in (after, until))
         return self.by_end[a:b][::-1]
 
     def _infer_pending(self, call: int, on_event: bool) -> None:
         """Infer what a call waited for, if its stream or event is not recorded.
 
-        It is the event that ended last during the call. If none did, it is what had been submitted before, because such
-        a wait holds even if it cost no time.
+        It is the event that ended last during the call. If none did, it is the work submitted before, because such a
+        wait holds even if it cost no time.
         """
         for i in self._ended(self._ts(call), int(self.runtime_end[call]) + self.tolerance).tolist():
             if self.gpu.launch[i] < self._ts(call):
@@ -348,7 +332,6 @@ class _Finder:
         return not STREAM_WAIT.search(name) and bool(found) and found[0] not in self.communicating
 
     def _submitted(self, thread: int, ts: int) -> list[int]:
-        """Return the last GPU event before a time on the stream to which a thread has just submitted work."""
         code = self.submissions.recorded_stream(thread, ts)
         found = self.gpu.last_before(code, ts) if code >= 0 else -1
         return [found] if found >= 0 else []
@@ -356,9 +339,9 @@ class _Finder:
     def _infer_stream_waits(self, waits: IntColumn) -> None:
         """Infer which event each late GPU event waited for.
 
-        Between its launch and the previous launch on its stream, some call (`waits`: int64 ns, ascending) made a stream
-        wait. The event starts over 5 µs later than its launch and its stream allow, and at most 30 µs before its start
-        an event of another stream ended.
+        Between its launch and the previous launch on its stream, some call (`waits`: ns, ascending) made a stream wait.
+        The event starts over 5 µs later than its launch and its stream allow, and at most 30 µs before its start an
+        event of another stream ended.
         """
         launched = self.linked.gpu_launcher >= 0
         returned = self.linked.kineto.events.end[self.linked.gpu_launcher]
@@ -381,7 +364,6 @@ class _Finder:
                     break
 
     def _infer_event(self, pairs: list[tuple[int, int]]) -> None:
-        """Add waits between streams that have no record."""
         places = self.linked.gpu_places
         new = [pair for pair in pairs if pair not in self.stated]
         self.event += new

@@ -1,4 +1,4 @@
-"""The launches of CUDA and HIP graphs in a trace, and the device events of each."""
+"""Launches of CUDA and HIP graphs in a trace, and the device events of each."""
 
 from __future__ import annotations
 
@@ -51,21 +51,18 @@ class GraphLaunch:
 
     @property
     def streams(self) -> int:
-        """Number of streams."""
         return len(distinct(self.stream))
 
     @property
     def node_order(self) -> IntColumn | None:
-        """The events in order of node ids, which count up while a graph is captured; None if unknown."""
+        """The events in order of node ids, None if unknown. Ids count up while a graph is captured."""
         known = bool(np.all(self.node > 0)) and len(distinct(self.node)) == len(self.node)
         return np.argsort(self.node, kind="stable") if known else None
 
 
 def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
-    """Return all launches of graphs that have device events, in order of the launch calls.
-
-    Args:
-        names: gives the codes; new names are added.
+    """Return all launches of graphs that have device events, in order of the launch calls; new names are added to
+    `names`.
     """
     launching = np.array([_GRAPH_LAUNCH.fullmatch(name) is not None for name in trace.names], np.bool_)
     nodes = trace.nodes
@@ -103,7 +100,6 @@ def _keys(trace: Trace, events: IntColumn) -> Iterator[str]:
 
 
 def _launched_as(trace: Trace, events: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return grid and block, and node id, from the arguments of device events."""
     grid, node = np.full((len(events), 2, 3), -1, np.int64), np.zeros(len(events), np.int64)
     records = trace.records(events[events < len(trace)])
     for at, event in enumerate(events.tolist()):
@@ -116,7 +112,7 @@ def _launched_as(trace: Trace, events: IntColumn) -> tuple[IntColumn, IntColumn]
 
 
 def _steps(trace: Trace, launches: IntColumn) -> list[tuple[int, tuple[int, ...]]]:
-    """Return `step` and `batch` of each launch call; the outermost annotation with a batch size is a step."""
+    """Return `step` and `batch` per launch call; the outermost annotation with a batch size is a step."""
     sizes = [batch_size_in(name) for name in trace.names]
     ordinal = [-1] * len(launches) if trace.steps.inferred else trace.steps.of(trace.nodes.ts[launches]).tolist()
     steps = []

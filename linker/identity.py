@@ -1,7 +1,7 @@
 """Decide whether the ET and the Kineto trace were recorded in one process at one time.
 
 Ids, names and sequence numbers identify a call only within one process. All ranks of a job run the same program, so
-process id and time prove nothing about the rank. Containers give the same small process ids to every run.
+process id and time do not prove the rank. Containers give the same small process ids to every run.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ Kind = Literal[
 Weight = Literal["proves", "refutes", "stated", "unknown"]
 
 _ONE_TIME: frozenset[Kind] = frozenset({"pid", "time"})
+# Containers number their processes from 1, so two runs can share an id below this. After a day, a machine's ids are
+# larger.
 _SMALL_PID = 4096
-"""Containers number their processes from 1, so two runs can share an id below this. On a machine that has been up for a
-day, ids are larger."""
 _ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
+# The ET's time is in whole seconds, rounded down.
 _SLACK_S = 1.0
-"""The ET's time is in whole seconds, rounded down."""
+# How long after the end of recording each file is last written. The ET is closed at once (0.01 s in measurements); the
+# Kineto trace is exported then.
 _ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
-"""How long after the end of recording each file is last written. The ET is closed at once (0.01 s in measurements); the
-Kineto trace is exported then."""
+# `start_ts` and `finish_ts` are in whole ms and from another clock than Kineto's times.
 _CLOCK_SLACK_S, _CLOCK_DRIFT = 0.002, 1e-3
-"""`start_ts` and `finish_ts` are in whole ms and from another clock than Kineto's times."""
 _UNVERIFIED = "links are marked unverified"
 _REMEDY = "record with etplus record, which writes an id, or link the whole job with etplus link FOLDER"
 
 
 @dataclass(frozen=True)
 class StatedRank:
-    """The rank of both files according to the user: from their names or from an option."""
+    """Rank of both files according to the user: from their names or from an option."""
 
     rank: int
     by: Literal["names", "option"]
@@ -59,11 +59,10 @@ class StatedRank:
 
 @dataclass(frozen=True)
 class Claims:
-    """The claims of both files and the user about the rank, and facts about the files; see `read_claims`.
+    """Claims of both files and the user about the rank, and facts about the files; see `read_claims`.
 
     Attributes:
-        machine: number of ranks in the timeline if exactly one of them has the ET's process id; 0 otherwise, and for a
-            timeline of one rank.
+        machine: number of ranks in the timeline if exactly one of them has the ET's process id; otherwise 0.
         timezone: time zone of the machine that recorded the ET, according to the user; see `offsets_of`.
         modified_s: when the ET and the Kineto trace were last written, seconds since the epoch; None if unknown.
         whole_job: the files of all ranks are at hand, and these two fit no others.
@@ -81,7 +80,7 @@ class Claims:
 
     @property
     def same_run(self) -> bool:
-        """Whether both files have the id of one recording."""
+        """True if both files have the id of one recording."""
         return bool(self.et.runs & self.kineto.runs)
 
     @property
@@ -91,7 +90,7 @@ class Claims:
 
     @property
     def several_ranks(self) -> bool:
-        """Whether another rank of the job could have recorded one of the files."""
+        """True if another rank of the job could have recorded one of the files."""
         if self.one_of_several or self.world_size is not None:
             return self.one_of_several or self.world_size != 1
         numbered = self.et.rank or self.kineto.rank or self.stated is not None
@@ -99,14 +98,12 @@ class Claims:
 
     @property
     def agreed(self) -> bool:
-        """Whether the contents of neither file contradict the rank that the user states, if any."""
+        """Whether neither file contradicts the rank that the user states, if any."""
         stated, claims = self.stated, (self.et, self.kineto)
         return stated is None or all(claim.ranks is None or stated.rank in claim.ranks for claim in claims)
 
 
 class _Weighed(NamedTuple):
-    """A `Clue` and its weight."""
-
     by: Kind
     weight: Weight
     says: str
@@ -137,7 +134,6 @@ def stated_rank(et: Source, kineto: Source, rank: int | None) -> StatedRank | No
 
 
 def _name(source: Source) -> str:
-    """Return the path of an input, "" if it has none."""
     named = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", "")
     return os.fspath(named) if isinstance(named, (str, os.PathLike)) else ""
 
@@ -154,7 +150,7 @@ def read_claims(et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | No
     """Return the `Claims`; `facts` are its last four fields.
 
     Raises:
-        TraceFormatError: the contents of a file contradict the rank of the option.
+        TraceFormatError: a file contradicts the rank of the option.
     """
     pids = kineto.machine_pids
     machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
@@ -179,15 +175,14 @@ def identify(
 ) -> Identity:
     """Weigh all evidence about the process and the time of both files.
 
-    The id of a recording in both files proves everything. Without one, process id and time prove the run if there is
-    one rank, the id is large, and both files record the same about their common calls. If there can be several ranks,
-    the contents of both files, or of the files of the whole job, must also prove the rank. The user's word does not,
-    because files are renamed.
+    The id of a recording in both files proves everything. Without it, process id and time prove the run if there is one
+    rank, the id is large, and both files record the same about their common calls. If there can be several ranks, both
+    files, or the files of the whole job, must also prove the rank. The user's word does not, because files are renamed.
 
     Args:
         linked: int64, positions in `pair.calls` of the linked calls.
         certain: int64, positions in `pair.nodes` and `pair.calls` of links that are certain within one process.
-        unlinked: bool, which of `pair.nodes` have no link.
+        unlinked: bool, the nodes without a link.
     """
     weighed = [*_run(claims), *_pid(claims, pair, linked)]
     if not claims.same_run:
@@ -202,7 +197,6 @@ def identify(
 
 
 def _verdict(claims: Claims, weighed: list[_Weighed]) -> tuple[Verdict, int | None]:
-    """Return the verdict, and the rank that is proved or stated."""
     proved = {found.by for found in weighed if found.weight == "proves"}
     weights = {found.weight for found in weighed}
     sources = (claims.kineto, claims.et, claims.stated)
@@ -285,7 +279,6 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
 
 
 def _is_inside(after_s: float, length_s: float, duration_s: float) -> bool:
-    """Return whether an interval that begins some time after the start of a recording lies in it."""
     return after_s >= -_SLACK_S and after_s + length_s <= duration_s + 2 * _SLACK_S
 
 
@@ -302,7 +295,6 @@ def _were_written(claims: Claims, et: ExecutionTrace, zone: int, end_s: float) -
 
 
 def _rank(claims: Claims) -> Iterator[_Weighed]:
-    """Weigh the claims about the job and the rank."""
     ours, theirs = claims.et, claims.kineto
     if ours.world_size and theirs.world_size and ours.world_size != theirs.world_size:
         jobs = f"the ET is from a job of {ours.world_size} ranks, the Kineto trace from one of {theirs.world_size}"
@@ -316,7 +308,6 @@ def _rank(claims: Claims) -> Iterator[_Weighed]:
 
 
 def _one_of_several(claims: Claims) -> Iterator[_Weighed]:
-    """Weigh the claims about the rank in a job of several."""
     ours, theirs, stated = claims.et, claims.kineto, claims.stated
     of_job = f" of {claims.world_size}" if claims.world_size else ""
     if ours.rank is not None and ours.rank == theirs.rank:
@@ -353,11 +344,11 @@ def _ranks(claim: Claim) -> str:
 
 _HOUR_S = 3600
 _PARTS_OF_HOURS = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75, 13.75)
+# Offsets of local time from UTC, nearest first: whole hours, and the zones of the IANA database that are 15, 30 or 45
+# minutes off, summer time included.
 OFFSETS_S = tuple(
     sorted((int(hours * _HOUR_S) for hours in (*range(-12, 15), *_PARTS_OF_HOURS)), key=lambda s: (abs(s), s))
 )
-"""Offsets of local time from UTC, s, the nearest first: whole hours, and the zones of the IANA database that are 15, 30
-or 45 minutes off, summer time included."""
 _OFFSET = re.compile(r"(?:UTC)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 
 

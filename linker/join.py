@@ -1,20 +1,151 @@
-"""The stage that attaches: which node each GPU event and runtime call of a pair belongs to."""
+"""Attach GPU events and runtime calls to nodes: GPU event → launching runtime call → innermost linked call open then.
+
+The launch is found by correlation, else by ac2g flow, else by `External id`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto.kineto_calls import enclosing_call
-from ..trace.columns import IntColumn, scatter
-from .attach import Attachment, attach_gpu_events
-from .calls import TracePair
+from ..schemas.kineto.cuspy import GRAPH_ARROW, LAUNCH_FLOW
+from ..schemas.kineto.kineto_calls import CpuCalls, enclosing_call, open_caller
+from ..schemas.kineto.read_kineto import KinetoTrace
+from ..trace.columns import IntColumn, matching, positions, scatter
+from ..trace.conventions import GPU_CATEGORIES, NOT_IN_ET, OUTSIDE_OPS, OUTSIDE_WINDOW, UNKNOWN_LAUNCH
+from ..trace.tables import unknown_launch_reasons
+from .calls import EtCalls, TracePair
 from .data_dependencies import data_edges
-from .kineto_only import adopt_unattached
 from .match.result import Match
+
+ATTACH_METHODS = ("correlation", "ac2g flow", "External id")
+
+# Wrappers, not operators: their caller is the parent.
+_PASS_THROUGH = frozenset({"nccl:coalesced"})
+# Names of calls that launch one kernel. Launches of graphs, of batches and on several devices launch many.
+_LAUNCH_OF_ONE = re.compile(r"^(?!.*(?:Graph|Multi|Batch)).*Launch")
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """GPU events in order of start, with launcher and parent.
+
+    Attributes:
+        row: int64, row in the `EventTable`.
+        launcher: int64, row of the launching runtime call, −1 for none.
+        method: int8 index into `ATTACH_METHODS`, −1 for none.
+        repeated: number of events with a correlation that several calls share.
+        shared: bool, other events have the same launcher, though it launches one kernel only.
+        call: int64, position in `CpuCalls` of the innermost linked call at the launch, −1 if not attached.
+        reason: int8 index into `UNATTACHED_REASONS`.
+    """
+
+    row: IntColumn
+    launcher: IntColumn
+    method: npt.NDArray[np.int8]
+    repeated: int
+    shared: npt.NDArray[np.bool_]
+    call: IntColumn
+    reason: npt.NDArray[np.int8]
+
+
+def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_]) -> Attachment:
+    """Find launcher and parent of every kernel, copy and memset; `linked` marks the calls with a linked node."""
+    events = kineto.events
+    rows = np.flatnonzero(events.mask(GPU_CATEGORIES))
+    rows = rows[np.lexsort((rows, events.ts[rows]))]
+    launcher, repeated = _launchers(kineto, rows)
+    op, call, method = _launching_calls(kineto, calls, linked, rows, launcher)
+    reason = np.zeros(len(op), np.int8)
+    reason[call < 0] = NOT_IN_ET
+    if linked.any():
+        ts = calls.ts[np.maximum(op, 0)]
+        outside = (ts < calls.ts[linked].min()) | (ts > calls.end[linked].max())
+        reason[(call < 0) & outside] = OUTSIDE_WINDOW
+    reason[op < 0] = OUTSIDE_OPS
+    runtime, unknown = np.flatnonzero(events.runtime_mask()), rows[method < 0]
+    reason[method < 0] = unknown_launch_reasons(
+        events.ts[unknown], events.correlation[unknown], events.ts[runtime], events.correlation[runtime], len(calls)
+    )
+    return Attachment(rows, launcher, method, repeated, _shared_launches(kineto, launcher), call, reason)
+
+
+def _launching_calls(
+    kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_], rows: IntColumn, launcher: IntColumn
+) -> tuple[IntColumn, IntColumn, npt.NDArray[np.int8]]:
+    """Return the innermost call and the innermost linked call at each launch, and how the launch was found."""
+    events = kineto.events
+    method = np.where(launcher >= 0, 0, -1).astype(np.int8)
+    thread, ts, until = np.full(len(rows), -1, np.int64), events.ts[rows], events.ts[rows]
+    has = launcher >= 0
+    thread[has], ts[has] = events.thread[launcher[has]], events.ts[launcher[has]]
+    until[has] = events.end[launcher[has]]
+
+    by_flow, flow_thread, flow_ts = _flow_starts(kineto, rows, ~has)
+    thread[by_flow], ts[by_flow], until[by_flow], method[by_flow] = flow_thread, flow_ts, flow_ts, 1
+    op = enclosing_call(calls, thread, ts, until)
+    by_id, op_by_id = _launching_ops(kineto, calls, rows, method < 0)
+    op[by_id], method[by_id] = op_by_id, 2
+    ts[by_id], until[by_id] = calls.ts[op_by_id], calls.end[op_by_id]
+
+    wrappers = matching(calls.name, events.names, _PASS_THROUGH.__contains__)
+    real = open_caller(calls, op, ts, until, ~wrappers) if wrappers.any() else op
+    op = np.where(real >= 0, real, op)
+    return op, open_caller(calls, op, ts, until, linked), method
+
+
+def _shared_launches(kineto: KinetoTrace, launcher: IntColumn) -> npt.NDArray[np.bool_]:
+    events, shared = kineto.events, np.zeros(len(launcher), np.bool_)
+    has = np.flatnonzero(launcher >= 0)
+    several = np.bincount(launcher[has], minlength=len(events)) > 1
+    has = has[several[launcher[has]]]
+    if len(has):
+        shared[has] = matching(events.name[launcher[has]], events.names, _LAUNCH_OF_ONE.match)
+    return shared
+
+
+def _launchers(kineto: KinetoTrace, rows: IntColumn) -> tuple[IntColumn, int]:
+    """Return the last runtime call before each GPU event with its correlation."""
+    events = kineto.events
+    runtime = np.flatnonzero(events.runtime_mask() & (events.correlation > 0))
+    runtime = runtime[np.lexsort((events.ts[runtime], events.correlation[runtime]))]
+    ids = events.correlation[runtime]
+    wanted = events.correlation[rows]
+    first, stop = np.searchsorted(ids, wanted), np.searchsorted(ids, wanted, side="right")
+    found, shared = stop > first, stop - first > 1
+    at = np.where(found, first, 0)
+    for k in np.flatnonzero(shared):
+        before = np.searchsorted(events.ts[runtime[first[k] : stop[k]]], events.ts[rows[k]], side="right")
+        at[k] = first[k] + max(int(before) - 1, 0)
+    launcher = np.where(found, runtime[at], -1) if len(runtime) else np.full(len(rows), -1, np.int64)
+    return launcher, int(np.count_nonzero(shared))
+
+
+def _flow_starts(
+    kineto: KinetoTrace, rows: IntColumn, wanted: npt.NDArray[np.bool_]
+) -> tuple[IntColumn, IntColumn, IntColumn]:
+    events, flows = kineto.events, kineto.flows
+    launch = flows.start & (flows.id > 0) & (flows.id < GRAPH_ARROW)
+    ac2g = np.flatnonzero(launch & matching(flows.category, events.categories, LAUNCH_FLOW.__eq__))
+    at = positions(flows.id[ac2g], events.correlation[rows])
+    hit = np.flatnonzero(wanted & (at >= 0))
+    flow = ac2g[at[hit]]
+    return hit, flows.thread[flow].astype(np.int64), flows.ts[flow]
+
+
+def _launching_ops(
+    kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, wanted: npt.NDArray[np.bool_]
+) -> tuple[IntColumn, IntColumn]:
+    if not kineto.modern:  # in older files the number is the correlation, and equals some unrelated op's by chance
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    events = kineto.events
+    at = positions(events.external_id[calls.row], events.external_id[rows])
+    hit = np.flatnonzero(wanted & (events.external_id[rows] > 0) & (at >= 0))
+    return hit, at[hit]
 
 
 @dataclass(frozen=True)
@@ -25,13 +156,13 @@ class Join(TracePair):
 
     Attributes:
         match: the call that each of `nodes` is linked to.
-        node_of_call: int64, for each of `calls` the position in `nodes` that is linked to it, −1 for none.
+        node_of_call: int64, position in `nodes` of the node linked to each of `calls`, −1 for none.
         attachment: the launch of every GPU event.
-        gpu_row: int64, event row of each attached GPU event, in order of GPU start.
-        gpu_parent: int64, position in `nodes` of each one's parent.
-        gpu_launcher: int64, event row of the runtime call that launched each, −1 for none.
-        runtime_row: int64, event row of each runtime call in the window, in order of start.
-        runtime_parent: int64, position in `nodes` of each one's innermost linked caller, −1 for none.
+        gpu_row: int64, event rows of the attached GPU events, in order of GPU start.
+        gpu_parent: int64, position in `nodes` of its parent.
+        gpu_launcher: int64, event row of the runtime call that launched it, −1 for none.
+        runtime_row: int64, event rows of the runtime calls in the window, in order of start.
+        runtime_parent: int64, position in `nodes` of its innermost linked caller, −1 for none.
         has_storages: the nodes can name storages of tensors; nodes made from a Kineto trace cannot.
     """
 
@@ -47,33 +178,31 @@ class Join(TracePair):
 
     @property
     def gpu_places(self) -> IntColumn:
-        """int64, the place of each attached GPU event."""
         return len(self.et) + np.arange(len(self.gpu_row))
 
     @property
     def runtime_places(self) -> IntColumn:
-        """int64, the place of each runtime call."""
         return len(self.et) + len(self.gpu_row) + np.arange(len(self.runtime_row))
 
     @cached_property
     def data_edges(self) -> tuple[IntColumn, IntColumn]:
-        """Writers and readers of tensors; finding them takes as long as matching, so only on request."""
+        """Writers and readers of tensors. Finding them is as slow as matching."""
         if not self.has_storages:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return data_edges(self.et, self.nodes)
 
     @cached_property
     def call_of_node(self) -> IntColumn:
-        """int64, for each of `nodes` the position in `calls` that is linked to it, −1 for none."""
+        """By node, the position of its call in `calls`, −1 for none."""
         return self.of_nodes(np.arange(len(self.calls)))
 
     @cached_property
     def node_times(self) -> tuple[IntColumn, IntColumn]:
-        """int64 ns, start and end of each of `nodes`, −1 if it is not linked."""
+        """By node, its start and end in ns, −1 if it is not linked."""
         return self.of_nodes(self.calls.ts), self.of_nodes(self.calls.end)
 
     def of_nodes(self, values: IntColumn) -> IntColumn:
-        """int64, for each of `nodes` the value (one per call) of its call, −1 if it is not linked."""
+        """Return for each of `nodes` the value of its call, −1 if it is not linked."""
         at = np.flatnonzero(self.node_of_call >= 0)
         return scatter(len(self.nodes), self.node_of_call[at], values[at])
 
@@ -82,7 +211,7 @@ def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
     """Attach GPU events and runtime calls to the nodes of linked calls.
 
     Args:
-        alone: there is no ET. The process then adopts what has no operator, and no runtime call is left out.
+        alone: there is no ET. The process then adopts events without an operator, and no runtime call is left out.
     """
     calls, at = pair.calls, np.flatnonzero(match.call >= 0)
     node_of_call = scatter(len(calls), match.call[at], at)
@@ -112,8 +241,23 @@ def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
     )
 
 
+def adopt_unattached(
+    pair: TracePair, attachment: Attachment, parent: IntColumn
+) -> tuple[EtCalls, Attachment, IntColumn]:
+    """Add the process node at the end, as the parent of GPU events without an operator."""
+    apart = np.isin(attachment.reason, UNKNOWN_LAUNCH) & (pair.kineto.recorder != "Kineto")
+    parent = np.where(apart, -1, np.where(attachment.call >= 0, parent, len(pair.nodes)))
+    none = np.array([-1], np.int64)
+    columns = {name: np.append(getattr(pair.nodes, name), none) for name in ("parent", "thread", "name", "seq")}
+    nodes = EtCalls(
+        node=np.append(pair.nodes.node, np.flatnonzero(pair.et.structural)[:1]),
+        orphan=np.append(pair.nodes.orphan, False),
+        **columns,
+    )
+    return nodes, replace(attachment, reason=np.where(apart, attachment.reason, np.int8(0))), parent
+
+
 def _runtime_calls(pair: TracePair, linked: npt.NDArray[np.bool_], *, whole: bool) -> IntColumn:
-    """Event rows of runtime and driver calls between the first and the last linked call, in order of start."""
     events, calls = pair.kineto.events, pair.calls
     rows = np.flatnonzero(events.runtime_mask())
     if not whole:
@@ -125,6 +269,6 @@ def _runtime_calls(pair: TracePair, linked: npt.NDArray[np.bool_], *, whole: boo
 def linked_caller(
     pair: TracePair, node_of_call: IntColumn, thread: npt.NDArray[np.int32], ts: IntColumn, end: IntColumn
 ) -> IntColumn:
-    """Position in `nodes` of the innermost linked call around some events of threads, −1 for none."""
+    """Return the position in `nodes` of the innermost linked call around each event, −1 for none."""
     op = enclosing_call(pair.calls, thread.astype(np.int64), ts, end, node_of_call >= 0)
     return scatter(len(op), op >= 0, node_of_call[op[op >= 0]])

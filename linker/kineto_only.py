@@ -1,14 +1,14 @@
 """Make an Execution Trace from the CPU calls and annotations of a Kineto trace, for users who have no ET.
 
 The nodes follow ET schema 1.1.1. Fields that Kineto does not record (outputs, tensor ids, forward parents) are empty;
-`nodes_from` in the file tells readers that this does not mean "none". The process node adopts GPU work that no
-operator launched. In a trace of Nsight Systems, whose capture may begin in the middle of the program, GPU work whose
-launch is not recorded stays unattached.
+`nodes_from` in the file tells readers that this does not mean "none". The process node adopts GPU work that no operator
+launched. A capture of Nsight Systems may begin in the middle of the program: GPU work without a recorded launch then
+stays unattached.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,16 @@ from ..schemas.kineto.input_args import NO_TENSORS, RecordedInputs, et_inputs, r
 from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import EventRecords, KinetoTrace
 from ..trace.columns import IntColumn, inverse_positions
-from ..trace.conventions import ANNOTATION_SCOPE, UNKNOWN_LAUNCH
+from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.kinds import CERTAIN
-from .attach import Attachment
-from .calls import EtCalls, TracePair, et_calls
+from .calls import TracePair, et_calls
 from .match.result import Match
 
 _SCHEMA = "1.1.1-chakra.0.0.4"
 _ROOT = "[pytorch|profiler|execution_trace|%s]"
 _BEFORE = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": ['
+# Nodes per block of texts; a larger block needs more memory.
 _BLOCK = 1024
-"""Nodes whose texts are made at once; a larger block needs more memory."""
 _NODE_NUMBERS = ("id", "parent", "rf_id", "seq_id", "scope", "tid")
 _NODE = (
     b'{"id":%%d,"name":%%b,"ctrl_deps":%%d,"inputs":%%b,"outputs":%b,"attrs":['
@@ -41,14 +40,10 @@ _NODE = (
     b'{"name":"tid","type":"uint64","value":%%d},{"name":"fw_tid","type":"uint64","value":0},'
     b'{"name":"op_schema","type":"string","value":""}]}'
 ) % NO_TENSORS
-"""A node with places for its numbers, name and inputs."""
 
 
 def host_side(kineto: KinetoTrace, calls: CpuCalls) -> tuple[TracePair, Match]:
-    """Return the trace with an ET made from its calls, and a match that links each call to its own event for certain.
-
-    The ET has the process, its threads, and the calls in order of start.
-    """
+    """Return the trace with an ET made from its calls, and a match with a certain link for each call."""
     order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts))
     trace = _trace_of(kineto, calls, order)
     note = "no ET was given: the nodes are the CPU calls of the Kineto trace"
@@ -57,32 +52,7 @@ def host_side(kineto: KinetoTrace, calls: CpuCalls) -> tuple[TracePair, Match]:
     return TracePair(trace, kineto, et_calls(trace, kineto.events.names), calls), match
 
 
-def adopt_unattached(
-    pair: TracePair, attachment: Attachment, parent: IntColumn
-) -> tuple[EtCalls, Attachment, IntColumn]:
-    """Make the process the parent of GPU events without an operator.
-
-    Args:
-        parent: int64, position in `pair.nodes` of each event's parent, −1 for none.
-
-    Returns:
-        The calls with the process node added at the end, the attachment without reasons for adopted events, and the
-        parents.
-    """
-    apart = np.isin(attachment.reason, UNKNOWN_LAUNCH) & (pair.kineto.recorder != "Kineto")
-    parent = np.where(apart, -1, np.where(attachment.call >= 0, parent, len(pair.nodes)))
-    none = np.array([-1], np.int64)
-    columns = {name: np.append(getattr(pair.nodes, name), none) for name in ("parent", "thread", "name", "seq")}
-    nodes = EtCalls(
-        node=np.append(pair.nodes.node, np.flatnonzero(pair.et.structural)[:1]),
-        orphan=np.append(pair.nodes.orphan, False),
-        **columns,
-    )
-    return nodes, replace(attachment, reason=np.where(apart, attachment.reason, np.int8(0))), parent
-
-
 def _pid(kineto: KinetoTrace) -> int:
-    """Return the process with the most events, 0 if its id is no number."""
     events = kineto.events
     if not len(events):
         return 0
@@ -91,7 +61,6 @@ def _pid(kineto: KinetoTrace) -> int:
 
 
 def _trace_of(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> ExecutionTrace:
-    """Return the nodes as columns: the process (id 1), its threads, the calls in order."""
     events = kineto.events
     threads, ordinal = np.unique(calls.thread, return_inverse=True)
     ordinal, roots = ordinal.reshape(-1), len(threads) + 1
@@ -136,12 +105,6 @@ def _trace_of(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Executi
 
 @dataclass(frozen=True)
 class _Texts:
-    """The JSON texts of the nodes, made on demand; implements `RecordTexts`.
-
-    Attributes:
-        index: event of each node, −1 for the process and its threads. columns, name, names: see `ExecutionTrace`.
-    """
-
     events: EventRecords
     index: IntColumn
     columns: dict[str, IntColumn]
@@ -165,7 +128,6 @@ class _Texts:
         return b"", [text[:-1] for text in self.of(records)]
 
     def tensors_of(self, records: IntColumn) -> list[bytes]:
-        """Return inputs and outputs alone; equal texts are one object."""
         inputs = self._inputs_of(records)
         whole = {text: b'{"inputs":%b,"outputs":%b}' % (text, NO_TENSORS) for text in set(inputs)}
         return [whole[text] for text in inputs]
@@ -187,7 +149,6 @@ class _Texts:
 
 
 def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
-    """Return Kineto's thread ids; ordinals if these are no numbers or if threads of two processes share an id."""
     tids = [kineto.events.threads[code][1] for code in threads.tolist()]
     numbers = [tid for tid in tids if isinstance(tid, int) and 0 < tid < 2**62]
     return numbers if len(set(numbers)) == len(tids) else list(range(1, len(tids) + 1))

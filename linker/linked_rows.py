@@ -39,9 +39,8 @@ class Numbering:
     """Ids of the rows by place (see `Join`), and the order of the rows.
 
     Attributes:
-        id: int64.
-        order: int64, places in row order, parents before children: Chakra's converter drops a `ctrl_deps` entry whose
-            node it has not read yet.
+        order: int64, places in row order, parents before children: Chakra's converter drops a `ctrl_deps` entry if
+            it has not read the node yet.
         is_new: ET nodes have new ids.
     """
 
@@ -79,11 +78,9 @@ class Numbering:
         return inverse_positions(len(self.order), self.order)
 
     def rows(self, place: IntColumn) -> IntColumn:
-        """Return the rows of places."""
         return self._row_of_place[place]
 
     def places(self, rows: IntColumn) -> IntColumn:
-        """Return the places of rows."""
         return self.order[rows]
 
     def pairs(self, places_of: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -99,7 +96,7 @@ class Numbering:
 
 
 def _parents_first(et: ExecutionTrace) -> IntColumn:
-    """Return the nodes by id, or by depth and id if an id is below its parent's, which PyTorch never writes."""
+    """Return the nodes by id, or by depth and id if an id is below its parent's. PyTorch never writes such ids."""
     by_id = np.argsort(et.id, kind="stable")
     parent = positions(et.id[by_id], et.parent[by_id])
     if np.all(parent <= np.arange(len(parent))):  # the root is its own parent
@@ -120,7 +117,8 @@ def linked_trace(
     """Return the trace; its columns are built when more than its file is needed.
 
     Args:
-        comm: by position in `join.gpu_row`. summary: the root's `etplus`, without its edges.
+        comm: by position in `join.gpu_row`.
+        summary: the root's `etplus`, without its edges.
     """
     et, numbers = join.et, Numbering.of(join, renumber=renumber)
     rows, kernels = LinkedRows.of(join, dependencies, code, numbers), sorted(comm)
@@ -142,7 +140,7 @@ def linked_trace(
 
 
 def _has_whole_us(join: Join) -> bool:
-    """Return whether all times are whole µs, as before 2024; readers of such files expect integers in ET+ as well."""
+    """Return whether all times are whole µs, as before 2024; readers of such files also expect integers in ET+."""
     if join.kineto.modern:
         return False
     times = join.kineto.events.ts, join.kineto.events.dur, join.kineto.memory.ts
@@ -151,7 +149,6 @@ def _has_whole_us(join: Join) -> bool:
 
 @gc_disabled()
 def _build(rows: LinkedRows, records: LinkedRecords) -> Trace:
-    """Build the trace with all its columns."""
     builder = TraceBuilder(rows.et.file)
     _add(builder, rows, np.flatnonzero(rows.kind != RUNTIME))
     _add(builder, rows, np.flatnonzero(rows.kind == RUNTIME))
@@ -167,7 +164,7 @@ def _add(builder: TraceBuilder, rows: LinkedRows, chosen: IntColumn) -> None:
     columns = {name: rows.column(name, chosen) for name in GIVEN_COLUMNS if name != "kind"}
     columns["name"] = builder.names.recode(rows.names, columns["name"])
     columns["category"] = builder.categories.recode(rows.categories, columns["category"])
-    if builder.count:  # runtime calls, whose threads are those that occur
+    if builder.count:  # runtime calls: keep only threads that occur
         threads, columns["tid"] = np.unique(columns["tid"], return_inverse=True)
         builder.tids = [rows.events.threads[code][1] for code in threads.tolist()]
     builder.add(rows.kind[chosen], **columns)
@@ -175,18 +172,18 @@ def _add(builder: TraceBuilder, rows: LinkedRows, chosen: IntColumn) -> None:
 
 @dataclass(frozen=True)
 class LinkedRows:
-    """The rows of a join; implements `RowSource`, and keeps no more of the join than it needs.
+    """Rows of a join; implements `RowSource`, and keeps no more of the join than it needs.
 
     Attributes:
-        et, events: the traces.
-        numbers: ids of the rows.
         event: int64, by place the row in `events`, −1 for a node that is not linked.
         parent: int64, by place the position in `et` of the parent of GPU events and runtime calls, −1 for none.
-        link: int8, certainty of the link of each ET node. exclusive: int64 ns, of each.
+        link: int8, by ET node the certainty of its link.
+        exclusive: ns, by ET node.
         doubtful: int64, places of GPU events that share a launch of one kernel.
-        waiting: ET nodes that wait for an operator on another thread. waits_for: ids of these operators.
-        left: event rows of GPU events without a row. reason: int8, as in `UnattachedEvents`.
-        kind, sync_dep, edges, memory, stacks, generated: see `RowSource`.
+        waiting: ET nodes that wait for an operator on another thread.
+        waits_for: ids of the operators.
+        left: event rows of GPU events without a row.
+        reason: int8, as in `UnattachedEvents`.
     """
 
     et: ExecutionTrace
@@ -212,7 +209,6 @@ class LinkedRows:
 
     @staticmethod
     def of(join: Join, dependencies: Dependencies, code: CodeOrigins, numbers: Numbering) -> LinkedRows:
-        """Gather what is known about the rows."""
         match, attachment, calls, nodes = join.match, join.attachment, join.calls, len(join.et)
         at = np.flatnonzero(match.call >= 0)
         node, call = join.nodes.node[at], match.call[at]
@@ -251,12 +247,12 @@ class LinkedRows:
 
     @property
     def names(self) -> list[str]:
-        """Names of the ET, then those of Kineto."""
+        """Names of the ET, then names of Kineto."""
         return [*self.et.names, *self.events.names]
 
     @property
     def categories(self) -> list[str]:
-        """The empty category, then those of Kineto."""
+        """The empty category, then the categories of Kineto."""
         return ["", *self.events.categories]
 
     @property
@@ -290,7 +286,6 @@ class LinkedRows:
         return values
 
     def _of_nodes(self, name: str, node: IntColumn) -> npt.NDArray[Any]:
-        """Return a column of ET nodes or of their links."""
         match name:
             case "link" | "exclusive":
                 return getattr(self, name)[node]  # type: ignore[no-any-return]
@@ -338,18 +333,18 @@ class LinkedRows:
         )
 
 
+# Columns that ET nodes take from the ET or from their link.
 _OF_NODES = frozenset("parent name rf_id fw_parent seq_id scope tid fw_tid link exclusive inter_thread_dep".split())
-"""Columns that ET nodes take from the ET or from their link."""
 _EVERY, _GPU, _LATER, _RUNTIME = (np.array(kinds, np.bool_) for kinds in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
+# Columns that come from Kineto's events, and the kinds of rows that have them.
 _OF_EVENTS = (
     dict.fromkeys(("ts", "dur", "kineto_event"), _EVERY)
     | dict.fromkeys(("name", "correlation"), _LATER)
     | dict.fromkeys(("category", "exclusive", "stream", "device"), _GPU)
     | {"tid": _RUNTIME}
 )
-"""Columns that come from Kineto's events, and for which kinds of rows."""
+# Names in the `EventTable` that differ.
 _EVENT_COLUMN = {"kineto_event": "index", "tid": "thread"}
-"""Names in the `EventTable` that differ."""
 
 
 def _memory(join: Join, numbers: Numbering) -> MemoryEvents:

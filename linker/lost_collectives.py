@@ -29,23 +29,23 @@ from ..trace.kinds import CERTAIN, EQUIVALENT
 from .calls import TracePair, et_calls
 from .match.result import Match
 
+# Attribute of a node made here; its value names the sources.
 MADE_OF = "made_of"
-"""Attribute of a node made here; its value names the sources."""
 _CALL = "c10d::"
 _COLLECTIVE_OR_CALL = re.compile(rf"{HOST_COLLECTIVE.pattern}|{_CALL}\w+", re.ASCII)
 _MOST_NAMED = 4
 _NO_LIMIT = 2**63
 _TYPE = re.compile(r"Tensor\([^)]*\)")
+# Tensor and storage id, at the beginning of a tensor.
 _PAIR = re.compile(rb"\[\s*(\d{1,18})\s*,\s*(\d{1,18})\s*,")
-"""Tensor and storage id, at the beginning of a tensor."""
 
+# Value, shape and type.
 _Tensor = tuple[Any, Any, str]
-"""Value, shape and type."""
 
 
 class _Lost(NamedTuple):
-    """A collective without a node: its event's name and position in `CpuCalls`, the position in `EtCalls` of its
-    issuing call, the id of the new node, and whether that call is known for certain."""
+    """Collective without a node: name and position in `CpuCalls` of its event, position in `EtCalls` of its issuing
+    call, id of the new node, and whether that call is known for certain."""
 
     name: str
     run: int
@@ -63,9 +63,9 @@ class _Issued(NamedTuple):
 
 
 def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Match]:
-    """Return the pair with a node for every collective on the host whose issuing call the ET has.
+    """Return the pair with a node for every collective on the host if the ET has its issuing call.
 
-    The node's link is that of the call, but at most EQUIVALENT if order alone identifies the call.
+    The node has the link of the call, but at most EQUIVALENT if order alone identifies the call.
     """
     lost = list(_lost(pair, found))
     if not lost:
@@ -92,7 +92,6 @@ def _note(lost: Sequence[_Lost]) -> str:
 
 
 def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
-    """Yield unlinked collectives of the Kineto trace whose issuing call is linked, in order of calls."""
     calls, nodes, names = pair.calls, pair.nodes, pair.kineto.events.names
     runs = np.flatnonzero(matching(calls.name, names, HOST_COLLECTIVE.fullmatch))
     node_of_call = scatter(len(calls), found.call[found.call >= 0], np.flatnonzero(found.call >= 0))
@@ -138,7 +137,6 @@ def _issued(pair: TracePair, runs: IntColumn) -> list[_Issued]:
 def _in_order(
     pair: TracePair, runs: IntColumn, issuing: IntColumn, key: IntColumn, *, numbered: bool
 ) -> list[tuple[int, int]]:
-    """Pair positions in `CpuCalls`, ordered by `key`; see `pair_with_calls`."""
     both = np.concatenate([runs, issuing])
     order = np.argsort(key[both], kind="stable")
     number = inverse_positions(len(both), order)
@@ -151,7 +149,6 @@ def _in_order(
 
 
 def _unlinked(pair: TracePair, found: Match) -> list[tuple[int, str]]:
-    """Return positions and names of the ET's unlinked collectives and issuing calls."""
     et, codes = pair.et, pair.et.name[pair.nodes.node]
     rows = np.flatnonzero((found.call < 0) & matching(codes, et.names, _COLLECTIVE_OR_CALL.fullmatch))
     return [(row, et.names[codes[row]]) for row in rows.tolist()]
@@ -183,11 +180,6 @@ def _free(used: Container[int], low: int, high: int, least: int) -> int:
 
 
 def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> ExecutionTrace:
-    """Return the ET with the nodes at its end.
-
-    Args:
-        ids: calls of both traces have the same numbers.
-    """
     et, calls, events = pair.et, pair.calls, pair.kineto.events
     issuing = pair.nodes.node[[collective.issuing for collective in lost]]
     rows = calls.row[[collective.run for collective in lost]]

@@ -1,6 +1,6 @@
 """Identify trace files by name and first bytes: kind, rank and process.
 
-Common names are `rank-3.et.json.gz`, `pytorch_et_3.json`, and those of PyTorch's `tensorboard_trace_handler`:
+Common names are `rank-3.et.json.gz`, `pytorch_et_3.json`, and the names of PyTorch's `tensorboard_trace_handler`:
 `worker3_step_12.1694128201545.pt.trace.json` and `host_4711.1694128201545.pt.trace.json` (worker name, or host and
 process id, then a time stamp in ms). Kineto writes `distributedInfo` before `traceEvents`; an ET's process groups are
 in its first node.
@@ -31,8 +31,8 @@ KINETO: Final[Kind] = "Kineto trace"
 _NO_TRACE = re.compile(r"\.etplus\.json|_plus\.json|\.comm_groups\.json|\.links\.json")
 _ET_WORD = re.compile(r"(?<![a-z0-9])(?:et|execution[._-]?(?:trace|graph)|host[._-]?trace)(?![a-z])")
 _KINETO_WORD = re.compile(r"(?<![a-z0-9])(?:kineto(?:[._-]?trace)?|pt\.trace|device[._-]?trace)(?![a-z])")
+# A local rank is not the rank in the job.
 _RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")
-"""A rank in a lower-case file name; a local rank is not the rank in the job."""
 _RANK_FOLDER = re.compile(r"rank[-_.]?(\d{1,6})")
 _NUMBERED = re.compile(r"\.(\d{1,6})\.(?:et|json)", re.ASCII | re.IGNORECASE)
 _MAYBE_RANK = re.compile(
@@ -44,8 +44,8 @@ _NOT_STEM = re.compile(r"\.(?:json|sqlite|pftrace)(?:\.gz)?$|\.\d{10,20}(?=\.)|(
 _SEPARATORS = re.compile(r"[._\-]*/[._\-]*|[._\-]+")
 
 _JSON = (".json", ".json.gz")
+# Recorded timelines that are not JSON: exports of Nsight Systems, Perfetto traces.
 _TIMELINES = (".sqlite", ".sqlite.gz", ".pftrace", ".pftrace.gz")
-"""Suffixes of recorded timelines that are not JSON: exports of Nsight Systems, Perfetto traces."""
 _NSYS = (".sqlite", ".sqlite.gz")
 
 _HEAD = 1 << 20
@@ -66,7 +66,7 @@ class TraceFile:
     Attributes:
         name: below the folder.
         kind: ET or KINETO; "" for neither.
-        named: rank in its name ("rank3"), None if there is none.
+        named: rank in its name ("rank3"), None for none.
         inside: rank in its contents: `distributedInfo`, or process groups that only one rank is in.
         maybe: a number in its name that may be the rank.
         process: a number in its name that may be the process id, -1 for none.
@@ -128,11 +128,7 @@ def number_before_suffix(path: str) -> int | None:
 
 
 def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
-    """Identify a file; it is opened only if its name is not enough, or if it can have several ranks.
-
-    Args:
-        kind: the kind, if known.
-    """
+    """Identify a file; open it only if its name is not enough, or if it can have several ranks."""
     lower = name.lower()
     if not kind and (_NO_TRACE.search(lower) or not lower.endswith((*_JSON, *_TIMELINES))):
         return TraceFile(name, "")
@@ -155,7 +151,7 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
 
 
 def kind_inside(file: str | os.PathLike[str]) -> Kind:
-    """Return the kind of a file by its contents alone; "" if unclear or unreadable, which linking will report."""
+    """Return the kind of a file by its contents alone; "" if unclear or unreadable; linking reports it."""
     if is_nsys(file):
         return KINETO
     if not os.path.isfile(file):  # noqa: PTH113 (False for impossible names); a pipe can be read once only
@@ -173,7 +169,6 @@ def kind_inside(file: str | os.PathLike[str]) -> Kind:
 
 
 def _has_several_ranks(folder: Folder, name: str) -> bool:
-    """Return whether an export of Nsight Systems has several ranks; False if remote or unreadable."""
     if is_url(folder.root):
         return False
     try:
@@ -196,7 +191,6 @@ def is_merged(folder: Folder, name: str) -> bool:
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int | None:
-    """Return the number in the last part of the path that has one."""
     for part in reversed(name.split("/")):
         found = pattern.search(part)
         if found:
@@ -211,16 +205,14 @@ def _stem(name: str) -> str:
 
 
 def begins_with(folder: Folder, name: str, kind: Kind) -> TraceFile:
-    """Return what the first megabyte of a file says about its rank and its process."""
+    """Identify rank and process of a file by its first megabyte."""
     _, claim, pid = _look_inside(folder, name, kind, search=False)
     return TraceFile(name, kind, inside=claim.rank, ranks=claim.ranks, world_size=claim.world_size, pid=pid)
 
 
 def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[Kind, Claim, int]:
-    """Return kind, rank claim and process id from the beginning of a file; unreadable files say nothing.
-
-    Args:
-        search: also search the rest for `distributedInfo`, without parsing.
+    """Return kind, claim and process id from the beginning of a file; with `search`, look for `distributedInfo` in all
+    of it.
     """
     seen, first, pid = b"", True, -1
     try:

@@ -1,30 +1,36 @@
-"""Linking: `_link` and `_finished` are the list of stages, one module each."""
+"""Read both files and run the stages of linking in order: `_link` and `_finished` list them."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas import nsys
+from ..schemas.execution_trace.read_et import ExecutionTrace, parse_execution_trace
+from ..schemas.inductor import CompileFiles, find_compile_files, read_compile_files
 from ..schemas.kineto.kineto_calls import cpu_calls
-from ..schemas.kineto.read_kineto import KinetoTrace
-from ..schemas.text.files import Source
+from ..schemas.kineto.processes import one_process
+from ..schemas.kineto.read_kineto import KinetoTrace, parse_kineto
+from ..schemas.text.file_ranks import ProcessRank
+from ..schemas.text.files import Blob, Source, open_text
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.parallel import processes
+from ..schemas.text.text import Text
 from ..trace.conventions import CPU_CATEGORIES, PYTHON_CATEGORY
-from ..trace.errors import UsageError
+from ..trace.errors import TraceFormatError, UsageError
 from ..trace.link_report import Identity
 from ..trace.trace import Trace
-from .batched_messages import with_batched_messages
 from .calls import TracePair, et_calls
 from .captured_graphs import link_captured_graphs
 from .captures import Capture, CaptureSource, captures_of
-from .comm import comm_of_kernels
+from .comm import comm_of_kernels, with_batched_messages
 from .data_dependencies import recorded_data
 from .dependencies import find_dependencies
 from .generated import find_code_origins
@@ -34,7 +40,6 @@ from .kineto_only import host_side
 from .linked_rows import linked_trace
 from .lost_collectives import with_lost_collectives
 from .match import METHODS, match_calls
-from .read import compile_files, read_pair, read_timeline
 from .report import make_report, summary_of
 from .segment import describe_windows, find_iterations
 
@@ -43,7 +48,7 @@ _LOG = logging.getLogger("etplus")
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """The options that decide the result of `link`.
+    """Options that decide the result of `link`.
 
     Attributes:
         annotation: part of the name of the annotation that ends an iteration; None finds one.
@@ -53,13 +58,12 @@ class LinkOptions:
         iteration: which of several equal placements to take: "first", "last", "median" or an ordinal from 0.
         renumber: number nodes as the original trace_link.py does.
         data_dependencies: add edges from the last writer of a tensor to its reader; takes about 40% longer.
-        rank: rank of both files in the job, if their names do not have it. This proves nothing: in a job of several
-            ranks links are certain only if the contents of both files give the rank, or with `whole_job`.
-        timezone: time zone of the machine that recorded the ET, whose times are local: "UTC-7", "Europe/Berlin".
-        whole_job: the files of all ranks are at hand, and by process ids and process groups these two fit no others;
+        rank: rank of both files in the job, if their names do not have it. It proves nothing: links in a job of several
+            ranks are certain only if both files record the rank, or with `whole_job`.
+        timezone: time zone of the machine that recorded the ET in local time: "UTC-7", "Europe/Berlin".
+        whole_job: by process ids and process groups, these two of the job's files fit no others;
             `etplus.jobs.batch.link_many` finds this out.
-        one_of_several: the files are from one of several ranks, such as a job's folder. Links are then certain only if
-            the rank is proved.
+        one_of_several: the files are from one of several ranks. Links are then certain only if the rank is proved.
 
     Raises:
         UsageError: an unknown method, iteration or time zone.
@@ -114,18 +118,18 @@ def link(
     """Join an Execution Trace with a Kineto trace.
 
     Args:
-        et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not. Without an ET, nodes
-            are made from the CPU calls of the Kineto trace, and only the option `annotation` matters. An export of
-            Nsight Systems can take the place of the Kineto trace. If either has several ranks, the linker takes the
-            ET's process, `rank`, or the rank that a `ProcessRank` or `NsysRank` chooses.
+        et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not. Without an ET, the CPU
+            calls of the Kineto trace become the nodes, and only `annotation` matters. An export of Nsight Systems can
+            replace the Kineto trace. If a file has several ranks, the linker takes the ET's process, `rank`, or the
+            rank of a `ProcessRank` or `NsysRank`.
         annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job,
-            one_of_several: see `LinkOptions`.
+        one_of_several: see `LinkOptions`.
         jobs: processes that read large files; the result does not depend on it.
-        progress: show bars on a terminal for what takes over two seconds.
-        graph_captures: sources of `read_captures`, to whose operators kernels of replayed CUDA and HIP graphs are
-            linked; see docs/reference/captured_graphs.md.
-        provenance: files of PyTorch's compiler about its kernels, see docs/reference/compiled.md; None takes the files
-            next to the Kineto trace that are named after it.
+        progress: show bars on a terminal if a step takes over two seconds.
+        graph_captures: sources for `read_captures`. Kernels of replayed CUDA and HIP graphs are linked to their
+            operators; see docs/reference/captured_graphs.md.
+        provenance: files that PyTorch's compiler wrote about its kernels, see docs/reference/compiled.md; None takes
+            the files next to the Kineto trace that are named after it.
 
     Raises:
         TraceFormatError: a malformed file, a file of another rank, or a capture without graphs.
@@ -157,8 +161,8 @@ def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -
     """Read the capture phase of a job.
 
     Args:
-        sources: Kineto traces; tuples of an ET and a Kineto trace, whose ET gives inputs and outputs; or folders of
-            these. If a folder has an `execution_details.json`, only the files that it lists are read.
+        sources: Kineto traces; tuples of an ET (for inputs and outputs) and a Kineto trace; or folders of these.
+            If a folder has an `execution_details.json`, only the files that it lists are read.
 
     Raises:
         TraceFormatError: a file cannot be read, or no graph is captured in it.
@@ -173,8 +177,6 @@ def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -
 
 
 class _Findings(NamedTuple):
-    """What the stages before attachment add to the report; an ET made from the Kineto trace has no identity."""
-
     windows: dict[str, Any]
     considered: tuple[str, ...] = ()
     identity: Identity | None = None
@@ -183,7 +185,6 @@ class _Findings(NamedTuple):
 def _link(
     et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: LinkOptions, provenance: Sequence[Source] | None
 ) -> Trace:
-    """Segment, match, and let the other stages follow."""
     _LOG.info("%s: schema %s, %d nodes", et.file, et.schema, len(et))
     _LOG.info("%s: %d events", kineto.file, kineto.event_count)
     pair = TracePair(et, kineto, et_calls(et, kineto.events.names), cpu_calls(kineto))
@@ -199,11 +200,10 @@ def _link(
 def trace_of_kineto(
     kineto: KinetoTrace, annotation: str | None = None, provenance: Sequence[Source] | None = None
 ) -> Trace:
-    """Build a trace from a Kineto trace alone, with its own calls as nodes; see `kineto_only`.
+    """Build a trace from a Kineto trace alone: its calls become the nodes; see `kineto_only`.
 
     Args:
         kineto: read with `modules=True` if it was recorded with_stack and module paths are wanted.
-        annotation, provenance: as in `link`.
 
     Example:
         >>> from etplus.schemas.kineto.read_kineto import read_kineto
@@ -216,7 +216,6 @@ def trace_of_kineto(
 
 
 def _finished(join: Join, findings: _Findings, options: LinkOptions, provenance: Sequence[Source] | None) -> Trace:
-    """Find communications and dependencies, report, and build the trace."""
     _LOG.info("%d of %d GPU events attached", len(join.gpu_row), len(join.attachment.row))
     comm = with_batched_messages(join, comm_of_kernels(join))
     writer, reader = recorded_data(join.kineto, join.calls, join.node_of_call)
@@ -234,3 +233,73 @@ def _finished(join: Join, findings: _Findings, options: LinkOptions, provenance:
     from .repetition import SHORTEST_RUN, find_repetition  # few traces have work that was launched before them
 
     return find_repetition(trace) if launched_before >= SHORTEST_RUN else trace
+
+
+_LOG = logging.getLogger("etplus")
+
+
+def read_timeline(
+    source: Source | Blob[Text], *, modules: bool = True, strict: bool = False, progress: bool = False, **process: Any
+) -> KinetoTrace:
+    """Read a Kineto trace or an export of Nsight Systems.
+
+    Args:
+        modules: also read module paths.
+        process: the rank to read if there are several: `rank`, or `et_pid` and `et_rank`.
+
+    Raises:
+        UsageError: the file has several ranks and none is chosen.
+    """
+    if isinstance(source, ProcessRank):
+        if source.timeline is not None:
+            return source.timeline
+        process, modules = {"rank": source.rank, "pid": source.pid}, True
+    elif nsys.is_nsys(source):
+        return nsys.read_nsys(source, progress=progress, **process)
+    blob = source if isinstance(source, Blob) else open_text(source, progress=progress)
+    if nsys.is_nsys(blob):
+        return nsys.read_nsys(blob, **process)
+    return one_process(parse_kineto(blob, strict=strict, progress=progress, modules=modules), **process)
+
+
+def read_pair(
+    et: Source, kineto: Source, *, rank: int | None = None, strict: bool, progress: bool
+) -> tuple[ExecutionTrace, KinetoTrace]:
+    """Read an ET and the timeline of its process, or of `rank` if the timeline has several.
+
+    Two gzipped files are unpacked at the same time. Parsing forks processes, so no thread may still run then.
+    """
+    opened: Source | Blob[Text] = kineto
+    if isinstance(kineto, ProcessRank) or nsys.is_nsys(kineto):
+        et_text = open_text(et, progress=progress)
+    elif _is_gzipped(et) and _is_gzipped(kineto):
+        with ThreadPoolExecutor(1) as pool:
+            unpacked = pool.submit(open_text, kineto)
+            et_text = open_text(et, progress=progress)
+            opened = unpacked.result()
+    else:
+        et_text, opened = open_text(et, progress=progress), open_text(kineto, progress=progress)
+    trace = parse_execution_trace(et_text, strict=strict, progress=progress)
+    timeline = read_timeline(opened, modules=False, strict=strict, progress=progress, et_pid=trace.pid, et_rank=rank)
+    return trace, timeline
+
+
+def _is_gzipped(source: Source) -> bool:
+    return isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".gz")
+
+
+def compile_files(kineto: KinetoTrace, given: Sequence[Source] | None) -> CompileFiles:
+    """Read the given files of PyTorch's compiler, or those named after the trace; an unreadable one is then only a
+    warning.
+    """
+    if given is not None:
+        return read_compile_files(given)
+    readable = list[str]()
+    for file in find_compile_files(kineto.file):
+        try:
+            read_compile_files([file])
+        except TraceFormatError as error:
+            _LOG.warning("%s; left out", error)
+        else:
+            readable.append(file)
+    return read_compile_files(readable)

@@ -1,7 +1,7 @@
 """Find the rank of a file in process groups, annotations, messages and `distributedInfo`.
 
-An ET has no rank of its own. When the observer starts, `torch.profiler` records the process groups of the process as an
-annotation `## process_group:init ##`: a JSON list with `pg_name`, `pg_desc`, `group_size` and `ranks` (empty for the
+An ET does not record its rank. When the observer starts, `torch.profiler` records the process groups of the process as
+an annotation `## process_group:init ##`: a JSON list with `pg_name`, `pg_desc`, `group_size` and `ranks` (empty for the
 group of all ranks). `record_param_comms` (NCCL and similar backends) has the rank within its group; for rooted
 collectives and messages that input is the root or the peer.
 """
@@ -27,28 +27,28 @@ if TYPE_CHECKING:  # the readers take long to import, and who only names files n
 INIT = PROCESS_GROUPS
 _RUN = re.compile(r"etplus\.run=([\w-]{1,64}) rank=(\d{1,6})")
 _DEFAULT_GROUP = "default_pg"
+# Names of calls that communicate with other processes.
 COMMUNICATION = re.compile(
     r"c10d::|_c10d_functional|c10d_functional::|record_param_comms|(?:nccl|gloo|mpi|ucc|xccl|hccl|oneccl):|"
     r"## process_group|DistributedDataParallel|FullyShardedDataParallel|FSDP::"
 )
-"""Names of calls that communicate with other processes."""
 _NOT_ROOTED = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER,
     CollectiveCommType.ALL_TO_ALL,
 )  # fmt: skip
+# Position of the peer in the inputs of `c10d::send` and `c10d::recv_`.
 _PEER_AT = 2
-"""Position of the peer in the inputs of `c10d::send` and `c10d::recv_`."""
+# Nodes of one name that are read. Each is evidence alone, and an ET can hold a million.
 _NODES_READ = 256
-"""Nodes with one name that are read; each is evidence alone, and an ET can hold a million."""
 _MAX_LISTED = 1 << 16
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What one file says about its process.
+    """Rank and job of a process according to one file.
 
     Attributes:
-        ranks: the ranks that the process can have, None if unknown.
+        ranks: ranks that the process can have, None if unknown.
         world_size: number of ranks of the job, None if unknown.
         communicates: calls or kernels of the file communicate with other processes.
         runs: ids of recordings, from annotations of `etplus.recording`.
@@ -66,7 +66,6 @@ class Claim:
 
 
 def _recordings(names: Iterable[str]) -> Claim:
-    """Return the ids and the rank in the annotations of `etplus.recording`."""
     found = [annotation.groups() for annotation in map(_RUN.fullmatch, names) if annotation]
     ranks = frozenset(filter(_is_rank, (int(rank) for _, rank in found)))
     return Claim(ranks if len(ranks) == 1 else None, runs=frozenset(run for run, _ in found))
@@ -96,7 +95,7 @@ def group_ranks(groups: Iterable[Any]) -> Claim:
 
 
 def rank_of_et(et: ExecutionTrace) -> Claim:
-    """What an Execution Trace says about its rank: process groups, collectives, peers of messages."""
+    """Return the claim of an Execution Trace: from process groups, collectives and peers of messages."""
     groups = [group for node in _nodes(et, INIT) for group in recorded_groups(node.inputs)]
     claim = group_ranks(groups)
     ranks, world_size = claim.ranks, claim.world_size
@@ -113,7 +112,7 @@ def rank_of_et(et: ExecutionTrace) -> Claim:
 
 
 def rank_of_kineto(kineto: KinetoTrace) -> Claim:
-    """What a Kineto trace says about its rank: `rank`, `world_size` and `pg_config` of its `distributedInfo`."""
+    """Return the claim of a Kineto trace: from `rank`, `world_size` and `pg_config` of its `distributedInfo`."""
     info = kineto.distributed_info
     groups = info.get("pg_config")
     claim = group_ranks(groups if isinstance(groups, list) else [])
@@ -143,12 +142,10 @@ def _is_count(value: Any) -> bool:
 
 
 def _members(ranks: Any) -> frozenset[int]:
-    """Return the ranks of a group, empty if it has no list of ranks."""
     return frozenset(ranks) if isinstance(ranks, list) and all(map(_is_rank, ranks)) else frozenset()
 
 
 def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:
-    """Yield the first nodes with a name, decoded; undecodable ones are skipped."""
     if name not in et.names:
         return
     rows = np.flatnonzero(et.name == et.names.index(name))[:_NODES_READ]
@@ -156,10 +153,10 @@ def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:
 
 
 def _rank_of_collective(node: CallRecord) -> tuple[int, int | None] | None:
-    """Return rank in the job and, if known, number of ranks from a `record_param_comms` node (schema 1.0.2 on).
+    """Return rank and number of ranks from a `record_param_comms` node of schema 1.0.2 or later.
 
-    Its inputs have in a row: group name and description, rank in the group, name of the collective. Older ones have a
-    number that does not identify the group.
+    Its inputs have in a row: group name and description, rank in the group, name of the collective. In older schemas a
+    number that does not identify the group replaces the name.
     """
     values = node.inputs.values
     for group, rank, name in zip(values, values[1:], values[2:], strict=False):
@@ -179,7 +176,6 @@ def _rank_of_collective(node: CallRecord) -> tuple[int, int | None] | None:
 
 
 def _peer(node: CallRecord) -> int:
-    """Return the other rank of a message, −1 if unknown."""
     values = node.inputs.values
     peer = values[_PEER_AT] if len(values) > _PEER_AT else None
     return peer if type(peer) is int else -1

@@ -6,15 +6,15 @@ letters are symbols (equal for equal kernel, launch size and message), and capit
 
     D E F G H I J K | a b c d e f g h i j k | a b c d e f g h i j k
 
-1. `_sequences` gives each event its symbol and puts the streams one after the other, with a separator in between.
-2. `_find_pairs` looks for the longest run of symbols around each capital that also occurs among small letters. Here
-   the run `d … k` of length 8 occurs twice. The counterpart of F is the first f, at the same offset in the first
-   occurrence; if the operators of the two f differ, F is ambiguous. Lengths go down: …, 20, 16, 14, 12, 10, 8.
-   All runs of one length are compared at once by number: the number of a run of 16 follows from those of its two halves
-   (Karp, Miller and Rosenberg 1972), that of a run of 20 from two runs of 16 that overlap.
-3. `_trial` checks that the trace repeats itself: it hides the launches of the first small letters, pairs these events
-   with later ones, and compares the operators. The result is the length from which on runs are reliable.
-4. `_accepted` keeps the pairs that are long enough, unambiguous, and of similar duration.
+1. `_sequences` gives each event its symbol and puts the streams one after the other, with a separator in between. 2.
+`_find_pairs` looks for the longest run of symbols around each capital that also occurs among small letters. The run `d
+… k` of length 8 occurs twice. The counterpart of F is the first f, at the same offset in the first occurrence; if the
+operators of the two f differ, F is ambiguous. Lengths go down: …, 20, 16, 14, 12, 10, 8. All runs of one length are
+compared at once by number: the number of a run of 16 follows from the numbers of its halves (Karp, Miller and Rosenberg
+1972), and of a run of 20 from two runs of 16 that overlap. 3. `_trial` checks that the trace repeats itself: it hides
+the launches of the first small letters, pairs these events with later ones, and compares the operators. This gives the
+length from which runs are reliable. 4. `_accepted` keeps the pairs that are long enough, unambiguous, and of similar
+duration.
 """
 
 from __future__ import annotations
@@ -38,37 +38,34 @@ from ..trace.trace import Trace
 Mask = npt.NDArray[np.bool_]
 
 _NO_REPETITION, _NO_RUN, _SEVERAL, _DURATION, _NO_OPERATOR = range(len(UNPAIRED_REASONS))
+# Shorter runs recur by chance: a layer repeats two or three kernels within an iteration. Fewer events than this without
+# a launch are not worth building the tables of the trace.
 SHORTEST_RUN = 8
-"""Length of the shortest run. Shorter ones recur by chance: a layer repeats two or three kernels within an iteration.
-Fewer events than this without a launch are not worth building the tables of the trace."""
+# Neighbors on either side of an event that must be in its run (fewer at the ends of a stream). An event at the edge of
+# a run has context on one side only.
 _MARGIN = 2
-"""Neighbors on either side of an event that must be in its run (fewer at the ends of a stream). An event at the edge of
-a run has context on one side only."""
+# Occurrences of a run to compare operators of, evenly spaced; bounds the work for frequent runs.
 _CANDIDATES = 8
-"""Occurrences of a run whose operators are compared, evenly spaced; bounds the work for runs that occur often."""
+# Shares of the known launches that a trial hides. A trace of few iterations repeats only a small share of itself, so
+# smaller shares follow until a trial is conclusive.
 _HIDDEN_SHARES = (0.4, 0.2, 0.1)
-"""Shares of the known launches that a trial hides. A trace of few iterations repeats only a small share of itself, so
-smaller shares follow until a trial is conclusive."""
+# Share of a trial's pairs that must have the right operator for a run length to count. With a lower share, kernels
+# would be attributed to wrong operators.
 _MIN_RIGHT = 0.99
-"""Share of a trial's pairs that must have the right operator for a run length to count. With a lower share, kernels
-would be attributed to wrong operators."""
+# Share of its hidden events that a conclusive trial must pair.
 _MIN_REPEATED = 0.5
-"""Share of its hidden events that a conclusive trial must pair."""
+# Pairs of a conclusive trial; one wrong pair of fewer is already over 3%.
 _MIN_TRIED = 32
-"""Pairs of a conclusive trial; of fewer, one wrong pair is already over 3%."""
+# Without a conclusive trial only runs of this length count, and only if they hold this share of the unknown events.
 _LONG_RUN, _NEARLY_ALL = 64, 0.9
-"""Without a conclusive trial only runs of this length count, and only if they hold this share of the unknown events."""
+# Durations that differ by more than this factor and by more than 10 µs are of different work. Short kernels vary by
+# more than the factor, and communication kernels wait for other ranks.
 _TIMES, _NEAR_NS = 4, 10_000
-"""Durations that differ by more than this factor and by more than 10 µs are of different work. Short kernels vary by
-more than the factor, and communication kernels wait for other ranks."""
 
 
 def find_repetition(trace: Trace) -> Trace:
-    """Return the trace with counterparts of the GPU events that were launched before it, also in its file and report.
-
-    Args:
-        trace: a linked trace without counterparts.
-    """
+    """Return the trace with counterparts of the GPU events that were launched before it, also in its file
+    and report."""
     events = _sequences(trace)
     if not events.unknown.any():
         return trace
@@ -80,16 +77,14 @@ def find_repetition(trace: Trace) -> Trace:
 
 @dataclass(frozen=True)
 class _Sequences:
-    """All GPU events, stream by stream in order of start, with a separator after each stream; arrays of one length.
+    """All GPU events, stream by stream in order of start, with a separator after each stream.
 
     Attributes:
         event: int64, position among the device events (rows, then `Trace.unattached`), −1 for a separator.
-        symbol: int64, equal for interchangeable events of one stream. Each separator has a negative one of its own.
+        symbol: int64, equal for interchangeable events of one stream. Each separator has its own negative symbol.
         operator: int64, equal for equal operators with equal shapes, −1 if no operator is known.
         module: int64, name code of the innermost module around the launch, −1 for none.
-        dur: int64 ns.
         waits: bool, the duration depends on other ranks.
-        launched: int64 ns.
         unknown: bool, the launch is not in the trace.
     """
 
@@ -103,7 +98,6 @@ class _Sequences:
     unknown: Mask
 
     def take(self, kept: Mask) -> _Sequences:
-        """Return some of the events; `kept` must include the separators."""
         return _Sequences(**{column.name: getattr(self, column.name)[kept] for column in fields(self)})
 
 
@@ -152,7 +146,7 @@ def _operators(trace: Trace, call: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
-    """Return codes of the launch arguments, as far as all unknown events of a kind have them.
+    """Return codes of the launch arguments that all unknown events of a kind have.
 
     On ROCm the grid and block of a kernel come from its launch call, so kernels without a launch lack them.
     """
@@ -182,7 +176,6 @@ class _Pairs(NamedTuple):
 
 
 def _find_pairs(events: _Sequences) -> _Pairs:
-    """Pair every unknown event by the longest run around it that occurs among known events."""
     n = len(events.event)
     pairs = _Pairs(np.full(n, -1), np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.bool_))
     surroundings = _surroundings(events)
@@ -202,8 +195,8 @@ def _find_pairs(events: _Sequences) -> _Pairs:
 
 
 class _Surroundings(NamedTuple):
-    """By place: events of the same stream before and after it; separators and unknown events before it, in one entry
-    more for the total."""
+    """By place: events of the same stream before and after it; separators and unknown events before it, with the total
+    at the end."""
 
     before: IntColumn
     after: IntColumn
@@ -211,7 +204,6 @@ class _Surroundings(NamedTuple):
     unknown: IntColumn
 
     def runs(self, length: int) -> tuple[Mask, Mask]:
-        """Return, by first place, which runs of a length within one stream have only known events, and which others."""
         whole = self.separators[length:] == self.separators[:-length]
         known = self.unknown[length:] == self.unknown[:-length]
         return whole & known, whole & ~known
@@ -245,7 +237,7 @@ class _RepeatedRuns(NamedTuple):
 
     Attributes:
         matched: bool, such a run begins at this place.
-        starts: int64, where the occurrences among known events begin, grouped by run.
+        starts: int64, begins of the occurrences among known events, grouped by run.
         first, times: int64, by place, position in `starts` of the run's first occurrence, and number of occurrences.
     """
 
@@ -259,7 +251,6 @@ class _RepeatedRuns(NamedTuple):
 def _repeated_runs(
     surroundings: _Surroundings, length: int, number: npt.NDArray[np.integer], wanted: Mask
 ) -> _RepeatedRuns | None:
-    """Find the runs around wanted events that occur among known ones; `number` is that of the run at each place."""
     known, others = surroundings.runs(length)
     wanted_before = np.append(0, np.cumsum(wanted))
     others &= wanted_before[length:] > wanted_before[:-length]
@@ -278,7 +269,7 @@ def _pair_by_runs(
 ) -> None:
     """Pair unknown events that lie in repeated runs of a length.
 
-    Several such runs may hold an event. The nearest ones on either side of the run that has the event in its middle
+    An event can lie in several such runs. The nearest runs on either side of the run that has the event in its middle
     must agree.
     """
     size = len(runs.matched)
@@ -310,15 +301,16 @@ def _pair_in_run(events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: 
 
 
 class _Trial(NamedTuple):
-    """The result of pairing events whose launches are known, as if they were not.
+    """Result of pairing events with known launches, as if the launches were unknown.
 
     The earlier half of the pairs shows which symbols vary; only the later half, without these, is counted.
 
     Attributes:
-        length: int64, run length of each later pair. right: bool, its operator is right.
+        length: int64, by later pair its run length.
+        right: bool, its operator is right.
         conclusive: enough events were paired.
-        varies: int64, symbols whose operator differs between repetitions.
-        same_modules: modules are right, too.
+        varies: int64, symbols with different operators in repetitions.
+        same_modules: modules are also right.
         counts: for the report.
     """
 
@@ -331,7 +323,6 @@ class _Trial(NamedTuple):
 
 
 def _trial(events: _Sequences) -> _Trial:
-    """Return the first conclusive trial, or the last one."""
     known, unknown = events.take(~events.unknown), int(np.count_nonzero(events.unknown))
     trial = _trial_of(known, _HIDDEN_SHARES[0], unknown)
     for share in _HIDDEN_SHARES[1:]:
@@ -366,7 +357,7 @@ def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
 
 
 def _shortest_reliable(events: _Sequences, trial: _Trial, pairs: _Pairs) -> int:
-    """Return the run length from which on pairs count; more than there are events if none counts."""
+    """Return the run length from which pairs count; more than there are events if none counts."""
     never = len(events.event) + 1
     if not trial.conclusive:  # then the whole sequence must occur again
         long = np.count_nonzero(events.unknown & (pairs.length >= _LONG_RUN))
@@ -382,16 +373,12 @@ def _shortest_reliable(events: _Sequences, trial: _Trial, pairs: _Pairs) -> int:
 
 
 def _differ(events: _Sequences, partner: IntColumn) -> Mask:
-    """Return where the durations of events and their partners are too different for the same work."""
     dur, other = events.dur, events.dur[partner]
     longer, shorter = np.maximum(dur, other), np.minimum(dur, other)
     return (partner >= 0) & ~events.waits & (longer > _TIMES * shorter) & (longer - shorter > _NEAR_NS)
 
 
 class _Accepted(NamedTuple):
-    """The final counterparts: place of each, −1 for none; whether it is in the same module; why an unknown event has
-    none (index into `UNPAIRED_REASONS`); and the trial's numbers for the report."""
-
     partner: IntColumn
     same_module: Mask
     reason: IntColumn
@@ -418,7 +405,6 @@ def _accepted(events: _Sequences, trial: _Trial, pairs: _Pairs) -> _Accepted:
 
 
 def _report(events: _Sequences, found: _Accepted) -> dict[str, Any]:
-    """Return `gpu.repetition` of the link report; see docs/reference/report.md."""
     unknown, paired = events.unknown, found.partner >= 0
     count = np.bincount(found.reason[unknown & ~paired], minlength=len(UNPAIRED_REASONS)).tolist()
     return {

@@ -1,4 +1,4 @@
-"""The last stage: the link report, and the `etplus` object at the root of the file."""
+"""The link report, and the `etplus` object at the root of the file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from ..trace.columns import distinct, mask_at
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.kinds import LINK_NAMES
 from ..trace.link_report import LinkReport
-from .attach import ATTACH_METHODS, Attachment
-from .join import Join
+from .join import ATTACH_METHODS, Attachment, Join
 from .match.result import REASONS
 
 
 def make_report(join: Join, **others: Any) -> LinkReport:
-    """Return counts of matching and attachment; `others` are the remaining fields of the report."""
+    """Count matches and attachments; `others` are the remaining fields of the report."""
     et, kineto, nodes, calls, match = join.et, join.kineto, join.nodes, join.calls, join.match
     ops = len(match.call)  # without the process node that `kineto_only` adds
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
@@ -84,7 +83,6 @@ def _warnings(join: Join) -> list[str]:
 
 
 def _gpu(kineto: KinetoTrace, attachment: Attachment) -> dict[str, Any]:
-    """Counts and time of GPU events, attached and not, by category."""
     events, attached = kineto.events, attachment.reason == 0
     categories = {}
     codes = events.category[attachment.row]
@@ -109,7 +107,7 @@ def _nonzero(names: list[str] | tuple[str, ...], counts: npt.NDArray[np.integer]
 
 
 def summary_of(join: Join, report: LinkReport, compiled: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the root's `etplus` object, without its inferred edges: their ids are known when rows are built.
+    """Return the root's `etplus` object without its inferred edges: their ids are not known yet.
 
     File names have no folders, so the place of the inputs does not change the output.
     """

@@ -1,4 +1,4 @@
-"""Split the Kineto trace into iterations by a recurring annotation, and say which of them the ET covers."""
+"""Split the Kineto trace into iterations by a recurring annotation, and find the iterations that the ET covers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..trace.printable import shortened
 from .calls import EtCalls
 from .match.result import Match
 
+# The default of the original trace_link.py.
 DEFAULT_ANNOTATION = DATA_LOADER
-"""The default of the original trace_link.py."""
 _MAX_NAMES = 8
 _LONGEST_NAME = 60
+# An iteration with a smaller share of the linked calls only touches the window at its edge.
 _STRAY = 0.05
-"""An iteration with a smaller share of the linked calls is only touched at its edge."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Iterations:
     """Iterations of the Kineto trace in time order.
 
     Attributes:
-        start, end: int64 ns, one entry per iteration; an iteration ends where the next one starts.
+        start, end: int64 ns; an iteration ends when the next one starts.
         label: name in the trace ("ProfilerStep#7"), or ordinal.
-        marker: int64, event row of each one's annotation; () if the annotation ends an iteration.
-        annotation: what marks them, "" if none was found.
+        marker: int64, event rows of the annotations; empty if the annotation ends an iteration.
+        annotation: name that marks the iterations, "" for none.
         notes: sentences for the report.
     """
 
@@ -54,8 +54,8 @@ class Iterations:
 def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None = None) -> Iterations:
     """Find iterations: by the requested annotation, else as `trace.steps` does.
 
-    A requested annotation (any event whose name contains it) ends an iteration, as in the original trace_link.py;
-    otherwise iterations run from start to start. A requested annotation that does not occur is ignored with a note.
+    Any event with the requested annotation in its name ends an iteration, as in the original trace_link.py.
+    Otherwise iterations run from start to start. An annotation that does not occur is ignored with a note.
     """
     events = kineto.events
     annotations = calls.row[events.mask(frozenset({"user_annotation"}))[calls.row]]
@@ -77,7 +77,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
 
 
 def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotation: str) -> Iterations:
-    """Return iterations that end with an annotation's end; what follows the last is one, too."""
+    """Return iterations that end with an annotation; the time after the last annotation is another iteration."""
     ends = distinct(kineto.events.end[rows])
     start, end = np.append(calls.ts.min(), ends), np.append(ends, calls.end.max())
     keep = end > start
@@ -119,11 +119,7 @@ def _range(seq: Any) -> list[int] | None:
 
 
 def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[int]:
-    """Return ordinals of the linked iterations.
-
-    If every annotation that starts between the links is linked itself, they are theirs; else those that calls fall
-    into.
-    """
+    """Return the iterations with linked annotations if the window has no others, else those with linked calls."""
     if len(iterations.marker):
         inside = (iterations.start >= calls.ts[call].min()) & (iterations.start <= calls.end[call].max())
         if inside.any() and np.isin(iterations.marker[inside], calls.row[call]).all():
@@ -134,7 +130,7 @@ def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[i
 
 
 def _is_sure(found: Match) -> bool:
-    """Return whether the linked iteration is the ET's own: one place, and no other sequence numbers."""
+    """Return whether the linked iteration is the ET's own: one place, and the same sequence numbers."""
     threads = found.facts.get("threads", [])
     return all(thread["equal_places"] == 1 and not thread["sequence_offset"] for thread in threads)
 

@@ -15,17 +15,14 @@ from ..trace.errors import UNREADABLE
 from ..trace.stacks import Codes, Stacks, stacks_of_tree
 from .join import Join
 
+# Longer than the tolerance of `enclosing_call` for an interval that begins when a call ends.
 _STRICT_NS = 1 << 20
-"""Longer than the tolerance of `enclosing_call` for an interval that begins when a call ends."""
 
 
 def find_stacks(join: Join, row: IntColumn) -> Stacks:
-    """Return the stacks of linked ET nodes, GPU events and runtime calls.
+    """Return the stacks of linked ET nodes, GPU events and runtime calls; `row` maps places to rows (see `Join`).
 
     A frame is open at a time if it began at or before it, on the same thread, and ends after it.
-
-    Args:
-        row: int64, by place (see `Join`) the row of the trace.
     """
     if not len(join.kineto.frames):
         return Stacks.none()
@@ -40,7 +37,6 @@ def find_stacks(join: Join, row: IntColumn) -> Stacks:
 
 
 def _moments(join: Join) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return place, thread and time of everything with a stack: start of a call, launch of a GPU event."""
     events, calls, et = join.kineto.events, join.calls, len(join.et)
     at = np.flatnonzero(join.node_of_call >= 0)
     node = join.nodes.node[join.node_of_call[at]]
@@ -53,7 +49,6 @@ def _moments(join: Join) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 
 def _nested(kineto: KinetoTrace) -> CpuCalls:
-    """Return the frames in call order, with the threads of the events; `row` is the position in the `FrameTable`."""
     frames, threads = kineto.frames, StringTable(kineto.events.threads)
     thread = np.array([threads.code(name) for name in frames.threads], np.int64)[frames.thread]
     ts, end = frames.ts, frames.end
@@ -70,7 +65,6 @@ def _nested(kineto: KinetoTrace) -> CpuCalls:
 
 
 def _stacks_of(kineto: KinetoTrace, frames: CpuCalls, row: IntColumn, frame: IntColumn) -> Stacks:
-    """Return the stacks of rows that were called in frames (positions in `frames`)."""
     used = np.zeros(len(frames), np.bool_)
     fresh = distinct(frame)
     while len(fresh):
@@ -86,8 +80,8 @@ def _stacks_of(kineto: KinetoTrace, frames: CpuCalls, row: IntColumn, frame: Int
     return stacks_of_tree(kineto.frames.names, parent, name, line, row, place[frame])
 
 
+# Frames that show whether a trace has `CallFrom`: a recorder writes it for all frames or for none.
 _LOOKED_AT = 16
-"""Frames that show whether a trace has `CallFrom`: a recorder writes it for all frames or for none."""
 
 
 class _FrameArgs(msgspec.Struct, gc=False):
@@ -111,9 +105,6 @@ def _called_from(records: EventRecords, frames: FrameTable, at: IntColumn, name:
 
     PyTorch 2.14 and later write the line of the innermost Python frame (`CallFrom`). It belongs to the caller only if
     it is in the caller's file, because built-in functions and modules have no lines.
-
-    Args:
-        at: positions in `frames`. name: their codes. parent: positions among them of their callers, −1 for none.
     """
     none = np.full(len(at), -1, np.int32)
     index = frames.index[at]

@@ -37,7 +37,6 @@ EVIDENCE = (
     "kernel names",
     "kernel names per stream",
     "number of kernels",
-    "alignment of kernel names",
     "grids",
     "other grids",
     "order in the step",

@@ -19,13 +19,13 @@ from .tree import match_tree
 
 __all__ = ["METHODS", "match_calls"]
 
+# The methods, best evidence first.
 METHODS = ("ids", "sequence", "shift", "tree")
-"""The methods, best evidence first."""
 
+# With a smaller share of equal names, the ids are from two runs and overlap by chance.
 _MIN_AGREEMENT = 0.99
-"""With a smaller share of equal names, the ids are from two runs and overlap by chance."""
+# A match that covers this share of the calls that can have a partner ends the search.
 _ENOUGH = 0.5
-"""A match that covers this share of the calls that can have a partner ends the search."""
 
 
 def match_calls(
@@ -76,7 +76,7 @@ def _attempts(pair: TracePair, method: str, exact: bool, iteration: str) -> list
 
 
 def _is_enough(pair: TracePair, found: Match) -> bool:
-    """Return whether a match covers enough of the calls that can have a partner; for ids, of those with an id."""
+    """Return whether a match covers enough of the calls that can have a partner (for ids: the calls with an id)."""
     ours, theirs = len(pair.nodes), len(pair.calls)
     if found.method == "ids":
         ours, theirs = (int(np.count_nonzero(ids > 0)) for ids in pair.rf_ids)
@@ -130,7 +130,6 @@ def match_ids(pair: TracePair) -> Match:
 
 
 def _times(ids: IntColumn) -> IntColumn:
-    """Return how often each id occurs."""
     first = positions(ids, ids)
     times: IntColumn = np.bincount(first, minlength=len(ids))[first]
     return times

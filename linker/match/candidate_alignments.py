@@ -1,4 +1,4 @@
-"""Find every place of an ET thread (the pattern) in a Kineto thread (the text), and say which links it leaves open.
+"""Find every place of an ET thread (the pattern) in a Kineto thread (the text), and the links that it leaves open.
 
 A thread is a list of calls with a name and perhaps a sequence number. Kineto often recorded more iterations than the
 ET, and either side may lack calls. Example; numbers are below the calls that have one:
@@ -8,8 +8,8 @@ ET, and either side may lack calls. Example; numbers are below the calls that ha
     text       a b c x d b b b e f
                  7       8
 
-1. Anchors: calls whose name and number occur once on both sides, here b7 and b8 (`unique_anchors`). They fix one place
-   (`candidates_by_sequence`).
+1. Anchors: calls with a name and number that occur once on both sides, here b7 and b8 (`unique_anchors`). They fix one
+   place (`candidates_by_sequence`).
 2. Without anchors the order of names must do (`candidates_by_order`): the whole pattern as a substring, else runs of
    64, 16 or 4 names that both sides have. Each run votes for its diagonal (text minus pattern position), and each
    diagonal with many votes is a place. Its middle run serves as the anchor.
@@ -32,43 +32,43 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, distinct, scatter
 from ..shortest_edit import CallOrder, shortest_edit
 
+# Evidence for a place: numbers that differ (another iteration), names alone, numbers that agree.
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
-"""Evidence for a place: numbers that differ (another iteration), names alone, numbers that agree."""
 
+# Share of the calls between the first and the last placed one that must be placed. Two different programs with similar
+# layers reach three quarters.
 _MIN_DENSITY = 0.8
-"""Share of the calls between the first and the last placed one that must be placed. Two different programs with similar
-layers reach three quarters."""
+# Share of the shorter side that must be placed if the threads run one program. Less can be one repeated layer.
 _MIN_OVERLAP = 0.3
-"""Share of the shorter side that must be placed if the threads run one program. Less can be one repeated layer."""
+# Share of the names of either side that the other side has, if the threads run one program.
 _MIN_COMMON_NAMES = 0.95
-"""Share of the calls of either side whose name the other side has, if the threads run one program."""
+# Share of the calls with numbers in both threads that must be placed: every program counts from 0.
 _MIN_AGREEMENT = 0.8
-"""Share of the calls whose number the Kineto thread also has that must be placed: every program counts from 0."""
+# Share of numbered pairs with the most frequent offset. Another iteration of the same program has one offset, another
+# program has any.
 _MIN_STEADY = 0.5
-"""Share of numbered pairs with the most frequent offset. Another iteration of the same program has one offset, another
-program has any."""
+# Names of the runs that vote for diagonals. Long runs are rare, so they are tried first.
 _RUN_LENGTHS = (64, 16, 4)
-"""Names of the runs that vote for diagonals. Long runs are rare, so they are tried first."""
+# Places that are tried; each costs an alignment of the whole thread.
 _MAX_DIAGONALS = 64
-"""Places that are tried; each costs an alignment of the whole thread."""
+# Votes are counted in bands of this width or 5% of the pattern, since each lacking call moves the diagonal by one.
 _MIN_BAND = 32
-"""Votes are counted in bands of this width or 5% of the pattern, since each lacking call moves the diagonal by one."""
+# Occurrences of a run that vote if it is not unique in the pattern; bounds the pairs.
 _MAX_REPEATS = 32
-"""Occurrences of a run that vote if it is not unique in the pattern; bounds the pairs."""
+# A place competes with the best one if it has this share of its calls.
 _NEARLY = 0.98
-"""A place competes with the best one if it has this share of its calls."""
 _MAX_OCCURRENCES = 4096
+# How many calls further a call before the first or after the last anchor may be displaced if nothing is lacking.
 _SPARE = 8
-"""How many calls further a call before the first or after the last anchor may be displaced if nothing is lacking."""
 _FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """The position in the text of each call of the pattern.
+    """By call of the pattern, its position in the text.
 
     Attributes:
-        at: int64, −1 for none; ascending where it is not −1.
+        at: int64, −1 for none; otherwise ascending.
         unsure: bool, the call could as well be linked to a neighbor with the same name.
         anchors: how many pairs sequence numbers fixed.
     """
@@ -79,7 +79,7 @@ class Alignment:
 
     @property
     def matched(self) -> int:
-        """How many calls have a place."""
+        """Number of placed calls."""
         return int(np.count_nonzero(self.at >= 0))
 
 
@@ -102,7 +102,6 @@ class CandidateAlignment:
 
     @property
     def matched(self) -> int:
-        """How many calls have a place."""
         return self.alignment.matched
 
 
@@ -128,7 +127,6 @@ def candidates_by_order(pattern: CallOrder, text: CallOrder) -> list[CandidateAl
 
 
 def _judged(pattern: CallOrder, text: CallOrder, alignment: Alignment) -> CandidateAlignment:
-    """Weigh a place by the sequence numbers of its pairs."""
     placed = np.flatnonzero(alignment.at >= 0)
     ours, theirs = pattern.seq[placed], text.seq[alignment.at[placed]]
     both = (ours >= 0) & (theirs >= 0)
@@ -145,7 +143,6 @@ def _judged(pattern: CallOrder, text: CallOrder, alignment: Alignment) -> Candid
 
 
 def _whole(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
-    """Return the places where the shorter side occurs whole in the other one."""
     size = len(pattern)
     places = [np.arange(begin, begin + size) for begin in occurrences(pattern.name, text.name)]
     if not places and len(text) < size:
@@ -173,7 +170,7 @@ def _as_text(codes: IntColumn) -> str:
 
 
 def _with_gaps(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
-    """Return alignments from the middle run of each band of diagonals with many votes."""
+    """Return alignments from the middle run of every band of diagonals with many votes."""
     for length in _RUN_LENGTHS:
         i, j = _shared_runs(pattern.name, text.name, length)
         if len(i):
@@ -202,7 +199,7 @@ _NO_PAIRS = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 def _shared_runs(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntColumn, IntColumn]:
-    """Return positions of equal runs of names: those unique in the pattern, else those of the rarest one."""
+    """Return positions of equal runs of names: all runs that are unique in the pattern, else the rarest run."""
     if len(pattern) < length or len(text) < length:
         return _NO_PAIRS
     ours, theirs = _hashes(pattern, length), _hashes(text, length)
@@ -224,7 +221,6 @@ def _shared_runs(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntC
 
 
 def _hashes(names: IntColumn, length: int) -> IntColumn:
-    """Return the polynomial hash of each run of names, int64 with wrap-around."""
     count = len(names) - length + 1
     value: npt.NDArray[np.unsignedinteger[Any]] = np.zeros(count, np.uint64)
     for k in range(length):
@@ -238,7 +234,6 @@ def _is_dense(alignment: Alignment) -> bool:
 
 
 def _is_one_program(pattern: IntColumn, text: IntColumn) -> bool:
-    """Return whether nearly all calls of either side have a name that the other side has."""
     shares = (np.isin(pattern, text).mean(), np.isin(text, pattern).mean())
     return bool(min(shares) >= _MIN_COMMON_NAMES)
 
@@ -256,7 +251,7 @@ def _overlaps(alignment: Alignment, size: int, least: float) -> bool:
 
 
 def unique_anchors(pattern: CallOrder, text: CallOrder) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of calls whose name and sequence number occur once on each side, in one common order."""
+    """Return pairs of calls with a name and sequence number that occur once per side, in one common order."""
     left, right = np.flatnonzero((pattern.seq >= 0) & (pattern.name >= 0)), np.flatnonzero(text.seq >= 0)
     if not len(left) or not len(right):
         return _NO_PAIRS
@@ -277,7 +272,6 @@ def unique_anchors(pattern: CallOrder, text: CallOrder) -> tuple[IntColumn, IntC
 
 
 def _longest_increasing(values: IntColumn) -> IntColumn:
-    """Return the positions of a longest increasing subsequence."""
     if np.all(values[1:] > values[:-1]):
         return np.arange(len(values))
     tails: list[int] = []
@@ -344,7 +338,7 @@ def _fill_diagonal(pattern: CallOrder, text: CallOrder, i: IntColumn, diagonal: 
 
 
 def _fill_gap(pattern: CallOrder, text: CallOrder, gap: _Stretch, at: IntColumn) -> None:
-    """Place calls between fixed ends: as far as they fit from the left, from the right, the rest by edit script."""
+    """Place calls between fixed ends: first from the left, then from the right, the rest by edit script."""
     a, b, c, d = gap
     n = min(b - a, d - c)
     if n == 0:
@@ -403,7 +397,7 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
 def _undecided(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:
     """Return the placed calls without numbers if both sides have calls left over.
 
-    The two sides may then be of different iterations, which only numbers tell apart.
+    The two sides may then be of different iterations, and only numbers tell them apart.
     """
     ours = np.arange(stretch.begin, stretch.end)
     placed = ours[at[ours] >= 0]
@@ -436,7 +430,6 @@ def _members(calls: CallOrder, positions: IntColumn) -> list[tuple[int, int]]:
 
 
 def _earliest(members: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[int]:
-    """Return the positions of members that are embedded in order, each as early as possible; they are known to fit."""
     result, k = [], 0
     for name, seq in members:
         while k < len(others) - 1:

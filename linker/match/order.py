@@ -24,7 +24,7 @@ from .result import REASONS, Match
 
 
 def match_sequence(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
-    """Place each ET thread whose (name, sequence number) pairs occur in a Kineto thread."""
+    """Place ET threads by (name, sequence number) pairs that also occur in a Kineto thread."""
     found = place_threads(nodes, calls, steps, candidates_by_sequence, iteration, "sequence")
     if not found.linked:
         return found.noting("sequence: no sequence number of the ET occurs with the same name in the Kineto trace")
@@ -80,24 +80,24 @@ def match_remaining(pair: TracePair, found: Match) -> Match:
     return replace(found, call=call, link=link, reason=reason).noting(note)
 
 
+# Finds the places of an ET thread (first) in a Kineto thread (second).
 Placer = Callable[[CallOrder, CallOrder], list[CandidateAlignment]]
-"""Finds the places of an ET thread (first) in a Kineto thread (second)."""
 
+# A place is as good as the best one if it has this share of its calls.
 _NEARLY = 0.98
-"""A place is as good as the best one if it has this share of its calls."""
+# A place with gaps, or in another thread, casts doubt on the taken one if it has this share of its calls.
 _RIVAL = 0.9
-"""A place with gaps, or in another thread, casts doubt on the taken one if it has this share of its calls."""
+# Share of an ET thread that identifies the Kineto thread it uses up whole.
 _MOST = 0.5
-"""Share of an ET thread that identifies the Kineto thread it uses up whole."""
+# Two threads run the same program if this share of the calls of one has a name that the other has.
 _SAME_PROGRAM = 0.8
-"""Two threads run the same program if this share of the calls of one has a name that the other has."""
+# Two threads are compared only if this share of the shorter one has common names.
 _MIN_COMMON = 0.3
-"""Two threads are compared only if this share of the shorter one has common names."""
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A place of ET thread `ours` in Kineto thread `theirs` (positions in the lists of threads)."""
+    """Place of ET thread `ours` in Kineto thread `theirs` (positions in the lists of threads)."""
 
     ours: int
     theirs: int
@@ -109,7 +109,6 @@ class _Candidate:
 
     @property
     def gapless(self) -> bool:
-        """All calls of either thread are placed, without a gap on the other side."""
         placed = np.flatnonzero(self.call >= 0)
         span = int(self.call[placed[-1]] - self.call[placed[0]]) + 1
         return len(placed) == span == int(placed[-1] - placed[0]) + 1 and len(placed) in (len(self.call), self.size)
@@ -117,8 +116,6 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class _CallThreads:
-    """The calls of both sides by thread: positions in `nodes`, and bounds in `calls`."""
-
     nodes: EtCalls
     calls: CpuCalls
     ours: list[IntColumn]
@@ -133,8 +130,6 @@ class _CallThreads:
 
 @dataclass
 class _Search:
-    """The links so far."""
-
     call: IntColumn
     link: npt.NDArray[np.int8]
     taken: npt.NDArray[np.bool_]
@@ -175,7 +170,6 @@ def place_threads(
 
 
 def _all_candidates(threads: _CallThreads, place: Placer) -> list[list[_Candidate]]:
-    """Return the candidates of each ET thread."""
     nodes, calls, theirs = threads.nodes, threads.calls, threads.theirs
     width = int(max(nodes.name.max(initial=0), calls.name.max(initial=0))) + 2
     counts = [np.bincount(calls.name[a:b] + 1, minlength=width) for a, b in theirs]
@@ -210,7 +204,6 @@ def _best(candidates: list[_Candidate]) -> list[_Candidate]:
 def _place_one(
     threads: _CallThreads, candidates: list[list[_Candidate]], state: _Search, t: int, iteration: str
 ) -> None:
-    """Take the best free place of an ET thread, of equal ones the one that fits the times of placed threads."""
     free = [c for c in candidates[t] if not state.taken[c.call[c.call >= 0]].any()]
     if not free:
         return
@@ -263,7 +256,7 @@ def _has_double(threads: _CallThreads, state: _Search, t: int) -> bool:
 
 
 def _violations(threads: _CallThreads, state: _Search, candidate: _Candidate) -> int:
-    """Count a candidate's calls whose time is not between those of their linked neighbors in call order."""
+    """Count a candidate's calls that are not between their linked neighbors in time, as in call order."""
     linked = np.flatnonzero(state.call >= 0)
     if not len(linked):
         return 0

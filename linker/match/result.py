@@ -1,4 +1,4 @@
-"""The result of every matching method, and the closed list of reasons why a node is unlinked."""
+"""Result of every matching method, and the closed list of reasons why a node is unlinked."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
 from ..calls import EtCalls, TracePair
 
+# Why a node is unlinked; `Match.reason` is an index, 0 for a linked one.
 REASONS = (
     "linked",
     "not in the Kineto trace",
@@ -25,7 +26,6 @@ REASONS = (
     "thread not profiled",
     "ambiguous (--strict)",
 )
-"""Why a node is unlinked; `Match.reason` is an index, 0 for a linked one."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Match:
     """Links of the ET's calls to Kineto's CPU calls.
 
     Attributes:
-        call: int64, one entry per call of `EtCalls`: position in `CpuCalls`, −1 for none.
-        link: int8, one of UNLINKED, EQUIVALENT, CERTAIN.
+        call: int64, by call of `EtCalls` the position in `CpuCalls`, −1 for none.
+        link: int8, UNLINKED, EQUIVALENT or CERTAIN.
         reason: int8 index into `REASONS`.
         method: the method that made the links, "" for none.
         notes: sentences for the report.
@@ -77,14 +77,12 @@ def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match
 
 
 def _at_most_equivalent(found: Match, doubtful: IntColumn) -> Match:
-    """Return the match with none of these links certain."""
     link = found.link.copy()
     link[doubtful] = np.minimum(link[doubtful], EQUIVALENT)
     return replace(found, link=link)
 
 
 def _demote_other_ids(pair: TracePair, found: Match) -> Match:
-    """Demote links whose calls have different ids on both sides."""
     linked = np.flatnonzero(found.call >= 0)
     ours, theirs = pair.rf_ids[0][linked], pair.rf_ids[1][found.call[linked]]
     differ = linked[(ours > 0) & (theirs >= 0) & (ours != theirs)]
@@ -97,7 +95,7 @@ def _demote_other_ids(pair: TracePair, found: Match) -> Match:
 def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
     """Demote links of calls that have a sequence number on one side only, if both traces have numbers.
 
-    Of 88,120 recorded calls, none has one in the ET alone, and only autograd's evaluate_function has one in Kineto
+    None of 88,120 recorded calls has one in the ET alone, and only autograd's evaluate_function has one in Kineto
     alone.
     """
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
@@ -126,6 +124,6 @@ def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Matc
 
 
 def _below_orphans(nodes: EtCalls) -> npt.NDArray[np.bool_]:
-    """Return which calls have an outermost known caller whose own caller the ET lacks."""
+    """Return which calls have an outermost known caller without its own caller in the ET."""
     outermost = nearest(np.arange(len(nodes)), nodes.parent, nodes.parent < 0)
     return nodes.orphan[outermost]

@@ -1,14 +1,14 @@
 """Match by call trees, if neither numbers nor order fit: the isomorphism method.
 
-Calls whose name only one side has are left out; their children go to the caller. Then both forests are compared from
-the roots down: siblings are aligned first by equal subtrees, then by name, and pairs that differ are compared in turn.
-If two small trees have the same calls in another order, networkx finds the isomorphism.
+Calls with a name that only one side has are left out; their children go to the caller. Then both forests are compared
+from the roots down: siblings are aligned first by equal subtrees, then by name, and pairs that differ are compared in
+turn. Two subtrees are equal if only the order of siblings differs: a subtree's shape is its name and the sorted shapes
+below (Aho, Hopcroft and Ullman 1974).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,30 +21,24 @@ from ..shortest_edit import CallOrder, shortest_edit
 from .candidate_alignments import candidates_by_order
 from .result import REASONS, Match
 
-if TYPE_CHECKING:
-    import networkx as nx
-
-_MAX_ISOMORPHISM = 64
-"""Largest tree in which networkx looks for permuted siblings; its worst case is exponential."""
+# Placements of the roots that are compared all the way down.
 _MAX_PLACES = 16
-"""Placements of the roots that are compared all the way down."""
+# Share of the calls between the first and the last pair on either side that must be paired. Trees of different programs
+# also have common parts.
 _MIN_SHARE = 0.8
-"""Share of the calls between the first and the last pair on either side that must be paired. Trees of different
-programs have common parts, too."""
 
 
 @dataclass(frozen=True)
 class _Forest:
-    """The call trees of one thread: name, children in call order, shape and size by call; −1 is above the roots."""
+    """Call trees of one thread: name, children in call order, and shape by call; −1 is above the roots."""
 
     name: list[int]
     children: dict[int, list[int]]
     shape: dict[int, int]
-    size: dict[int, int]
 
 
 def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
-    """Pair the calls of each ET thread with the Kineto thread whose call trees have most in common.
+    """Pair the calls of ET threads with the Kineto threads that have most call trees in common.
 
     Trees are the same in every iteration, so every link is `EQUIVALENT`. Linear in practice.
     """
@@ -53,8 +47,8 @@ def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
     ours, theirs = _forests(nodes, common, shapes), _forests(calls, common, shapes)
     call = np.full(len(nodes), -1, np.int64)
     free = set(range(len(theirs)))
-    for mine in sorted(ours, key=lambda forest: -forest.size[-1]):
-        found = ((_pair(mine, theirs[k]), k) for k in sorted(free))
+    for forest in sorted(ours, key=lambda own: -len(own.shape)):
+        found = ((_pair(forest, theirs[k]), k) for k in sorted(free))
         pairs, best = max(found, key=lambda pairs_of: len(pairs_of[0]), default=([], -1))
         if not pairs or not _belong_together(pairs, nodes.thread, calls.thread):
             continue
@@ -69,7 +63,6 @@ def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
 def _forests(
     calls: EtCalls | CpuCalls, common: IntColumn, shapes: dict[tuple[int, tuple[int, ...]], int]
 ) -> list[_Forest]:
-    """Return a forest per thread, of the calls with common names; `shapes` numbers equal subtrees of all forests."""
     thread, kept = calls.thread, np.isin(calls.name, common)
     above = nearest(calls.parent, calls.parent, kept)
     same = (above >= 0) & (thread[np.maximum(above, 0)] == thread)
@@ -81,13 +74,10 @@ def _forests(
         for i, p in zip(members.tolist(), above[members].tolist(), strict=True):
             children.setdefault(p, []).append(i)
         shape: dict[int, int] = {}
-        size: dict[int, int] = {}
         for i in members[::-1].tolist():  # callers precede callees
-            below = children.get(i, [])
-            shape[i] = shapes.setdefault((names[i], tuple(shape[c] for c in below)), len(shapes))
-            size[i] = 1 + sum(size[c] for c in below)
-        size[-1] = len(members)
-        forests.append(_Forest(names, children, shape, size))
+            below = tuple(sorted(shape[callee] for callee in children.get(i, ())))
+            shape[i] = shapes.setdefault((names[i], below), len(shapes))
+        forests.append(_Forest(names, children, shape))
     return forests
 
 
@@ -102,7 +92,6 @@ def _belong_together(pairs: list[tuple[int, int]], ours: IntColumn, theirs: IntC
 
 
 def _pair(ours: _Forest, theirs: _Forest) -> list[tuple[int, int]]:
-    """Return the pairs of the largest common part, over all placements of the roots."""
     left, right = ours.children[-1], theirs.children[-1]
     places = candidates_by_order(_labels(ours.name, left), _labels(theirs.name, right))[:_MAX_PLACES]
     roots = [[(left[i], right[j]) for i, j in enumerate(p.alignment.at.tolist()) if j >= 0] for p in places]
@@ -110,19 +99,15 @@ def _pair(ours: _Forest, theirs: _Forest) -> list[tuple[int, int]]:
 
 
 def _descend(ours: _Forest, theirs: _Forest, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the given pairs and the pairs below them."""
     found, pending = [], list(pairs)
     while pending:
         a, b = pending.pop()
         found.append((a, b))
         left, right = ours.children.get(a, []), theirs.children.get(b, [])
-        if not left or not right:
-            continue
         if ours.shape[a] == theirs.shape[b]:
-            pending += zip(left, right, strict=True)
-        elif (permuted := _isomorphism(ours, theirs, a, b)) is not None:
-            found += permuted
-        else:
+            by_shape = sorted(left, key=ours.shape.__getitem__), sorted(right, key=theirs.shape.__getitem__)
+            pending += zip(*by_shape, strict=True)
+        elif left and right:
             pending += _align(ours, theirs, left, right)
     return found
 
@@ -142,29 +127,3 @@ def _align(ours: _Forest, theirs: _Forest, left: list[int], right: list[int]) ->
 
 def _labels(labels: dict[int, int] | list[int], members: list[int]) -> CallOrder:
     return CallOrder.of_names(np.array([labels[member] for member in members], np.int64))
-
-
-def _isomorphism(ours: _Forest, theirs: _Forest, a: int, b: int) -> list[tuple[int, int]] | None:
-    """Return the pairs below two calls if only the order of siblings differs; None if more does, or if large."""
-    if ours.size[a] != theirs.size[b] or ours.size[a] > _MAX_ISOMORPHISM:
-        return None
-    import networkx as nx  # importing it takes longer than linking a small pair
-
-    left, right = _graph(ours, a), _graph(theirs, b)
-    mapping = nx.vf2pp_isomorphism(left, right, node_label="name")
-    return None if mapping is None else [(u, v) for u, v in mapping.items() if u != a]
-
-
-def _graph(forest: _Forest, root: int) -> nx.Graph[int]:
-    import networkx as nx
-
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_node(root, name="root")
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        for child in forest.children.get(node, []):
-            graph.add_node(child, name=forest.name[child])
-            graph.add_edge(node, child)
-            pending.append(child)
-    return graph

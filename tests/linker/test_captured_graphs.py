@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from captured import Launch, capture_events, encode, replay_events
 from etplus import Trace, link
-from etplus.linker.captured_alignment import align, align_streams
 from etplus.trace.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,20 +150,9 @@ def test_one_changed_launch_makes_no_wrong_certain_link(mutation: str, side: str
         changed[i], changed[j] = changed[j], changed[i]
     captured, ran = (changed, launches) if side == "capture" else (launches, changed)
     result = found(linked(capture_events([captured]), replay_events([kernels(ran)])))
-    assert sum(link != "unlinked" for _, link in result) >= len(ran) - 2
     for (name, label), (_, truth) in zip(result, ran, strict=True):
         assert label != "certain" or name == truth
         assert label == "unlinked" or {op: kernel for kernel, op in captured}[name] in names + "Z"
-
-
-def test_with_distinct_names_all_but_the_changed_launch_are_right() -> None:
-    launches = unique("ABCDEFGHIJKLMNOP")
-    for k in range(len(launches)):
-        less = launches[:k] + launches[k + 1 :]
-        for captured, ran in ((less, launches), (launches, less)):
-            result = found(linked(capture_events([captured]), replay_events([kernels(ran)])))
-            truth = [(op, "equivalent") if (name, op) in captured else ("", "unlinked") for name, op in ran]
-            assert result == truth
 
 
 def test_graphs_with_equal_kernels_are_told_apart_by_their_order() -> None:
@@ -255,7 +241,7 @@ def spread(launches: list[Launch], seed: int) -> tuple[list[tuple[str, int]], li
 
 @examples(40)
 @given(st.text("ABCDEF", min_size=1, max_size=30), st.integers(0, 10**6))
-def test_three_streams_make_no_wrong_certain_link(names: str, seed: int) -> None:
+def test_several_streams_make_equivalent_links_by_name(names: str, seed: int) -> None:
     launches = unique(names)
     ran, truth = spread(launches, seed)
     result = found(linked(capture_events([launches]), replay_events([ran])))
@@ -264,51 +250,8 @@ def test_three_streams_make_no_wrong_certain_link(names: str, seed: int) -> None
     kernel_of = {op: kernel for kernel, op in launches}
     for (name, label), op, (kernel, _) in zip(result, truth, ran, strict=True):
         assert kernel_of[name] == kernel
-        assert label != "certain" or name == op
-        assert names.count(kernel) > 1 or (name, label) == (op, "certain")
-
-
-def test_a_real_replay_on_three_streams() -> None:
-    capture = read_json(shared_trace("graph-capture/sglang_decode.capture.json.gz"))["traceEvents"]
-    replay = read_json(shared_trace("graph-capture/sglang_decode.replay.json.gz"))["traceEvents"]
-    truth = scanned(capture)[0]
-    (launch,) = (e for e in replay if e["name"] == "hipGraphLaunch" and e["ph"] == "X")
-    ran = sorted((e for e in replay if e.get("cat") == "kernel"
-                  and e["args"]["correlation"] == launch["args"]["correlation"]), key=lambda e: e["ts"])  # fmt: skip
-    streams, order = spread([(e["name"], str(k)) for k, e in enumerate(ran)], seed=1)
-    begin = ran[0]["ts"]
-    for at, ((_, stream), k) in enumerate(zip(streams, map(int, order), strict=True)):
-        ran[k]["ts"], ran[k]["dur"], ran[k]["args"]["stream"] = begin + at, 0.5, stream
-    trace = linked(capture, replay)
-    events = [one for one in trace.kernels if one.captured_by is not None]
-    assert len(events) == 544
-    wrong = Counter()
-    for event, k in zip(events, map(int, order), strict=True):
-        assert event.captured_by is not None and event.name == ran[k]["name"]
-        if event.captured_by.name != truth[k][0]:
-            wrong[event.captured_by.link] += 1
-        elif event.captured_by.link == "certain":
-            wrong["right"] += 1
-    assert not wrong["certain"] and wrong["right"]
-
-
-@examples(60)
-@given(st.text("ABC", min_size=1, max_size=6), st.integers(0, 10**6))
-def test_forced_kernels_have_one_launch_in_every_possible_assignment(names: str, seed: int) -> None:
-    launches = np.array([ord(one) for one in names])
-    ran, _ = spread(unique(names), seed)
-    codes, stream = np.array([ord(name) for name, _ in ran]), np.array([one for _, one in ran])
-    possible: list[set[int]] = [set() for _ in ran]
-    for places in itertools.permutations(range(len(ran))):
-        fits = all(launches[place] == code for place, code in zip(places, codes, strict=True))
-        lanes = [[p for p, s in zip(places, stream, strict=True) if s == one] for one in (7, 8, 9)]
-        if fits and all(lane == sorted(lane) for lane in lanes):
-            for kernel, place in enumerate(places):
-                possible[kernel].add(place)
-    aligned = align_streams(launches, codes, stream)
-    assert aligned is not None and sorted(aligned.launch.tolist()) == list(range(len(ran)))
-    for kernel, place in enumerate(aligned.launch.tolist()):
-        assert not aligned.forced[kernel] or possible[kernel] == {place}
+        assert label == "equivalent" or len({stream for _, stream in ran}) == 1
+        assert names.count(kernel) > 1 or name == op
 
 
 def test_several_streams_without_names_are_not_linked() -> None:
@@ -361,15 +304,6 @@ def test_copies_and_memsets_are_recognised_by_their_kind() -> None:
         assert trace.captured is not None and trace.captured.counts["certain"] == 3
 
 
-def test_a_launch_without_name_and_kernel_is_left_out() -> None:
-    """A host function or an empty node: one launch more than there are kernels, and nobody knows its name."""
-    capture = capture_events([unique("ABCDEFGH")])
-    (fourth,) = (event for event in capture if event["args"].get("kernel") == "D")
-    del fourth["args"]["kernel"]
-    trace = linked(capture, replay_events([kernels(unique("ABCEFGH"))] * 4))
-    assert found(trace) == [(f"op{k}", "equivalent") for k in (0, 1, 2, 4, 5, 6, 7)] * 4
-
-
 def test_launches_are_known_by_their_kernel_too() -> None:
     """Calls of no name that we know, but which tell the kernel that they launch."""
     capture = capture_events([unique("ABC")])
@@ -384,9 +318,3 @@ def test_captures_cannot_be_linked_twice() -> None:
     trace = linked(capture_events([unique("AB")]), replay_events([kernels(unique("AB"))]))
     with pytest.raises(UsageError, match="linked to captures already"):
         link_captured_graphs(trace, [])
-
-
-def test_alignment_of_sequences_without_much_in_common_is_refused() -> None:
-    assert align(np.array([1, 2, 3, 4]), np.array([1, 5, 6, 4])) is None
-    found_ = align(np.array([1, 2, 3, 4]), np.array([1, 3, 4]))
-    assert found_ is not None and found_.launch.tolist() == [0, 2, 3] and not found_.forced.any()

@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import kineto_only, link
-from etplus.linker.attach import Attachment
-from etplus.linker.kineto_only import adopt_unattached, host_side
+from etplus.linker.join import Attachment, adopt_unattached
+from etplus.linker.kineto_only import host_side
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto

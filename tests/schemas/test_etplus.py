@@ -15,7 +15,7 @@ import orjson
 import pytest
 from etplus import __version__
 from etplus.linker import link
-from etplus.linker.attach import ATTACH_METHODS
+from etplus.linker.join import ATTACH_METHODS
 from etplus.linker.match.result import REASONS
 from etplus.schemas.etplus import write_etplus as module
 from etplus.schemas.etplus.record_store import renumbered_node
