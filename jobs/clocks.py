@@ -36,12 +36,12 @@ def synchronises(kind: IntColumn) -> npt.NDArray[np.bool_]:
 def synchronising(matched: Sequence[Matched]) -> list[Matched]:
     """Return the collectives of two or more ranks that no rank can leave before all have arrived."""
     keys = ("position", "kind", "bytes", "node", "start", "end", "on_host")
-    found = []
+    selected = []
     for group in matched:
         rows = np.flatnonzero(synchronises(group.kind))
         if len(rows) and len(group.ranks) > 1:
-            found.append(replace(group, **{key: getattr(group, key)[rows] for key in keys}))
-    return found
+            selected.append(replace(group, **{key: getattr(group, key)[rows] for key in keys}))
+    return selected
 
 
 def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) -> list[ClockOffset]:
@@ -64,12 +64,12 @@ def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) 
         middle = _median(own, axis=1)
         for i, rank in enumerate(group.ranks):
             residuals[rank].append(np.abs(own[:, i] - middle))
-    found = []
+    estimates = []
     for rank in sorted(offset):
         spread = np.concatenate(residuals.get(rank, [np.zeros(0, np.int64)]))
         middle_spread = int(_median(spread)) if len(spread) else 0
-        found.append(ClockOffset(rank, reference[rank], offset[rank], middle_spread, len(spread)))
-    return found
+        estimates.append(ClockOffset(rank, reference[rank], offset[rank], middle_spread, len(spread)))
+    return estimates
 
 
 def _on_one_clock(joined: Sequence[Matched]) -> list[list[int]]:

@@ -144,9 +144,9 @@ def _raised(future: Future[Result]) -> BaseException | None:
         return error
 
 
-def with_progress(results: Iterator[Any], total: int, what: str, progress: bool) -> Iterator[Any]:
+def with_progress(results: Iterator[Any], total: int, label: str, progress: bool) -> Iterator[Any]:
     """Yield the results, with a progress bar; a `UsageError` concerns all ranks and is raised."""
-    with progress_bar(total, what, progress, unit="rank") as bar:
+    with progress_bar(total, label, progress, unit="rank") as bar:
         for task, result in results:
             if isinstance(result, UsageError):
                 raise result

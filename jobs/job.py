@@ -146,11 +146,11 @@ class Job(JobParts):
         """
         chosen = self._chosen
         if self._engine is None or any(isinstance(source, Trace) for source in chosen.sources):
-            found: Iterable[tuple[int, _Answer]] = ((rank, function(trace)) for rank, trace in self.ranks.items())
+            results: Iterable[tuple[int, _Answer]] = ((rank, function(trace)) for rank, trace in self.ranks.items())
         else:
-            found = run_on(self._engine, function, chosen.sources, chosen.ranks, chosen.choose)
+            results = run_on(self._engine, function, chosen.sources, chosen.ranks, chosen.choose)
         ranks = []
-        for rank, answer in found:
+        for rank, answer in results:
             ranks.append(rank)
             yield rank, answer
         self._found = ranks if chosen.ranks is None else None
@@ -170,10 +170,10 @@ class Job(JobParts):
             104
         """
         summaries = outer("analysis.job_summary")
-        found: JobSummary = summaries.job_summary(
+        summary: JobSummary = summaries.job_summary(
             dict(self.map(partial(summaries.rank_contribution, annotation=annotation)))
         )
-        return found
+        return summary
 
     def analyze(self, **options: Any) -> JobAnalysis:
         """Return the tables of `Trace.analyze` of all ranks, each row with its rank.
@@ -183,10 +183,10 @@ class Job(JobParts):
             >>> etplus.load(["et_plus.json.gz"]).analyze().device_use.to_pandas()["rank"].tolist()
             [0]
         """
-        found: JobAnalysis = outer("analysis.job_tables").JobAnalysis()
+        analysis: JobAnalysis = outer("analysis.job_tables").JobAnalysis()
         for rank, tables in self.map(partial(_analysed, options=options)):
-            found.add(rank, tables)
-        return found
+            analysis.add(rank, tables)
+        return analysis
 
     @cached_property
     def _collectives(self) -> tuple[Table[JobCollective], Table[RankLateness]]:
@@ -246,10 +246,10 @@ class Job(JobParts):
             >>> [finding.id for finding in etplus.load(["et_plus.json.gz"]).findings() if not finding.evidence]
             []
         """
-        found: Findings = outer("analysis.findings.find").find_findings(
+        findings: Findings = outer("analysis.findings.find").find_findings(
             outer("analysis.findings.case").Case(list(self))
         )
-        return found
+        return findings
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """Run a SELECT on the tables of all ranks; see docs/reference/columns.md.
@@ -376,16 +376,16 @@ def names_a_job(source: Any) -> bool:
 
 def _with_stored_ranks(sources: Sequence[Source]) -> tuple[list[Source], list[str]]:
     """Replace folders of columns by their ranks; also return notes about omitted files."""
-    found: list[Source] = []
+    expanded: list[Source] = []
     notes: list[str] = []
     for source in sources:
         if isinstance(source, (Trace, StoredRank, FileRank, InputPair)) or not is_stored(source):
-            found.append(source)
+            expanded.append(source)
         else:
             ranks, left = stored_in(os.fspath(source))
-            found += ranks
+            expanded += ranks
             notes += left
-    return found, notes
+    return expanded, notes
 
 
 def _analysed(trace: Trace, options: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -71,29 +71,31 @@ def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], lis
     Returns:
         by key, why a trace does not belong; and notes if there is no majority.
     """
-    found: dict[int, str] = {}
+    foreign: dict[int, str] = {}
     notes: list[str] = []
-    for key, what in (("world_size", "a job of {} ranks"), ("backend", "a job with backend {}")):
+    for key, wording in (("world_size", "a job of {} ranks"), ("backend", "a job with backend {}")):
         stated = {rank: facts.info.get(key) for rank, facts in traces.items()}
         values = {rank: value if isinstance(value, (int, str)) else None for rank, value in stated.items()}
         usual, often = Counter(values.values()).most_common(1)[0] if values else (None, 0)
         others = {rank: value for rank, value in values.items() if value != usual}
         if 2 * often <= len(values) and others:
-            listed = ", ".join(sorted({_job(what, value) for value in values.values()}))
+            listed = ", ".join(sorted({_job(wording, value) for value in values.values()}))
             notes.append(f"the traces are of different jobs: {listed}")
             continue
         for rank, value in others.items():
-            found.setdefault(rank, f"{traces[rank].file} is of {_job(what, value)}, the others of {_job(what, usual)}")
+            foreign.setdefault(
+                rank, f"{traces[rank].file} is of {_job(wording, value)}, the others of {_job(wording, usual)}"
+            )
     begins = {rank: facts.begin_ns // 10**9 for rank, facts in traces.items() if facts.begin_ns is not None}
     if len(begins) > 2:
         middle = int(median(list(begins.values())))
         for rank, begin in begins.items():
             if abs(begin - middle) > _APART_S:
                 when = f"{_hours(begin - middle)} {'after' if begin > middle else 'before'}"
-                found.setdefault(rank, f"{traces[rank].file} was recorded {when} the others")
+                foreign.setdefault(rank, f"{traces[rank].file} was recorded {when} the others")
     elif begins and max(begins.values()) - min(begins.values()) > _APART_S:
         notes.append(f"the traces were recorded {_hours(max(begins.values()) - min(begins.values()))} apart")
-    return found, notes
+    return foreign, notes
 
 
 def _job(wording: str, value: Any) -> str:

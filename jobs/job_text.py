@@ -94,13 +94,13 @@ def _lines(report: JobReport) -> Iterator[str]:
 
 def warnings_of(ranks: Sequence[RankResult]) -> list[str]:
     """Return the warnings of all ranks, each once with its ranks ("ranks 0-7: ...")."""
-    said: dict[str, dict[int, str]] = {}
+    by_text: dict[str, dict[int, str]] = {}
     for rank in ranks:
         for text in rank.warnings:
-            said.setdefault(_without_rank(text, rank), {})[rank.rank] = text
+            by_text.setdefault(_without_rank(text, rank), {})[rank.rank] = text
     return [
         f"ranks {ranges(texts)}: {general}" if len(texts) > 1 else f"rank {min(texts)}: {texts[min(texts)]}"
-        for general, texts in said.items()
+        for general, texts in by_text.items()
     ]
 
 
@@ -140,9 +140,9 @@ def _mismatch(mismatch: Mismatch) -> str:
     return f"{_place(mismatch)}: {difference} on {ranks}, which {has} {'; '.join(dict.fromkeys(mismatch.found[:3]))}"
 
 
-def _place(of: Mismatch | Wait) -> str:
-    size = "" if of.bytes < 0 else f" of {of.bytes:,} bytes"
-    return f"{_name(of.group)}, position {of.position}: {of.collective}{size}"
+def _place(entry: Mismatch | Wait) -> str:
+    size = "" if entry.bytes < 0 else f" of {entry.bytes:,} bytes"
+    return f"{_name(entry.group)}, position {entry.position}: {entry.collective}{size}"
 
 
 def _messages(report: JobReport) -> Iterator[str]:

@@ -45,11 +45,11 @@ def stragglers(matched: Sequence[Matched], offsets: Mapping[int, int]) -> list[L
     """Return how often each rank came last, and how long it waited and made others wait, for `synchronising` groups."""
     numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # as in `Lateness`
     for group in matched:
-        found = arrivals(group, offsets)
+        arrived = arrivals(group, offsets)
         for i, rank in enumerate(group.ranks):
-            last = found.last == i
-            caused = int(found.caused[last].sum())
-            numbers[rank] += [len(last), int(np.count_nonzero(last)), caused, int(found.wait[:, i].sum())]
+            last = arrived.last == i
+            caused = int(arrived.caused[last].sum())
+            numbers[rank] += [len(last), int(np.count_nonzero(last)), caused, int(arrived.wait[:, i].sum())]
     return [Lateness(rank, *row.tolist()) for rank, row in sorted(numbers.items())]
 
 
@@ -57,12 +57,12 @@ def longest_waits(matched: Sequence[Matched], offsets: Mapping[int, int], count:
     """Return the collectives at which all ranks together waited longest."""
     worst: list[tuple[int, Wait]] = []
     for group in matched:
-        found = arrivals(group, offsets)
-        for k in np.argsort(-found.caused, kind="stable")[:count].tolist():
-            last = int(found.last[k])
-            others = tuple((rank, int(found.wait[k, j])) for j, rank in enumerate(group.ranks) if j != last)
+        arrived = arrivals(group, offsets)
+        for k in np.argsort(-arrived.caused, kind="stable")[:count].tolist():
+            last = int(arrived.last[k])
+            others = tuple((rank, int(arrived.wait[k, j])) for j, rank in enumerate(group.ranks) if j != last)
             place = group.group, int(group.position[k]), kind_name(int(group.kind[k])), int(group.bytes[k])
-            worst.append((int(found.caused[k]), Wait(*place, group.ranks[last], others)))
+            worst.append((int(arrived.caused[k]), Wait(*place, group.ranks[last], others)))
     worst.sort(key=lambda pair: -pair[0])
     return [wait for _, wait in worst[:count]]
 

@@ -123,21 +123,21 @@ class _Case:
                     deviating["missing"].append((rank, -1))
             for kind, deviants in deviating.items():
                 place = (self.group, self.members, p, kind_name(int(common.kind[p])), int(common.bytes[p]))
-                ranks, found = zip(*((rank, self._described(rank, own)) for rank, own in deviants), strict=True)
+                ranks, texts = zip(*((rank, self._described(rank, own)) for rank, own in deviants), strict=True)
                 nodes = tuple(self._node(rank, own) for rank, own in sorted([*having, *deviants]) if own >= 0)
-                yield Mismatch(kind, *place, ranks, found, nodes)
+                yield Mismatch(kind, *place, ranks, texts, nodes)
 
     def extras(self) -> Iterator[Mismatch]:
         """Yield collectives that most ranks lack; equal ones at one place count once, on any number of ranks."""
-        found: defaultdict[tuple[int, int, int, int], list[tuple[int, int]]] = defaultdict(list)
+        extra: defaultdict[tuple[int, int, int, int], list[tuple[int, int]]] = defaultdict(list)
         for rank, up in self.ups.items():
             ordinal: Counter[tuple[int, int, int]] = Counter()
             for own, before in up.extra:
                 sequence = self.sequences[rank]
                 key = (before, int(sequence.kind[own]), int(sequence.bytes[own]))
-                found[(*key, ordinal[key])].append((rank, own))
+                extra[(*key, ordinal[key])].append((rank, own))
                 ordinal[key] += 1
-        for (before, kind, size, _), having_it in sorted(found.items()):
+        for (before, kind, size, _), having_it in sorted(extra.items()):
             having = {rank for rank, _ in having_it}
             lacking = tuple(rank for rank in self.members if rank not in having)
             place = (self.group, self.members, before, kind_name(kind), size)
@@ -279,11 +279,11 @@ def _numbered(sequence: CollectiveSequence) -> bool:
     return bool(len(sequence) and sequence.seq[0] >= 0 and np.all(np.diff(sequence.seq) > 0))
 
 
-def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn, b_end: IntColumn) -> None:
+def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn, b_end: IntColumn) -> None:
     """In runs of equal collectives that are longer on one side, match those that end together."""
     runs = np.flatnonzero(run_starts(a)).tolist()
     for begin, end in zip(runs, [*runs[1:], len(a)], strict=True):
-        matched = at[begin:end][at[begin:end] >= 0]
+        matched = places[begin:end][places[begin:end] >= 0]
         if not len(matched):
             continue
         first, last = int(matched[0]), int(matched[-1])
@@ -294,21 +294,21 @@ def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn,
         n, m = end - begin, last + 1 - first
         if n == m or np.any(b[first : last + 1] != a[begin]):
             continue
-        elsewhere = np.flatnonzero(at >= 0)
+        elsewhere = np.flatnonzero(places >= 0)
         elsewhere = elsewhere[(elsewhere < begin) | (elsewhere >= end)]
         times = a_end[begin:end], b_end[first : last + 1]
         if min(n, m) * (abs(n - m) + 1) > _MAX_CHOICES:
             continue
         if len(elsewhere):
-            ahead = [int(median(b_end[at[elsewhere]] - a_end[elsewhere]))]
+            ahead = [int(median(b_end[places[elsewhere]] - a_end[elsewhere]))]
         else:  # by how much the clocks differ is not known: as much as the first or the last ones do, or not at all
             short = min(n, m)
             ends = (slice(short), slice(-short, None))
             ahead = [0, *(int(median(times[1][part] - times[0][part])) for part in ends)]
         tried = [(abs(shift), *_nearest(times[0] + shift, times[1])) for shift in ahead]
         _, _, left, right = min(tried, key=lambda attempt: attempt[0] + attempt[1])
-        at[begin:end] = -1
-        at[begin + left] = first + right
+        places[begin:end] = -1
+        places[begin + left] = first + right
 
 
 def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
@@ -338,17 +338,17 @@ def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
 
 def _explain(result: LineUp, a: IntColumn, b: IntColumn) -> None:
     """Join the leftovers of both sides: an equal collective nearby, or another one in its place."""
-    at = result.at
-    lacking = np.flatnonzero(at < 0).tolist()
-    spare = sorted(set(range(len(b))) - set(at[at >= 0].tolist()))
+    places = result.at
+    lacking = np.flatnonzero(places < 0).tolist()
+    spare = sorted(set(range(len(b))) - set(places[places >= 0].tolist()))
     for p in list(lacking):
-        near = [i for i in spare if b[i] == a[p] and abs(_before(at, i) - p) <= _MOVED_AT_MOST]
+        near = [i for i in spare if b[i] == a[p] and abs(_before(places, i) - p) <= _MOVED_AT_MOST]
         if near:
             result.moved[p] = near[0]
             spare.remove(near[0])
             lacking.remove(p)
-    anchors = np.flatnonzero(at >= 0)
-    gap_of_own = {i: int(np.searchsorted(at[anchors], i)) for i in spare}
+    anchors = np.flatnonzero(places >= 0)
+    gap_of_own = {i: int(np.searchsorted(places[anchors], i)) for i in spare}
     for p in lacking:
         gap = int(np.searchsorted(anchors, p))
         own = next((i for i in spare if gap_of_own[i] == gap), None)
@@ -357,8 +357,8 @@ def _explain(result: LineUp, a: IntColumn, b: IntColumn) -> None:
             spare.remove(own)
 
 
-def _before(at: IntColumn, own: int) -> int:
+def _before(places: IntColumn, own: int) -> int:
     """Return the common position that follows an own one."""
-    anchors = np.flatnonzero(at >= 0)
-    earlier = anchors[at[anchors] < own]
+    anchors = np.flatnonzero(places >= 0)
+    earlier = anchors[places[anchors] < own]
     return int(earlier[-1]) + 1 if len(earlier) else 0

@@ -50,10 +50,10 @@ class Pairing:
 
     def of(self, wanted: Sequence[int] | None) -> Pairing:
         """Return the pairing with these ranks only (None: from 0 to the highest one found)."""
-        found = {rank.rank for rank in self.ranks}
-        expected = range(max(found, default=-1) + 1) if wanted is None else sorted(set(wanted))
+        known = {rank.rank for rank in self.ranks}
+        expected = range(max(known, default=-1) + 1) if wanted is None else sorted(set(wanted))
         kept = tuple(rank for rank in self.ranks if wanted is None or rank.rank in expected)
-        missing, several = tuple(rank for rank in expected if rank not in found), len(self.ranks) > 1
+        missing, several = tuple(rank for rank in expected if rank not in known), len(self.ranks) > 1
         return replace(self, ranks=kept, missing=missing, several_ranks=several)
 
 
@@ -88,9 +88,9 @@ def _look(folder: Folder, name: str, et: str | None, kineto: str | None) -> Trac
         return look_at(folder, name, ET)
     if kineto is not None and _fits(name, kineto):
         return look_at(folder, name, KINETO)
-    found = look_at(folder, name)
-    excluded = (found.kind == ET and et is not None) or (found.kind == KINETO and kineto is not None)
-    return TraceFile(name, "") if excluded else found
+    file = look_at(folder, name)
+    excluded = (file.kind == ET and et is not None) or (file.kind == KINETO and kineto is not None)
+    return TraceFile(name, "") if excluded else file
 
 
 def _fits(name: str, pattern: str) -> bool:
@@ -229,13 +229,13 @@ def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
     for name, ranks in places.items():
         for rank in ranks:
             fitting[rank].add(name)
-    found: dict[str, int] = {}
+    assigned: dict[str, int] = {}
     pending = [(name, rank) for name, ranks in places.items() if len(ranks) == 1 for rank in ranks]
     pending += [(name, rank) for rank, names in fitting.items() if len(names) == 1 for name in names]
     for name, rank in pending:  # grows while it is walked
-        if name in found or rank not in fitting:
+        if name in assigned or rank not in fitting:
             continue
-        found[name] = rank
+        assigned[name] = rank
         for other in fitting.pop(rank) - {name}:
             places[other].discard(rank)
             pending += [(other, left) for left in places[other] if len(places[other]) == 1]
@@ -243,28 +243,28 @@ def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
             if left in fitting:
                 fitting[left].discard(name)
                 pending += [(other, left) for other in fitting[left] if len(fitting[left]) == 1]
-    contradicted = not all(fitting.values()) or any(not places[name] for name in places.keys() - found.keys())
-    return {} if contradicted else found
+    contradicted = not all(fitting.values()) or any(not places[name] for name in places.keys() - assigned.keys())
+    return {} if contradicted else assigned
 
 
 def _unique(files: Sequence[TraceFile], key: Callable[[TraceFile], Any]) -> dict[Any, TraceFile]:
-    found: defaultdict[Any, list[TraceFile]] = defaultdict(list)
+    by_key: defaultdict[Any, list[TraceFile]] = defaultdict(list)
     for file in files:
-        found[key(file)].append(file)
-    return {value: of[0] for value, of in found.items() if len(of) == 1}
+        by_key[key(file)].append(file)
+    return {value: of[0] for value, of in by_key.items() if len(of) == 1}
 
 
 def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[TraceFile]]:
     """Return the files with the best evidence by rank; note the others."""
-    found: defaultdict[int, list[TraceFile]] = defaultdict(list)
+    by_rank: defaultdict[int, list[TraceFile]] = defaultdict(list)
     unknown = [file for file in files if file.rank is None]
     for file in files:
         if file.rank is not None:
-            found[file.rank].append(file)
+            by_rank[file.rank].append(file)
     if unknown:
         notes.append(f"skipped, since their rank is unknown: {_some(unknown)}")
     best = {}
-    for rank, candidates in found.items():
+    for rank, candidates in by_rank.items():
         most = max(file.evidence for file in candidates)
         best[rank] = [file for file in candidates if file.evidence == most]
         if len(best[rank]) < len(candidates):

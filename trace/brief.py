@@ -16,13 +16,13 @@ _SHORT = (bool, int, float, str, bytes, type(None))
 
 def brief(self: Any) -> str:
     """Return the `__repr__` of a dataclass, struct or named tuple: at most 24 lines of 79 columns."""
-    name, values = _title(self), {of: getattr(self, of) for of in _names(self)}
-    texts = {of: _text(value) for of, value in values.items()}
-    line = f"{type(self).__name__}({', '.join(f'{of}={text}' for of, text in texts.items())})"
+    name, values = _title(self), {key: getattr(self, key) for key in _names(self)}
+    texts = {key: _text(value) for key, value in values.items()}
+    line = f"{type(self).__name__}({', '.join(f'{key}={text}' for key, text in texts.items())})"
     if len(line) <= _WIDTH and line.isprintable() and all(isinstance(value, _SHORT) for value in values.values()):
         return line
     width = max(map(len, texts), default=0)
-    rows = [shortened(f"  {of:{width}}  {text}", _WIDTH - 1) for of, text in texts.items()]
+    rows = [shortened(f"  {key:{width}}  {text}", _WIDTH - 1) for key, text in texts.items()]
     if len(rows) > _LINES - 1:
         rows = [*rows[: _LINES - 2], f"  … {len(rows) - _LINES + 2} more attributes"]
     return "\n".join([f"<{name}", *rows]) + ">"

@@ -361,25 +361,25 @@ def impossible_times(
         ts: ns, −1 for none. dur: ns; negative for an unfinished call (never a GPU event).
         names: of all events; they show whether the trace comes from ROCm.
     """
-    found = np.zeros(len(ts), np.int8)
+    wrong = np.zeros(len(ts), np.int8)
     timed = np.flatnonzero(ts >= 0)
     if not len(timed):
-        return found
+        return wrong
     starts = ts[timed]
     late = starts[starts >= EPOCH_NS]
     of_most = late if len(late) else starts
     middle = np.partition(of_most, len(of_most) // 2)[len(of_most) // 2]
-    found[timed[np.abs(starts - middle) > _DAY_NS]] = _FAR
-    found[dur > _DAY_NS] = _LONG
-    found[is_gpu & (dur < 0)] = _NEGATIVE
-    rows = np.flatnonzero(is_gpu & (found == 0) & (ts >= 0))
+    wrong[timed[np.abs(starts - middle) > _DAY_NS]] = _FAR
+    wrong[dur > _DAY_NS] = _LONG
+    wrong[is_gpu & (dur < 0)] = _NEGATIVE
+    rows = np.flatnonzero(is_gpu & (wrong == 0) & (ts >= 0))
     if _CONCURRENT in categories:
         rows = rows[category[rows] != list(categories).index(_CONCURRENT)]
     shares_queues = any(name.startswith("hip") for name in names)
     limit = _QUEUE_OVERRUN_NS if shares_queues else _OVERRUN_NS
     late = rows[_overruns(ts[rows], dur[rows], device[rows], stream[rows], limit)]
-    found[late[~_of_graphs(correlation, rows)[np.searchsorted(rows, late)]]] = _OVERRUNS
-    return found
+    wrong[late[~_of_graphs(correlation, rows)[np.searchsorted(rows, late)]]] = _OVERRUNS
+    return wrong
 
 
 def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColumn, limit: int) -> npt.NDArray[np.bool_]:

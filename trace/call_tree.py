@@ -34,10 +34,12 @@ class CallTree(Record):
 
     def below(self, call: CallIndex) -> Positions[int, CallIndex]:
         """Return a call and all calls below it."""
-        found: list[Positions[int, CallIndex]] = [as_positions(np.array([call]))]
-        while len(found[-1]):
-            found.append(as_positions(np.concatenate([self.children(caller) for caller in found[-1].tolist()])))
-        return as_positions(np.concatenate(found))
+        generations: list[Positions[int, CallIndex]] = [as_positions(np.array([call]))]
+        while len(generations[-1]):
+            generations.append(
+                as_positions(np.concatenate([self.children(caller) for caller in generations[-1].tolist()]))
+            )
+        return as_positions(np.concatenate(generations))
 
     def totals(
         self, parent: Positions[CallIndex, CallIndex], values: ColumnOf[CallIndex, np.int64]
@@ -161,23 +163,23 @@ def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) ->
 
     Walks up a few callers, then doubles the distance from jump to jump: n log(depth).
     """
-    at: IntColumn = np.full(len(start), -1, np.int64)
+    result: IntColumn = np.full(len(start), -1, np.int64)
     active = np.flatnonzero(start >= 0)
-    here: IntColumn = start[active]
+    current: IntColumn = start[active]
     for _ in range(_WALKED):
-        found = good[here]
-        at[active[found]] = here[found]
-        left = ~found
-        active, here = active[left], parent[here[left]]
-        left = here >= 0
-        active, here = active[left], here[left]
+        is_good = good[current]
+        result[active[is_good]] = current[is_good]
+        left = ~is_good
+        active, current = active[left], parent[current[left]]
+        left = current >= 0
+        active, current = active[left], current[left]
         if not len(active):
-            return at
+            return result
     above = np.where(good, np.arange(len(parent)), parent)
     open_ones = np.arange(len(parent))
     while len(open_ones):
         open_ones = open_ones[above[open_ones] >= 0]
         open_ones = open_ones[~good[above[open_ones]]]
         above[open_ones] = above[above[open_ones]]
-    at[active] = above[here]
-    return at
+    result[active] = above[current]
+    return result

@@ -99,11 +99,11 @@ class CaptureLinks(Record):
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.int8], IntColumn]:
         """Return `op`, `link` and `replay` of some events; −1, UNLINKED and −1 for events without a link."""
-        at = positions(self.event, events)
-        has = at >= 0
+        places = positions(self.event, events)
+        has = places >= 0
         columns = ((self.op, -1), (self.link, UNLINKED), (self.replay, -1))
         op, link, replay = (np.full(len(events), none, column.dtype) for column, none in columns)
-        op[has], link[has], replay[has] = self.op[at[has]], self.link[at[has]], self.replay[at[has]]
+        op[has], link[has], replay[has] = self.op[places[has]], self.link[places[has]], self.replay[places[has]]
         return op, link, replay
 
 
@@ -129,10 +129,10 @@ class CapturedGraphs(Record):
     @cached_property
     def comm_above(self) -> list[int]:
         """For each call the nearest call at or above it that has `comm`, −1 for none."""
-        found: list[int] = []
+        nearest_comm: list[int] = []
         for call, above in enumerate(self.parent.tolist()):
-            found.append(call if call in self.comm else found[above] if above >= 0 else -1)
-        return found
+            nearest_comm.append(call if call in self.comm else nearest_comm[above] if above >= 0 else -1)
+        return nearest_comm
 
     @property
     def counts(self) -> dict[str, int]:
@@ -150,7 +150,7 @@ class CapturedGraphs(Record):
         if not replays:
             return ["the trace has no launch of a graph: the captures were not used", *self.notes]
         linked = counts["certain"] + counts["equivalent"]
-        found = [
+        lines = [
             f"{linked:,} of {counts['events']:,} kernels and copies of {_launches(replays)} linked to the operators of"
             f" the capture ({counts['certain']:,} certain)"
         ]
@@ -158,17 +158,17 @@ class CapturedGraphs(Record):
             without = [replay for replay in self.replays if replay.reason == reason]
             if without:
                 events = sum(replay.events for replay in without)
-                found.append(f"{events:,} kernels and copies of {_launches(len(without))} not linked: {reason}")
+                lines.append(f"{events:,} kernels and copies of {_launches(len(without))} not linked: {reason}")
         lost = sum(replay.events - replay.certain - replay.equivalent for replay in self.replays if not replay.reason)
         if lost:
-            found.append(f"{lost:,} kernels and copies have no launch with an operator in the captured graph")
+            lines.append(f"{lost:,} kernels and copies have no launch with an operator in the captured graph")
         padded = sum("padded batch size" in replay.evidence for replay in self.replays)
         if padded:
-            found.append(f"{_launches(padded)} in a step with a smaller batch than the graph's")
+            lines.append(f"{_launches(padded)} in a step with a smaller batch than the graph's")
         several = sum("one of several batch sizes" in replay.evidence for replay in self.replays)
         if several:
-            found.append(f"{_launches(several)} of an unknown batch size: shapes are those of one that fits")
-        return [*found, *self.notes]
+            lines.append(f"{_launches(several)} of an unknown batch size: shapes are those of one that fits")
+        return [*lines, *self.notes]
 
 
 def _launches(count: int) -> str:

@@ -46,10 +46,10 @@ class CounterpartLinks(Record):
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
         """Return `row` and `same_module` of some events; −1 and False without a counterpart."""
-        at = positions(self.event, events)
-        has = at >= 0
+        places = positions(self.event, events)
+        has = places >= 0
         row, same = np.full(len(events), -1, np.int64), np.zeros(len(events), np.bool_)
-        row[has], same[has] = self.row[at[has]], self.same_module[at[has]]
+        row[has], same[has] = self.row[places[has]], self.same_module[places[has]]
         return row, same
 
 
@@ -80,24 +80,24 @@ class _GpuReport(msgspec.Struct):
 def repetition_sentences(gpu: object) -> list[str]:
     """Return sentences about counterparts from the link report's `gpu`; [] if every event has a launcher."""
     try:
-        found = msgspec.convert(gpu, _GpuReport).repetition
+        report = msgspec.convert(gpu, _GpuReport).repetition
     except msgspec.ValidationError:  # the file has no such report
         return []
-    if found is None:
+    if report is None:
         return []
-    share = f" ({100 * found.paired_time_ns / found.time_ns:.1f}% of their time)" if found.time_ns else ""
-    elsewhere = found.paired - found.same_module
+    share = f" ({100 * report.paired_time_ns / report.time_ns:.1f}% of their time)" if report.time_ns else ""
+    elsewhere = report.paired - report.same_module
     apart = f", {elsewhere:,} of them in a layer that is alike" if elsewhere else ""
-    unpaired = sorted(found.unpaired.items(), key=lambda item: (-item[1], item[0]))
+    unpaired = sorted(report.unpaired.items(), key=lambda item: (-item[1], item[0]))
     paired = [
-        f"{found.paired:,} of {found.events:,} GPU events that were launched before the trace{share} have the operator"
-        f" of their repetition in it (equivalent, by repetition){apart}"
+        f"{report.paired:,} of {report.events:,} GPU events that were launched before the trace{share} have the"
+        f" operator of their repetition in it (equivalent, by repetition){apart}"
     ]
     without = [
         f"{_events(count)} launched before the trace {'has' if count == 1 else 'have'} no operator: {why}"
         for why, count in unpaired
     ]
-    return [*(paired if found.paired else []), *without]
+    return [*(paired if report.paired else []), *without]
 
 
 def _events(count: int) -> str:

@@ -122,40 +122,40 @@ def _serving_steps(
 ) -> tuple[IterationMarks, bool]:
     read = {name: parse_step(name) for name in set(names)}
     order = np.lexsort((-end, ts)).tolist()  # a step before those within it
-    batches = {at: batch for at in order if (batch := read[names[at]]) is not None}
-    unknown = {at: batch for at, batch in batches.items() if batch.phase == UNKNOWN_PHASE}
-    captures = {at: batch for at, batch in batches.items() if batch.phase == CAPTURE}
-    said = {at: batch for at, batch in batches.items() if batch.phase not in (UNKNOWN_PHASE, CAPTURE)} or captures
-    found = _outermost(said, ts, end, thread)
-    found |= _outermost(_apart(unknown, list(found), ts, end, thread), ts, end, thread)
-    mark = np.array(sorted(found), np.int64)
+    batches = {k: batch for k in order if (batch := read[names[k]]) is not None}
+    unknown = {k: batch for k, batch in batches.items() if batch.phase == UNKNOWN_PHASE}
+    captures = {k: batch for k, batch in batches.items() if batch.phase == CAPTURE}
+    stated = {k: batch for k, batch in batches.items() if batch.phase not in (UNKNOWN_PHASE, CAPTURE)} or captures
+    kept = _outermost(stated, ts, end, thread)
+    kept |= _outermost(_apart(unknown, list(kept), ts, end, thread), ts, end, thread)
+    mark = np.array(sorted(kept), np.int64)
     bound = np.append(ts[mark[1:]], end[mark[-1:]])
-    return IterationMarks(mark, bound, "serving step", True, tuple(found[at] for at in mark.tolist())), bool(said)
+    return IterationMarks(mark, bound, "serving step", True, tuple(kept[k] for k in mark.tolist())), bool(stated)
 
 
 def _outermost(batches: dict[int, StepBatch], ts: IntColumn, end: IntColumn, thread: IntColumn) -> dict[int, StepBatch]:
-    found: dict[int, StepBatch] = {}
+    kept: dict[int, StepBatch] = {}
     last: dict[int, int] = {}
-    for at, batch in batches.items():
-        around = last.get(int(thread[at]))
-        if around is not None and end[at] <= end[around]:
-            found[around] = found[around].completed(batch)
+    for k, batch in batches.items():
+        around = last.get(int(thread[k]))
+        if around is not None and end[k] <= end[around]:
+            kept[around] = kept[around].completed(batch)
         else:
-            found[at], last[int(thread[at])] = batch, at
-    return found
+            kept[k], last[int(thread[k])] = batch, k
+    return kept
 
 
 def _apart(
     batches: dict[int, StepBatch], steps: list[int], ts: IntColumn, end: IntColumn, thread: IntColumn
 ) -> dict[int, StepBatch]:
-    threads = {number: [at for at in steps if thread[at] == number] for number in distinct(thread[steps]).tolist()}
+    threads = {number: [k for k in steps if thread[k] == number] for number in distinct(thread[steps]).tolist()}
     bounds = {number: (np.sort(ts[mine]), np.sort(end[mine])) for number, mine in threads.items()}
     nothing = np.zeros(0, np.int64)
     apart = {}
-    for at, batch in batches.items():
-        begun, over = bounds.get(int(thread[at]), (nothing, nothing))
-        if np.searchsorted(begun, end[at]) == np.searchsorted(over, ts[at], side="right"):
-            apart[at] = batch
+    for k, batch in batches.items():
+        begun, over = bounds.get(int(thread[k]), (nothing, nothing))
+        if np.searchsorted(begun, end[k]) == np.searchsorted(over, ts[k], side="right"):
+            apart[k] = batch
     return apart
 
 
@@ -222,9 +222,9 @@ def find_repetition(codes: IntColumn) -> Repetition | None:
         if period in tried or period < _SHORTEST:
             continue
         tried.add(period)
-        found = _longest(codes, period)
-        if found is not None and found.times * period >= _COVERED_KERNELS * len(codes):
-            return found
+        repetition = _longest(codes, period)
+        if repetition is not None and repetition.times * period >= _COVERED_KERNELS * len(codes):
+            return repetition
     return None
 
 
@@ -234,9 +234,9 @@ def _longest(codes: IntColumn, period: int) -> Repetition | None:
     if not len(edges):
         return None
     begin, end = edges[::2], edges[1::2]
-    at = int(np.argmax(end - begin))
-    count, slack = divmod(int(end[at] - begin[at]) + period, period)
-    return Repetition(int(begin[at]), period, count, slack) if count >= _FEWEST_REPETITIONS else None
+    longest = int(np.argmax(end - begin))
+    count, slack = divmod(int(end[longest] - begin[longest]) + period, period)
+    return Repetition(int(begin[longest]), period, count, slack) if count >= _FEWEST_REPETITIONS else None
 
 
 def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
@@ -244,13 +244,13 @@ def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
 
     If several begins are possible, choose the one with the longest host pauses before it (`launched`: ns).
     """
-    found = find_repetition(codes)
-    if found is None:
+    repetition = find_repetition(codes)
+    if repetition is None:
         return None
-    bounds = found.start + found.period * np.arange(found.times + 1)
+    bounds = repetition.start + repetition.period * np.arange(repetition.times + 1)
     pause = np.diff(launched, prepend=launched[:1])
     inner = bounds[1:-1]
-    sums = [int(pause[inner + late].sum()) for late in range(found.slack + 1)]
+    sums = [int(pause[inner + late].sum()) for late in range(repetition.slack + 1)]
     places: IntColumn = bounds + int(np.argmax(sums))
     return places
 
@@ -294,19 +294,19 @@ def repeated_steps(trace: Trace) -> Steps | None:
     return Steps(as_positions(begins), start, end, names, calls.thread[begins], (), True)
 
 
-def _outermost_operators(calls: Calls, at: IntColumn) -> IntColumn:
+def _outermost_operators(calls: Calls, calls_around: IntColumn) -> IntColumn:
     while True:
-        above = calls.parent[at]
+        above = calls.parent[calls_around]
         climbs = (above >= 0) & (calls.kind[above] == OP)
         if not climbs.any():
-            return at
-        at = np.where(climbs, above, at)
+            return calls_around
+        calls_around = np.where(climbs, above, calls_around)
 
 
-def _in_one_module(calls: Calls, at: IntColumn) -> bool:
+def _in_one_module(calls: Calls, places: IntColumn) -> bool:
     common: set[int] | None = None
-    for thread in distinct(calls.thread[at]).tolist():
-        mine = at[calls.thread[at] == thread]
+    for thread in distinct(calls.thread[places]).tolist():
+        mine = places[calls.thread[places] == thread]
         for call in (int(mine.min()), int(mine.max())):
             around = set()
             while call >= 0:

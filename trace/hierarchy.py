@@ -114,27 +114,27 @@ def frames_between(
     around = nearest(stacks.above, stacks.above, wanted)  # of a frame the next one outside of it
     inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)
     outer = np.where(parent >= 0, np.append(inner, -1)[parent], -1)
-    at = np.flatnonzero((inner >= 0) & (inner != outer))
-    pairs, of = distinct_rows(parent[at], inner[at])
-    sizes = np.bincount(of, minlength=len(pairs)).tolist()
+    places = np.flatnonzero((inner >= 0) & (inner != outer))
+    pairs, pair_of = distinct_rows(parent[places], inner[places])
+    sizes = np.bincount(pair_of, minlength=len(pairs)).tolist()
     callers = np.where(pairs[:, 0] >= 0, np.append(inner, -1)[pairs[:, 0]], -1).tolist()
-    found, count = np.array(parent, np.int64), len(parent)
+    new_parent, count = np.array(parent, np.int64), len(parent)
     first, above, added, calls = [-1] * len(pairs), list[int](), list[int](), list[int]()
-    for pair, ((caller, one), stop) in enumerate(zip(pairs.tolist(), callers, strict=True)):
+    for pair, ((caller, frame), stop) in enumerate(zip(pairs.tolist(), callers, strict=True)):
         chain = list[int]()
-        while one >= 0 and one != stop:
-            chain.append(one)
-            one = int(around[one])
-        if one != stop:
+        while frame >= 0 and frame != stop:
+            chain.append(frame)
+            frame = int(around[frame])
+        if frame != stop:
             continue  # the caller is in another frame, such as another thread's
         first[pair] = count + len(added)
         above += [*range(first[pair] + 1, first[pair] + len(chain)), caller]
         added += chain
         calls += [sizes[pair]] * len(chain)
-    begin = np.array(first, np.int64)[of]
-    found[at[begin >= 0]] = begin[begin >= 0]
+    begin = np.array(first, np.int64)[pair_of]
+    new_parent[places[begin >= 0]] = begin[begin >= 0]
     names = stacks.name[np.array(added, np.int64)].astype(np.int64)
-    return np.concatenate([found, np.array(above, np.int64)]), names, np.array(calls, np.int64)
+    return np.concatenate([new_parent, np.array(above, np.int64)]), names, np.array(calls, np.int64)
 
 
 def module_regions(

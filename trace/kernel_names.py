@@ -93,9 +93,15 @@ def _of_signature(text: str) -> str:
 
 
 def _shown(arguments: Sequence[str]) -> list[str]:
-    found = [_simple(argument) for argument in arguments if _SIMPLE.fullmatch(argument) or _NUMBER.fullmatch(argument)]
-    repeated = (at and name == found[at - 1] and name not in _BOOLS for at, name in enumerate(found))
-    shown = [name for name, again in zip(found, repeated, strict=True) if not again or _NUMBER.fullmatch(name)]
+    arguments_shown = [
+        _simple(argument) for argument in arguments if _SIMPLE.fullmatch(argument) or _NUMBER.fullmatch(argument)
+    ]
+    repeated = (
+        at and name == arguments_shown[at - 1] and name not in _BOOLS for at, name in enumerate(arguments_shown)
+    )
+    shown = [
+        name for name, again in zip(arguments_shown, repeated, strict=True) if not again or _NUMBER.fullmatch(name)
+    ]
     return shown if len(shown) <= _MOST_ARGUMENTS else [name for name in shown if name not in _BOOLS][:_MOST_ARGUMENTS]
 
 
@@ -132,34 +138,34 @@ def _simple(argument: str) -> str:
 
 
 def _parts(text: str) -> Iterator[_Part]:
-    name, at = "", 0
+    name, place = "", 0
     arguments: tuple[str, ...] = ()
     parameters: str | None = None
-    while at < len(text):
-        if text[at] in _OPEN and not (text[at] == "(" and name.endswith(" ")):
-            end = _closing(text, at)
-            inside = text[at + 1 : end]
-            if text[at] == "<":
+    while place < len(text):
+        if text[place] in _OPEN and not (text[place] == "(" and name.endswith(" ")):
+            end = _closing(text, place)
+            inside = text[place + 1 : end]
+            if text[place] == "<":
                 arguments = tuple(_cut(inside))
-            elif text[at] == "{":
+            elif text[place] == "{":
                 name = f"{{{inside}}}"
             else:
                 parameters = inside
-            at = end + 1
-        elif text.startswith("::", at):
+            place = end + 1
+        elif text.startswith("::", place):
             yield _Part(name, arguments, parameters)
             name, arguments, parameters = "", (), None
-            at += 2
+            place += 2
         else:
-            name += text[at] if parameters is None else ""
-            at += 1
+            name += text[place] if parameters is None else ""
+            place += 1
     if name:
         yield _Part(name.strip(), arguments, parameters)
 
 
-def _closing(text: str, at: int) -> int:
+def _closing(text: str, begin: int) -> int:
     depth = 0
-    for place in range(at, len(text)):
+    for place in range(begin, len(text)):
         if text[place] in _OPEN:
             depth += 1
         elif text[place] in _CLOSE and text[place - 1] != "-":
@@ -170,38 +176,38 @@ def _closing(text: str, at: int) -> int:
 
 
 def _cut(text: str) -> list[str]:
-    found, depth, begin = [], 0, 0
-    for at, character in enumerate(text):
+    pieces, depth, begin = [], 0, 0
+    for place, character in enumerate(text):
         depth += (character in _OPEN) - (character in _CLOSE)
         if character == "," and not depth:
-            found.append(text[begin:at].strip())
-            begin = at + 1
-    return [argument for argument in (*found, text[begin:].strip()) if argument]
+            pieces.append(text[begin:place].strip())
+            begin = place + 1
+    return [argument for argument in (*pieces, text[begin:].strip()) if argument]
 
 
-def _of_mangled(text: str, at: int) -> str:
+def _of_mangled(text: str, place: int) -> str:
     path: list[str] = []
-    while length := _LENGTH.match(text, at):
+    while length := _LENGTH.match(text, place):
         end = length.end() + int(length[0])
         path.append(text[length.end() : end])
-        at = end
+        place = end
     path = [part for part in path if part not in _PLAIN and part != "_GLOBAL__N_1"]
     if not path:
         return text
     if path[-1] not in _LAUNCHERS:
         return "::".join([*path[:-1][:1], path[-1]])
     shape = _SHAPE.search(text)
-    classes = [identifier for identifier in _identifiers(text, at) if identifier[0].isupper()]
+    classes = [identifier for identifier in _identifiers(text, place) if identifier[0].isupper()]
     label = "::".join([*path[:-1][:1], *(classes[:1] or path[-1:])])
     return f"{label} {shape[1]}x{shape[2]}x{shape[3]}" if shape else label
 
 
-def _identifiers(text: str, at: int) -> Iterator[str]:
-    while length := _LENGTH.search(text, at):
+def _identifiers(text: str, place: int) -> Iterator[str]:
+    while length := _LENGTH.search(text, place):
         size = int(length[0])
         word = text[length.end() : length.end() + size]
         if size and len(word) == size and word.isidentifier() and text[length.start() - 1] != "i":
             yield word
-            at = length.end() + size
+            place = length.end() + size
         else:
-            at = length.end()
+            place = length.end()

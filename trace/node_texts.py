@@ -41,10 +41,10 @@ class LazyTexts(Sequence[bytes]):
         return self.make(self.rows[at]) if isinstance(at, slice) else self.make(self.rows[[at]])[0]
 
 
-def texts_at(texts: Sequence[bytes], at: IntColumn) -> Iterator[bytes]:
+def texts_at(texts: Sequence[bytes], places: IntColumn) -> Iterator[bytes]:
     """Yield the texts at some positions; memory stays low if the positions are close together."""
-    for begin in range(0, len(at), _TEXTS):
-        part = at[begin : begin + _TEXTS]
+    for begin in range(0, len(places), _TEXTS):
+        part = places[begin : begin + _TEXTS]
         least = int(part.min())
         block = texts[least : int(part.max()) + 1]
         yield from (block[text - least] for text in part.tolist())

@@ -153,11 +153,11 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
             open_ = wanted[forward[wanted] < 0]
             open_ = open_[(fw_tid[open_] > 0) == same_thread]
             if same_thread:
-                found = _last_before(trace, first, calls.thread, open_, fw_tid)
+                forward_call = _last_before(trace, first, calls.thread, open_, fw_tid)
             else:
-                found = _on_any_thread(trace, first, open_)
-            forward[open_] = found
-            through[open_[found >= 0]] = _SEQUENCE
+                forward_call = _on_any_thread(trace, first, open_)
+            forward[open_] = forward_call
+            through[open_[forward_call >= 0]] = _SEQUENCE
     _add_engine(trace, backward, forward, through)
     return forward, through
 
@@ -190,13 +190,13 @@ def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColu
     several = np.zeros(len(wanted), np.int64)
     only, alike, fitting = np.full((3, len(wanted)), -1, np.int64)
     fitting[:] = 0
-    for found in parts:
-        has = np.flatnonzero(found >= 0)
+    for candidates in parts:
+        has = np.flatnonzero(candidates >= 0)
         several[has] += 1
-        only[has] = found[has]
-        fits = has[_named_alike(trace, found[has], wanted[has])]
+        only[has] = candidates[has]
+        fits = has[_named_alike(trace, candidates[has], wanted[has])]
         fitting[fits] += 1
-        alike[fits] = found[fits]
+        alike[fits] = candidates[fits]
     return np.where(several == 1, only, np.where(fitting == 1, alike, -1))
 
 
@@ -218,17 +218,17 @@ def _last_before(
 ) -> IntColumn:
     calls, seq = trace.calls, trace.nodes.seq_id[trace.calls.source]
     both = np.concatenate([first, wanted])
-    of = np.concatenate([thread[first], fw_thread[wanted]])
+    thread_of = np.concatenate([thread[first], fw_thread[wanted]])
     is_wanted = np.arange(len(both)) >= len(first)
-    order = np.lexsort((both, is_wanted, calls.ts[both], seq[both], of))
+    order = np.lexsort((both, is_wanted, calls.ts[both], seq[both], thread_of))
     last = np.where(is_wanted[order], -1, np.arange(len(both)))
-    starts = run_starts(seq[both][order], of[order])
+    starts = run_starts(seq[both][order], thread_of[order])
     group = np.maximum.accumulate(np.where(starts, np.arange(len(both)), 0))
     last = np.maximum.accumulate(last)
-    at = np.where(last >= group, both[order][np.maximum(last, 0)], -1)
-    found = np.full(len(both), -1, np.int64)
-    found[order] = at
-    return found[len(first) :]
+    forward_call = np.where(last >= group, both[order][np.maximum(last, 0)], -1)
+    result = np.full(len(both), -1, np.int64)
+    result[order] = forward_call
+    return result[len(first) :]
 
 
 def _phases(
@@ -284,15 +284,15 @@ def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> 
     of_entry = of_name[stacks.name]
     innermost = nearest(np.arange(len(stacks)), stacks.above, of_entry >= 0)
     marked = nearest(np.arange(len(mark)), trace.calls.parent, mark >= 0) >= 0
-    at = np.flatnonzero((entry >= 0) & ~marked)
-    found = innermost[entry[at]]
-    mark[at] = np.where(found >= 0, of_entry[np.maximum(found, 0)], -1)
+    unmarked = np.flatnonzero((entry >= 0) & ~marked)
+    found = innermost[entry[unmarked]]
+    mark[unmarked] = np.where(found >= 0, of_entry[np.maximum(found, 0)], -1)
 
 
 def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) -> IntColumn:
-    at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
-    inside = (at >= 0) & np.isin(phase, (BACKWARD,))
-    return np.where(inside, forward[np.maximum(at, 0)], -1) if len(forward) else forward
+    root = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
+    inside = (root >= 0) & np.isin(phase, (BACKWARD,))
+    return np.where(inside, forward[np.maximum(root, 0)], -1) if len(forward) else forward
 
 
 def _inherited_modules(
@@ -314,9 +314,9 @@ def _nearest_value(trace: Trace, values: npt.NDArray[np.int8]) -> npt.NDArray[np
 def _has_own(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
     own = np.array([line.own for line in table.lines], np.bool_)
     code = np.where(entry >= 0, table.of_entry[np.maximum(entry, 0)], -1) if len(table.of_entry) else entry
-    found: npt.NDArray[np.bool_] = np.zeros(len(entry), np.bool_)
-    found[code >= 0] = own[code[code >= 0]]
-    return found
+    has_own: npt.NDArray[np.bool_] = np.zeros(len(entry), np.bool_)
+    has_own[code >= 0] = own[code[code >= 0]]
+    return has_own
 
 
 def _has_line(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
@@ -341,12 +341,12 @@ def _with_annotated(
     module = module.copy()
     annotated = np.flatnonzero((entry >= 0) & (stacks.first_evidence(source) == GRAPH_ANNOTATION))
     of_entry = dict[int, int]()
-    for event, at in zip(annotated.tolist(), entry[annotated].tolist(), strict=True):
-        if at not in of_entry:
-            path = tuple(name.removeprefix(MODULE_FRAME) for name in stacks.modules(at))
-            of_entry[at] = known.setdefault(path, len(known)) if path else -1
-        if of_entry[at] >= 0:
-            module[event] = of_entry[at]
+    for event, annotation in zip(annotated.tolist(), entry[annotated].tolist(), strict=True):
+        if annotation not in of_entry:
+            path = tuple(name.removeprefix(MODULE_FRAME) for name in stacks.modules(annotation))
+            of_entry[annotation] = known.setdefault(path, len(known)) if path else -1
+        if of_entry[annotation] >= 0:
+            module[event] = of_entry[annotation]
     return list(known), module
 
 

@@ -42,9 +42,9 @@ class Plugin:
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call one of the object's methods; errors of the package become EtplusError."""
-        found = self.load()
+        target = self.load()
         with self.contained():
-            return getattr(found, method)(*arguments)
+            return getattr(target, method)(*arguments)
 
     @contextmanager
     def contained(self) -> Iterator[None]:
@@ -64,18 +64,18 @@ def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
     """Return the plugins of a group of entry points, by name; those with a name in `taken` are ignored with a
     warning.
     """
-    found: dict[str, Plugin] = {}
+    by_name: dict[str, Plugin] = {}
     if not _may_be_declared(group):
-        return found
+        return by_name
     from importlib.metadata import entry_points
 
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, _package(point))):
         plugin = Plugin(what, point)
-        if point.name in taken or point.name in found:
+        if point.name in taken or point.name in by_name:
             _LOG.warning("%s is ignored: another one has this name", plugin)
         else:
-            found[point.name] = plugin
-    return found
+            by_name[point.name] = plugin
+    return by_name
 
 
 def _may_be_declared(group: str) -> bool:

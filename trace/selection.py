@@ -63,10 +63,10 @@ def parse_window(text: str) -> Span:
         >>> parse_window("10-12.5ms")
         Span(start=10000000, end=12500000)
     """
-    found = _WINDOW.fullmatch(text)
-    if found is None:
+    match = _WINDOW.fullmatch(text)
+    if match is None:
         raise UsageError(f"window {text[:40]!r}: two times after the trace's start, such as 10-12.5ms or 900us-1.2ms")
-    low, low_unit, high, high_unit = found.groups()
+    low, low_unit, high, high_unit = match.groups()
     start, end = float(low) * NS_PER_UNIT[low_unit or high_unit], float(high) * NS_PER_UNIT[high_unit]
     if not start < end < MAX_NS:
         raise UsageError(f"window {text[:40]!r}: ends before it starts or later than 146 years; give START-END")
@@ -89,11 +89,11 @@ def call_between(trace: Trace, name: str, number: int = 0) -> int:
     exact = np.array([text == name for text in trace.names], np.bool_)[calls.name]
     part = np.array([name in text for text in trace.names], np.bool_)[calls.name]
     for which in (annotations & exact, annotations & part, exact, part):
-        found = np.flatnonzero(which)
-        if len(found) > number >= 0:
-            return int(found[number])
-        if len(found):
-            raise UsageError(f"between {name[:60]!r} {number}: {trace.file} has {len(found)}, numbered from 0")
+        matches = np.flatnonzero(which)
+        if len(matches) > number >= 0:
+            return int(matches[number])
+        if len(matches):
+            raise UsageError(f"between {name[:60]!r} {number}: {trace.file} has {len(matches)}, numbered from 0")
     raise UsageError(f"between {name[:60]!r}: no annotation or operator of {trace.file} has this in its name")
 
 
@@ -179,11 +179,11 @@ def _of_annotation(trace: Trace, name: str, number: int) -> _Chosen:
 def _of_window(trace: Trace, window: str) -> _Chosen:
     after = parse_window(window)
     spans = Intervals(*(np.array([trace.span.start + at], np.int64) for at in after))
-    found = _in_spans(trace, spans, _in(spans, trace.gpu.ts, trace.gpu.end))
-    if not (found.calls.any() or found.runtime.any() or found.gpu.any()):
+    chosen = _in_spans(trace, spans, _in(spans, trace.gpu.ts, trace.gpu.end))
+    if not (chosen.calls.any() or chosen.runtime.any() or chosen.gpu.any()):
         length = trace.span.length / 1e6
         raise UsageError(f"window {window}: {trace.file} has nothing in it; it is {length:,.3f} ms long")
-    return found
+    return chosen
 
 
 def _of_module(trace: Trace, name: str) -> _Chosen:
@@ -254,10 +254,10 @@ def _in(spans: Intervals, start: IntColumn, end: IntColumn) -> Mask:
 
 
 def _add_with_callers(chosen: Mask, parent: IntColumn, calls: IntColumn) -> None:
-    at = distinct(calls)
-    while len(at := at[at >= 0]):
-        chosen[at] = True
-        at = distinct(parent[at])
+    added = distinct(calls)
+    while len(added := added[added >= 0]):
+        chosen[added] = True
+        added = distinct(parent[added])
 
 
 def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> Tables:
@@ -344,9 +344,9 @@ def _placed(tables: Tables, place: IntColumn) -> Tables:
 
 
 def _stacks(stacks: Stacks, kept: npt.NDArray[np.bool_], place: IntColumn) -> Stacks:
-    at = np.flatnonzero(kept[stacks.row])
-    rows = as_positions(place[np.asarray(stacks.row)[at]])
-    return replace(stacks, row=rows, entry=stacks.entry[at], evidence=stacks.evidence[at])
+    places = np.flatnonzero(kept[stacks.row])
+    rows = as_positions(place[np.asarray(stacks.row)[places]])
+    return replace(stacks, row=rows, entry=stacks.entry[places], evidence=stacks.evidence[places])
 
 
 def _generated(made: GeneratedKernels, kept: npt.NDArray[np.bool_], place: IntColumn) -> GeneratedKernels:

@@ -105,9 +105,9 @@ class Stacks(Record):
 
     def evidence_of(self, row: int) -> str:
         """Return the evidence of the stacks of a node, one of `EVIDENCE_OF_STACKS`; "" without stacks."""
-        at = int(np.searchsorted(self.row, row))
-        known = at < len(self.row) and self.row[at] == row
-        return EVIDENCE_OF_STACKS[self.evidence[at]] if known else ""
+        place = int(np.searchsorted(self.row, row))
+        known = place < len(self.row) and self.row[place] == row
+        return EVIDENCE_OF_STACKS[self.evidence[place]] if known else ""
 
     def frames(self, entry: int) -> list[str]:
         """Return the names of the frames of a stack, outermost first."""
@@ -169,7 +169,7 @@ class Stacks(Record):
         return SourceTable(list(lines), np.where(of_own >= 0, of_own, others))
 
     def _innermost(self, places: Sequence[SourceLine | None], lines: dict[SourceLine, int]) -> IntColumn:
-        found = list[int]()
+        codes = list[int]()
         names = self.name.tolist()
         columns = names, self.above.tolist(), self.line.tolist(), self._exact.tolist()
         for name, above, line, exact in zip(*columns, strict=True):
@@ -179,9 +179,9 @@ class Stacks(Record):
             if place is None and above >= 0 and line >= 0:
                 caller = places[names[above]]
                 place = caller and caller._replace(line=line, exact=True)
-            inherited = found[above] if above >= 0 else -1
-            found.append(inherited if place is None else lines.setdefault(place, len(lines)))
-        return np.array(found, np.int64)
+            inherited = codes[above] if above >= 0 else -1
+            codes.append(inherited if place is None else lines.setdefault(place, len(lines)))
+        return np.array(codes, np.int64)
 
     def with_stacks(
         self, of_rows: dict[int, Sequence[Sequence[str | tuple[str, int]]]], evidence: int = PYTHON_FRAMES

@@ -98,43 +98,43 @@ def parse_step(name: str) -> StepBatch | None:
         >>> parse_step("execute_context_1(888_788544)_generation_0(0)").prefill
         RequestSums(requests=1, q=888, k=None, qq=788544, qk=None)
     """
-    if found := _EXECUTE.fullmatch(name):
-        return _execute_step(found)
-    if found := _STEP.fullmatch(name):
-        return _forward_step(found[1], dict(text.split("=", 1) for text in found[2].split()))
+    if match := _EXECUTE.fullmatch(name):
+        return _execute_step(match)
+    if match := _STEP.fullmatch(name):
+        return _forward_step(match[1], dict(text.split("=", 1) for text in match[2].split()))
     if captured := parse_capture(name):
         return captured
-    if found := _LIKE_A_STEP.fullmatch(name):
-        return StepBatch(UNKNOWN_PHASE, size=_number(found[1]))
+    if match := _LIKE_A_STEP.fullmatch(name):
+        return StepBatch(UNKNOWN_PHASE, size=_number(match[1]))
     return None
 
 
 def parse_capture(name: str) -> StepBatch | None:
     """Parse the annotation around the capture of a graph; None for other annotations."""
-    found = _CAPTURE.match(name)
-    if found is None:
+    match = _CAPTURE.match(name)
+    if match is None:
         return None
-    size, mode = found.group(1, 2) if found[1] else found.group(3, 4)
+    size, mode = match.group(1, 2) if match[1] else match.group(3, 4)
     return StepBatch(CAPTURE, size=int(size), mode=mode)
 
 
 def batch_size_in(name: str) -> int | None:
     """Return the batch size in the name of a step's annotation, None for another annotation."""
-    step, found = parse_step(name), _BATCH_SIZE.search(name)
+    step, match = parse_step(name), _BATCH_SIZE.search(name)
     if step is not None and step.phase != CAPTURE and step.size is not None:
         return step.size
-    return int(found[1]) if found else None
+    return int(match[1]) if match else None
 
 
-def _execute_step(found: re.Match[str]) -> StepBatch:
+def _execute_step(match: re.Match[str]) -> StepBatch:
     parts = {"context": NO_REQUESTS, "generation": NO_REQUESTS}
-    for phase, requests, sums in (found.group(2, 3, 4), found.group(5, 6, 7)):
+    for phase, requests, sums in (match.group(2, 3, 4), match.group(5, 6, 7)):
         if phase is not None:
             parts[phase] = _sums(int(requests), sums or "")
     prefill, decode = parts.values()
     phase = (IDLE, DECODE, PREFILL, MIXED)[2 * bool(prefill.requests) + bool(decode.requests)]
     requests, tokens = _sum(prefill.requests, decode.requests), _sum(prefill.q, decode.q)
-    size = _number(found[1])
+    size = _number(match[1])
     return StepBatch(phase, prefill, decode, requests, tokens, tokens if size is None else size)
 
 

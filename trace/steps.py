@@ -87,13 +87,13 @@ class Steps(Suggests, Sequence[Step]):
         return len(self.call)
 
     @overload
-    def __getitem__(self, at: int) -> Step: ...
+    def __getitem__(self, key: int) -> Step: ...
     @overload
-    def __getitem__(self, at: slice) -> tuple[Step, ...]: ...
-    def __getitem__(self, at: int | slice) -> Step | tuple[Step, ...]:
-        if isinstance(at, slice):
-            return tuple(self[number] for number in range(len(self))[at])
-        number = range(len(self))[at]
+    def __getitem__(self, key: slice) -> tuple[Step, ...]: ...
+    def __getitem__(self, key: int | slice) -> Step | tuple[Step, ...]:
+        if isinstance(key, slice):
+            return tuple(self[number] for number in range(len(self))[key])
+        number = range(len(self))[key]
         batch = self.batches[number] if self.batches else None
         times = int(self.start[number]), int(self.end[number])
         return Step(number, self.names[number], *times, batch, self.inferred, self._whole)
@@ -103,17 +103,17 @@ class Steps(Suggests, Sequence[Step]):
 
         If `thread` is given (−1 for unknown), a thread with its own steps ignores the steps of other threads.
         """
-        found = enclosing(self.start, self.end, ts)
+        step_of_time = enclosing(self.start, self.end, ts)
         own = dict(grouped(self.thread))
         if thread is None or len(own) < 2:
-            return found
-        for number, here in grouped(thread):
+            return step_of_time
+        for number, times in grouped(thread):
             if number not in own:
                 continue
-            mine = own[number]
-            inner = enclosing(self.start[mine], self.end[mine], ts[here])
-            found[here] = np.append(mine, -1)[inner]
-        return found
+            steps = own[number]
+            inner = enclosing(self.start[steps], self.end[steps], ts[times])
+            step_of_time[times] = np.append(steps, -1)[inner]
+        return step_of_time
 
     def to_pandas(self) -> Any:
         """Return a pandas DataFrame with one row per step; needs pandas (`pip install 'etplus[frames]'`)."""
@@ -166,12 +166,12 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
         UsageError: an invalid text, or no such steps.
     """
     if wanted in PHASES:
-        found = np.flatnonzero([phase == wanted for phase in phases]).astype(np.int64)
-        if not len(found):
+        numbers = np.flatnonzero([phase == wanted for phase in phases]).astype(np.int64)
+        if not len(numbers):
             there = ", ".join(phase for phase in PHASES if phase in phases)
             known = f"its steps are {there}" if there else "no annotation of a serving engine says the phase of a step"
             raise UsageError(f"steps {wanted!r}: {file} has none; {known}")
-        return found
+        return numbers
     first, _, last = wanted.partition("-")
     if not first.isdecimal() or not (last or first).isdecimal() or len(wanted) > 19:
         raise UsageError(f"iterations {wanted!r}: a number from 0, or a range such as 0-19, or a phase such as decode")
@@ -192,23 +192,23 @@ def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
         start, end, owner = _innermost(start, end)
     else:
         owner = np.arange(len(start))
-    found = np.searchsorted(start, ts, side="right") - 1
-    inside = (found >= 0) & (ts < np.append(end, 0)[found])
-    return np.where(inside, np.append(owner, -1)[found], -1)
+    places = np.searchsorted(start, ts, side="right") - 1
+    inside = (places >= 0) & (ts < np.append(end, 0)[places])
+    return np.where(inside, np.append(owner, -1)[places], -1)
 
 
 def _innermost(start: IntColumn, end: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    found: list[tuple[int, int, int]] = []
+    pieces: list[tuple[int, int, int]] = []
     opened: list[tuple[int, int]] = []  # (minus position, end)
-    at = 0
+    k = 0
     times = distinct(np.concatenate([start, end])).tolist()
     for low, high in itertools.pairwise(times):
-        while at < len(start) and start[at] <= low:
-            heapq.heappush(opened, (-at, int(end[at])))
-            at += 1
+        while k < len(start) and start[k] <= low:
+            heapq.heappush(opened, (-k, int(end[k])))
+            k += 1
         while opened and opened[0][1] <= low:
             heapq.heappop(opened)
         if opened:
-            found.append((low, high, -opened[0][0]))
-    low_end = np.array(found, np.int64).reshape(-1, 3).T
+            pieces.append((low, high, -opened[0][0]))
+    low_end = np.array(pieces, np.int64).reshape(-1, 3).T
     return low_end[0], low_end[1], low_end[2]

@@ -96,7 +96,7 @@ class Suggests:
 
 
 def _all_guesses(kind: type) -> dict[str, str]:
-    found: dict[str, str] = {}
+    guesses: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        found |= vars(base).get("guesses", {})
-    return found
+        guesses |= vars(base).get("guesses", {})
+    return guesses

@@ -39,15 +39,15 @@ def render(
     slots = _slots(widths, width - min(names, least))
     names = min(names, max(width - sum(slots) - 2 * len(slots), _LEAST_NAME))
     lines = textwrap.wrap(title, width)
-    for at, (name, *cells) in enumerate([list(heads), *texts]):
-        if above is not None and at:
-            lines.append(shorten(above[at - 1], width))
+    for k, (name, *cells) in enumerate([list(heads), *texts]):
+        if above is not None and k:
+            lines.append(shorten(above[k - 1], width))
         for first in range(0, max(len(cells), 1), max(len(slots), 1)):
             right = (cell.rjust(room) for cell, room in zip(cells[first:], slots, strict=False))
             line = "  ".join([shorten("" if first else name, names).ljust(names), *right]).rstrip()
             lines += [line] if line or not first else []
-        if below is not None and at:
-            lines += (shorten(line, width) for line in below[at - 1])
+        if below is not None and k:
+            lines += (shorten(line, width) for line in below[k - 1])
     return "\n".join(lines)
 
 

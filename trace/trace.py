@@ -291,11 +291,11 @@ class Trace(RootFacts, Library):
     def launched_ns(self) -> ColumnOf[GpuIndex, np.int64]:
         """Launch time of each GPU event; its own start if the launch is unknown."""
         gpu = self.gpu
-        at = gpu.ts.copy()
+        launched_at = gpu.ts.copy()
         called, launched = gpu.call >= 0, gpu.runtime >= 0
-        at[called] = self.calls.ts[gpu.call[called]]
-        at[launched] = self.runtime.ts[gpu.runtime[launched]]  # nearer to the launch than the call around it
-        return at
+        launched_at[called] = self.calls.ts[gpu.call[called]]
+        launched_at[launched] = self.runtime.ts[gpu.runtime[launched]]  # nearer to the launch than the call around it
+        return launched_at
 
     @cached_property
     def launch_known(self) -> ColumnOf[GpuIndex, np.bool_]:

@@ -362,15 +362,15 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         return len(self.rows)
 
     @overload
-    def __getitem__(self, at: int) -> Row: ...
+    def __getitem__(self, key: int) -> Row: ...
     @overload
-    def __getitem__(self, at: slice) -> _Rows[Row]: ...
-    def __getitem__(self, at: int | slice) -> Row | _Rows[Row]:
-        if isinstance(at, slice):
-            return type(self)(self.trace, self.rows[at])
-        if isinstance(at, str):
-            raise no_key(type(self).__name__, at, f'`named("{at}")` for a name, `to_pandas()["{at}"]` for a column')
-        return self._row(self.trace, int(self.rows[at]))
+    def __getitem__(self, key: slice) -> _Rows[Row]: ...
+    def __getitem__(self, key: int | slice) -> Row | _Rows[Row]:
+        if isinstance(key, slice):
+            return type(self)(self.trace, self.rows[key])
+        if isinstance(key, str):
+            raise no_key(type(self).__name__, key, f'`named("{key}")` for a name, `to_pandas()["{key}"]` for a column')
+        return self._row(self.trace, int(self.rows[key]))
 
     def __iter__(self) -> Iterator[Row]:
         for index in self.rows.tolist():
