@@ -16,7 +16,8 @@ from .trace.outer import lazy_names
 if TYPE_CHECKING:
     from .converters.convert import convert
     from .jobs.batch import link_many
-    from .jobs.job import Job, diff, load
+    from .jobs.compare import diff
+    from .jobs.job import Job, load
     from .linker import link
     from .planning.measure.measured import Measured
     from .planning.measure.timing import measure
@@ -41,7 +42,8 @@ __getattr__, __dir__ = lazy_names(
         ".trace.errors": "EtplusError",
         ".trace.trace": "Trace",
         ".converters.convert": "convert",
-        ".jobs.job": "Job diff load",
+        ".jobs.compare": "diff",
+        ".jobs.job": "Job load",
         ".linker": "link",
         ".jobs.batch": "link_many",
         ".planning.measure.measured": "Measured",

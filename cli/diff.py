@@ -11,7 +11,7 @@ from ..analysis.findings.trace_changes import TraceChanges, changes
 from ..analysis.job_diff import JobDifference
 from ..analysis.summary import analyse
 from ..analysis.trace_diff import regressions
-from ..jobs.job import compare_jobs
+from ..jobs.compare import compare_jobs
 from ..report import diff_text
 from ..report.report_html import diff_html, job_diff_html
 from ..schemas.text.files import open_output

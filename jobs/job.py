@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
@@ -22,17 +23,15 @@ from ..timeline.replay_ranks import replay_ranks
 from ..trace.errors import UsageError
 from ..trace.library import HTA_CALLS, MOST_IN_FULL
 from ..trace.outer import outer
-from ..trace.suggest import guesses_of
+from ..trace.selection import part_of, ranks_of, window_text
+from ..trace.suggest import Suggests, guesses_of
 from ..trace.trace import Trace
 from .engines import Engine, engine_of
-from .job_parts import ChosenTraces, JobParts
 from .job_ranks import JobTrace, check_job, job_trace
 from .rank_communications import RankCommunications, communications, stored_communications
 
 if TYPE_CHECKING:
     from ..analysis.findings.find import Findings
-    from ..analysis.findings.trace_changes import TraceChanges
-    from ..analysis.job_diff import JobDifference
     from ..analysis.job_summary import JobSummary
     from ..analysis.job_tables import JobAnalysis, JobCollective, RankLateness
     from ..analysis.sql import QueryResult
@@ -41,7 +40,27 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 
-class Job(JobParts):
+@dataclass(frozen=True)
+class ChosenTraces:
+    """The sources of a job, the chosen ranks (None for all), and the function that each trace passes through."""
+
+    sources: tuple[Any, ...]
+    ranks: frozenset[int] | None = None
+    choose: Callable[[Trace], Trace] | None = None
+
+
+@dataclass(frozen=True)
+class Chained:
+    """Two functions of traces, one after the other; unlike a lambda it can be sent to other processes."""
+
+    first: Callable[[Trace], Trace]
+    second: Callable[[Trace], Trace]
+
+    def __call__(self, trace: Trace) -> Trace:
+        return self.second(self.first(trace))
+
+
+class Job(Suggests):
     """The ranks of a job.
 
     A rank is read on demand and only the last one is kept, so a question about all ranks needs the memory of the
@@ -54,7 +73,6 @@ class Job(JobParts):
         UsageError: no trace, or two traces of one rank.
 
     Example:
-        >>> import etplus
         >>> job = etplus.load(["et_plus.json.gz"])
         >>> job
         <Job of 1 rank>
@@ -106,6 +124,57 @@ class Job(JobParts):
     def __repr__(self) -> str:
         return f"<Job of {len(self):,} rank{'' if len(self) == 1 else 's'}>"  # naming them would mean reading them
 
+    def _of(self, sources: Iterable[Any]) -> Job:
+        return self._with(replace(self._chosen, sources=tuple(sources)))
+
+    def part(
+        self,
+        *,
+        steps: str | None = None,
+        window: str | None = None,
+        between: tuple[str, int] | None = None,
+        module: str | None = None,
+    ) -> Job:
+        """Return a part of every rank, see `etplus.trace.selection.part_of`; ranks are still read on demand."""
+        part: dict[str, Any] = {"steps": steps, "window": window, "between": between, "module": module}
+        return self.choosing(partial(part_of, **{key: value for key, value in part.items() if value is not None}))
+
+    def step(self, number: int | str) -> Job:
+        """Return an iteration of every rank, by number from 0; see `Trace.step`."""
+        return self.part(steps=str(number))
+
+    def between(self, annotation: str, number: int = 0) -> Job:
+        """Return an annotation of every rank; see `Trace.between`."""
+        return self.part(between=(annotation, number))
+
+    def window(self, start: str | int, end: str | int | None = None) -> Job:
+        """Return a window of every rank, counted from its start; see `Trace.window`."""
+        return self.part(window=window_text(start, end))
+
+    def module(self, name: str) -> Job:
+        """Return a module of every rank; see `Trace.module`."""
+        return self.part(module=name)
+
+    def select(self, ranks: str | Iterable[int]) -> Job:
+        """Return some of the ranks, by number or as a text such as "0,3-7"; ranks that the job lacks are left out.
+
+        Columns on disk are read for these ranks only. Files are all read, because only their contents have the rank.
+
+        Example:
+                >>> sorted(etplus.load(["et_plus.json.gz"]).select(ranks="0,3-7").ranks)
+            [0]
+        """
+        wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
+        known, sources = self._chosen.ranks, self._chosen.sources
+        if self._found is not None:  # the ranks of all files are known
+            sources = tuple(source for rank, source in zip(self._found, sources, strict=True) if rank in wanted)
+        return self._with(replace(self._chosen, sources=sources, ranks=wanted if known is None else wanted & known))
+
+    def choosing(self, choose: Callable[[Trace], Trace]) -> Job:
+        """Return a job that passes its traces through a function when it reads them."""
+        before = self._chosen.choose
+        return self._with(replace(self._chosen, choose=choose if before is None else Chained(before, choose)))
+
     @property
     def name(self) -> str:
         """The file of the traces, or their common folder, for messages."""
@@ -140,8 +209,7 @@ class Job(JobParts):
             function: for other processes, a function of a module or a `functools.partial` of one.
 
         Example:
-            >>> import etplus
-            >>> list(etplus.load(["et_plus.json.gz"]).map(len))
+                >>> list(etplus.load(["et_plus.json.gz"]).map(len))
             [(0, 758)]
         """
         chosen = self._chosen
@@ -165,8 +233,7 @@ class Job(JobParts):
             UsageError: the traces are not of one job.
 
         Example:
-            >>> import etplus
-            >>> etplus.load(["et_plus.json.gz"]).summary().ranks[0].device_events
+                >>> etplus.load(["et_plus.json.gz"]).summary().ranks[0].device_events
             104
         """
         summaries = outer("analysis.job_summary")
@@ -179,8 +246,7 @@ class Job(JobParts):
         """Return the tables of `Trace.analyze` of all ranks, each row with its rank.
 
         Example:
-            >>> import etplus
-            >>> etplus.load(["et_plus.json.gz"]).analyze().device_use.to_pandas()["rank"].tolist()
+                >>> etplus.load(["et_plus.json.gz"]).analyze().device_use.to_pandas()["rank"].tolist()
             [0]
         """
         analysis: JobAnalysis = outer("analysis.job_tables").JobAnalysis()
@@ -242,8 +308,7 @@ class Job(JobParts):
         All ranks are replayed together, so all traces are in memory at once.
 
         Example:
-            >>> import etplus
-            >>> [finding.id for finding in etplus.load(["et_plus.json.gz"]).findings() if not finding.evidence]
+                >>> [finding.id for finding in etplus.load(["et_plus.json.gz"]).findings() if not finding.evidence]
             []
         """
         findings: Findings = outer("analysis.findings.find").find_findings(
@@ -285,59 +350,6 @@ class Job(JobParts):
             page, _ = pages.ranks_html(((analyse(trace), None) for trace in self), len(self), title)
         with open_output(path) as out:
             out.write(page)
-
-
-@overload
-def diff(
-    a: Job | list[Any] | tuple[Any, ...], b: Any, *, by_shape: bool = False, total: bool = False
-) -> JobDifference: ...
-@overload
-def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> TraceChanges: ...
-def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> TraceChanges | JobDifference:
-    """Compare two traces by source line, operator, kernel and call path, and explain what became slower.
-
-    If either side is a job, compare two jobs, rank by rank and all ranks together.
-
-    Args:
-        a, b: traces, jobs, or sources that `load` reads.
-        by_shape: match operators by name and shapes.
-        total: compare whole traces, not average iterations.
-
-    Raises:
-        UsageError: two jobs that have no rank in common.
-
-    Example:
-        >>> found = diff(trace, trace.step(1), total=True)
-        >>> found.ops[0].change_ns < 0, found.tables["ops"].to_pandas()["change_ns"].sum() < 0
-        (True, np.True_)
-        >>> [row.change_ns for row in diff([trace], [trace]).ranks]
-        [0.0]
-    """
-    sides = [side if isinstance(side, (Job, Trace)) else load(side) for side in (a, b)]
-    if any(isinstance(side, Job) for side in sides):
-        first, second = (side if isinstance(side, Job) else Job([side]) for side in sides)
-        return compare_jobs(first, second, by_shape=by_shape, total=total)
-    analyses = map(outer("analysis.summary").analyse, sides)
-    found: TraceChanges = outer("analysis.findings.trace_changes").changes(*analyses, by_shape=by_shape, total=total)
-    return found
-
-
-def compare_jobs(
-    a: Job, b: Job, *, by_shape: bool = False, total: bool = False, annotation: str | None = None
-) -> JobDifference:
-    """Compare two jobs; each rank is summarized where its job is processed (`Job.on`).
-
-    Args:
-        annotation: part of the name of the annotations that mark iterations.
-
-    Raises:
-        UsageError: no rank is in both.
-    """
-    comparison = outer("analysis.job_diff")
-    contribution = partial(comparison.compared_rank, annotation=annotation, by_shape=by_shape)
-    first, second = (dict(job.map(contribution)) for job in (a, b))
-    found: JobDifference = comparison.job_difference(first, second, names=(a.name, b.name), total=total)
-    return found
 
 
 def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:

@@ -7,7 +7,7 @@ from pathlib import Path
 import etplus
 import pytest
 from etplus.analysis.job_diff import JobDifference
-from etplus.jobs.job import compare_jobs
+from etplus.jobs.compare import compare_jobs
 from etplus.report.report_html import job_diff_html
 from etplus.trace.errors import UsageError
 from made_ranks import make_job
