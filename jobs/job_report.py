@@ -8,13 +8,13 @@ from typing import Literal
 import msgspec
 
 from ..schemas.text.files import Source, read_struct
-from ..trace.brief import brief
+from ..trace.brief import RecordStruct
 from ..trace.errors import TraceFormatError
 
 VERSION = "1.0"  # version of the format
 
 
-class RankResult(msgspec.Struct, frozen=True, omit_defaults=False):
+class RankResult(RecordStruct, frozen=True, omit_defaults=False):
     """The result of one rank."""
 
     rank: int  # the rank; −1 for files of an unknown rank
@@ -33,10 +33,8 @@ class RankResult(msgspec.Struct, frozen=True, omit_defaults=False):
     iterations: tuple[str, ...] = ()  # labels of the linked iterations
     warnings: tuple[str, ...] = ()  # of the link
 
-    __repr__ = brief
 
-
-class ClockOffset(msgspec.Struct, frozen=True):
+class ClockOffset(RecordStruct, frozen=True):
     """How far a rank's clock is ahead of the reference rank's clock."""
 
     rank: int  # rank, reference: ranks; ranks that collectives join have one reference
@@ -45,10 +43,8 @@ class ClockOffset(msgspec.Struct, frozen=True):
     spread_ns: int  # median distance of single collectives from this offset
     collectives: int  # number of collectives behind it
 
-    __repr__ = brief
 
-
-class GroupCounts(msgspec.Struct, frozen=True):
+class GroupCounts(RecordStruct, frozen=True):
     """The collectives of a process group."""
 
     name: str  # as in the traces, "" for all ranks
@@ -58,10 +54,8 @@ class GroupCounts(msgspec.Struct, frozen=True):
     matched: int  # how many match on all ranks
     kinds: dict[str, int]  # count by kind
 
-    __repr__ = brief
 
-
-class Mismatch(msgspec.Struct, frozen=True):
+class Mismatch(RecordStruct, frozen=True):
     """A collective that does not match on all ranks of its group."""
 
     # kind: "missing": some ranks lack it; "size": another size; "order": at another place; "type": another collective
@@ -75,10 +69,8 @@ class Mismatch(msgspec.Struct, frozen=True):
     found: tuple[str, ...]  # what each of them has instead, in words
     nodes: tuple[tuple[int, int], ...]  # [rank, node id] of the communications on all ranks that have it
 
-    __repr__ = brief
 
-
-class Lateness(msgspec.Struct, frozen=True):
+class Lateness(RecordStruct, frozen=True):
     """A row of the table of stragglers."""
 
     rank: int  # the rank
@@ -87,10 +79,8 @@ class Lateness(msgspec.Struct, frozen=True):
     caused_ns: int  # how long all others together waited in those
     waited_ns: int  # how long it waited itself in the other ones
 
-    __repr__ = brief
 
-
-class Wait(msgspec.Struct, frozen=True):
+class Wait(RecordStruct, frozen=True):
     """A collective with one of the longest waits."""
 
     group: str  # group, position, collective, bytes: as in `Mismatch`
@@ -100,10 +90,8 @@ class Wait(msgspec.Struct, frozen=True):
     last: int  # the rank that arrived last
     waits_ns: tuple[tuple[int, int], ...]  # [rank, ns] of all others
 
-    __repr__ = brief
 
-
-class RankPair(msgspec.Struct, frozen=True):
+class RankPair(RecordStruct, frozen=True):
     """The messages from one rank to another."""
 
     source: int  # source, target: ranks
@@ -115,10 +103,8 @@ class RankPair(msgspec.Struct, frozen=True):
     other_size: int = 0  # number of pairs with two sizes
     nodes: tuple[tuple[int, int], ...] = ()  # [rank, node id] of communications without a partner of the same size
 
-    __repr__ = brief
 
-
-class JobReport(msgspec.Struct, frozen=True):
+class JobReport(RecordStruct, frozen=True):
     """The report of a job."""
 
     tool_version: str
@@ -135,8 +121,6 @@ class JobReport(msgspec.Struct, frozen=True):
     longest_waits: tuple[Wait, ...] = ()
     messages: tuple[RankPair, ...] = ()
     notes: tuple[str, ...] = ()  # sentences about the whole job
-
-    __repr__ = brief
 
     @property
     def failed(self) -> tuple[RankResult, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from .printable import shortened
@@ -30,6 +31,12 @@ def brief(self: Any) -> str:
 
 class Record:
     """Base of dataclasses with `repr=False`."""
+
+    __repr__ = brief
+
+
+class RecordStruct(msgspec.Struct, frozen=True):
+    """Base of frozen structs."""
 
     __repr__ = brief
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .brief import Record, brief
+from .brief import Record, RecordStruct
 from .columns import IntColumn, StringTable, positions, run_starts
 from .comm_kernels import Comm
 from .hierarchy import Hierarchy, hierarchy_of
@@ -53,7 +52,7 @@ GRAPH_REASONS = (
 )
 
 
-class CapturedGraph(msgspec.Struct, gc=False, frozen=True):
+class CapturedGraph(RecordStruct, gc=False, frozen=True):
     """A captured graph."""
 
     file: str  # name of the capture's file, without folders
@@ -62,10 +61,8 @@ class CapturedGraph(msgspec.Struct, gc=False, frozen=True):
     mode: str  # "FULL", "PIECEWISE", "" if unknown
     launches: int  # number of captured launch calls
 
-    __repr__ = brief
 
-
-class GraphReplay(msgspec.Struct, gc=False, frozen=True):
+class GraphReplay(RecordStruct, gc=False, frozen=True):
     """One launch of a graph."""
 
     correlation: int  # of the launch call and all GPU events of the replay
@@ -76,8 +73,6 @@ class GraphReplay(msgspec.Struct, gc=False, frozen=True):
     events: int  # number of GPU events
     certain: int  # certain, equivalent: number linked to an operator
     equivalent: int
-
-    __repr__ = brief
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,9 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
-from .brief import brief
+from .brief import RecordStruct
 from .conventions import MAX_NAME
 
 # Names of device functions by library. Only the first row ignores letter case: its libraries differ in it.
@@ -57,7 +55,7 @@ _COLLECTIVES = tuple((re.compile(part, re.IGNORECASE), name) for part, name in (
 ))  # fmt: skip
 
 
-class Comm(msgspec.Struct, gc=False, frozen=True):
+class Comm(RecordStruct, gc=False, frozen=True):
     """The communication of a kernel; None for unrecorded fields.
 
     `pg_first_rank` is the first rank of a group if the profiler cut off its list of ranks. A rank is in one group of a
@@ -81,8 +79,6 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
     out_split: list[int] | None = None
     pg_first_rank: int | None = None
     inferred_messages: list[Comm] | None = None
-
-    __repr__ = brief
 
     def members(self) -> dict[str, Any]:
         """Return the fields as files have them: the last two only if known."""

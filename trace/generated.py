@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from .brief import Record, brief
+from .brief import Record, RecordStruct
 from .columns import IntColumn
 from .index import Positions, Row, as_positions
 
 
-class CompiledSummary(msgspec.Struct, gc=False, frozen=True):
+class CompiledSummary(RecordStruct, gc=False, frozen=True):
     """Coverage of a trace by the compiler's files: `etplus.compiled` of an ET+."""
 
     files: list[str]  # their names, without folders
@@ -21,8 +21,6 @@ class CompiledSummary(msgspec.Struct, gc=False, frozen=True):
     kernels: int  # number of calls in them with a known kernel
     refused: dict[str, int]  # number of calls of unknown graphs, by reason
     annotated: int  # number of GPU events described by annotations of graphs
-
-    __repr__ = brief
 
     @property
     def sentences(self) -> list[str]:
@@ -42,7 +40,7 @@ def compiled_summary(summary: dict[str, Any]) -> CompiledSummary | None:
         return None
 
 
-class GeneratedKernel(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
+class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
     """A kernel of compiled code, or a call in it of an operator that the compiler leaves to PyTorch."""
 
     name: str  # the compiler's: "triton_poi_fused_gelu_1", "extern_kernels.addmm"
@@ -56,8 +54,6 @@ class GeneratedKernel(msgspec.Struct, gc=False, frozen=True, omit_defaults=True)
     kernel_hash: str = ""
     kernel_kwargs: str = ""
     kernel_backend: str = ""  # "triton", "" if not recorded
-
-    __repr__ = brief
 
     @property
     def fused(self) -> bool:
