@@ -37,15 +37,6 @@ class Engine:
     reopen: bool = False  # a new executor can replace a broken one
 
 
-def local_processes(count: int) -> Engine:
-    return Engine(local_pool, window=count, reopen=True)
-
-
-def given_executor(executor: Executor) -> Engine:
-    """Return an engine of an executor, and leave the executor open."""
-    return Engine(lambda _: nullcontext(executor))
-
-
 def dask_cluster(scheduler: str) -> Engine:
     """Return an engine of a running Dask cluster. Dask itself reassigns the tasks of a dead worker.
 
@@ -82,7 +73,7 @@ def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -
         UsageError: options that exclude each other.
     """
     if isinstance(engine, Executor):
-        return given_executor(engine)
+        return Engine(lambda _: nullcontext(engine))  # it stays open
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}; one of: {', '.join(ENGINES)}")
     if (engine == "dask") != (scheduler is not None):
@@ -91,7 +82,7 @@ def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -
         return dask_cluster(scheduler)
     if jobs is not None and jobs < 1:
         raise UsageError(f"{jobs} processes cannot work; give 1 or more")
-    return local_processes(jobs or os.cpu_count() or 1)
+    return Engine(local_pool, window=jobs or os.cpu_count() or 1, reopen=True)
 
 
 def run_all(

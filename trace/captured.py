@@ -95,11 +95,8 @@ class CaptureLinks(Record):
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.int8], IntColumn]:
         """Return `op`, `link` and `replay` of some events; −1, UNLINKED and −1 for events without a link."""
         places = positions(self.event, events)
-        has = places >= 0
-        columns = ((self.op, -1), (self.link, UNLINKED), (self.replay, -1))
-        op, link, replay = (np.full(len(events), none, column.dtype) for column, none in columns)
-        op[has], link[has], replay[has] = self.op[places[has]], self.link[places[has]], self.replay[places[has]]
-        return op, link, replay
+        link = np.append(self.link, np.int8(UNLINKED))[places]
+        return np.append(self.op, -1)[places], link, np.append(self.replay, -1)[places]
 
 
 @dataclass(frozen=True, repr=False)

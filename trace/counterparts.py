@@ -47,10 +47,7 @@ class CounterpartLinks(Record):
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
         """Return `row` and `same_module` of some events; −1 and False without a counterpart."""
         places = positions(self.event, events)
-        has = places >= 0
-        row, same = np.full(len(events), -1, np.int64), np.zeros(len(events), np.bool_)
-        row[has], same[has] = self.row[places[has]], self.same_module[places[has]]
-        return row, same
+        return np.append(self.row, -1)[places], np.append(self.same_module, False)[places]
 
 
 @dataclass(frozen=True, repr=False)

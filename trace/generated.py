@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from .brief import Record, RecordStruct
-from .columns import IntColumn
+from .columns import IntColumn, positions
 from .index import Positions, Row, as_positions
 
 
@@ -78,7 +78,5 @@ class GeneratedKernels(Record):
 
     def at(self, rows: IntColumn) -> IntColumn:
         """Return the position in `kernels` for each node, −1 for none."""
-        if not len(self):
-            return np.full(len(rows), -1, np.int64)
-        found = np.minimum(np.searchsorted(self.row, rows), len(self) - 1)
-        return np.where(self.row[found] == rows, self.kernel[found], -1)
+        kernel: IntColumn = np.append(self.kernel, -1)[positions(self.row, rows)]
+        return kernel

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from .brief import Record
 from .call_tree import levels
-from .columns import IntColumn, distinct_rows, first_seen, inverse_positions
+from .columns import IntColumn, distinct_rows, first_seen, inverse_positions, positions
 from .index import Positions, Row, as_positions
 from .printable import shortened
 
@@ -78,18 +78,13 @@ class Stacks(Record):
 
     def first_entry(self, rows: IntColumn) -> IntColumn:
         """Return the innermost entry of the first stack of each node, −1 for none."""
-        at = np.searchsorted(self.row, rows)
-        within = np.minimum(at, len(self.row) - 1)
-        if not len(self.row):
-            return np.full(len(rows), -1, np.int64)
-        return np.where(self.row[within] == rows, self.entry[within], -1)
+        entry: IntColumn = np.append(self.entry, -1)[positions(self.row, rows)]
+        return entry
 
     def first_evidence(self, rows: IntColumn) -> IntColumn:
         """Return the evidence of the first stack of each node, an index into `EVIDENCE_OF_STACKS`; −1 for none."""
-        if not len(self.row):
-            return np.full(len(rows), -1, np.int64)
-        within = np.minimum(np.searchsorted(self.row, rows), len(self.row) - 1)
-        return np.where(self.row[within] == rows, self.evidence[within], -1).astype(np.int64)
+        evidence: IntColumn = np.append(self.evidence, -1)[positions(self.row, rows)]
+        return evidence
 
     def stated(self, rows: IntColumn) -> npt.NDArray[np.bool_]:
         """Return which nodes have a stack stated by a compiler or an annotation: it describes the work, not only the
@@ -105,9 +100,8 @@ class Stacks(Record):
 
     def evidence_of(self, row: int) -> str:
         """Return the evidence of the stacks of a node, one of `EVIDENCE_OF_STACKS`; "" without stacks."""
-        place = int(np.searchsorted(self.row, row))
-        known = place < len(self.row) and self.row[place] == row
-        return EVIDENCE_OF_STACKS[self.evidence[place]] if known else ""
+        code = int(self.first_evidence(np.array([row]))[0])
+        return EVIDENCE_OF_STACKS[code] if code >= 0 else ""
 
     def frames(self, entry: int) -> list[str]:
         """Return the names of the frames of a stack, outermost first."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from etplus.jobs.engines import Engine, dask_cluster, given_executor, local_processes, run_all
+from etplus.jobs.engines import Engine, dask_cluster, engine_of, run_all
 from etplus.trace.errors import UsageError
 from job_files import die_at
 
@@ -18,17 +18,17 @@ from job_files import die_at
 def test_a_process_that_dies_takes_no_other_task_with_it(tmp_path: Path, count: int) -> None:
     """3 dies once and is done when it runs again; 5 dies always and alone is reported."""
     tasks = [(number, str(tmp_path / "died")) for number in range(9)]
-    found = {task[0]: result for task, result in run_all(local_processes(count), die_at, tasks)}
+    found = {task[0]: result for task, result in run_all(engine_of("processes", count, None), die_at, tasks)}
     assert isinstance(found.pop(5), BrokenExecutor)
     assert found == {number: number * number for number in (0, 1, 2, 3, 4, 6, 7, 8)}
 
 
 def test_what_a_task_raises_is_its_result() -> None:
     with ThreadPoolExecutor(2) as pool:
-        found = dict(run_all(given_executor(pool), int, ["1", "x", "3"]))
+        found = dict(run_all(engine_of(pool, None, None), int, ["1", "x", "3"]))
         assert (found["1"], found["3"]) == (1, 3) and isinstance(found["x"], ValueError)
         assert pool.submit(int, "4").result() == 4, "it is left open"
-    assert list(run_all(local_processes(2), int, [])) == []
+    assert list(run_all(engine_of("processes", 2, None), int, [])) == []
 
 
 class BrokenPool(Executor):
