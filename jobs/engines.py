@@ -31,7 +31,7 @@ _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
 class Engine:
     """A place where tasks run."""
 
-    # open: makes an executor for a number of simultaneous tasks; its block ends when all have ended
+    # Makes an executor for a number of simultaneous tasks; its block ends when all have ended.
     open: Callable[[int], AbstractContextManager[Executor]]
     window: int | None = None  # number of tasks to submit at a time, None for all
     reopen: bool = False  # a new executor can replace a broken one

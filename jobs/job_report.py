@@ -17,9 +17,9 @@ VERSION = "1.0"  # version of the format
 class RankResult(RecordStruct, frozen=True, omit_defaults=False):
     """The result of one rank."""
 
-    rank: int  # the rank; −1 for files of an unknown rank
-    status: Literal["linked", "failed"]  # "linked", or "failed" with the reason
-    reason: str = ""  # why it failed, else ""
+    rank: int  # −1 for files of an unknown rank
+    status: Literal["linked", "failed"]
+    reason: str = ""  # of the failure
     et: str = ""  # et, kineto: the input files, below the given folder; "" if missing
     kineto: str = ""
     output: str = ""  # name of the ET+ file, "" if none was written
@@ -27,8 +27,7 @@ class RankResult(RecordStruct, frozen=True, omit_defaults=False):
     linked: int = 0
     certain: int = 0
     equivalent: int = 0
-    # window_ns: wall-clock ns of the first linked call's start and the last one's end, not corrected; None without
-    # links
+    # Wall-clock ns of the first linked call's start and the last one's end, not corrected; None without links.
     window_ns: tuple[int, int] | None = None
     iterations: tuple[str, ...] = ()  # labels of the linked iterations
     warnings: tuple[str, ...] = ()  # of the link
@@ -37,11 +36,11 @@ class RankResult(RecordStruct, frozen=True, omit_defaults=False):
 class ClockOffset(RecordStruct, frozen=True):
     """How far a rank's clock is ahead of the reference rank's clock."""
 
-    rank: int  # rank, reference: ranks; ranks that collectives join have one reference
+    rank: int  # rank, reference: ranks joined by collectives share a reference
     reference: int
     offset_ns: int  # to subtract from the rank's times
     spread_ns: int  # median distance of single collectives from this offset
-    collectives: int  # number of collectives behind it
+    collectives: int  # number of collectives used
 
 
 class GroupCounts(RecordStruct, frozen=True):
@@ -50,34 +49,34 @@ class GroupCounts(RecordStruct, frozen=True):
     name: str  # as in the traces, "" for all ranks
     ranks: tuple[int, ...]  # its linked ranks
     absent: tuple[int, ...]  # its other ranks
-    collectives: int  # number of different ones
-    matched: int  # how many match on all ranks
+    collectives: int  # number of distinct collectives
+    matched: int  # number that match on all ranks
     kinds: dict[str, int]  # count by kind
 
 
 class Mismatch(RecordStruct, frozen=True):
     """A collective that does not match on all ranks of its group."""
 
-    # kind: "missing": some ranks lack it; "size": another size; "order": at another place; "type": another collective
+    # "missing": some ranks lack it; "size": another size; "order": at another place; "type": another collective.
     kind: Literal["missing", "size", "order", "type"]
     group: str  # name of the group, "" for all ranks
     group_ranks: tuple[int, ...]  # its ranks
     position: int  # place in the group's order of collectives, from 0, on most ranks
-    collective: str  # collective, bytes: what most ranks do there
+    collective: str  # collective, bytes: on most ranks
     bytes: int
-    ranks: tuple[int, ...]  # those that deviate
-    found: tuple[str, ...]  # what each of them has instead, in words
+    ranks: tuple[int, ...]  # deviating ranks
+    found: tuple[str, ...]  # their collective instead, in words
     nodes: tuple[tuple[int, int], ...]  # [rank, node id] of the communications on all ranks that have it
 
 
 class Lateness(RecordStruct, frozen=True):
     """A row of the table of stragglers."""
 
-    rank: int  # the rank
-    collectives: int  # number of matched collectives of two or more ranks that it took part in
-    last: int  # in how many of them it arrived last (ties count for the lowest rank)
-    caused_ns: int  # how long all others together waited in those
-    waited_ns: int  # how long it waited itself in the other ones
+    rank: int
+    collectives: int  # its matched collectives of two or more ranks
+    last: int  # number at which it arrived last (ties: the lowest rank)
+    caused_ns: int  # sum of the other ranks' waits at these
+    waited_ns: int  # sum of its own waits at the others
 
 
 class Wait(RecordStruct, frozen=True):
@@ -114,8 +113,8 @@ class JobReport(RecordStruct, frozen=True):
     missing: str = ""  # ranks without files, as ranges ("4-7, 9")
     not_given: str = ""  # ranks of the world beyond the highest given one, as ranges
     clock_offsets: tuple[ClockOffset, ...] = ()  # see `ClockOffset`
-    offsets_applied: bool = False  # the ET+ files have them
-    groups: tuple[GroupCounts, ...] = ()  # groups, mismatches, stragglers, longest_waits, messages: see there
+    offsets_applied: bool = False  # whether the ET+ files have them
+    groups: tuple[GroupCounts, ...] = ()  # groups, mismatches, stragglers, longest_waits, messages: see their classes
     mismatches: tuple[Mismatch, ...] = ()
     stragglers: tuple[Lateness, ...] = ()
     longest_waits: tuple[Wait, ...] = ()

@@ -26,7 +26,7 @@ class Matched:
     """The collectives that match on all ranks of a group, or the messages from one rank to another."""
 
     group: str  # its name, "" for messages
-    ranks: tuple[int, ...]  # (r,) the ranks; of messages the sender and the receiver
+    ranks: tuple[int, ...]  # (r,); sender and receiver of messages
     position: IntColumn  # int64 (n,), place in the order of the group
     kind: IntColumn  # kind, bytes: int64 (n,), of the lowest rank
     bytes: IntColumn
@@ -219,7 +219,7 @@ class CollectiveSequence:
     """The collectives of a group on one rank, in order; int64 arrays of one length."""
 
     row: IntColumn  # in the rank's `RankCommunications`
-    kind: IntColumn  # kind, bytes, seq, end: from there
+    kind: IntColumn  # kind, bytes, seq, end: copied from it
     bytes: IntColumn
     seq: IntColumn
     end: IntColumn
@@ -242,11 +242,11 @@ class LineUp:
     """Positions of the common sequence's collectives on a rank."""
 
     at: IntColumn  # int64, position in the rank's own sequence, −1 for none; the same kind and size
-    # other: by position in the common sequence, an own collective in its place with another kind or size
+    # By position in the common sequence, an own collective in its place with another kind or size.
     other: dict[int, int] = field(default_factory=dict)
-    # moved: by position in the common sequence, an equal own collective at another place
+    # By position in the common sequence, an equal own collective at another place.
     moved: dict[int, int] = field(default_factory=dict)
-    # extra: own positions without a counterpart, with the common position that follows
+    # Own positions without a counterpart, with the common position that follows.
     extra: list[tuple[int, int]] = field(default_factory=list)
 
 

@@ -33,8 +33,8 @@ class RankFiles:
     et: str = ""
     kineto: str = ""
     problem: str = ""
-    # settled: names, contents or a manifest give the rank, or no other rank is left. Otherwise both files only share
-    # a process id, or are the only two files.
+    # Names, contents or a manifest give the rank, or no other rank is left. Otherwise both files only share a process
+    # id, or are the only two files.
     settled: bool = True
     proved: bool = False  # the files of all ranks are there, and their contents leave no other pair for these two
 
@@ -46,7 +46,7 @@ class Pairing:
     ranks: tuple[RankFiles, ...]  # in order
     missing: tuple[int, ...] = ()  # ranks without files, ascending
     notes: tuple[str, ...] = ()  # about files that were not taken
-    several_ranks: bool = False  # there are files of several ranks, perhaps of others than `ranks`
+    several_ranks: bool = False  # the folder has files of several ranks, also outside `ranks`
 
     def of(self, wanted: Sequence[int] | None) -> Pairing:
         """Return the pairing with these ranks only (None: from 0 to the highest one found)."""

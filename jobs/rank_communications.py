@@ -29,7 +29,7 @@ class RankCommunications:
     start: IntColumn  # start, end: int64, wall-clock ns by the rank's clock; the start is `FoundComm.start_ns`
     end: IntColumn
     on_host: IntColumn  # int64, 1 if it runs on the host, else 0
-    times_recorded: bool = True  # see `Trace.times_recorded`; without, times do not show who waited for whom
+    times_recorded: bool = True  # see `Trace.times_recorded`; if not, times do not show who waited for whom
 
     def __len__(self) -> int:
         return len(self.node)

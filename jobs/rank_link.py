@@ -43,7 +43,7 @@ Mark = list[Any]
 class RankTask:
     """One rank to link."""
 
-    rank: int  # the rank
+    rank: int
     et: str  # et, kineto: its files in `source`, or URLs
     kineto: str
     source: Folder  # source, target: folders of inputs and outputs
@@ -108,7 +108,7 @@ class RankTask:
 class RankState(msgspec.Struct):
     """The remembered facts about a linked rank."""
 
-    tool_version: str  # tool_version, options: what linked it, and how
+    tool_version: str  # tool_version, options: used to link it
     options: dict[str, Any]
     et: Mark | None  # et, kineto, output: marks of the files, see `Folder.mark`
     kineto: Mark | None
@@ -119,7 +119,7 @@ class RankState(msgspec.Struct):
     groups: list[Group]
     table: bytes
     clock_offset_ns: int | None = None  # the offset in the output, None for none
-    # unused: options that made no difference, because the contents of both files say the same
+    # Options that made no difference, because the contents of both files say the same.
     unused: list[str] = msgspec.field(default_factory=list)
 
     def is_made_of(self, version: str, options: Mapping[str, Any], et: Mark | None, kineto: Mark | None) -> bool:

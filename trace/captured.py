@@ -262,8 +262,7 @@ class Attribution(Record):
     calls: Calls  # the calls of the trace, then the calls of its captured graphs, without a time (0)
     call: IntColumn  # position in `calls` for each GPU event, −1 for none
     hierarchy: Hierarchy  # of `calls`
-    # repetition: 0, or, if `call` comes from the counterpart, a number from 1 that differs among the events of one
-    # counterpart
+    # 0, or, if `call` comes from the counterpart, a number from 1 that differs among the events of one counterpart.
     repetition: IntColumn
     in_module: npt.NDArray[np.bool_]  # whether the modules around `call` are also the event's own
 

@@ -32,8 +32,8 @@ class CounterpartLinks(Record):
 
     event: IntColumn  # nodes of the trace, or positions in `Trace.unattached`; ascending
     row: IntColumn  # node of the counterpart, a GPU event with an operator
-    # same_module: the counterpart is in the same module, so the event's module is also known. In another layer with
-    # equal work, only operator, shapes and source line are.
+    # The counterpart is in the same module, so the event's module is also known. In another layer with equal work,
+    # only operator, shapes and source line are.
     same_module: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:

@@ -33,9 +33,9 @@ class Hierarchy(Record):
     annotations inside an operator, such as "nccl:all_reduce", are ignored, and so is `ProfilerStep#…` everywhere.
     """
 
-    # top: the operator that each call counts to, −1 for an annotation above all operators
+    # The operator that each call counts to, −1 for an annotation above all operators.
     top: Positions[CallIndex, CallIndex]
-    # path: for each call, the tree row of the innermost region around it (or itself); 0 for none
+    # For each call, the tree row of the innermost region around it (or itself); 0 for none.
     path: ColumnOf[CallIndex, np.int64]
     # tree_parent, tree_name: for each path, the path without its last region, and the name code of that region. Row 0
     # is the empty path (parent −1, name −1).

@@ -22,8 +22,8 @@ _SHOWN = frozenset({"run", "rank", "job"})
 class Clue(Record):
     """One fact for or against one process and one time, or a missing fact."""
 
-    # by: its subject: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files),
-    # "job" (files of all ranks), "names" (of the files), "option" (--rank), "calls" (missing in one file)
+    # Its subject: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files), "job"
+    # (files of all ranks), "names" (of the files), "option" (--rank), "calls" (missing in one file).
     by: str
     says: str  # a sentence for the report
 
@@ -32,8 +32,8 @@ class Clue(Record):
 class Identity(Record):
     """Evidence that two traces come from one process and one time."""
 
-    # verdict: "proved", "refuted", "stated" (all is proved except the rank; the user gives it), or "unknown".
-    # Links are `certain` only if it is proved.
+    # "proved", "refuted", "stated" (all is proved except the rank; the user gives it), or "unknown". Links are
+    # `certain` only if it is proved.
     verdict: Verdict
     rank: int | None  # the rank of both files, None if it is neither proved nor stated, or there is only one
     world_size: int | None  # ranks of the job, None if unknown

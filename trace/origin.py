@@ -74,14 +74,14 @@ class Origin(Record):
     phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES` for each call
     forward: Positions[CallIndex, CallIndex]  # forward call by backward call, also for the calls below it; −1 for none
     through: ColumnOf[CallIndex, np.int8]  # evidence for `forward`, an index into `THROUGH`
-    # entry: innermost stack entry (in `Trace.stacks`) of the call or its forward call; −1 for none
+    # Innermost stack entry (in `Trace.stacks`) of the call or its forward call; −1 for none.
     entry: ColumnOf[CallIndex, np.int64]
     module: ColumnOf[CallIndex, np.int64]  # code into `modules` of the innermost module; −1 for none
     modules: list[tuple[str, ...]]  # paths of modules and named regions, outermost first, without "nn.Module: "
     gpu_phase: ColumnOf[GpuIndex, np.int8]  # gpu_phase, gpu_entry, gpu_module: the same for each GPU event
     gpu_entry: ColumnOf[GpuIndex, np.int64]
     gpu_module: ColumnOf[GpuIndex, np.int64]
-    # gpu_call: call that launched each GPU event or its counterpart in another iteration; −1 for none
+    # Call that launched each GPU event or its counterpart in another iteration; −1 for none.
     gpu_call: Positions[GpuIndex, CallIndex]
 
 

@@ -66,9 +66,9 @@ class StepBatch(NamedTuple):
     phase: str  # one of `PHASES`
     prefill: RequestSums = RequestSums()  # prefill, decode: sums over the requests in each phase
     decode: RequestSums = RequestSums()
-    requests: int | None = None  # requests, tokens: of both phases; tokens are new ones (q)
+    requests: int | None = None  # requests, tokens: of both phases; new tokens (q)
     tokens: int | None = None
-    # size: tokens or sequences that the engine runs or captures the step with; more than `tokens` if padded
+    # Tokens or sequences that the engine runs or captures the step with; more than `tokens` if padded.
     size: int | None = None
     mode: str = ""  # SGLang's forward mode or the mode of a capture ("DECODE", "PIECEWISE"), "" without one
 
@@ -179,8 +179,8 @@ class UntracedStep(NamedTuple):
 
     steps: int  # number of timed steps, between two points at which the device was idle
     step_ns: int  # their mean
-    # host_ns: median time between the ends of two steps on the host. A late device does not increase it until its
-    # launch queue is full.
+    # Median time between the ends of two steps on the host. A late device does not increase it until its launch queue
+    # is full.
     host_ns: int
 
 

@@ -66,8 +66,8 @@ class Steps(Suggests, Sequence[Step]):
         ([('ProfilerStep#2', 3849674), ('ProfilerStep#3', 3227174)], 2)
     """
 
-    # call: position in `Trace.calls` of each step's annotation; for inferred steps, of the outermost call that
-    # launches the first kernel
+    # Position in `Trace.calls` of each step's annotation; for inferred steps, of the outermost call that launches the
+    # first kernel.
     call: Positions[Any, CallIndex]
     start: IntColumn  # start, end: ns
     end: IntColumn

@@ -99,17 +99,16 @@ class GpuEvents(_Table):
     stream: ColumnOf[GpuIndex, np.int64]
     call: Positions[GpuIndex, CallIndex]  # call, runtime: the call and the runtime call that launched it, −1 if unknown
     runtime: Positions[GpuIndex, RuntimeIndex]
-    # reason: index into `UNATTACHED_REASONS`: why the launching call is unknown; 0 if it is known
+    # Index into `UNATTACHED_REASONS`: why the launching call is unknown; 0 if it is known.
     reason: ColumnOf[GpuIndex, np.int8]
     bytes: ColumnOf[GpuIndex, np.int64]  # size of a memcpy or memset, −1 if not recorded
     comm: dict[int, Comm]  # communication by position
     source: Positions[GpuIndex, Row]
-    # captured_by: position in `Tables.captured` of the call that launched the event during the capture, −1 for none
+    # Position in `Tables.captured` of the call that launched the event during the capture, −1 for none.
     captured_by: ColumnOf[GpuIndex, np.int64]
     captured_link: ColumnOf[GpuIndex, np.int8]  # EQUIVALENT, CERTAIN or UNLINKED
     graph_replay: ColumnOf[GpuIndex, np.int64]  # position in `CapturedGraphs.replays`, −1 for none
-    # counterpart: node of the GPU event that repeats an event launched before the trace, −1 for none; see
-    # `trace.counterparts`
+    # Node of the GPU event that repeats an event launched before the trace, −1 for none; see `trace.counterparts`.
     counterpart: Positions[GpuIndex, Row]
     same_module: ColumnOf[GpuIndex, np.bool_]  # both are in the same module of the model
 

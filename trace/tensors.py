@@ -95,7 +95,7 @@ class Signature(Record):
     """The arguments and results of an operator."""
 
     inputs: tuple[Argument, ...]  # arguments in the order of the operator's schema
-    # outputs: returned tensors; None if not recorded (Kineto, or an ET node without outputs)
+    # Returned tensors; None if not recorded (Kineto, or an ET node without outputs).
     outputs: tuple[Tensor, ...] | None = None
 
     @cached_property
