@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...trace.columns import IntColumn, RowColumn, StringTable, first_seen, inverse_positions, scatter
 from ...trace.conventions import COPY_CATEGORIES
-from ...trace.frames import arrow_integers, arrow_lists, arrow_numbers, arrow_texts, library
+from ...trace.frames import arrow_numbers, library
 from ...trace.kinds import CPU, GPU, LINK_NAMES
 from ...trace.node_texts import texts_at
 from ...trace.nodes import NODE_COLUMNS
@@ -20,6 +20,7 @@ from ...trace.views import origin_columns
 from ..comm_types import Group
 from ..communications import COMMUNICATION_COLUMNS, communication_columns, kind_name
 from ..execution_trace.arguments import tensor_members
+from .arrow_arrays import arrow_integers, arrow_lists, arrow_texts
 from .stored_tables import (
     COLUMNS,
     COMM_FIELDS,

@@ -15,13 +15,14 @@ import orjson
 
 from ...trace.columns import IntColumn
 from ...trace.errors import ConvertError, UsageError
-from ...trace.frames import arrow_bytes, library
+from ...trace.frames import library
 from ...trace.trace import Trace
 from ..etplus.record_store import FileRecords, decode_record, offset_in
 from ..text.files import open_output
 from ..text.gc_control import gc_disabled
 from ..text.records import decode_raws
 from ..text.transaction import check_folder, make_folder
+from .arrow_arrays import arrow_bytes
 from .arrow_tables import VERSION, ArrowTables
 from .stored_folder import META
 from .stored_tables import FORMAT, RECORDS, TABLES, Meta, Place
