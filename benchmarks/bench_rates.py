@@ -21,7 +21,6 @@ from pathlib import Path
 from statistics import median
 
 from etplus.linker import link
-from etplus.timeline.answer_range import answer_range
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
@@ -29,6 +28,7 @@ from etplus.timeline.network import on_network
 from etplus.timeline.network_description import Network
 from etplus.timeline.network_file import fit_network, read_calibration, read_network
 from etplus.timeline.rank_coupling import join_ranks
+from etplus.timeline.replay_ranks import answer_range
 
 FOLDER = Path(__file__).parents[2] / "shared" / "traces" / "network"
 
@@ -57,17 +57,15 @@ def main() -> None:
     errors: dict[str, float] = {}
     recorded, predicted = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     inside, directions = [], {"faster to slower": list[float](), "slower to faster": list[float]()}
-    print("| job | recorded at | predicted for | predicted ms | recorded ms | error % | before % | range ms | in it |"
-          " untraced: predicted ms | measured ms |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print("| job | recorded at | predicted for | predicted ms | recorded ms | error % | before % | range ms | in it |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for job in arguments.jobs or [FOLDER / "ddp-1mb", FOLDER / "tp"]:
         times = json.loads((job / "times.json").read_bytes())["rates"]
         rates = list(times)
         described = networks(arguments.networks, rates, arguments.calibration)
-        took = {key: {rate: max(rank[f"{key}_ms"] for rank in times[rate].values()) for rate in rates}
-                for key in ("traced", "untraced")}  # fmt: skip
+        took = {rate: max(rank["traced_ms"] for rank in times[rate].values()) for rate in rates}
         for rate in rates:
-            recorded[f"{job.stem} {rate}"].append(took["traced"][rate])
+            recorded[f"{job.stem} {rate}"].append(took[rate])
         for source in rates:
             ets = sorted((job / source).glob("rank*.et.json.gz"))
             graphs = [build_graph(link(et, et.with_name(et.name.replace(".et.", ".kineto.")))) for et in ets]
@@ -77,18 +75,16 @@ def main() -> None:
                     continue
                 usual = replay(on_network(graph, described[target]), constants).makespan_ns / 1e6
                 span = answer_range(graph, described[target], [], constants)
-                low, high, truth = span.low_ns / 1e6, span.high_ns / 1e6, took["traced"][target]
+                low, high, truth = span.low_ns / 1e6, span.high_ns / 1e6, took[target]
                 key = f"{job.name} {source} {target}"
                 errors[key] = 100 * (usual / truth - 1)
                 predicted[f"{job.stem} {source} {target}"].append(usual)
                 inside.append(low <= truth <= high)
                 slower = rates.index(target) > rates.index(source)
                 directions["faster to slower" if slower else "slower to faster"].append(errors[key])
-                untraced = "" if span.untraced_ns is None else f"{span.untraced_ns[1] / 1e6:,.1f}"
                 was = f"{before[key]:+.1f}" if key in before else ""
                 print(f"| {job.name} | {source} | {target} | {usual:,.1f} | {truth:,.1f} | {errors[key]:+.1f} | {was} |"
-                      f" {low:,.1f} to {high:,.1f} | {'yes' if inside[-1] else 'no'} | {untraced} |"
-                      f" {took['untraced'][target]:,.1f} |")  # fmt: skip
+                      f" {low:,.1f} to {high:,.1f} | {'yes' if inside[-1] else 'no'} |")  # fmt: skip
     print()
     for name, found in directions.items():
         print(f"{name}: median {median(map(abs, found)):.1f}%, worst {max(found, key=abs):+.1f}%")

@@ -64,7 +64,7 @@ Exit status: 0 written; 1 written, but `etplus check` finds errors in it; 2 bad 
 """
 
 _OPTIONS = (
-    "host memory_nodes network skew renumber_ranks replicate roofline schema split subtree max_nodes degrade groups "
+    "memory_nodes network skew renumber_ranks replicate roofline schema split subtree max_nodes degrade groups "
     "without_times"
 )
 
@@ -83,7 +83,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_json(parser, "what was written and changed")
     add_selection(parser, "convert only")
     add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
-    add("--host", metavar="MODE", help="astra-sim: fold, the only mode, turns CPU time into delays between GPU nodes")
     add("--memory-nodes", **_YES, help="chakra: write copies and memsets as MEM_LOAD and MEM_STORE nodes")
     add("--no-skew", dest="skew", **_NO, help="astra-sim: start all ranks at once (default: as measured)")
     add("--renumber-ranks", **_YES, help="astra-sim: number the ranks from 0, such as 4-7 as 0-3")

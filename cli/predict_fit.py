@@ -21,8 +21,7 @@ from ..planning.measure.measured import read_measured
 from ..schemas.text.transaction import check_outputs
 from ..timeline.collective_times import Library
 from ..timeline.iterations import outlier_lines
-from ..timeline.job_samples import job_samples, library_of
-from ..timeline.network_file import fit_network, read_calibration, write_networks
+from ..timeline.network_file import fit_network, job_samples, library_of, read_calibration, write_networks
 from ..trace.printable import shortened
 from ..trace.selection import part_of, without_enclosing
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width

@@ -1,7 +1,4 @@
-"""Traces to other formats, an exporter each, and from them, a reader each; those of other packages included.
-
-The names below are public; each is imported when it is first asked for, since together they take a while.
-"""
+"""Conversion of traces to and from other formats, with exporters and readers that other packages register."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Files that ASTRA-sim takes with a set: network, system, memory and the line that runs it.
+"""Files that ASTRA-sim needs with a set: network, system, memory, and a script that runs it.
 
-Bandwidths are in 2^30 bytes a second and link, latencies in ns a link.
+Bandwidths are in 2^30 bytes per second and link, latencies in ns per link.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,10 @@ from ..timeline.network import Algorithm, Network, parse_network
 from ..trace.errors import UNREADABLE, UsageError
 from .astra_links import AstraLinks
 
+# Default network: one NIC of 200 Gbit/s per rank.
 DEFAULT = Network(25.0, 5000.0)
-"""Where none is given: one NIC of 200 Gbit/s a rank."""
+# With 0, ASTRA-sim aborts on a collective at time 0; its own examples have 10.
 ENDPOINT_DELAY_NS = 1
-"""ASTRA-sim aborts on a collective at time 0 if this is 0; its own examples have 10."""
 _IMPLEMENTATIONS: Mapping[Algorithm, str] = {"ring": "ring", "direct": "direct", "halving-doubling": "halvingDoubling"}
 _KINDS = {
     "all-reduce": Type.ALL_REDUCE,
@@ -39,7 +39,7 @@ _BINARY = "AstraSim_Analytical_Congestion_Unaware"
 def write_astra_config(
     prefix: str, network: Network, links: AstraLinks, *, groups: bool
 ) -> tuple[list[str], list[str]]:
-    """Write `<prefix>.network.yml`, `.system.json`, `.memory.json` and `.run.sh`; return the files and notes."""
+    """Write `<prefix>.network.yml`, `.system.json`, `.memory.json`, and `.run.sh`; return the files and notes."""
     texts = {
         **_network_files(network, links),
         "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
@@ -55,36 +55,37 @@ def write_astra_config(
 
 
 def _network_files(network: Network, links: AstraLinks) -> dict[str, str]:
-    """The texts of `network.yml` and `system.json`."""
     columns: list[tuple[str, int, str, str]] = []
-    for of in links.dimensions:
-        bandwidth, latency = of.bandwidth * 1e9 / 2**30, of.latency_ns
-        if of.algorithm == "direct":
-            bandwidth /= max(of.ranks - 1, 1)
-        topology = "Ring" if of.hops else "FullyConnected"
-        if of.algorithm == "halving-doubling":  # two links from rank to rank
+    for span in links.dimensions:
+        bandwidth, latency = span.bandwidth * 1e9 / 2**30, span.latency_ns
+        if span.algorithm == "direct":
+            bandwidth /= max(span.ranks - 1, 1)
+        topology = "Ring" if span.hops else "FullyConnected"
+        if span.algorithm == "halving-doubling":  # two links from rank to rank
             topology, latency = "Switch", latency / 2
-        columns.append((topology, of.ranks, f"{bandwidth:.9g}", f"{latency:.9g}"))
+        columns.append((topology, span.ranks, f"{bandwidth:.9g}", f"{latency:.9g}"))
     lists = (f"[ {', '.join(map(str, column))} ]" for column in zip(*columns, strict=True))
     keys = ("topology", "npus_count", "bandwidth", "latency")
     system = {
-        "scheduling-policy": "LIFO", "endpoint-delay": ENDPOINT_DELAY_NS, "active-chunks-per-dimension": 1,
+        "scheduling-policy": "LIFO",
+        "endpoint-delay": ENDPOINT_DELAY_NS,
+        "active-chunks-per-dimension": 1,
         "preferred-dataset-splits": 1,
         **{
-            f"{name}-implementation": [_IMPLEMENTATIONS[of] for of in links.algorithms(kind)]
+            f"{name}-implementation": [_IMPLEMENTATIONS[algorithm] for algorithm in links.algorithms(kind)]
             for name, kind in _KINDS.items()
         },
         "collective-optimization": "baseline" if len(links.dimensions) == 1 else "localBWAware",
-        "local-mem-bw": 100000, "boost-mode": 0, "replay-only": 0, "roofline-enabled": 0, "peak-perf": 100,
-    }  # fmt: skip
+        **{"local-mem-bw": 100000, "boost-mode": 0, "replay-only": 0, "roofline-enabled": 0, "peak-perf": 100},
+    }
     return {
-        "network.yml": f"# {network}\n" + "".join(f"{key}: {found}\n" for key, found in zip(keys, lists, strict=True)),
+        "network.yml": f"# {network}\n"
+        + "".join(f"{key}: {values}\n" for key, values in zip(keys, lists, strict=True)),
         "system.json": json.dumps(system, indent=1) + "\n",
     }
 
 
 def _run_line(prefix: str, *, groups: bool) -> str:
-    """Return a script that runs the set in its folder; $ASTRA_SIM is the simulator."""
     name = shlex.quote(prefix.rpartition("/")[2])
     files = [
         f"--workload-configuration={name}",
@@ -111,13 +112,12 @@ _KNOWN = re.compile(r"(one)?(ring|direct\d*|halvingDoubling)|doubleBinaryTree", 
 
 
 def network_files_of(prefix: str) -> tuple[Path, Path] | None:
-    """The network and system files beside a set, if both are there."""
     network, system = Path(f"{prefix}.network.yml"), Path(f"{prefix}.system.json")
     return (network, system) if network.is_file() and system.is_file() else None
 
 
 def described_network(prefix: str) -> str:
-    """Return the network of a set as its network file's first line says, else the default."""
+    """Return the network of a set from its network file's first line, else the default."""
     with contextlib.suppress(OSError, UnicodeDecodeError, UsageError):
         first = Path(f"{prefix}.network.yml").read_text("utf-8").partition("\n")[0].removeprefix("# ")
         parse_network(first)
@@ -126,38 +126,38 @@ def described_network(prefix: str) -> str:
 
 
 def endpoint_delay_of(system: Path) -> float:
-    """The endpoint delay in a system file, ns; ASTRA-sim's own 10 if it does not say."""
+    """Return the endpoint delay of a system file, ns; ASTRA-sim's default 10 if it has none."""
     with contextlib.suppress(*UNREADABLE, AttributeError, TypeError, ValueError):
         return float(msgspec.json.decode(system.read_bytes()).get("endpoint-delay", 10))
     return 10.0
 
 
 def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
-    """Yield what keeps ASTRA-sim from running a set of so many ranks to the end, as observed."""
-    found = dimensions_of(files[0].read_text(errors="replace"))
-    counts = [int(text) if text.isdecimal() else 0 for text in found.get("npus_count", [])]
+    """Yield reasons why ASTRA-sim does not run a set of this many ranks to the end, as observed."""
+    lists = dimensions_of(files[0].read_text(errors="replace"))
+    counts = [int(text) if text.isdecimal() else 0 for text in lists.get("npus_count", [])]
     name = files[0].name
-    if not counts or len({len(found.get(key, [])) for key in ("topology", "npus_count", "bandwidth", "latency")}) > 1:
+    if not counts or len({len(lists.get(key, [])) for key in ("topology", "npus_count", "bandwidth", "latency")}) > 1:
         yield f"{name}: topology, npus_count, bandwidth and latency are not lists of one length"
     elif prod(counts) != ranks:
         yield f"{name}: npus_count is {' times '.join(map(str, counts))}, and the set has {ranks:,} ranks"
     try:
         system: Any = msgspec.json.decode(files[1].read_bytes())
-        algorithms = {key: of for key, of in system.items() if key.endswith("-implementation")}
+        algorithms = {key: value for key, value in system.items() if key.endswith("-implementation")}
     except (*UNREADABLE, AttributeError):
         yield f"{files[1].name}: no JSON object"
         return
-    for key, of in algorithms.items():
-        if not isinstance(of, list) or not all(isinstance(one, str) and _KNOWN.fullmatch(one) for one in of):
-            yield f"{files[1].name}: {key} is {of!r}"
-        elif counts and len(of) > len(counts):
-            yield f"{files[1].name}: {key} has {len(of)} algorithms for {len(counts)} dimensions"
-        elif any("alving" in one and count & (count - 1) for one, count in zip(of, counts, strict=False)):
+    for key, value in algorithms.items():
+        if not isinstance(value, list) or not all(isinstance(name, str) and _KNOWN.fullmatch(name) for name in value):
+            yield f"{files[1].name}: {key} is {value!r}"
+        elif counts and len(value) > len(counts):
+            yield f"{files[1].name}: {key} has {len(value)} algorithms for {len(counts)} dimensions"
+        elif any("alving" in name and count & (count - 1) for name, count in zip(value, counts, strict=False)):
             yield f"{files[1].name}: {key} is halvingDoubling in a dimension whose ranks are not a power of two"
 
 
 def same_files(files: tuple[Path, Path], network: Network, links: AstraLinks) -> bool:
-    """Whether these files are those of `write_astra_config` for a network, comments aside."""
+    """Return whether these files equal those of `write_astra_config` for a network, except for comments."""
     texts = _network_files(network, links)
     try:
         system = msgspec.json.decode(files[1].read_bytes())
@@ -167,13 +167,6 @@ def same_files(files: tuple[Path, Path], network: Network, links: AstraLinks) ->
     return lists == dimensions_of(texts["network.yml"]) and system == json.loads(texts["system.json"])
 
 
-def unknown_groups(network: Network, members: Collection[tuple[int, ...]], names: Collection[str]) -> Iterator[str]:
-    """The process groups that a network describes and a set does not have, by name or ranks."""
-    for of in network.groups:
-        if of.name not in names if of.name else of.ranks not in members:
-            yield of.name or f"of ranks {', '.join(map(str, of.ranks))}"
-
-
 def dimensions_of(text: str) -> dict[str, list[str]]:
-    """The lists of a network file, by name."""
+    """Return the lists of a network file, by name."""
     return {key: [word.strip() for word in values.split(",")] for key, values in _LIST.findall(text)}

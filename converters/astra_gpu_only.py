@@ -1,11 +1,10 @@
-"""A rank's GPU work for a simulator without a host: kernels in one row, the host's share of the time as delays.
+"""A rank's GPU work for a simulator without a host: kernels in a chain, with the host's share of the time as delays.
 
 ASTRA-sim has one compute and one communication slot per rank, no streams, and no clock that a node could wait for. So
-computations run one after the other, in order of their ends: in any other order, what waited for a short one next to
-a long one would also wait for the long one. A delay takes the place of the time in which the GPU waited for the host.
-A wait for a communication becomes a dependency, even if it cost no time, so that the time follows the simulated
-network. A communication depends on the computations that its stream waits for and on the host's last delay before its
-launch.
+computations run one after the other, in order of their ends: in another order, work that waited for a short kernel next
+to a long one would also wait for the long one. A delay replaces the time in which the GPU waited for the host. A wait
+for a communication becomes a dependency, even if it cost no time, so that the time follows the simulated network. A
+communication depends on the computations that its stream waits for and on the host's last delay before its launch.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from .host_timeline import ReplayedRank
 from .node_work import host_rows, waits
 
 _LAST = 2**63
+# Used in place of a computation's row for host work after the last computation.
 _END = -1
-"""In place of the row of a computation: what the host does after the last one."""
 
 
 def fold(
@@ -42,23 +41,23 @@ def fold(
     transferred: Mapping[int, int] | None = None,
     on_host: ReplayedRank | None = None,
 ) -> Iterator[SimNode]:
-    """Yield the nodes; each comes after all that it waits for.
+    """Yield the nodes, each after all nodes that it waits for.
 
-    GPU events that overlap count once, with the one that ended first. Without GPU events the innermost ops of the host
-    are the computations. With communications as long as measured the simulated span is the measured one to the µs,
-    unless communications began in another order than they were issued in.
+    Overlapping GPU events count once, with the event that ended first. Without GPU events the innermost operators of
+    the host are the computations. With communications as long as measured, the simulated span equals the measured span
+    to the µs, unless communications began in another order than they were issued.
 
     Args:
         comms: in the order in which the rank issues them.
-        transferred: by id, when a communication's data was there, if before its end; see `JobTimes.transferred`.
-        on_host: for communications on the host, the rank that says what waits for them.
+        transferred: by id, when a communication's data arrived; see `JobTimes.transferred`.
+        on_host: for communications on the host, the rank that defines what waits for them.
     """
     rows, ends = _computations(trace, np.array([comm.row for comm in comms], np.int64))
     return _Folding(trace, rows, ends, comms, transferred or {}, on_host).nodes()
 
 
 def _computations(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return rows that compute, in order of their ends, and these ends; the next event of a stream ends one."""
+    """Return rows that compute, in order of their ends, and these ends, cut at the next event of the stream."""
     nodes = trace.nodes
     on_gpu = (nodes.kind == GPU) & nodes.timed
     if on_gpu.any():
@@ -132,11 +131,9 @@ class _Folding:
         yield from self._delay(self._micros(trace.span[1]), [])
 
     def _micros(self, ns: Any) -> Any:
-        """Whole µs since the first start."""
         return (ns - self.begin + 500) // 1000
 
     def _submitted(self, row: int, begin: int) -> int:
-        """Return when the host has let a row begin, at the latest when it began."""
         return min(int(self._micros(self.submitted[row])), begin)
 
     def _communications(
@@ -154,12 +151,7 @@ class _Folding:
             yield from self._beside(comm, pending)
 
     def _beside(self, comm: Communication, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """Yield the further messages of a kernel, and a computation of no time after all, for what follows the kernel.
-
-        They begin together: in sequence, two ranks that send to each other could wait for ever. The parts of a
-            collective that
-        slows work share a row, too, but follow each other.
-        """
+        """Yield the further messages of a kernel, which begin together, and an empty computation after all of them."""
         first, ids = self.sent, [self.comm_id.get(comm.row, 0)]
         while pending and pending[0][1].row == comm.row and first is not None and not comm.aside:
             _, other = pending.popleft()
@@ -173,19 +165,17 @@ class _Folding:
                 self.on_stream[stream] = done.id, self.comm_end[comm.row]
 
     def _issuing(self, row: int, end: int, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """Yield an operator up to the last communication that begins while it runs, each behind its part."""
+        """Yield an operator up to the last communication that begins while it runs, each after its part."""
         while pending and pending[0][0] < end:
             begin, comm = pending.popleft()
             yield from self._compute(row, self._micros(begin), [])
             yield from self._communicate(comm, self._micros(begin), [])
 
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
-        """Yield what the host takes until it has submitted a computation, or a communication before it.
+        """Yield the host's time until it has submitted a computation, or a communication before it.
 
-        The host goes on while the GPU waits: its delays follow each other and what it waited for itself, not the
-        computations. If the GPU waited in the measured run, that time was the host's until it began to wait. Else the
-        slot orders delays and computations, with the last computation's stream; after alternating streams, the last
-        computation.
+        The host goes on while the GPU waits: its delays follow each other and its own waits, not the computations. If
+        the GPU waited in the measured run, that time was the host's until it began to wait.
         """
         through = self.waits.through_host.get(row, [])
         comms = [comm for comm in through if comm in self.comm_end]
@@ -216,28 +206,23 @@ class _Folding:
         yield self._own_time(until, until - at, needs, stream)
 
     def _own_time(self, until: int, micros: int, needs: list[int], stream: int) -> SimNode:
-        """Return time of the host by itself, behind what it did before and some other nodes."""
         node = self._link(DELAY, until, micros, [self.host_id, *needs], stream)
         self.host_id = node.id
         return node
 
     def _delay(self, until: int, comms: Sequence[int]) -> Iterator[SimNode]:
-        """Yield time in which nothing is computed, behind the chain and some communications."""
+        """Yield time without computation, after the chain and some communications."""
         ready = max([self.chain_end[-1], *(self.comm_end[row] for row in comms)])
         if until > ready:
             needs = [self.chain_id[-1], *(self.comm_id[row] for row in comms)]
             yield self._link(DELAY, until, until - ready, needs, self._slot())
 
     def _slot(self) -> int:
-        """Return the stream of the last computation, whose slot delays take; −1 for none."""
+        """Return the stream of the last computation, whose slot delays take; −1 if none."""
         return int(self.trace.nodes.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
-        """Yield a computation behind what it waits for (rows `inside` while it runs), after what the host takes to
-        submit it.
-
-        A communication that had ended before the computation could begin holds back the computation alone.
-        """
+        """Yield a computation after its submission and the work that it waits for, while it runs for `inside`."""
         begin = int(self._micros(self.trace.nodes.ts[row]))
         yield from self._host(self._submitted(row, begin), row)
         waited = [*self.waits.through_host.get(row, []), *self.waits.on_gpu.get(row, []), *inside]
@@ -259,7 +244,6 @@ class _Folding:
         yield node
 
     def _link(self, row: int, end: int, micros: int, needs: list[int], stream: int = -1) -> SimNode:
-        """The chain's next node."""
         needs = [*needs, *self.slowing]
         self.slowing = []
         node = SimNode(next(self.ids), row, micros, [i for i in dict.fromkeys(needs) if i], stream=stream)
@@ -268,12 +252,7 @@ class _Folding:
         return node
 
     def _communicate(self, comm: Communication, issued: int, after: list[int]) -> Iterator[SimNode]:
-        """A communication behind the computation or delay that ended last before the host had issued it.
-
-        Args:
-            issued: when; its start where no computation is known that it waits for on the GPU.
-            after: places in the chain of these computations.
-        """
+        """Yield a communication after the computation or delay that ended last before the host issued it."""
         row, stream = comm.row, int(self.trace.nodes.stream_lane[comm.row])
         at = bisect_right(self.chain_end, issued) - 1
         before, free = self.on_stream.get(stream, (0, 0))
@@ -299,14 +278,14 @@ class _Folding:
             self.on_stream[stream] = node.id, ready + micros
 
 
+# Longer latencies on an idle stream are waits for other work: no device takes longer to begin.
 _MAX_LATENCY_NS = 1_000_000
-"""No device takes longer to begin what was launched to an idle stream: more is waiting for other work."""
 
 _Flags = npt.NDArray[np.bool_]
 
 
 class HostWaits:
-    """In place of `GpuWaits` what the operators of a job of the host wait for; see `ReplayedRank.waits`."""
+    """Replaces `GpuWaits` for operators of a job on the host; see `ReplayedRank.waits`."""
 
     def __init__(self, before: dict[int, list[int]], inside: dict[int, list[int]]) -> None:
         self.through_host, self.inside = before, inside
@@ -316,20 +295,16 @@ class HostWaits:
 
 
 class GpuWaits:
-    """Which computations wait for which communications, and the other way round, by the edges of a trace.
-
-    Args:
-        rows: the computations, in the order in which they run.
+    """Which computations wait for which communications, and vice versa, from the edges of a trace; all are maps of
+    rows.
 
     Attributes:
-        on_gpu: row of a computation to the rows of the communications that its stream waits for.
-        through_host: row of a computation to the rows of the communications and GPU events that the host waits for
-            before it submits the computation.
-        inside: row of an operator to the rows of the communications on the host that it waits for while it runs; what
-            it takes by itself comes after them.
-        asked: row of a computation to when the host began each of these waits, ns, and the row that it waited for, in
-            order; of `_END` those after which nothing is submitted.
-        before_comm: row of a communication to the rows of the computations that its stream waits for.
+        on_gpu: computation to the communications that its stream waits for.
+        through_host: computation to the communications and GPU events that the host waits for before it submits it.
+        inside: operator to the communications on the host that it waits for while it runs; its own time follows.
+        asked: computation to when the host began each of these waits, ns, and the awaited row; `_END` has waits after
+            the last submission.
+        before_comm: communication to the computations that its stream waits for.
     """
 
     def __init__(self, trace: Trace, rows: IntColumn, comms: Sequence[Communication]) -> None:
@@ -345,19 +320,16 @@ class GpuWaits:
         self.through_host = _by_target(waited, row)
         self.inside = _by_target(*blocking_calls(trace, np.flatnonzero(communicates)).T)
         self.asked: dict[int, list[tuple[int, int]]] = {}
-        for of, ns, event in zip(row[order].tolist(), asked[order].tolist(), waited[order].tolist(), strict=True):
-            self.asked.setdefault(of, []).append((ns, event))
+        for computation, *wait in zip(row[order].tolist(), asked[order].tolist(), waited[order].tolist(), strict=True):
+            self.asked.setdefault(computation, []).append((wait[0], wait[1]))
         self.before_comm = _by_target(source[before & done], target[before & done])
 
 
 def _through_host(
     trace: Trace, rows: IntColumn, communicates: _Flags, computes: _Flags
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Communications and GPU events, the first computation that the host submitted after it had waited for each, and
-    when it began to wait, ns.
-
-    A GPU event holds the host in a synchronising call. One on the host holds back the operators that the edges name
-    and what follows the pause in which it ended; where no edge names any, all that begins after its end.
+    """Return communications and GPU events, the first computation submitted after the host waited for each, and when it
+    began to wait, ns.
     """
     nodes = trace.nodes
     source, target, _ = trace.edges_of("data", "sync").T
@@ -385,15 +357,13 @@ def _through_host(
 
 
 def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Communications on the host that ended in a long pause of the thread that reads their results, and the computation
-    that follows the pause; `edges` are communications and their readers, (n, 2).
-
-    Between two computations the thread may be at work in an operator around them: only pauses of the thread count.
+    """Return communications on the host that ended in a long pause of the thread that reads their results, and the
+    computation after the pause; `edges` are communications and their readers, (n, 2).
     """
     nodes = trace.nodes
     pauses = long_pauses(trace) if len(edges) else tuple(rows[:0] for _ in range(3))
     rows = rows[np.lexsort((nodes.ts[rows], nodes.thread[rows]))]
-    found = [np.zeros((0, 2), np.int64)]
+    pairs = [np.zeros((0, 2), np.int64)]
     for thread in distinct(nodes.thread[edges[:, 1]]).tolist():
         own, (run, reader) = rows[nodes.thread[rows] == thread], edges[nodes.thread[edges[:, 1]] == thread].T
         after = np.searchsorted(nodes.ts[own], nodes.end[run])
@@ -401,14 +371,14 @@ def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntC
         run, reader, before, after = run[inside], reader[inside], own[after[inside] - 1], own[after[inside]]
         paused = (nodes.end[before] <= nodes.end[run]) & (nodes.ts[after] <= nodes.ts[reader])
         paused &= nodes.ts[after] - nodes.end[before] > LONG_PAUSE_NS
-        _, begin, until = (of[pauses[0] == thread] for of in pauses)
+        _, begin, until = (column[pauses[0] == thread] for column in pauses)
         at = np.searchsorted(until, nodes.end[run])  # the pause in which it ended, or the next one
         paused[at == len(until)] = False
         near = np.minimum(at, max(len(until) - 1, 0))
         if len(until):
             paused &= (begin[near] >= nodes.end[before]) & (begin[near] < nodes.ts[after])
-        found.append(np.stack([run[paused], after[paused]], axis=1))
-    run, after = np.concatenate(found).T
+        pairs.append(np.stack([run[paused], after[paused]], axis=1))
+    run, after = np.concatenate(pairs).T
     return run, after
 
 
@@ -418,10 +388,10 @@ def _by_target(source: IntColumn, target: IntColumn) -> dict[int, list[int]]:
 
 
 def submitted(trace: Trace) -> IntColumn:
-    """When the host has let each row begin, ns: its start where the GPU was idle until then, else its launch and the
-    usual latency.
+    """Return when the host let each row begin, ns: its start if the GPU was idle until then, else launch and usual
+    latency.
 
-    Rows on the host are let begin when they do; GPU events without a launch in the trace were submitted before it.
+    GPU events without a launch in the trace were submitted before it.
     """
     nodes = trace.nodes
     result: IntColumn = np.where(nodes.kind == GPU, trace.span[0], nodes.ts)

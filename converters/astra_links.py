@@ -2,22 +2,22 @@
 
 Observed with the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
 
-- A level is a dimension, inner ones first; collectives of all ranks take what `collective_ns` says of levels.
-- On `FullyConnected` each two ranks have a link. Rings use one link per rank with the rank's bandwidth; direct
-  algorithms use all links, each with its part. On `Ring` data that passes ranks takes each link's latency at whole
+- A level is a dimension, inner levels first; collectives of all ranks take the time of `collective_ns` over levels. -
+On `FullyConnected` each two ranks have a link. Rings use one link per rank with the rank's bandwidth; direct
+  algorithms use all links, each with its part. On `Ring` data that passes ranks takes each link's latency at full
   bandwidth. `Switch`, for halving and doubling, is two links from rank to rank.
-- A group that is not of all ranks runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc). A step,
-  and a message, takes a link of the innermost dimension in which the two ranks' places differ.
-- All dimensions have the same ranks in each unit, and halving and doubling needs a power of two.
+- A group of some ranks runs on a ring of these ranks, whatever the algorithm (CommunicatorGroup.cc). A step, and a
+  message, takes a link of the innermost dimension in which the two ranks' places differ.
+- All dimensions have the same ranks in each unit; halving and doubling needs a power of two.
 
-The sizes of communications express the rest (libraries, trees, algorithms by size, networks of groups, efficiencies):
-as many bytes as take there what the description says.
+Sizes of communications express the rest (libraries, trees, efficiencies): the
+number of bytes that take the described time in ASTRA-sim.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -27,36 +27,35 @@ from ..timeline.collective_times import SHARDS, Algorithm, LevelSpan, collective
 from ..timeline.network import Network
 from .collectives import Agreement, Communication
 
+# ASTRA-sim hangs on smaller collectives.
 _LEAST_BYTES = 4
-"""ASTRA-sim hangs on smaller collectives."""
 _MOST_BYTES = 2**53
 _PROBE = 1 << 40
+# Communications within this share of their time keep their sizes.
 _CLOSE = 1e-3
-"""Communications that take what they should to within this keep their sizes."""
 
 
 @dataclass(frozen=True)
 class AstraLinks:
-    """A network as ASTRA-sim has it.
+    """A network as ASTRA-sim represents it.
 
     Attributes:
-        dimensions: the inner ones first; their `ranks` multiply to all.
-        by_kind: of kinds whose algorithm is not that of the dimensions. unsaid: what is missing, for messages.
+        dimensions: inner ones first; their `ranks` multiply to all ranks.
+        unsaid: what ASTRA-sim cannot express, for messages.
     """
 
     ranks: int
     dimensions: tuple[LevelSpan, ...]
-    by_kind: Mapping[int, Algorithm]
     unsaid: tuple[str, ...] = ()
 
     def algorithms(self, kind: int) -> list[Algorithm]:
-        """How collectives of all ranks run, by dimension."""
-        found: list[Algorithm] = []
-        for of in self.dimensions:
-            algorithm = self.by_kind.get(kind, of.algorithm)
-            on_ring = algorithm == "halving-doubling" and (kind == Type.ALL_TO_ALL or of.ranks & (of.ranks - 1))
-            found.append("ring" if algorithm == "tree" or on_ring or of.hops else algorithm)
-        return found
+        algorithms: list[Algorithm] = []
+        for span in self.dimensions:
+            on_ring = span.algorithm == "halving-doubling" and (
+                kind == Type.ALL_TO_ALL or span.ranks & (span.ranks - 1)
+            )
+            algorithms.append("ring" if span.algorithm == "tree" or on_ring or span.hops else span.algorithm)
+        return algorithms
 
     def transfer_ns(self, kind: int, size: int, ranks: Sequence[int]) -> float:
         """Return the ns of a communication in ASTRA-sim when all its ranks (in order) are ready."""
@@ -71,33 +70,34 @@ class AstraLinks:
             return collective_ns(kind, size, spans)
         count = len(ranks)
         whole = size * count if kind in SHARDS else size
-        links = [self._link(one, other) for one, other in zip(ranks, [*ranks[1:], ranks[0]], strict=True)]
+        links = [self._link(rank, other) for rank, other in zip(ranks, [*ranks[1:], ranks[0]], strict=True)]
         steps: list[float] = [whole / count / bandwidth + latency for bandwidth, latency in links]
         of_kind: dict[int, int] = {Type.ALL_REDUCE: 2 * (count - 1), Type.ALL_TO_ALL: count * (count - 1) // 2}
-        rounds, rest = divmod(of_kind.get(kind, count - 1), count)
-        return rounds * sum(steps) + max(sum((steps * 2)[at : at + rest]) for at in range(count))
+        rounds, left = divmod(of_kind.get(kind, count - 1), count)
+        return rounds * sum(steps) + max(sum((steps * 2)[step : step + left]) for step in range(count))
 
     def size_of(self, kind: int, ranks: Sequence[int], ns: float) -> int:
-        """Return the bytes with which a communication takes so long there, at least the least possible."""
+        """Return the bytes with which a communication takes this long in ASTRA-sim, at least the smallest possible
+        size.
+        """
         fixed = self.transfer_ns(kind, 0, ranks)
         slope = (self.transfer_ns(kind, _PROBE, ranks) - fixed) / _PROBE
         return int(min(max(round((ns - fixed) / slope), 1 if kind < 0 else _LEAST_BYTES), _MOST_BYTES))
 
     def _link(self, source: int, target: int) -> tuple[float, float]:
-        """Bandwidth and latency between two ranks."""
         unit = 1
-        for of in self.dimensions:
-            if apart := abs(source // unit % of.ranks - target // unit % of.ranks):
-                shared = of.ranks - 1 if of.algorithm == "direct" else 1
-                hops = min(apart, of.ranks - apart) if of.hops else 1
-                return of.bandwidth / shared, of.latency_ns * hops
-            unit *= of.ranks
+        for span in self.dimensions:
+            if apart := abs(source // unit % span.ranks - target // unit % span.ranks):
+                shared = span.ranks - 1 if span.algorithm == "direct" else 1
+                hops = min(apart, span.ranks - apart) if span.hops else 1
+                return span.bandwidth / shared, span.latency_ns * hops
+            unit *= span.ranks
         last = self.dimensions[-1]
         return last.bandwidth, last.latency_ns
 
 
 def _as_run(span: LevelSpan, own: Algorithm) -> LevelSpan:
-    """Return a dimension with the bandwidth of one algorithm on the topology of another one."""
+    """Return a dimension with the bandwidth of an algorithm on the topology of another one."""
     if own == "direct" and span.algorithm != "direct":
         return span._replace(bandwidth=span.bandwidth / (span.ranks - 1))
     if own != "direct" and span.algorithm == "direct":  # to all others at once, each at full bandwidth
@@ -106,7 +106,7 @@ def _as_run(span: LevelSpan, own: Algorithm) -> LevelSpan:
 
 
 def astra_links(network: Network, ranks: int) -> AstraLinks:
-    """What ASTRA-sim can express of a network of so many ranks."""
+    """Return the part of a network that ASTRA-sim can express for this many ranks."""
     spans, unsaid = [span._replace(hops=min(span.hops, 1)) for span in network.spans(ranks)], list[str]()
     if prod(span.ranks for span in spans) != ranks and ranks > 1:
         unsaid.append(f"levels that {ranks:,} ranks do not fill evenly (one dimension is written)")
@@ -115,32 +115,21 @@ def astra_links(network: Network, ranks: int) -> AstraLinks:
     if network.library is not None:
         spans = [span._replace(algorithm="ring") for span in spans]
         unsaid.append(f"the algorithms of {network.library} (collectives run on rings)")
-    by_kind = {
-        rule.kind: rule.algorithm for rule in network.algorithms if not rule.over_bytes and rule.algorithm != "tree"
-    }
-    used = {network.algorithm, *(span.algorithm for span in spans), *(rule.algorithm for rule in network.algorithms)}
-    if "tree" in used:
+    if "tree" in {network.algorithm, *(span.algorithm for span in spans)}:
         unsaid.append("trees (collectives run on rings)")
-    if any(rule.over_bytes for rule in network.algorithms):
-        unsaid.append("algorithms by size")
-    if network.groups:
-        unsaid.append("networks of process groups")
-    if network.at_once not in (None, 1):
-        unsaid.append(f"{network.at_once} collectives at once (a rank runs one)")
     if network.efficiency:
         unsaid.append("measured efficiencies")
-    return AstraLinks(ranks, tuple(spans), by_kind, tuple(unsaid))
+    return AstraLinks(ranks, tuple(spans), tuple(unsaid))
 
 
 def described_beyond_a_formula(network: Network) -> bool:
-    """Whether a network as it was given says more than one algorithm on links that are all alike."""
-    said = (network.levels, network.algorithms, network.groups, network.library, network.at_once)
-    return any(said) or network.algorithm in ("direct", "tree")
+    """Return whether a network needs more than one algorithm on equal links."""
+    return bool(network.levels or network.library) or network.algorithm in ("direct", "tree")
 
 
 def sized_exactly(simulated: Agreement, original: Agreement, network: Network, links: AstraLinks) -> Agreement:
-    """Give communications the sizes that take in ASTRA-sim what the originals take on the network."""
-    given = {(rank, comm.row, comm.tag): comm for rank, of in original.ranks.items() for comm in of.found}
+    """Give communications sizes that take in ASTRA-sim the time of the originals on the network."""
+    given = {(rank, comm.row, comm.tag): comm for rank, comms in original.ranks.items() for comm in comms.found}
     everyone, counts = sorted(simulated.ranks), Counter[str]()
 
     def sized(rank: int, comm: Communication) -> Communication:
@@ -151,29 +140,28 @@ def sized_exactly(simulated: Agreement, original: Agreement, network: Network, l
             members = simulated.groups.get(comm.group, everyone)
         if comm.size == 0 or len(members) < 2:
             return comm
-        wanted = network.transfer_ns(kind, size, members, group=(comm.named[0], comm.described))
+        wanted = network.transfer_ns(kind, size, members)
         if abs(links.transfer_ns(comm.kind, comm.size, members) - wanted) <= _CLOSE * wanted:
             return comm
-        found = links.size_of(comm.kind, members, wanted)
-        late = links.transfer_ns(comm.kind, found, members) > (1 + _CLOSE) * wanted + 1
+        size_there = links.size_of(comm.kind, members, wanted)
+        late = links.transfer_ns(comm.kind, size_there, members) > (1 + _CLOSE) * wanted + 1
         counts["slower" if late else "sized"] += 1
-        return replace(comm, size=found)
+        return replace(comm, size=size_there)
 
     ranks = {
-        rank: replace(of, found=tuple(sized(rank, comm) for comm in of.found)) for rank, of in simulated.ranks.items()
+        rank: replace(comms, found=tuple(sized(rank, comm) for comm in comms.found))
+        for rank, comms in simulated.ranks.items()
     }
     notes = []
     if counts["sized"]:
-        notes.append(
-            f"{counts['sized']:,} communications have the sizes that take in ASTRA-sim what the network says of theirs"
-        )
+        notes.append(f"{counts['sized']:,} communications have sizes that take the network's time in ASTRA-sim")
     if counts["slower"]:
         notes.append(f"{counts['slower']:,} take longer in ASTRA-sim than on the network, by latency alone")
     return replace(simulated, ranks=ranks, notes=(*simulated.notes, *notes))
 
 
 def _priced_as(original: Communication, simulated: Communication) -> tuple[int, int]:
-    """Return kind and size of a communication on a network; a gather or scatter counts as what is simulated."""
+    """Return kind and size of a communication on a network; gather and scatter count as their substitutes."""
     if original.kind in (Type.BROADCAST, Type.REDUCE):
         return original.kind, original.size
     return (original.kind, 0) if original.kind == Type.BARRIER else (simulated.kind, simulated.size)

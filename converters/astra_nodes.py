@@ -1,4 +1,4 @@
-"""Nodes for ASTRA-sim, and its file of them: what the simulator reads, and no more."""
+"""Nodes for ASTRA-sim, and their file with only what the simulator reads."""
 
 from __future__ import annotations
 
@@ -32,25 +32,18 @@ from ..trace.trace import Trace
 from .chakra import CHAKRA_VERSION, COMP, ROWS
 from .collectives import Communication, comm_attributes, comm_node_type
 from .node_work import roofline_work, work_columns
-from .tensor_lists import TensorLists
 
+# `SimNode.row` of a delay: time in which the host kept the GPU waiting.
 DELAY = -1
-"""`SimNode.row` of a delay: time in which the host kept the GPU waiting."""
+# `SimNode.row` of the time until a rank starts.
 START = -2
-"""`SimNode.row` of the time until a rank starts."""
 
 _NAMES = {DELAY: b"delay", START: b"start skew"}
 _NUMBERS = ("id", "row", "micros")
 
 
 class SimNode(NamedTuple):
-    """A node as the simulator is to run it.
-
-    Attributes:
-        id: from 1 on, rising with the start. row: in the trace, DELAY or START.
-        needs: ids of the nodes that it waits for.
-        stream: of a delay, the stream that it occupies, −1 for none.
-    """
+    """A node for the simulator: `id` rises with the start, `row` can be DELAY or START, a delay occupies `stream`."""
 
     id: int
     row: int
@@ -61,7 +54,7 @@ class SimNode(NamedTuple):
 
 
 def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
-    """A node for the time until the rank starts, and the nodes behind it, with ids that are one higher."""
+    """Yield a node for the time until the rank starts, and the given nodes after it, with ids one higher."""
     yield SimNode(1, START, micros, [])
     for node in nodes:
         needs = [number + 1 for number in node.needs] or [1]
@@ -74,16 +67,14 @@ def write_nodes(
     nodes: Iterable[SimNode],
     rank: int,
     roofline: float | None = None,
-    memory: bool = False,
 ) -> int:
-    """Write a file and return the number of nodes; see `roofline_work` and `TensorLists` for the options."""
-    tensors = TensorLists(trace) if memory else None
-    work, rest = work_columns(trace), iter(nodes)
+    """Write a file and return the number of nodes; see `roofline_work`."""
+    work, nodes_left = work_columns(trace), iter(nodes)
     if roofline is not None:  # a copy between host and device is bound by the bus, not by the device's memory
         copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
         work["tensor_size"][np.isin(trace.nodes.category, copies)] = -1
-    chunks = iter(lambda: list(itertools.islice(rest, ROWS)), [])
-    blocks = (_block(trace, chunk, rank, work, roofline, tensors) for chunk in chunks)
+    chunks = iter(lambda: list(itertools.islice(nodes_left, ROWS)), [])
+    blocks = (_block(trace, chunk, rank, work, roofline) for chunk in chunks)
     return write_blocks(path, GlobalMetadata(version=CHAKRA_VERSION), blocks)
 
 
@@ -93,9 +84,7 @@ def _block(
     rank: int,
     work: dict[str, IntColumn],
     roofline: float | None,
-    tensors: TensorLists | None,
 ) -> Block:
-    """Some nodes, fields and attributes in the order in which a file has them."""
     ids, rows, micros = (np.fromiter(map(attrgetter(name), nodes), np.int64, len(nodes)) for name in _NUMBERS)
     comms = [node.comm for node in nodes]
     types = np.array([COMP if comm is None else comm_node_type(comm) for comm in comms], np.int64)
@@ -105,9 +94,8 @@ def _block(
     num_ops, size = (np.where(computing & real, work[name][rows], -1) for name in ("num_ops", "tensor_size"))
     if roofline is not None:
         num_ops, size = (np.where(computing, column, -1) for column in roofline_work(num_ops, size, micros, roofline))
-    memory = [b"" if tensors is None else tensors.encoded(node.row) for node in nodes]
     rows = np.maximum(rows, 0)
-    # a computation that another one overlaps is shorter than measured; else only rounding makes it so
+    # a computation that overlaps another is shorter than measured; other differences are rounding
     exact = real & computing & (np.abs(trace.nodes.dur[rows] - 1000 * micros) < 1000)
     on_gpu = real & (trace.nodes.kind[rows] == GPU)
     own = np.array([node.stream for node in nodes], np.int64)
@@ -129,6 +117,5 @@ def _block(
         byte_rows([numbers(name, values, present) for name, (values, present) in columns.items()]),
         [b"" if comm is None else encoded(*comm_attributes(comm, rank)) for comm in comms],
         byte_rows([numbers("num_ops", num_ops, num_ops >= 0), numbers("tensor_size", size, size >= 0)]),
-        memory,
     )
     return Block(len(nodes), b"".join(encoded_nodes))

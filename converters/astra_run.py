@@ -1,7 +1,7 @@
 """Run a converted set in ASTRA-sim and compare each rank's time with the replay and the recording.
 
-The simulator's exit status is 0 even if ranks wait for each other for ever. A rank is done if the simulator says so
-and, if the binary counts nodes (`ASTRA_TL`), if all of them ran.
+The simulator's exit status is 0 even for a deadlock. A rank is done if the simulator says so and, if the binary counts
+nodes (`ASTRA_TL`), if all nodes ran.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .preflight_findings import PreflightFindings
 from .preflight_rank import RankFile, scan
 from .preflight_run import rank_ends
 
+# Environment variable with the path of the simulator's analytical binary.
 VARIABLE = "ASTRA_SIM"
-"""Environment variable with the path of the simulator's analytical binary."""
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles")
 _NODES = re.compile(r"^TLSUM (\d+) (\d+) (\d+) (\d+) (\d+)", re.MULTILINE)
 _TIMEOUT_S = 3600
@@ -35,7 +35,7 @@ _TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class SimulatedRank:
-    """One rank's times in ms (None if unknown): simulated, replayed, recorded; and how many nodes ran."""
+    """One rank's simulated, replayed, and recorded times in ms (None if unknown), and how many nodes ran."""
 
     rank: int
     nodes: int
@@ -46,39 +46,35 @@ class SimulatedRank:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every node ran, as far as the simulator says."""
+        """Whether every node ran, as far as the simulator reports it."""
         return self.simulated is not None and self.ran in (None, self.nodes)
 
 
 def run_set(files: Sequence[str], group_file: str | None, networks: Sequence[str]) -> dict[str, list[SimulatedRank]]:
-    """Simulate a set on networks (as for `parse_network`); return the ranks by network.
-
-    Raises:
-        UsageError: no simulator, or it cannot be started.
-    """
+    """Simulate a set on networks (as for `parse_network`); return the ranks by network."""
     binary = os.environ.get(VARIABLE)
     if not binary:
-        problem = (
-            "set it to the path of AstraSim_Analytical_Congestion_Unaware, built from github.com/astra-sim/astra-sim"
+        raise UsageError(
+            f"--run needs the environment variable {VARIABLE}; set it to the path of "
+            "AstraSim_Analytical_Congestion_Unaware, built from github.com/astra-sim/astra-sim"
         )
-        raise UsageError(f"--run needs the environment variable {VARIABLE}; {problem}")
     described = {network: parse_network(network) for network in networks}
     groups = {} if group_file is None else read_groups(group_file)
     scans = [scan(RankFile(Path(file), rank), PreflightFindings("astra-sim", 0)) for rank, file in enumerate(files)]
     recorded = [_recorded_ns(file) for file in files]
-    found = {}
+    results = {}
     for name, network in described.items():
         output = _simulate(binary, files, groups, network)
         finished = {int(rank): int(ns) for rank, ns in _FINISHED.findall(output)}
         ran = {int(rank): int(done) for rank, _, _, done, _ in _NODES.findall(output)}
-        # nodes issued as the simulator does it, on what it can express of the network: rings instead of a library
+        # like the simulator: rings instead of a library's algorithms
         ends = rank_ends(scans, groups, replace(network, library=None))
         replayed: Sequence[int | None] = ends or [None] * len(files)
-        found[name] = [
+        results[name] = [
             SimulatedRank(rank, scanned.nodes, ran.get(rank), *map(_ms, (finished.get(rank), replayed[rank], took)))
             for rank, (scanned, took) in enumerate(zip(scans, recorded, strict=True))
         ]
-    return found
+    return results
 
 
 def _ms(ns: int | None) -> float | None:
@@ -86,7 +82,7 @@ def _ms(ns: int | None) -> float | None:
 
 
 def _simulate(binary: str, files: Sequence[str], groups: Groups, network: Network) -> str:
-    """What the simulator prints of a set, in a folder of its own: the set's own network files stay."""
+    """Return the simulator's output for a set, run in a temporary folder: the set's own network files stay."""
     with tempfile.TemporaryDirectory() as folder:
         for rank, file in enumerate(files):
             Path(folder, f"run.{rank}.et").symlink_to(os.path.realpath(file))
@@ -107,7 +103,6 @@ def _simulate(binary: str, files: Sequence[str], groups: Groups, network: Networ
 
 
 def _recorded_ns(file: str) -> int | None:
-    """Return the recorded span of a file's nodes; None without times."""
     begins, ends = list[int](), list[int]()
     for node in read_chakra(file)[1]:
         values = values_of(node.attr)

@@ -1,6 +1,6 @@
 """Chakra traces that ASTRA-sim can run to the end, and their file of process groups.
 
-What it can and cannot run was observed; see docs/reference/converters.md.
+What it can run was observed; see docs/reference/converters.md.
 """
 
 from __future__ import annotations
@@ -37,13 +37,17 @@ _BARRIER_BYTES = 1024
 
 
 class Substitute(NamedTuple):
-    """A collective that is simulated in place of another one; `size` maps its bytes and ranks (2 or more) to bytes."""
+    """A collective simulated in place of another; `size` maps its bytes and ranks (2 or more) to bytes."""
 
     kind: int
     size: Callable[[int, int], int]
     text: str
 
 
+# Other collectives, mapped to one with equal bytes through the busiest link, the root's: S for a broadcast or reduce of
+# S bytes, and n − 1 times a rank's share for a gather or scatter ("Performance reported by NCCL tests",
+# doc/PERFORMANCE.md of nccl-tests). ASTRA-sim's ring sends n − 1 times the size of an all-gather, and n − 1 times 1/n
+# of the size of a reduce-scatter (`Ring` in astra-sim/system/collective).
 SUBSTITUTES: dict[int, Substitute] = {
     Type.BROADCAST: Substitute(
         Type.ALL_GATHER, lambda size, ranks: _share(size, ranks - 1), "broadcast run as all-gather of as many bytes"
@@ -62,36 +66,27 @@ SUBSTITUTES: dict[int, Substitute] = {
         Type.ALL_REDUCE, lambda size, ranks: _BARRIER_BYTES, f"barrier run as all-reduce of {_BARRIER_BYTES} bytes"
     ),
 }
-"""Every other collective to one with as many bytes through the busiest link, the root's.
-
-That is S for a broadcast or reduce of S bytes, and n − 1 times a rank's share for a gather or scatter: the factors of
-"Performance reported by NCCL tests" (doc/PERFORMANCE.md of nccl-tests). ASTRA-sim's ring sends n − 1 times the size of
-an all-gather, and n − 1 times the n-th part of that of a reduce-scatter (`Ring` in astra-sim/system/collective).
-"""
 _NO_PARTNER = "communication of a rank with itself kept as computation of its measured duration"
 _ABSENT = "messages with ranks that were not given, kept as computations of their measured duration"
 
 
 def _least(sizes: Iterable[int]) -> int:
-    """The least size that is known."""
     return min(filter(None, sizes), default=0)
 
 
+# Collectives whose ranks can have different sizes, and the size that all get, because the simulator needs one size. In
+# a gather or scatter without metadata the root's tensors are all ranks' tensors.
 _AGREED: dict[int, tuple[Callable[[Iterable[int]], int], str]] = {
-    Type.ALL_TO_ALL: (max, "all-to-all whose size differs between ranks, given the largest"),
-    Type.GATHER: (_least, "gather whose size differs between ranks, given the least"),
-    Type.SCATTER: (_least, "scatter whose size differs between ranks, given the least"),
+    Type.ALL_TO_ALL: (max, "all-to-all with sizes that differ between ranks, given the largest"),
+    Type.GATHER: (_least, "gather with sizes that differ between ranks, given the least"),
+    Type.SCATTER: (_least, "scatter with sizes that differ between ranks, given the least"),
 }
-"""Collectives whose ranks can have other sizes: which of these is that of all, since the simulator needs one.
-
-Of a gather or scatter without metadata the root's holds the tensors of all ranks.
-"""
 _ENLARGED = f"collectives of under {_LEAST_BYTES} bytes, enlarged"
 _EMPTY = "messages of 0 bytes, given 1 byte"
 
 
 def for_simulator(agreement: Agreement) -> Agreement:
-    """Return the communications as the simulator can run them; others are counted and become computations."""
+    """Return the communications that the simulator can run; others are counted and become computations."""
     sizes = _agreed_sizes(agreement)
     ranks = {}
     for rank, comms in agreement.ranks.items():
@@ -106,23 +101,24 @@ def for_simulator(agreement: Agreement) -> Agreement:
             found.append(_able(replace(comm, size=size), _group_size(comm, comms, agreement), counts))
         ranks[rank] = replace(comms, found=tuple(found), counts=counts)
     used = {comm.group for comms in ranks.values() for comm in comms.found}
-    groups = {number: of for number, of in agreement.groups.items() if number in used}
+    groups = {number: members for number, members in agreement.groups.items() if number in used}
     return _in_turn(replace(agreement, ranks=ranks, groups=groups))
 
 
+# ASTRA-sim matches a collective of all ranks by how many collectives of any group precede it.
 _OWN_GROUP = (
-    "all ranks are a process group in the set: ASTRA-sim matches collectives of no group by how many of any group came "
-    "before, which differs between ranks here"
+    "all ranks are a process group in the set: ASTRA-sim matches collectives of all ranks by the number of earlier "
+    "collectives, which differs between ranks here"
 )
 
 
 def _in_turn(agreement: Agreement) -> Agreement:
-    """Give collectives of all ranks a group if ASTRA-sim would not match them otherwise; see `_OWN_GROUP`."""
+    """Make all ranks a group if ASTRA-sim would otherwise not match their collectives; see `_OWN_GROUP`."""
     turns = {
-        tuple(turn for turn, comm in enumerate(comm for comm in of.found if comm.kind >= 0) if comm.group == ALL_RANKS)
-        for of in agreement.ranks.values()
+        tuple(turn for turn, comm in enumerate(c for c in comms.found if c.kind >= 0) if comm.group == ALL_RANKS)
+        for comms in agreement.ranks.values()
     }
-    if len(turns) < 2 or len({len(of) for of in turns}) > 1:
+    if len(turns) < 2 or len({len(turn) for turn in turns}) > 1:
         return agreement
     number = next(number for number in count(1) if number not in agreement.names)
 
@@ -131,7 +127,7 @@ def _in_turn(agreement: Agreement) -> Agreement:
 
     return replace(
         agreement,
-        ranks={rank: replace(of, found=tuple(map(moved, of.found))) for rank, of in agreement.ranks.items()},
+        ranks={rank: replace(comms, found=tuple(map(moved, comms.found))) for rank, comms in agreement.ranks.items()},
         groups={**agreement.groups, number: sorted(agreement.ranks)},
         names={**agreement.names, number: "all ranks"},
         notes=(*agreement.notes, _OWN_GROUP),
@@ -145,7 +141,6 @@ def write_astra_sim(
     skew_ns: int = 0,
     transferred: Mapping[int, int] | None = None,
     roofline: float | None = None,
-    memory: bool = False,
     on_host: ReplayedRank | None = None,
 ) -> Written:
     """Write one rank: GPU nodes, and the host's time as delays next to them.
@@ -154,13 +149,8 @@ def write_astra_sim(
         comms: from `for_simulator`.
         skew_ns: how much later than the job the rank starts; becomes a computation before all others.
         transferred: see `fold`.
-        roofline: the device's memory bandwidth, GB/s: all computations on the GPU get the work of `roofline_work`.
-        memory: all nodes get the tensors that they read and write, see `TensorLists`.
-        on_host: for communications on the host, times and waits in place of the trace's.
-
-    Raises:
-        UsageError: an invalid `roofline` bandwidth, or the file cannot be written.
-        ConvertError: the trace has no times, or its edges form a cycle.
+        roofline: the device's memory bandwidth, GB/s; see `roofline_work`.
+        on_host: for communications on the host, times and waits that replace the trace's.
     """
     if roofline is not None and not 0 < roofline < _MAX_GBPS:
         raise UsageError(
@@ -172,12 +162,11 @@ def write_astra_sim(
     nodes = fold(trace, comms.found, transferred, on_host)
     if skew_ns >= 500:
         nodes = after_start(nodes, (skew_ns + 500) // 1000)
-    return Written(write_nodes(trace, path, nodes, comms.rank, roofline, memory), comms.counts)
+    return Written(write_nodes(trace, path, nodes, comms.rank, roofline), comms.counts)
 
 
 def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
-    """Return why the simulator cannot run a communication, "" if it can."""
-    alone = len(agreement.ranks) == 1  # the other ranks of the job are converted some other time, if there are any
+    alone = len(agreement.ranks) == 1  # the job's other ranks may be converted separately
     if comm.kind < 0:
         if comm.peer == own.rank:
             return _NO_PARTNER
@@ -191,7 +180,7 @@ def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
 
 
 def _group_size(comm: Communication, own: RankComms, agreement: Agreement) -> int:
-    """Ranks of a communication's group, 2 where that is not known."""
+    """Return the ranks of a communication's group, 2 if unknown."""
     members = agreement.groups.get(comm.group)
     if members is not None:
         return len(members)
@@ -203,7 +192,6 @@ def _share(size: int, parts: int) -> int:
 
 
 def _able(comm: Communication, ranks: int, counts: Counter[str]) -> Communication:
-    """Replace a communication by one that the simulator can run."""
     kind, size = comm.kind, comm.size
     if kind in SUBSTITUTES:
         substitute = SUBSTITUTES[kind]
@@ -219,21 +207,18 @@ def _able(comm: Communication, ranks: int, counts: Counter[str]) -> Communicatio
 
 
 def _agreed_sizes(agreement: Agreement) -> dict[tuple[int, int], int]:
-    """Map rank and row of each collective of `_AGREED` to the size that all ranks of its group get.
-
-    The n-th collectives of a group belong together, if all its ranks have equally many.
-    """
+    """Map rank and row of each collective in `_AGREED` to the size that all ranks of its group get."""
     sequences: defaultdict[int, list[list[tuple[int, Communication]]]] = defaultdict(list)
     for rank, comms in agreement.ranks.items():
         own: defaultdict[int, list[tuple[int, Communication]]] = defaultdict(list)
         for comm in comms.found:
             if comm.kind >= 0:
                 own[comm.group].append((rank, comm))
-        for group, of in own.items():
-            sequences[group].append(of)
+        for group, comms_of_group in own.items():
+            sequences[group].append(comms_of_group)
     agreed: dict[tuple[int, int], int] = {}
     for ranks in sequences.values():
-        if len({len(of) for of in ranks}) > 1:
+        if len(set(map(len, ranks))) > 1:
             continue
         for together in zip(*ranks, strict=True):
             kinds = {comm.kind for _, comm in together}
@@ -249,13 +234,9 @@ _MESSAGES = "messages of a replicated trace, kept as computations of their measu
 def simulated_ranks(
     given: Sequence[RankComms], *, renumber: bool, replicate: int | None
 ) -> tuple[list[RankComms], dict[int, int], tuple[str, ...]]:
-    """Return the ranks 0 to n − 1 of a simulation, the rank of the trace that each runs, and notes.
+    """Return the ranks 0 to n − 1 of a simulation, the trace's rank that each runs, and notes.
 
-    Args:
-        renumber: number the given ranks from 0 on. replicate: number of ranks that the one given trace stands for.
-
-    Raises:
-        UsageError: fewer than two ranks, one that is missing, or several to replicate.
+    With `replicate`, that many ranks run the single given trace.
     """
     if replicate is not None:
         if len(given) > 1:
@@ -270,20 +251,15 @@ def simulated_ranks(
     missing = sorted(set(range(len(ranks))) - set(sources))
     if missing:
         raise UsageError(
-            f"rank {missing[0]} is missing, and ASTRA-sim needs all ranks from 0 on; give its trace, "
-            "or number the others with --renumber-ranks"
+            f"rank {missing[0]} is missing, but ASTRA-sim needs all ranks from 0; give its trace, "
+            "or renumber the given ranks with --renumber-ranks"
         )
     moved = ", ".join(f"{source} as {rank}" for rank, source in sorted(sources.items()) if rank != source)
     return ranks, sources, (f"ranks renumbered: {moved}",) if moved else ()
 
 
 def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
-    """Number ranks from 0 on in their order; groups and peers follow. Ranks that are not given become negative.
-
-    Example:
-        >>> [comms.rank for comms in renumbered([RankComms(rank, 8, ()) for rank in (6, 4, 7, 5)])]
-        [2, 0, 3, 1]
-    """
+    """Number ranks from 0 in their order; groups and peers follow. Missing ranks become negative."""
     new = {rank: number for number, rank in enumerate(sorted(comms.rank for comms in ranks))}
 
     def number(rank: int) -> int:
@@ -300,11 +276,8 @@ def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
 def replicated(given: RankComms, ranks: int) -> list[RankComms]:
     """Return ranks that all run one rank's trace.
 
-    A group of all ranks, or of unknown ones, has all new ranks. One of s ranks with stride d is laid out as in a device
+    A group of all or of unknown ranks gets all new ranks. A group of s ranks with stride d is laid out like a device
     mesh: d groups of s ranks in every s · d ranks. Messages are dropped and counted: their peer runs another program.
-
-    Raises:
-        UsageError: fewer than two ranks, or a group that cannot be laid out over so many.
 
     Example:
         >>> tensor_parallel = Communication(0, 0, 64, named=("tp", (4, 5)))
@@ -321,7 +294,7 @@ def replicated(given: RankComms, ranks: int) -> list[RankComms]:
 
 
 def _layout(group: Group, ranks: int) -> list[Group]:
-    """Return, for each new rank, the group in place of a trace's."""
+    """Return, for each new rank, the group that replaces the trace's group."""
     name, members = group
     if not members:
         return [WORLD] * ranks
@@ -340,18 +313,17 @@ def _layout(group: Group, ranks: int) -> list[Group]:
             f"--replicate {ranks}: group {name!r} has {len(members)} ranks with a stride of {stride}; "
             f"give a multiple of {block}"
         )
-    of: list[Group] = []
+    layout: list[Group] = []
     for rank in range(ranks):
         first = rank - rank % block + rank % stride
-        of.append((name, tuple(range(first, first + block, stride))))
-    return of
+        layout.append((name, tuple(range(first, first + block, stride))))
+    return layout
 
 
 @dataclass(frozen=True)
 class JobTimes:
-    """Start times of all ranks of a job; clocks are compared by collectives, which end on all ranks at once.
-
-    Ranks that no collective joins have no common clock and start together.
+    """Start times of all ranks; collectives, which end on all ranks together, align the clocks. Other ranks start
+    together.
     """
 
     ranks: Mapping[int, RankRecording]
@@ -373,7 +345,7 @@ class JobTimes:
         return clock_offsets(synchronising(self._collectives), self._messages)
 
     def start_skew(self) -> tuple[dict[int, int], tuple[str, ...]]:
-        """Return ns from the first start to that of each rank, and notes."""
+        """Return ns from the first start to each rank's start, and notes."""
         joined: defaultdict[int, dict[int, int]] = defaultdict(dict)
         for clock in self._clocks:
             joined[clock.reference][clock.rank] = self.ranks[clock.rank].start_ns - clock.offset_ns
@@ -385,7 +357,7 @@ class JobTimes:
         apart = len(joined) + len(self.ranks) - sum(map(len, joined.values()))
         if apart > 1:
             notes.append(
-                f"no collective joins all ranks: {apart} sets of them start together, their clocks are not known"
+                f"no collective joins all ranks: {apart} sets of ranks start together, because their clocks are unknown"
             )
         if any(skew.values()):
             last = max(skew, key=lambda rank: (skew[rank], -rank))
@@ -393,14 +365,14 @@ class JobTimes:
         return skew, tuple(notes)
 
     def transferred(self) -> dict[int, dict[int, int]]:
-        """Return, by rank and node id, when a communication's data was there, ns by the trace's clock."""
+        """Return, by rank and node id, when a communication's data arrived, ns on the trace's clock."""
         offsets = {clock.rank: clock.offset_ns for clock in self._clocks}
-        found: dict[int, dict[int, int]] = {rank: {} for rank in self.ranks}
+        arrivals: dict[int, dict[int, int]] = {rank: {} for rank in self.ranks}
         for matched in (*self._collectives, *self._messages):
             seen = transfers(matched, offsets)
             arrived = seen.begin + seen.duration
             for i, rank in enumerate(matched.ranks):
                 until = np.clip(arrived + offsets.get(rank, 0), matched.start[:, i], matched.end[:, i])
                 until = until[seen.seen] - self.ranks[rank].base_ns
-                found[rank] |= dict(zip(matched.node[seen.seen, i].tolist(), until.tolist(), strict=True))
-        return found
+                arrivals[rank] |= dict(zip(matched.node[seen.seen, i].tolist(), until.tolist(), strict=True))
+        return arrivals

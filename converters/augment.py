@@ -1,4 +1,4 @@
-"""Write what kernels compute and move, and counters, into the trace itself, the rest of the file untouched."""
+"""Write FLOPs, bytes, and counters into a trace file; everything else keeps its bytes."""
 
 from __future__ import annotations
 
@@ -31,20 +31,17 @@ if TYPE_CHECKING:
     from ..analysis.counters import Counter
     from ..analysis.devices import Device
 
+# Arguments written to GPU events: FLOPs; 10⁹ bytes; shares of the device's peaks.
 ARGUMENTS = ("kernel_flop", "kernel_num_gb", "achieved_flops_percent", "achieved_bandwidth_percent")
-"""What is written into the `args` of GPU events: FLOPs; 10⁹ bytes; shares of the device's peaks."""
 
 _DECIMALS = 6
-_WHOLE = "record it again; all other commands read what is left of it"
+_WHOLE = "record it again; all other commands read the undamaged part"
 
 
 @dataclass(frozen=True)
 class Augmented:
-    """What was written: number of GPU events, of those with FLOPs and of those with bytes.
-
-    Attributes:
-        damage: what was wrong with the traces that an ET+ file was made of, in sentences.
-        counters: values of counters; none in ET+, which has no place for them.
+    """Numbers of GPU events (all, with FLOPs, with bytes) and of counter values; `damage` of the traces behind an ET+
+    file.
     """
 
     events: int
@@ -64,41 +61,41 @@ def augment(
     part: Callable[[Trace], Trace] | None = None,
     progress: bool = False,
 ) -> Augmented:
-    """Copy a Kineto trace or an ET+ file with `ARGUMENTS` in the `args` of GPU events where they are known.
+    """Copy a Kineto trace or an ET+ file with `ARGUMENTS` in the `args` of GPU events, if known.
 
-    A Kineto trace also gets the counters of `analysis.counters`, behind its last event. Unknown header keys are
-    dropped. Everything else keeps its bytes, and an augmented file stays as it is.
+    A Kineto trace also gets the counters of `analysis.counters` after its last event. Unknown header keys are dropped.
+    Everything else keeps its bytes, and an augmented file does not change.
 
     Args:
         path: output, gzipped if it ends in ".gz".
-        own_devices: as in `find_device`.
-        part: gives the part of the trace whose events and counters are written, as `part_of` does; None for all.
+        part: selects the part of the trace whose events and counters are written, like `part_of`.
 
     Raises:
-        TraceFormatError: neither Kineto nor ET+, or a broken file. UsageError: the output is the input.
+        TraceFormatError: neither Kineto nor ET+, or a broken file.
+        UsageError: the output is the input.
     """
     blob = known_header(load_bytes(source, progress=progress))
     whole = parse_trace(blob, progress=progress)
-    gpu = whole.gpu.take(whole.gpu.source >= 0)  # the others are not nodes
+    gpu = whole.gpu.take(whole.gpu.source >= 0)  # other events are not nodes
     trace = whole.with_tables(replace(whole.tables, gpu=gpu))
     shown = None if part is None else part(whole)
     added: list[bytes] = []
     if isinstance(trace.texts, FileRecords):
         start, end = trace.texts.start, trace.texts.end
-        body, rest = (int(start.min()), int(end.max())), int(end.max())
-        at: ColumnOf[GpuIndex, np.int64] = gpu.source
+        body, behind = (int(start.min()), int(end.max())), int(end.max())
+        place: ColumnOf[GpuIndex, np.int64] = gpu.source
     else:
         if trace.damage:
             raise TraceFormatError(blob.name, "", f"cannot be augmented, it is broken: {trace.damage[0]}", _WHOLE)
         try:
-            _, found, _ = parse_records(blob.data, "traceEvents")
+            _, events, _ = parse_records(blob.data, "traceEvents")
         except UNREADABLE as error:
             raise TraceFormatError(blob.name, "", f"cannot be read ({error})", "record it again") from None
-        start, end, counted = found.start, found.end, list(counters_of(trace if shown is None else shown))
+        start, end, counted = events.start, events.end, list(counters_of(trace if shown is None else shown))
         added = _counter_texts(trace, counted)
-        body, rest = (int(start[0]), int(end[_last_recorded(found.texts, counted)])), int(end[-1])
-        at = trace.nodes.kineto_event[gpu.source]
-    start, end, values = start[at], end[at], _values(trace, own_devices)
+        body, behind = (int(start[0]), int(end[_last_recorded(events.texts, counted)])), int(end[-1])
+        place = trace.nodes.kineto_event[gpu.source]
+    start, end, values = start[place], end[place], _values(trace, own_devices)
     if shown is not None:
         chosen = np.isin(trace.nodes.id[gpu.source], shown.nodes.id[shown.gpu.source[shown.gpu.source >= 0]])
         start, end, values = start[chosen], end[chosen], list(compress(values, chosen.tolist()))
@@ -108,7 +105,7 @@ def augment(
             out.write(piece)
         for text in added:
             out.write(b",\n" + text)
-        out.write(blob.data[rest:])
+        out.write(blob.data[behind:])
     return Augmented(
         len(values),
         sum(ARGUMENTS[0] in value for value in values),
@@ -118,19 +115,18 @@ def augment(
     )
 
 
-def _counter_texts(trace: Trace, found: list[Counter]) -> list[bytes]:
-    """The events of all counters, with the processes of the devices."""
+def _counter_texts(trace: Trace, counters: list[Counter]) -> list[bytes]:
     program = program_of(trace)
     return [
         orjson.dumps(event)
-        for counter in found
+        for counter in counters
         for event in counter_events(counter, program if counter.device < 0 else counter.device, 0)
     ]
 
 
-def _last_recorded(texts: list[bytes], found: list[Counter]) -> int:
-    """Position of the last event that is not a counter of ours, which an earlier run has added."""
-    ours = {counter.title(counter.device) for counter in found}
+def _last_recorded(texts: list[bytes], counters: list[Counter]) -> int:
+    """Return the position of the last event that is not a counter from an earlier run."""
+    ours = {counter.title(counter.device) for counter in counters}
     for position in range(len(texts) - 1, 0, -1):
         if counter_name(texts[position]) not in ours:
             return position
@@ -138,7 +134,6 @@ def _last_recorded(texts: list[bytes], found: list[Counter]) -> int:
 
 
 def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, float]]:
-    """What to write into each GPU event."""
     peaks, gpu = outer("analysis.kernel_peaks"), trace.gpu
     work, devices = outer("analysis.event_work").work_of_events(trace), peaks.find_devices(trace, own_devices)
     passed = peaks.from_memory(trace, work.bytes, devices)
@@ -161,12 +156,12 @@ def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, flo
 
 
 def _pieces(
-    data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]], at: int, last: int
+    data: bytes, start: IntColumn, end: IntColumn, values: list[dict[str, float]], offset: int, last: int
 ) -> Iterator[bytes]:
-    """The file's text between two offsets, with the texts of events exchanged."""
+    """Yield the file's text between two offsets, with new texts of events."""
     for event in start.argsort().tolist():
         begin, stop = int(start[event]), int(end[event])
-        yield data[at:begin]
+        yield data[offset:begin]
         yield with_arguments(data[begin:stop], values[event], ARGUMENTS)
-        at = stop
-    yield data[at:last]
+        offset = stop
+    yield data[offset:last]

@@ -1,4 +1,4 @@
-"""The formats of etplus itself.
+"""The formats of etplus.
 
 Each function imports the module that writes its format: listing the formats needs none of them, a conversion few.
 """
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from .collectives import Agreement, RankComms, RankRecording
 
 _CHAKRA_SUFFIXES = with_gz(".et")
-_SILENT = "warning: no rank communicates, so that the simulated time does not follow the network"
-_NOT_SHOWN = "edges left out, since a node of theirs has no time"
-_CHANGED_TIMES = "those durations are as recorded; in the set they are of the replay on its network"
+_SILENT = "warning: no rank communicates, so the simulated time does not follow the network"
+_NOT_SHOWN = "edges left out because one of their nodes has no time"
+_CHANGED_TIMES = "those durations are as recorded; the set has durations of the replay on its network"
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class ChakraOptions:
     Attributes:
         memory_nodes: copies and memsets as MEM nodes, see `write_et`.
         degrade: keep communications that do not match over the ranks as computations; else refuse them.
-        groups: the file of process groups of Chakra traces; by default the one next to them.
-        without_times: convert Execution Traces that were not linked; nodes then have no durations.
+        groups: the process group file of Chakra traces; by default the file next to them.
+        without_times: convert Execution Traces that were not linked; nodes have no durations.
         as_prefix: write `<output>.<rank>.et`, not the file `output`; by default for several ranks.
     """
 
@@ -58,43 +58,27 @@ class AstraSimOptions:
     """Options of "astra-sim".
 
     Attributes:
-        host: "fold", the only mode: the host's time as delays; see `write_astra_sim`.
-        skew: ranks start as far apart as measured, see `JobTimes`; else all at once.
-        renumber_ranks: number the given ranks from 0 on.
-        replicate: number of ranks that all run the one trace, see `replicated`.
-        roofline: memory bandwidth of a roofline simulation, GB/s; see `write_astra_sim`.
+        skew: ranks start as far apart as measured, see `JobTimes`; else all together.
+        renumber_ranks: number the given ranks from 0.
+        replicate: number of ranks that all run the single trace, see `replicated`.
+        roofline: memory bandwidth of a roofline simulation, GB/s.
         network: text for `parse_network`, such as "bandwidth=25,latency=5us".
-        memory: tensors that each node reads and writes, for a simulation that tracks memory; see `TensorLists`.
         degrade, groups, as_prefix: as in `ChakraOptions`.
-
-    Raises:
-        UsageError: another `host`.
     """
 
-    host: str = "fold"
     skew: bool = True
     renumber_ranks: bool = False
     replicate: int | None = None
     roofline: float | None = None
     network: str | None = None
-    memory: bool = False
     degrade: bool = False
     groups: str | None = None
     as_prefix: bool | None = None
 
-    def __post_init__(self) -> None:
-        if self.host == "keep":
-            raise UsageError(
-                "host mode 'keep' was removed: operators kept the waits of the measured run; use 'fold' (the default), "
-                "where the host's time runs beside the GPU's and waits follow the simulation"
-            )
-        if self.host != "fold":
-            raise UsageError(f"unknown host mode {self.host!r}; expected: fold")
-
 
 @dataclass(frozen=True)
 class GoalOptions:
-    """Options of "goal": in the algorithm "direct" each rank sends to all others at once."""
+    """Options of "goal": with the algorithm "direct" each rank sends to all others at once."""
 
     algorithm: Literal["ring", "direct"] = "ring"
     degrade: bool = False
@@ -102,7 +86,7 @@ class GoalOptions:
 
 @dataclass(frozen=True)
 class EtPlusOptions:
-    """Options of "etplus": the schema to upgrade older nodes to, see `upgraded`; by default that of the input."""
+    """Options of "etplus": the schema to upgrade older nodes to, see `upgraded`; by default the input's."""
 
     schema: Literal["1.1.1"] | None = None
 
@@ -113,7 +97,7 @@ class GraphOptions:
 
     Attributes:
         subtree: only this node (id or name) and what it calls and launches.
-        max_nodes: of each rank, those that start first; in pictures by default `PICTURE_NODES` of all ranks together.
+        max_nodes: the first nodes of each rank; in pictures by default `PICTURE_NODES` over all ranks.
     """
 
     subtree: str | None = None
@@ -125,7 +109,7 @@ class NpzOptions:
     """Options of "npz".
 
     Attributes:
-        split: what of a dataset stays together, see `write_dataset`.
+        split: what stays together in a dataset, see `write_dataset`.
         config: "threads" and "batch" of the job, see `graph_arrays`.
         as_prefix: write a folder with a split, not the file `output`; by default for several traces.
     """
@@ -137,8 +121,6 @@ class NpzOptions:
 
 @dataclass(frozen=True)
 class _Format:
-    """An `Exporter`; `writer` writes the traces under a path with the format's options."""
-
     name: str
     suffixes: tuple[str, ...]
     inputs: Inputs
@@ -190,7 +172,7 @@ def _astra_sim(traces: Traces, path: str, options: AstraSimOptions) -> Conversio
     timeline = host_timeline(traces, recorded, network)
     if timeline is not None:
         network = timeline.network
-        surveyed = [of.survey(rank, traces.unmatched(rank)) for rank, of in timeline.ranks.items()]
+        surveyed = [own.survey(rank, traces.unmatched(rank)) for rank, own in timeline.ranks.items()]
     found, changes = matched(surveyed, recorded, degrade=options.degrade)
     ranks, sources, renamed = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
     prefix = _is_prefix(len(ranks), options.as_prefix)
@@ -210,8 +192,7 @@ def _astra_sim(traces: Traces, path: str, options: AstraSimOptions) -> Conversio
         source, own = sources[comms.rank], to_run[comms.rank]
         on_host = None if timeline is None else timeline.ranks[source]
         arrivals = transferred.get(source) if on_host is None else on_host.transferred
-        more = (options.roofline, options.memory)
-        return write_astra_sim(trace, path, own, skew.get(source, 0), arrivals, *more, on_host=on_host)
+        return write_astra_sim(trace, path, own, skew.get(source, 0), arrivals, options.roofline, on_host)
 
     done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
     if prefix:
@@ -255,7 +236,7 @@ def _etplus(traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
     source = traces.source
     if options.schema is None and not isinstance(source, (Trace, InputPair)) and is_stored(source):
         (trace,) = traces.values()
-        trace.write(path)  # columns keep the text of the file that they were made of
+        trace.write(path)  # columns keep the text of their source file
         return Conversion((path,), int((trace.nodes.kind != RUNTIME).sum()), Counter())
     if options.schema is None:
         file, metadata, nodes, counts = _messages(traces)
@@ -285,18 +266,17 @@ def _graph(traces: Traces, path: str, options: GraphOptions, *, to: str) -> Conv
     from .graph import PICTURE_NODES, write_graph
 
     check_outputs([path])
-    held = dict(traces)
+    traces_by_rank = dict(traces)
     most = options.max_nodes
     if most is None and path.lower().endswith(PICTURES):
-        most = max(PICTURE_NODES // len(held), 1)
-    nodes, selected = write_graph(held, path, to, subtree=options.subtree, max_nodes=most)
-    total, wanted = sum(map(len, held.values())), sum(selected)
+        most = max(PICTURE_NODES // len(traces_by_rank), 1)
+    nodes, selected = write_graph(traces_by_rank, path, to, subtree=options.subtree, max_nodes=most)
+    total, wanted = sum(map(len, traces_by_rank.values())), sum(selected)
     notes = (f"{nodes} of {total} nodes were taken",) if nodes < total else ()
     if most != options.max_nodes and nodes < wanted:
         notes = (
-            f"{nodes} of {wanted} nodes are drawn, those that start first, and {wanted - nodes} are left out; draw "
-            f"all with --max-nodes {max(selected)}, which takes Graphviz long, or write .graphml, .gexf or .dot, which "
-            "have all",
+            f"{nodes} of {wanted} nodes are drawn (the first to start), {wanted - nodes} are left out; to draw "
+            f"all, use --max-nodes {max(selected)}, which takes Graphviz long, or write .graphml or .dot",
         )
     return Conversion((path,), nodes, notes=notes)
 
@@ -307,7 +287,7 @@ def _npz(traces: Traces, path: str, options: NpzOptions) -> Conversion:
 
     many = len(traces) > 1 if options.as_prefix is None else options.as_prefix
     if len(traces) > 1 and not many:
-        raise UsageError(f"{len(traces)} graphs make a dataset; give a folder's name, without .npz, as the output")
+        raise UsageError(f"{len(traces)} graphs make a dataset; give a folder name without .npz as the output")
     if not many:
         check_outputs([path])
     nodes: list[int] = []
@@ -329,9 +309,9 @@ def _parquet(traces: Traces, path: str, options: NoOptions) -> Conversion:
     from ..schemas.parquet import stored_ranks, write_parquet
 
     rows, many = 0, len(traces) > 1
-    left = {found.rank for found in stored_ranks(path)} - set(traces if many else ())
-    if left:
-        raise UsageError(f"{path}: holds rank {min(left)}, which is not given; choose another name or remove it")
+    others = {stored.rank for stored in stored_ranks(path)} - set(traces if many else ())
+    if others:
+        raise UsageError(f"{path}: has rank {min(others)}, which is not given; choose another name or remove it")
     for rank, trace in traces.items():
         write_parquet(trace, path, rank=rank if many else None)
         rows += len(trace)
@@ -339,7 +319,7 @@ def _parquet(traces: Traces, path: str, options: NoOptions) -> Conversion:
 
 
 def _survey(traces: Traces) -> tuple[list[RankComms], dict[int, RankRecording]]:
-    """The communications of each rank; and of several ranks how each was recorded."""
+    """Return the communications of each rank; for several ranks also how each was recorded."""
     from .collectives import rank_recording, survey
 
     surveyed: list[RankComms] = []
@@ -361,10 +341,9 @@ def _without_times(traces: Traces) -> Traces:
 
 
 def _is_prefix(ranks: int, as_prefix: bool | None) -> bool:
-    """Whether the output of so many ranks is a prefix."""
     prefix = ranks > 1 if as_prefix is None else as_prefix
     if ranks > 1 and not prefix:
-        raise UsageError(f"{ranks} ranks make as many files; give a prefix, a name without .et (-o PREFIX)")
+        raise UsageError(f"{ranks} ranks need a file each; give a prefix, a name without .et (-o PREFIX)")
     return prefix
 
 
@@ -379,7 +358,7 @@ def _write_ranks(
     sources: Mapping[int, int],
     groups: bool = False,
 ) -> Conversion:
-    """Write a file a rank (to that of its trace) and, where there are any or with `groups`, the process groups."""
+    """Write a file per rank (from its source's trace), and the process groups if there are any or with `groups`."""
     from .row_dependencies import Coupling, coupling_of
 
     paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(sources)}
@@ -404,7 +383,7 @@ def _write_ranks(
 
 
 def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Counter[str]]:
-    """File, metadata, nodes and counts of the only trace; a Chakra file's as they are, with what a `Trace` lacks."""
+    """Return file, metadata, nodes, and counts of the single trace; a Chakra file is passed through unchanged."""
     from ..schemas.chakra.stream import read_chakra
     from .chakra import chakra_messages
 
@@ -416,21 +395,21 @@ def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Coun
 
 
 _SUMMARIES = {
-    "chakra": "Chakra protobuf (.et) with all that the ET+ holds",
+    "chakra": "Chakra protobuf (.et) with everything in the ET+",
     "astra-sim": "Chakra protobuf that ASTRA-sim runs to the end, and its group file",
     "goal": "GOAL text for LogGOPSim, ATLAHS and htsim, with all ranks, threads and streams",
     "json": "a Chakra trace as one JSON array",
-    "jsonl": "the same, one JSON object a line",
+    "jsonl": "a Chakra trace as JSON lines",
     "etplus": "a Chakra trace, or an ET+ of another linker, as ET+",
-    "parquet": "columns: a folder of Parquet files that DuckDB, polars, pandas and every command of etplus read",
-    "chrome": "Chrome trace for ui.perfetto.dev, a process a rank",
-    "pftrace": "Perfetto trace with GPU render stages, flows and counters, a process a rank",
-    "graphml": "graph for networkx, yEd, Cytoscape",
-    "gexf": "graph for Gephi",
-    "dot": "graph for Graphviz; OUT.svg, .pdf or .png is drawn with it",
-    "networkx-json": "graph as networkx.node_link_graph reads it",
-    "npz": "arrays in the form of TpuGraphs for learning; of several files a folder with a split",
+    "parquet": "a folder of Parquet files for DuckDB, polars, pandas and every command of etplus",
+    "chrome": "Chrome trace for ui.perfetto.dev, one process per rank",
+    "pftrace": "Perfetto trace with GPU render stages, flows and counters, one process per rank",
+    "graphml": "graph for networkx, yEd, Cytoscape, Gephi",
+    "dot": "graph for Graphviz, which also draws OUT.svg, .pdf or .png",
+    "networkx-json": "graph for networkx.node_link_graph",
+    "npz": "arrays in the form of TpuGraphs for learning; a folder with a split for several files",
 }
+# In the order of --help. If two formats share a suffix, it selects the first.
 BUILT_IN: tuple[Exporter, ...] = (
     _Format("chakra", _CHAKRA_SUFFIXES, "ranks", _chakra, ChakraOptions),
     _Format("astra-sim", _CHAKRA_SUFFIXES, "ranks", _astra_sim, AstraSimOptions),
@@ -442,9 +421,7 @@ BUILT_IN: tuple[Exporter, ...] = (
     _Format("chrome", with_gz(".perfetto.json", ".chrome.json"), "ranks", _chrome),
     _Format("pftrace", with_gz(".pftrace"), "ranks", _pftrace),
     _Format("graphml", with_gz(".graphml"), "ranks", partial(_graph, to="graphml"), GraphOptions),
-    _Format("gexf", with_gz(".gexf"), "ranks", partial(_graph, to="gexf"), GraphOptions),
     _Format("dot", (*with_gz(".dot"), *PICTURES), "ranks", partial(_graph, to="dot"), GraphOptions),
     _Format("networkx-json", (), "ranks", partial(_graph, to="networkx-json"), GraphOptions),
     _Format("npz", (".npz",), "traces", _npz, NpzOptions),
 )
-"""In the order of --help. If two formats share a suffix, it stands for the first one."""

@@ -1,4 +1,4 @@
-"""ET+ to a Chakra protobuf trace (.et) that holds all of it: every node, time, dependency and communication."""
+"""ET+ to a Chakra protobuf trace (.et) that keeps everything: every node, time, dependency, and communication."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import accumulate, pairwise, takewhile
+from itertools import accumulate, chain, pairwise, takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -53,17 +53,17 @@ from .collectives import RankComms, agree, comm_attributes, comm_node_type, shar
 from .node_work import host_rows, host_work, rounded, work_columns
 from .row_dependencies import TraceDependencies, dependencies
 
+# Version of the Chakra schema, in every file's metadata.
 CHAKRA_VERSION = "0.0.4"
-"""Version of the Chakra schema, in every file's metadata."""
+# Nodes encoded at once; with fewer, the fixed cost per block dominates.
 ROWS = 8192
-"""Nodes that are encoded at once; with fewer, what each block costs in itself shows."""
 COMP = NodeType.Value("COMP_NODE")
-_LEFT_OUT = "dependencies by order of threads and streams left out, since edges contradict them"
+_LEFT_OUT = "dependencies by order of threads and streams left out, because edges contradict them"
 
 
 @dataclass(frozen=True)
 class Written:
-    """How many nodes a conversion wrote, and what was changed or given up, in words with counts."""
+    """Number of nodes that a conversion wrote, and counts of changes and losses, by description."""
 
     nodes: int
     counts: Counter[str] = field(default_factory=Counter)
@@ -72,11 +72,11 @@ class Written:
 def write_et(
     trace: Trace, path: str | os.PathLike[str], *, comms: RankComms | None = None, memory_nodes: bool = False
 ) -> Written:
-    """Write a trace as one Chakra file, gzipped if its name ends in ".gz".
+    """Write a trace as a Chakra file, gzipped if its name ends in ".gz"; docs/reference/converters.md lists all
+    attributes.
 
-    `data_deps` are the edges and the order of threads and streams, `ctrl_deps` the caller; nodes come after what they
-    wait for. Durations are what a node itself does (see `host_work`); measured times are in attributes. All attributes
-    are listed in docs/reference/converters.md.
+    `data_deps` are the edges and the order of threads and streams, `ctrl_deps` the caller. Durations are a node's own
+    work (see `host_work`); measured times are in attributes.
 
     Args:
         comms: the rank's communications, if several ranks agreed on groups and tags.
@@ -91,7 +91,7 @@ def write_et(
 
 
 def chakra_messages(trace: Trace) -> tuple[GlobalMetadata, Iterator[Node], Counter[str]]:
-    """The messages of `write_et`, the nodes' made block by block, and what was given up."""
+    """Return metadata and nodes as `write_et` writes them, created block by block, and counts of losses."""
     blocks, counts = _blocks(trace)
     return _metadata(trace), messages_of(blocks), counts
 
@@ -113,7 +113,7 @@ def _blocks(
 
 
 class _Encoder:
-    """Makes the nodes of a trace out of columns, those of a kind together; its arrays have one entry a row."""
+    """Encodes the nodes of a trace from columns, one kind at a time; its arrays have one entry per row."""
 
     def __init__(
         self, trace: Trace, needs: TraceDependencies, comms: RankComms, communicating: IntColumn, memory_nodes: bool
@@ -146,19 +146,16 @@ class _Encoder:
         nodes = np.empty(len(rows), object)
         parts = [row for row in rows.tolist() if row in self.shared]
         for kind in (CPU, GPU, RUNTIME):
-            at = np.flatnonzero(self.trace.nodes.kind[rows] == kind)
-            if len(at):
-                nodes[at] = self._nodes(kind, rows[at])
+            places = np.flatnonzero(self.trace.nodes.kind[rows] == kind)
+            if len(places):
+                nodes[places] = self._nodes(kind, rows[places])
         for place, row in enumerate(rows.tolist() if parts else ()):
             if row in self.shared:
                 nodes[place] = b"".join(self._messages(row)) + nodes[place]
         return Block(len(nodes) + sum(len(self.shared[row]) for row in parts), b"".join(nodes.tolist()))
 
     def _messages(self, row: int) -> Iterator[bytes]:
-        """Yield a node for each of several messages of a row; the row's own node comes after them and takes no time.
-
-        So simulators run them in parallel: in sequence, two ranks could wait for each other.
-        """
+        """Yield a node for each of several messages of a row; the row's own node follows them and takes no time."""
         trace = self.trace
         needs = trace.nodes.id[self.needs.of_rows(np.array([row]))[1]].tolist()
         for number, comm in zip(self.message_ids[row], self.shared[row], strict=True):
@@ -178,7 +175,6 @@ class _Encoder:
             yield delimited(node.SerializeToString())
 
     def _nodes(self, kind: int, rows: IntColumn) -> list[bytes]:
-        """Nodes of a kind, their fields and attributes in the order in which a file has them."""
         trace = self.trace
         counts, sources, kinds = self.needs.of_rows(rows)
         needs, messages_of = trace.nodes.id[sources], [len(self.message_ids.get(row, ())) for row in rows.tolist()]
@@ -187,8 +183,8 @@ class _Encoder:
         edges = [tuple(bits[a:b]) for a, b in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
         if any(messages_of):
             lists = np.split(needs, ends[:-1])
-            own = [[*of, *self.message_ids.get(row, ())] for of, row in zip(lists, rows.tolist(), strict=True)]
-            needs, counts = np.array([number for of in own for number in of], np.int64), counts + messages_of
+            own = [[*listed, *self.message_ids.get(row, ())] for listed, row in zip(lists, rows.tolist(), strict=True)]
+            needs, counts = np.array(list(chain.from_iterable(own)), np.int64), counts + messages_of
         ts, parent, parent_row = trace.nodes.ts[rows], trace.nodes.parent[rows], trace.nodes.parent_row[rows]
         comms = [self.comms.get(row, b"") for row in rows.tolist()]
         tensors, attributes = describe(trace, kind, rows)
@@ -220,7 +216,7 @@ class _Encoder:
         )
 
     def _times(self, kind: int, rows: IntColumn) -> list[Cells]:
-        """Exact times; those that equal `duration_ns` are left out."""
+        """Return exact times, without those that equal `duration_ns`."""
         ts, dur, exclusive = self.trace.nodes.ts[rows], self.trace.nodes.dur[rows], self.trace.nodes.exclusive[rows]
         if kind != CPU and np.any(ts < 0):
             ts, dur, exclusive = self._with_wrong_times(rows, ts, dur, exclusive)
@@ -233,16 +229,16 @@ class _Encoder:
         ]
 
     def _with_wrong_times(self, rows: IntColumn, *times: IntColumn) -> list[IntColumn]:
-        """With the recorded times of events whose times cannot be, so that the file says what the trace said."""
+        """Restore the recorded times of events with impossible times."""
         wrong = np.flatnonzero(times[0] < 0)
         records = list(self.trace.records(rows[wrong]))
-        found = []
+        restored = []
         for column, key in zip(times, ("ts", "dur", "exclusive_dur"), strict=True):
             us = [Decimal(bytes(record.get(key, record.get("dur", b"0"))).decode()) for record in records]
             column = column.copy()
             column[wrong] = decimal_ns(us)
-            found.append(column)
-        return found
+            restored.append(column)
+        return restored
 
 
 def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn:
@@ -259,7 +255,7 @@ def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn
 
 
 def _metadata(trace: Trace) -> GlobalMetadata:
-    """Version, and as JSON texts what ET+ has beside nodes and edges."""
+    """Return the version, and as JSON texts the sections of ET+ other than nodes and edges."""
     encode, (header, summary) = msgspec.json.encode, known_sections(dict(trace.header), trace.summary)
     texts = {
         "header": encode(header),
@@ -272,7 +268,7 @@ def _metadata(trace: Trace) -> GlobalMetadata:
 
 
 def _header_attributes(trace: Trace) -> Iterator[AttributeProto]:
-    """The ET's `schema`, `pid`, `time`, `start_ts` and `finish_ts`, as Chakra's converter writes them."""
+    """Return the ET's `schema`, `pid`, `time`, `start_ts`, and `finish_ts`, as Chakra's converter writes them."""
     for name in ("schema", "pid", "time", "start_ts", "finish_ts"):
         with contextlib.suppress(*UNREADABLE):
             value = msgspec.json.decode(trace.header.get(name, b"null"))
@@ -282,10 +278,10 @@ def _header_attributes(trace: Trace) -> Iterator[AttributeProto]:
                 yield AttributeProto(name=name, uint64_val=value)
 
 
+# Parts of messages, see `messages`: each has an entry per row.
 Parts = list[list[bytes]]
-"""Parts of messages, see `messages`: each has an entry for each row."""
+# By row, the fields without an attribute.
 Further = dict[int, Record]
-"""By row, the fields that no attribute has a place for."""
 
 _NUMBERS = tuple(name for name, (kind, _) in ET_ATTRIBUTES.items() if kind != "string")
 _SIDES = {"inputs": INPUTS, "outputs": OUTPUTS}
@@ -294,10 +290,10 @@ _further_of = attrgetter(*FURTHER_ATTRIBUTES)
 
 
 def describe(trace: Trace, kind: int, rows: IntColumn) -> tuple[Parts, Parts]:
-    """Return all of rows of a kind except dependencies, names and times: tensors, and attributes."""
+    """Return everything of rows of a kind except dependencies, names, and times: tensors, and attributes."""
     texts = trace.texts.texts(rows)
     records, unusual = read_records(form_of(kind, flat=trace.flat), texts)
-    further = {at: dict(fields) for at, fields in unusual.items()}
+    further = {place: dict(fields) for place, fields in unusual.items()}
     event = {name: _numbers(records, name) for name in (*EVENT_NUMBERS, *(["pid"] if kind == GPU else []))}
     if kind == RUNTIME:
         tensors: Parts = []
@@ -306,9 +302,12 @@ def describe(trace: Trace, kind: int, rows: IntColumn) -> tuple[Parts, Parts]:
         linked = _of_ops(trace, rows, records) if kind == CPU else _of_gpu(trace, rows, records, further)
         tensors, strides = _flat_tensors(records, further) if trace.flat else _tensors(records)
         attributes = [linked, *_et_attributes(trace, kind, rows, records, texts), *strides]
-    rest = [encoded(attribute("et_fields", _encode(further[at]))) if at in further else b"" for at in range(len(rows))]
+    further_texts = [
+        encoded(attribute("et_fields", _encode(further[place]))) if place in further else b""
+        for place in range(len(rows))
+    ]
     cells = [numbers(name, values, values != ABSENT) for name, values in event.items()]
-    return tensors, [byte_rows(cells), *attributes, rest]
+    return tensors, [byte_rows(cells), *attributes, further_texts]
 
 
 def _numbers(records: Sequence[Any], path: str) -> IntColumn:
@@ -324,20 +323,19 @@ def _of_calls(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[byt
 
 
 def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes]:
-    """What linking added to ops."""
-    found = [b"" if op.link is UNSET else shared("link", op.link) for op in records]
+    parts = [b"" if op.link is UNSET else shared("link", op.link) for op in records]
     waits_for = trace.nodes.inter_thread_dep[rows]
     for i in np.flatnonzero(waits_for >= 0).tolist():
         if records[i].inter_thread_dep is not UNSET:
-            found[i] += encoded(attribute("inter_thread_dep", int(waits_for[i])))
+            parts[i] += encoded(attribute("inter_thread_dep", int(waits_for[i])))
     for i, row in enumerate(rows.tolist()):
         if row in trace.sync_dep and records[i].sync_dep is not UNSET:
-            found[i] += encoded(attribute("sync_dep", trace.sync_dep[row]))
-    return found
+            parts[i] += encoded(attribute("sync_dep", trace.sync_dep[row]))
+    return parts
 
 
 def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
-    """Return what only GPU events have; `further` gets a `pg_name` or `tid` that has no other place."""
+    """Return fields that only GPU events have; `further` gets a `pg_name` or `tid` without another place."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = trace.comm.get(row)
         in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
@@ -346,18 +344,18 @@ def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Furt
         if not trace.flat and event.tid != (event.stream if event.pid != ABSENT else ABSENT):
             further.setdefault(i, {})["tid"] = msgspec.Raw(_encode(event.tid))
     categories = trace.nodes.category[rows].tolist()
-    found = [
+    parts = [
         shared("cat", trace.categories[category]) + encoded(*_texts_of(event))
         for category, event in zip(categories, records, strict=True)
     ]
     if trace.captured is not None:
         by_row = _of_captures(trace.captured)
-        found = [text + by_row.get(row, b"") for text, row in zip(found, rows.tolist(), strict=True)]
-    return found
+        parts = [text + by_row.get(row, b"") for text, row in zip(parts, rows.tolist(), strict=True)]
+    return parts
 
 
 def _of_captures(graphs: CapturedGraphs) -> dict[int, bytes]:
-    """By row of a replayed graph's event the operator of the capture, and shapes and types of its inputs."""
+    """Map rows of a replayed graph's events to the operator of the capture, and shapes and types of its inputs."""
     known: dict[int, bytes] = {}
     for op in distinct(graphs.links.op).tolist():
         known[op] = shared("captured_op", graphs.names[op])
@@ -369,13 +367,13 @@ def _of_captures(graphs: CapturedGraphs) -> dict[int, bytes]:
 
 
 def _texts_of(event: Any) -> list[AttributeProto]:
-    """A GPU event's JSON texts, of which hardly two are equal."""
+    """Return a GPU event's JSON texts, which are rarely equal."""
     texts = {"args": event.args, "comm": event.comm, "captured_by": event.captured_by, "counterpart": event.counterpart}
     return [attribute(name, bytes(text)) for name, text in texts.items() if text is not UNSET]
 
 
 def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[Any], texts: Sequence[bytes]) -> Parts:
-    """The ET's own attributes; a GPU event has those of its operator, or none at all."""
+    """Return the ET's own attributes; a GPU event has its operator's, or none."""
     columns = {
         name: trace.nodes.thread[rows] if name == "tid" else getattr(trace.nodes, name)[rows] for name in _NUMBERS
     }
@@ -383,14 +381,14 @@ def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[A
         columns["tid"] = np.zeros(len(rows), np.int64)
     owners = records if trace.flat else [node.attrs for node in records]
     usual = [owner for owner in owners if owner is not UNSET]
-    at = np.flatnonzero([owner is not UNSET for owner in owners])
+    places = np.flatnonzero([owner is not UNSET for owner in owners])
     suffix = "" if trace.flat else ".value"
     for name in _NUMBERS:
         own = _numbers(usual, name + suffix)
-        columns[name][at] = np.where(own == ABSENT, columns[name][at], own)
+        columns[name][places] = np.where(own == ABSENT, columns[name][places], own)
     none = shared("op_schema", ET_ATTRIBUTES["op_schema"][1])
     schemas = [none] * len(rows)
-    for i, schema in zip(at.tolist(), map(attrgetter("op_schema" + suffix), usual), strict=True):
+    for i, schema in zip(places.tolist(), map(attrgetter("op_schema" + suffix), usual), strict=True):
         schemas[i] = shared("op_schema", schema)
     present = np.array([kind == CPU or schema != none for schema in schemas], np.bool_)
     for name in _NUMBERS:
@@ -403,7 +401,7 @@ def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[A
 
 
 def _further_attributes(owners: Sequence[Any], texts: Sequence[bytes]) -> list[bytes]:
-    """The lists of what follows on the usual ones, where anything does; separated as in the first such list."""
+    """Return further attributes as lists, separated as in the first such list."""
     lists = [[] if attrs is UNSET or attrs.further_0 is UNSET else _listed(attrs) for attrs in owners]
     first = next((i for i, those in enumerate(lists) if len(those) > 1), -1)
     between = b"" if first < 0 else texts[first].partition(lists[first][0])[2].partition(lists[first][1])[0]
@@ -430,7 +428,7 @@ def _tensors(records: Sequence[Any]) -> tuple[Parts, Parts]:
 
 
 def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Parts]:
-    """Inputs and outputs; `further` gets those that are not complete."""
+    """Return inputs and outputs; `further` gets incomplete ones."""
     tensors = []
     for name, tag in _SIDES.items():
         part = []
@@ -445,5 +443,5 @@ def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Part
 
 
 def _text(name: str, json: msgspec.Raw | msgspec.UnsetType) -> bytes:
-    """An attribute of JSON text that many nodes have, if the record has it."""
+    """Return an attribute of JSON text that many nodes share, if the record has it."""
     return b"" if json is UNSET else shared(name, bytes(json))

@@ -1,7 +1,7 @@
-"""Copy Chakra sets of other producers message by message, so that only what a simulator cannot run changes.
+"""Copy Chakra sets of other producers message by message, changing only what a simulator cannot run.
 
 A `Trace` has no place for nodes without a start time, for `num_ops` without tensors, or for unknown attributes. A copy
-keeps each message's bytes, unless the simulator needs it changed. Example: node 3 waits for the METADATA node 2, which
+keeps each message's bytes unless the simulator needs a change. Example: node 3 waits for the METADATA node 2, which
 waits for node 1. ASTRA-sim cannot run node 2, so in the copy node 3 waits for node 1.
 """
 
@@ -53,22 +53,22 @@ _MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 _COMM_ATTRIBUTES = frozenset(
     ("comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "comm_priority", "pg_name", "involved_dim")
 )
-_COPIED = "made by another program: copied, with its durations, dependencies and attributes"
-_REMOVED = "metadata nodes left out; what waits for them waits for their own dependencies"
-_MEMORY = "memory nodes run as computations of their duration, since ASTRA-sim needs a remote memory for them"
+_COPIED = "made by another program: copied with its durations, dependencies and attributes"
+_REMOVED = "metadata nodes left out; nodes that wait for them wait for their dependencies instead"
+_MEMORY = "memory nodes run as computations of their duration, because ASTRA-sim needs a remote memory for them"
 _DANGLING = "dependencies on nodes that are not in the file, left out"
-_REPEATED = "dependencies that a node lists twice, kept once"
-_VERSION = "files without a version, given one"
+_REPEATED = "repeated dependencies of a node, kept once"
+_VERSION = "files without a version, given a version"
 
 
 @dataclass(frozen=True)
 class GivenRank:
-    """What the first pass over a rank's file finds.
+    """Result of the first pass over a rank's file.
 
     Attributes:
-        removed: METADATA and INVALID nodes, with what they wait for.
+        removed: METADATA and INVALID nodes, with the nodes that they wait for.
         comms: communications by id; `row` is the node's id, and `named` has no ranks yet.
-        ids: of all nodes, sorted uint64; None unless a dependency is missing, removed or listed twice.
+        ids: all nodes, sorted uint64; None unless a dependency is missing, removed, or listed twice.
     """
 
     path: str
@@ -79,7 +79,7 @@ class GivenRank:
 
 
 def files_to_copy(traces: Traces) -> dict[int, str] | None:
-    """The files by rank if all are whole Chakra files that etplus did not write, else None."""
+    """Return the files by rank if all are whole Chakra files that etplus did not write, else None."""
     paths = traces.whole_files
     if not paths or not all(path.endswith((".et", ".et.gz")) or begins_like_workload(head_of(path)) for path in paths):
         return None
@@ -94,7 +94,7 @@ def files_to_copy(traces: Traces) -> dict[int, str] | None:
 
 
 def survey_file(path: str, rank: int) -> GivenRank:
-    """Read a file once and keep what changes of its nodes depend on."""
+    """Read a file once and keep what its changes depend on."""
     _, blocks = read_messages(path)
     removed: dict[int, tuple[int, ...]] = {}
     comms: list[Communication] = []
@@ -122,7 +122,7 @@ def survey_file(path: str, rank: int) -> GivenRank:
 
 
 def _communication(node: Node) -> Communication | None:
-    """Return a node's communication; None for a broadcast, which ASTRA-sim replays, and without attributes."""
+    """Return a node's communication; None for a broadcast (ASTRA-sim replays it), or without attributes."""
     values = values_of(node.attr)
     size, kind = values.get("comm_size"), values.get("comm_type", 0)
     peer: Any = -1
@@ -138,7 +138,7 @@ def _communication(node: Node) -> Communication | None:
 
 
 def with_groups(ranks: Sequence[GivenRank], groups: Groups | None) -> list[RankComms]:
-    """The communications of each rank, with the ranks of their groups; see `group_members`."""
+    """Return the communications of each rank, with the ranks of their groups; see `group_members`."""
     members = group_members({given.rank: [comm.named[0] for comm in given.comms] for given in ranks}, groups)
     return [
         RankComms(
@@ -154,20 +154,20 @@ def with_groups(ranks: Sequence[GivenRank], groups: Groups | None) -> list[RankC
 
 
 def numbered(ranks: Sequence[RankComms]) -> Agreement:
-    """The communications with a number for each group: its name if that is one."""
+    """Return the communications with a number for each group: its name if that is a number."""
     numbers = group_numbers({comm.named for comms in ranks for comm in comms.found} - {WORLD})
-    found = {
+    by_rank = {
         comms.rank: replace(
             comms, found=tuple(replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in comms.found)
         )
         for comms in ranks
     }
     groups = {number: list(named[1]) for named, number in numbers.items()}
-    return Agreement(found, groups, {number: named[0] for named, number in numbers.items()}, ())
+    return Agreement(by_rank, groups, {number: named[0] for named, number in numbers.items()}, ())
 
 
 class _Changes:
-    """What to change of a rank's nodes, and how often it was done."""
+    """Changes to a rank's nodes, with counts."""
 
     def __init__(self, given: GivenRank, comms: RankComms | None) -> None:
         self.given, self.rank = given, given.rank if comms is None else comms.rank
@@ -176,26 +176,26 @@ class _Changes:
         self.counts: Counter[str] = Counter()
 
     def block(self, messages: Messages) -> Block:
-        """Some nodes: the bytes of those that stay, and others encoded again."""
+        """Return nodes: unchanged bytes, and changed nodes encoded again."""
         edges = [messages.begin, *messages.ends]
         edited = dict(self._edited(messages)) if self.after is not None else {}
         texts = [edited.get(at, messages.data[edges[at] : edges[at + 1]]) for at in range(len(messages.ends))]
         return Block(len(texts) - texts.count(b""), b"".join(texts))
 
     def _edited(self, messages: Messages) -> Iterator[tuple[int, bytes]]:
-        """Positions of nodes that change, with their messages; b"" for a node that is left out."""
+        """Yield positions of changed nodes with their messages; b"" for a node that is left out."""
         heads = None if self.given.ids is not None else node_heads(messages)
         others = range(len(messages.ends)) if heads is None else np.flatnonzero(heads.kinds != NodeType.COMP_NODE)
-        for at in map(int, others):
-            node, body = messages.node(at)
+        for place in map(int, others):
+            node, body = messages.node(place)
             if node.id in self.given.removed:
                 self.counts[_REMOVED] += 1
-                yield at, b""
+                yield place, b""
                 continue
             self._change(node)
             text = node.SerializeToString()
             if text != body:
-                yield at, delimited(text)
+                yield place, delimited(text)
 
     def _change(self, node: Node) -> None:
         if self.given.ids is not None:
@@ -208,29 +208,29 @@ class _Changes:
             self._change_communication(node, self.before[node.id])
 
     def _keep_dependencies(self, listed: Any) -> None:
-        """Replace removed nodes by what they wait for, and drop missing and repeated ones."""
-        there = [number for one in listed for number in self._behind(one)]
+        """Replace removed nodes by their dependencies, and drop missing and repeated ones."""
+        expanded = [number for dependency in listed for number in self._behind(dependency)]
         assert self.given.ids is not None
-        found = np.isin(np.array(there, np.uint64), self.given.ids)
-        known = [number for number, is_there in zip(there, found.tolist(), strict=True) if is_there]
+        is_known = np.isin(np.array(expanded, np.uint64), self.given.ids)
+        known = [number for number, is_there in zip(expanded, is_known.tolist(), strict=True) if is_there]
         kept = list(dict.fromkeys(known))
-        self.counts[_DANGLING] += len(there) - len(known)
+        self.counts[_DANGLING] += len(expanded) - len(known)
         self.counts[_REPEATED] += len(listed) - len(set(listed))
         if kept != list(listed):
             del listed[:]
             listed.extend(kept)
 
     def _behind(self, number: int) -> list[int]:
-        """A node itself, or behind a removed one what it waits for."""
-        found, waiting, seen = list[int](), [number], set[int]()
+        """Return a node, or for a removed node its dependencies."""
+        result, waiting, seen = list[int](), [number], set[int]()
         while waiting:
-            at = waiting.pop()
-            if at not in self.given.removed:
-                found.append(at)
-            elif at not in seen:
-                seen.add(at)
-                waiting += reversed(self.given.removed[at])
-        return found
+            current = waiting.pop()
+            if current not in self.given.removed:
+                result.append(current)
+            elif current not in seen:
+                seen.add(current)
+                waiting += reversed(self.given.removed[current])
+        return result
 
     def _change_communication(self, node: Node, before: Communication) -> None:
         assert self.after is not None
@@ -252,7 +252,6 @@ class _Changes:
 
 
 def _set_attributes(node: Node, values: Mapping[str, Any]) -> None:
-    """Replace attributes; None removes one."""
     kept = [given for given in node.attr if given.name not in values]
     new = [attribute(name, value) for name, value in values.items() if value is not None]
     del node.attr[:]
@@ -260,7 +259,7 @@ def _set_attributes(node: Node, values: Mapping[str, Any]) -> None:
 
 
 def write_copy(given: GivenRank, output: str, comms: RankComms | None = None) -> Written:
-    """Copy a rank's file, with communications from `for_simulator` or as it is."""
+    """Copy a rank's file, with communications from `for_simulator` or unchanged."""
     changes = _Changes(given, comms)
     metadata, blocks = read_messages(given.path)
     if not metadata.version:
@@ -271,7 +270,7 @@ def write_copy(given: GivenRank, output: str, comms: RankComms | None = None) ->
 
 
 def copy_set(files: Mapping[int, str], output: str, *, prefix: bool, groups: str | None) -> Conversion:
-    """Copy files as they are, with their group file; `output` is a prefix if `prefix`."""
+    """Copy files unchanged, with their group file; `output` is a prefix if `prefix`."""
     paths = {rank: f"{output}.{rank}.et" if prefix else output for rank in files}
     check_outputs(paths.values())
     counts: Counter[str] = Counter()
@@ -286,8 +285,8 @@ def copy_set(files: Mapping[int, str], output: str, *, prefix: bool, groups: str
 
 def copy_for_astra_sim(files: Mapping[int, str], output: str, options: AstraSimOptions) -> Conversion:
     """Copy a set so that ASTRA-sim runs it, with its group file and network files; `output` is a prefix."""
-    if options.roofline is not None or options.memory:
-        raise UsageError("roofline and memory need operators; a .et of another producer keeps the num_ops that it has")
+    if options.roofline is not None:
+        raise UsageError("roofline needs operators; a .et of another producer keeps its num_ops")
     network = DEFAULT if options.network is None else parse_network(options.network)
     given = {rank: survey_file(path, rank) for rank, path in files.items()}
     surveyed = with_groups(list(given.values()), _groups_of(files, options.groups))

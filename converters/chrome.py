@@ -114,14 +114,16 @@ class RankTimeline:
     """One rank on a timeline, its rows on tracks.
 
     Args:
-        zero: wall-clock ns of the output's time 0. others: from `other_events`. alone: it is the only rank.
+        zero: wall-clock ns of the output's time 0.
+        others: from `other_events`.
+        alone: it is the only rank.
 
     Attributes:
         rows: rows with a time, in the order of their slices.
-        track: ascending in the order in which tracks are shown. lane: 0, or more for a row that overlaps another one.
-        pid, tid: of several ranks the pid is the rank, and no two processes share a tid, which Perfetto would mix up.
+        lane: 0, or more for a row that overlaps another one.
+        pid, tid: with several ranks the pid is the rank, and tids are unique, because Perfetto would mix them up.
         finish: ns, as shown.
-        flows: (m, 2), source and target row; kinds: their kinds.
+        flows: (m, 2), source and target row; `kinds` has their kinds.
     """
 
     def __init__(
@@ -313,14 +315,7 @@ def counters_of(trace: Trace) -> Iterator[Counter]:
 
 
 def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, Any]]:
-    """Yield the events of a counter; `zero` is their time 0 on the trace's clock, ns.
-
-    Example:
-        >>> from etplus.analysis.counters import Counter
-        >>> memory = Counter("allocated", 0, "memory allocated", "MB", np.array([1500]), np.array([2.5]))
-        >>> next(counter_events(memory, 0, 0))
-        {'ph': 'C', 'name': 'GPU 0 memory allocated', 'pid': 0, 'ts': 1.5, 'args': {'MB': 2.5}}
-    """
+    """Yield the events of a counter; `zero` is their time 0 on the trace's clock, ns."""
     name = counter.title(counter.device)
     for at, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):
         yield {"ph": "C", "name": name, "pid": pid, "ts": (at - zero) / 1000, "args": {counter.unit: value}}

@@ -1,6 +1,6 @@
-"""The communications of ranks: what each one is, in program order, with groups and tags that all ranks agree on.
+"""The communications of ranks in program order, with groups and tags that all ranks agree on.
 
-Those of a set are matched before it is written: what does not match is refused or degraded.
+Communications of a set are matched before it is written: unmatched ones are refused or degraded.
 """
 
 from __future__ import annotations
@@ -23,27 +23,29 @@ from ..trace.columns import inverse_positions
 from ..trace.errors import ConvertError
 from ..trace.trace import Trace
 
+# Number of the group of all ranks.
 ALL_RANKS = 0
-"""Number of the group of all ranks."""
 
 _MAX_GROUP = 2**31 - 1
 _UNKNOWN = "communications of an unknown kind, kept as computations of their measured duration"
-_ALONE = "communications that not all ranks have alike, kept as computations of their measured duration"
+_ALONE = "communications that differ between ranks, kept as computations of their measured duration"
 _NO_PEER = "messages whose other rank is unknown, kept as computations of their measured duration"
 
 
 @dataclass(frozen=True)
 class Communication:
-    """One communication of a rank.
+    """A communication of a rank.
 
     Attributes:
-        kind: CollectiveCommType, SEND or RECV. size: bytes, as in `message_bytes`.
-        group: number of the process group, ALL_RANKS for all; 0 until ranks agree. named: as the traces name it.
+        kind: CollectiveCommType, SEND, or RECV.
+        size: bytes, as in `message_bytes`.
+        group: number of the process group; 0 until ranks agree.
+        named: the group in the traces.
         peer: the other rank of a message, −1 for collectives.
-        tag: the n-th message from a rank to another has the same on both; 0 until ranks agree.
-        seq: the trace's own number, −1 for none.
+        tag: equal on both ranks of the n-th message between them; 0 until ranks agree.
+        seq: the trace's own number, −1 if none.
         start_ns, described: see `FoundComm`.
-        aside: part of a collective that slows the work next to it; see `with_slowed_work`.
+        aside: part of a collective that slows work during it; see `with_slowed_work`.
     """
 
     row: int
@@ -61,7 +63,7 @@ class Communication:
 
 @dataclass(frozen=True)
 class RankComms:
-    """The communications of one rank in program order (of their launches); `counts` has those left out."""
+    """The communications of a rank in program order (of their launches); `counts` has those left out."""
 
     rank: int
     world: int | None
@@ -71,12 +73,7 @@ class RankComms:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What several ranks (or one for itself) agreed on.
-
-    Attributes:
-        ranks: communications with `group` and `tag`.
-        groups: ranks of every group in use, by number; unknown ones are left out. names: in the traces.
-    """
+    """Groups (number to ranks, and to the traces' name) and tags that ranks agreed on, without unknown groups."""
 
     ranks: dict[int, RankComms]
     groups: dict[int, list[int]]
@@ -85,21 +82,19 @@ class Agreement:
 
 
 def shared_rows(comms: Sequence[Communication]) -> dict[int, list[Communication]]:
-    """Return the messages of each row that has several."""
     by_row: defaultdict[int, list[Communication]] = defaultdict(list)
     for comm in comms:
         by_row[comm.row].append(comm)
-    return {row: of for row, of in by_row.items() if len(of) > 1}
+    return {row: shared for row, shared in by_row.items() if len(shared) > 1}
 
 
 def comm_node_type(comm: Communication) -> NodeType:
-    """Type of the node of a communication."""
     types = {SEND: NodeType.COMM_SEND_NODE, RECV: NodeType.COMM_RECV_NODE}
     return types.get(comm.kind, NodeType.COMM_COLL_NODE)
 
 
 def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
-    """What readers need to know of a communication."""
+    """Return the attributes that readers need."""
     source, target = (rank, comm.peer) if comm.kind == SEND else (comm.peer, rank)
     values: dict[str, int | str] = {
         "comm_src": source,
@@ -113,7 +108,7 @@ def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
 
 
 def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms:
-    """Find the communications of a rank, without `unmatched` nodes, which other ranks do not have."""
+    """Find the communications of a rank, except `unmatched` nodes, which other ranks do not have."""
     counts: Counter[str] = Counter()
     found = []
     for comm in find_communications(trace):
@@ -122,17 +117,17 @@ def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms
         elif int(trace.nodes.id[comm.row]) in unmatched:
             counts[_ALONE] += 1
         else:
-            found.append(Communication(comm.row, comm.kind, comm.bytes or 0, peer=comm.peer, seq=comm.seq,
-                                       named=comm.group, start_ns=comm.start_ns, described=comm.described))  # fmt: skip
+            more = {"seq": comm.seq, "start_ns": comm.start_ns, "described": comm.described}
+            found.append(Communication(comm.row, comm.kind, comm.bytes or 0, peer=comm.peer, named=comm.group, **more))
     return RankComms(rank, trace.world_size, tuple(found), counts)
 
 
 def agree(ranks: Sequence[RankComms]) -> Agreement:
-    """Number the groups and tag the messages, the same on all ranks; see `groups_at_hand`."""
+    """Number the groups and tag the messages, equally on all ranks; see `groups_at_hand`."""
     present = sorted(rank.rank for rank in ranks)
     world = max((rank.world or 0 for rank in ranks), default=0)
     members, notes = groups_at_hand({rank.rank: [comm.named for comm in rank.found] for rank in ranks}, world)
-    members = {group: of for group, of in members.items() if of != present or len(present) < 2}
+    members = {group: known for group, known in members.items() if known != present or len(present) < 2}
     numbers = group_numbers(members)
     grouped = [
         replace(rank, found=tuple(replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in rank.found))
@@ -140,14 +135,14 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
     ]
     return Agreement(
         ranks={rank.rank: rank for rank in _tagged(grouped)},
-        groups={numbers[group]: of for group, of in sorted(members.items(), key=lambda item: numbers[item[0]]) if of},
+        groups={numbers[group]: members[group] for group in sorted(members, key=numbers.__getitem__) if members[group]},
         names={number: group[0] for group, number in sorted(numbers.items(), key=lambda item: item[1])},
         notes=notes,
     )
 
 
 def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
-    """Number the groups from 1 on: by name if that is a free number, else the lowest free one."""
+    """Number the groups from 1: by name if that is a free number, else the lowest free number."""
     numbers: dict[Group, int] = {}
     taken: set[int] = set()
     others = []
@@ -165,10 +160,7 @@ def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
 
 
 def _tagged(ranks: Sequence[RankComms]) -> Iterator[RankComms]:
-    """Tag messages: the n-th from one rank to another gets n on both.
-
-    If both ranks number their messages (`seq`), those that only one of them has come last.
-    """
+    """Tag messages: the n-th from a rank to another gets n on both."""
     sequences: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for rank in ranks:
         for comm in rank.found:
@@ -198,17 +190,18 @@ def _aligned(own: list[int], other: list[int]) -> list[int]:
 
 _MOST_RANKS = 8
 _REMEDY = (
-    "a simulator would wait for ever: link that rank again with its Kineto trace, or keep what does not match as "
+    "a simulator would wait forever: link that rank again with its Kineto trace, or keep unmatched communications as "
     "computations of fixed duration with --degrade"
 )
 
 
 @dataclass(frozen=True)
 class RankRecording:
-    """When a rank starts and what it communicates, as recorded.
+    """Start and communications of a rank, as recorded.
 
     Attributes:
-        base_ns: wall-clock ns of 0 ns in the trace. start_ns: of its first event. Both by its own clock.
+        base_ns: wall-clock ns of 0 ns in the trace.
+        start_ns: wall-clock ns of its first event; both on the rank's own clock.
         fixed: ids of communications that become computations anyway.
     """
 
@@ -220,7 +213,6 @@ class RankRecording:
 
 
 def rank_recording(trace: Trace, fixed: Collection[int] = ()) -> RankRecording:
-    """What the other ranks' traces are compared with."""
     base = trace.base_time_ns
     return RankRecording(trace.file, base, base + trace.span[0], communications(trace), fixed)
 
@@ -228,14 +220,11 @@ def rank_recording(trace: Trace, fixed: Collection[int] = ()) -> RankRecording:
 def matched(
     ranks: Sequence[RankComms], recorded: Mapping[int, RankRecording], *, degrade: bool
 ) -> tuple[list[RankComms], tuple[str, ...]]:
-    """Return the communications that all ranks have alike, and notes.
+    """Return the communications that all ranks share, and notes; ConvertError for others, unless `degrade`.
 
     Args:
-        recorded: by rank; {} for one rank alone.
-        degrade: turn what does not match into computations.
-
-    Raises:
-        ConvertError: not `degrade`, and a collective or message does not match.
+        recorded: by rank; {} for a single rank.
+        degrade: turn unmatched communications into computations.
     """
     times = {rank: _without(recording.comms, recording.fixed) for rank, recording in recorded.items()}
     mismatches = match_collectives(times)[2]
@@ -257,8 +246,8 @@ def matched(
         fixed_ns += int((own.end - own.start)[~stays].sum())
         found = tuple(comm for comm, stay in zip(rank.found, stays.tolist(), strict=True) if stay)
         kept.append(replace(rank, found=found))
-    what = f"{len(lone):,} communication{'s' * (len(lone) != 1)} that not all ranks have alike"
-    return kept, (f"warning: degraded: {what}, {fixed_ns / 1e6:,.3f} ms, became computation of fixed duration",)
+    lost = f"{len(lone):,} communication{'s' * (len(lone) != 1)} that differ between ranks"
+    return kept, (f"warning: degraded: {lost}, {fixed_ns / 1e6:,.3f} ms, became computation of fixed duration",)
 
 
 def _without(comms: RankCommunications, ids: Collection[int]) -> RankCommunications:
@@ -279,18 +268,18 @@ def _mismatch(files: Mapping[int, str], mismatch: Mismatch) -> str:
     return f"{files[mismatch.ranks[0]]}: {_ranks(mismatch.ranks, *verb)} {there}{instead}"
 
 
-def _pair(files: Mapping[int, str], one: RankPair) -> str:
+def _pair(files: Mapping[int, str], pair: RankPair) -> str:
     parts = [
-        (one.unmatched_sends, "without a receive"),
-        (one.unmatched_receives, "received and not sent"),
-        (one.other_size, "with two sizes"),
+        (pair.unmatched_sends, "without a receive"),
+        (pair.unmatched_receives, "received and not sent"),
+        (pair.other_size, "with two sizes"),
     ]
-    told = ", ".join(f"{count:,} {what}" for count, what in parts if count)
-    return f"{files[one.source]}: messages from rank {one.source} to rank {one.target}: {told}"
+    told = ", ".join(f"{count:,} {problem}" for count, problem in parts if count)
+    return f"{files[pair.source]}: messages from rank {pair.source} to rank {pair.target}: {told}"
 
 
-def _ranks(ranks: Sequence[int], one: str, several: str) -> str:
-    """Return ranks, and the verb for so many."""
+def _ranks(ranks: Sequence[int], singular: str, plural: str) -> str:
+    """Return ranks with the verb in singular or plural."""
     some = ", ".join(map(str, ranks[:_MOST_RANKS]))
     more = f" and {len(ranks) - _MOST_RANKS:,} more" if len(ranks) > _MOST_RANKS else ""
-    return f"rank {some} {one}" if len(ranks) == 1 else f"ranks {some}{more} {several}"
+    return f"rank {some} {singular}" if len(ranks) == 1 else f"ranks {some}{more} {plural}"

@@ -1,4 +1,4 @@
-"""One door to all exporters: traces of one or several ranks in, any of the formats out."""
+"""Convert traces of one or several ranks to any format."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .exporter import Conversion, Exporter
 from .registry import exporter_for, option_names, options_for
 from .traces import Source, Traces
 
+# Formats that hold a whole trace with all its texts, never a part.
 _WHOLE = ("etplus", "parquet")
-"""Formats that hold a trace with all its texts, and no part of one."""
 
 
 @transaction()
@@ -36,25 +36,25 @@ def convert(
     module: str | None = None,
     **settings: Any,
 ) -> Conversion:
-    """Convert traces to another format. All files that are written appear together, or none of them does.
+    """Convert traces to another format. All written files appear together, or none of them does.
 
     Args:
         sources: files that `etplus.load` reads, or traces; several are the ranks of one job, see `Traces`.
-        output: the file to write, or a prefix for ".<rank>.et" if each rank has a file of its own.
+        output: the file to write, or a prefix for ".<rank>.et" if each rank has its own file.
         to: name of a format, see `exporters`; by default from the output's suffix, see `format_of`.
         options, settings: the format's options, such as `GraphOptions(max_nodes=60)`, or its fields, `max_nodes=60`.
-        rank: take this one of several traces.
-        job: a job_report.json: communications that do not match become computations, and clocks are aligned.
+        rank: take this rank of several traces.
+        job: a job_report.json: unmatched communications become computations, and clocks are aligned.
         as_prefix: whether `output` is a prefix or folder; by default by the number of traces.
-        steps: only these of each trace, such as "3", "0-19" or a phase ("decode").
+        steps: only these of each trace, such as "3", "0-19", or a phase ("decode").
         window, between, module: another part of each trace, see `etplus.trace.selection.part_of`.
 
     Raises:
-        EtplusError: an unknown format or option, a broken input, or one that the format cannot express.
+        EtplusError: an unknown format or option, a broken input, or a trace that the format cannot express.
 
     Example:
         >>> convert("et_plus.json.gz", "trace.0.et").nodes
-        758
+        757
     """
     inputs = [sources] if isinstance(sources, (str, os.PathLike, Trace)) else list(sources)
     exporter = exporter_for(output, to, inputs)
@@ -76,22 +76,20 @@ def convert(
     traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None, part=part)
     try:
         done = exporter.write(traces, os.fspath(output), chosen)
-    except SeveralRanksError as several:  # only reading all of a file shows it
+    except SeveralRanksError as several:  # only known after reading all of the file
         return convert(several.instead_of_file(inputs), output, to=to, options=chosen, rank=rank, job=job, **part)
-    notes = [note for of in traces.notes.values() for note in of]
-    damage = [sentence for of in traces.damage.values() for sentence in of]
+    notes = [note for notes_of_rank in traces.notes.values() for note in notes_of_rank]
+    damage = [sentence for damage_of_rank in traces.damage.values() for sentence in damage_of_rank]
     return replace(done, notes=(*done.notes, *notes), damage=(*done.damage, *damage))
 
 
 def _check_whole(exporter: Exporter, chosen_by: Sequence[str]) -> None:
     if chosen_by and exporter.name in _WHOLE:
-        raise UsageError(
-            f"--to {exporter.name} writes whole traces; leave {chosen_by[0]} out, every command that reads one takes it"
-        )
+        raise UsageError(f"--to {exporter.name} writes whole traces; leave out {chosen_by[0]}")
 
 
 def _options(exporter: Exporter, options: Any, settings: dict[str, Any]) -> Any:
-    """The exporter's options, given as an object (of which `settings` replaces fields) or as keywords."""
+    """Return the exporter's options, given as an object (`settings` replaces its fields) or as keywords."""
     given = options_for(exporter, settings)
     if options is None:
         return given

@@ -25,7 +25,7 @@ _CHAKRA = re.compile(r"\.et(?:\.gz)?$")
 
 @dataclass(frozen=True)
 class InputPair:
-    """An Execution Trace and a recorded timeline to link; `rank` if an option or the folder says it."""
+    """An Execution Trace and a recorded timeline to link; `rank` if an option or the folder states it."""
 
     et: str
     kineto: str | FileRank
@@ -36,17 +36,16 @@ class InputPair:
         return os.fspath(self.kineto)
 
 
+# Traces, and sentences about what was left out.
 Found = tuple[list[str | InputPair], list[str]]
-"""Traces, and what was left out, in sentences."""
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name is a pattern, such as "out/rank*.json.gz", not that of a file."""
+    """Return whether a name is a pattern, such as "out/rank*.json.gz", not a file's name."""
     return bool(_GLOB & set(name)) and not os.path.lexists(name)
 
 
 def named_by(pattern: str) -> list[str]:
-    """The files that a pattern names, in order; a file's own name names it."""
     return sorted(glob.glob(pattern))  # noqa: PTH207 (of any path)
 
 
@@ -72,8 +71,8 @@ def traces_in(folder: str) -> Found:
     notes: list[str] = []
     (files, kind), *others = present
     if others:
-        left = " and ".join(f"{len(those)} {what}" for those, what in others)
-        notes.append(f"{folder}: its {len(files)} {kind} are read, its {left} are not")
+        left = " and ".join(f"{len(names_of_kind)} {other}" for names_of_kind, other in others)
+        notes.append(f"{folder}: reads its {len(files)} {kind}, not its {left}")
     if files is recorded and any(raw[name] != KINETO for name in recorded):
         pairs, more = _pairs(place)
         return pairs, notes + more
@@ -81,7 +80,7 @@ def traces_in(folder: str) -> Found:
 
 
 def stored_in(folder: str) -> tuple[list[str | StoredRank], list[str]]:
-    """Return the ranks in a folder of columns that were linked, and what is left out."""
+    """Return the linked ranks in a folder of columns, and notes on the others."""
     ranks = stored_ranks(folder)
     if not ranks or not (Path(folder) / _JOB_REPORT).is_file():
         return [*ranks] or [folder], []
@@ -91,14 +90,13 @@ def stored_in(folder: str) -> tuple[list[str | StoredRank], list[str]]:
 
 
 def _lacking(folder: str | Path, job: JobReport) -> list[str]:
-    """The ranks that are not linked, in sentences."""
     lacking = [f"rank {rank.rank} ({rank.reason})" for rank in job.failed]
     lacking += [f"ranks {job.missing} (no files)"] if job.missing else []
-    return [f"{folder}: {what} was not linked and is left out" for what in lacking]
+    return [f"{folder}: {ranks} was not linked and is left out" for ranks in lacking]
 
 
 def _of_batch(folder: Path) -> Found:
-    """The ranks that `etplus link FOLDER` linked; those that it could not link are named."""
+    """Return the ranks that `etplus link FOLDER` linked, and notes on the others."""
     job = read_job_report(folder / _JOB_REPORT)
     found = [str(folder / Path(rank.output).name) for rank in job.ranks if rank.output and rank.status == "linked"]
     if not found:
@@ -107,7 +105,7 @@ def _of_batch(folder: Path) -> Found:
 
 
 def _pairs(place: Folder) -> Found:
-    """Pairs of an Execution Trace and a Kineto trace, as `etplus link FOLDER` finds them."""
+    """Return pairs of an Execution Trace and a Kineto trace, as `etplus link FOLDER` finds them."""
     from ..jobs.pairing import find_pairs
     from ..linker.naming import ET
 
@@ -127,6 +125,6 @@ def _pairs(place: Folder) -> Found:
 
 
 def _by_number(name: str) -> list[tuple[int, int, str]]:
-    """Key of an order in which rank_2 precedes rank_10."""
+    """Return a sort key by which rank_2 precedes rank_10."""
     parts = re.split(r"(\d+)", name)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

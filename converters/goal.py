@@ -1,4 +1,4 @@
-"""A job as GOAL, the text that LogGOPSim, ATLAHS and htsim take: computations, sends, receives, and what they require.
+"""A job as GOAL, the text input of LogGOPSim, ATLAHS, and htsim: computations, sends, receives, and dependencies.
 
     num_ranks 2
     rank 0 {
@@ -9,8 +9,8 @@
 
 (T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim", 2010.) Times are ns. Operations are the edges of the replay graph,
 so a simulator on the same network gives the replay's times. Every thread and stream is a `cpu`, whose operations never
-overlap. What passes between two of them (launch latencies, stream gaps, returns of waits) is a `calc` on further cpus,
-enough for none to wait for another. Collectives are sends and receives, by algorithm.
+overlap. Edges between two of them (launch latencies, stream gaps, returns of waits) are a `calc` on additional cpus,
+enough that none waits for another. Collectives are sends and receives, by algorithm.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
 Algorithm = Literal["ring", "direct"]
+# Cpus per latency that passes at the same time; on another network more can overlap.
 _SPARE = 4
-"""Cpus for each latency that passed at the same time: on another network more of them can."""
 _FIXED = "communications of unknown kind or size, kept as computations of their measured duration"
-_EARLY = "waits that began before what they depend on had ended, from an earlier operation on"
+_EARLY = "waits that began before their dependencies had ended, started from an earlier operation"
 
 _Steps = Callable[[int, int], tuple[int, int]]
 
@@ -51,6 +51,9 @@ def _share(size: int, parts: int) -> int:
     return max(-(-size // parts), 1)
 
 
+# Steps of the ring and bytes per step, from a collective's bytes (see `message_bytes`) and ranks. A broadcast and a
+# reduce have as many bytes on each link as a pipelined chain. An all-to-all's data passes the ranks between, as in
+# ASTRA-sim (astra-sim/system/collective/Ring.cc).
 _RING: Mapping[int, _Steps] = {
     CollectiveCommType.ALL_REDUCE: lambda size, ranks: (2 * (ranks - 1), _share(size, ranks)),
     CollectiveCommType.REDUCE_SCATTER: lambda size, ranks: (ranks - 1, _share(size, ranks)),
@@ -62,38 +65,27 @@ _RING: Mapping[int, _Steps] = {
     CollectiveCommType.REDUCE: lambda size, ranks: (ranks - 1, _share(size, ranks - 1)),
     CollectiveCommType.BARRIER: lambda size, ranks: (2 * (ranks - 1), 1),
 }
-"""Steps and bytes of each of the ring, of a collective's bytes (see `message_bytes`) and ranks; a broadcast and a
-reduce have as many bytes on each link as a pipelined chain. Parts of an all-to-all pass through the ranks between, as
-in ASTRA-sim (astra-sim/system/collective/Ring.cc)."""
 _TWO_PHASES = frozenset({CollectiveCommType.ALL_REDUCE, CollectiveCommType.BARRIER})
 
 
 @dataclass
 class _GoalRank:
-    """Text lines of one rank, and the count of its operations, which are numbered from 1 on."""
-
     lines: list[str] = field(default_factory=list)
     count: int = 0
 
-    def add(self, what: str, needs: Sequence[int]) -> int:
-        """Append an operation that requires others; returns its number."""
+    def add(self, operation: str, needs: Sequence[int]) -> int:
         self.count += 1
-        self.lines.append(f"l{self.count}: {what}\n")
+        self.lines.append(f"l{self.count}: {operation}\n")
         self.lines.extend(f"l{self.count} requires l{need}\n" for need in dict.fromkeys(needs))
         return self.count
 
 
 def goal(traces: Sequence[Trace], algorithm: Algorithm = "ring") -> tuple[Iterator[str], int, Counter[str]]:
-    """Return the text of a job piece by piece, the number of its operations, and what was given up.
+    """Return the text of a job in pieces, the number of its operations, and counts of losses.
 
     Args:
         traces: ranks 0, 1, … of the text.
-        algorithm: of collectives: "ring", or "direct" where each rank sends to all others at once.
-
-    Example:
-        >>> text, operations, _ = goal([trace])
-        >>> next(text), operations > 100
-        ('num_ranks 1\\n', True)
+        algorithm: of collectives: "ring", or "direct" (each rank sends to all others at once).
     """
     graphs = [build_graph(trace) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
@@ -103,7 +95,7 @@ def goal(traces: Sequence[Trace], algorithm: Algorithm = "ring") -> tuple[Iterat
 
 
 def write_goal(traces: Sequence[Trace], path: str, algorithm: Algorithm = "ring") -> tuple[int, Counter[str]]:
-    """Write a job as GOAL; return the number of operations and what was given up."""
+    """Write a job as GOAL; return the number of operations and counts of losses."""
     text, operations, counts = goal(traces, algorithm)
     with open_output(path) as file:
         for piece in text:
@@ -120,8 +112,6 @@ def _text(ranks: Sequence[_GoalRank]) -> Iterator[str]:
 
 
 class _Schedule:
-    """Makes operations of points and edges, in the order of the points."""
-
     def __init__(self, graph: ReplayGraph, constants: Sequence[Constants], algorithm: Algorithm) -> None:
         self.graph, self.algorithm = graph, algorithm
         done = replay(graph, constants if len(graph.traces) > 1 else constants[0])
@@ -143,7 +133,7 @@ class _Schedule:
         self.ends: list[int | None] = [None] * len(graph)
         self.after: dict[tuple[int, int], list[int]] = {}  # of a meeting on a rank: what its end requires
         self.tag = 0
-        self.counts: Counter[str] = Counter()
+        self.after: dict[tuple[int, int], list[int]] = {}  # what the end of a rendezvous requires on a rank
 
     def ranks(self) -> tuple[list[_GoalRank], Counter[str]]:
         for point in range(1, len(self.graph)):
@@ -154,7 +144,6 @@ class _Schedule:
         return self.operations, self.counts
 
     def _point(self, point: int) -> int | None:
-        """The operation with whose end a point comes."""
         rank = self.rank_of_point[point]
         needs: list[int] = []
         for edge in range(self.begin[point], self.begin[point + 1]):
@@ -168,7 +157,7 @@ class _Schedule:
         return self.operations[rank].add(f"calc 0 cpu {self.joins[rank]}", distinct)
 
     def _edge(self, edge: int, rank: int) -> list[int]:
-        """What the target of an edge requires for it: at most one operation, of a meeting all of the rank's."""
+        """Return the operations that an edge's target requires: at most one; for a rendezvous all of the rank's."""
         source, lag = self.source[edge], self.lag[edge]
         if source in self.met:
             return self.after[source, rank]
@@ -184,7 +173,7 @@ class _Schedule:
         return self.operations[rank].add(f"calc {ns} cpu {where}", [need for need in needs if need])
 
     def _earlier(self, point: int, ns: int, rank: int) -> list[int]:
-        """What requires that a moment some ns before a point has come: a part of what led there in the replay."""
+        """Return operations after which a moment `ns` before a point has come, from what led there in the replay."""
         while point and ns > 0:
             edges = range(self.begin[point], self.begin[point + 1])
             if not edges:
@@ -200,7 +189,6 @@ class _Schedule:
         return [] if end is None else [end]
 
     def _meet(self, point: int) -> None:
-        """The operations of all ranks that take part in a communication."""
         ready: dict[int, list[int]] = {}
         for edge in range(self.begin[point], self.begin[point + 1]):
             rank = self.rank_of_point[self.source[edge]]
@@ -215,28 +203,25 @@ class _Schedule:
             self.counts[_FIXED] += 1
             ns = max(self.time[self.graph.end[row]] for row in self.met[point]) - self.time[point]
             after = {rank: [self._alone(rank, ns, needs)] for rank, needs in ready.items()}
-        self.after.update({(point, rank): of for rank, of in after.items()})
+        self.after.update({(point, rank): operations for rank, operations in after.items()})
 
     def _next_of(self, own: Mapping[int, list[FoundComm]]) -> dict[int, FoundComm]:
-        """The communication in which ranks meet, of each rank's kernel; of several messages the next that fit."""
+        """Return the communication in which ranks meet, of each rank's kernel; of several messages the next matching
+        pair.
+        """
         for source, target in permutations(own, 2) if len(own) == 2 else ():
-            sent = [of for of in own[source] if of.kind == SEND and of.peer == self.numbers[target]]
-            got = [of for of in own[target] if of.kind == RECV and of.peer == self.numbers[source]]
+            sent = [m for m in own[source] if m.kind == SEND and m.peer == self.numbers[target]]
+            got = [m for m in own[target] if m.kind == RECV and m.peer == self.numbers[source]]
             if sent and got and max(len(own[source]), len(own[target])) > 1:
                 own[source].remove(sent[0])
                 own[target].remove(got[0])
                 return {source: sent[0], target: got[0]}
-        return {rank: of[0] for rank, of in own.items() if of}
+        return {rank: comms[0] for rank, comms in own.items() if comms}
 
     def _communicate(
         self, ready: Mapping[int, list[int]], comms: Mapping[int, FoundComm]
     ) -> dict[int, list[int]] | None:
-        """Return what the end of a communication requires on each rank; None for an unknown one.
-
-        Args:
-            ready: what each rank requires first. comms: of ranks that wait for it (of a sent message only the
-                receiver).
-        """
+        """Return what the end of a communication requires on each rank; None if it is unknown."""
         found = list(comms.values())
         kinds, sizes = [comm.kind for comm in found], [comm.bytes for comm in found if comm.bytes is not None]
         if not found or None in kinds or len(sizes) < len(found):
@@ -244,12 +229,12 @@ class _Schedule:
         kind, size = kinds[0] or 0, max(sizes)
         if kind >= 0:
             return self._collective(ready, kind, size) if len(set(kinds)) == 1 else None
-        at, comm = next(iter(comms.items()))
-        (other,) = ready.keys() - {at}
-        return self._message(ready, *((at, other) if comm.kind == SEND else (other, at)), size)
+        rank, comm = next(iter(comms.items()))
+        (other,) = ready.keys() - {rank}
+        return self._message(ready, *((rank, other) if comm.kind == SEND else (other, rank)), size)
 
     def _alone(self, rank: int, ns: int, needs: Sequence[int]) -> int:
-        """Time that passes on a rank, on no thread or stream of its."""
+        """Add time on a rank that no thread or stream of it spends."""
         self.extra[rank] += 1
         cpu = self.joins[rank] + self.units[rank] + self.extra[rank]
         return self.operations[rank].add(f"calc {ns} cpu {cpu}", needs)
@@ -286,7 +271,7 @@ class _Schedule:
             for rank in ready:
                 run, others = self.operations[rank], [other for other in ready if other != rank]
                 sent = [run.add(f"send {part}b to {to} tag {tag}", before[rank]) for to in others]
-                last[rank] = sent + [run.add(f"recv {part}b from {of} tag {tag}", before[rank]) for of in others]
+                last[rank] = sent + [run.add(f"recv {part}b from {peer} tag {tag}", before[rank]) for peer in others]
         return last
 
     def _next_tag(self) -> int:
@@ -295,42 +280,44 @@ class _Schedule:
 
 
 def _meetings(graph: ReplayGraph) -> dict[int, list[int]]:
-    """The points at which ranks wait for each other, and of each the rows of the communications that end after it."""
+    """Return the points at which ranks wait for each other, with the rows of the communications that end after them."""
     edges = graph.edges
     leaving = np.flatnonzero((edges.kind == COMM) & (edges.owner >= 0) & (graph.row[edges.source] < 0))
-    found: dict[int, list[int]] = {}
+    rows_of_point: dict[int, list[int]] = {}
     for point, row in zip(edges.source[leaving].tolist(), edges.owner[leaving].tolist(), strict=True):
         if point:
-            found.setdefault(point, []).append(row)
-    return found
+            rows_of_point.setdefault(point, []).append(row)
+    return rows_of_point
 
 
 def _ranks_of_points(graph: ReplayGraph) -> list[int]:
-    """Index of each point's trace; of one that belongs to no row that of what it leads to."""
+    """Return the trace index of each point; a point without a row takes the index of its successor."""
     rank = np.where(graph.row >= 0, graph.rank_of_row[np.maximum(graph.row, 0)], 0)
     loose = graph.row[graph.edges.source] < 0
     rank[graph.edges.source[loose]] = rank[graph.edges.target[loose]]
-    return [int(of) for of in rank]
+    return [int(number) for number in rank]
 
 
 def _lanes(graph: ReplayGraph, rank_of_point: Sequence[int]) -> tuple[list[int], list[int]]:
-    """How many threads and streams each rank has; and the cpu of each edge that is work of one, −1 for other edges."""
+    """Return the number of threads and streams of each rank, and the cpu of each edge that is their work, else −1."""
     edges, lane = graph.edges, np.full(len(graph.edges), -1, np.int64)
     work = (edges.kind == HOST) | ((edges.kind == DURATION) & ~_on_backend(graph)[np.maximum(edges.owner, 0)])
     row = np.where(edges.owner >= 0, edges.owner, graph.row[edges.target])
     ranks, counts = np.array(rank_of_point)[edges.target], []
     for rank, trace in enumerate(graph.traces):
-        mine = np.flatnonzero(work & (ranks == rank) & (row >= 0))
-        own = row[mine] - graph.first_row[rank]
-        key = np.where(trace.nodes.kind[own] == GPU, -1 - trace.nodes.stream_lane[own], trace.nodes.thread[own])
+        own_edges = np.flatnonzero(work & (ranks == rank) & (row >= 0))
+        own_rows = row[own_edges] - graph.first_row[rank]
+        key = np.where(
+            trace.nodes.kind[own_rows] == GPU, -1 - trace.nodes.stream_lane[own_rows], trace.nodes.thread[own_rows]
+        )
         known, code = np.unique(key, return_inverse=True)
-        lane[mine] = code.reshape(-1)
+        lane[own_edges] = code.reshape(-1)
         counts.append(len(known))
     return counts, lane.tolist()
 
 
 def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
-    """Which rows are communications on the host: their backend runs several beside the thread they are recorded on."""
+    """Return which rows are communications on the host: their backend runs several next to their recorded thread."""
     rows = [first + comm_rows(trace) for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False)]
     found = mask_at(len(graph.start), np.concatenate(rows))
     found[graph.column("kind") == GPU] = False
@@ -340,24 +327,24 @@ def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
 def _latency_units(
     graph: ReplayGraph, time: IntColumn, lag: IntColumn, lane: Sequence[int], rank_of_point: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Number the edges that are no work of a lane, so that those of a rank at one time differ; also return how many."""
+    """Number the edges outside lanes so that a rank's simultaneous edges differ; also return the count per rank."""
     edges, unit, units = graph.edges, [0] * len(graph.edges), []
     passing = np.flatnonzero((np.array(lane, np.int64) < 0) & (lag > 0))
     order = passing[np.argsort(time[edges.source[passing]], kind="stable")]
     ranks = np.array(rank_of_point, np.int64)[edges.target]
     for rank in range(len(graph.traces)):
-        mine = order[ranks[order] == rank].tolist()
-        begin = {edge: int(time[edges.source[edge]]) for edge in mine}
+        own_edges = order[ranks[order] == rank].tolist()
+        begin = {edge: int(time[edges.source[edge]]) for edge in own_edges}
         busy: list[int] = []
         most = 1
-        for edge in mine:
+        for edge in own_edges:
             while busy and busy[0] <= begin[edge]:
                 heapq.heappop(busy)
             heapq.heappush(busy, begin[edge] + int(lag[edge]))
             most = max(most, len(busy))
         units.append(_SPARE * most)
         free = [(0, number) for number in range(units[rank])]
-        for edge in mine:  # to the one that was used longest ago
+        for edge in own_edges:  # the unit that was used longest ago
             _, number = heapq.heappop(free)
             unit[edge] = number
             heapq.heappush(free, (begin[edge] + int(lag[edge]), number))

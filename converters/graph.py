@@ -1,4 +1,4 @@
-"""ET+ as a graph: GraphML, GEXF, Graphviz dot, the JSON of networkx, or a picture."""
+"""ET+ as a graph: GraphML, Graphviz dot, the JSON of networkx, or a picture."""
 
 from __future__ import annotations
 
@@ -35,14 +35,11 @@ _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#
 
 
 def select_rows(trace: Trace, *, subtree: str | None = None, max_nodes: int | None = None) -> IntColumn:
-    """Return rows for a picture that stays readable.
+    """Return rows for a readable picture.
 
     Args:
-        subtree: only a node and all that it calls and launches: its id, or its name (then the first one's to start).
-        max_nodes: only so many, those that start first; callers before what they call.
-
-    Raises:
-        UsageError: no such node, or a limit below 1.
+        subtree: only a node and everything that it calls and launches: its id, or its name (the first node to start).
+        max_nodes: the first nodes to start; callers before their callees.
     """
     if max_nodes is not None and max_nodes < 1:
         raise UsageError(f"{max_nodes} nodes make no graph; give 1 or more")
@@ -64,16 +61,10 @@ def write_graph(
     subtree: str | None = None,
     max_nodes: int | None = None,
 ) -> tuple[int, list[int]]:
-    """Write traces as one graph; ids of several ranks have the rank before them ("3:17").
+    """Write traces as one graph; ids of several ranks are prefixed with the rank ("3:17").
 
-    With `to` "dot" and a name that ends in .svg, .pdf or .png, Graphviz draws it.
-
-    Returns:
-        the number of nodes, and the number without `max_nodes` of each rank.
-
-    Raises:
-        UsageError: an unknown format, Graphviz is not installed, or the output cannot be written.
-        ConvertError: Graphviz fails.
+    Return the number of nodes, and each rank's number without `max_nodes`. With `to` "dot" and a name that ends in
+    .svg, .pdf, or .png, Graphviz draws the graph.
     """
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
@@ -171,7 +162,6 @@ def _drawn(text: bytes, suffix: str) -> bytes:
 
 
 _TYPES = {"name": "string", "kind": "string"}
-_IN_ATTRIBUTE = str.maketrans({'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#09;"})
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
@@ -179,15 +169,6 @@ _GRAPHML = """\
 <?xml version='1.0' encoding='utf-8'?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
 xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">
-"""
-_GEXF = """\
-<?xml version='1.0' encoding='utf-8'?>
-<gexf xmlns="http://www.gexf.net/1.2draft" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
-xsi:schemaLocation="http://www.gexf.net/1.2draft http://www.gexf.net/1.2draft/gexf.xsd" version="1.2">
-  <meta>
-    <creator>etplus</creator>
-  </meta>
-  <graph defaultedgetype="directed" mode="static" name="">
 """
 
 
@@ -214,29 +195,6 @@ def graphml(graph: Graph) -> Iterator[str]:
     yield "  </graph>\n</graphml>\n\n"
 
 
-def gexf(graph: Graph) -> Iterator[str]:
-    """A graph as GEXF 1.2 (https://gexf.net), as networkx writes it but without the date."""
-    keys = _numbered(graph)
-    yield _GEXF
-    yield f'    <attributes mode="static" class="edge">\n{_declared(len(keys), "kind")}    </attributes>\n'
-    yield '    <attributes mode="static" class="node">\n'
-    yield from (_declared(at, name) for name, at in keys.items())
-    yield "    </attributes>\n    <nodes>\n"
-    data = {key: f'          <attvalue for="{at}" value="%s" />\n' for key, at in keys.items()}
-    end = "        </attvalues>\n      </node>\n"
-    texts = _templates(graph, '      <node id="%s" label="%s">\n        <attvalues>\n', data, end)
-    for node, names, (name, *others) in graph.nodes():
-        yield texts[names] % (node, _value(name), _value(name), *others)
-    yield "    </nodes>\n    <edges>\n"
-    edge = (
-        '      <edge source="%s" target="%s" id="%d">\n        <attvalues>\n'
-        f'          <attvalue for="{len(keys)}" value="%s" />\n        </attvalues>\n      </edge>\n'
-    )
-    for at, (source, target, kind) in enumerate(graph.edges()):
-        yield edge % (source, target, at, kind)
-    yield "    </edges>\n  </graph>\n</gexf>\n\n"
-
-
 def _numbered(graph: Graph) -> dict[str, int]:
     """The attributes of the nodes, numbered in the order in which they first appear."""
     return {name: at for at, name in enumerate(dict.fromkeys(chain(*graph.attributes())))}
@@ -247,20 +205,10 @@ def _templates(graph: Graph, begin: str, data: dict[str, str], end: str) -> dict
     return {names: begin + "".join(data[name] for name in names) + end for names in graph.attributes()}
 
 
-def _declared(number: int, name: str) -> str:
-    return f'      <attribute id="{number}" title="{name}" type="{_TYPES.get(name, "long")}" />\n'
-
-
 @lru_cache(maxsize=1 << 14)
 def _content(text: str) -> str:
     """A text as content of an element."""
     return escape(xml_text(text), quote=False)
-
-
-@lru_cache(maxsize=1 << 14)
-def _value(text: str) -> str:
-    """A text as value of an attribute."""
-    return escape(xml_text(text), quote=False).translate(_IN_ATTRIBUTE)
 
 
 CALL = "call"
@@ -359,7 +307,6 @@ _ATTRIBUTES = {
 
 GRAPH_FORMATS: dict[str, Callable[[Graph], Iterator[str]]] = {
     "graphml": graphml,
-    "gexf": gexf,
     "dot": _dot,
     "networkx-json": _node_link,
 }

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import find_communications
-from ..timeline.beside_transfers import plain_work, transfer_edges
+from ..timeline.beside_transfers import transfer_edges, undisturbed_lags
 from ..timeline.collective_times import LevelSpan, collective_ns
 from ..timeline.constants import fit_constants
 from ..timeline.graph_building import build_graph
@@ -38,16 +38,16 @@ from .collectives import Agreement, Communication, RankComms, RankRecording, sur
 
 @dataclass(frozen=True)
 class ReplayedRank:
-    """One rank of a job on a network.
+    """One rank of a job on a network; times in ns.
 
     Attributes:
-        trace: with the times of the replay, ns after the job's start; operators of the backend have none.
+        trace: with the times of the replay, after the job's start; operators of the backend have none.
         start, end: int64, points of each row, numbered in the order of each thread; −1 without.
         released: int64 (n, 3), a communication, a point that waits for it, and the point's row.
-        transferred: by id of a communication, when its data is there, ns.
-        met_ns: by row of a sent message, when both its ranks are there, ns.
-        measured_ns: by row of a communication, how long after its start its data was there when recorded.
-        beside: rows of the communications during which the rank works, as their transfer begins.
+        transferred: by id of a communication, when its data arrives.
+        met_ns: by row of a sent message, when both its ranks are ready.
+        measured_ns: by row of a communication, recorded time until its data arrived.
+        beside: rows of the communications during whose transfer the rank works.
     """
 
     trace: Trace
@@ -92,12 +92,7 @@ def _by_target(pairs: list[tuple[int, int]]) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class HostTimeline:
-    """A job of the host on a network.
-
-    Attributes:
-        network: see `as_recorded`. slowdown: see `SharedTransfers.slowdown`.
-        base: the error of the replay on the recorded network.
-    """
+    """A job of the host on a network (see `as_recorded`); `base` is the error of the replay on the recorded network."""
 
     ranks: dict[int, ReplayedRank]
     network: Network
@@ -145,20 +140,11 @@ def _without_slowdown(graph: ReplayGraph) -> ReplayGraph:
     shared = graph.shared
     if shared is None or shared.slowdown == 1:
         return graph
-    lag = graph.edges.lag.astype(np.float64)
-    plain = plain_work(graph)
-    at = np.fromiter(plain, np.int64, len(plain))
-    lag[at] *= np.fromiter(plain.values(), np.float64, len(plain))
-    return replace(graph.with_latencies(np.rint(lag)), shared=replace(shared, beside=(0, 0)))
+    return replace(graph.with_latencies(undisturbed_lags(graph)), shared=replace(shared, beside=(0, 0)))
 
 
 class _PlacesOfRanks:
-    """What `ReplayedRank` takes from a replay, found once for all ranks.
-
-    Attributes:
-        ended: by point, the row of the communication that ends with it, else −1.
-        moves, releases, work: by rank, edges of transfers, of waits for communications, and of operators.
-    """
+    """Edges of a replay by rank: transfers, waits for communications, and operators."""
 
     def __init__(self, done: Replay) -> None:
         graph, edges = done.graph, done.graph.edges
@@ -241,14 +227,14 @@ def sized_by(agreement: Agreement, network: Network) -> Agreement:
 def with_slowed_work(
     agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int], links: AstraLinks | None = None
 ) -> tuple[dict[int, RankComms], tuple[str, ...]]:
-    """Return the communications by rank, those that slow the work next to them in two parts; and notes.
+    """Return the communications by rank, with those that slow work in two parts; and notes.
 
-    During a transfer of T the work next to it advances by T / `slowdown`. So it waits for a part of T − T / `slowdown`
-    and runs next to the rest. The first part is a message to the next rank of the group: the last rank to come to a
-    collective would find the others' data there. The rest is the collective.
+    During a transfer of T the work next to it advances by T / `slowdown`. So the work waits for a part of T − T /
+    `slowdown` and runs next to the rest. The first part is a message to the next rank of the group: if it were a
+    collective, the last rank to arrive would find the others' data there. The rest is the collective.
 
     Args:
-        sources: rank of the set to that of the timeline.
+        sources: rank of the set to rank of the timeline.
         links: of the simulator; None if all are equal and collectives run on rings.
     """
     if timeline.slowdown <= 1:

@@ -1,4 +1,4 @@
-"""What nodes do themselves: own time of each op without callees and waits; FLOPs and bytes on the GPU."""
+"""The work of nodes: own time of each operator without callees and waits; FLOPs and bytes on the GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOREVER = 2**63 - 1
 
 @dataclass(frozen=True)
 class Stretches:
-    """Times in which a row is the innermost open one on its thread, in order of start; start < end."""
+    """Times in which a row is the innermost open row on its thread, in order of start; start < end."""
 
     start: IntColumn
     end: IntColumn
@@ -28,15 +28,15 @@ class Stretches:
 
 
 def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
-    """Return timed ops, annotations and runtime calls, without the rows of `without`."""
+    """Return timed operators, annotations, and runtime calls except the given rows."""
     return np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU) & ~mask_at(len(trace), without))
 
 
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:
-    """Cut the time of each thread by the innermost open row; rows that begin inside another one end inside it."""
+    """Split the time of each thread by the innermost open row; rows that begin inside another row end inside it."""
     order, _ = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
-    found: list[int] = []  # of each its start, its end, its row
-    stack: list[tuple[int, int]] = []  # end and row of the open ones, innermost last
+    pieces: list[int] = []  # start, end and row of each
+    stack: list[tuple[int, int]] = []  # end and row of open rows, innermost last
     thread, cursor = None, 0
 
     def close(until: int) -> int:
@@ -44,7 +44,7 @@ def stretches(trace: Trace, rows: IntColumn) -> Stretches:
         while stack and stack[-1][0] <= until:
             end, row = stack.pop()
             if end > at:
-                found.extend((at, end, row))
+                pieces.extend((at, end, row))
             at = max(at, end)
         return at
 
@@ -59,21 +59,21 @@ def stretches(trace: Trace, rows: IntColumn) -> Stretches:
             if stack:
                 until, caller = stack[-1]
                 if ts > cursor:
-                    found.extend((cursor, ts, caller))
+                    pieces.extend((cursor, ts, caller))
                 end = min(end, until)
         cursor = ts
         stack.append((end, row))
     close(_FOREVER)
-    table = np.array(found, np.int64).reshape(-1, 3)
+    table = np.array(pieces, np.int64).reshape(-1, 3)
     table = table[np.lexsort((table[:, 2], table[:, 0]))]
     return Stretches(table[:, 0], table[:, 1], table[:, 2])
 
 
 def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Return from when to when each row waits for the GPU (`sync` edges), ns; (0, 0) for no wait.
+    """Return begin and end of each row's wait for the GPU (`sync` edges), ns; (0, 0) for no wait.
 
     A synchronizing call waits from its start to the end of the last GPU event that it waits for. A blocking copy waits
-    for its own event, from the event's start to its end; the call after it has the edge.
+    during its own event; the edge leads to the next call.
     """
     nodes = trace.nodes
     begin, end = np.zeros(len(trace), np.int64), np.zeros(len(trace), np.int64)
@@ -93,10 +93,9 @@ def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 
 def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return how long each host row works itself, ns.
+    """Return each host row's own work, ns, without callees, waits for the GPU, and waits for collectives on the host.
 
-    Own time excludes callees, waits for the GPU and (see `calls_collectives`) for collectives on the host. Annotations
-    also exclude the time in which another thread is in an op, since their thread waits for it.
+    Annotations also exclude the time in which another thread is in an operator, because their thread waits for it.
     """
     nodes = trace.nodes
     parts = stretches(trace, host_rows(trace, communicating))
@@ -116,10 +115,7 @@ def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
-    """Round ns to µs; each lane passes, in order of `ts`, what rounding takes from a row on to the next one.
-
-    So any run of a lane's rows sums up to within 1 µs of its exact sum.
-    """
+    """Round ns to µs; each lane passes rounding errors on, in order of `ts`, so sums stay within 1 µs."""
     order = np.lexsort((np.arange(len(lane)), ts, lane))
     total = np.cumsum(durations[order])
     begins = np.flatnonzero(np.diff(lane[order], prepend=lane[order][:1] - 1))
@@ -131,7 +127,6 @@ def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
 
 
 def calls_collectives(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Return rows that issue collectives or wait for them."""
     return matching(trace.nodes.name, trace.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
 
 
@@ -141,12 +136,7 @@ _MAX_BYTES = 2.0**62
 def work_columns(trace: Trace) -> dict[str, IntColumn]:
     """Return `num_ops` (FLOPs) and `tensor_size` (bytes moved) per row, −1 if unknown (always without `analysis/`).
 
-    An operator's FLOPs are at its main kernel, see `work_of_events`. An unknown one gets no attribute: 0 would mean a
-    kernel that does nothing.
-
-    Example:
-        >>> bool(work_columns(trace)["num_ops"].max() > 0)
-        True
+    Unknown values get no attribute: 0 would mean a kernel that does nothing.
     """
     columns = {"num_ops": np.full(len(trace), -1, np.int64), "tensor_size": np.full(len(trace), -1, np.int64)}
     if not installed("analysis"):
@@ -161,12 +151,8 @@ def roofline_work(
 ) -> tuple[IntColumn, IntColumn]:
     """Return `num_ops` and `tensor_size` for all nodes of a roofline simulation, which needs both for every node.
 
-    A node with unknown FLOPs is bound by its bytes. If these are unknown, it gets the bytes that take its measured time
-    (0 µs counts as 1 ns) at the bandwidth of the device's memory, GB/s.
-
-    Example:
-        >>> [column.tolist() for column in roofline_work(*np.array([[64, -1, -1], [24, 8, -1], [3, 3, 3]]), 2.0)]
-        [[64, 1, 1], [24, 8, 6000]]
+    A node with unknown FLOPs is bound by its bytes. Unknown bytes become the bytes that take its measured time (0 µs
+    counts as 1 ns) at the bandwidth of the device's memory, GB/s.
     """
     measured = np.minimum(np.ceil(np.maximum(micros * 1000.0, 1) * bandwidth), _MAX_BYTES).astype(np.int64)
     known = size > 0

@@ -37,18 +37,16 @@ Split = Literal["model", "graph"]
 _TENSORS, _DIMS = 6, 6
 _DTYPES = ("float64", "float32", "float16", "bfloat16", "float8", "int64", "int32", "int16", "int8", "uint8", "bool")
 NODE_NAMES = (
-    "is GPU event", "is main", "has signature", "log2 FLOPs", "log2 bytes", "log2 input elements",
-    "log2 output elements", "input tensors", "output tensors", "depth", "calls", "launches", "log2 copied bytes",
-    "log2 communicated bytes", "ranks",
+    *("is GPU event", "is main", "has signature", "log2 FLOPs", "log2 bytes"),
+    *("log2 input elements", "log2 output elements", "input tensors", "output tensors", "depth", "calls", "launches"),
+    *("log2 copied bytes", "log2 communicated bytes", "ranks"),
     *(f"first input is {dtype}" for dtype in _DTYPES),
     *(f"log2 extent {dim} of input {tensor}" for tensor in range(_TENSORS) for dim in range(_DIMS)),
     *(f"log2 elements of input {tensor}" for tensor in range(_TENSORS)),
     *(f"log2 extent {dim} of output 0" for dim in range(_DIMS)),
     *(f"number {i} among the arguments" for i in range(8)),
-)  # fmt: skip
-"""The columns of `node_feat` that are used; those behind are 0."""
-CONFIG_NAMES = ("log2 threads", "log2 batch")
-"""The columns of `node_config_feat` that are used; those behind are 0."""
+)  # columns of `node_feat`; further columns are 0
+CONFIG_NAMES = ("log2 threads", "log2 batch")  # columns of `node_config_feat`; further columns are 0
 _PREFIX, _SUFFIX = "autograd::engine::evaluate_function: ", re.compile(r"\d+$")
 _KERNELS = (
     ("<kernel attention>", re.compile(r"flash|fmha|attention", re.I)),
@@ -70,19 +68,16 @@ _ENDING = re.compile(r"(?:\.json|\.et)?(?:\.gz)?$")
 def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, float] | None = None) -> GraphArrays:
     """Return arrays of a linked trace of one rank.
 
-    Nodes are operators with a time and GPU events, in order of start, with their own times. An operator consumes what
-    its caller, the op before it and other edges lead from.
+    Nodes are operators with a time and GPU events, in order of start, with their own times. An operator consumes
+    results of its caller, of the previous operator, and of sources of other edges.
 
     Args:
-        config: "threads", "batch": how the job ran, where the trace does not record it.
-
-    Raises:
-        ConvertError: nothing in the trace has a time. UsageError: another configuration.
+        config: "threads" and "batch" of the job, if the trace does not record them.
     """
     nodes = trace.nodes
     wrong = set(config or {}) - {"threads", "batch"}
     if wrong:
-        raise UsageError(f"unknown settings of the configuration {sorted(wrong)}; known ones: threads, batch")
+        raise UsageError(f"unknown settings of the configuration {sorted(wrong)}; known: threads, batch")
     of_op = (nodes.kind == CPU) & (nodes.scope != ANNOTATION_SCOPE)
     rows = np.flatnonzero(nodes.timed & (of_op | (nodes.kind == GPU)))
     if not len(rows):
@@ -97,10 +92,16 @@ def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, flo
         settings[0, :, column] = log2(max((config or {}).get(key, 1.0), 1.0))
     begin, end = trace.span
     return GraphArrays(
-        _ENDING.sub("", Path(trace.file).name) if name is None else name, feat, codes,
-        _edges(trace, node), main, settings, np.array([end - begin], np.int64),
-        np.array([[0, len(rows)]], np.int32), np.maximum(nodes.exclusive[rows], 0),
-    )  # fmt: skip
+        name=_ENDING.sub("", Path(trace.file).name) if name is None else name,
+        node_feat=feat,
+        node_opcode=codes,
+        edge_index=_edges(trace, node),
+        node_config_ids=main,
+        node_config_feat=settings,
+        config_runtime=np.array([end - begin], np.int64),
+        node_splits=np.array([[0, len(rows)]], np.int32),
+        node_runtime=np.maximum(nodes.exclusive[rows], 0),
+    )
 
 
 def _opcode(trace: Trace, row: Row) -> int:
@@ -116,7 +117,7 @@ def _opcode(trace: Trace, row: Row) -> int:
 
 
 def _edges(trace: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
-    """Rows [consumer, producer]: the call tree, and the trace's edges between nodes of the graph; sorted."""
+    """Return rows [consumer, producer]: the call tree, and the trace's edges between nodes of the graph; sorted."""
     source, target = trace.edges[:, 0], trace.edges[:, 1]
     called = np.flatnonzero((node >= 0) & (trace.nodes.parent_row >= 0))
     pairs = np.concatenate(
@@ -162,17 +163,15 @@ def _features(trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
 
 
 def _shape_features(name: str, signature: Signature | None) -> list[float]:
-    """The columns that follow from an operator's name and arguments; the others 0."""
+    """Return the columns that follow from an operator's name and arguments; other columns are 0."""
     if signature is None:
         return [0.0] * len(NODE_NAMES)
     inputs, outputs = signature.tensors, signature.outputs or ()
     operators = outer("analysis.flops")
     work = operators.flops(name, signature)
-    values = [
-        0.0, float(work is not None), 1.0, _log(work), _log(operators.bytes_moved(name, signature)),
-        _log(sum(t.numel for t in inputs)), _log(sum(t.numel for t in outputs)), float(len(inputs)),
-        float(len(outputs)), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,
-    ]  # fmt: skip
+    sizes = (sum(tensor.numel for tensor in tensors) for tensors in (inputs, outputs))
+    values = [0.0, float(work is not None), 1.0, _log(work), _log(operators.bytes_moved(name, signature))]
+    values += [*map(_log, sizes), float(len(inputs)), float(len(outputs)), *[0.0] * 6]
     values += [float(bool(inputs) and inputs[0].dtype.startswith(dtype)) for dtype in _DTYPES]
     shapes = [tensor.shape[:_DIMS] for tensor in inputs[:_TENSORS]] + [()] * (_TENSORS - len(inputs[:_TENSORS]))
     for shape in shapes:
@@ -189,18 +188,14 @@ def _log(value: int | None) -> float:
 
 
 def split_of(graph: GraphArrays, by: Split) -> str:
-    """In which of SPLITS a graph goes: of ten parts by a hash of its model's or its own name eight, one and one."""
+    """Return the split of a graph, from a hash of its model or name: eight of ten parts, then one and one."""
     text = graph.model if by == "model" else graph.name
     part = blake2b(text.encode(), digest_size=4).digest()[0] % 10
     return SPLITS[0] if part < 8 else SPLITS[part - 7]
 
 
 def write_dataset(graphs: Iterable[GraphArrays], folder: Path, by: Split = "model") -> Sequence[str]:
-    """Write graphs into the folders of their splits, and the vocabulary; return the names of the files.
-
-    Raises:
-        UsageError: two graphs of one name, or a folder that cannot be made.
-    """
+    """Write graphs into the folders of their splits, and the vocabulary; return the names of the files."""
     written: dict[str, str] = {}
     for split in SPLITS:
         make_folder(folder / split)

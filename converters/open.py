@@ -1,4 +1,4 @@
-"""Read any trace file as a `Trace`; formats are known by content, also those of registered readers."""
+"""Read any trace file as a `Trace`; formats, including registered readers, are recognized by content."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .folder import InputPair
 if TYPE_CHECKING:
     from ..schemas.kineto.read_kineto import KinetoTrace
 
+# Group of the entry points: the name is the format's, the value a `Reader`, or a class of readers without arguments.
 GROUP = "etplus.readers"
-"""Group of the entry points: the name is the format's, the value a `Reader` or a class of one without arguments."""
 
 _ET = re.compile(r"\.et(?:\.gz)?$")
 
 
 class Opened:
-    """A source (`path` is "" if it is no file), read as far as a reader asks for it; see `load`."""
+    """A source (`path` is "" if it is no file), read as far as a reader needs; see `load`."""
 
     def __init__(self, source: Source, *, rank: int | None = None, progress: bool = False) -> None:
         self.source, self.rank, self.progress = source, rank, progress
@@ -38,14 +38,14 @@ class Opened:
 
     @cached_property
     def head(self) -> bytes:
-        """The first bytes, unpacked; b"" of a stream, which can be read once only."""
+        """The first bytes, unpacked; b"" for a stream, which can only be read once."""
         if self.path:
             return head_of(self.path)
         return head_of(self.source) if isinstance(self.source, bytes) else b""
 
     @cached_property
     def data(self) -> bytes:
-        """All bytes, unpacked; TraceFormatError if the file cannot be read."""
+        """All bytes, unpacked; raises TraceFormatError if the file cannot be read."""
         blob = load_bytes(self.source, progress=self.progress, trace=False)
         if blob.broken_at is not None:
             problem = "the gzip stream is damaged"
@@ -56,7 +56,7 @@ class Opened:
 class Reader(Protocol):
     """Reads the files of one format.
 
-    Modules of readers are imported when no format of etplus fits a file: what takes long to import belongs in `read`.
+    Modules of readers are imported when no format of etplus fits a file: put slow imports into `read`.
 
     Example:
         >>> from etplus.trace.build import NO_RECORDS, TraceBuilder
@@ -76,14 +76,13 @@ class Reader(Protocol):
     """
 
     @property
-    def name(self) -> str:
-        """What the format is called."""
+    def name(self) -> str: ...
 
     def reads(self, head: bytes, name: str) -> bool:
-        """Whether a file is of the format, by its path and its first bytes, unpacked (b"" for a folder)."""
+        """Return whether a file has the format, from its path and its first bytes, unpacked (b"" for a folder)."""
 
     def read(self, source: Opened) -> Trace:
-        """Return the trace, made by a `TraceBuilder`; TraceFormatError for a broken file."""
+        """Return the trace, made by a `TraceBuilder`; raise TraceFormatError for a broken file."""
 
 
 class _Columns:
@@ -128,7 +127,7 @@ class _NsightSystems:
 
 
 class _Timeline:
-    """Kineto's JSON, Perfetto traces, and ET+: which a JSON file is shows only in all of it."""
+    """Kineto's JSON, Perfetto traces, and ET+, which can only be told apart after reading all of a JSON file."""
 
     name = "kineto"
 
@@ -154,7 +153,6 @@ _BUILT_IN: tuple[Reader, ...] = (_Columns(), _Chakra(), _NsightSystems(), _Timel
 
 @cache
 def _others() -> dict[str, Plugin]:
-    """The readers of other packages."""
     return plugins(GROUP, "reader", {"etplus", *(reader.name for reader in _BUILT_IN)})
 
 
@@ -163,11 +161,11 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
     """Read a trace of any format that etplus knows, gzipped or not.
 
     Formats are ET+ (of etplus or Chakra's linker), a Kineto or Perfetto (.pftrace) trace or an export of Nsight Systems
-    alone, and Chakra (.et). Of a Kineto trace that is cut off, what is there is read.
+    alone, and Chakra (.et). A truncated Kineto trace is read up to its end.
 
     Args:
         source: path, "-" for standard input, bytes, binary file object, or one rank of a file (`FileRank`).
-        rank: the one to read of a file with several ranks.
+        rank: the rank to read from a file with several ranks.
         progress: show a bar for reading that takes over two seconds.
 
     Raises:
@@ -179,7 +177,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
         <kernel sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage… 83.1 µs>
     """
     opened = Opened(source, rank=rank, progress=progress)
-    for reader in _BUILT_IN:  # without a search for other packages, which takes longer than reading a small trace
+    for reader in _BUILT_IN:  # searching for other packages takes longer than reading a small trace
         if reader.reads(opened.head, opened.path):
             return reader.read(opened)
     for other in _others().values() if opened.path or opened.head else ():
@@ -188,11 +186,11 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
             if not isinstance(trace, Trace):
                 raise EtplusError(f"{other} returned {type(trace).__name__}, not Trace; report it to its authors")
             return trace
-    return _Timeline().read(opened)  # a stream, or what no reader knows, of which this says why
+    return _Timeline().read(opened)  # a stream, or an unknown format, which raises the error
 
 
 def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
-    """The trace in a file of any format, that of a pair, which is linked, or the trace itself."""
+    """Return the trace in a file of any format, of a pair (which is linked), or the given trace."""
     if isinstance(source, InputPair):
         from ..linker import link
 
@@ -201,7 +199,7 @@ def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
 
 
 def parse_trace(blob: Blob[bytes], *, progress: bool = False, rank: int | None = None, pid: int | None = None) -> Trace:
-    """Read ET+, a Kineto or a Perfetto trace in memory; `rank` and `pid` choose one of a merged trace."""
+    """Read ET+, a Kineto, or a Perfetto trace in memory; `rank` and `pid` choose a process of a merged trace."""
     if is_kineto(blob.data):
         from ..schemas.kineto.processes import one_process
         from ..schemas.kineto.read_kineto import parse_kineto
@@ -211,6 +209,6 @@ def parse_trace(blob: Blob[bytes], *, progress: bool = False, rank: int | None =
 
 
 def _linked(timeline: KinetoTrace) -> Trace:
-    from ..linker import trace_of_kineto  # importing it takes as long as reading a small ET+, which does not need it
+    from ..linker import trace_of_kineto  # slow to import, and not needed for ET+
 
     return trace_of_kineto(timeline)

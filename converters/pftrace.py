@@ -141,8 +141,6 @@ class _Writer:
     def _ends(self) -> IntColumn:
         """Return the ends of slices in file order (n, 3): position of the row before which it is written, ns, and
         track.
-
-        A slice ends before the next one of its track that does not begin earlier, or after all rows.
         """
         rows = self.process.rows
         host = np.flatnonzero(self.trace.nodes.kind[rows] != GPU)
@@ -376,7 +374,7 @@ class _Writer:
 
 @lru_cache(maxsize=1 << 14)
 def _annotation(name_iid: int, value: bytes) -> bytes:
-    """A debug annotation as a field of a track event. Its value is marshalled: lists cannot be keys of the cache."""
+    """A debug annotation as a field of a track event."""
     event = protos().TrackEvent()
     _set(event.debug_annotations.add(name_iid=name_iid), marshal.loads(value))
     encoded: bytes = event.SerializeToString(deterministic=True)

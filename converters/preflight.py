@@ -1,7 +1,7 @@
-"""Pre-flight check of a set of Chakra traces: what would make a reader or simulator fail, hang or mislead.
+"""Pre-flight check of a set of Chakra traces: find what makes a reader or simulator fail, hang, or mislead.
 
-It uses nothing that the writer of the files uses: a check that shared its matcher (`jobs.matching`) could not find its
-errors.
+The check shares no code with the writers of the files: with the same matcher (`jobs.matching`) it could not find the
+matcher's errors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..jobs.job_ranks import ONE_RANK
-from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, find_groups, read_group_names, read_groups
+from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, find_groups, read_groups
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType
 from ..schemas.text.transaction import staged
 from ..trace.columns import distinct, mask_at
@@ -45,20 +45,18 @@ def check(
 ) -> PreflightReport:
     """Check a set of traces.
 
-    A prefix stands for its files ``<prefix>.<rank>.et`` (or ``.et.gz``). Several files must be all ranks from 0 on. One
-    file given by name is checked alone. Ranks run their communications in the order of a reader that issues the ready
-    node with the lowest id and needs no time for any; a simulator can deviate if two of them become ready at different
-    times.
+    Ranks run their communications in the order of a reader that issues the ready node with the lowest id and needs no
+    time; a simulator can deviate if two nodes become ready at different times.
 
     Args:
-        source: a prefix, a file, or several files.
-        profile: "astra-sim" makes errors of what ASTRA-sim does not survive; for "chakra" those are warnings.
-        groups: the group file; by default ``<prefix>.comm_groups.json`` if it is there.
-        limit: how many problems of a kind are kept (all are counted).
-        network: that the set is meant for, or its text (see `parse_network`).
+        source: several files (all ranks from 0 on), a prefix of ``<prefix>.<rank>.et``, or a single file.
+        profile: "astra-sim" reports as errors what ASTRA-sim does not survive; "chakra" reports it as warnings.
+        groups: the group file; default ``<prefix>.comm_groups.json`` if it exists.
+        limit: number of problems kept per kind (all are counted).
+        network: the network that the set is meant for, or its text (see `parse_network`).
 
     Raises:
-        UsageError: no such files, two for a rank, an unknown profile or a negative limit.
+        UsageError: no such files, two files for a rank, an unknown profile, or a negative limit.
         TraceFormatError: a file is not a Chakra trace, or the group file is invalid.
     """
     if profile not in ("chakra", "astra-sim"):
@@ -73,12 +71,12 @@ def check(
         from ..timeline.network import parse_network
 
         network = parse_network(network)
-    beside = None if prefix is None or alone else _check_network_files(prefix, len(files), findings)
-    dimensions = None if beside is None else beside.dimensions
+    next_to_set = None if prefix is None or alone else _check_network_files(prefix, len(files), findings)
+    dimensions = None if next_to_set is None else next_to_set.dimensions
     scans = _scan(
         files, findings, alone=alone, group_path=group_path, groups=known, dimensions=dimensions, network=network
     )
-    if beside is not None and not beside.endpoint_delay:
+    if next_to_set is not None and not next_to_set.endpoint_delay:
         for scanned in scans:
             if (node := scanned.begins_at_once) is not None and not scanned.flaw:
                 findings.add("first-collective", scanned.file.rank, (node,), "node {} waits for nothing", node)
@@ -88,7 +86,7 @@ def check(
 
 
 def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport | None:
-    """Check the set, or the one file, that the present transaction writes; None if a file is not regular."""
+    """Check the set, or the file, that the current transaction writes; None if a file is not regular."""
     if not all(staged(name).is_file() for name in files):
         return None
     ranks = [_rank_file(Path(name)) for name in files if name.endswith((".et", ".et.gz"))]
@@ -111,7 +109,6 @@ def _scan(
     dimensions: int | None = None,
     network: Network | None = None,
 ) -> list[RankScan]:
-    """Read the ranks, and check each, the groups, and ranks against each other."""
     if group_path and "empty" in group_path:
         findings.add("groups-path", None, (), "{}", group_path)
     world = None if alone else max(file.rank for file in files) + 1
@@ -146,14 +143,11 @@ def _report(scans: Sequence[RankScan], findings: PreflightFindings) -> Preflight
 
 
 class _NetworkFiles(NamedTuple):
-    """The number of dimensions (None if unknown) and the endpoint delay (ns) of the files next to a set."""
-
     dimensions: int | None
     endpoint_delay: float
 
 
 def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -> _NetworkFiles | None:
-    """Check the network and system files next to a set, if they are there."""
     from .astra_config import dimensions_of, endpoint_delay_of, flaws_of_files, network_files_of  # few sets have them
 
     files = network_files_of(prefix)
@@ -168,20 +162,15 @@ def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -
 def _check_network(
     scans: Sequence[RankScan], prefix: str | None, groups: Groups, network: Network, findings: PreflightFindings
 ) -> None:
-    """Check a set against the network that it is meant for."""
-    from .astra_config import network_files_of, same_files, unknown_groups
+    from .astra_config import network_files_of, same_files
     from .astra_links import astra_links
 
     links = astra_links(network, len(scans))
     for text in links.unsaid:
         findings.add("network-inexact", None, (), "{}", text)
-    names = [] if prefix is None else read_group_names(prefix)
-    members = {tuple(range(len(scans))), *(tuple(sorted(ranks)) for ranks in groups.values())}
-    for name in unknown_groups(network, members, names):
-        findings.add("network-group", None, (), "group {}", name)
     files = None if prefix is None else network_files_of(prefix)
     if files is None:
-        findings.skip("no network and system files beside the set")
+        findings.skip("no network and system files next to the set")
     elif not same_files(files, network, links):
         findings.add("network-differs", None, (), "{} and {}; convert for this network again", *(f.name for f in files))
     for scanned in scans:
@@ -189,7 +178,7 @@ def _check_network(
 
 
 def _check_parts(scanned: RankScan, world: int, groups: Groups, findings: PreflightFindings) -> None:
-    """Find collectives whose ranks' parts are not whole bytes: ASTRA-sim rounds these down, to 1 at least."""
+    """Find collectives whose parts are not whole bytes per rank: ASTRA-sim rounds them down, to 1 at least."""
     comm = scanned.comm
     ranks = np.array([len(groups.get(group, ())) or world for group in comm.group.tolist()], np.int64)
     parted = (comm.op >= 0) & (comm.op != CollectiveCommType.ALL_GATHER)
@@ -223,10 +212,7 @@ def _compare(
 def _compare_order(
     scans: list[RankScan], groups: Groups | None, network: Network | None, findings: PreflightFindings
 ) -> None:
-    """Compare communications in the order in which nodes would be issued if none took time.
-
-    If that order is a problem for ASTRA-sim, the order of a run with their durations decides.
-    """
+    """Compare communications in the order in which nodes would be issued if none took time."""
     found = PreflightFindings(findings.profile, max(findings.limit, 1))
     compare_ranks(scans, groups, found)
     if findings.profile != "astra-sim" or not set(found.errors) or not set(found.errors) <= _BY_ORDER:
@@ -238,16 +224,16 @@ def _compare_order(
     if rank_ends(scans, groups or {}, network or DEFAULT) is None:
         findings.extend(found)
         return
-    for problem in [of[0] for of in found.errors.values() if of][:1]:
+    for problem in [problems[0] for problems in found.errors.values() if problems][:1]:
         findings.add("free-order", problem.rank, problem.nodes, "it runs with these durations: {}", problem.text)
 
 
+# Errors that depend on the order in which nodes are issued.
 _BY_ORDER = frozenset(("collective", "uneven-collective", "comm-order", "world-turn", "deadlock"))
-"""Errors that depend on the order in which nodes are issued."""
 
 
 def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
-    """The files by rank, their prefix if they have one, and whether it is one file given by its own name."""
+    """Return the files by rank, their prefix if they have one, and whether it is a single file."""
     paths = [Path(source)] if isinstance(source, (str, os.PathLike)) else list(map(Path, source))
     if not paths:
         raise UsageError("nothing to check; give a prefix or files")
@@ -272,7 +258,6 @@ def _rank_file(path: Path) -> RankFile:
 
 
 def _prefix_in(folder: Path) -> Path:
-    """The prefix of the one set in a folder."""
     prefixes = sorted({named["prefix"] for path in folder.iterdir() if (named := _RANK.fullmatch(path.name))})
     if not prefixes:
         raise UsageError(f"{folder}: no file named <prefix>.<rank>.et; give a set of Chakra traces")
@@ -282,27 +267,25 @@ def _prefix_in(folder: Path) -> Path:
 
 
 def _siblings(prefix: Path) -> dict[int, Path]:
-    """The files of a prefix by rank."""
-    found: dict[int, Path] = {}
+    files: dict[int, Path] = {}
     siblings = sorted(prefix.parent.iterdir()) if prefix.parent.is_dir() else []
     for path in siblings:  # x.0.et comes before x.0.et.gz, and is the one that every reader would take
         named = _RANK.fullmatch(path.name)
         if named and named["prefix"] == prefix.name:
-            found.setdefault(int(named["rank"]), path)
-    return found
+            files.setdefault(int(named["rank"]), path)
+    return files
 
 
 def _find_by_prefix(prefix: Path) -> list[RankFile]:
-    found = _siblings(prefix)
-    if not found:
+    files = _siblings(prefix)
+    if not files:
         raise UsageError(f"no file {prefix}.<rank>.et; give the part of the names before .<rank>.et, or files")
-    return [RankFile(found[rank], rank) for rank in sorted(found)]
+    return [RankFile(files[rank], rank) for rank in sorted(files)]
 
 
 def check_groups(
     scans: Sequence[RankScan], groups: Groups | None, world: int | None, findings: PreflightFindings
 ) -> None:
-    """Check the groups that the ranks use against the group file, if there is one; `world` is None of a rank alone."""
     used = {scan.file.rank: distinct(scan.comm.group[scan.comm.group > ALL_RANKS]).tolist() for scan in scans}
     in_use = sorted({group for of_rank in used.values() for group in of_rank})
     if groups is None:

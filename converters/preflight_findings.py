@@ -1,4 +1,4 @@
-"""What a pre-flight check can find, how grave each is for whom, and the report."""
+"""Problems that a pre-flight check can find, how severe they are, and the report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_TEXT = 400  # values come from the trace and can be of any length
 
 
 class Kind(NamedTuple):
-    """Gravity of a kind of problem under each profile (None: of no interest there), and its meaning."""
+    """Severity of a kind of problem under each profile (None: not reported), and its meaning."""
 
     chakra: Level | None
     astra_sim: Level | None
@@ -23,25 +23,26 @@ class Kind(NamedTuple):
 
 _defect, _simulator = partial(Kind, "error", "error"), partial(Kind, "warning", "error")
 _other_reader = partial(Kind, "error", "warning")
+# Every kind of problem by name. Failures and hangs of ASTRA-sim were observed by running it.
 KINDS = {
     "damaged": _defect("a file that cannot be read to its end"),
-    "no-version": Kind("warning", None, "metadata without a version, which one reader takes for the end of the file"),
+    "no-version": Kind("warning", None, "metadata without a version, which a reader mistakes for the end of the file"),
     "no-nodes": _defect("a rank without a single node"),
     "missing-rank": _defect("a rank without a file"),
-    "duplicate-id": _defect("an id that several nodes have"),
+    "duplicate-id": _defect("an id shared by several nodes"),
     "dangling-dependency": _defect("a dependency on a node that is not in the file"),
-    "duplicate-dependency": _other_reader("a dependency listed twice, which blocks the node for ever in one reader"),
-    "cycle": _defect("nodes that wait for each other, so that none of them is ever issued"),
+    "duplicate-dependency": _other_reader("a dependency listed twice, which blocks the node forever in a reader"),
+    "cycle": _defect("nodes that wait for each other and are never issued"),
     "missing-attribute": _defect("a communication node without an attribute that readers need"),
-    "no-group": Kind("warning", None, "a collective without pg_name: ASTRA-sim runs it on all ranks, one reader fails"),
-    "attribute-type": _other_reader("an attribute in another member of the oneof than most readers look at"),
+    "no-group": Kind("warning", None, "a collective without pg_name: ASTRA-sim runs it on all ranks, a reader fails"),
+    "attribute-type": _other_reader("an attribute in an unusual member of the oneof, which most readers ignore"),
     "attribute-unreadable": _defect("an attribute without a value of the type that readers need"),
-    "attribute-value": _defect("an attribute of a communication node with a value that makes no sense"),
-    "duplicate-attribute": _other_reader("an attribute that a node has twice; ASTRA-sim reads the first one"),
-    "group-name": _other_reader("a pg_name that ASTRA-sim takes for its leading number"),
+    "attribute-value": _defect("an attribute of a communication node with an impossible value"),
+    "duplicate-attribute": _other_reader("an attribute listed twice on a node; ASTRA-sim reads the first"),
+    "group-name": _other_reader("a pg_name that ASTRA-sim reads as its leading number"),
     "collective": _defect("collectives of a group that differ between its ranks"),
     "message": _defect("sends and receives that do not match by source, destination, tag and size"),
-    "unreceived-message": _other_reader("sends that no rank receives; in ASTRA-sim they end all the same"),
+    "unreceived-message": _other_reader("sends that no rank receives; in ASTRA-sim they still end"),
     "deadlock": _defect("communications of several ranks that wait for each other"),
     "unsupported-node": _simulator("a kind of node that ASTRA-sim cannot run"),
     "unsupported-collective": _simulator("a kind of collective that ASTRA-sim cannot run"),
@@ -54,7 +55,7 @@ KINDS = {
     "no-dimension": _simulator(
         "a collective of all ranks whose involved_dim selects no dimension, on which ASTRA-sim hangs"
     ),
-    "replayed-collective": Kind(None, "warning", "a broadcast, which ASTRA-sim replays by its duration on any network"),
+    "replayed-collective": Kind(None, "warning", "a broadcast, which takes its recorded duration on any network"),
     "first-collective": _simulator(
         "a collective at time 0, on which ASTRA-sim aborts if endpoint-delay is 0, as in the system file"
     ),
@@ -63,36 +64,34 @@ KINDS = {
         "warning", "warning", "an order of communications that durations or the network can turn into a deadlock"
     ),
     "world-turn": _simulator(
-        "a collective of all ranks before which they ran unequal numbers of collectives of any group, by which "
-        "ASTRA-sim matches it; write all ranks as a group"
+        "a collective of all ranks after unequal numbers of collectives per rank, by which ASTRA-sim matches it; write "
+        "all ranks as a group"
     ),
-    "overflow": _simulator("durations or bytes of so many that ASTRA-sim's clock does not count them"),
+    "overflow": _simulator("durations or bytes beyond the range of ASTRA-sim's clock"),
     "memory-node": Kind(None, "error", "a memory node, which ASTRA-sim without a remote memory cannot run"),
     "single-rank": _simulator("a set of one rank, which ASTRA-sim cannot run"),
-    "groups-path": _simulator("a path of the group file with 'empty' in it, which ASTRA-sim takes for no file"),
+    "groups-path": _simulator("a path of the group file that contains 'empty', which ASTRA-sim reads as no file"),
     "gzip": _simulator("a gzipped file, which ASTRA-sim cannot read"),
-    "many-ready": Kind(None, "warning", "so many nodes that wait for nothing that ASTRA-sim crawls"),
+    "many-ready": Kind(None, "warning", "very many nodes that wait for nothing, which slows ASTRA-sim to a crawl"),
     "few-waits": Kind(
-        None, "warning", "collectives that no computation waits for: the time hardly follows the network"
+        None, "warning", "collectives that no computation waits for: the network hardly changes the time"
     ),
-    "no-collective": Kind(None, "warning", "not a single collective or message, so that the network does not matter"),
-    "network-files": _simulator("network files beside the set with which ASTRA-sim does not run it to the end"),
-    "network-differs": Kind(None, "warning", "network files beside the set that are not those of the network given"),
-    "network-group": Kind("warning", "warning", "a network of a process group that the set does not have"),
+    "no-collective": Kind(None, "warning", "no collective or message: the network does not change the time"),
+    "network-files": _simulator("network files next to the set with which ASTRA-sim does not run it to the end"),
+    "network-differs": Kind(None, "warning", "network files next to the set that differ from the given network"),
     "network-inexact": Kind(
-        None, "warning", "what ASTRA-sim cannot express of the network; convert has it in sizes of communications"
+        None, "warning", "a network that ASTRA-sim cannot express; convert changes sizes of communications instead"
     ),
     "uneven-parts": Kind(
-        None, "warning", "a collective that loses over 1% of its bytes, since each rank has a whole number of them"
+        None, "warning", "a collective that loses over 1% of its bytes, because each rank gets whole bytes"
     ),
     "host-node": Kind(None, "warning", "a CPU node, on which ASTRA-sim's final statistics fail"),
 }
-"""Every kind of problem by its name. What fails or hangs ASTRA-sim was observed by running it."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of a kind in `KINDS`, at a rank (None if several or none) and node ids."""
+    """A problem of a kind in `KINDS`, at a rank (None if several or none) and node ids."""
 
     kind: str
     level: Level
@@ -106,10 +105,10 @@ class PreflightReport:
     """The result of a check.
 
     Attributes:
-        files: by rank. ranks, nodes, collectives, messages: how many of each (collectives and messages are nodes).
-        by_computation, by_nothing: collectives that a computing node depends on, and that no node depends on.
-        counts: problems by kind, in the order of `KINDS`; problems: the first few of each kind.
-        skipped: checks that could not be made, with the reason.
+        collectives, messages: numbers of nodes.
+        by_computation, by_nothing: number of collectives that a computing node, and that no node, depends on.
+        counts: problems by kind, in the order of `KINDS`; `problems` has the first few of each.
+        skipped: checks that were not possible, with the reason.
     """
 
     profile: Profile
@@ -125,7 +124,6 @@ class PreflightReport:
     skipped: tuple[str, ...]
 
     def total(self, level: Level) -> int:
-        """Number of problems of a level."""
         return sum(count for kind, count in self.counts.items() if level_of(kind, self.profile) == level)
 
     @property
@@ -135,18 +133,15 @@ class PreflightReport:
 
     @property
     def verdict(self) -> str:
-        """ "passed" or "failed" with the counts."""
         found = [(self.total(level), level) for level in _LEVELS]
         counted = ", ".join(f"{count:,} {level}{'s' * (count != 1)}" for count, level in found)
         return f"{'passed' if self.ok else 'failed'}: {counted}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-ready values."""
         return {"ok": self.ok, **asdict(self)}
 
 
 def level_of(kind: str, profile: Profile) -> Level | None:
-    """How grave a kind is for a profile."""
     return KINDS[kind].chakra if profile == "chakra" else KINDS[kind].astra_sim
 
 
@@ -161,7 +156,7 @@ class PreflightFindings:
         self._skipped: list[str] = []
 
     def add(self, kind: str, rank: int | None, nodes: tuple[int, ...], text: str, *values: object) -> None:
-        """Note a problem; ``text`` is formatted with ``values``, only if it is kept."""
+        """Record a problem; ``text`` is formatted with ``values`` only if it is kept."""
         level = level_of(kind, self.profile)
         if level is None:
             return
@@ -171,11 +166,9 @@ class PreflightFindings:
             self._kept[kind].append(Problem(kind, level, rank, nodes, line))
 
     def skip(self, text: str) -> None:
-        """Note a check that could not be made."""
         self._skipped.append(text)
 
     def extend(self, other: PreflightFindings) -> None:
-        """Note all that another one found."""
         self._counts += other._counts
         for kind, problems in other._kept.items():
             self._kept[kind] += problems[: self.limit - len(self._kept[kind])]
@@ -183,11 +176,11 @@ class PreflightFindings:
 
     @property
     def errors(self) -> dict[str, list[Problem]]:
-        """The problems that are errors, by kind; kinds that were counted but not kept have none."""
+        """Errors by kind; empty lists for kinds that were counted but not kept."""
         return {kind: self._kept[kind] for kind in self._counts if level_of(kind, self.profile) == "error"}
 
     def report(self, files: tuple[str, ...], **sizes: int) -> PreflightReport:
-        """What was found so far; `sizes` are the counts of a `PreflightReport` from `ranks` to `by_nothing`."""
+        """Return the report; `sizes` are the counts of a `PreflightReport` from `ranks` to `by_nothing`."""
         counts = {kind: self._counts[kind] for kind in KINDS if self._counts[kind]}
         problems = tuple(problem for kind in KINDS for problem in self._kept[kind])
         return PreflightReport(

@@ -1,8 +1,8 @@
 """Communications of several ranks, matched as simulators match them: the k-th with the k-th.
 
 All collectives of a group must agree between its ranks, and each receive needs a send. If all match, the ranks become
-one graph in which a collective is one event, and a cycle in it is a deadlock. Example: rank 0 runs collective A before
-B, rank 1 runs B before A; A waits for B on rank 1 and B for A on rank 0.
+one graph in which a collective is one event; a cycle in it is a deadlock. Example: rank 0 runs collective A before B,
+rank 1 runs B before A; A waits for B on rank 1 and B for A on rank 0.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from ..timeline.topological_order import IntArray, find_cycle, issue_order
 from .preflight_findings import PreflightFindings
 from .preflight_rank import CommTable, RankScan
 
+# Number of the group of all ranks in Chakra files.
 ALL_RANKS = 0
-"""Number of the group of all ranks in Chakra files."""
 _SHOWN_OF_A_CYCLE = 6
 
 
 def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: PreflightFindings) -> None:
     """Match collectives and messages between all ranks, in order; if they all match, look for deadlocks.
 
-    Without a group file a group has the ranks that use it.
+    Without a group file, a group consists of the ranks that use it.
     """
     table = _CommRows(scans)
     pairs = _match_messages(table, findings)
     events = _match_collectives(table, scans, groups or {}, findings)
     if pairs is None or events is None:
-        findings.skip("deadlocks were not looked for, since communications do not match")
+        findings.skip("deadlocks were not looked for, because communications do not match")
         return
     merged = _Merged(table, events, pairs)
     if merged.check_order(findings):
@@ -44,7 +44,7 @@ def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Pr
 
 
 class _CommRows:
-    """The communication nodes of all ranks below each other: rank by rank, each in order of issue."""
+    """The communication nodes of all ranks in one table: rank by rank, each in order of issue."""
 
     def __init__(self, scans: Sequence[RankScan]) -> None:
         self.rank = np.repeat(np.arange(len(scans)), [len(scan.comm.node) for scan in scans])
@@ -52,7 +52,6 @@ class _CommRows:
         self.rows = CommTable(*(np.concatenate([getattr(scan.comm, name) for scan in scans]) for name in names))
 
     def label(self, row: int) -> str:
-        """A communication as messages name it."""
         rank, node = int(self.rank[row]), int(self.rows.node[row])
         kind, peer = int(self.rows.type[row]), int(self.rows.peer[row])
         if kind == NodeType.COMM_COLL_NODE:
@@ -70,10 +69,7 @@ def op_name(op: int) -> str:
 def _match_collectives(
     table: _CommRows, scans: Sequence[RankScan], groups: Groups, findings: PreflightFindings
 ) -> IntArray | None:
-    """Compare the k-th collective of every group between its ranks.
-
-    Returns the first row that is the same event, for each row; None if anything does not match.
-    """
+    """Compare the k-th collective of every group between its ranks."""
     event = np.arange(len(table.rank))
     collective = np.flatnonzero(table.rows.type == NodeType.COMM_COLL_NODE)
     collective = collective[np.argsort(table.rows.group[collective], kind="stable")]  # by group, rank, issue
@@ -84,16 +80,16 @@ def _match_collectives(
         members = range(len(scans)) if group == ALL_RANKS else groups.get(group, by_rank)
         first = next(iter(by_rank))
         for rank in sorted({*members, *by_rank} - {first}):
-            mine = by_rank.get(rank, rows[:0])
-            if _same(table, group, by_rank[first], mine, rank, len(members), findings):
-                event[mine] = by_rank[first]
+            theirs = by_rank.get(rank, rows[:0])
+            if _same(table, group, by_rank[first], theirs, rank, len(members), findings):
+                event[theirs] = by_rank[first]
             else:
                 good = False
     return event if good else None
 
 
 def _check_turns(table: _CommRows, event: IntArray, findings: PreflightFindings) -> None:
-    """Compare between ranks how many collectives that ASTRA-sim simulates came before each one of all ranks."""
+    """Compare between ranks how many collectives that ASTRA-sim simulates precede each collective of all ranks."""
     simulated = np.isin(table.rows.op, sorted(SIMULATED_COLLECTIVES)).astype(np.int64)
     before = np.cumsum(simulated) - simulated
     turn = before - before[np.searchsorted(table.rank, table.rank)]
@@ -106,38 +102,44 @@ def _check_turns(table: _CommRows, event: IntArray, findings: PreflightFindings)
 
 
 def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:
-    """Cut rows where their key changes."""
     return np.split(rows, np.flatnonzero(np.diff(key[rows])) + 1) if len(rows) else []
 
 
 def _same(
     table: _CommRows, group: int, ours: IntArray, theirs: IntArray, rank: int, parts: int, findings: PreflightFindings
 ) -> bool:
-    """Whether two ranks run the same collectives of a group; the first difference is reported."""
+    """Return whether two ranks run the same collectives of a group; reports the first difference."""
     name = f"group {group}" if group else "all ranks"
     if len(ours) != len(theirs) and _name_missing(table, name, ours, theirs, rank, findings):
         return False
     both = min(len(ours), len(theirs))
-    one, two = ours[:both], theirs[:both]
+    our_rows, their_rows = ours[:both], theirs[:both]
     rows = table.rows
-    other_op = rows.op[one] != rows.op[two]
-    other_size = (rows.size[one] != rows.size[two]) & ~other_op
-    of_parts = other_size & (rows.op[one] == CollectiveCommType.ALL_TO_ALL)  # each rank gets a whole number of bytes
-    uneven = of_parts & (rows.size[one] // parts != rows.size[two] // parts)
+    other_op = rows.op[our_rows] != rows.op[their_rows]
+    other_size = (rows.size[our_rows] != rows.size[their_rows]) & ~other_op
+    of_parts = other_size & (
+        rows.op[our_rows] == CollectiveCommType.ALL_TO_ALL
+    )  # each rank gets a whole number of bytes
+    uneven = of_parts & (rows.size[our_rows] // parts != rows.size[their_rows] // parts)
     other_size &= uneven | ~of_parts
     text = "{}, collective {}: {} of {} bytes on rank {} (node {}), {} of {} bytes on rank {} (node {})"
     for kind, differs in (("collective", other_op | (other_size & ~uneven)), ("uneven-collective", uneven)):
-        for at in np.flatnonzero(differs)[:1].tolist():
+        for place in np.flatnonzero(differs)[:1].tolist():
             sides = [
-                (op_name(rows.op[row]), rows.size[row], table.rank[row], rows.node[row]) for row in (one[at], two[at])
+                (op_name(rows.op[row]), rows.size[row], table.rank[row], rows.node[row])
+                for row in (our_rows[place], their_rows[place])
             ]
-            nodes = (int(rows.node[one[at]]), int(rows.node[two[at]]))
-            findings.add(kind, None, nodes, text, name, at, *sides[0], *sides[1])
-    free = rows.behind[one] != rows.behind[two]
+            nodes = (int(rows.node[our_rows[place]]), int(rows.node[their_rows[place]]))
+            findings.add(kind, None, nodes, text, name, place, *sides[0], *sides[1])
+    free = rows.behind[our_rows] != rows.behind[their_rows]
     text = "{}, collective {} waits for the communication before it on rank {}, and not on rank {} (node {})"
-    for at in np.flatnonzero(free & ~other_op & ~other_size)[:1].tolist():
-        waits, other = (one[at], two[at]) if rows.behind[one[at]] else (two[at], one[at])
-        values = (name, at, table.rank[waits], table.rank[other], rows.node[other])
+    for place in np.flatnonzero(free & ~other_op & ~other_size)[:1].tolist():
+        waits, other = (
+            (our_rows[place], their_rows[place])
+            if rows.behind[our_rows[place]]
+            else (their_rows[place], our_rows[place])
+        )
+        values = (name, place, table.rank[waits], table.rank[other], rows.node[other])
         findings.add("free-order", None, (int(rows.node[other]),), text, *values)
     if len(ours) != len(theirs):
         values = (name, len(ours), table.rank[ours[0]], len(theirs), rank)
@@ -149,10 +151,7 @@ def _same(
 def _name_missing(
     table: _CommRows, name: str, ours: IntArray, theirs: IntArray, rank: int, findings: PreflightFindings
 ) -> bool:
-    """Report the collectives that one of two ranks lacks, if they do not differ otherwise.
-
-    Sizes of all-to-alls may differ, but where they need not, they show which one is missing.
-    """
+    """Report the collectives that a rank lacks, if there is no other difference."""
     few, many = sorted((ours, theirs), key=len)
     op, size = table.rows.op, table.rows.size
     for exact in (True, False):
@@ -161,25 +160,22 @@ def _name_missing(
             (op[few] == op[part]) & ((size[few] == size[part]) | may_differ)
             for part in (many[: len(few)], many[len(many) - len(few) :])
         )
-        at = int(np.append(front, False).argmin())
-        if back[at:].all():
+        place = int(np.append(front, False).argmin())
+        if back[place:].all():
             break
     else:
         return False
-    row, others = many[at], len(many) - len(few) - 1
+    row, others = many[place], len(many) - len(few) - 1
     has, lacks = (int(table.rank[ours[0]]), rank) if many is ours else (rank, int(table.rank[ours[0]]))
     text = "{}, collective {}: {} of {} bytes on rank {} (node {}){} missing on rank {}, which has {} of {}"
     verb = f" and {others} after it are" if others else " is"
-    values = (name, at, op_name(op[row]), size[row], has, table.rows.node[row], verb, lacks, len(few), len(many))
+    values = (name, place, op_name(op[row]), size[row], has, table.rows.node[row], verb, lacks, len(few), len(many))
     findings.add("collective", None, (int(table.rows.node[row]),), text, *values)
     return True
 
 
 def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntArray, IntArray] | None:
-    """Pair the k-th send with the k-th receive of the same source, destination, tag and size.
-
-    Returns rows of the sends and of their receives; None if a receive waits for a send that does not come.
-    """
+    """Pair the k-th send with the k-th receive of the same source, destination, tag, and size."""
     rows = np.flatnonzero(table.rows.type != NodeType.COMM_COLL_NODE)
     if not len(rows):
         return rows, rows
@@ -194,12 +190,12 @@ def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntA
     sent = np.add.reduceat(sends.astype(np.int64), starts)
     unequal = np.flatnonzero(2 * sent != count).tolist()
     text = "rank {} to {}, tag {}, {} bytes: {} sends, {} receives (first: node {} of rank {})"
-    for at in unequal:
-        first = rows[starts[at]]
+    for group_of_key in unequal:
+        first = rows[starts[group_of_key]]
         node, rank = int(table.rows.node[first]), int(table.rank[first])
-        received = count[at] - sent[at]
-        values = (*keys[:, starts[at]].tolist(), sent[at], received, node, rank)
-        findings.add("message" if received > sent[at] else "unreceived-message", rank, (node,), text, *values)
+        received = count[group_of_key] - sent[group_of_key]
+        values = (*keys[:, starts[group_of_key]].tolist(), sent[group_of_key], received, node, rank)
+        findings.add("message" if received > sent[group_of_key] else "unreceived-message", rank, (node,), text, *values)
     if np.any(count > 2 * sent):
         return None
     before = np.cumsum(sends) - sends
@@ -209,17 +205,15 @@ def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntA
 
 @dataclass(frozen=True)
 class _Merged:
-    """All ranks as one graph; `event` maps rows of the table to a row that stands for their event."""
+    """All ranks as one graph; `event` maps rows of the table to a row that represents their event."""
 
     table: _CommRows
     event: IntArray
     messages: tuple[IntArray, IntArray]
 
     def check_order(self, findings: PreflightFindings) -> bool:
-        """Find a deadlock of ranks that run one communication after the other, in order of issue; return whether there
-        is one.
-
-        A rank's dependencies all agree with that order: if this finds nothing, there is no deadlock at all.
+        """Find a deadlock of ranks that run one communication at a time, in order of issue; return whether there is
+        one.
         """
         rows = np.arange(len(self.event) - 1)
         rows = rows[self.table.rank[:-1] == self.table.rank[1:]]
@@ -236,8 +230,8 @@ class _Merged:
         return True
 
     def _in_words(self, steps: list[tuple[int | None, int, int]]) -> str:
-        """Name the steps of a cycle (rank, event, next event), those of one rank in a row as one."""
-        turn = next(at for at in range(len(steps)) if steps[at][0] != steps[at - 1][0])
+        """Name the steps of a cycle (rank, event, next event); consecutive steps of a rank are joined."""
+        turn = next(place for place in range(len(steps)) if steps[place][0] != steps[place - 1][0])
         parts = []
         for rank, run in groupby(steps[turn:] + steps[:turn], key=lambda step: step[0]):
             (_, first, _), *_ = path = list(run)

@@ -1,10 +1,11 @@
-"""Pre-flight check of one rank's file: one pass over its nodes into columns, and what can be said of them."""
+"""Pre-flight check of one rank's file: one pass over its nodes into columns, and checks on them."""
 
 from __future__ import annotations
 
 import re
 from array import array
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,11 @@ _NEEDED: dict[int, tuple[str, ...]] = {
     NodeType.COMM_SEND_NODE: ("comm_dst", "comm_tag", "comm_size"),
     NodeType.COMM_RECV_NODE: ("comm_src", "comm_tag", "comm_size"),
 }
-_READ = frozenset((
-    "is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "comm_priority", "pg_name",
-    "involved_dim",
-))  # fmt: skip
-"""Attributes that ASTRA-sim reads of every node that has them; `num_ops` and `tensor_size` only for a roofline."""
+# Attributes that ASTRA-sim reads from every node that has them; it reads `num_ops` and `tensor_size` only for a
+# roofline.
+_READ = {*chain(*_NEEDED.values()), "is_cpu_op", "comm_priority", "pg_name", "involved_dim"}
+# ASTRA-sim reads a group's name as this number (`std::stoi`): 1 for " 01" and "1e0".
 _LEADING_NUMBER = re.compile(r"\s*\+?([0-9]{1,10})", re.ASCII)
-"""The number that ASTRA-sim takes a group's name for (`std::stoi`): 1 for " 01" and "1e0"."""
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MOST_BYTES = 2**53
@@ -43,7 +42,7 @@ _MANY_READY = 20_000  # from about here on ASTRA-sim was seen to crawl
 
 @dataclass(frozen=True)
 class RankFile:
-    """A file and its rank, `UNKNOWN_RANK` if the name does not say."""
+    """A file and its rank, `UNKNOWN_RANK` if the name has none."""
 
     path: Path
     rank: int
@@ -51,7 +50,7 @@ class RankFile:
 
 @dataclass(frozen=True)
 class IndexGraph:
-    """Dependencies by index: node i is the one with the i-th lowest id; ``target`` waits for ``source``."""
+    """Dependencies by index: node i has the i-th lowest id; ``target`` waits for ``source``."""
 
     count: int
     source: npt.NDArray[np.int32]
@@ -63,10 +62,11 @@ class CommTable:
     """The communication nodes of a rank in order of issue, one row each.
 
     Attributes:
-        index: in the rank's `IndexGraph`. op: CollectiveCommType, -1 for messages.
+        index: in the rank's `IndexGraph`.
+        op: CollectiveCommType, -1 for messages.
         group: number of the process group, 0 for all ranks; -1 for messages.
-        peer: destination of a send, source of a receive, -1 for collectives. tag: 0 for collectives.
-        behind: 1 if it depends on the communication before it (receives aside); 0 if their order is a matter of time.
+        peer: destination of a send, source of a receive, -1 for collectives.
+        behind: 1 if it depends on the previous communication (except receives); 0 if their order depends on durations.
     """
 
     node: npt.NDArray[np.uint64]
@@ -82,12 +82,11 @@ class CommTable:
 
 @dataclass(frozen=True)
 class RankScan:
-    """What the checks over all ranks need of one rank.
+    """Result of a rank's scan for the checks over all ranks.
 
     Attributes:
-        micros, on_host: of each node of the graph.
         begins_at_once: id of a collective that the rank begins with at time 0, if any.
-        flaw: why its communications cannot be compared with those of other ranks, "" if they can.
+        flaw: why its communications cannot be compared with other ranks, "" if they can.
     """
 
     file: RankFile
@@ -102,10 +101,10 @@ class RankScan:
 
 @dataclass
 class ChakraNodes:
-    """Columns in file order while they grow; ``comm`` holds the columns of `CommTable` from ``type`` on.
+    """Columns in file order while they grow; ``comm`` has the columns of `CommTable` from ``type`` on.
 
-    `invalid` has ids of INVALID nodes: ASTRA-sim never ends one that waits and is waited for. `dimensions` are those of
-    the set's network, None if unknown.
+    ASTRA-sim never ends an `invalid` node that waits and is waited for. `dimensions` is the number of dimensions of the
+    set's network, None if unknown.
     """
 
     ids: array[int] = field(default_factory=lambda: array("Q"))
@@ -123,16 +122,10 @@ class ChakraNodes:
 def scan(
     file: RankFile, findings: PreflightFindings, *, known_attributes: bool = False, dimensions: int | None = None
 ) -> RankScan:
-    """Read a file once and check what concerns it alone.
+    """Read a file once and check it alone; `known_attributes`: etplus encoded the nodes, so only communications are
+    checked.
 
-    It takes 50 bytes a node and a dependency while it runs; the result keeps 8 bytes a dependency and 80 a
-    communication.
-
-    Args:
-        known_attributes: nodes are as etplus encodes them, so that only attributes of communications are looked at.
-
-    Raises:
-        TraceFormatError: the file cannot be opened or is not a Chakra trace.
+    Raises TraceFormatError if the file cannot be opened or is not a Chakra trace.
     """
     columns = _read(file, findings, ChakraNodes(dimensions=dimensions), known_attributes)
     ids, graph = _graph(columns, file.rank, findings)
@@ -185,7 +178,7 @@ def _read(file: RankFile, findings: PreflightFindings, columns: ChakraNodes, kno
 
 
 def _is_gzip(path: Path) -> bool:
-    """Whether a file's content is gzip, whatever its name; readers take only a name in ".gz" for that."""
+    """Return whether a file's content is gzip, whatever its name; readers go by the suffix ".gz" only."""
     try:
         with path.open("rb") as file:
             return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
@@ -194,7 +187,6 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _take(node: Node, columns: ChakraNodes, rank: int, findings: PreflightFindings) -> None:
-    """Append a node to the columns and check what it says of itself."""
     number, degree = node.id, 0
     for name, listed in (("data_deps", node.data_deps), ("ctrl_deps", node.ctrl_deps)):
         if listed:
@@ -211,7 +203,7 @@ def _take(node: Node, columns: ChakraNodes, rank: int, findings: PreflightFindin
 
 
 def _take_written(messages: Messages, columns: ChakraNodes, rank: int, findings: PreflightFindings) -> bool:
-    """Append nodes as etplus encodes them, all at once; False if they are others."""
+    """Append nodes in the encoding of etplus, all at once; False if they have another encoding."""
     heads = node_heads(messages)
     if heads is None:
         return False
@@ -237,7 +229,6 @@ def _take_kind(
     rank: int,
     findings: PreflightFindings,
 ) -> None:
-    """Check a node by its kind, and append one that communicates to the columns."""
     if kind in _NEEDED:
         row = _comm_row(number, kind, values, rank, findings, columns.dimensions)
         if row:
@@ -261,10 +252,7 @@ def _type_name(kind: int) -> str:
 
 
 def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str, Any]:
-    """Return the attributes that readers know, the first if one comes twice; None for what ASTRA-sim cannot read.
-
-    It reads any integer where one is expected, whatever member of the oneof holds it.
-    """
+    """Return the attributes that readers know, the first of duplicates; None for values that ASTRA-sim cannot read."""
     values: dict[str, Any] = {}
     for attribute in node.attr:
         name = attribute.name
@@ -289,7 +277,7 @@ def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str,
 def _comm_row(
     number: int, kind: int, values: dict[str, Any], rank: int, findings: PreflightFindings, dimensions: int | None
 ) -> tuple[int, ...] | None:
-    """A row of `CommTable` from ``type`` on; None if an attribute of it is missing or wrong."""
+    """Return a row of `CommTable` from ``type`` on; None if an attribute is missing or wrong."""
     absent = [name for name in _NEEDED[kind] if name not in values]
     for name in absent:
         findings.add("missing-attribute", rank, (number,), "node {} ({}) has no {}", number, _type_name(kind), name)
@@ -323,16 +311,16 @@ def _comm_row(
 
 
 def _group_number(name: str | None) -> int:
-    """The number that ASTRA-sim takes a group's name for; −1 for a name that it cannot read."""
+    """Return the number that ASTRA-sim reads from a group's name; −1 for a name that it cannot read."""
     if not name:
         return 0
-    found = _LEADING_NUMBER.match(name)
-    number = int(found[1]) if found else -1
+    leading = _LEADING_NUMBER.match(name)
+    number = int(leading[1]) if leading else -1
     return number if number or name == "0" else -1
 
 
 def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[str, str]]:
-    """Attributes of a communication node whose value is impossible, with what it should be."""
+    """Return attributes of a communication node with an impossible value, and what it should be."""
     wrong = []
     if values.get("is_cpu_op"):
         wrong.append(("is_cpu_op", "but no reader runs communication on the CPU"))
@@ -374,7 +362,7 @@ def _first_collective(comm: CommTable, graph: IndexGraph) -> int | None:
 
 
 def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tuple[npt.NDArray[np.uint64], IndexGraph]:
-    """Ids in rising order, and dependencies, without those on nodes that are missing or not unique."""
+    """Return ids in rising order, and dependencies without those on missing or duplicate nodes."""
     numbers = np.frombuffer(columns.ids, dtype=np.uint64)
     ordered = np.sort(numbers)
     starts = np.flatnonzero(run_starts(ordered))
@@ -388,14 +376,14 @@ def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tupl
     degrees = np.frombuffer(columns.degrees, dtype=np.int64)
     owner = np.repeat(np.arange(len(numbers)), degrees)
     source = np.searchsorted(ids, depends_on)
-    found = source < len(ids)
-    found[found] = ids[source[found]] == depends_on[found]
+    is_known = source < len(ids)
+    is_known[is_known] = ids[source[is_known]] == depends_on[is_known]
     text = "node {} depends on {}, which is not in the file"
-    for node, missing in zip(numbers[owner[~found]].tolist(), depends_on[~found].tolist(), strict=True):
+    for node, missing in zip(numbers[owner[~is_known]].tolist(), depends_on[~is_known].tolist(), strict=True):
         findings.add("dangling-dependency", rank, (node, missing), text, node, missing)
     target = np.searchsorted(ids, numbers)[owner]
-    source, target = source[found], target[found]
-    sure = unique[source]  # nodes of one id taken for one node could be on a cycle that is none
+    source, target = source[is_known], target[is_known]
+    sure = unique[source]  # nodes with equal ids, merged into one, could form a false cycle
     return ids, IndexGraph(len(ids), source[sure].astype(np.int32), target[sure].astype(np.int32))
 
 
@@ -423,7 +411,7 @@ def _comm_table(columns: ChakraNodes, ids: npt.NDArray[np.uint64], graph: IndexG
 
 
 def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
-    """Return which communications, in order of issue, depend on the one before them at any depth."""
+    """Return which communications, in order of issue, depend on the previous one, directly or not."""
     key = index[:-1] * graph.count + index[1:]
     direct = among(key, graph.source.astype(np.int64) * graph.count + graph.target)
     if direct.all():
@@ -433,8 +421,8 @@ def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
         turn[node] = number
     for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
         needs[target].append(source)
-    latest, waits = [-1] * graph.count, [-1] * graph.count  # the last communication up to a node, and before it
+    latest, waits = [-1] * graph.count, [-1] * graph.count  # last communication up to a node, and before it
     for node in order.tolist():
-        waits[node] = max((latest[one] for one in needs[node]), default=-1)
+        waits[node] = max((latest[needed] for needed in needs[node]), default=-1)
         latest[node] = max(waits[node], turn[node])
     return np.array([waits[node] == number - 1 for number, node in enumerate(index.tolist())], np.int64)

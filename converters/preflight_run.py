@@ -1,13 +1,13 @@
-"""Issue the nodes of a set as ASTRA-sim does, to see whether every rank comes to its end.
+"""Issue the nodes of a set as ASTRA-sim does, to see whether every rank finishes.
 
-An order of communications that looks like a deadlock often is none: a rank issues first what is ready first, and that
-depends on durations. ASTRA-sim runs one CPU node, one computation and one collective or send of a rank at a time, the
-ready node with the lowest id first; receives take no turn. It matches the k-th collective of a group with the k-th of
-the other ranks; for collectives of all ranks, k counts those of every group (`Workload`, `HardwareResource` and `Sys`
-in astra-sim; observed with the sets of tests/conformance).
+An order of communications that looks like a deadlock is often harmless: a rank first issues the node that is ready
+first, and that depends on durations. ASTRA-sim runs one CPU node, one computation, and one collective or send of a rank
+at a time, the ready node with the lowest id first; receives take no turn. It matches the k-th collective of a group
+with the k-th of the other ranks; for collectives of all ranks, k counts the collectives of every group (`Workload`,
+`HardwareResource`, and `Sys` in astra-sim; observed with the sets of tests/conformance).
 
-Example: rank 0 runs collective A and then B, since B waits for a long computation; rank 1 has both ready and issues A
-first because its id is lower. The set runs. With a lower id for B on rank 1 it does not.
+Example: rank 0 runs collective A and then B, because B waits for a long computation. On rank 1 both are ready and A has
+the lower id, so A is issued first: the set runs. With a lower id for B on rank 1 it does not.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ _HOST, _COMPUTATION, _COMMUNICATION, _NO_TURN = range(4)
 
 
 def rank_ends(scans: Sequence[RankScan], groups: Groups, network: Network) -> list[int] | None:
-    """When the last node of each rank ends on a network, ns; None if nodes of a rank never run."""
+    """Return when the last node of each rank ends on a network, ns; None if some nodes never run."""
     run = _Run(scans, groups, network)
     return run.ends_ns if run.complete() else None
 
 
 class _RunningRank:
-    """One rank while it runs; nodes are numbered by id."""
-
     def __init__(self, scanned: RankScan) -> None:
         graph, comm = scanned.graph, scanned.comm
         by_source = np.argsort(graph.source, kind="stable")
@@ -139,15 +137,15 @@ class _Run:
         arrived[rank] = node
         if set(arrived) != self.members[group]:
             return
-        kinds = {self._kind(other, at, len(arrived)) for other, at in arrived.items()}
+        kinds = {self._kind(other, node_of_rank, len(arrived)) for other, node_of_rank in arrived.items()}
         self.differs |= len(kinds) > 1
         ranks = len(arrived) if group == ALL_RANKS else sorted(arrived)
         end = now + self.network.transfer_ns(int(own.table.op[row]), int(own.table.size[row]), ranks)
-        for other, at in arrived.items():
-            heapq.heappush(self.ends, (end, other, at))
+        for other, node_of_rank in arrived.items():
+            heapq.heappush(self.ends, (end, other, node_of_rank))
 
     def _kind(self, rank: int, node: int, ranks: int) -> tuple[int, int]:
-        """What has to agree between the ranks of a collective: an all-to-all sends a whole number of bytes to each."""
+        """Return what must agree between the ranks of a collective; an all-to-all sends whole bytes to each rank."""
         own = self.ranks[rank]
         row = own.comm[node]
         op, size = int(own.table.op[row]), int(own.table.size[row])

@@ -1,4 +1,4 @@
-"""The exporters: those of etplus, and those that other packages register as entry points."""
+"""The exporters of etplus, and exporters that other packages register as entry points."""
 
 from __future__ import annotations
 
@@ -17,26 +17,19 @@ from .builtin import BUILT_IN
 from .exporter import Conversion, Exporter, Inputs, NoOptions, with_gz
 from .traces import Traces
 
+# Group of the entry points: the name is the format's, the value an `Exporter`, or a class of exporters without
+# arguments.
 GROUP = "etplus.exporters"
-"""Group of the entry points: the name is the format's, the value an `Exporter` or a class of one without arguments."""
 
 
 @cache
 def exporters() -> Mapping[str, Exporter]:
-    """Return all exporters by name, those of etplus first.
-
-    An exporter that cannot be loaded says so in its summary and raises when asked to write.
-
-    Example:
-        >>> exporters()["chrome"].suffixes[0]
-        '.perfetto.json'
-    """
+    """Return all exporters by name, those of etplus first; one that fails to load says so in its summary."""
     own: dict[str, Exporter] = {exporter.name: exporter for exporter in BUILT_IN}
     return own | {name: _loaded(plugin) for name, plugin in plugins(GROUP, "exporter", own).items()}
 
 
 def suffixes() -> dict[str, str]:
-    """Map suffixes to names of formats."""
     found: dict[str, str] = {}
     for exporter in exporters().values():
         for suffix in exporter.suffixes:
@@ -47,7 +40,7 @@ def suffixes() -> dict[str, str]:
 def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterable[object] = ()) -> Exporter:
     """Return the exporter of a name, else of an output's suffix; raises UsageError if there is none."""
     name = format_of(output, sources) if to is None else to
-    for exporter in BUILT_IN:  # without a search for other packages, which takes longer than some conversions
+    for exporter in BUILT_IN:  # searching for other packages takes longer than some conversions
         if exporter.name == name:
             return exporter
     if name not in exporters():
@@ -56,7 +49,7 @@ def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterab
 
 
 def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) -> str:
-    """Return the format that a file's longest known suffix stands for: "dot" for "step.svg".
+    """Return the format of a file's longest known suffix: "dot" for "step.svg".
 
     For Chakra traces (.et) alone, ".json" means their JSON form. Raises UsageError for an unknown suffix.
     """
@@ -71,33 +64,23 @@ def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) ->
 
 
 def _are_chakra(sources: list[object]) -> bool:
-    """Whether there are sources, and all are Chakra files by name."""
     names = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else "" for source in sources]
     return bool(names) and all(name.endswith(with_gz(".et")) for name in names)
 
 
 def names_a_file(output: str | os.PathLike[str], to: str) -> bool:
-    """Whether an output names a file, not a prefix or folder: a suffix of the format, "-" or a device."""
+    """Return whether an output names a file, not a prefix or folder: a suffix of the format, "-", or a device."""
     path = Path(output)
     special = path.exists() and not path.is_file() and not path.is_dir()
     return os.fspath(output) == "-" or path.name.lower().endswith(exporter_for(output, to).suffixes) or special
 
 
 def option_names(exporter: Exporter) -> list[str]:
-    """Names of the options that an exporter has."""
     return [field.name for field in fields(exporter.options)]
 
 
 def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
-    """Return an exporter's options from names and values; texts become the numbers and truth values that they spell.
-
-    Example:
-        >>> options_for(exporters()["dot"], {"max_nodes": "60"})
-        GraphOptions(subtree=None, max_nodes=60)
-
-    Raises:
-        UsageError: an option that the exporter does not have, or a value that it does not take.
-    """
+    """Return an exporter's options from names and values; texts are converted to numbers and truth values."""
     types, values = get_type_hints(exporter.options), dict[str, Any]()
     for name, value in settings.items():
         if name not in option_names(exporter):
@@ -115,7 +98,7 @@ def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Registered:
-    """An exporter of another package, which its errors name; None if it cannot be loaded."""
+    """An exporter of another package, named in its errors; None if it cannot be loaded."""
 
     exporter: Exporter | None
     package: str
@@ -155,7 +138,7 @@ def _loaded(plugin: Plugin) -> Exporter:
 
 
 def _problem(found: Any, name: str) -> str:
-    """What an exporter lacks; "" if it is complete."""
+    """Return what an exporter lacks; "" if it is complete."""
     if not isinstance(found, Exporter):
         return f"{type(found).__name__} is not an Exporter: it lacks attributes"
     if found.name != name:
@@ -174,5 +157,4 @@ def _problem(found: Any, name: str) -> str:
 
 
 def _described(error: Exception) -> str:
-    """An exception in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())

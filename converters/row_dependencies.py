@@ -1,6 +1,6 @@
-"""What each row of a trace waits for: its edges, and the order of threads and streams where edges lack it.
+"""Dependencies of each row of a trace: its edges, and the order of threads and streams between unconnected rows.
 
-Also how coupled a graph is: whether computations wait for communications, so that its time follows the network.
+Also measures whether computations wait for communications, so that a graph's time follows the network.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class TraceDependencies:
     """Dependencies by target.
 
     Attributes:
-        order: int64, all rows, each after all that it waits for, else in order of start.
-        first: int64, those of row r are at first[r] up to first[r + 1]. source: int64, rows. kinds: int64, bits.
+        order: int64, all rows, each after its dependencies, else in order of start.
+        first: int64, dependencies of row r are at first[r] up to first[r + 1].
         left_out: dependencies of kind ORDER that would have closed a cycle.
     """
 
@@ -43,7 +43,7 @@ class TraceDependencies:
     left_out: int
 
     def of_rows(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-        """Return how many rows each of some rows waits for, which, and the kinds."""
+        """Return the number of dependencies of each given row, their rows, and their kinds."""
         first, counts = self.first[rows], self.first[rows + 1] - self.first[rows]
         at = joined_ranges(first, counts)
         return counts, self.source[at], self.kinds[at]
@@ -53,7 +53,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     """Return all dependencies except on callers (`parent_row`); raises ConvertError if edges and calls form a cycle."""
     nodes = trace.nodes
     count = len(trace)
-    # callees follow each other, too: a simulator that had only the order of top-level ops would begin the next one
+    # callees are in order as well: with only top-level operators in order, a simulator would begin the next operator
     # while a callee of the last one waits
     calls = nodes.lane_order(nodes.thread, host_rows(trace, communicating), nested=True)
     events = nodes.lane_order(nodes.stream_lane, np.flatnonzero((nodes.kind == GPU) & nodes.timed), nested=False)
@@ -63,7 +63,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     target = np.concatenate([trace.edges[:, 1], extra[:, 1]])
     kinds = np.concatenate([KIND_BITS[trace.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
-    # of rows that start together the longest first, and callers before what they call
+    # of rows that start together the longest comes first, and callers before callees
     by_start = np.lexsort((nodes.id, np.where(nodes.timed, -nodes.end, -_FOREVER), _starts(trace)))
     place = inverse_positions(count, by_start)
     callees = np.flatnonzero(nodes.parent_row >= 0)
@@ -81,7 +81,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
 
 
 def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntColumn) -> IntColumn:
-    """Place collectives on the host after the op that began before, and before the next op after their end."""
+    """Place collectives on the host after the operator that began before, and before the operator after their end."""
     nodes = trace.nodes
     threads = nodes.thread[order]
     pairs: list[tuple[int, int]] = []
@@ -99,14 +99,7 @@ def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntCol
 def _issuable(
     trace: Trace, by_start: IntColumn, source: IntColumn, target: IntColumn, optional: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-    """Return an order of issue, and which dependencies to keep: optional ones between nodes on cycles go.
-
-    Args:
-        by_start: all rows in the wanted order. source, target: positions in it; `target` waits for `source`.
-
-    Raises:
-        ConvertError: there is a cycle of dependencies that are not optional.
-    """
+    """Return an order of issue, and which dependencies to keep; optional ones between nodes on cycles are dropped."""
     count, kept = len(by_start), np.ones(len(source), np.bool_)
     while True:
         a, b = source[kept], target[kept]
@@ -138,7 +131,7 @@ def _starts(trace: Trace) -> IntColumn:
 
 
 def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) -> tuple[IntColumn, ...]:
-    """Each pair once, by target and source, with the kinds of all its edges; ORDER only where there is no edge."""
+    """Return each pair once, by target and source, with the kinds of all its edges; ORDER only if there is no edge."""
     key = target * count + source
     by_key = np.argsort(key, kind="stable")
     key = key[by_key]
@@ -152,13 +145,7 @@ def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) 
 
 @dataclass(frozen=True)
 class Coupling:
-    """Who waits for the collectives of one rank or of several.
-
-    Attributes:
-        collectives: how many there are.
-        by_computation: how many have a computation or host operator behind them.
-        by_nothing: how many have nothing behind them.
-        fixed_ns: how long the communications take that are kept as computations of their measured duration.
+    """Number of collectives of one or several ranks, by what waits for them.
 
     Example:
         >>> print(Coupling(21, 19, 2) + Coupling(21, 21, 0))
@@ -180,22 +167,22 @@ class Coupling:
 
     @property
     def few(self) -> bool:
-        """Whether computation waits for less than half of the collectives: then little follows another network."""
+        """Whether computation waits for less than half of the collectives: another network then changes little."""
         return self.by_computation < 0.5 * self.collectives
 
     def notes(self) -> tuple[str, ...]:
-        """Messages for the user, in sentences; none about a rank that does not communicate."""
-        found = [str(self)] if self.collectives else []
+        """Return messages for the user; none for a rank that does not communicate."""
+        messages = [str(self)] if self.collectives else []
         if self.few:
-            found.append(
-                "warning: computation waits for few collectives, so that the simulated time hardly follows "
+            messages.append(
+                "warning: computation waits for few collectives, so the simulated time hardly follows "
                 "the network; link with the ET, or record with cuda_sync events"
             )
         if self.fixed_ns:
-            found.append(f"{self.fixed_ns / 1e6:,.3f} ms of communication are computations of fixed duration")
+            messages.append(f"{self.fixed_ns / 1e6:,.3f} ms of communication are computations of fixed duration")
             if not self.collectives:
-                found.append("warning: no collective is left, so that the simulated time does not follow the network")
-        return tuple(found)
+                messages.append("warning: no collective is left, so the simulated time does not follow the network")
+        return tuple(messages)
 
 
 def coupling(
@@ -204,23 +191,14 @@ def coupling(
     source: npt.NDArray[np.integer],
     target: npt.NDArray[np.integer],
 ) -> Coupling:
-    """Count what is directly behind each collective.
-
-    Args:
-        collectives: nodes.
-        communicates: by node, whether it is a collective or message.
-        source, target: dependencies; `target` waits for `source`.
-    """
+    """Count the direct dependents of each collective; `target` waits for `source`."""
     followed = mask_at(len(communicates), source)[collectives]
     computed = mask_at(len(communicates), source[~communicates[target]])[collectives]
     return Coupling(len(collectives), int(np.count_nonzero(computed)), int(np.count_nonzero(~followed)))
 
 
 def coupling_of(trace: Trace, comms: Sequence[Communication]) -> Coupling:
-    """The coupling of a rank as it is exported; communications that are not in `comms` are kept as computations.
-
-    A GPU event waits by its stream or for an event, an operator by its tensors, the host in a call.
-    """
+    """Return the coupling of a rank as exported; communications outside `comms` are kept as computations."""
     collectives = np.array([comm.row for comm in comms if comm.kind >= 0], np.int64)
     communicates = mask_at(len(trace), [comm.row for comm in comms])
     source, target, _ = trace.edges_of("event", "sync", "data", "stream", "comm").T

@@ -1,15 +1,17 @@
-"""The traces of a conversion by rank, each read when it is asked for."""
+"""The traces of a conversion by rank, each read on demand."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+from ..jobs.engines import Engine, failure_reason, run_all
 from ..jobs.job_report import JobReport
 from ..schemas.parquet import StoredRank
 from ..schemas.text.file_ranks import FileRank
-from ..trace.errors import UsageError
+from ..trace.errors import EtplusError, UsageError
 from ..trace.selection import part_of
 from ..trace.trace import Trace
 from .folder import InputPair
@@ -21,16 +23,15 @@ Source = str | os.PathLike[str] | Trace
 class Traces(Mapping[int, Trace]):
     """Traces by rank, in the order in which they were given.
 
-    A trace is read when asked for and only the last one is held: iterating twice reads twice, `dict(traces)` holds all.
-        The
-    rank is that of Kineto's `distributedInfo`, else the number in the file's name ("rank3", ".3.et"), else the
-    position.
+    Only the last trace is kept in memory: iterating twice reads twice, `dict(traces)` keeps all. The rank is Kineto's
+    `distributedInfo`, else the number in the file's name ("rank3", ".3.et"), else the position.
 
     Args:
         rank, ranks: take only these.
-        job: gives clock offsets, which are applied, and the collectives that do not match.
+        job: provides clock offsets, which are applied, and the unmatched collectives.
         independent: traces are not ranks of one job; their keys are positions, and `rank` must be None.
-        part: keywords of `part_of`. choose: makes what counts of each trace.
+        part: keywords of `part_of`.
+        choose: selects the part of each trace to use.
 
     Attributes:
         notes, damage: of the traces handed out so far; see `Conversion`.
@@ -92,7 +93,7 @@ class Traces(Mapping[int, Trace]):
 
     @property
     def source(self) -> Source:
-        """The only source as it was given; one that is alone is not read for it."""
+        """The only source as given; a single source is not read for this."""
         if len(self._sources) == 1 and self.wanted is None:
             return self._sources[0]
         (rank,) = self
@@ -100,7 +101,7 @@ class Traces(Mapping[int, Trace]):
 
     @property
     def whole_files(self) -> list[str] | None:
-        """The names of all files if they are converted whole, with their own clocks; None for anything else."""
+        """Names of all files if they are converted whole, with their own clocks; else None."""
         chosen = (self._part, self._ranks_wanted, self._choose, self._job)
         if any(value not in (None, {}) for value in chosen):
             return None
@@ -108,7 +109,7 @@ class Traces(Mapping[int, Trace]):
         return [os.fspath(source) for source in plain] if len(plain) == len(self._sources) else None
 
     def unmatched(self, rank: int) -> Collection[int]:
-        """Ids of the nodes whose communication other ranks of the job do not have; see `JobReport.unmatched`."""
+        """Return ids of nodes whose communication the job's other ranks lack; see `JobReport.unmatched`."""
         return () if self._job is None else self._job.unmatched(rank)
 
     def _takes(self, rank: int) -> bool:
@@ -119,7 +120,7 @@ class Traces(Mapping[int, Trace]):
         return part_of(trace, **self._part)
 
     def _read(self, position: int) -> None:
-        """Find out a source's rank; hold the trace if it is wanted."""
+        """Determine a source's rank; keep the trace if it is wanted."""
         source = self._sources[position]
         known = None if self._independent else known_rank(source)
         trace = self._opened(position) if known is None or self._takes(known) else None
@@ -127,9 +128,7 @@ class Traces(Mapping[int, Trace]):
         assert own is not None
         if own in self._positions:
             other = self._sources[self._positions[own]]
-            raise UsageError(
-                f"{name_of(other)} and {name_of(trace or source)} are both of rank {own}; give one of them"
-            )
+            raise UsageError(f"{name_of(other)} and {name_of(trace or source)} are both rank {own}; give one of them")
         self._ranks.append(own)
         self._positions[own] = position
         if trace is not None and self._takes(own):
@@ -143,7 +142,6 @@ class Traces(Mapping[int, Trace]):
 
 
 def _part_notes(trace: Trace) -> list[str]:
-    """What a part of a trace leaves out in a conversion."""
     if trace.selection is None:
         return []
     loose = len(trace.unattached)
@@ -152,19 +150,18 @@ def _part_notes(trace: Trace) -> list[str]:
 
 
 def name_of(source: Source) -> str:
-    """What a source is called in messages."""
     if isinstance(source, Trace):
         return source.file
     return source.et if isinstance(source, InputPair) else os.fspath(source)
 
 
 def known_rank(source: Source) -> int | None:
-    """The rank of a source if that is certain without reading it, else None."""
+    """Return the rank of a source if it is certain without reading the source, else None."""
     return source.rank if isinstance(source, (StoredRank, Trace)) else None
 
 
 def rank_of(trace: Trace, source: Source, position: int) -> int:
-    """The rank of a trace: as it records it, else by what holds it, else by its name, else its position."""
+    """Return the rank of a trace: as recorded, else from its container, else from its name, else its position."""
     if trace.rank is not None:
         return trace.rank
     if isinstance(source, FileRank) and not source.alone:
@@ -177,3 +174,68 @@ def rank_of(trace: Trace, source: Source, position: int) -> int:
 
     name = os.fspath(source)
     return next((rank for rank in (file_rank(name), number_before_suffix(name)) if rank is not None), position)
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class RankCall(Generic[Result]):
+    """A call on one rank, which can be sent to another process; `choose` selects the part of the trace to use."""
+
+    function: Callable[[Trace], Result]
+    source: Source
+    position: int
+    ranks: frozenset[int] | None
+    choose: Callable[[Trace], Trace] | None
+
+    def run(self) -> tuple[int, Result] | None:
+        """Return the rank and its answer; None for a rank outside `ranks`."""
+        known = known_rank(self.source)
+        if known is not None and not self._asks(known):
+            return None
+        trace = open_trace(self.source)
+        rank = rank_of(trace, self.source, self.position)
+        if not self._asks(rank):
+            return None
+        return rank, self.function(trace if self.choose is None else self.choose(trace))
+
+    def _asks(self, rank: int) -> bool:
+        return self.ranks is None or rank in self.ranks
+
+
+def run_on(
+    engine: Engine,
+    function: Callable[[Trace], Result],
+    sources: Sequence[Source],
+    ranks: frozenset[int] | None = None,
+    choose: Callable[[Trace], Trace] | None = None,
+) -> Iterator[tuple[int, Result]]:
+    """Yield ranks and answers in the order of the sources; UsageError for two sources of a rank."""
+    tasks = [RankCall(function, source, position, ranks, choose) for position, source in enumerate(sources)]
+    waiting: dict[int, tuple[int, Result] | None] = {}
+    seen: dict[int, int] = {}
+    for task, result in run_all(engine, _run, tasks):
+        if isinstance(result, BaseException):
+            raise _error(task.source, result) from result
+        waiting[task.position] = result
+        while len(seen) in waiting:  # the next source's answer is there
+            position = len(seen)
+            answer = waiting.pop(position)
+            key = -1 - position if answer is None else answer[0]
+            if key in seen:
+                both = f"{name_of(sources[seen[key]])} and {name_of(sources[position])}"
+                raise UsageError(f"{both} are both rank {key}; give one of them")
+            seen[key] = position
+            if answer is not None:
+                yield answer
+
+
+def _run(task: RankCall[Result]) -> tuple[int, Result] | None:
+    return task.run()
+
+
+def _error(source: Source, error: BaseException) -> EtplusError:
+    if isinstance(error, EtplusError):
+        return error
+    return EtplusError(f"{name_of(source)}: {failure_reason(error)}")

@@ -55,7 +55,7 @@ AREAS = (
          "Give one Execution Trace and its Kineto trace; for several ranks use `etplus link FOLDER`. See "
          "[Linking](reference/linking.md#identity)."),
     Area("Jobs", ("jobs/", "converters/folder.py", "converters/traces.py",
-                  "converters/rank_calls.py", "cli/link_folder.py"),
+                  "cli/link_folder.py"),
          "The files are not the ranks of one job, two are of the same rank, or no scheduler answers.",
          "Look at what belongs together with `etplus link FOLDER --dry-run`; choose with `--ranks`."),
     Area("Choosing a part of a trace", ("trace/selection.py", "trace/steps.py",

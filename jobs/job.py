@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
 from ..converters.folder import InputPair, is_pattern, named_by, stored_in, traces_in
 from ..converters.open import load as load_one
-from ..converters.rank_calls import run_on
-from ..converters.traces import Source, Traces, name_of
+from ..converters.traces import Source, Traces, name_of, run_on
 from ..schemas.nsys import is_nsys
 from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.file_ranks import FileRank, ProcessRank, SeveralRanksError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from support import SHARED
 
-__all__ = ["RankRun", "SetRun", "config_runs", "formula_alone", "peak_memory", "run_astra", "run_config"]
+__all__ = ["RankRun", "SetRun", "config_runs", "formula_alone", "run_astra", "run_config"]
 
 RUNNER = SHARED / "tools" / "astra-sim" / "run_astra.sh"
 _ROW = re.compile(r"^\d+\t(\d+)\t(\d+)\t(\d+)\t(\S+)\t(\S+)\t(\S+)$", re.MULTILINE)
@@ -78,33 +77,6 @@ def run_astra(
     ]
     assert len(rows) == ranks, done.stdout + done.stderr
     return SetRun(done.returncode, rows, done.stderr)
-
-
-def peak_memory(prefix: Path, ranks: int, folder: Path) -> tuple[list[float], list[dict[int, tuple[int, int]]]]:
-    """What ASTRA-sim's tracker says of each rank: its peak in MB of 2^20 bytes; and start and end of its nodes, ns."""
-    assert run_astra(prefix, ranks, KEEP=str(folder)).complete
-    system = json.loads((folder / "system.json").read_bytes())
-    system |= {"track-local-mem": 1, "local-mem-trace-filename": str(folder / "memory")}
-    (folder / "system.json").write_text(json.dumps(system))
-    groups = prefix.with_name(f"{prefix.name}.comm_groups.json")
-    words = [
-        RUNNER.with_name("AstraSim_Analytical_Congestion_Unaware"), f"--workload-configuration={prefix}",
-        f"--comm-group-configuration={groups if groups.exists() and json.loads(groups.read_bytes()) else 'empty'}",
-        *(f"--{key}-configuration={folder / file}" for key, file in (
-            ("system", "system.json"), ("remote-memory", "memory.json"), ("network", "network.yml"))),
-    ]  # fmt: skip
-    timeline = folder / "times.tsv"
-    environment = {**os.environ, "ASTRA_TL": str(timeline)}
-    subprocess.run(list(map(str, words)), capture_output=True, check=True, timeout=120, cwd=folder, env=environment)
-    peaks = []
-    for rank in range(ranks):
-        events = json.loads((folder / f"memory.{rank}.json").read_bytes())["traceEvents"]
-        peaks.append(max(one["args"]["Memory_MB"] for one in events if one["name"] == "GPU Memory Usage (MB)"))
-    times: list[dict[int, tuple[int, int]]] = [{} for _ in range(ranks)]
-    for line in timeline.read_text().splitlines():
-        rank_, node, _, start, end, *_ = line.split("\t")
-        times[int(rank_)][int(node)] = int(start), int(end)
-    return peaks, times
 
 
 def run_config(prefix: Path) -> list[int]:

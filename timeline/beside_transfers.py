@@ -1,9 +1,9 @@
-"""How much longer the host's work takes next to transfers.
+"""How much longer host work takes during transfers.
 
-A collective on the host (Gloo, MPI) runs on threads of its backend and in the kernel, and takes turns with the
-operators of its rank on the processor. The slowdown is estimated from operators with the same name and shapes that ran
-both with and without a transfer. Example: `aten::mm` of one shape takes 2 ms by itself and 3 ms while a transfer is
-under way for all of that time, so 3 ms of work next to transfers would have taken 2 ms: the slowdown is 1.5.
+A collective on the host (Gloo, MPI) runs on threads of its backend and in the kernel, and competes with its rank's
+operators for the processor. The slowdown is estimated from operators with equal name and shapes that ran both with and
+without a transfer. Example: `aten::mm` of one shape takes 2 ms alone and 3 ms during a transfer, so 3 ms of work during
+transfers would have taken 2 ms: the slowdown is 1.5.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ..trace.index import Row
 from ..trace.intervals import Intervals, sums, union
 from .replay_graph import COMM, DURATION, HOST, ReplayGraph
 
+# An operator ran alone if transfers covered a smaller share of its time.
 _HARDLY = 0.1
-"""An operator ran by itself if transfers were under way for a smaller share of its time."""
+# Fewer equal operators do not show how evenly they run.
 _SEVERAL = 3
-"""Least number of equal operators that show how evenly they run."""
 
+# Operators with one name and shapes, in ns: durations of those that ran alone, and (duration, time covered by a
+# transfer) of the others.
 EqualWork = tuple[list[int], list[tuple[int, int]]]
-"""Operators with one name and shapes, in ns: the times of those that ran by themselves, and of the others the time and
-how much of it a transfer was under way."""
 
 
 def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
-    """Return for how long operators and transfers were under way together, and how long that work takes alone, ns.
+    """Return the time that operators and transfers shared, and how long that work takes alone, ns.
 
-    An operator next to transfers lost what it took over the median of equal operators that ran by themselves.
+    An operator during transfers lost its time beyond the median of equal operators that ran alone.
     """
     taken = lost = 0
     for alone, beside in groups:
@@ -46,10 +46,7 @@ def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
 
 
 def unevenness(graph: ReplayGraph) -> tuple[float, float]:
-    """Return the first and last decile, by time, of operators over the median of equal ones; (1, 1) if too few.
-
-    Ranks that take turns on a processor have operators that take several times as long as equal ones.
-    """
+    """Return the first and last decile, by time, of operators over the median of equal ones; (1, 1) if too few."""
     groups = [np.array(alone, np.float64) for alone, _ in equal_operators(graph) if len(alone) >= _SEVERAL]
     if not groups:
         return 1.0, 1.0
@@ -62,14 +59,13 @@ def unevenness(graph: ReplayGraph) -> tuple[float, float]:
 
 
 def with_time_beside(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph with the measured `SharedTransfers.beside`; unchanged if it has no transfers on the host."""
+    """Return the graph with the measured `SharedTransfers.beside`; unchanged without transfers on the host."""
     if (shared := graph.shared) is None:
         return graph
     return replace(graph, shared=replace(shared, beside=time_beside(equal_operators(graph))))
 
 
 def equal_operators(graph: ReplayGraph) -> list[EqualWork]:
-    """Group the operators of the host by name and shapes."""
     groups = defaultdict[Hashable, EqualWork](lambda: ([], []))
     for key, took, covered in _operator_times(graph):
         alone, beside = groups[key]
@@ -81,7 +77,7 @@ def equal_operators(graph: ReplayGraph) -> list[EqualWork]:
 
 
 def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
-    """Yield name and shapes, own time, and time next to transfers of each operator whose shapes are known."""
+    """Yield name and shapes, own time, and time during transfers of each operator with known shapes."""
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.owner >= 0))
     work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
@@ -107,15 +103,24 @@ def plain_work(graph: ReplayGraph) -> dict[int, float]:
     return dict(zip(work.tolist(), plain.tolist(), strict=True))
 
 
+def undisturbed_lags(graph: ReplayGraph) -> IntColumn:
+    """Return the lags of all edges, with host work as long as it takes without transfers."""
+    lag = graph.edges.lag.astype(np.float64)
+    if graph.shared is not None and graph.shared.slowdown > 1:
+        plain = plain_work(graph)
+        lag[np.fromiter(plain, np.int64, len(plain))] *= np.fromiter(plain.values(), np.float64, len(plain))
+    undisturbed: IntColumn = np.rint(lag).astype(np.int64)
+    return undisturbed
+
+
 def transfer_edges(graph: ReplayGraph) -> IntColumn:
-    """Positions of the edges that are transfers of communications on the host."""
     edges, shared = graph.edges, graph.shared
     assert shared is not None
     return np.flatnonzero(np.isin(edges.kind, (DURATION, COMM)) & np.isin(edges.owner, shared.rows))
 
 
 def _covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """For edges of host work: measured ns in which transfers of their rank were under way, and ns that they took."""
+    """For edges of host work: measured ns covered by transfers of their rank, and total ns."""
     edges, measured = graph.edges, graph.measured
     rank = graph.rank_of_row[graph.row[edges.target[work]]]
     until = measured[edges.target[work]]
@@ -127,7 +132,6 @@ def _covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]
 
 
 def _windows(graph: ReplayGraph) -> list[Intervals]:
-    """Measured times, per rank, in which transfers used its links."""
     shared, edges, measured = graph.shared, graph.edges, graph.measured
     windows: list[list[tuple[int, int]]] = [[] for _ in graph.traces]
     if shared is not None:

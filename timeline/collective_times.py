@@ -1,44 +1,40 @@
-"""What a collective takes on links of given bandwidths and latencies, by its algorithm and by the library that runs it.
+"""Time of a collective on links of given bandwidths and latencies, by its algorithm and its library.
 
 With N ranks, S bytes of the whole data, B the bandwidth of a rank in one direction, and L the latency of a step:
 
-| kind | ring | direct | halving-doubling |
-|---|---|---|---|
-| reduce-scatter, all-gather, gather, scatter | (N − 1)/N · S/B + (N − 1) L | … + L | … + log₂N · L |
-| all-reduce; barrier, with S = 0 | twice that | twice that | twice that |
-| all-to-all | N(N − 1)/2 · (S/N/B + L) | (N − 1)/N · S/B + L | as on a ring |
-| broadcast, reduce (a pipelined chain) | S/B + (N − 1) L | S/B + L | S/B + log₂N · L |
+| kind | ring | direct | halving-doubling | |---|---|---|---| | reduce-scatter, all-gather, gather, scatter | (N − 1)/N
+· S/B + (N − 1) L | … + L | … + log₂N · L | | all-reduce; barrier, with S = 0 | twice that | twice that | twice that | |
+all-to-all | N(N − 1)/2 · (S/N/B + L) | (N − 1)/N · S/B + L | as on a ring | | broadcast, reduce (a pipelined chain) |
+S/B + (N − 1) L | S/B + L | S/B + log₂N · L |
 
-Bandwidth terms are those of "busbw" (nccl-tests, doc/PERFORMANCE.md), steps those of Thakur, Rabenseifner and Gropp,
-"Optimization of Collective Communication Operations in MPICH", 2005. On a ring the parts of an all-to-all pass the
-ranks between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc). By a tree an all-reduce takes 2 (S/B + log₂N · L),
-broadcast and reduce half of that, other kinds what they take on a ring.
+Bandwidth terms follow "busbw" (nccl-tests, doc/PERFORMANCE.md), steps Thakur, Rabenseifner and Gropp, "Optimization of
+Collective Communication Operations in MPICH", 2005. On a ring, an all-to-all's data passes the ranks between, as in
+ASTRA-sim (astra-sim/system/collective/Ring.cc). On a tree an all-reduce takes 2 (S/B + log₂N · L), broadcast and reduce
+half of that, other kinds their time on a ring.
 
 **Several levels** (nodes, and the fabric between them): one phase per level, as ASTRA-sim does with
 `"collective-optimization": "localBWAware"`. A reduce-scatter leaves each rank its part for the next level, an
-all-gather is that backwards, an all-reduce both. Broadcast, reduce and all-to-all pass all of the data on each level.
+all-gather is the reverse, an all-reduce both. Broadcast, reduce and all-to-all pass all data on each level.
 
-**Gloo** (pytorch/gloo) knows no levels: a step takes what its slowest link does. All-reduce, reduce and all-gather run
+**Gloo** (pytorch/gloo) has no levels: its slowest link sets the time of a step. All-reduce, reduce and all-gather run
 on rings (allreduce.cc, reduce.cc, allgather.cc); PyTorch's reduce-scatter is an all-reduce (ProcessGroupGloo.cpp). A
-broadcast runs on a binomial tree (broadcast.cc) whose ranks pass nothing on before they have all of it: with d = log₂N
+broadcast runs on a binomial tree (broadcast.cc) whose ranks forward data only after they have all of it: with d = log₂N
 the root's link is busy for d · S/B, its first child's for (d − 1) · S/B, and so on. All-to-all sends to all at once
 (alltoall.cc); a barrier takes log₂N steps (barrier.cc).
 
 **NCCL** 2.28.3 (src/graph/tuning.cc, `ncclTopoTuneModel` and `ncclTopoGetAlgoTime`) uses the fastest of three protocols
-on a ring, for an all-reduce also on a tree. L is a step by LL, the protocol of the least latency: 5.0 µs between nodes
-and 0.6 µs on NVLink. Steps by LL, LL128 and Simple there (`hwLatencies`):
+on a ring, for an all-reduce also on a tree. L is a step of LL, the protocol with the lowest latency: 5.0 µs between
+nodes and 0.6 µs on NVLink. Steps of LL, LL128 and Simple (`hwLatencies`):
 
-| µs | tree | ring |
-|---|---|---|
-| between nodes | 5.0, 8.5, 14 | 2.7, 4.0, 14; with one rank a node as on a tree |
-| on NVLink, in a node | 0.6, 1.25, 4.0 | 0.6, 1.9, 3.4; at least 1, 1, 3 where the ring leaves the node |
+| µs | tree | ring | |---|---|---| | between nodes | 5.0, 8.5, 14 | 2.7, 4.0, 14; with one rank per node as on a tree |
+| on NVLink, in a node | 0.6, 1.25, 4.0 | 0.6, 1.9, 3.4; at least 1, 1, 3 if the ring leaves the node |
 
 A collective begins with 6.6, 14 and 8.4 µs (`baseLatencies`; on a tree 6.8, 14, 8.4). A ring has 0.5, 0.92 and 1 of the
-bandwidth, a tree 0.92 of it, by LL a 3.8th, by LL128 7/9 in a node and 120/128 between nodes; LL has at most `llMaxBws`
-(of Hopper and Intel). `treeCorrectionFactor` lowers trees of middle sizes; Simple's steps of a ring between nodes take
-1.4 times as long ("plateau effect"). A ring passes all ranks of a node before it leaves it (`nInterSteps`), and there
-is one per NIC, so the links of all ranks of a node carry what leaves it. A tree is a chain in the node and `log2i` of
-the nodes deep. Broadcast and reduce take all steps of a chain. Not modeled: NVLS, CollNet, PAT, limits of channels.
+bandwidth, a tree 0.92 of it, with LL 1/3.8, with LL128 7/9 in a node and 120/128 between nodes; `llMaxBws` (Hopper,
+Intel) limits LL. `treeCorrectionFactor` lowers trees of middle sizes; steps of Simple on a ring between nodes take 1.4
+times as long ("plateau effect"). A ring visits all ranks of a node before it leaves it (`nInterSteps`). Each NIC has a
+ring, so the links of all ranks of a node carry the data that leaves it. A tree is a chain in the node and `log2i` of
+the nodes deep. Broadcast and reduce take all steps of a chain. Not modeled: NVLS, CollNet, PAT, channel limits.
 """
 
 from __future__ import annotations
@@ -53,13 +49,13 @@ from ..schemas.comm_types import CollectiveCommType as Type
 Algorithm = Literal["ring", "direct", "halving-doubling", "tree"]
 Library = Literal["gloo", "nccl"]
 
+# Kinds whose size is one rank's part.
 SHARDS: Final = frozenset({Type.ALL_GATHER, Type.GATHER, Type.SCATTER})
-"""Kinds whose size is the part of one rank."""
 _CHAINS = frozenset({Type.BROADCAST, Type.REDUCE})
 _TWO_PHASES = frozenset({Type.ALL_REDUCE, Type.BARRIER})
 _ON_TREES = _CHAINS | _TWO_PHASES
+# Kinds that send all data on each level.
 _UNDIVIDED = _CHAINS | {Type.ALL_TO_ALL}
-"""Kinds of which each level carries all of the data."""
 
 
 class _Protocol(NamedTuple):
@@ -67,11 +63,10 @@ class _Protocol(NamedTuple):
 
     Attributes:
         base_ns: start of a collective on a ring, and on a tree.
-        between, inside: a step over L on a ring and on a tree, between nodes and inside one.
+        between, inside: a step over L on a ring and on a tree, between nodes and inside a node.
         least_ns: shortest step of a ring in a node, if the ring leaves the node.
-        share: of the bandwidth, on a ring.
-        on_tree: of the tree's bandwidth, in a node and between nodes.
-        tree_tenths: tenths of it for 64 bytes and each doubling; all of it beyond.
+        share, on_tree: of the bandwidth on a ring; of the tree's bandwidth in a node and between nodes.
+        tree_tenths: tenths of that for 64 bytes and each doubling; all of it for larger sizes.
     """
 
     base_ns: tuple[float, float]
@@ -83,31 +78,50 @@ class _Protocol(NamedTuple):
     tree_tenths: tuple[int, ...]
 
 
+def _tenths(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split()))
+
+
 _LL = _Protocol(
-    (6600, 6800), (2.7 / 5, 1), (1, 1), 1000, 0.5, (1 / 3.8, 1 / 3.8),
-    (10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9),
-)  # fmt: skip
+    base_ns=(6600, 6800),
+    between=(2.7 / 5, 1),
+    inside=(1, 1),
+    least_ns=1000,
+    share=0.5,
+    on_tree=(1 / 3.8, 1 / 3.8),
+    tree_tenths=_tenths("10 10 10 10 9 8 7 7 7 7 6 5 4 4 5 6 7 8 9"),
+)
 _LL128 = _Protocol(
-    (14000, 14000), (4 / 5, 8.5 / 5), (1.9 / 0.6, 1.25 / 0.6), 1000, 0.92, (7 / 9, 120 / 128),
-    (10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9),
-)  # fmt: skip
+    base_ns=(14000, 14000),
+    between=(4 / 5, 8.5 / 5),
+    inside=(1.9 / 0.6, 1.25 / 0.6),
+    least_ns=1000,
+    share=0.92,
+    on_tree=(7 / 9, 120 / 128),
+    tree_tenths=_tenths("10 10 10 10 10 9 8 8 8 7 6 6 6 6 6 6 8 9 9 9 9"),
+)
 _SIMPLE = _Protocol(
-    (8400, 8400), (14 / 5, 14 / 5), (3.4 / 0.6, 4 / 0.6), 3000, 1.0, (1.0, 1.0),
-    (9, 9, 9, 9, 9, 9, 9, 8, 7, 6, 6, 5, 5, 5, 5, 6, 7, 8, 7, 7, 8, 9, 9),
-)  # fmt: skip
+    base_ns=(8400, 8400),
+    between=(14 / 5, 14 / 5),
+    inside=(3.4 / 0.6, 4 / 0.6),
+    least_ns=3000,
+    share=1.0,
+    on_tree=(1.0, 1.0),
+    tree_tenths=_tenths("9 9 9 9 9 9 9 8 7 6 6 5 5 5 5 6 7 8 7 7 8 9 9"),
+)
 _TREE_SHARE, _PLATEAU = 0.92, 1.4
 _LL_BANDWIDTH = {1: 141.0, 2: 39.0}
+# The most GB/s of LL, by number of nodes.
 _LL_BANDWIDTH_OF_MORE = 20.4
-"""GB/s of LL at most, by number of nodes."""
 
 
 class LevelSpan(NamedTuple):
     """How a process group spans one level of a network.
 
     Attributes:
-        ranks: members on this level; on outer levels they are units of the level below.
+        ranks: members on this level; on outer levels, units of the level below.
         bandwidth: bytes per ns of a rank in one direction.
-        in_node: inside a node; only NCCL's protocols ask.
+        in_node: inside a node; only NCCL's protocols need it.
         hops: links that a step passes on a ring topology; 0 on others.
     """
 
@@ -124,8 +138,8 @@ def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Lib
 
     Args:
         size: bytes of one rank's input, as in `message_bytes`.
-        spans: levels, the inner ones first; 0 ns without any.
-        library: whose algorithms; None for those of the levels.
+        spans: levels, inner levels first; without any, the result is 0.
+        library: its algorithms replace those of the levels.
 
     Example:
         >>> collective_ns(Type.ALL_TO_ALL, 4000, [LevelSpan(4, 1.0, 0.0)])
@@ -135,25 +149,24 @@ def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Lib
     """
     if not spans:
         return 0.0
-    spans = [of._replace(latency_ns=of.latency_ns * max(of.hops, 1)) for of in spans]
-    ranks = prod(of.ranks for of in spans)
+    spans = [span._replace(latency_ns=span.latency_ns * max(span.hops, 1)) for span in spans]
+    ranks = prod(span.ranks for span in spans)
     whole: float = 0 if kind == Type.BARRIER else size * ranks if kind in SHARDS else size
     if library == "gloo":
-        slowest, latency = min(of.bandwidth for of in spans), max(of.latency_ns for of in spans)
+        slowest, latency = min(span.bandwidth for span in spans), max(span.latency_ns for span in spans)
         return _gloo_ns(kind, whole, ranks, slowest, latency)
     if library == "nccl":
         return _nccl_ns(kind, whole, spans)
     total = 0.0
-    for of in spans:
-        total += _phase_ns(kind, whole, of)
+    for span in spans:
+        total += _phase_ns(kind, whole, span)
         if kind not in _UNDIVIDED:
-            whole /= of.ranks
+            whole /= span.ranks
     return total
 
 
-def _phase_ns(kind: int, whole: float, of: LevelSpan) -> float:
-    """What a collective of one level takes."""
-    ranks, bandwidth, latency_ns, algorithm, *_ = of
+def _phase_ns(kind: int, whole: float, span: LevelSpan) -> float:
+    ranks, bandwidth, latency_ns, algorithm, *_ = span
     if algorithm == "tree" and kind in _ON_TREES:
         return (whole / bandwidth + _depth(ranks) * latency_ns) * (2 if kind in _TWO_PHASES else 1)
     if kind == Type.ALL_TO_ALL and algorithm != "direct":
@@ -178,48 +191,48 @@ def _gloo_ns(kind: int, whole: float, ranks: int, bandwidth: float, latency_ns: 
 
 
 def _nccl_ns(kind: int, whole: float, spans: Sequence[LevelSpan]) -> float:
-    ranks, together = prod(of.ranks for of in spans), 1
+    ranks, together = prod(span.ranks for span in spans), 1
     bandwidth = spans[0].bandwidth
-    for below, of in pairwise(spans):
+    for below, span in pairwise(spans):
         together *= below.ranks
-        bandwidth = min(bandwidth, of.bandwidth * together)
+        bandwidth = min(bandwidth, span.bandwidth * together)
     if kind == Type.ALL_TO_ALL:  # messages to all others at once, most of which leave the node
         outer, passed = spans[-1], whole * (ranks - 1) / ranks / bandwidth
-        units = prod(of.ranks for of in spans[:-1])
+        units = prod(span.ranks for span in spans[:-1])
         return max(whole * (ranks - units) / ranks / outer.bandwidth, passed) + outer.latency_ns
-    times = [_nccl_ring_ns(kind, whole, spans, bandwidth, of) for of in (_LL, _LL128, _SIMPLE)]
+    times = [_nccl_ring_ns(kind, whole, spans, bandwidth, protocol) for protocol in (_LL, _LL128, _SIMPLE)]
     if kind in _TWO_PHASES:
-        times += [_nccl_tree_ns(whole, spans, bandwidth, of) for of in (_LL, _LL128, _SIMPLE)]
+        times += [_nccl_tree_ns(whole, spans, bandwidth, protocol) for protocol in (_LL, _LL128, _SIMPLE)]
     return min(times)
 
 
 def _nccl_ring_ns(kind: int, whole: float, spans: Sequence[LevelSpan], bandwidth: float, by: _Protocol) -> float:
-    ranks, nodes = prod(of.ranks for of in spans), prod(of.ranks for of in spans if not of.in_node)
+    ranks, nodes = prod(span.ranks for span in spans), prod(span.ranks for span in spans if not span.in_node)
     plateau = _PLATEAU if by is _SIMPLE and kind == Type.ALL_REDUCE else 1
-    steps_ns, rest = 0.0, ranks
-    for of in spans:
-        above = rest // of.ranks
-        step_ns = by.inside[0] * of.latency_ns
-        if not of.in_node:
-            step_ns = by.between[nodes == ranks] * of.latency_ns * plateau
+    steps_ns, ranks_left = 0.0, ranks
+    for span in spans:
+        above = ranks_left // span.ranks
+        step_ns = by.inside[0] * span.latency_ns
+        if not span.in_node:
+            step_ns = by.between[nodes == ranks] * span.latency_ns * plateau
         elif nodes > 1:
             step_ns = max(step_ns, by.least_ns) * plateau
-        steps_ns, rest = steps_ns + (rest - above) * step_ns, above
+        steps_ns, ranks_left = steps_ns + (ranks_left - above) * step_ns, above
     passed = whole if kind in _CHAINS else whole * (ranks - 1) / ranks
     once = passed / _nccl_speed(bandwidth * by.share, by, nodes) + steps_ns
     return by.base_ns[0] + once * (2 if kind in _TWO_PHASES else 1)
 
 
 def _nccl_tree_ns(whole: float, spans: Sequence[LevelSpan], bandwidth: float, by: _Protocol) -> float:
-    nodes = prod(of.ranks for of in spans if not of.in_node)
+    nodes = prod(span.ranks for span in spans if not span.in_node)
     doublings = (int(whole) // 64).bit_length() - 1
     tenths = by.tree_tenths[doublings] if 0 <= doublings < len(by.tree_tenths) else 10
     speed = _nccl_speed(bandwidth * _TREE_SHARE * by.on_tree[nodes > 1], by, nodes) * tenths / 10
     steps_ns = sum(
-        by.inside[1] * of.latency_ns * (of.ranks - 1)
-        if of.in_node
-        else by.between[1] * of.latency_ns * (of.ranks.bit_length() - 1)
-        for of in spans
+        by.inside[1] * span.latency_ns * (span.ranks - 1)
+        if span.in_node
+        else by.between[1] * span.latency_ns * (span.ranks.bit_length() - 1)
+        for span in spans
     )
     return by.base_ns[1] + 2 * (whole / speed + steps_ns)
 

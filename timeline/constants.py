@@ -13,22 +13,22 @@ from ..trace.columns import IntColumn, median
 from ..trace.errors import UsageError
 from .replay_graph import EVENT, GONE, LAUNCH, LINK_KINDS, NEVER, QUEUE, STREAM, SYNC, ReplayGraph
 
+# A waiting call returns at most this long after the work that it waited for; a longer delay is an unknown wait. If a
+# GPU event starts later after the work that its stream waited for, something else delayed it.
 SYNC_RETURN_NS = 10_000
-"""A waiting call returns at most so long after what it waited for; more is an unknown wait. A GPU event that starts
-later after what its stream waited for was delayed by something else: the wait cost no time."""
+# Upper limits of launch latency and gap: no device is slower; more is waiting for other work.
 _MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000
-"""No device takes longer to begin what was launched, or the next of what is queued: more is waiting for other work."""
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Constants that the replay uses instead of single measured latencies.
+    """Fitted values that replace single measured latencies in the replay.
 
     Attributes:
         launch_latency_ns: from the start of a launching call to the start of its work on an idle stream.
         gap_ns: between two GPU events that are queued on a stream.
-        event_gap_ns: from the end of GPU work to the start of what waited for it on another stream.
-        sync_return_ns: at most, from the end of GPU work to the return of the call that waits for it.
+        event_gap_ns: from the end of GPU work to the start of work that waited for it on another stream.
+        sync_return_ns: limit, from the end of GPU work to the return of the call that waits for it.
         queue_limit: outstanding launches at which a launching call blocks; None if no call was seen to block.
         clock_skew_ns: how early waiting calls return by the host's clock; changes no lag.
     """
@@ -43,7 +43,7 @@ class Constants:
     __repr__ = brief
 
     def caps(self) -> dict[int, int]:
-        """Map kinds of edges to the most that a capped lag counts, ns."""
+        """Map kinds of edges to the limit of their capped lags, ns."""
         return {
             LAUNCH: self.launch_latency_ns,
             STREAM: self.gap_ns,
@@ -54,13 +54,11 @@ class Constants:
 
 
 def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
-    """Fit the constants to GPU events of one rank; 0 if it has none, or no start times.
+    """Fit the constants to GPU events of one rank (`counted` rows); 0 without GPU events or without start times.
 
     The launch latency is the median over events whose stream was idle. A stream's first event counts only if there are
-    no others, since modules are loaded for it. The gap is the median over events launched while the one before ran.
-
-    Args:
-        counted: bool, one entry a row; None for all rows.
+    no others, because modules are loaded for it. The gap is the median over events launched while their predecessor
+    ran.
 
     Example:
         >>> from etplus import build_graph
@@ -76,12 +74,12 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
     waited = (edges.kind == EVENT) & (edges.lag <= SYNC_RETURN_NS)
     waits[edges.target[waited]] = True
     inside = np.ones(len(graph), np.bool_) if counted is None else (graph.row >= 0) & counted[graph.row]
-    at = np.flatnonzero((launched >= 0) & ~waits & inside)
-    latency, first = measured[at] - launched[at], free[at] < 0
+    launches = np.flatnonzero((launched >= 0) & ~waits & inside)
+    latency, first = measured[launches] - launched[launches], free[launches] < 0
     possible = latency <= _MAX_LATENCY_NS
-    idle = possible & ~first & (free[at] <= launched[at])
-    launch_latency = _median(latency[idle] if idle.any() else latency[possible & first])
-    gap = (measured[at] - free[at])[~first & (launched[at] + launch_latency < free[at])]
+    idle = possible & ~first & (free[launches] <= launched[launches])
+    launch_latency = _median(latency[idle if idle.any() else possible & first])
+    gap = (measured[launches] - free[launches])[~first & (launched[launches] + launch_latency < free[launches])]
     gap_ns = max(_median(gap[gap <= _MAX_GAP_NS]), 0)
     event = edges.lag[waited & inside[edges.target]]
     return Constants(
@@ -104,18 +102,18 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
     if len(ranks) != len(graph.traces):
         raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.traces)}")
     limit = np.full((len(ranks), len(LINK_KINDS)), np.iinfo(np.int64).max)
-    for i, of in enumerate(ranks):
-        for kind, cap in of.caps().items():
+    for i, fitted in enumerate(ranks):
+        for kind, cap in fitted.caps().items():
             limit[i, kind] = cap
-    lag, at = edges.lag.copy(), np.flatnonzero(edges.capped)
-    rank = graph.rank_of_row[np.maximum(graph.row[edges.target[at]], 0)]
-    lag[at] = np.minimum(lag[at], limit[rank, edges.kind[at]])
+    lag, capped = edges.lag.copy(), np.flatnonzero(edges.capped)
+    rank = graph.rank_of_row[np.maximum(graph.row[edges.target[capped]], 0)]
+    lag[capped] = np.minimum(lag[capped], limit[rank, edges.kind[capped]])
     lag[edges.kind == GONE] = NEVER
     return lag
 
 
 def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
-    """Return the measured time of the source of each point's edge of one kind; −1 for none."""
+    """Return the measured time of the source of each point's edge of one kind; −1 if none."""
     edges, found = graph.edges.take(graph.edges.kind == kind), np.full(len(graph), -1, np.int64)
     found[edges.target] = graph.measured[edges.source]
     return found

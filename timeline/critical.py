@@ -1,4 +1,4 @@
-"""The critical path of a replay: what the makespan is made of, and what no change can undercut."""
+"""The critical path of a replay: the parts of the makespan, and lower bounds that no change can undercut."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from ..trace.conventions import BETWEEN
 from ..trace.errors import ConvertError, UsageError
 from ..trace.frames import to_pandas
 from ..trace.intervals import sums
-from ..trace.kinds import PHASES
+from ..trace.kinds import GPU, PHASES
 from ..trace.origin import origin_of_rows
 from ..trace.selection import call_between, without_enclosing
 from ..trace.suggest import Suggests
 from ..trace.trace import Trace
+from .beside_transfers import undisturbed_lags
 from .constants import fit_constants
 from .graph_building import build_graph
 from .graph_replay import Replay, replay
@@ -36,15 +37,16 @@ class CriticalPath(Suggests):
     Attributes:
         edge: int64, its edges in order of time.
         by_kind: ns by kind of edge, the largest first.
-        by_op: ns by (kind, name) of kernels, calls and unknown waits, the largest first.
-        by_source, by_phase: ns by source line ("train.py:7") and phase, "" if unknown; only in `Trace.critical_path`.
+        by_op: ns by (kind, name) of kernels, calls, and unknown waits, the largest first.
+        by_source, by_phase: ns by source line ("train.py:7") and phase; only in `Trace.critical_path`.
     """
 
     guesses: ClassVar[dict[str, str]] = {
-        "duration": "`length_ns`", "duration_ns": "`length_ns`", "length": "`length_ns`", "summary": "`by_kind`",
-        "breakdown": "`by_kind`", "nodes": "`edge`", "operators": "`by_op`", "kernels": "`by_op`",
-        "ops": "`by_op`", "total": "`length_ns`",
-    }  # fmt: skip
+        **dict.fromkeys(("duration", "duration_ns", "length", "total"), "`length_ns`"),
+        **dict.fromkeys(("summary", "breakdown"), "`by_kind`"),
+        **dict.fromkeys(("operators", "kernels", "ops"), "`by_op`"),
+        "nodes": "`edge`",
+    }
 
     edge: IntColumn
     by_kind: dict[str, int]
@@ -59,9 +61,9 @@ class CriticalPath(Suggests):
         named = Counter[str]()
         for (kind, _), ns in self.by_op.items():
             named[kind] += ns
-        rest = Counter({(kind, ""): ns - named[kind] for kind, ns in self.by_kind.items()})
-        rows = _ranked(Counter(self.by_op) + rest)
-        kinds, names = ([key[at] for key in rows] for at in (0, 1))
+        unnamed = Counter({(kind, ""): ns - named[kind] for kind, ns in self.by_kind.items()})
+        rows = _ranked(Counter(self.by_op) + unnamed)
+        kinds, names = ([key[part] for key in rows] for part in (0, 1))
         return to_pandas({"kind": kinds, "name": names, "duration_ns": list(rows.values())})
 
     @property
@@ -71,9 +73,9 @@ class CriticalPath(Suggests):
 
 
 def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
-    """Return the edges of a longest path, followed back from a point (by default the last end).
+    """Return the edges of a longest path, traced back from a point (default: the last end).
 
-    If several edges bind, the path takes the one from the lowest point.
+    If several edges bind, the path takes the edge from the lowest point.
     """
     edges = replay.graph.edges
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
@@ -84,11 +86,11 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     before, point = np.where(into >= 0, edges.source[into], -1), np.arange(len(into))
     head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # where the run of points begins
     before_head, head_of = before.tolist(), head.tolist()
-    at = int(np.argmax(replay.time)) if last is None else last
+    point_on_path = int(np.argmax(replay.time)) if last is None else last
     ends = []
-    while at >= 0:
-        ends.append(at)
-        at = before_head[head_of[at]]
+    while point_on_path >= 0:
+        ends.append(point_on_path)
+        point_on_path = before_head[head_of[point_on_path]]
     end = np.array(ends[::-1], np.int64)
     path = joined_ranges(head[end], end - head[end] + 1)
     return into[path[1:]]
@@ -98,8 +100,8 @@ def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> Cri
     """Return the longest path of a replay; see `binding_edges`.
 
     Args:
-        between: an annotation as in `call_between`. The path then leads from its start to the last end of what it calls
-            and launches. An edge over the start counts from there.
+        between: an annotation as in `call_between`. The path leads from its start to the last end of the work that it
+            calls and launches. An edge across the start counts from there.
 
     Raises:
         UsageError: no such annotation, or the graph has several ranks.
@@ -117,24 +119,23 @@ def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> Cri
 
 
 def _by_name(graph: ReplayGraph, edge: IntColumn, kind: IntColumn, ns: IntColumn) -> Counter[tuple[str, str]]:
-    """Sum the ns of edges by kind and name; "between calls" for host work without a call."""
     named = np.isin(kind, (HOST, DURATION, COMM, UNKNOWN))
     edge, kind, ns = edge[named], kind[named], ns[named]
     owner = np.where(kind == UNKNOWN, graph.row[graph.edges.target[edge]], graph.edges.owner[edge])
     none, row = owner < 0, np.maximum(owner, 0)
     rank, name = np.where(none, -1, graph.rank_of_row[row]), np.where(none, -1, graph.column("name")[row])
     keys, inverse = distinct_rows(kind, rank, name)
-    found: Counter[tuple[str, str]] = Counter()
-    for (of, k, code), total in zip(keys.tolist(), sums(inverse, ns, len(keys)).tolist(), strict=True):
-        found[LINK_KINDS[of], BETWEEN if k < 0 else graph.traces[k].names[code]] += total
-    return found
+    totals: Counter[tuple[str, str]] = Counter()
+    for (kind_of_key, k, code), total in zip(keys.tolist(), sums(inverse, ns, len(keys)).tolist(), strict=True):
+        totals[LINK_KINDS[kind_of_key], BETWEEN if k < 0 else graph.traces[k].names[code]] += total
+    return totals
 
 
 def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
-    """Return the start point of an annotation and the last point of what it runs and launches."""
+    """Return the start point of an annotation and the last point of its calls and launches."""
     graph = replay.graph
     if len(graph.traces) > 1:
-        raise UsageError("an annotation chooses a part of one rank, not of several that are coupled")
+        raise UsageError("--between takes an annotation of one rank; give the file of one rank")
     trace = graph.trace
     call, calls, gpu = call_between(trace, *between), trace.calls, trace.gpu
     begin, end = int(calls.ts[call]), int(calls.end[call])
@@ -162,22 +163,25 @@ def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
 
 
 def resource_bounds(replay: Replay) -> dict[str, int]:
-    """Return ns that the busiest stream's GPU work and the busiest thread's host work take; no makespan is shorter."""
+    """Return ns of GPU work on the busiest stream and of host work on the busiest thread: no makespan is shorter.
+
+    Host work counts as long as it takes without transfers next to it; waits for collectives do not count.
+    """
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)
     rank = graph.rank_of_row[row]
     stream, thread = graph.column("stream_lane")[row], graph.column("thread")[row]
-    on_stream = np.isin(edges.kind, (DURATION, COMM, STREAM)) & (graph.row[edges.target] >= 0)
+    on_device = (graph.row[edges.target] >= 0) & (graph.column("kind")[row] == GPU)  # the host's collectives overlap
+    on_stream = np.isin(edges.kind, (DURATION, COMM, STREAM)) & on_device
     work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # of gaps the overlaps alone
     host = (edges.kind == HOST) & (edges.source > 0)
     return {
         "busiest stream": _largest(rank, stream, work, on_stream),
-        "busiest thread": _largest(rank, thread, replay.lag, host),
+        "busiest thread": _largest(rank, thread, np.minimum(replay.lag, undisturbed_lags(graph)), host),
     }
 
 
 def _largest(rank: IntColumn, lane: npt.NDArray[np.integer], ns: IntColumn, which: npt.NDArray[np.bool_]) -> int:
-    """The largest sum of some ns over a lane (stream or thread) of a rank."""
     lanes, codes = distinct_rows(rank[which], lane[which])
     return int(sums(codes, ns[which], len(lanes)).max()) if len(lanes) else 0
 
@@ -187,13 +191,11 @@ class CriticalChain:
     """The edges of a critical path in order, as columns of one length.
 
     Attributes:
-        kinds: names of the kinds of edges.
-        kind: int64, index into `kinds`. ns: int64, the edge's part of the makespan; negative where a kernel overlaps
-            the one before it.
-        row: int64, row of the `Trace` whose work the edge is, else of the row that it leads to; −1 for none.
+        kinds: names of the kinds of edges; `kind` has indices into it.
+        ns: int64, the edge's part of the makespan; negative if a kernel overlaps its predecessor.
+        row: int64, row of the `Trace` that the edge works for, else of the row that it leads to; −1 if none.
         work: bool, the edge is work of its row, not a wait or a latency.
-        start, end: int64 ns on the trace's clock, where the edge begins and ends as measured.
-        makespan_ns: the sum of `ns`.
+        start, end: int64 ns on the trace's clock, measured ends of the edge.
     """
 
     kinds: tuple[str, ...]
@@ -207,7 +209,7 @@ class CriticalChain:
 
 
 def unchanged_replay(trace: Trace) -> Replay | None:
-    """Replay a trace (of a selection without the calls around it); None if no row has a time."""
+    """Replay a trace (a selection without its enclosing calls); None if no row has a time."""
     try:
         graph = build_graph(without_enclosing(trace))
     except ConvertError:
@@ -219,7 +221,7 @@ def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalCha
     """Return the critical path of the replay without changes; None if no row has a time.
 
     Args:
-        unchanged: `unchanged_replay(trace)`, if it is known.
+        unchanged: `unchanged_replay(trace)`, if known.
 
     Example:
         >>> chain = critical_chain(trace)

@@ -1,4 +1,4 @@
-"""The replay graph of a rank: chains of its threads, what holds device work back, and who waits for it."""
+"""The replay graph of a rank: chains of its threads, what delays device work, and who waits for it."""
 
 from __future__ import annotations
 
@@ -38,26 +38,28 @@ from .replay_graph import (
 )
 from .thread_edges import handoffs, host_chains, without_backend_work, without_polling
 
+# A call that takes this many times the median did something else first (loaded a module, staged a copy, grew a pool).
 _SLOW = 3
-"""A call that takes so many times as long as the median one has done something else first (loaded a module, staged a
-copy, grown a pool)."""
+# Calls at the queue's limit take at least this many times as long as calls below it.
 _LONGER = 1.5
-"""At the queue's limit calls take over so many times as long as below it,"""
+# Fewer blocked launches, or a smaller share of all launches, show no limit: a queue that is long at times has no
+# plateau.
 _LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
-"""and there are so many of them, also as a share of all launches: a queue that is long at times has no plateau."""
+# Own time of a call that waits, and how constant its return after the queue had room must be (as a share of its
+# duration) if no call is seen that does not wait.
 _OWN_NS, _CONSTANT = 3_000, 0.25
-"""What a call that waits takes by itself; and how constant its return after there was room must be, as a share of its
-duration, where no calls are seen that do not wait."""
+# Calls return some µs after the queue has room; more short kernels may start in this time.
 _NEAR_LIMIT = 8
-"""Calls return some µs after there is room in the queue, in which further short kernels may start."""
 
 
 @dataclass(frozen=True)
 class LaunchQueue:
-    """The launch queue's limit as a trace shows it; None if no call was seen to wait.
+    """The launch queue's limit as the trace shows it; None if no call was seen to wait.
 
-    `edges` lead from the start of GPU work to the end of the call that its leaving the queue lets return. `blocked` has
-    the rows of the calls that waited, `typical_ns` is the median of the others.
+    Attributes:
+        edges: from the start of GPU work to the end of the call that returns because this work left the queue.
+        blocked: rows of the calls that waited.
+        typical_ns: median duration of the other calls.
     """
 
     limit: int | None
@@ -67,9 +69,9 @@ class LaunchQueue:
 
 
 def find_queue(points: GraphEvents) -> LaunchQueue:
-    """Learn the limit: a number of outstanding launches at which many calls return late, and none above.
+    """Find the limit: a number of outstanding launches at which many calls return late, and which is never exceeded.
 
-    Launches count per stream or per device, whichever shows the sharper limit. Work leaves the queue when it starts.
+    Counts launches per stream and per device and takes the sharper limit. Work leaves the queue when it starts.
     """
     trace, gpu = points.trace, points.gpu
     launched = gpu[points.launcher[gpu] >= 0]
@@ -80,19 +82,16 @@ def find_queue(points: GraphEvents) -> LaunchQueue:
     typical = int(median(duration)) if len(call) else 0
     best = LaunchQueue(None, Edges.of(QUEUE, *[np.zeros(0, np.int64)] * 3), call[:0], typical)
     for lane in (trace.nodes.stream_lane, trace.nodes.device):
-        found = _limit_of(points, call, work, lane, duration)
-        if found is not None and len(found.blocked) > len(best.blocked):
-            best = found
+        limited = _limit_of(points, call, work, lane, duration)
+        if limited is not None and len(limited.blocked) > len(best.blocked):
+            best = limited
     return best
 
 
 def _limit_of(
     points: GraphEvents, call: IntColumn, work: IntColumn, lane: IntColumn, duration: IntColumn
 ) -> LaunchQueue | None:
-    """Return the limit per stream or device, None if no calls wait for it.
-
-    GPU events that no call in the trace launched were in the queue when the window began.
-    """
+    """Return the limit per stream or device; None if no call waits for it."""
     trace = points.trace
     nodes = trace.nodes
     order = np.lexsort((nodes.ts[call], lane[work]))
@@ -135,10 +134,10 @@ def _limit_of(
 def with_submissions(
     points: GraphEvents, chains: Edges, queue: LaunchQueue, waits: Edges
 ) -> tuple[GraphEvents, Edges, IntColumn]:
-    """Give slow launching calls a point at which they submit their work, the usual time before they return.
+    """Add to each slow launching call a point at which it submits its work, the usual time before it returns.
 
     Returns:
-        the points; the chains, in which such a call has two edges; the point from which launches of each row count.
+        the points; the chains, with two edges for such a call; the point from which each row's launches count.
     """
     trace = points.trace
     nodes = trace.nodes
@@ -156,22 +155,22 @@ def with_submissions(
     early[call[blocking & busy]] = 0
     slow = call[(nodes.dur[call] > _SLOW * queue.typical_ns) & (nodes.kind[call] == RUNTIME) & (early[call] > 0)]
     slow = slow[~np.isin(slow, queue.blocked)]
-    at = chains.into(len(points.measured))[points.end[slow]]
-    whole = (at >= 0) & (chains.source[at] == points.start[slow])
-    slow, at = slow[whole], at[whole]
+    edge = chains.into(len(points.measured))[points.end[slow]]
+    whole = (edge >= 0) & (chains.source[edge] == points.start[slow])
+    slow, edge = slow[whole], edge[whole]
     points, new = points.with_more(slow, points.measured[points.start[slow]] + early[slow])
     submitted[slow] = new
     source, lag = chains.source.copy(), chains.lag.copy()
-    source[at] = new
-    lag[at] -= early[slow]
-    head = replace(chains.take(at), target=new, lag=early[slow])
+    source[edge] = new
+    lag[edge] -= early[slow]
+    head = replace(chains.take(edge), target=new, lag=early[slow])
     return points, Edges.joined([replace(chains, lag=lag, source=source), head]), submitted
 
 
 def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edges:
-    """Return edges from launches to the start of their work; of a graph launch only to the first event.
+    """Return edges from launches to the start of their work; for a graph launch only to the first event.
 
-    A stream's first event keeps its own latency unless it waited for another stream: modules are loaded, clocks rise.
+    A stream's first event keeps its own latency: modules are loaded, clocks rise.
     """
     launched = points.launcher[points.gpu] >= 0
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
@@ -183,7 +182,7 @@ def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edg
 def stream_edges(points: GraphEvents) -> Edges:
     """Return edges from each GPU event to the next one on its stream.
 
-    An event without a launch in the trace keeps its own gap; if it is its stream's first, it is pinned to its start.
+    An event without a launch in the trace keeps its own gap. If it is its stream's first, it is pinned to its start.
     """
     gpu, before = points.gpu, points.before
     first, launched = before < 0, points.launcher[gpu] >= 0
@@ -198,10 +197,9 @@ def stream_edges(points: GraphEvents) -> Edges:
 
 
 def sync_waits(points: GraphEvents, *, assumed: bool = True) -> Edges:
-    """Return edges from the end of GPU events to the calls that wait for them.
+    """Return edges from the end of GPU events to the calls that wait for them, except copies (see `blocking_copies`).
 
-    They lead to the end of a synchronizing call, else to the start of what comes after the wait. Copies are left to
-    `blocking_copies`: the trace has them as waits of the call after the one that copies.
+    They lead to the end of a synchronizing call, else to the start of the call after the wait.
     """
     trace = points.trace
     nodes = trace.nodes
@@ -217,7 +215,6 @@ def sync_waits(points: GraphEvents, *, assumed: bool = True) -> Edges:
 
 
 def _copied_by_call(points: GraphEvents, gpu: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which GPU rows a copying runtime call launched."""
     trace, call = points.trace, points.launcher[gpu]
     copied: npt.NDArray[np.bool_] = (call >= 0) & (trace.nodes.kind[call] == RUNTIME)
     return copied & named(trace.names, trace.nodes.name[call], COPY)
@@ -235,13 +232,13 @@ def blocking_copies(points: GraphEvents) -> Edges:
 
 
 def _returning(points: GraphEvents, source: IntColumn, target: IntColumn) -> Edges:
-    """Return SYNC edges. Lags are negative if the device's clock is ahead; what clocks cannot explain is left out."""
+    """Return SYNC edges."""
     edges = points.edges(SYNC, source, target, capped=True)
     return edges.take(edges.lag >= -MAX_SKEW_NS)
 
 
 def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
-    """Let calls that waited take only their own cost; calls that found nothing pending keep their time."""
+    """Limit calls that waited to their own cost; calls that found nothing pending keep their time."""
     call = points.row[waits.target]
     to_end = waits.target == points.end[call]
     pending = to_end & (points.measured[waits.source] > points.measured[points.start[call]])
@@ -252,7 +249,7 @@ def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
 
 
 def event_waits(points: GraphEvents) -> Edges:
-    """Return edges from GPU events to events of other streams that wait for them, within a CUDA graph or not."""
+    """Return edges from GPU events to events of other streams that wait for them, in a CUDA graph or not."""
     source, target = points.timed_edges("event", "graph")
     lanes = points.trace.nodes.stream_lane
     apart = lanes[source] != lanes[target]  # the others follow each other on their stream
@@ -261,12 +258,11 @@ def event_waits(points: GraphEvents) -> Edges:
 
 
 def inferred_count(points: GraphEvents) -> int:
-    """Return how many waits between streams the linker inferred."""
     return int(np.count_nonzero(_inferred(points, *points.timed_edges("event", "graph"))))
 
 
 def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
-    """Return which `sync` edges no record states and no time shows: what they wait for had ended before."""
+    """Return which `sync` edges are guesses: no record states them, and what they wait for had already ended."""
     trace = points.trace
     source, target = points.timed_edges("sync")
     over = trace.nodes.end[source] <= trace.nodes.ts[target]
@@ -276,12 +272,11 @@ def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
 
 
 def has_assumed_waits(trace: Trace) -> bool:
-    """Return whether the host waits for what nothing records; see `assumed_waits`."""
+    """Return whether some waits of the host are guesses; see `assumed_waits`."""
     return bool(np.any(trace.nodes.timed)) and bool(assumed_waits(GraphEvents.of(trace)).any())
 
 
 def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return which pairs of rows the linker inferred."""
     trace = points.trace
     listed = trace.summary.get("inferred_edges")
     if not isinstance(listed, list):
@@ -291,19 +286,18 @@ def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.
     return np.array([pair in guessed for pair in pairs], np.bool_)
 
 
+# A wait is unknown if it is longer than both 20 µs and two launch latencies: latencies spread by as much (30 µs above a
+# median of 16 on a 2080 Ti).
 _LEAST_NS, _LATENCIES = 20_000, 2
-"""A wait is unknown if it is longer than both 20 µs and two launch latencies: latencies spread by as much (30 µs
-above a median of 16 on a 2080 Ti)."""
+# A synchronizing call that finds nothing pending takes up to this long (65 µs on MI250).
 _IDLE_SYNC_NS = 100_000
-"""A synchronising call that finds nothing pending takes up to so long by itself (65 µs on MI250)."""
 
 
 def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
     """Add an edge for each wait that the other edges, with fitted constants, do not explain.
 
-    The edge leads from what came last, by the measured lag. At such a wait the latency of a stream's first event and
-    the time of a synchronizing call that found nothing count at most their constants. The launch queue explains its
-    waits.
+    The edge starts at the latest predecessor and keeps the measured lag. At such a wait, the latency of a stream's
+    first event and the time of a synchronizing call that found nothing are capped by their constants.
     """
     constants = fit_constants(graph)
     if not constants.launch_latency_ns and np.any(graph.edges.kind == LAUNCH):
@@ -346,16 +340,13 @@ def _synchronising(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
     edges, trace = graph.edges, graph.trace
     own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0))
     own = own[graph.end[edges.owner[own]] == edges.target[own]]
-    found = np.zeros(len(edges), np.bool_)
-    found[own] = named(trace.names, trace.nodes.name[edges.owner[own]], SYNCHRONIZE)
-    return found
+    is_own_time = np.zeros(len(edges), np.bool_)
+    is_own_time[own] = named(trace.names, trace.nodes.name[edges.owner[own]], SYNCHRONIZE)
+    return is_own_time
 
 
 def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
-    """Make the replay graph of one rank.
-
-    Args:
-        assumed_waits: let calls wait for what only the order of calls suggests; see the function of that name.
+    """Build the replay graph of one rank; `assumed_waits`: keep waits that only the order of calls suggests.
 
     Raises:
         ConvertError: no row of the trace has a time.
@@ -365,7 +356,7 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
         True
     """
     if not trace.nodes.timed.any():
-        raise ConvertError(f"{trace.file}: no node has a time, so there is nothing to replay; link the ET anew")
+        raise ConvertError(f"{trace.file}: no node has a time, so there is nothing to replay; link the ET again")
     if not trace.times_recorded:
         return predicted_graph(trace)
     trace, polling = without_polling(trace)
@@ -381,13 +372,11 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
     points, chains, submitted = with_submissions(points, chains, queue, waits)
     events = event_waits(points)
     gpu = points.gpu
-    edges = Edges.joined([
-        chains, passed, waits, queue.edges, events, collectives,
-        Edges.of(DURATION, points.start[gpu], points.end[gpu], trace.nodes.dur[gpu], gpu),
-        launch_edges(points, submitted, events),
-        stream_edges(points),
-        _data_and_comm(points),
-    ])  # fmt: skip
+    duration = Edges.of(DURATION, points.start[gpu], points.end[gpu], trace.nodes.dur[gpu], gpu)
+    launches, streams = launch_edges(points, submitted, events), stream_edges(points)
+    among_ranks = _data_and_comm(points)
+    parts = [chains, passed, waits, queue.edges, events, collectives, duration, launches, streams, among_ranks]
+    edges = Edges.joined(parts)
     guessed = inferred_count(points)
     waits_between = "wait between streams is" if guessed == 1 else "waits between streams are"
     notes = [f"{guessed} {waits_between} inferred from calls, tensors or times"] if guessed else []
@@ -397,7 +386,7 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
 
 
 def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:
-    """Return the graph with its points in order; a note counts the edges left out to avoid a cycle."""
+    """Return the graph with its points in order. A note counts edges that are left out to avoid a cycle."""
     measured = points.measured
     order = topological(measured, edges)
     if order is None:

@@ -1,4 +1,4 @@
-"""Changes of a replay graph: other times, rows removed, waits dropped, work launched at once, fused or overlapped.
+"""Changes of a replay graph: other times, rows removed, waits dropped, work launched at once, fused, or overlapped.
 
 A `Change` is found in one graph and applies to any graph with the same edges and other lags.
 """
@@ -40,18 +40,16 @@ def scale(
 ) -> Change:
     """Multiply the times of some rows: host work of calls, GPU events, communications.
 
-    If the rows hold calls, GPU events below them stay as they are.
-
     Args:
-        gaps: also host work between calls and what remains of pauses: before these rows, or (True) on their ranks.
-        during: only host work that ends in this time, ns as in `ReplayGraph.measured`.
+        gaps: also scale host work between calls and the rest of pauses: before these rows, or (True) on their ranks.
+        during: only host work that ends in this span, ns as in `ReplayGraph.measured`.
     """
     edges, kind = graph.edges, graph.edges.kind
-    beside = graph.column("kind") == GPU
-    beside[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # collectives on the host are not its work
-    host = rows & ~beside
-    mine = np.append(host | (rows & beside & ~host.any()), False)
-    which = mine[edges.owner]
+    not_host_work = graph.column("kind") == GPU
+    not_host_work[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # collectives on the host are not its work
+    host = rows & ~not_host_work
+    selected = np.append(host | (rows & not_host_work & ~host.any()), False)
+    which = selected[edges.owner]
     if gaps is not False:
         before = of_their_ranks(graph, rows) if gaps is True else gaps
         loose = (edges.owner < 0) & ((kind == HOST) | (kind == HANDOFF))
@@ -59,70 +57,65 @@ def scale(
     if during is not None:
         when = graph.measured[edges.target]
         which &= (kind != HOST) & (kind != HANDOFF) | ((when > during.start) & (when <= during.end))
-    at = np.flatnonzero(which)
-    return lambda graph: graph.scaled(at, factor)
+    positions = np.flatnonzero(which)
+    return lambda graph: graph.scaled(positions, factor)
 
 
 def of_their_ranks(graph: ReplayGraph, rows: Rows) -> Rows:
-    """Return all rows of the ranks that have some of the rows."""
-    found: Rows = mask_at(len(graph.traces), graph.rank_of_row[rows])[graph.rank_of_row]
-    return found
+    rows_of_ranks: Rows = mask_at(len(graph.traces), graph.rank_of_row[rows])[graph.rank_of_row]
+    return rows_of_ranks
 
 
 def remove(graph: ReplayGraph, rows: Rows) -> Change:
-    """Let rows and their launches take no time and wait for nothing; what is around them stays in order."""
+    """Let rows and their launches take no time and wait for nothing; the work around them stays in order."""
     owned = np.flatnonzero(np.append(rows, False)[graph.edges.owner])
     before = _edges_before(graph, rows, LAUNCH, STREAM)
     waits = _edges_before(graph, rows, SYNC, QUEUE, UNKNOWN)
-    nothing = np.append(owned, before)
-    return lambda graph: graph.scaled(nothing, 0.0).without(waits)
+    timeless = np.append(owned, before)
+    return lambda graph: graph.scaled(timeless, 0.0).without(waits)
 
 
 def _edges_before(graph: ReplayGraph, rows: Rows, *kinds: int) -> IntColumn:
-    """Return the edges of some kinds that lead to some rows."""
     edges = graph.edges
-    at = np.flatnonzero(np.any([edges.kind == kind for kind in kinds], axis=0))
-    found: IntColumn = at[np.append(rows, False)[graph.row[edges.target[at]]]]
-    return found
+    edge = np.flatnonzero(np.any([edges.kind == kind for kind in kinds], axis=0))
+    edges_before: IntColumn = edge[np.append(rows, False)[graph.row[edges.target[edge]]]]
+    return edges_before
 
 
 def set_latency(
     graph: ReplayGraph, kind: int, latency_ns: int, constants: Constants | Sequence[Constants], on: Rows
 ) -> Change:
-    """Give launches (LAUNCH) or queued GPU events (STREAM) another latency; shorter ones stay shorter in proportion."""
-    at = _edges_before(graph, on, kind)
-    at = at[graph.edges.capped[at]]
-    caps = np.array([of.caps()[kind] for of in of_ranks(constants)], np.int64)
-    cap = caps[graph.rank_of_row[graph.row[graph.edges.target[at]]]]
+    """Give launches (LAUNCH) or queued GPU events (STREAM) another latency; shorter ones shrink in proportion."""
+    launch = _edges_before(graph, on, kind)
+    launch = launch[graph.edges.capped[launch]]
+    caps = np.array([fitted.caps()[kind] for fitted in of_ranks(constants)], np.int64)
+    cap = caps[graph.rank_of_row[graph.row[graph.edges.target[launch]]]]
 
     def change(graph: ReplayGraph) -> ReplayGraph:
         lag, capped = graph.edges.lag.copy(), graph.edges.capped.copy()
-        share = np.where(cap > 0, np.minimum(lag[at], cap) / np.maximum(cap, 1), 1.0)
-        lag[at], capped[at] = np.rint(share * latency_ns).astype(np.int64), False
+        share = np.where(cap > 0, np.minimum(lag[launch], cap) / np.maximum(cap, 1), 1.0)
+        lag[launch], capped[launch] = np.rint(share * latency_ns).astype(np.int64), False
         return replace(graph, edges=replace(graph.edges, lag=lag, capped=capped))
 
     return change
 
 
 def without_queue(graph: ReplayGraph, on: Rows) -> Change:
-    """Let none of some calls wait for the launch queue."""
     waits = _edges_before(graph, on, QUEUE)
     return lambda graph: replace(graph.without(waits), queue_limit=None)
 
 
 def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) -> Change:
-    """Let GPU events take what their FLOPs or bytes take at a share of the device's peaks, but not longer than before.
-
-    Args:
-        bounds: int64 ns per row at the peaks; −1 if unknown.
+    """Let GPU events take `bounds` (ns per row at the device's peaks, −1 if unknown) over a share, but not longer than
+    before.
     """
     known = np.append(rows & (bounds >= 0), False)
-    at = np.flatnonzero((graph.edges.kind == DURATION) & known[graph.edges.owner])
-    least = np.rint(bounds[graph.edges.owner[at]] / share)
+    edge = np.flatnonzero((graph.edges.kind == DURATION) & known[graph.edges.owner])
+    least = np.rint(bounds[graph.edges.owner[edge]] / share)
 
     def change(graph: ReplayGraph) -> ReplayGraph:
         lag = graph.edges.lag.copy()
-        lag[at] = np.minimum(lag[at], least)
+        lag[edge] = np.minimum(lag[edge], least)
         return graph.with_latencies(lag)
 
     return change
@@ -135,9 +128,9 @@ def without_waits(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def without_launch_gaps(graph: ReplayGraph, rows: Rows) -> Change:
-    """Launch the GPU events of each step at once, as a captured graph does: with the first event on each stream.
+    """Launch the GPU events of each step with the first event on each stream, like a captured graph.
 
-    Threads do no host work from their first to their last launch of a step; waits remain.
+    Threads do no host work between their first and last launch of a step; waits remain.
     """
     edges = graph.edges
     launches = _edges_before(graph, rows, LAUNCH)
@@ -163,23 +156,23 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> I
     first, last = np.full(len(rows), np.iinfo(np.int64).max), np.zeros(len(rows), np.int64)
     np.minimum.at(first, lane, graph.measured[graph.end[call]])
     np.maximum.at(last, lane, graph.measured[graph.end[call]])
-    at = _edges_before(graph, np.ones(len(graph.start), np.bool_), HOST, HANDOFF)
-    row, when = graph.row[edges.target[at]], graph.measured[edges.target[at]]
-    found = np.zeros(len(at), np.bool_)
+    edge = _edges_before(graph, np.ones(len(graph.start), np.bool_), HOST, HANDOFF)
+    row, when = graph.row[edges.target[edge]], graph.measured[edges.target[edge]]
+    is_between = np.zeros(len(edge), np.bool_)
     order = np.lexsort((first, lanes[1], lanes[0]))  # the spans of a thread do not overlap: steps follow each other
-    spans = {key: order[of] for key, of in grouped(lanes[0, order], lanes[1, order])}
-    for key, here in grouped(graph.rank_of_row[row], thread[row]):
-        mine = spans.get(key, order[:0])
-        span = np.searchsorted(first[mine], when[here], side="left") - 1
-        here, span = here[span >= 0], span[span >= 0]
-        found[here] = when[here] <= last[mine[span]]
-    return at[found]
+    spans = {key: order[places] for key, places in grouped(lanes[0, order], lanes[1, order])}
+    for key, edges_of_thread in grouped(graph.rank_of_row[row], thread[row]):
+        own_spans = spans.get(key, order[:0])
+        span = np.searchsorted(first[own_spans], when[edges_of_thread], side="left") - 1
+        edges_of_thread, span = edges_of_thread[span >= 0], span[span >= 0]
+        is_between[edges_of_thread] = when[edges_of_thread] <= last[own_spans[span]]
+    return edge[is_between]
 
 
 def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> Change:
-    """Make one GPU event of neighbors on a stream in a step, which takes `factor` times their time.
+    """Merge neighboring GPU events on a stream in a step into one event that takes `factor` times their time.
 
-    The later ones need no launch, no gap, and no host work of calls that launch nothing else.
+    The later events need no launch, no gap, and no host work of calls that launch nothing else.
     """
     edges = graph.edges
     step, follows = _steps(graph), _edges_before(graph, rows, STREAM)
@@ -194,7 +187,7 @@ def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> Change:
 
 
 def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
-    """Return calls that launch, by themselves and their callees, only some of these events."""
+    """Return calls that launch, directly or in their callees, only some of these events."""
     edges = graph.edges
     launches = np.flatnonzero((edges.kind == LAUNCH) & (graph.row[edges.source] >= 0))
     call, event = graph.row[edges.source[launches]], graph.row[edges.target[launches]]
@@ -204,13 +197,13 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
             for trace, first in zip(graph.traces, graph.first_row.tolist(), strict=False)
         ]
     )
-    at, meant = call, events[event].astype(np.int64)
+    above_call, meant = call, events[event].astype(np.int64)
     total, some = np.zeros(len(events), np.int64), np.zeros(len(events), np.int64)
-    while len(at):  # level by level, as many as calls nest
-        np.add.at(total, at, 1)
-        np.add.at(some, at, meant)
-        above = parent[at]
-        at, meant = above[above >= 0], meant[above >= 0]
+    while len(above_call):  # level by level, as many as calls nest
+        np.add.at(total, above_call, 1)
+        np.add.at(some, above_call, meant)
+        above = parent[above_call]
+        above_call, meant = above[above >= 0], meant[above >= 0]
     only: Rows = (some > 0) & (total == some)
     return only
 
@@ -218,9 +211,8 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
 def overlapped(rows: Rows) -> Change:
     """Let GPU events run in parallel with all others of their step, until the optimizer.
 
-    What follows an event on its stream follows what was before it. The optimizer, later steps and calls that wait for
-    the stream still wait for it. This is a best case: a trace does not always say whether others need the results
-    sooner.
+    The optimizer, later steps, and calls that wait for the stream still wait for them. This is a best case: a trace
+    does not always show that others need the results sooner.
     """
     return partial(_overlapped, rows)
 
@@ -228,7 +220,7 @@ def overlapped(rows: Rows) -> Change:
 def _overlapped(rows: Rows, graph: ReplayGraph) -> ReplayGraph:
     edges = graph.edges.take(graph.edges.kind != GONE)
     target, source = graph.row[edges.target], graph.row[edges.source]
-    step, needs = _steps(graph), np.concatenate([origin_of_rows(of).phase == OPTIMIZER for of in graph.traces])
+    step, needs = _steps(graph), np.concatenate([origin_of_rows(trace).phase == OPTIMIZER for trace in graph.traces])
     on_device = graph.column("kind") == GPU
     leaves = (source >= 0) & (target >= 0) & on_device[source] & ~rows[target]
     later = ~on_device[target] | (step[source] != step[target]) | (needs[target] & ~needs[source])
@@ -240,25 +232,24 @@ def _overlapped(rows: Rows, graph: ReplayGraph) -> ReplayGraph:
     lag[streams[before < 0]] = 0
     kept = replace(edges, source=moved, lag=lag).take(~(free & (edges.kind == EVENT)))
     waits = np.flatnonzero(leaves & ~rows[source] & later & np.isin(edges.kind, (STREAM, EVENT, SYNC)))
-    beside = _last_on_stream(graph, rows)[source[waits]]
-    waits, beside = waits[beside >= 0], beside[beside >= 0]
-    joined = Edges.joined([kept, replace(edges.take(waits), source=graph.end[beside])])
+    overlapping = _last_on_stream(graph, rows)[source[waits]]
+    waits, overlapping = waits[overlapping >= 0], overlapping[overlapping >= 0]
+    joined = Edges.joined([kept, replace(edges.take(waits), source=graph.end[overlapping])])
     return replace(graph, edges=joined.take(np.lexsort((joined.source, joined.target))))
 
 
 def _last_on_stream(graph: ReplayGraph, which: Rows) -> IntColumn:
-    """Return, by row of a GPU event, the last of some events on its stream up to itself; −1 for none."""
+    """Return, by row of a GPU event, the last selected event on its stream up to itself; −1 if none."""
     gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
     lane = graph.column("stream_lane")
     gpu = gpu[np.lexsort((graph.measured[graph.start[gpu]], lane[gpu], graph.rank_of_row[gpu]))]
     last = np.maximum.accumulate(np.where(which[gpu], np.arange(len(gpu)), -1))
-    at = gpu[np.maximum(last, 0)]
-    same = (last >= 0) & (lane[at] == lane[gpu]) & (graph.rank_of_row[at] == graph.rank_of_row[gpu])
-    found = np.full(len(graph.start), -1, np.int64)
-    found[gpu] = np.where(same, at, -1)
-    return found
+    event = gpu[np.maximum(last, 0)]
+    same = (last >= 0) & (lane[event] == lane[gpu]) & (graph.rank_of_row[event] == graph.rank_of_row[gpu])
+    last_event = np.full(len(graph.start), -1, np.int64)
+    last_event[gpu] = np.where(same, event, -1)
+    return last_event
 
 
 def _steps(graph: ReplayGraph) -> IntColumn:
-    """Return the step of each row, −1 for none."""
     return np.concatenate([step_of_row(trace) for trace in graph.traces])

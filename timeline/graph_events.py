@@ -1,4 +1,4 @@
-"""Points of a trace before they are put in order, and questions that several rules ask about its rows."""
+"""Points of a trace before they are in order, and queries about its rows that several rules share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class GraphEvents:
     Attributes:
         start, end: int64, points of each row, −1 for rows without a time.
         row: int64, row of each point, −1 for the start of the window.
-        measured: int64 ns after the start of the window, of each point.
-        launcher: int64, the row that launched each row, −1 for none.
+        measured: int64 ns after the start of the window, per point.
+        launcher: int64, the row that launched each row, −1 if none.
     """
 
     trace: Trace
@@ -60,7 +60,7 @@ class GraphEvents:
 
     @property
     def before(self) -> IntColumn:
-        """For each of `gpu` the row before it on its stream, −1 for a stream's first."""
+        """The previous row on the stream for each entry of `gpu`, −1 for a stream's first."""
         return self._on_streams[1]
 
     @cached_property
@@ -76,16 +76,15 @@ class GraphEvents:
         return self.trace.nodes.lane_order(self.trace.nodes.stream_lane, rows, nested=False)
 
     def between(self, source: IntColumn, target: IntColumn) -> IntColumn:
-        """Return measured ns from points to points."""
+        """Return measured ns between points."""
         lag: IntColumn = self.measured[target] - self.measured[source]
         return lag
 
     def edges(self, kind: int, source: IntColumn, target: IntColumn, *, capped: bool = False) -> Edges:
-        """Return edges of one kind with the measured lags."""
         return Edges.of(kind, source, target, self.between(source, target), capped=capped)
 
     def in_order(self, source: IntColumn, target: IntColumn) -> Edges:
-        """Return ORDER edges without a lag; pairs against the measured order are left out."""
+        """Return ORDER edges without a lag; drops pairs against the measured order."""
         agree = self.between(source, target) >= 0
         return Edges.of(ORDER, source[agree], target[agree], np.zeros(np.count_nonzero(agree), np.int64))
 

@@ -1,8 +1,6 @@
-"""Replay: when every call and GPU event of a graph starts and ends, given the times that work takes.
+"""Replay: when every call and GPU event of a graph starts and ends, given the durations of work.
 
-graph = build_graph(load("et_plus.json"))
-constants = fit_constants(graph)
-print(replay(graph, constants).makespan_ns)
+graph = build_graph(load("et_plus.json")) constants = fit_constants(graph) print(replay(graph, constants).makespan_ns)
 """
 
 from __future__ import annotations
@@ -25,18 +23,13 @@ from .replay_graph import UNKNOWN, ReplayGraph
 from .shared_links import shared_times
 
 if TYPE_CHECKING:
-    from .answer_range import AnswerRange
+    from .replay_ranks import AnswerRange
     from .untraced import UntracedAnswer
 
 
 @dataclass(frozen=True)
 class Unexplained:
-    """Waits that nothing in the trace explains and that a replay keeps as measured.
-
-    Attributes:
-        count: waits that delay something.
-        ns: time in which at least one of them runs. share: of the makespan.
-    """
+    """Waits that nothing in the trace explains and that a replay keeps as measured; `ns` is covered by at least one."""
 
     count: int
     ns: int
@@ -48,8 +41,8 @@ class Replay(Suggests):
     """A predicted timeline.
 
     Attributes:
-        time: int64 ns after the start of the window, of each point.
-        lag: int64 ns, what each edge counted.
+        time: int64 ns after the start of the window, per point.
+        lag: int64 ns that each edge counted.
     """
 
     graph: ReplayGraph
@@ -69,7 +62,7 @@ class Replay(Suggests):
 
     @cached_property
     def answer_range(self) -> AnswerRange | None:
-        """Range of the makespan on another network, else None; computed by more replays when first asked."""
+        """Range of the makespan on another network, else None; takes more replays when first asked."""
         return None if self._range is None else self._range()
 
     @cached_property
@@ -79,12 +72,12 @@ class Replay(Suggests):
 
     @cached_property
     def start(self) -> IntColumn:
-        """int64 ns after the start of the window, of each trace row; −1 without a time."""
+        """int64 ns after the start of the window, per trace row; −1 without a time."""
         return np.where(self.graph.start >= 0, self.time[self.graph.start], -1)
 
     @cached_property
     def end(self) -> IntColumn:
-        """int64 ns after the start of the window, of each trace row; −1 without a time."""
+        """int64 ns after the start of the window, per trace row; −1 without a time."""
         return np.where(self.graph.end >= 0, self.time[self.graph.end], -1)
 
     @cached_property
@@ -106,7 +99,7 @@ class Replay(Suggests):
 
     @cached_property
     def unexplained(self) -> Unexplained:
-        """Unknown waits: each begins when everything else would have let its target come."""
+        """Unknown waits, each counted from the time at which nothing else holds its target back."""
         edges = self.graph.edges
         waits = mask_at(len(self.time), edges.target[edges.kind == UNKNOWN])[edges.target]
         ready, known = np.zeros(len(self.time), np.int64), np.flatnonzero(waits & (edges.kind != UNKNOWN))
@@ -125,11 +118,7 @@ def relative_error(predicted_ns: float, measured_ns: float) -> float:
 def replay(
     graph: ReplayGraph, constants: Constants | Sequence[Constants], *, durations: IntColumn | None = None
 ) -> Replay:
-    """Replay a graph.
-
-    Args:
-        constants: for one rank, or one per rank of a coupled graph.
-        durations: int64 ns per trace row, in place of the graph's own; see `ReplayGraph.with_durations`.
+    """Replay a graph; `durations` (int64 ns per row) replace the graph's own, see `ReplayGraph.with_durations`.
 
     Example:
         >>> from etplus import build_graph, fit_constants
@@ -150,10 +139,10 @@ def predicted_traces(replay: Replay) -> Iterator[Trace]:
     """Yield each rank's trace with predicted times, on the trace's clock."""
     graph = replay.graph
     for k, trace in enumerate(graph.traces):
-        here = slice(int(graph.first_row[k]), int(graph.first_row[k + 1]))
+        rows = slice(int(graph.first_row[k]), int(graph.first_row[k + 1]))
         timed = trace.nodes.timed
-        start, end = replay.start[here], replay.end[here]
-        measured = graph.measured[graph.start[here][timed]]
+        start, end = replay.start[rows], replay.end[rows]
+        measured = graph.measured[graph.start[rows][timed]]
         clock = int((trace.nodes.ts[timed] - measured).min())  # the same for all rows
         ts = as_column(np.where(timed, np.maximum(start + clock, 0), trace.nodes.ts))
         yield trace.with_(ts=ts, dur=as_column(np.where(timed, end - start, trace.nodes.dur)))

@@ -1,13 +1,14 @@
-"""Collectives of the host (Gloo, MPI), which run on threads of their backend: what they wait for, and who waits.
+"""Collectives that run on the host (Gloo, MPI), on threads of their backend, and what waits for them.
 
-Such a collective follows the call that issued it, begins when a thread of the backend is free, and takes its own time,
-as a kernel does. What waits for it is, in this order: the reader of its result as the ET's tensors say, the operator in
-which it ended (`wait_tensor`), what its caller did next (except for sends). A long pause in which it ended counts as
-waiting, and what comes after its end is left of the pause.
+Such a collective starts after the call that issued it, when a backend thread is free, and takes its own time, like a
+kernel. It is waited for by, in this order: the operator that reads its result (tensors of the ET), the operator in
+which it ended (`wait_tensor`), and what its caller did next (not for sends). A long pause in which it ended is a wait.
+Time after its end remains in the pause.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from ..schemas.comm_types import RECV, SEND, Group
 from ..schemas.communications import FoundComm, blocking_calls, find_communications, issuing_calls
 from ..schemas.kineto.host_calls import WAIT
-from ..trace.columns import IntColumn, matching, median
+from ..trace.columns import IntColumn, distinct, mask_at, matching, median
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import Row, as_column
@@ -30,22 +31,25 @@ from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges, SharedTransfers
 from .shared_links import Links, share_alone
 from .thread_edges import host_chains, without_backend_work
 
+# A caller can resume before the recorded end: the backend thread marks the collective as done and loses the processor
+# to the caller for up to a time slice.
 _LATE_END_NS = 5_000_000
-"""A caller may resume so long before the end that its backend records: the backend's thread marks the collective as
-done, the caller gets the processor first, and the span ends when the thread has it back, a time slice later."""
+# A collective that ends at most this long before a pause ends has ended the pause.
 _JUST_BEFORE_NS = 1_000_000
-"""What ended at most so long before a pause did has ended it."""
+# Delay from a call to its collective's start if no recorded collective shows it.
 _DISPATCH_NS = 250_000
-"""From a call to its collective's start on a free thread, where no recorded one shows it."""
+# Threads of a process group (PyTorch: `Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
 _WORKERS = {"gloo": 2, "mpi": 1}
-"""Threads of a process group (PyTorch: `Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp)."""
+# Operators of a library compute, unless they belong to torch.distributed or are autograd's wrappers of other calls.
+_COMPUTES = re.compile(r"(?!_?c10d|autograd::)\w+::", re.ASCII)
 
 
 def with_settled_ends(trace: Trace) -> Trace:
-    """End each collective where its caller resumed, if the caller did so before the recorded end.
+    """End each collective where its caller resumed, if that is before the recorded end.
 
-    The longest pause that ends up to 5 ms before the collective is its wait, unless another collective ended just
-    before the pause did, or the end falls into a longer pause at whose end no other collective ends.
+    The longest pause that ends up to 5 ms before the collective is the wait for it. Exceptions: another collective
+    ended just before the pause did, or the collective's end lies in a longer pause at whose end no other collective
+    ends.
     """
     points = GraphEvents.of(trace)
     rows = points.host_comm
@@ -65,21 +69,21 @@ def with_settled_ends(trace: Trace) -> Trace:
         if not len(near):
             continue
         longest = near[np.argmax((until - begin)[near])]
-        around = np.flatnonzero((thread == caller) & (begin < last) & (last <= until))
+        enclosing = np.flatnonzero((thread == caller) & (begin < last) & (last <= until))
         others = by_end[by_end != last]
-        of_another = np.searchsorted(others, until[around] + _LATE_END_NS, "right") > np.searchsorted(
-            others, until[around] - _JUST_BEFORE_NS
+        of_another = np.searchsorted(others, until[enclosing] + _LATE_END_NS, "right") > np.searchsorted(
+            others, until[enclosing] - _JUST_BEFORE_NS
         )
-        if np.any((until - begin)[around[~of_another]] >= (until - begin)[longest]):
+        if np.any((until - begin)[enclosing[~of_another]] >= (until - begin)[longest]):
             continue
-        at = int(until[longest])
-        if np.searchsorted(by_end, at, "right") == np.searchsorted(by_end, at - _JUST_BEFORE_NS):
-            dur[row] -= last - at
+        resumed = int(until[longest])
+        if np.searchsorted(by_end, resumed, "right") == np.searchsorted(by_end, resumed - _JUST_BEFORE_NS):
+            dur[row] -= last - resumed
     return trace.with_(dur=as_column(dur))
 
 
 def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return thread, begin and end (ns) of each long pause outside operators, or in one that waits."""
+    """Return thread, begin and end (ns) of each long pause outside operators, or in an operator that waits."""
     trace, _ = without_backend_work(trace)
     points, chains = host_chains(GraphEvents.of(trace))
     paused, first = _pauses(points, chains), int(trace.nodes.ts[trace.nodes.timed].min())
@@ -88,30 +92,52 @@ def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 
 def _pauses(points: GraphEvents, chains: Edges) -> IntColumn:
-    """Return chain edges in which a thread does nothing for long, in no operator but one that waits."""
+    """Return chain edges in which a thread pauses for long: outside operators, in `wait_tensor`, or in an operator that
+    waits for a collective of its thread.
+
+    An operator waits if collectives of its thread cover most of the time between two of its callees, and if it issues
+    collectives or is not a compute operator: an `autograd.Function` ("_AllReduce"), "c10d::…".
+    """
     trace, owner = points.trace, np.maximum(chains.owner, 0)
     waits = matching(trace.nodes.name[owner], trace.names, WAIT.fullmatch)
-    idle = (chains.owner < 0) | (trace.nodes.scope[owner] == ANNOTATION_SCOPE) | waits
-    return np.flatnonzero(idle & (chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS))
+    long = (chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS)
+    idle = long & ((chains.owner < 0) | (trace.nodes.scope[owner] == ANNOTATION_SCOPE) | waits)
+    calls = issuing_calls(trace, points.host_comm)
+    issuing = np.array(list(calls.values()), np.int64)
+    issues, above = np.zeros(len(trace), np.bool_), issuing
+    while len(above):
+        issues[above] = True
+        above = distinct(trace.nodes.parent_row[above])
+        above = above[above >= 0]
+    computes = matching(trace.nodes.name[owner], trace.names, _COMPUTES.match)
+    inside = np.flatnonzero(long & ~idle & (issues[owner] | ~computes))
+    begin, until = points.measured[chains.source[inside]], points.measured[chains.target[inside]]
+    thread, covered = trace.nodes.thread[points.row[chains.target[inside]]], np.zeros(len(inside), np.int64)
+    rows, callers = np.array(list(calls), np.int64), trace.nodes.thread[issuing]
+    for caller in distinct(callers).tolist():
+        own = rows[callers == caller]
+        under_way = union(points.measured[points.start[own]], points.measured[points.end[own]])
+        covered = np.where(thread == caller, under_way.between(begin, until), covered)
+    return np.flatnonzero(idle | mask_at(len(chains), inside[covered > (until - begin) // 2]))
 
 
 def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, SharedTransfers | None, list[str]]:
-    """Return edges of the collectives on the host, the chains without waits for them, what they share, and notes."""
+    """Return the collectives' edges, the chains without waits for them, their shared resources, and notes."""
     rows = points.host_comm
     if not len(rows):
         return chains.take(np.zeros(0, np.int64)), chains, None, []
     begin, end = points.start[rows], points.end[rows]
-    found = {communication.row: communication for communication in find_communications(points.trace)}
+    communications = {communication.row: communication for communication in find_communications(points.trace)}
     lanes = _Lanes(points, chains, issuing_calls(points.trace, rows))
     issued = lanes.issued(rows)
-    sent = {row for row, communication in found.items() if communication.kind == SEND}
+    sent = {row for row, communication in communications.items() if communication.kind == SEND}
     pairs = np.array(list(lanes.waits(rows, sent)), np.int64).reshape(-1, 2)
     source, edge = points.end[pairs[:, 0]], pairs[:, 1]
     latest = np.full(len(chains), -1, np.int64)
     np.maximum.at(latest, edge, points.measured[source])
     left = points.measured[chains.target] - np.maximum(latest, points.measured[chains.source])
     waited = (latest > points.measured[chains.source]) & (chains.kind == HOST)
-    shared, queued = _shared(points, [found[row] for row in rows.tolist()], issued)
+    shared, queued = _shared(points, [communications[row] for row in rows.tolist()], issued)
     lag = points.between(issued, begin)
     straight = lag[~queued & (lag >= 0)]
     usual = int(median(straight)) if len(straight) else _DISPATCH_NS
@@ -130,7 +156,6 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, 
 
 
 def _unexplained(points: GraphEvents, chains: Edges, waited: npt.NDArray[np.bool_]) -> list[str]:
-    """Return a note on long pauses in which a collective runs most of the time and which wait for none."""
     paused = _pauses(points, chains)
     paused = paused[~waited[paused] & (chains.lag[paused] > _LATE_END_NS)]
     rows = points.host_comm
@@ -143,37 +168,35 @@ def _unexplained(points: GraphEvents, chains: Edges, waited: npt.NDArray[np.bool
     length = int(points.measured.max())
     if not count or not length:
         return []
-    pauses = (
-        "pause of a thread beside running collectives is"
-        if count == 1
-        else ("pauses of threads beside running collectives are")
-    )
-    return [f"{count} {pauses} not explained by any ({total / 1e6:,.1f} ms, {total / length:.0%}): kept as host work"]
+    pauses = "pause of a thread" if count == 1 else "pauses of threads"
+    return [
+        f"no collective explains {count} {pauses} during collectives ({total / 1e6:,.1f} ms, {total / length:.0%}): "
+        "kept as host work"
+    ]
 
 
 def _shared(
-    points: GraphEvents, found: list[FoundComm], issued: IntColumn
+    points: GraphEvents, communications: list[FoundComm], issued: IntColumn
 ) -> tuple[SharedTransfers, npt.NDArray[np.bool_]]:
-    """Return what communications share, and which of them had to wait for a thread when recorded."""
     trace, queues, workers = points.trace, dict[Group, int](), list[int]()
-    rows = np.array([communication.row for communication in found], np.int64)
+    rows = np.array([communication.row for communication in communications], np.int64)
     rank = 0 if trace.rank is None else trace.rank
-    links = [_links(rank, communication) for communication in found]
+    links = [_links(rank, communication) for communication in communications]
     begin, end = points.measured[points.start[rows]], points.measured[points.end[rows]]
     queue, gap, queued = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
     members = defaultdict[Group, list[int]](list)
-    for k, communication in enumerate(found):
+    for k, communication in enumerate(communications):
         if communication.kind not in (SEND, RECV):
             members[communication.group].append(k)
     asked = points.measured[issued]
-    for group, of in members.items():
+    for group, places in members.items():
         queues[group] = len(workers)
-        of.sort(key=lambda k: (int(asked[k]), int(trace.nodes.id[rows[k]])))
-        prefix = trace.name_of(Row(int(rows[of[0]]))).partition(":")[0]
-        threads = _threads(asked[of], begin[of], end[of], _WORKERS.get(prefix, 1))
+        places.sort(key=lambda k: (int(asked[k]), int(trace.nodes.id[rows[k]])))
+        prefix = trace.name_of(Row(int(rows[places[0]]))).partition(":")[0]
+        threads = _threads(asked[places], begin[places], end[places], _WORKERS.get(prefix, 1))
         workers.append(threads)
         ends: list[int] = []
-        for k in of:
+        for k in places:
             free = ends[-threads] if len(ends) >= threads else 0
             queue[k] = queues[group]
             queued[k], gap[k] = free > asked[k], max(int(begin[k]) - free, 0)
@@ -185,11 +208,8 @@ def _shared(
 
 
 def _threads(asked: IntColumn, begin: IntColumn, end: IntColumn, usual: int) -> int:
-    """Return how many threads run a group's collectives: the most that ran at once, at least the usual number.
-
-    It is one if each collective that could have begun next to another one waited for its end.
-    """
-    most = int(max((np.count_nonzero((begin <= at) & (end > at)) for at in begin.tolist()), default=1))
+    """Return how many threads run a group's collectives: the most at once, at least the usual number."""
+    most = int(max((np.count_nonzero((begin <= ns) & (end > ns)) for ns in begin.tolist()), default=1))
     held = asked[1:] + _LATE_END_NS < end[:-1]
     if most == 1 and held.any() and np.all(begin[1:][held] >= end[:-1][held]):
         return 1
@@ -197,7 +217,6 @@ def _threads(asked: IntColumn, begin: IntColumn, end: IntColumn, usual: int) -> 
 
 
 def _links(rank: int, found: FoundComm) -> Links:
-    """Return the directions of links that a rank's side of a communication uses."""
     if found.kind == SEND:
         return (2 * rank, 2 * found.peer + 1) if found.peer >= 0 else (2 * rank,)
     if found.kind == RECV:
@@ -206,29 +225,27 @@ def _links(rank: int, found: FoundComm) -> Links:
 
 
 class _Lanes:
-    """The chains of threads, by thread and time; `calls` maps collectives to the calls that issued them."""
-
     def __init__(self, points: GraphEvents, chains: Edges, calls: Mapping[int, int]) -> None:
         self.points, self.chains, self.calls = points, chains, calls
         self.time = points.measured[chains.target]
         self.thread = points.trace.nodes.thread[points.row[chains.target]]
+        self.is_pause = mask_at(len(chains), _pauses(points, chains))
 
     def issued(self, rows: IntColumn) -> IntColumn:
         """Return the start of each collective's call, else the last point before it on the thread that the ET names."""
-        trace, found = self.points.trace, []
+        trace, points_found = self.points.trace, []
         for row in rows.tolist():
             call = self.calls.get(row, -1)
             if call >= 0 and trace.nodes.ts[call] <= trace.nodes.ts[row]:
-                found.append(int(self.points.start[call]))
+                points_found.append(int(self.points.start[call]))
             else:
-                at = self._at_or_after(
+                edge = self._at_or_after(
                     int(trace.nodes.thread[row]), int(self.points.measured[self.points.start[row]]) + 1
                 )
-                found.append(int(self.chains.source[at]) if at >= 0 else 0)
-        return np.array(found, np.int64)
+                points_found.append(int(self.chains.source[edge]) if edge >= 0 else 0)
+        return np.array(points_found, np.int64)
 
     def waits(self, rows: IntColumn, sent: Container[int]) -> Iterator[tuple[int, int]]:
-        """Yield collectives and the chain edges that end with or after the wait for each."""
         points, trace = self.points, self.points.trace
         inside = set(map(tuple, blocking_calls(trace, rows).tolist()))
         readers = defaultdict[int, list[int]](list)
@@ -238,17 +255,16 @@ class _Lanes:
             ended = int(points.measured[points.end[row]])
             caller = self.calls.get(row, row)
             for reader in readers.get(row, [-1]):
-                at = self._at_or_after(int(trace.nodes.thread[caller if reader < 0 else reader]), ended)
-                if at < 0 or (reader >= 0 and self.time[at] > points.measured[points.start[reader]]):
+                edge = self._at_or_after(int(trace.nodes.thread[caller if reader < 0 else reader]), ended)
+                if edge < 0 or (reader >= 0 and self.time[edge] > points.measured[points.start[reader]]):
                     continue
-                owner, lag = int(self.chains.owner[at]), int(self.chains.lag[at])
-                last = self.chains.target[at] == points.start[reader] if reader >= 0 else row not in sent
-                pause = owner < 0 or trace.nodes.scope[owner] == ANNOTATION_SCOPE
-                if (row, owner) in inside or last or (pause and lag > LONG_PAUSE_NS):
-                    yield row, at
+                owner = int(self.chains.owner[edge])
+                last = self.chains.target[edge] == points.start[reader] if reader >= 0 else row not in sent
+                if (row, owner) in inside or last or self.is_pause[edge]:
+                    yield row, edge
 
     def _at_or_after(self, thread: int, ns: int) -> int:
-        """Return the first edge of a thread's chain that ends at or after a time, −1 for none."""
+        """Return the first edge of a thread's chain that ends at or after a time, −1 if there is none."""
         first, end = (int(np.searchsorted(self.thread, thread, side)) for side in ("left", "right"))
-        at = first + int(np.searchsorted(self.time[first:end], ns))
-        return at if at < end else -1
+        edge = first + int(np.searchsorted(self.time[first:end], ns))
+        return edge if edge < end else -1

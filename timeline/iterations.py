@@ -1,4 +1,4 @@
-"""Iterations of a trace: their times, which of them are unlike the others, and one predicted from the others."""
+"""Iterations of a trace: their times, outliers among them, and the prediction of one iteration from the others."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .graph_replay import relative_error, replay
 from .replay_graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 
 _LEAST = 3
+# Kinds of edges whose lags are taken from other iterations.
 _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
-"""Kinds of edges whose lags are taken from other iterations."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class MarkedIterations:
 
     Attributes:
         mark: int64, row of the annotation that begins each.
-        of_row: int64, the iteration in which each row was called or launched, −1 for none.
+        of_row: int64, the iteration in which each row was called or launched, −1 if none.
         steps: the annotations enclose their iterations (ProfilerStep).
         phases: of the steps of a serving engine, else ().
     """
@@ -51,12 +51,11 @@ class MarkedIterations:
         return len(self.mark)
 
     def label(self, index: int) -> str:
-        """The name of an iteration's annotation."""
         return self.trace.name_of(Row(int(self.mark[index])))
 
     @cached_property
     def outliers(self) -> tuple[Outlier, ...]:
-        """The iterations that are not like the others; see `find_outliers`."""
+        """Iterations that differ from the others; see `find_outliers`."""
         trace = self.trace
         labels = [self.label(k) for k in range(len(self))]
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
@@ -64,7 +63,7 @@ class MarkedIterations:
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
         """Return the ns of each iteration, from given starts and ends of rows.
 
-        An iteration begins when the host has begun it and the device is done with those before.
+        An iteration begins when the host has begun it and the device has finished the iterations before it.
         """
         last = self.of_row == len(self) - 1
         over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
@@ -91,25 +90,24 @@ def find_iterations(trace: Trace) -> MarkedIterations:
         mark, last = trace.calls.source[trace.steps.call], int(trace.steps.end[-1])
     if len(mark) < _LEAST:
         raise ConvertError(
-            f"{trace.file}: no annotation marks three iterations or more; profile several steps, with "
-            "torch.profiler's step() or an annotation around each"
+            f"{trace.file}: no annotation marks three iterations; record several steps with torch.profiler's step() or "
+            "with an annotation around each step"
         )
     called = nodes.ts.copy()
     source, target, _ = trace.edges_of("launch").T
     called[target] = nodes.ts[source]
     of_row = np.searchsorted(nodes.ts[mark], called, side="right") - 1
-    of_row[~nodes.timed | (called >= last)] = -1  # what follows the last one is of no iteration
+    of_row[~nodes.timed | (called >= last)] = -1  # after the last iteration
     return MarkedIterations(trace, mark, of_row, found.encloses, tuple(batch.phase for batch in found.batches))
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The prediction of one iteration from the others.
+    """The prediction of one iteration from the others, whose measured times are `others_ns`.
 
     Attributes:
-        others_ns: measured times of the iterations that it is predicted from.
         unknown: share of its edges that have no counterpart in other iterations.
-        set_apart: iterations unlike the others, from which nothing is predicted; may include this one.
+        set_apart: outliers, which predict nothing; may include this iteration.
     """
 
     label: str
@@ -124,12 +122,11 @@ class HeldOut:
 
     @property
     def error(self) -> float:
-        """Relative."""
         return relative_error(self.predicted_ns, self.measured_ns)
 
     @property
     def outlier(self) -> Outlier | None:
-        """Why this iteration is unlike the others, None if it is not."""
+        """Why this iteration differs from the others, None if it does not."""
         return next((outlier for outlier in self.set_apart if outlier.iteration == self.index), None)
 
     @property
@@ -143,18 +140,14 @@ class HeldOut:
 def predict_iteration(
     graph: ReplayGraph, index: int, constants: Constants | None = None, *, keep_outliers: bool = False
 ) -> HeldOut:
-    """Predict iteration `index` (from 0; negative from the last) of a graph of one rank.
+    """Predict iteration `index` (from 0; negative from the last) of a graph of one rank from the other iterations.
 
-    The iterations before it are replayed as measured, so that streams and launch queue are as full as they were. Its
-    own times come from the other iterations.
-
-    Raises:
-        ConvertError: fewer than three iterations. UsageError: no such iteration.
+    The iterations before it are replayed as measured, so streams and launch queue are as full as they were.
     """
     iterations = find_iterations(graph.trace)
     count = len(iterations)
     if not -count <= index < count:
-        raise UsageError(f"iteration {index}: the trace has {count}, numbered from 0")
+        raise UsageError(f"iteration {index}: the trace has iterations 0 to {count - 1}")
     index %= count
     set_apart = () if keep_outliers else iterations.outliers
     unused = [outlier.iteration for outlier in set_apart if outlier.iteration != index]
@@ -173,11 +166,9 @@ def held_out_graph(
 ) -> tuple[ReplayGraph, float]:
     """Replace the lags of one iteration by medians of the same edges in the others; also return the share without one.
 
-    Edges are the same if they lead to the same point of the same call: equal names from the thread down, equal ordinal
-        in
-    the iteration. Without a counterpart the median of the kind and name counts, else 0. A sum of medians is less than
-    the median of sums for skewed times (8% on a real trace), so host work and the rest are scaled by what iterations
-    take over the sum of their medians.
+    Edges are the same if they lead to the same point of the same call: equal names from the thread down and equal
+    ordinal in the iteration. Without a counterpart the median of the kind and name counts, else 0. Sums of medians are
+    less than the median of sums (by 8% on a real trace), so host and device times are scaled by this ratio.
     """
     edges = graph.edges
     row = graph.row[edges.target]
@@ -186,34 +177,34 @@ def held_out_graph(
     row, iteration = row[chosen], iteration[chosen]
     path = _paths(graph.trace)
     point = 1 + (edges.target[chosen] == graph.end[row]) - (edges.target[chosen] == graph.start[row])
-    what = edges.kind[chosen].astype(np.int64) * 3 + point
-    _, path_key = distinct_rows(path[row], what)
+    kind_and_point = edges.kind[chosen].astype(np.int64) * 3 + point
+    _, path_key = distinct_rows(path[row], kind_and_point)
     _, key = distinct_rows(path_key, _ordinals(iteration, path_key))
-    _, name_key = distinct_rows(graph.trace.nodes.name[row], what)
-    lag, mine = edges.lag[chosen], iteration == index
-    found, value = _medians(key, lag, mine)
-    near, stand_in = _medians(name_key, lag, mine)
-    value = np.where(found, value, np.where(near, stand_in, 0))
-    shared = np.isin(key, key[mine]) & ~mine
+    _, name_key = distinct_rows(graph.trace.nodes.name[row], kind_and_point)
+    lag, is_held_out = edges.lag[chosen], iteration == index
+    has_median, value = _medians(key, lag, is_held_out)
+    near, stand_in = _medians(name_key, lag, is_held_out)
+    value = np.where(has_median, value, np.where(near, stand_in, 0))
+    shared = np.isin(key, key[is_held_out]) & ~is_held_out
     on_host = np.isin(edges.kind[chosen], (HOST, HANDOFF))
     for some in (on_host, ~on_host):
         known = some & shared
         ratio = median_ratio([(lag[known], value[known], iteration[known])])
-        value[some & mine] = np.rint(value[some & mine] * ratio)
+        value[some & is_held_out] = np.rint(value[some & is_held_out] * ratio)
     new = edges.lag.copy()
-    new[chosen[mine]] = value[mine]
-    return graph.with_latencies(new), float(np.mean(~found[mine])) if mine.any() else 0.0
+    new[chosen[is_held_out]] = value[is_held_out]
+    return graph.with_latencies(new), float(np.mean(~has_median[is_held_out])) if is_held_out.any() else 0.0
 
 
 def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> float:
-    """Return the median over iterations of their lags over their usual lags; 1 without any.
+    """Return the median over iterations of their lags over their usual lags; 1 without iterations.
 
     Args:
-        parts: lags, usual lags (ns) and iterations, one entry per edge.
+        parts: lags, usual lags (ns), and iterations, one entry per edge.
     """
     ratios = [np.zeros(0)]
     for lag, usual, iteration in parts:
-        lags, sums = (np.bincount(iteration, weights=of) for of in (lag, usual))
+        lags, sums = (np.bincount(iteration, weights=ns) for ns in (lag, usual))
         ratios.append(lags[sums > 0] / sums[sums > 0])
     joined = np.concatenate(ratios)
     return median(joined) if len(joined) else 1.0
@@ -236,7 +227,7 @@ def _paths(trace: Trace) -> IntColumn:
 
 
 def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:
-    """Count the edges with the same key before each in its iteration; edges are in order of their targets."""
+    """Count the earlier edges with the same key in the iteration; edges are in order of their targets."""
     order = np.lexsort((key, iteration))  # stable: edges with the same key stay in order
     new = np.ones(len(key), np.bool_)
     new[1:] = (np.diff(key[order]) != 0) | (np.diff(iteration[order]) != 0)
@@ -256,20 +247,20 @@ def _medians(
     if not len(keys):
         return np.zeros(len(key), np.bool_), np.zeros(len(key), np.int64)
     low, high = value[order[first + (count - 1) // 2]], value[order[first + count // 2]]
-    at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-    return keys[at] == key, ((low + high) // 2)[at]
+    place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+    return keys[place] == key, ((low + high) // 2)[place]
 
 
+# A modified z-score over 3.5 is an outlier (Iglewicz and Hoaglin, 1993); 1.4826 MAD is a normal deviation.
 _DEVIATIONS = 3.5 * 1.4826
-"""A modified z-score over 3.5 is an outlier (Iglewicz and Hoaglin, 1993); 1.4826 MAD is a normal deviation."""
+# Smaller differences from the median are no outliers, even among very regular iterations.
 _LONGER = 0.2
-"""Smaller differences from the median are not outliers, however alike the others are."""
+# Share of calls, counted by name, by which an iteration with other work differs.
 _OTHER_WORK = 0.1
-"""An iteration has another structure if the number of its calls differs by this share, name by name."""
 
 
 class Outlier(msgspec.Struct, frozen=True):
-    """An iteration that is set apart, and why it is unlike the others."""
+    """An iteration that differs from the others, and why."""
 
     iteration: int
     label: str
@@ -280,7 +271,7 @@ class Outlier(msgspec.Struct, frozen=True):
 
 
 def warm_up(set_apart: Sequence[Outlier]) -> int:
-    """Return how many iterations from the first one on are set apart.
+    """Return how many iterations are set apart at the beginning.
 
     Example:
         >>> warm_up([Outlier(0, "", 9, "takes longer"), Outlier(1, "", 8, "takes longer"), Outlier(7, "", 9, "")])
@@ -291,40 +282,38 @@ def warm_up(set_apart: Sequence[Outlier]) -> int:
 
 
 def outlier_lines(set_apart: Sequence[Outlier]) -> list[str]:
-    """Return a line per iteration that is set apart, and one on how to keep them."""
+    """Return a line per iteration that is set apart, and a line on how to keep them."""
     lines = [f"set apart  iteration {outlier.iteration} {outlier.reason}" for outlier in set_apart]
-    return [*lines, "           not like the others; --keep-outliers takes them, too"] if lines else []
+    return (
+        [*lines, "           these iterations differ from the others; --keep-outliers includes them"] if lines else []
+    )
 
 
 def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Sequence[str]) -> tuple[Outlier, ...]:
-    """Return the iterations that predict nothing of the others.
+    """Return the iterations that predict nothing about the others.
 
-    Their counts of calls and GPU events by name differ by over 10% from the medians, or they take over 20% and 3.5
-    normal deviations (from the median absolute deviation) more or less than the median. If that sets half of them
-    apart, none is.
-
-    Args:
-        of_row: int64, the iteration of each row, −1 for none.
+    Their counts of calls and GPU events by name differ by over 10% from the medians, or they differ from the median
+    time by over 20% and 3.5 normal deviations. If that is half of the iterations, there are no outliers.
     """
     other_work = _other_work(trace, of_row, len(times))
-    alike = other_work <= _OTHER_WORK
-    if 2 * np.count_nonzero(alike) <= len(times):
-        alike[:] = True
-    middle = median(times[alike])
+    is_similar = other_work <= _OTHER_WORK
+    if 2 * np.count_nonzero(is_similar) <= len(times):
+        is_similar[:] = True
+    middle = median(times[is_similar])
     off = np.abs(times - middle)
-    apart = alike & (off > _LONGER * middle) & (off > _DEVIATIONS * median(off[alike]))
-    if 2 * np.count_nonzero(apart | ~alike) >= len(times):
-        apart, alike = np.zeros_like(apart), np.ones_like(alike)
+    is_apart = is_similar & (off > _LONGER * middle) & (off > _DEVIATIONS * median(off[is_similar]))
+    if 2 * np.count_nonzero(is_apart | ~is_similar) >= len(times):
+        is_apart, is_similar = np.zeros_like(is_apart), np.ones_like(is_similar)
     return tuple(
         Outlier(
             k,
             labels[k],
             int(times[k]),
             f"takes {_against(int(times[k]), middle)}"
-            if alike[k]
+            if is_similar[k]
             else f"{other_work[k]:.0%} of its calls and GPU events differ",
         )
-        for k in np.flatnonzero(apart | ~alike).tolist()
+        for k in np.flatnonzero(is_apart | ~is_similar).tolist()
     )
 
 
@@ -334,10 +323,7 @@ def _against(ns: int, middle: float) -> str:
 
 
 def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.float64]:
-    """Return how much the counts by name of each iteration differ from the usual ones, over the sum of these.
-
-    Runtime calls do not count: an allocator calls when it must.
-    """
+    """Return how much each iteration's counts by name differ from the usual counts, over the sum of these."""
     which = (of_row >= 0) & (trace.nodes.scope != ANNOTATION_SCOPE)
     rows = np.flatnonzero(which & np.isin(trace.nodes.kind, (CPU, GPU)))
     keys, which = distinct_rows(distinct_rows(trace.nodes.name[rows])[1], of_row[rows])
@@ -349,26 +335,26 @@ def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.f
 
 
 def _median_counts(name: IntColumn, counts: IntColumn, iterations: int) -> npt.NDArray[np.float64]:
-    """Return by name the median count over all iterations, where a missing entry is 0."""
+    """Return by name the median count over all iterations; a missing entry counts as 0."""
     order = np.lexsort((counts, name))
     first = np.flatnonzero(np.diff(name[order], prepend=-1))
     missing = iterations - np.diff(np.append(first, len(name)))
     middles = []
-    for at in ((iterations - 1) // 2, iterations // 2):
-        entry = np.maximum(first + at - missing, first)
-        middles.append(np.where(at < missing, 0, counts[order][np.minimum(entry, len(name) - 1)]))
+    for middle in ((iterations - 1) // 2, iterations // 2):
+        entry = np.maximum(first + middle - missing, first)
+        middles.append(np.where(middle < missing, 0, counts[order][np.minimum(entry, len(name) - 1)]))
     return np.asarray((middles[0] + middles[1]) / 2, np.float64)
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """Tenth percentile, median and ninetieth percentile: step times in ns, or their ratios to the mean."""
+    """Tenth percentile, median, and ninetieth percentile: step times in ns, or their ratios to the mean."""
 
     p10: float
     p50: float
     p90: float
 
     def times(self, factor: float) -> Percentiles:
-        """Multiply all three, in whole numbers.
+        """Multiply all three and round.
 
         Example:
             >>> Percentiles(0.9, 1.0, 1.2).times(1000)
@@ -378,13 +364,12 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 
 def percentiles(values: Sequence[float] | IntColumn) -> Percentiles:
-    """Return the percentiles of numbers."""
     return Percentiles(*percentiles_of(np.asarray(values, np.float64), 10, 50, 90))
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Step times of a trace in ns, without those that are `set_apart`; `warm_up` counts these at the beginning."""
+    """Step times of a trace in ns, without outliers (`set_apart`); `warm_up` counts the outliers at the beginning."""
 
     count: int
     warm_up: int
@@ -395,7 +380,6 @@ class StepTimes:
     __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
         return {
             "count": self.count,
             "warm_up": self.warm_up,
@@ -406,14 +390,14 @@ class StepTimes:
 
     def to_lines(self) -> list[str]:
         """Return two or three lines of text, to be wrapped."""
-        begin = f"{self.warm_up} at the beginning as a warm-up" if self.warm_up else ""
+        begin = f"{self.warm_up} at the beginning as warm-up" if self.warm_up else ""
         others = len(self.set_apart) - self.warm_up
-        rest = f"{others} {'others' if begin else 'of them'}" if others else ""
-        lines = [f"steps      {self.count} like each other"]
-        if begin or rest:
-            lines[0] += f"; set apart: {' and '.join(filter(None, (begin, rest)))}"
-        for name, of in (("predicted", self.predicted), ("measured", self.measured)):
-            p10, p50, p90 = (f"{value / 1000:,.1f}" for value in (of.p10, of.p50, of.p90))
+        later = f"{others} {'others' if begin else 'of them'}" if others else ""
+        lines = [f"steps      {self.count} similar"]
+        if begin or later:
+            lines[0] += f"; set apart: {' and '.join(filter(None, (begin, later)))}"
+        for name, times in (("predicted", self.predicted), ("measured", self.measured)):
+            p10, p50, p90 = (f"{value / 1000:,.1f}" for value in (times.p10, times.p50, times.p90))
             lines.append(f"           {name} p10 {p10}, p50 {p50}, p90 {p90} µs")
         return lines
 
@@ -421,10 +405,14 @@ class StepTimes:
 def step_times(trace: Trace, start: IntColumn, end: IntColumn) -> StepTimes | None:
     """Return measured and predicted step times; None if no annotation marks three iterations."""
     try:
-        found = find_iterations(trace)
+        iterations = find_iterations(trace)
     except ConvertError:
         return None
-    apart = found.outliers
-    like = np.setdiff1d(np.arange(len(found)), [outlier.iteration for outlier in apart])
-    measured, predicted = (found.times(*of)[like] for of in ((trace.nodes.ts, trace.nodes.end), (start, end)))
-    return StepTimes(len(like), warm_up(apart), apart, percentiles(measured).times(1), percentiles(predicted).times(1))
+    outliers = iterations.outliers
+    like = np.setdiff1d(np.arange(len(iterations)), [outlier.iteration for outlier in outliers])
+    measured, predicted = (
+        iterations.times(*times)[like] for times in ((trace.nodes.ts, trace.nodes.end), (start, end))
+    )
+    return StepTimes(
+        len(like), warm_up(outliers), outliers, percentiles(measured).times(1), percentiles(predicted).times(1)
+    )

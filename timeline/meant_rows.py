@@ -1,4 +1,4 @@
-"""Rows of a replay graph that a what-if means: by kind and name, and by part of the work."""
+"""Rows that a what-if selects: by kind and name, and by part of the work."""
 
 from __future__ import annotations
 
@@ -23,27 +23,22 @@ Rows = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Within:
-    """A part of the work, to which a what-if is restricted.
-
-    Attributes:
-        key: one of `PARTS`. value: the name, or its part. exact: it must be the whole name.
-    """
+    """A part of the work to which a what-if is restricted: a key of `PARTS` and a name (or a part of it)."""
 
     key: str
     value: str
     exact: bool = True
 
     def fits(self, text: str) -> bool:
-        """Whether a name is meant."""
         return text == self.value if self.exact else self.value in text
 
 
+# Values of `Within.key`.
 PARTS = ("phase", "module", "source", "op", "step", "window")
-"""Values of `Within.key`."""
 
 
 def check_part(part: Within) -> None:
-    """Check a part; raises UsageError for an unknown phase or an invalid window."""
+    """Raise UsageError for an unknown phase or an invalid window."""
     if part.key == "phase" and not any(part.fits(phase) for phase in PHASES[1:]):
         raise UsageError(f"what-if: no phase {part.value[:60]!r}; there are {', '.join(PHASES[1:])}")
     if part.key == "window":
@@ -51,7 +46,7 @@ def check_part(part: Within) -> None:
 
 
 def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = False, stream: int = -1) -> Rows:
-    """Return the rows meant by a target of `GRAMMAR`; for "op" and "call" (a call of any kind) also all below."""
+    """Return the rows that a target of `GRAMMAR` selects; "op" and "call" (any kind) include all rows below."""
     parts = []
     for trace in graph.traces:
         wanted = np.array([known == name if exact else name in known for known in trace.names], np.bool_)
@@ -75,7 +70,6 @@ def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = Fal
 
 
 def with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:
-    """Add all rows below, level by level."""
     inside: Rows = rows.copy()
     while True:
         more = ~inside & (parent >= 0) & inside[parent]
@@ -85,11 +79,7 @@ def with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:
 
 
 def rows_within(graph: ReplayGraph, part: Within) -> Rows:
-    """Return the rows of a part of the work.
-
-    A module is on the path of a call, an op calls or launches, a step contains the call or launch. In a window GPU
-    events start and calls run.
-    """
+    """Return the rows of a part of the work: calls on a module path, in an operator or step, or in a window."""
     return np.concatenate([_FINDERS[part.key](trace, part) for trace in graph.traces])
 
 
@@ -116,7 +106,6 @@ def _in_op(trace: Trace, part: Within) -> Rows:
 
 
 def _in_step(trace: Trace, part: Within) -> Rows:
-    """Select by a step's number from 0, or its name."""
     steps = [part.fits(name) or part.value == str(number) for number, name in enumerate(trace.steps.names)]
     return _coded(step_of_row(trace), steps)
 
@@ -126,8 +115,8 @@ def _in_window(trace: Trace, part: Within) -> Rows:
     window, begin = parse_window(part.value), trace.nodes.span.start
     start, end = nodes.ts - begin, nodes.end - begin
     on_device = nodes.kind == GPU
-    found: Rows = nodes.timed & (start < window.end) & np.where(on_device, start >= window.start, end >= window.start)
-    return found
+    rows: Rows = nodes.timed & (start < window.end) & np.where(on_device, start >= window.start, end >= window.start)
+    return rows
 
 
 _FINDERS: dict[str, Callable[[Trace, Within], Rows]] = {
@@ -141,22 +130,21 @@ _FINDERS: dict[str, Callable[[Trace, Within], Rows]] = {
 
 
 def _coded(codes: npt.NDArray[np.integer], wanted: list[bool]) -> Rows:
-    """Return which codes (−1 for none) are wanted."""
-    found: Rows = np.append(np.array(wanted, np.bool_), False)[codes]
-    return found
+    selected: Rows = np.append(np.array(wanted, np.bool_), False)[codes]
+    return selected
 
 
 def step_of_row(trace: Trace) -> IntColumn:
-    """Return the ordinal of the step that each row is called or launched in, −1 for none."""
+    """Return the index of the step in which each row is called or launched, −1 if none."""
     return trace.once(_step_of_row)
 
 
 def _step_of_row(trace: Trace) -> IntColumn:
-    found, steps, gpu, runtime = np.full(len(trace), -1, np.int64), trace.steps, trace.gpu, trace.runtime
+    step, steps, gpu, runtime = np.full(len(trace), -1, np.int64), trace.steps, trace.gpu, trace.runtime
     if not len(steps):
-        return found
-    found[trace.calls.source] = trace.step_of_call
-    found[runtime.source] = steps.of(runtime.ts, runtime.thread)
+        return step
+    step[trace.calls.source] = trace.step_of_call
+    step[runtime.source] = steps.of(runtime.ts, runtime.thread)
     known = gpu.source >= 0
-    found[gpu.source[known]] = trace.step_of_event[known]
-    return found
+    step[gpu.source[known]] = trace.step_of_event[known]
+    return step

@@ -1,9 +1,6 @@
-"""Communications on another network: what each takes by algorithm, kind, size and number of ranks.
+"""Communications on another network: their times by algorithm, kind, size, and number of ranks.
 
-`Network` describes it (as a file: `network_file`) for `replay`, `reshard` and the ASTRA-sim files of `convert`: levels
-with bandwidths and latencies, algorithms or the library that runs collectives (`collective_times`), measured
-efficiencies, and process groups that differ. A message takes S/B + L. Communications of GPUs do not slow each other;
-those of the host share the links of their ranks (`shared_links`).
+Communications of GPUs do not slow each other; those on the host share the links of their ranks (`shared_links`).
 """
 
 from __future__ import annotations
@@ -32,18 +29,15 @@ from .replay_graph import COMM, ReplayGraph
 
 
 def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> ReplayGraph:
-    """Return the graph with its communications as long as they take on a network.
+    """Return the graph with the times that its communications take on a network.
 
     A communication of coupled ranks begins when its last rank is ready. A graph of one rank assumes that the other
-    ranks are ready; what it waited for them in the recording is gone. Communications of an unknown kind, size or group
-    keep their measured time, and a note counts them. So do groups of which only one rank is given, and messages with
-    ranks that are not given; the groups of the given ranks are those of `groups_at_hand`.
-
-    Args:
-        at: which end of what is known of efficiencies communications take.
+    ranks are ready: its recorded waits for them disappear. Communications of an unknown kind, size, or group keep their
+    measured time, and a note counts them. So do groups of which only one rank is given, and messages with ranks that
+    are not given.
 
     Raises:
-        UsageError: no communication has a known kind, size and group, or the timeline gets longer than 146 years.
+        UsageError: no communication has a known kind, size, and group, or the timeline gets longer than 146 years.
     """
     network = as_recorded(graph, network)
     network = network if at == "times" else network.at(at)
@@ -53,7 +47,7 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
     used = {rank: [comm.group for comm in comms] for rank, comms in zip(ranks, by_rank, strict=True)}
     members, cut = groups_at_hand(used, world)
     rows: list[int] = []
-    prices = np.full(len(graph.start), -1, np.int64)
+    estimates = np.full(len(graph.start), -1, np.int64)
     for first, rank, trace, comms in zip(graph.first_row.tolist(), ranks, graph.traces, by_rank, strict=False):
         for comm in comms:
             row = first + comm.row
@@ -62,9 +56,9 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
                 continue
             given = members.get(comm.group) if cut or group_size(trace, comm) is None else None
             # messages of one kernel go at the same time
-            prices[row] = max(prices[row], price(network, trace, comm, given, rank=rank))
-    prices = _same_on_all_ranks(graph, prices)
-    known = int(np.count_nonzero(prices[rows] >= 0))
+            estimates[row] = max(estimates[row], estimate_ns(network, trace, comm, given, rank=rank))
+    estimates = _same_on_all_ranks(graph, estimates)
+    known = int(np.count_nonzero(estimates[rows] >= 0))
     if not known:
         files = few([trace.file for trace in graph.traces])
         hint = "; give the files of all ranks, or a trace that lists its process groups" * (len(graph.traces) == 1)
@@ -72,10 +66,9 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
     notes = [*cut, *_notes(graph, network, known, len(rows) - known, cut=bool(cut))]
     graph = replace(graph, notes=(*graph.notes, *notes))
     if (shared := graph.shared) is not None:
-        alone = np.where(prices[shared.rows] >= 0, 1.0, shared.alone)
-        workers = shared.workers if network.at_once is None else (network.at_once,) * len(shared.workers)
-        graph = replace(graph, shared=replace(shared, alone=alone, workers=workers))
-    graph = graph.with_durations(prices)
+        alone = np.where(estimates[shared.rows] >= 0, 1.0, shared.alone)
+        graph = replace(graph, shared=replace(shared, alone=alone))
+    graph = graph.with_durations(estimates)
     return graph if graph.times_recorded else scheduled(graph)
 
 
@@ -92,25 +85,23 @@ def as_recorded(graph: ReplayGraph, network: Network) -> Network:
 
 def _notes(graph: ReplayGraph, network: Network, known: int, unknown: int, *, cut: bool) -> list[str]:
     notes = [
-        f"{known:,} communication{'s' if known > 1 else ''} priced by kind, size and group on the network",
+        f"{known:,} communication{'s' if known > 1 else ''} estimated by kind, size and group on the network",
         f"network: {network}",
     ]
     if unknown:
         why = "kind, size or group, or with ranks not given, take" if cut else "kind, size or group take"
         notes.append(f"{unknown:,} of unknown {why} as long as measured")
     if len(graph.traces) == 1:
-        notes.append("the other ranks' side of communications is not in this trace: they are taken to be ready in time")
+        notes.append("this trace has no other ranks: their side of communications is assumed to be ready in time")
     return notes
 
 
-def price(
+def estimate_ns(
     network: Network, trace: Trace, found: FoundComm, ranks: Sequence[int] | None = None, *, rank: int | None = None
 ) -> int:
-    """Return the ns that a communication takes on a network; −1 if its kind, size or group is not known.
+    """Return the ns of a communication on a network; −1 if its kind, size, or group is not known.
 
-    Args:
-        ranks: the group's ranks; None for those that the trace lists.
-        rank: the trace's rank; None for the one that it says.
+    `ranks` (of the group) and `rank` (of the trace) replace values that the trace does not list.
     """
     size = 0 if found.kind == Type.BARRIER else found.bytes
     if found.kind is None or size is None:
@@ -122,29 +113,28 @@ def price(
         members = ranks or members_of(trace, found)
     if members is None:
         return -1
-    names = (found.group[0], found.described) if network.groups else ()
-    return min(network.transfer_ns(found.kind, size, members, group=names), MAX_NS)
+    return min(network.transfer_ns(found.kind, size, members), MAX_NS)
 
 
 def members_of(trace: Trace, found: FoundComm) -> Sequence[int] | int | None:
-    """Return the ranks of the group, else their number (they count as consecutive ranks), else None."""
+    """Return the ranks of the group, else their number (which means consecutive ranks), else None."""
     return list(found.group[1]) or group_size(trace, found)
 
 
 def group_size(trace: Trace, found: FoundComm) -> int | None:
-    """Return the number of ranks that the group lists, else that of the communication or the job."""
+    """Return the number of ranks listed by the group, else by the communication, else by the job."""
     listed, comm = found.group[1], trace.comm.get(found.row)
     own = 0 if comm is None or comm.group_size is None else comm.group_size
     world = trace.world_size if found.group == WORLD else None
     return len(listed) or (own if 0 < own < MAX_RANKS else world)
 
 
-def _same_on_all_ranks(graph: ReplayGraph, prices: IntColumn) -> IntColumn:
-    """Give all ranks of a coupled collective its largest price: sizes of an all-to-all differ."""
+def _same_on_all_ranks(graph: ReplayGraph, estimates: IntColumn) -> IntColumn:
+    """Give all ranks of a coupled collective the largest estimate: sizes of an all-to-all differ between ranks."""
     edges = graph.edges
     done = np.flatnonzero((edges.kind == COMM) & (edges.owner >= 0))
     largest = np.full(len(graph), -1, np.int64)
-    np.maximum.at(largest, edges.source[done], prices[edges.owner[done]])
-    prices = prices.copy()
-    prices[edges.owner[done]] = largest[edges.source[done]]
-    return prices
+    np.maximum.at(largest, edges.source[done], estimates[edges.owner[done]])
+    estimates = estimates.copy()
+    estimates[edges.owner[done]] = largest[edges.source[done]]
+    return estimates

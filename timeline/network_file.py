@@ -1,12 +1,12 @@
-"""Descriptions of networks as files, JSON or YAML: by hand, or fitted to a calibration or a job's own collectives."""
+"""Network files, JSON or YAML: written by hand, or fitted to a calibration or to a job's own communications."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -14,25 +14,32 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from ..schemas.comm_types import SEND
+from ..schemas.comm_types import RECV, SEND
 from ..schemas.comm_types import CollectiveCommType as Type
+from ..schemas.communications import find_communications
 from ..schemas.text.files import Source, load, open_output, read_struct
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
 from .collective_times import Algorithm, Library
-from .network_description import AlgorithmRule, Efficiency, GroupNetwork, Network, NetworkLevel, Topology
+from .graph_building import build_graph
+from .network import group_size
+from .network_description import Efficiency, Network, NetworkLevel, Topology
+from .rank_coupling import join_ranks
+from .replay_graph import COMM, DURATION, HANDOFF, ReplayGraph
 
 _FORMAT: Final = "etplus-network"
+# Bandwidth and latency of hosts are fitted to larger transfers: small ones take the time that threads wait for a
+# processor.
 _LEAST_BYTES = 256 << 10
-"""Bandwidth and latency of hosts are fitted to larger ones: small ones take what threads take to get a processor."""
+# Borders between classes of size, bytes.
 _CLASSES = (64 << 10, 1 << 20)
-"""Borders between the classes of size, bytes."""
 _KINDS = {
     "all_reduce": Type.ALL_REDUCE, "all_gather": Type.ALL_GATHER, "reduce_scatter": Type.REDUCE_SCATTER,
     "broadcast": Type.BROADCAST, "reduce": Type.REDUCE, "all_to_all": Type.ALL_TO_ALL, "gather": Type.GATHER,
     "scatter": Type.SCATTER, "barrier": Type.BARRIER, "message": SEND,
 }  # fmt: skip
-"""Names of kinds in files."""
 _NAMES: dict[int, Any] = {int(kind): name for name, kind in _KINDS.items()}
 CollectiveKind = Literal[
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter", "barrier"
@@ -42,7 +49,6 @@ Bandwidth = Annotated[float, Meta(ge=1e-9, le=1e9, description="GB/s (10^9 bytes
 Latency = Annotated[float, Meta(ge=0, le=1e9, description="ns of a step")]
 Ratio = Annotated[float, Meta(gt=0, le=1e9)]
 Bytes = Annotated[int, Meta(ge=0, le=2**62, description="of more than so many bytes, up to the next class of the kind")]
-RankNumber = Annotated[int, Meta(ge=0, lt=MAX_RANKS)]
 
 
 class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,14 +59,6 @@ class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     times: Ratio
     low: Ratio
     high: Ratio
-
-
-class DescribedRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The algorithm of one kind of collective; see `AlgorithmRule`."""
-
-    kind: CollectiveKind
-    algorithm: Algorithm
-    over_bytes: Bytes = 0
 
 
 class DescribedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -74,43 +72,27 @@ class DescribedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     topology: Topology = "full"
 
 
-class _DescribedLinks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class DescribedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A network: see `Network`; `kinds` are its efficiencies."""
+
     bandwidth: Bandwidth
     latency_ns: Latency = 0.0
     algorithm: Algorithm | None = None
     library: Library | None = None
     levels: Annotated[tuple[DescribedLevel, ...], Meta(max_length=8)] = ()
-    algorithms: Annotated[tuple[DescribedRule, ...], Meta(max_length=256)] = ()
     kinds: Annotated[tuple[KindTimes, ...], Meta(max_length=256)] = ()
 
 
-class DescribedGroup(_DescribedLinks, frozen=True):
-    """The network of one process group, by its name or by its ranks; see `GroupNetwork`."""
-
-    name: str = ""
-    ranks: tuple[RankNumber, ...] = ()
-
-
-class DescribedNetwork(_DescribedLinks, frozen=True):
-    """A network: see `Network`; `kinds` are its efficiencies."""
-
-    groups: Annotated[tuple[DescribedGroup, ...], Meta(max_length=4096)] = ()
-    at_once: Annotated[int, Meta(ge=1, le=10**9)] | None = None
-
-
 class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Networks by name, as `etplus predict fit --network` writes them. A file may also hold one network alone."""
+    """Networks by name, as `etplus predict fit --network` writes them. A file may also contain a single network."""
 
     networks: dict[str, DescribedNetwork]
     format: Literal["etplus-network"] = _FORMAT
 
 
 class Sample(NamedTuple):
-    """One measured communication, or the median of several.
-
-    Attributes:
-        kind: a CollectiveCommType or SEND. size: bytes as in `message_bytes`. ranks: of the group.
-        ns, least_ns: until the last rank is done, median and least.
+    """A measured communication: a CollectiveCommType or SEND, bytes as in `message_bytes`, and ns until the last rank
+    is done.
     """
 
     kind: int
@@ -121,37 +103,38 @@ class Sample(NamedTuple):
 
 
 def read_network(path: Source, name: str | None = None) -> Network:
-    """Read one network of a file, JSON or (by its suffix) YAML.
+    """Read one network of a JSON or (by its suffix) YAML file.
 
     Raises:
-        UsageError: no such name, or none given for several; YAML without PyYAML. TraceFormatError: not such a file.
+        UsageError: no such name, no name for a file of several networks, or YAML without PyYAML.
+        TraceFormatError: not a network file.
     """
-    found, file = _decoded(path)
-    networks = found if isinstance(found, dict) and "networks" in found else {"networks": {"": found}}
+    content, file = _decoded(path)
+    networks = content if isinstance(content, dict) and "networks" in content else {"networks": {"": content}}
     if networks.get("format", _FORMAT) != _FORMAT:
         raise TraceFormatError(file, "format", "not a network that `etplus predict fit --network` wrote")
     described = _converted(networks, file).networks
     if (name is None and len(described) != 1) or (name is not None and name not in described):
-        raise UsageError(f"{file}: say which network, as FILE#NAME: {', '.join(sorted(described)) or 'it has none'}")
+        names = ", ".join(sorted(described)) or "it has none"
+        raise UsageError(f"{file}: choose a network with FILE#NAME: {names}")
     key = next(iter(described)) if name is None else name
     return _network_of(described[key], file)
 
 
 def _decoded(path: Source) -> tuple[Any, str]:
-    """Return what a file holds, and its name."""
     blob = load(path, trace=False)
     try:
         if not blob.name.endswith((".yml", ".yaml")):
             return msgspec.json.decode(blob.data), blob.name
         return msgspec.yaml.decode(bytes(blob.data[:_MOST_YAML])), blob.name
     except ImportError:
-        raise UsageError(f"{blob.name}: YAML needs PyYAML (pip install pyyaml); or write the same as JSON") from None
+        raise UsageError(f"{blob.name}: YAML needs PyYAML (pip install pyyaml); or convert the file to JSON") from None
     except UNREADABLE as error:
         raise _invalid(blob.name, error) from None
 
 
+# YAML is slow to read: longer files are cut here and fail to parse. Bytes.
 _MOST_YAML = 1 << 20
-"""Bytes: YAML is slow to read."""
 
 
 def _converted(networks: Any, file: str) -> NetworkFile:
@@ -166,73 +149,46 @@ def _invalid(file: str, error: object) -> TraceFormatError:
     return TraceFormatError(file, "", f"invalid network ({text})", "docs/reference/network.md has the fields")
 
 
-def _network_of(of: DescribedNetwork, file: str) -> Network:
-    groups = []
-    for at, group in enumerate(of.groups):
-        if bool(group.name) == bool(group.ranks):
-            raise _invalid(file, f"give a group its `name` or its `ranks` - at `$.groups[{at}]`")
-        own = _links_of(group, file, f"$.groups[{at}]")
-        groups.append(GroupNetwork(group.name, tuple(sorted(set(group.ranks))), own))
-    return replace(_links_of(of, file, "$"), groups=tuple(groups), at_once=of.at_once)
-
-
-def _links_of(of: _DescribedLinks, file: str, place: str) -> Network:
-    """A network without groups."""
-    if of.algorithm is not None and of.library is not None:
-        raise _invalid(file, f"give an `algorithm` or a `library`, not both - at `{place}`")
+def _network_of(given: DescribedNetwork, file: str) -> Network:
+    if given.algorithm is not None and given.library is not None:
+        raise _invalid(file, "give an `algorithm` or a `library`, not both - at `$`")
     below = 1
-    for at, level in enumerate(of.levels):
+    for depth, level in enumerate(given.levels):
         if level.ranks % below or level.ranks == below:
-            raise _invalid(file, f"`ranks` has to be a multiple of the {below:,} below - at `{place}.levels[{at}]`")
+            raise _invalid(file, f"`ranks` has to be a multiple of the {below:,} below - at `$.levels[{depth}]`")
         if level.topology == "ring" and level.algorithm not in (None, "ring"):
-            raise _invalid(file, f"collectives run on rings on that `topology` - at `{place}.levels[{at}].algorithm`")
+            raise _invalid(file, f"collectives run on rings on that `topology` - at `$.levels[{depth}].algorithm`")
         below = level.ranks
-    levels = (
-        NetworkLevel(one.ranks, one.bandwidth, one.latency_ns, one.algorithm, one.name, one.topology)
-        for one in of.levels
-    )
     return Network(
-        of.bandwidth,
-        of.latency_ns,
-        of.algorithm or "ring",
-        of.library,
-        tuple(Efficiency(_KINDS[one.kind], one.over_bytes, one.times, one.low, one.high) for one in of.kinds),
-        tuple(levels),
-        tuple(AlgorithmRule(_KINDS[one.kind], one.over_bytes, one.algorithm) for one in of.algorithms),
+        given.bandwidth,
+        given.latency_ns,
+        given.algorithm or "ring",
+        given.library,
+        tuple(Efficiency(_KINDS[e.kind], e.over_bytes, e.times, e.low, e.high) for e in given.kinds),
+        tuple(NetworkLevel(**msgspec.structs.asdict(level)) for level in given.levels),
     )
 
 
 def described(network: Network) -> DescribedNetwork:
-    """Return a network as files have it; `read_network` gives it back."""
-    groups = tuple(DescribedGroup(**_plain_links(of.network), name=of.name, ranks=of.ranks) for of in network.groups)
-    return DescribedNetwork(**_plain_links(network), groups=groups, at_once=network.at_once)
+    """Return a network in the form of its file; `read_network` restores it."""
+    return DescribedNetwork(
+        bandwidth=network.bandwidth,
+        latency_ns=network.latency_ns,
+        library=network.library,
+        algorithm=None if network.library is not None else network.algorithm,
+        levels=tuple(DescribedLevel(**asdict(level)) for level in network.levels),
+        kinds=tuple(KindTimes(_NAMES[e.kind], e.over_bytes, e.times, e.low, e.high) for e in network.efficiency),
+    )
 
 
 def network_dict(network: Network) -> dict[str, Any]:
-    """Return JSON-ready values in the form of a file of one network."""
-    found: dict[str, Any] = msgspec.to_builtins(described(network))
-    return found
-
-
-def _plain_links(network: Network) -> dict[str, Any]:
-    return {
-        "bandwidth": network.bandwidth,
-        "latency_ns": network.latency_ns,
-        "library": network.library,
-        "algorithm": None if network.library is not None else network.algorithm,
-        "levels": tuple(
-            DescribedLevel(of.ranks, of.bandwidth, of.latency_ns, of.algorithm, of.name, of.topology)
-            for of in network.levels
-        ),
-        "algorithms": tuple(DescribedRule(_NAMES[of.kind], of.algorithm, of.over_bytes) for of in network.algorithms),
-        "kinds": tuple(
-            KindTimes(_NAMES[of.kind], of.over_bytes, of.times, of.low, of.high) for of in network.efficiency
-        ),
-    }
+    """Return the network as JSON-ready values of a file with one network."""
+    plain: dict[str, Any] = msgspec.to_builtins(described(network))
+    return plain
 
 
 def network_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the file, `schemas/network.schema.json`."""
+    """Return the JSON Schema of network files, `schemas/network.schema.json`."""
     (one, several), components = msgspec.json.schema_components(
         [DescribedNetwork, NetworkFile], ref_template="#/$defs/{name}"
     )
@@ -246,21 +202,20 @@ def network_schema() -> dict[str, Any]:
 
 
 def write_networks(networks: Mapping[str, DescribedNetwork], path: str | os.PathLike[str]) -> None:
-    """Write what `read_network` reads."""
+    """Write a file that `read_network` reads."""
     text = msgspec.json.format(msgspec.json.encode(NetworkFile(dict(networks)), order="deterministic"), indent=1)
     with open_output(path) as file:
         file.write(text + b"\n")
 
 
 def read_calibration(path: Source) -> dict[str, list[Sample]] | None:
-    """Return times of collectives by name of network, or None if the file is no calibration.
+    """Return the times of collectives by network name; None if the file is not a calibration.
 
-    The file is `{"settings": {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`, with bytes of
-    the whole data.
+    The file is `{"settings": {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`.
     """
     try:
-        found, _ = read_struct(path, _Calibration, "no calibration", "")
-        return {name: list(_samples(kinds, found.settings["ranks"])) for name, kinds in found.rates.items()}
+        calibration, _ = read_struct(path, _Calibration, "no calibration", "")
+        return {name: list(_samples(kinds, calibration.settings["ranks"])) for name, kinds in calibration.rates.items()}
     except (TraceFormatError, KeyError, TypeError, ValueError):
         return None
 
@@ -276,13 +231,13 @@ class _Calibration(msgspec.Struct):
 
 
 def _samples(kinds: Mapping[str, Mapping[str, _Measured]], ranks: int) -> Iterable[Sample]:
-    """Yield samples; fewer bytes take no longer than more bytes, since other work on the machine only adds time."""
+    """Yield samples."""
     for name, sizes in kinds.items():
         kind, ms, least_ms = _KINDS.get(name), math.inf, math.inf
         for whole in sorted(map(int, sizes), reverse=True) if kind is not None else ():
-            of = sizes[str(whole)]
-            ms = min(ms, of.ms)
-            least_ms = min(least_ms, of.least_ms, ms)
+            measured = sizes[str(whole)]
+            ms = min(ms, measured.ms)
+            least_ms = min(least_ms, measured.least_ms, ms)
             size = whole // ranks if kind in (Type.ALL_GATHER, Type.GATHER, Type.SCATTER) else whole
             yield Sample(kind or 0, size, ranks, ms * 1e6, least_ms * 1e6)
 
@@ -300,31 +255,27 @@ def fit_network(samples: list[Sample], library: Library | None = "gloo") -> Desc
     if not sent:
         raise UsageError("no communication of a known kind and size to fit a network to")
     kind = int(Type.ALL_REDUCE) if Type.ALL_REDUCE in sent else max(sent, key=lambda kind: sent[kind])
-    mine = [sample for sample in samples if sample.kind == kind]
+    fitted = [sample for sample in samples if sample.kind == kind]
     if library != "nccl":
-        mine = [sample for sample in mine if sample.size >= _LEAST_BYTES] or mine
-    network = _fitted_links(mine, library)
+        fitted = [sample for sample in fitted if sample.size >= _LEAST_BYTES] or fitted
+    network = _fitted_links(fitted, library)
     classes = defaultdict[tuple[int, int], list[tuple[float, float]]](list)
     for sample in samples:
         formula = max(network.transfer_ns(sample.kind, sample.size, sample.ranks), 1)
         over = max((border for border in _CLASSES if sample.size > border), default=0)
         classes[sample.kind, over].append((sample.ns / formula, sample.least_ns / formula))
     kinds = tuple(
-        KindTimes(_NAMES[kind], over, *(float(f"{value:.4g}") for value in _spread(found)))
-        for (kind, over), found in sorted(classes.items())
+        KindTimes(_NAMES[kind], over, *(float(f"{value:.4g}") for value in _spread(ratios)))
+        for (kind, over), ratios in sorted(classes.items())
     )
     bandwidth, latency = (float(f"{value:.6g}") for value in (network.bandwidth, network.latency_ns))
     return DescribedNetwork(bandwidth, latency, library=library, kinds=kinds)
 
 
-def _spread(found: list[tuple[float, float]]) -> tuple[float, float, float]:
-    """Return the median of ratios, and limits that four of five further ratios are expected to keep.
-
-    A further ratio exceeds the 0.9 (n + 1)-th of n in one of ten cases (split conformal prediction: Lei et al.,
-    "Distribution-free predictive inference for regression", 2018).
-    """
-    ratios, least = (np.array(of) for of in zip(*found, strict=True))
-    beyond = max(0.1 - 0.9 / len(found), 0.0)
+def _spread(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
+    """Return the median of ratios, and limits that four of five further ratios are expected to keep."""
+    ratios, least = (np.array(values) for values in zip(*pairs, strict=True))
+    beyond = max(0.1 - 0.9 / len(pairs), 0.0)
     return float(np.median(ratios)), float(np.quantile(least, beyond)), float(np.quantile(ratios, 1 - beyond))
 
 
@@ -332,12 +283,15 @@ _ROUNDS = 20
 
 
 def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
-    """Return bandwidth and latency, not below zero, that minimize squared relative errors, by Gauss-Newton steps."""
+    """Return bandwidth and latency (not negative) that minimize squared relative errors, by Gauss-Newton steps."""
     took = np.array([sample.ns for sample in samples], np.float64)
 
     def relative(slope: float, latency: float) -> Floats:
         network = Network(1 / slope, latency, library=library)
-        return np.array([network.transfer_ns(of.kind, of.size, of.ranks) for of in samples], np.float64) / took
+        return (
+            np.array([network.transfer_ns(sample.kind, sample.size, sample.ranks) for sample in samples], np.float64)
+            / took
+        )
 
     slope, latency = 1.0, 0.0
     tried: list[tuple[float, float, float]] = []
@@ -354,8 +308,8 @@ def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
     return Network(1 / slope, latency, library=library)
 
 
+# Step of the numeric derivative: a millisecond, because transfers are whole ns.
 _STEP_NS = 1e6
-"""A millisecond: transfers are of whole ns."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -366,3 +320,51 @@ def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
         by_size = terms[:, 0]
         slope, latency = float(by_size @ sums) / max(float(by_size @ by_size), 1e-30), 0.0
     return max(float(slope), 1e-12), float(latency)
+
+
+def job_samples(traces: Sequence[Trace]) -> list[Sample]:
+    """Return one sample per communication of known kind, size and group.
+
+    A sample lasts until its last rank is done, without waiting for ranks and, on the host, without what other transfers
+    took of its links. In the trace of a single rank waiting cannot be told from transferring.
+    """
+    graphs = [build_graph(trace) for trace in traces]
+    graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
+    edges, shared = graph.edges, graph.shared
+    alone = {} if shared is None else dict(zip(shared.rows.tolist(), shared.alone.tolist(), strict=True))
+    late = _late_leaves(graph)
+    moves = np.flatnonzero(np.isin(edges.kind, (DURATION, COMM)) & (edges.owner >= 0))
+    took = {int(edges.owner[edge]): (int(edges.source[edge]), int(edges.lag[edge]), edge) for edge in moves.tolist()}
+    found: dict[int, tuple[float, Sample]] = {}
+    for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
+        for of in find_communications(trace):
+            ranks = 2 if of.kind in (SEND, RECV) else group_size(trace, of)
+            if of.kind is None or of.kind == SEND or not of.bytes or ranks is None or ranks < 2:
+                continue
+            if first + of.row not in took or not trace.nodes.timed[of.row]:
+                continue
+            point, lag, edge = took[first + of.row]
+            own = late.get(edge, 0)
+            part = 1.0 if trace.nodes.kind[of.row] == GPU else alone.get(first + of.row, 1.0)
+            sample = Sample(SEND if of.kind == RECV else of.kind, of.bytes, ranks, (lag + own) * part, lag * part)
+            ns = sample.ns
+            if point not in found or ns > found[point][0]:
+                found[point] = ns, sample
+    return [sample for ns, sample in found.values() if ns > 0]
+
+
+def _late_leaves(graph: ReplayGraph) -> dict[int, int]:
+    """Map edges of transfers to the time that a rank takes by itself after them, ns."""
+    edges = graph.edges
+    arrival = (edges.kind == HANDOFF) & (graph.row[edges.source] < 0) & (edges.source > 0) & (edges.lag > 0)
+    into = np.full(len(graph), -1, np.int64)
+    moves = np.flatnonzero((edges.kind == COMM) & (edges.owner >= 0))
+    into[edges.target[moves]] = moves
+    late = np.flatnonzero(arrival & (into[edges.source] >= 0))
+    return dict(zip(into[edges.source[late]].tolist(), edges.lag[late].tolist(), strict=True))
+
+
+def library_of(traces: Sequence[Trace]) -> Library:
+    """Return the library whose formulas hold: NCCL (RCCL has its algorithms) if GPUs communicate, else Gloo."""
+    on_gpus = any(trace.nodes.kind[of.row] == GPU for trace in traces for of in find_communications(trace))
+    return "nccl" if on_gpus else "gloo"

@@ -1,7 +1,6 @@
-"""The replay graph of a trace without start times.
+"""The replay graph of a trace without start times, in which only a row's own work has a lag.
 
-Only a row's own work has a lag. Which row a stream or thread takes next depends on what others take, so the order is
-found again whenever durations change (on another network).
+The next row of a stream or thread depends on durations, so the order is computed again whenever they change.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from .replay_graph import (
     renumbered,
 )
 
+# Graph edge kinds by trace edge kinds; other kinds become ORDER.
 _KINDS = {"thread": HOST, "thread_handoff": HANDOFF, "launch": LAUNCH, "event": EVENT, "sync": SYNC}
-"""Kinds of edges of the graph by those of the trace; the others are ORDER."""
 
 
 def predicted_graph(trace: Trace) -> ReplayGraph:
     """Return the graph of one rank without start times.
 
-    A call has a third point: when its own work is done. What waits for the call, its callees included, waits for that.
+    A call has a third point: the end of its own work. Work that waits for the call or its callees waits for that point.
     """
     nodes = trace.nodes
     points = GraphEvents.of(trace)
@@ -73,7 +72,7 @@ def _at_once(kind: int, source: IntColumn, target: IntColumn) -> Edges:
 
 
 def scheduled(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph with streams and threads taking ready rows in order of id; unchanged if times were recorded.
+    """Return the graph with streams and threads that take ready rows in order of id; unchanged if times were recorded.
 
     Raises:
         UsageError: ranks wait for each other.
@@ -87,20 +86,21 @@ def scheduled(graph: ReplayGraph) -> ReplayGraph:
     work = (edges.owner >= 0) & np.isin(edges.kind, (HOST, DURATION, COMM))
     free[edges.owner[work]] = edges.target[work]
     rows = rows[np.lexsort((graph.column("id")[rows], graph.rank_of_row[rows]))]
-    found = list_schedule(len(graph), edges.source, edges.target, edges.lag, graph.start[rows], free[rows], lane[rows])
-    if len(found.order) < len(graph):
-        raise UsageError("the ranks wait for each other's communications in a circle; give the files of one job")
+    schedule = list_schedule(
+        len(graph), edges.source, edges.target, edges.lag, graph.start[rows], free[rows], lane[rows]
+    )
+    if len(schedule.order) < len(graph):
+        raise UsageError("the ranks' communications wait for each other in a circle; give the files of one job")
     place = np.empty(len(graph), np.int64)
-    place[found.order] = np.arange(len(graph))
+    place[schedule.order] = np.arange(len(graph))
     rows = rows[np.lexsort((place[graph.start[rows]], lane[rows]))]
     follows = np.flatnonzero(~run_starts(lane[rows]))
     in_turn = _at_once(STREAM, free[rows[follows - 1]], graph.start[rows[follows]])
-    order = np.concatenate([[0], found.order[found.order != 0]])  # nothing leads to the beginning
+    order = np.concatenate([[0], schedule.order[schedule.order != 0]])  # nothing leads to the beginning
     return renumbered(replace(graph, edges=Edges.joined([edges, in_turn])), order)
 
 
 def without_turns(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph without the order that `scheduled` found."""
     edges = graph.edges
     recorded = np.array([trace.times_recorded for trace in graph.traces])
     kept = (edges.kind != STREAM) | recorded[graph.rank_of_row[graph.row[edges.target]]]
@@ -108,7 +108,7 @@ def without_turns(graph: ReplayGraph) -> ReplayGraph:
 
 
 def _lanes(graph: ReplayGraph) -> IntColumn:
-    """Return the number of each row's stream or thread; −1 for receives and for ranks whose times were recorded."""
+    """Return the number of each row's stream or thread; −1 for receives and for ranks with recorded times."""
     on_device = graph.column("kind") == GPU
     number = np.where(on_device, graph.column("stream_lane"), graph.column("thread"))
     lane = distinct_rows(graph.rank_of_row, on_device, number)[1]

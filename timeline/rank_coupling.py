@@ -1,4 +1,4 @@
-"""Ranks of a job as one graph: collectives begin to transfer when their last rank is ready, and end together."""
+"""Ranks of a job as one graph: a collective starts when its last rank is ready and ends on all together."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .shared_links import share_alone
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """One collective of several ranks, or a message (the sender comes first).
+    """A collective of several ranks, or a message (the sender comes first).
 
     Attributes:
-        rank: indices of the graphs. row: the communication's row in each trace.
-        transfer_ns: when all are ready; see `transfers`. own_ns: what each rank takes longer by itself, on the host.
+        rank, row: indices of the graphs, and the communication's row in each trace.
+        transfer_ns: after all are ready; see `transfers`.
+        own_ns: additional time of each rank alone, on the host.
         early_ns: how long before its recorded start each rank was ready; see `FoundComm.start_ns`.
-        sent_ns: of a message on the host, the sender's part of `transfer_ns`; −1 if it was done before the receiver
-            came.
+        sent_ns: of a message on the host, the sender's part; −1 if the sender was done before the receiver came.
     """
 
     rank: tuple[int, ...]
@@ -44,7 +44,7 @@ class Rendezvous:
 
     @property
     def blocked(self) -> list[tuple[int, int, int, int]]:
-        """Rank, row, own ns and transfer ns of those that it blocks."""
+        """Rank, row, own ns, and transfer ns of each side that the communication blocks."""
         blocked = [(*of, self.transfer_ns) for of in zip(self.rank, self.row, self.own_ns, strict=True)]
         if self.on_host and self.message:
             return ([(*blocked[0][:3], self.sent_ns)] if self.sent_ns >= 0 else []) + blocked[1:]
@@ -53,7 +53,7 @@ class Rendezvous:
 
 @dataclass(frozen=True)
 class AllRendezvous:
-    """All points where ranks wait for each other; `begin_ns` has the starts of the traces by one clock."""
+    """All points where ranks wait for each other; `begin_ns` has the traces' starts on one clock."""
 
     found: tuple[Rendezvous, ...]
     begin_ns: tuple[int, ...]
@@ -61,17 +61,14 @@ class AllRendezvous:
 
 
 def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
-    """Return one graph of several, in which the ranks' sides of a collective wait for each other.
+    """Return one graph of several ranks whose sides of a collective wait for each other.
 
     The starts of a matched communication lead to a rendezvous. Each rank's end follows after the transfer, on the host
-    also after what that rank took longer. Clocks are set so that collectives end together.
-
-    Raises:
-        UsageError: fewer than two ranks.
+    also after the rank's additional time. Clocks are adjusted so that collectives end together.
     """
     if len(graphs) < 2:
-        raise UsageError("coupling ranks takes the files of two ranks or more")
-    graphs = [without_turns(graph) for graph in graphs]  # those of one rank can contradict those of another
+        raise UsageError("give the files of two ranks or more")
+    graphs = [without_turns(graph) for graph in graphs]  # one rank's order can contradict another rank's
     traces = [graph.trace for graph in graphs]
     joined = find_rendezvous(traces)
     rendezvous, offset = joined.found, joined.begin_ns
@@ -105,7 +102,7 @@ def _shared(
     first_row: IntColumn,
     met_at: IntColumn,
 ) -> SharedTransfers | None:
-    """Return what all ranks' communications on the host share; a transfer is that of several ranks together."""
+    """Return the shared resources of all ranks' communications on the host; a transfer involves several ranks."""
     own = [graph.shared for graph in graphs]
     parts = [(part, row) for part, row in zip(own, first_row.tolist(), strict=False) if part is not None]
     if not parts:
@@ -116,18 +113,16 @@ def _shared(
     alone, moved = (np.concatenate([getattr(part, name) for part, _ in parts]) for name in ("alone", "moved_ns"))
     place = {row: k for k, row in enumerate(rows.tolist())}
     met = [m for m in rendezvous if m.on_host]
-    at = [int(when) for m, when in zip(rendezvous, met_at.tolist(), strict=False) if m.on_host]
+    met_ns = [int(when) for m, when in zip(rendezvous, met_at.tolist(), strict=False) if m.on_host]
     sides = [[place[row + int(first_row[r])] for r, row in zip(m.rank, m.row, strict=True)] for m in met]
-    together = [tuple(sorted({link for k in of for link in links[k]})) for of in sides]
-    share = share_alone(at, [begin + m.transfer_ns for begin, m in zip(at, met, strict=True)], together)
-    for of, part_of, all_links in zip(sides, share.tolist(), together, strict=True):
-        alone[of] = part_of
-        for k in of:
+    together = [tuple(sorted({link for k in places for link in links[k]})) for places in sides]
+    share = share_alone(met_ns, [begin + m.transfer_ns for begin, m in zip(met_ns, met, strict=True)], together)
+    for m, places, part, all_links in zip(met, sides, share.tolist(), together, strict=True):
+        alone[places], moved[places] = part, m.transfer_ns
+        for k in places:
             links[k] = all_links
-    for m, of in zip(met, sides, strict=True):
-        moved[of] = m.transfer_ns
         if m.message and m.sent_ns < 0:  # the data went to a buffer: it moves when the receiver takes it
-            links[of[0]], alone[of[0]] = (), 1.0
+            links[places[0]], alone[places[0]] = (), 1.0
     return SharedTransfers(
         rows,
         tuple(links),
@@ -165,10 +160,7 @@ def _join(
     measured: IntColumn,
     own_edges: Edges,
 ) -> tuple[Edges, IntColumn]:
-    """Return edges to and from rendezvous (whose points follow the others) and the measured times of the new points.
-
-    A message that is ready when its call begins waits for the call, not for its own recorded start.
-    """
+    """Return edges to and from rendezvous (whose points follow the others) and the measured times of the new points."""
     arriving = [
         (k, row + first_row[r], early)
         for k, m in enumerate(rendezvous)
@@ -176,7 +168,7 @@ def _join(
     ]
     left = [(k, row + first_row[r], own, ns) for k, m in enumerate(rendezvous) for r, row, own, ns in m.blocked]
     to, ready, early = np.array(arriving, np.int64).reshape(-1, 3).T
-    of, done, own, transfer = np.array(left, np.int64).reshape(-1, 4).T
+    leaves, done, own, transfer = np.array(left, np.int64).reshape(-1, 4).T
     met_at = np.zeros(len(rendezvous), np.int64)
     np.maximum.at(met_at, to, measured[start[ready]] - early)
     handed = own_edges.take(own_edges.kind == HANDOFF)
@@ -191,7 +183,7 @@ def _join(
     edges = Edges.joined(
         [
             Edges.of(COMM, come, len(measured) + to, -early),
-            Edges.of(COMM, len(measured) + of, until, transfer, done),
+            Edges.of(COMM, len(measured) + leaves, until, transfer, done),
             Edges.of(HANDOFF, arrival, end[done[late]], own[late]),
         ]
     )
@@ -201,7 +193,7 @@ def _join(
 def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     """Match the communications of ranks as linking a job does, and compare their clocks.
 
-    In a group in which not all match, those of an unknown kind do not meet: they could be messages.
+    In a group with unmatched communications, those of an unknown kind stay apart: they could be messages.
     """
     index = {rank: k for k, rank in enumerate(ranks_of(traces))}
     comms = {rank: communications(traces[k], unknown=True) for rank, k in index.items()}
@@ -222,7 +214,7 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     begin = [traces[k].base_time_ns + traces[k].span[0] - offsets.get(rank, 0) for rank, k in index.items()]
     notes = [
         f"{count.collectives - count.matched} of {count.collectives} collectives of "
-        f"{f'group {count.name}' if count.name else 'all ranks'} are not coupled: not all ranks have them alike"
+        f"{f'group {count.name}' if count.name else 'all ranks'} are not coupled: they differ between ranks"
         for count in counts
         if count.matched < count.collectives
     ]
@@ -236,10 +228,10 @@ def _rendezvous(
     rows: Sequence[dict[int, int]],
     index: Mapping[int, int],
     matched: Matched,
-    at: IntColumn,
+    chosen: IntColumn,
     offsets: Mapping[int, int],
 ) -> list[Rendezvous]:
-    """Return those of the matched communications that two ranks or more have."""
+    """Return the matched communications that at least two ranks have."""
     ranks = tuple(index[rank] for rank in matched.ranks)
     if len(set(ranks)) < 2:
         return []
@@ -258,12 +250,18 @@ def _rendezvous(
         sent[there] = np.where(done[there, 0] >= 0, np.minimum(done[there, 0], duration[there]), -1)
     of_rank = zip(ranks, matched.node.T.tolist(), strict=True)
     row = np.array([[rows[k][node] for node in nodes] for k, nodes in of_rank], np.int64)
-    begin = np.stack([traces[k].nodes.ts[of] + traces[k].base_time_ns for k, of in zip(ranks, row, strict=True)])
+    begin = np.stack([traces[k].nodes.ts[rows] + traces[k].base_time_ns for k, rows in zip(ranks, row, strict=True)])
     early = begin.T - matched.start
     return [
         Rendezvous(
-            ranks, tuple(row[:, i].tolist()), int(duration[i]), tuple(own[i].tolist()), tuple(early[i].tolist()),
-            bool(matched.on_host[i]), bool(matched.kind[i] < 0), int(sent[i]),
+            rank=ranks,
+            row=tuple(row[:, i].tolist()),
+            transfer_ns=int(duration[i]),
+            own_ns=tuple(own[i].tolist()),
+            early_ns=tuple(early[i].tolist()),
+            on_host=bool(matched.on_host[i]),
+            message=bool(matched.kind[i] < 0),
+            sent_ns=int(sent[i]),
         )
-        for i in at.tolist()
-    ]  # fmt: skip
+        for i in chosen.tolist()
+    ]

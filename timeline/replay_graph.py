@@ -1,8 +1,8 @@
-"""The replay graph: points in time and the edges that hold them apart.
+"""The replay graph: points in time, and edges that keep them apart.
 
 Every timed row has two points, its start and its end. An edge says that a point comes at least `lag` after another, so
 a replay is a longest path. A host thread is a chain: the time between two boundaries of calls is host work of the
-innermost open call. GPU events follow their launch and what ran before them on their stream.
+innermost open call. GPU events follow their launch and the previous event on their stream.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from ..trace.intervals import sums
 from ..trace.trace import Trace
 from .topological_order import issue_order
 
+# Values of `Edges.kind`. GONE marks edges that a change removed: they count for nothing and are on no path.
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN, GONE = range(13)
-"""Values of `Edges.kind`; GONE of what a change has taken away, which counts for nothing and is on no path."""
+# Names of edge kinds in tables.
 LINK_KINDS = (
-    "host work", "GPU work", "launch latency", "stream gap", "event wait", "synchronisation", "thread handoff",
-    "launch queue", "collective", "order", "window",
-    "unknown wait",
-)  # fmt: skip
-"""What each kind of edge is called in tables."""
+    *("host work", "GPU work", "launch latency", "stream gap", "event wait", "synchronisation"),
+    *("thread handoff", "launch queue", "collective", "order", "window", "unknown wait"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,9 @@ class Edges:
     """Edges between points, as columns of one length.
 
     Attributes:
-        lag: int64 ns by which the target comes at least later; measured.
-        owner: int64, row whose time the lag is (HOST, DURATION); −1 if there is none.
-        capped: bool, the lag counts only up to the fitted constant of its kind (`Constants`).
+        lag: int64 ns, measured: the least time from source to target.
+        owner: int64, row whose time the lag is (HOST, DURATION); −1 if none.
+        capped: the lag counts only up to the fitted constant of its kind (`Constants`).
     """
 
     source: IntColumn
@@ -56,10 +55,14 @@ class Edges:
 
     @staticmethod
     def of(
-        kind: int, source: IntColumn, target: IntColumn, lag: IntColumn, owner: IntColumn | None = None,
-        *, capped: bool = False,
-    ) -> Edges:  # fmt: skip
-        """Edges of one kind."""
+        kind: int,
+        source: IntColumn,
+        target: IntColumn,
+        lag: IntColumn,
+        owner: IntColumn | None = None,
+        *,
+        capped: bool = False,
+    ) -> Edges:
         count = len(source)
         return Edges(
             np.asarray(source, np.int64),
@@ -72,21 +75,18 @@ class Edges:
 
     @staticmethod
     def joined(parts: list[Edges]) -> Edges:
-        """All edges of several parts."""
         return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
 
     def at_most(self, which: npt.NDArray[np.bool_], ns: int) -> Edges:
-        """Limit the lags of some edges."""
         return replace(self, lag=np.where(which, np.minimum(self.lag, ns), self.lag))
 
     def into(self, points: int) -> IntColumn:
-        """Return, per point, the position of an edge that leads to it, −1 for none."""
+        """Return, per point, the position of an edge that leads to it, −1 if none."""
         found = np.full(points, -1, np.int64)
         found[self.target] = np.arange(len(self))
         return found
 
     def take(self, which: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Edges:
-        """Some of the edges."""
         if which.dtype == np.bool_:
             if which.all():
                 return self
@@ -97,20 +97,19 @@ class Edges:
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
+# Lag of an edge that does not count: earlier than any point.
 NEVER = -MAX_NS
-"""The lag of an edge that does not count: nothing comes so early."""
 _TOO_LONG = "these changes make the timeline longer than 146 years"
+# With fewer heads per span than this, visiting each head is faster.
 _SHORT_SPAN = 24
-"""Of spans of so few heads each is visited by itself."""
 
 
 class Runs:
     """The order of a graph's points, for longest paths with any lags. Sources have lower numbers than targets.
 
-    Most points only follow the point before them: such a run is a sum, and one point of it is left, its head. A head
-        with
-    one edge follows another run. Of a chain of these only the first, the base, is visited, and the others follow from
-    it.
+    Most points only follow the previous point: such a run is a sum, represented by its first point, the head. A head
+    with one edge follows another run. In a chain of these, only the first head (the base) is visited; the others follow
+    from it.
     """
 
     def __init__(self, edges: Edges, points: int) -> None:
@@ -142,11 +141,7 @@ class Runs:
         self._length = np.diff(self._head, append=points)
 
     def longest(self, lag: IntColumn) -> IntColumn:
-        """int64 ns, the longest path to each point.
-
-        Args:
-            lag: int64 ns, one entry an edge; `NEVER` of one that does not count.
-        """
+        """int64 ns, the longest path to each point; `lag` is `NEVER` for an edge that does not count."""
         after = np.zeros(self._points, np.int64)
         after[self._point] = lag[self._edge]
         np.cumsum(after, out=after)
@@ -161,16 +156,15 @@ class Runs:
 
 
 class _Joins:
-    """Heads with several edges. Each has a main edge, that from the highest head, and is in a span of heads that follow
-    each other by these, while the other edges come from heads of spans before: their times are a running maximum, less
-    what the main edges add up to. As a stream's are, between two waits of the host for it.
+    """Heads with several edges.
+
+    The edge from the highest head is a head's main edge. Heads that follow each other by main edges form a span, if all
+    their other edges come from heads before the span, like events of a stream between two waits of the host for it.
+    Times in a span are then a running maximum, minus the sum of the main edges.
     """
 
     def __init__(self, source: IntColumn, target: IntColumn, heads: int) -> None:
-        """
-        Args:
-            source, target: int64, of each edge, sorted by target. Heads that no edge leads to are at 0.
-        """
+        # `source` and `target` of each edge are sorted by target. Heads without an edge are at 0.
         self._source, self._target, self._heads = source, target, heads
         first = np.flatnonzero(run_starts(target))
         head, numbers = target[first], np.arange(len(first))
@@ -180,17 +174,17 @@ class _Joins:
         from_highest = np.flatnonzero((before == highest[join]) & (before >= 0))[::-1]
         main = scatter(len(first), join[from_highest], from_highest)
         heir = scatter(len(first) + 1, highest[::-1], numbers[::-1])
-        main[heir[highest] != numbers] = -1  # of several that follow a head the first one is in its span
+        main[heir[highest] != numbers] = -1  # the first of several heads that follow a head is in its span
         beside = np.ones(len(source), np.bool_)
         beside[main[main >= 0]] = False
         side = np.flatnonzero(beside)
         needed = np.maximum.reduceat(before[side], np.flatnonzero(run_starts(join[side]))) if len(first) else first
         follows_main = np.where(main >= 0, highest, -1).tolist()
         window, chain, begin = list[int](), list[int](), 0
-        for at, (latest, follows) in enumerate(zip(needed.tolist(), follows_main, strict=True)):
-            begin = at if latest >= begin else begin
+        for number, (latest, follows) in enumerate(zip(needed.tolist(), follows_main, strict=True)):
+            begin = number if latest >= begin else begin
             window.append(begin)
-            chain.append(chain[follows] if follows >= 0 else at)
+            chain.append(chain[follows] if follows >= 0 else number)
         order = np.lexsort((chain, window))
         side = side[np.argsort(inverse_positions(len(order), order)[join[side]], kind="stable")]
         self._head, self._main, self._side, self._side_source = head[order], main[order], side, source[side]
@@ -198,11 +192,7 @@ class _Joins:
         self._begin = np.flatnonzero(run_starts(np.array(window)[order], np.array(chain)[order]))
 
     def times(self, least: IntColumn) -> IntColumn:
-        """int64 ns, of each head the longest path.
-
-        Args:
-            least: int64 ns, of each edge by how much its target comes later.
-        """
+        """int64 ns, the longest path to each head."""
         step, ends, first_side = least[self._main], least[self._side], self._first_side
         begin = distinct(np.append(self._begin, np.flatnonzero((step < NEVER // 2) & (self._main >= 0))))
         if len(begin) * _SHORT_SPAN > len(step):
@@ -212,30 +202,31 @@ class _Joins:
         end = np.append(begin, len(step))[1:]
         spans = (column.tolist() for column in (begin, end, first_side[begin], first_side[end], previous))
         for a, b, side, until, source in zip(*spans, strict=True):
-            found = time[self._side_source[side:until]] + ends[side:until]
+            span_times = time[self._side_source[side:until]] + ends[side:until]
             if until - side > b - a:
-                found = np.maximum.reduceat(found, first_side[a:b] - side)
+                span_times = np.maximum.reduceat(span_times, first_side[a:b] - side)
             if source >= 0:
-                found[0] = max(found[0], time[source] + step[a])
+                span_times[0] = max(span_times[0], time[source] + step[a])
             if b - a > 1:
                 along = np.cumsum(step[a + 1 : b])
-                found[1:] -= along
-                np.maximum.accumulate(found, out=found)
-                found[1:] += along
-            time[self._head[a:b]] = found
+                span_times[1:] -= along
+                np.maximum.accumulate(span_times, out=span_times)
+                span_times[1:] += along
+            time[self._head[a:b]] = span_times
         return time
 
     def _one_by_one(self, least: IntColumn) -> IntColumn:
         time = scatter(self._heads, self._target, np.int64(NEVER), 0).tolist()
         for source, target, ns in zip(self._source.tolist(), self._target.tolist(), least.tolist(), strict=True):
-            at = time[source] + ns
-            if at > time[target]:
-                time[target] = at
+            arrival = time[source] + ns
+            if arrival > time[target]:
+                time[target] = arrival
         return np.array(time, np.int64)
 
 
+# Less time of repeated operators shows nothing. Two threads that share a processor halve it; a driver's thread may
+# share it as well.
 _LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
-"""Less time of repeated operators says nothing; two threads that share a processor halve it, a third has a driver's."""
 
 
 @dataclass(frozen=True)
@@ -245,11 +236,11 @@ class SharedTransfers:
     Attributes:
         rows: int64, their rows.
         links: the directions of links that each uses; see `shared_links.Links`.
-        alone: float64, what each would take by itself over the lag of its edge.
+        alone: float64, the time that each would take alone over the lag of its edge.
         queue: int64, index into `workers` (numbers of threads); −1 for messages, which need no thread.
-        gap_ns: int64, how long after a thread is free each begins, if it has to wait for one.
-        moved_ns: int64, for how long its data moved when recorded; a sender's span can end later.
-        beside: ns of operators next to a transfer of their rank, and what these would have taken without.
+        gap_ns: int64, delay from a free thread to the start of each, if it has to wait for a thread.
+        moved_ns: int64, recorded time in which its data moved; a sender's span can end later.
+        beside: ns of operators during a transfer of their rank, and the ns that they would have taken without.
     """
 
     rows: IntColumn
@@ -265,25 +256,22 @@ class SharedTransfers:
 
     @property
     def slowdown(self) -> float:
-        """How many times as long host work takes next to a transfer of its rank; 1 if too little of it shows that."""
+        """Slowdown of host work during a transfer of its rank; 1 if there is too little evidence."""
         taken, plain = self.beside
         return min(taken / max(plain, 1), _SLOWEST) if taken >= _LEAST_BESIDE_NS else 1.0
 
 
 @dataclass(frozen=True)
 class ReplayGraph:
-    """Points and edges of one rank, or of several that are coupled.
-
-    Point 0 is the start of the window, at 0 ns. Every edge leads to a higher number.
+    """Points and edges of one rank, or of several coupled ranks. Point 0 is the start of the window, at 0 ns.
 
     Attributes:
-        traces: one per rank; rows below count through all of them.
-        row: int64, row of each point, −1 for none. A row has a start, an end and, for slow launches, a submission.
+        traces: one per rank; row numbers count through all of them.
+        row: int64, row of each point, −1 if none. A row has a start, an end, and (slow launches) a submission.
         start, end: int64, points of each row, −1 for rows without a time.
         measured: int64 ns, recorded time of each point.
-        edges: sorted by target.
+        edges: sorted by target; every edge leads to a higher point.
         queue_limit: outstanding launches, None if no call was seen to wait.
-        shared: communications on the host that share links and threads, if any.
     """
 
     traces: tuple[Trace, ...]
@@ -303,12 +291,11 @@ class ReplayGraph:
 
     @property
     def trace(self) -> Trace:
-        """The trace of a graph of one rank, the first one of several."""
+        """The trace of a graph of one rank, the first of several."""
         return self.traces[0]
 
     @property
     def times_recorded(self) -> bool:
-        """Whether start times of all traces were recorded."""
         return all(trace.times_recorded for trace in self.traces)
 
     @cached_property
@@ -328,26 +315,24 @@ class ReplayGraph:
 
     @cached_property
     def runs(self) -> Runs:
-        """Which points follow which."""
         return Runs(self.edges, len(self))
 
     def column(self, name: str) -> npt.NDArray[np.integer]:
-        """Return a column of the traces' nodes, through all rows. Codes mean something in one trace only."""
+        """Return a column of the traces' nodes, through all rows. Codes are valid in one trace only."""
         return np.concatenate([getattr(trace.nodes, name) for trace in self.traces])
 
     def name_of(self, row: int) -> str:
-        """The name of a row."""
         rank = int(self.rank_of_row[row])
         return self.traces[rank].name_of(Row(row - int(self.first_row[rank])))
 
     @property
     def durations(self) -> IntColumn:
         """int64 ns per row: GPU time, or a call's own time without callees and waits; 0 for rows without a time."""
-        edges, mine = self.edges, self.edges.owner >= 0
-        return sums(edges.owner[mine], edges.lag[mine], len(self.start))
+        edges, is_owned = self.edges, self.edges.owner >= 0
+        return sums(edges.owner[is_owned], edges.lag[is_owned], len(self.start))
 
     def with_latencies(self, lag: npt.NDArray[np.integer] | npt.NDArray[np.floating]) -> ReplayGraph:
-        """Replace the lags; UsageError if they are over 146 years together, which int64 ns cannot hold."""
+        """Replace the lags; UsageError if their sum exceeds 146 years, the limit of int64 ns."""
         if np.abs(lag).sum(dtype=np.float64) >= MAX_NS:
             raise UsageError(_TOO_LONG)
         return self._alike(replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64))))
@@ -357,16 +342,14 @@ class ReplayGraph:
         return self._alike(replace(self, traces=(trace,)))
 
     def _alike(self, other: ReplayGraph) -> ReplayGraph:
-        """Keep what is derived from points and edges, but not from lags."""
+        """Keep properties that depend on points and edges, but not on lags."""
         derived = ("ranks", "first_row", "rank_of_row", "runs")
         other.__dict__.update({name: self.__dict__[name] for name in derived if name in self.__dict__})
         return other
 
     def with_durations(self, durations: IntColumn) -> ReplayGraph:
-        """Replace the times of rows; a call's host work keeps its proportions.
-
-        Args:
-            durations: int64 ns per row as in `durations`; negative entries leave the row as it is.
+        """Replace the times of rows (int64 ns as in `durations`; negative entries keep them); host work keeps its
+        proportions.
         """
         edges, own = self.edges, self.durations
         owner = np.maximum(edges.owner, 0)
@@ -386,7 +369,7 @@ class ReplayGraph:
         return self._alike(replace(self, edges=replace(self.edges, lag=lag)))
 
     def without(self, edges: IntColumn) -> ReplayGraph:
-        """Remove edges. They become GONE, so that `runs` still holds, if each of their targets keeps another edge."""
+        """Remove edges. They become GONE, which keeps `runs` valid, if each of their targets keeps another edge."""
         kind = self.edges.kind.copy()
         kind[edges] = GONE
         marked = replace(self.edges, kind=kind, capped=self.edges.capped & (kind != GONE))
@@ -399,9 +382,8 @@ class ReplayGraph:
 
 
 def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
-    """Put the points in another order, and sort the edges by target."""
     number = inverse_positions(len(order), order)
-    start, end = (np.where(of >= 0, number[of], -1) for of in (graph.start, graph.end))
+    start, end = (np.where(points >= 0, number[points], -1) for points in (graph.start, graph.end))
     source, target = number[graph.edges.source], number[graph.edges.target]
     edges = replace(graph.edges, source=source, target=target).take(np.lexsort((source, target)))
     return replace(graph, row=graph.row[order], start=start, end=end, measured=graph.measured[order], edges=edges)
@@ -410,7 +392,7 @@ def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
 def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:
     """Return points in an order in which every edge leads forward, the window's start first; None if there is a cycle.
 
-    Mostly the measured order is one. Points of equal time and clocks that differ by a rounding need Kahn's algorithm.
+    The measured order usually works. Points of equal time and clocks that differ by a rounding need Kahn's algorithm.
     """
     order = np.argsort(measured, kind="stable")
     place = inverse_positions(len(order), order)

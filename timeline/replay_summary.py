@@ -24,21 +24,16 @@ from .graph_replay import Replay, Unexplained, relative_error
 from .iterations import StepTimes, step_times
 
 if TYPE_CHECKING:
-    from .answer_range import AnswerRange
+    from .replay_ranks import AnswerRange
     from .untraced import UntracedAnswer
 
+# Base errors above which what-ifs are marked as unreliable, and refused.
 UNRELIABLE, REFUSED = 0.01, 0.05
-"""What-ifs on a base with a larger error are marked, and refused."""
 
 
 @dataclass(frozen=True)
 class BaseError:
-    """The error of a replay without changes.
-
-    Attributes:
-        makespan: predicted over measured, less 1.
-        kernel_starts: mean absolute error of starts of GPU events over the measured makespan; None without any.
-        unexplained: time of unexplained waits over the makespan.
+    """Errors of a replay without changes, over the measured makespan; `kernel_starts` is None without GPU events.
 
     Example:
         >>> BaseError(-0.02, None).reliable
@@ -53,7 +48,7 @@ class BaseError:
 
     @staticmethod
     def of(unchanged: Replay) -> BaseError:
-        """Return the error of the replay of a graph as it was built; none without recorded start times."""
+        """Return the error of the replay of an unchanged graph; 0 without recorded start times."""
         if not unchanged.graph.times_recorded:
             return BaseError(0.0, None)
         starts, measured = start_error_ns(unchanged), unchanged.measured_ns
@@ -62,12 +57,10 @@ class BaseError:
 
     @property
     def largest(self) -> float:
-        """The larger of the two errors, absolute."""
         return max(abs(self.makespan), self.kernel_starts or 0.0)
 
     @property
     def reliable(self) -> bool:
-        """Whether changes on this base mean anything."""
         return self.largest <= UNRELIABLE
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +73,6 @@ class BaseError:
         }
 
     def to_lines(self) -> list[str]:
-        """Return the errors in one line, and a second one if the base is not reliable."""
         starts = "" if self.kernel_starts is None else f", kernel starts {self.kernel_starts:.2%}"
         unexplained = f", unexplained waits {self.unexplained:.2%}" if self.unexplained else ""
         lines = [f"base error makespan {self.makespan:+.2%}{starts}{unexplained}"]
@@ -90,21 +82,21 @@ class BaseError:
 
     @property
     def doubt(self) -> str:
-        """How far off the replay is, and how little a change on it means; "" if it is reliable."""
+        """The error of the replay and its consequence for changes; "" if it is reliable."""
         if self.reliable:
             return ""
         starts = "" if self.kernel_starts is None else f", its kernel starts by {self.kernel_starts:.1%}"
-        limit, says = (REFUSED, "says nothing") if self.largest > REFUSED else (UNRELIABLE, "is unreliable")
-        return f"the replay without changes is off by {self.makespan:+.1%}{starts}; over {limit:.0%} a change {says}"
+        limit, verdict = (REFUSED, "means nothing") if self.largest > REFUSED else (UNRELIABLE, "is unreliable")
+        return f"the replay without changes is off by {self.makespan:+.1%}{starts}; over {limit:.0%} a change {verdict}"
 
-    def refuse(self, what: str, *, force: bool) -> None:
-        """Raise UsageError if the error is over `REFUSED`, unless forced; `what` names the files."""
+    def refuse(self, files: str, *, force: bool) -> None:
+        """Raise UsageError if the error is over `REFUSED`, unless forced."""
         if self.largest > REFUSED and not force:
-            raise UsageError(f"{what}: {self.doubt}, --force computes it all the same")
+            raise UsageError(f"{files}: {self.doubt}; --force computes it anyway")
 
 
 def start_error_ns(replay: Replay) -> float | None:
-    """Return the mean absolute error of the starts of GPU events, ns; None without any."""
+    """Return the mean absolute error of the starts of GPU events, ns; None without GPU events."""
     graph = replay.graph
     gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
     return float(np.abs(replay.start[gpu] - graph.measured[graph.start[gpu]]).mean()) if len(gpu) else None
@@ -112,7 +104,7 @@ def start_error_ns(replay: Replay) -> float | None:
 
 @dataclass(frozen=True)
 class LaneTime:
-    """A stream or thread ("stream 7", "thread 1") and the ns in which something other than an annotation ran on it."""
+    """A stream or thread ("stream 7", "thread 1") and the ns in which it ran anything but annotations."""
 
     name: str
     busy_ns: int
@@ -126,13 +118,12 @@ class Summary:
     """A replay next to the measurement; times in ns.
 
     Attributes:
-        rows: with a time. gpu_events: of these.
-        before_ns, path_before: without the what-ifs.
+        before_ns, path_before: without the what-ifs; `base` is the error without them.
         lanes: streams, then threads.
-        exposed_ns, measured_exposed_ns: time in which communication but no other kernel ran, of all ranks together.
-        base: error without the what-ifs. bounds: see `resource_bounds`.
-        span: range of the answer on another network. untraced: step time without the recorder, if it was measured.
-        recorded: whether start times were recorded; if not, text and JSON leave out what was measured, and errors.
+        exposed_ns, measured_exposed_ns: time in which communication but no other kernel ran, summed over ranks.
+        span: range of the answer on another network.
+        untraced: step time without the recorder, if it was measured.
+        recorded: whether start times were recorded; if not, text and JSON leave out measured values and errors.
     """
 
     files: tuple[str, ...]
@@ -162,44 +153,39 @@ class Summary:
 
     @property
     def error(self) -> float:
-        """Relative error of the makespan; 0 for a trace of no length."""
         return relative_error(self.predicted_ns, self.measured_ns)
 
     @property
     def start_error(self) -> float:
-        """Mean absolute error of kernel starts over the measured makespan."""
         return (self.start_error_ns or 0.0) / self.measured_ns if self.measured_ns else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reference/replay.md."""
         known = self.recorded
         plain: dict[str, Any] = {
-            "files": list(self.files), "rows": self.rows, "gpu_events": self.gpu_events,
+            "files": list(self.files),
+            "rows": self.rows,
+            "gpu_events": self.gpu_events,
             "constants": [asdict(constant) for constant in self.constants],
             "makespan_ns": {
-                "predicted": self.predicted_ns, "measured": self.measured_ns if known else None,
+                "predicted": self.predicted_ns,
+                "measured": self.measured_ns if known else None,
                 "error": self.error if known else None,
             },
             "gpu_start_error_ns": self.start_error_ns if known else None,
             "base_error": self.base.to_dict() if known else None,
             "unexplained": asdict(self.unexplained),
-            "lanes": [
-                {
-                    "name": lane.name, "busy_ns": lane.busy_ns, "idle_ns": self.predicted_ns - lane.busy_ns,
-                    "measured_busy_ns": lane.measured_busy_ns if known else None,
-                    "measured_idle_ns": self.measured_ns - lane.measured_busy_ns if known else None,
-                }
-                for lane in self.lanes
-            ],
+            "lanes": [self._lane_dict(lane) for lane in self.lanes],
             "exposed_communication_ns": {
-                "predicted": self.exposed_ns, "measured": self.measured_exposed_ns if known else None,
+                "predicted": self.exposed_ns,
+                "measured": self.measured_exposed_ns if known else None,
             },
             "bounds_ns": self.bounds,
             "critical_path": _path_dict(self.path),
             "notes": list(self.notes),
             "steps": None if self.steps is None else self.steps.to_dict(),
             "untraced_step": None if self.untraced is None else asdict(self.untraced),
-        }  # fmt: skip
+        }
         if self.path_before is not None:
             plain["what_if"] = {
                 "changes": list(self.what_ifs),
@@ -209,6 +195,16 @@ class Summary:
                 "range_ns": None if self.span is None else self.span.to_dict(),
             }
         return plain
+
+    def _lane_dict(self, lane: LaneTime) -> dict[str, Any]:
+        known = self.recorded
+        return {
+            "name": lane.name,
+            "busy_ns": lane.busy_ns,
+            "idle_ns": self.predicted_ns - lane.busy_ns,
+            "measured_busy_ns": lane.measured_busy_ns if known else None,
+            "measured_idle_ns": self.measured_ns - lane.measured_busy_ns if known else None,
+        }
 
     def to_text(self, width: int = 80) -> str:
         """Return one screen of text."""
@@ -226,42 +222,51 @@ def summarize(
     span: AnswerRange | None = None,
     untraced: UntracedAnswer | None = None,
 ) -> Summary:
-    """Sum a replay up; `before` is the replay without the what-ifs, if there are any."""
+    """Summarize a replay; `before` is the replay without the what-ifs, if there are any."""
     graph, recorded = replay.graph, replay.graph.times_recorded
     kind = graph.column("kind")
     gpu = np.flatnonzero((kind == GPU) & (graph.start >= 0))
-    measured_start, measured_end = (np.where(of >= 0, graph.measured[of], -1) for of in (graph.start, graph.end))
+    measured_start, measured_end = (np.where(p >= 0, graph.measured[p], -1) for p in (graph.start, graph.end))
     base = replay if before is None else before
     exposed, measured_exposed = (
         sum(
-            exposed_ns(start[a:b], end[a:b], of.communicates, _is_kernel(of))
-            for of, (a, b) in zip(graph.traces, itertools.pairwise(graph.first_row.tolist()), strict=True)
+            exposed_ns(start[a:b], end[a:b], trace.communicates, _is_kernel(trace))
+            for trace, (a, b) in zip(graph.traces, itertools.pairwise(graph.first_row.tolist()), strict=True)
         )
         for start, end in ((replay.start, replay.end), (measured_start, measured_end))
     )
+    lone = graph.trace if len(graph.traces) == 1 and recorded else None
     return Summary(
         files=tuple(trace.file for trace in graph.traces),
-        rows=int(np.count_nonzero(graph.start >= 0)), gpu_events=len(gpu),
+        rows=int(np.count_nonzero(graph.start >= 0)),
+        gpu_events=len(gpu),
         constants=of_ranks(constants),
-        predicted_ns=replay.makespan_ns, measured_ns=replay.measured_ns, start_error_ns=start_error_ns(replay),
+        predicted_ns=replay.makespan_ns,
+        measured_ns=replay.measured_ns,
+        start_error_ns=start_error_ns(replay),
         unexplained=replay.unexplained,
         lanes=tuple(_lanes(replay, measured_start, measured_end)),
-        exposed_ns=exposed, measured_exposed_ns=measured_exposed,
-        base=BaseError.of(base), bounds=resource_bounds(replay), path=critical_path(replay),
+        exposed_ns=exposed,
+        measured_exposed_ns=measured_exposed,
+        base=BaseError.of(base),
+        bounds=resource_bounds(replay),
+        path=critical_path(replay),
         what_ifs=tuple(what_ifs),
         before_ns=None if before is None else before.makespan_ns,
-        path_before=None if before is None else critical_path(before), notes=(*graph.notes, *_unexplained_notes(base)),
-        steps=step_times(graph.trace, replay.start, replay.end) if len(graph.traces) == 1 and recorded else None,
-        span=span, untraced=untraced, recorded=recorded,
-    )  # fmt: skip
+        path_before=None if before is None else critical_path(before),
+        notes=(*graph.notes, *_unexplained_notes(base)),
+        steps=None if lone is None else step_times(lone, replay.start, replay.end),
+        span=span,
+        untraced=untraced,
+        recorded=recorded,
+    )
 
 
 def _unexplained_notes(base: Replay) -> list[str]:
-    """Say what unexplained waits mean for the numbers."""
-    found = base.unexplained
-    if not found.count:
+    unexplained = base.unexplained
+    if not unexplained.count:
         return []
-    waits = f"{found.count:,} wait{'s' if found.count > 1 else ''}"
+    waits = f"{unexplained.count:,} wait{'s' if unexplained.count > 1 else ''}"
     return [
         f"nothing in the trace explains {waits} ({in_short(found.ns)}, {found.share:.1%} of the makespan): "
         "kept as measured"
@@ -269,20 +274,19 @@ def _unexplained_notes(base: Replay) -> list[str]:
 
 
 def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTime]:
-    """Yield the streams and threads of every rank."""
     graph = replay.graph
     for k, trace in enumerate(graph.traces):
         a = int(graph.first_row[k])
         prefix = f"rank {graph.ranks[k]} " if len(graph.traces) > 1 else ""
         several = len(distinct(trace.nodes.device[trace.nodes.kind == GPU])) > 1
         timed = np.flatnonzero(trace.nodes.timed & (trace.nodes.kind == GPU))
-        for _, at in grouped(trace.nodes.stream_lane[timed]):
-            rows, first = timed[at] + a, timed[at[0]]
+        for _, places in grouped(trace.nodes.stream_lane[timed]):
+            rows, first = timed[places] + a, timed[places[0]]
             name = f"device {trace.nodes.device[first]} " if several else ""
             yield _lane(f"{prefix}{name}stream {trace.nodes.stream[first]}", replay, start, end, rows)
         host = np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU) & (trace.nodes.scope != ANNOTATION_SCOPE))
-        for (thread,), at in grouped(trace.nodes.thread[host]):
-            rows = host[at] + a
+        for (thread,), places in grouped(trace.nodes.thread[host]):
+            rows = host[places] + a
             name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"
             yield _lane(prefix + name, replay, start, end, rows)
 
@@ -293,14 +297,14 @@ def _lane(name: str, replay: Replay, start: IntColumn, end: IntColumn, rows: Int
 
 def _is_kernel(trace: Trace) -> npt.NDArray[np.bool_]:
     kernel = matching(trace.nodes.category, trace.categories, KERNEL_CATEGORIES.__contains__)
-    found: npt.NDArray[np.bool_] = kernel & trace.nodes.timed & (trace.nodes.kind == GPU)
-    return found
+    is_kernel: npt.NDArray[np.bool_] = kernel & trace.nodes.timed & (trace.nodes.kind == GPU)
+    return is_kernel
 
 
 def exposed_ns(
     start: IntColumn, end: IntColumn, communicates: npt.NDArray[np.bool_], kernel: npt.NDArray[np.bool_]
 ) -> int:
-    """Return the ns in which a communication kernel runs on a rank and no other kernel."""
+    """Return the ns in which a rank runs a communication kernel and no other kernel."""
     both, compute = communicates | kernel, kernel & ~communicates
     return union(start[both], end[both]).length - union(start[compute], end[compute]).length
 

@@ -1,21 +1,20 @@
 """Replay of communications on the host, which share the links of their ranks and queue for threads of their backend.
 
-A longest path cannot express this, because the time of a transfer depends on what else is under way. So the points of
-the graph are visited in order of time, by a discrete-event simulation with three kinds of events: a point is reached,
-a transfer ends, host work next to transfers ends.
+A longest path cannot express this, because the duration of a transfer depends on other transfers. The points of the
+graph are therefore visited in order of time, in a discrete-event simulation with three kinds of events: a point is
+reached, a transfer ends, host work during transfers ends.
 
-- Transfers that are under way on one link get equal shares of it, as TCP flows do. Messages from one rank to another
-  use one connection and follow each other.
+- Transfers under way on one link get equal shares of it, as TCP flows do. Messages from one rank to another use one
+  connection and follow each other.
 - A collective begins when a thread of its process group is free, in order of issue (PyTorch, ProcessGroupGloo.cpp: a
-  queue that two threads by default take work from; MPI has one thread).
-- Host work takes `slowdown` times as long while a transfer of its rank is under way.
+  queue that by default two threads serve; MPI has one thread).
+- Host work takes `slowdown` times as long during a transfer of its rank.
 
-Example: two all-reduces of 10 ms each are issued at 0 and 4 ms. With two threads the first one has the link alone
-until 4 ms. Then each has half of it: the first ends at 16 ms (6 ms were left), the second, alone from then on, at
-20 ms. With one thread the second waits, and takes from 10 to 20 ms.
+Example: two all-reduces of 10 ms each are issued at 0 and 4 ms. With two threads the first has the link alone until 4
+ms. Then each has half of it: the first ends at 16 ms, the second, alone from then on, at 20 ms.
 
-When something begins or ends, only the shares of the links concerned change. The simulation plans the end of those
-transfers again and leaves their older events in the heap, where they no longer match the planned time and are ignored.
+When something begins or ends, only the shares of its links change. The ends of their transfers are planned again; the
+older events stay in the heap, no longer match the planned time, and are ignored.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from ..trace.columns import IntColumn
 from .beside_transfers import plain_work, transfer_edges
 from .replay_graph import ReplayGraph, SharedTransfers
 
+# Directions of links: 2 × rank for sending, 2 × rank + 1 for receiving.
 Links = tuple[int, ...]
-"""Directions of links: twice the rank's number for what it sends, and one more for what it receives."""
+# Kinds of events; at equal times, work and transfers end before points are reached. Their keys are an edge of host
+# work, the point at which a transfer began, and a point.
 _WORK, _TRANSFER, _POINT = range(3)
-"""Kinds of events; at equal times work and transfers end before points are reached. Their keys are an edge of host
-work, the point at which a transfer began, and a point."""
 
 
 def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]) -> npt.NDArray[np.float64]:
-    """Return what each recorded transfer would have taken by itself over what it took; 1 for an empty one.
+    """Return the time that each recorded transfer would have taken alone over its duration; 1 for an empty one.
 
     Args:
         begin, end: ns.
@@ -66,7 +65,7 @@ def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]
 
 
 def shared_times(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the time of each point, and the lags with what transfers, their starts and work next to them took."""
+    """Return the time of each point, and the lags as simulated."""
     return _LinkTimeline(graph, lag).run()
 
 
@@ -105,12 +104,12 @@ class _Flows:
             self.on_link[link] += 1
 
     def sharers(self, flow: int) -> int:
-        """Number of transfers on the busiest of its links, which sets its speed."""
+        """Return the number of transfers on the busiest of its links, which sets its speed."""
         return max((self.on_link[link] for link in self.links[flow]), default=1)
 
 
 def _is_message(links: Links) -> bool:
-    """Whether data goes one way between two ranks: two directions of different ranks."""
+    """Return whether data goes one way between two ranks: two directions of different ranks."""
     return len(links) == 2 and links[0] // 2 != links[1] // 2
 
 
@@ -124,7 +123,7 @@ class _Threads:
 
 @dataclass
 class _Transfer:
-    """A transfer under way, one edge per rank that takes part; `due` is −1 while it waits for its connection."""
+    """A transfer under way, with an edge per participating rank; `due` is −1 while it waits for its connection."""
 
     edges: list[int]
     left_ns: float
@@ -132,7 +131,7 @@ class _Transfer:
 
 
 class _HostWork:
-    """Host work of one rank that runs now, and how many transfers of the rank are under way."""
+    """Host work of one rank that runs now, and the number of the rank's transfers under way."""
 
     def __init__(self, slowdown: float) -> None:
         self.transfers = 0
@@ -141,7 +140,6 @@ class _HostWork:
 
     @property
     def pace(self) -> float:
-        """How many times as long work takes now."""
         return self._slowdown if self.transfers else 1.0
 
     def advance(self, now: int) -> None:
@@ -153,14 +151,7 @@ class _HostWork:
 
 
 class _LinkTimeline:
-    """The simulation; see the module's docstring.
-
-    Attributes:
-        missing: edges into each point that have not arrived. ready: the latest arrival at each point.
-        transfer_of: edge to its communication's index in `SharedTransfers`.
-        enters, leaves: start and end points of collectives that need a thread, to the same index.
-        plain: edge of host work to the share of its time that it takes without transfers.
-    """
+    """The simulation; see the module's docstring."""
 
     def __init__(self, graph: ReplayGraph, lag: IntColumn) -> None:
         assert graph.shared is not None
@@ -185,7 +176,7 @@ class _LinkTimeline:
         self.work_due: dict[int, int] = {}
         number = {rank: k for k, rank in enumerate(graph.ranks)}
         self.work = [_HostWork(shared.slowdown) for _ in graph.ranks]
-        self.rank_of_link = {link: number[link // 2] for of in shared.links for link in of if link // 2 in number}
+        self.rank_of_link = {link: number[link // 2] for used in shared.links for link in used if link // 2 in number}
         self.rank_of_edge = graph.rank_of_row[np.maximum(graph.row[edges.target], 0)].tolist()
 
     def run(self) -> tuple[IntColumn, IntColumn]:
@@ -202,7 +193,7 @@ class _LinkTimeline:
                 self._finish_work(key, now)
         edges, time = self.graph.edges, np.array(self.time, np.int64)
         lag = np.array(self.lag, np.int64)
-        if self.held:  # the lag into the start of a queued collective becomes what it waited
+        if self.held:  # the lag into the start of a queued collective becomes its wait
             into = np.isin(edges.target, np.fromiter(self.held, np.int64))
             lag[into] = (time[edges.target] - time[edges.source])[into]
         return time, lag
@@ -213,7 +204,6 @@ class _LinkTimeline:
     # ---- points and threads ----
 
     def _reach(self, point: int, now: int) -> None:
-        """All that leads to a point has arrived: start what leads on, unless it must wait for a thread."""
         k = self.enters.get(point, -1)
         if k >= 0 and point not in self.held:
             threads = self.threads[int(self.shared.queue[k])]
@@ -238,7 +228,6 @@ class _LinkTimeline:
             self._release(self.threads[int(self.shared.queue[k])], now)
 
     def _release(self, threads: _Threads, now: int) -> None:
-        """A thread is free: it takes the collective that was issued first."""
         threads.free += 1
         if threads.waiting:
             issued, point = heapq.heappop(threads.waiting)
@@ -266,7 +255,7 @@ class _LinkTimeline:
         self._plan(links)
 
     def _finish_transfer(self, point: int, now: int) -> None:
-        """End the transfer's edges: those of ranks that needed less than the slowest one ended before."""
+        """End the transfer's edges; ranks that needed less than the slowest one ended earlier."""
         self._move_data(now)
         links = self.flows.links[point]
         self._occupy(links, -1, now)
@@ -280,14 +269,12 @@ class _LinkTimeline:
         self._plan(links)
 
     def _move_data(self, now: int) -> None:
-        """Let each transfer use its share of the links until now."""
         if now > self.moved_until:
             for flow in self.flows.links:
                 self.transfers[flow].left_ns -= (now - self.moved_until) / self.flows.sharers(flow)
             self.moved_until = now
 
     def _plan(self, links: Iterable[int]) -> None:
-        """Plan the ends of the transfers on some links, if nothing else happens."""
         changed = set(links)
         for flow, used in self.flows.links.items():
             transfer = self.transfers[flow]
@@ -300,7 +287,6 @@ class _LinkTimeline:
     # ---- host work next to transfers ----
 
     def _occupy(self, links: Iterable[int], change: int, now: int) -> None:
-        """A transfer begins (1) or ends (−1) on links: the host work of its ranks changes its pace."""
         if not self.plain:
             return
         for rank in {self.rank_of_link[link] for link in links if link in self.rank_of_link}:

@@ -1,4 +1,4 @@
-"""Host threads as chains of points: the boundaries of nested calls in order, and the host work between them."""
+"""Host threads as chains of points: boundaries of nested calls in order, with the host work between them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ from .graph_events import GraphEvents
 from .replay_graph import HANDOFF, HOST, ORDER, Edges
 
 _QUERY = re.compile(r"Query$")
+# Calls of a polling loop: PyTorch's NCCL watchdog (ProcessGroupNCCL.cpp) changes the capture mode around each query,
+# and destroys the events of completed work.
 _BESIDE_QUERY = re.compile(
     r"(?:Query|GetLastError|PeekAtLastError|ThreadExchangeStreamCaptureMode|[GS]etDevice|EventDestroy|EventElapsedTime)$"
 )
-"""What a loop that polls calls: PyTorch's NCCL watchdog (ProcessGroupNCCL.cpp) changes the capture mode around each
-query, and drops the events of work that is done."""
 
 
 def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
     """Return the trace without the times of threads that only poll, and notes.
 
-    Such a thread runs no operator, launches nothing and waits for nothing: in a loop it asks whether an event was
-        reached
-    (`cudaEventQuery`) and sleeps. As a chain of host work it would last as long as the trace, whatever changes.
+    Such a thread queries events (`cudaEventQuery`) and sleeps in a loop. As a chain of host work it would last as long
+    as the trace, whatever changes.
     """
     nodes = trace.nodes
     rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
@@ -54,11 +53,10 @@ def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
 
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
-    """Return HOST edges: each boundary of a thread's calls after the one before it.
+    """Return HOST edges: each boundary of a thread's calls after the previous boundary.
 
     The lag is host work of the innermost call open between the two, its `owner`. Calls that overlap without nesting
-    (times rounded to µs, asynchronous work on its caller's thread) end in order of their nesting. The points returned
-    have such an end where it takes effect. A thread's first boundary follows the start of the window.
+    (times rounded to µs, asynchronous work) end in order of their nesting; the returned points have the effective end.
     """
     trace = points.trace
     rows = without(np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU)), points.host_comm)
@@ -74,10 +72,7 @@ def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
 
 
 def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return points in order through all threads, and the row that was open before each, −1 for none.
-
-    Before a call starts, the open calls at its caller's depth or deeper end, the deepest first.
-    """
+    """Return points in order through all threads, and the row that was open before each, −1 if none."""
     trace, count = points.trace, len(order)
     parent = nesting(trace.nodes.thread[order], trace.nodes.ts[order], trace.nodes.end[order])
     depth = depths(parent)
@@ -96,11 +91,10 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
 
 
 def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
-    """Return edges where a thread waited for another one, and the chains without these pauses as host work.
+    """Return edges for waits of a thread for another thread, and the chains without these pauses as host work.
 
-    The lag is what remains of a pause after the other thread's op. Handoffs are those of the trace, and bursts within
-    long pauses (`_bursts`). If neither explains a thread's late start, it follows the last thing that another thread
-    did.
+    Handoffs come from the trace and from bursts in long pauses (`_bursts`). If neither explains a thread's late start,
+    it follows the last point of another thread.
     """
     pauses, sources = _recorded(points, chains)
     kind = chains.kind.copy()
@@ -117,11 +111,7 @@ def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
 
 
 def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]:
-    """Return pauses that the trace's handoffs end, and the points that end them.
-
-    Between two ops there may be boundaries of annotations; the longest piece is the pause. What ends after the pause
-    has not ended it.
-    """
+    """Return pauses that the trace's handoffs end, and the points that end them."""
     trace = points.trace
     source, target = points.timed_edges("thread_handoff")
     in_order = points.between(points.end[source], points.start[target]) >= 0
@@ -129,50 +119,44 @@ def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]
     of_op = trace.nodes.scope[points.row] != ANNOTATION_SCOPE
     done, pauses = [], []
     for a, b in zip(points.end[source[in_order]].tolist(), points.start[target[in_order]].tolist(), strict=True):
-        pause = at = int(into[b])
-        while chains.source[at] > 0 and not of_op[chains.source[at]]:
-            at = int(into[chains.source[at]])
-            if points.measured[chains.target[at]] >= points.measured[a] and chains.lag[at] > chains.lag[pause]:
-                pause = at
+        pause = edge = int(into[b])
+        while chains.source[edge] > 0 and not of_op[chains.source[edge]]:
+            edge = int(into[chains.source[edge]])
+            if points.measured[chains.target[edge]] >= points.measured[a] and chains.lag[edge] > chains.lag[pause]:
+                pause = edge
         done.append(a)
         pauses.append(pause)
     return np.array(pauses, np.int64), np.array(done, np.int64)
 
 
 def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Find forks and joins: long pauses of a thread in which another one, idle before and after, does a burst of work.
-
-    The burst begins after the last thing before the pause and fills the end of its second half.
-
-    Returns:
-        chain edges into bursts and the points that begin them; pauses and the points that end them.
-    """
+    """Find forks and joins: long pauses of a thread during which another thread, idle before and after, works."""
     trace = points.trace
     open_op = (chains.owner >= 0) & (trace.nodes.scope[chains.owner] != ANNOTATION_SCOPE)
     pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS) & ~open_op)
     begin, until = points.measured[chains.source[pause]], points.measured[chains.target[pause]]
     work = _Blocks.of(points)
-    of, block = recently_finished(
+    pause_of, block = recently_finished(
         work.end,
         work.thread,
         since=until - (until - begin) // 2,
         until=until,
         of=trace.nodes.thread[points.row[chains.target[pause]]],
     )
-    first, within = work.first_in(block, begin[of], until[of])
-    of, block, first = of[within], block[within], first[within]
-    latest = np.lexsort((block, -work.end[block], of))
-    found, best = first_places(of[latest])
+    first, within = work.first_in(block, begin[pause_of], until[pause_of])
+    pause_of, block, first = pause_of[within], block[within], first[within]
+    latest = np.lexsort((block, -work.end[block], pause_of))
+    has_burst, best = first_places(pause_of[latest])
     block, first = block[latest][best], first[latest][best]
     begun = chains.into(len(points.row))[points.start[work.first_row[first]]]
     fresh = (chains.kind[begun] == HOST) & (chains.lag[begun] > LONG_PAUSE_NS)
-    forks = chains.source[pause[found]]
-    return begun[fresh], forks[fresh], pause[found], points.end[work.last_row[block]]
+    forks = chains.source[pause[has_burst]]
+    return begun[fresh], forks[fresh], pause[has_burst], points.end[work.last_row[block]]
 
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Spans in which a thread is always in some op, by thread and start; with the rows that begin and end them."""
+    """Spans in which a thread is always in some operator, and the rows that begin and end them."""
 
     thread: IntColumn
     start: IntColumn
@@ -182,21 +166,20 @@ class _Blocks:
 
     @staticmethod
     def of(points: GraphEvents) -> _Blocks:
-        """Return the blocks of all timed ops and runtime calls."""
         trace = points.trace
         nodes = trace.nodes
         rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
         rows = without(rows, points.host_comm)
         rows = rows[np.lexsort((nodes.ts[rows], nodes.thread[rows]))]
         thread = nodes.thread[rows]
-        start, end = (points.measured[of[rows]] for of in (points.start, points.end))
+        start, end = (points.measured[p[rows]] for p in (points.start, points.end))
         new = np.diff(thread, prepend=thread[:1] - 1) != 0
         reach = running_max(end, new)
         new[1:] |= start[1:] >= reach[:-1]
-        at = np.flatnonzero(new)
+        first = np.flatnonzero(new)
         outlasting = np.maximum.accumulate(np.where(end >= reach, np.arange(len(rows)), 0))
-        last = np.append(at[1:], len(rows))[: len(at)] - 1
-        return _Blocks(thread[at], start[at], reach[last], rows[at], rows[outlasting[last]])
+        last = np.append(first[1:], len(rows))[: len(first)] - 1
+        return _Blocks(thread[first], start[first], reach[last], rows[first], rows[outlasting[last]])
 
     def first_in(self, block: IntColumn, begin: IntColumn, until: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
         """Return the first block since `begin` on each block's thread, and whether the thread is idle around both."""
@@ -216,10 +199,10 @@ def _last_elsewhere(points: GraphEvents, chains: Edges, late: IntColumn) -> IntC
     new = np.diff(thread, prepend=thread[:1] - 1) != 0
     run = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     target = chains.target[late]
-    at = np.searchsorted(points.measured[order], points.measured[target]) - 1
-    own = (at >= 0) & (thread[at] == points.trace.nodes.thread[points.row[target]])
-    at = np.where(own, run[at] - 1, at)
-    return np.where(at >= 0, order[at], 0)
+    place = np.searchsorted(points.measured[order], points.measured[target]) - 1
+    own = (place >= 0) & (thread[place] == points.trace.nodes.thread[points.row[target]])
+    place = np.where(own, run[place] - 1, place)
+    return np.where(place >= 0, order[place], 0)
 
 
 def without_backend_work(trace: Trace) -> tuple[Trace, list[str]]:
@@ -227,9 +210,7 @@ def without_backend_work(trace: Trace) -> tuple[Trace, list[str]]:
     rows = backend_rows(trace, comm_rows(trace))
     if not len(rows):
         return trace, []
-    note = (
-        f"{len(rows):,} operators on threads of the collectives' backend are left out: their time is the collectives'"
-    )
+    note = f"{len(rows):,} operators on backend threads are left out: their time belongs to the collectives"
     ts, dur = trace.nodes.ts.copy(), trace.nodes.dur.copy()
     ts[rows], dur[rows] = -1, 0
     return trace.with_(ts=as_column(ts), dur=as_column(dur)), [note]

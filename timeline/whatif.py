@@ -1,4 +1,4 @@
-"""What-ifs: functions from a replay graph to another one, and the text form in which commands take them."""
+"""What-ifs: functions from a replay graph to a changed one, and their text form in commands."""
 
 from __future__ import annotations
 
@@ -33,22 +33,21 @@ from .replay_graph import LAUNCH, STREAM, ReplayGraph
 GRAMMAR = """\
 kernel*0.5                time of all kernels
 kernel:name~gemm*0.5      of kernels with gemm in their name (~ part, = whole)
-gpu, copy, memset, comm   likewise: all GPU events, copies, fills, collectives
-kernel:~gemm*bound/0.6    to what they take at 60% of the device's peak
-stream=7*0.8              all that runs on a stream
-cpu*0                     all host work, pauses between calls included
-op:aten::mul*2            host work of an op and of what it calls
-remove op:aten::copy_     an op, what it calls and what it launches
-no wait aten::item        it and what it calls wait for nothing (~ part)
-no launch gaps            GPU work is launched at once, as a captured graph
-fuse kernel:~_add_*0.4    neighbours on a stream become one, of 0.4 the time
-overlap comm              nothing waits for it but the optimizer and calls
+gpu, copy, memset, comm   likewise: all GPU events, copies, memsets, collectives
+kernel:~gemm*bound/0.6    to their time at 60% of the device's peak
+stream=7*0.8              everything on a stream
+cpu*0                     all host work, including pauses between calls
+op:aten::mul*2            host work of an operator and of its callees
+remove op:aten::copy_     an operator, its callees, and their launches
+no wait aten::item        it and its callees wait for nothing (~ part)
+no launch gaps            GPU work is launched at once, like a captured graph
+fuse kernel:~_add_*0.4    merge neighbors on a stream, with 0.4 of their time
+overlap comm              only the optimizer and calls wait for it
 launch_latency=3us        likewise gap=1us; queue_limit=none
 module=Linear_3 kernel*2  only in a module; likewise phase, op, step, source
                           (train.py:7): = whole, ~ part; window=10-12ms
 rank=3 kernel*1.5         on one rank only (several files)
 """
-"""The text forms of a what-if."""
 
 _TIME = re.compile(r"(launch_latency|gap)=(\d+(?:\.\d*)?)(ns|us|µs|ms)", re.ASCII)
 _RANK = re.compile(r"rank=(\d{1,9})\s+(.+)", re.ASCII)
@@ -63,23 +62,22 @@ _OVERLAP = re.compile(r"overlap\s+(.+)")
 _FUSE = re.compile(rf"fuse\s+(.+?)(?:\*{_NUMBER})?", re.ASCII)
 _TARGET = re.compile(r"(kernel|gpu|copy|memset|comm|cpu|op)(?::(?:(?:name)?([~=]))?(.+))?|(stream)=(-?\d{1,18})")
 _ACTIONS = {"remove": _REMOVE, "overlap": _OVERLAP, "fuse": _FUSE, "bound": _BOUND, "scale": _SCALE}
+# Actions that apply to GPU events only.
 _ON_DEVICE = ("bound", "fuse", "overlap")
-"""Actions on GPU events alone."""
 _LATENCIES = {"launch_latency": LAUNCH, "gap": STREAM}
 _MOST = 1e6
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One change, parsed.
+    """One change, parsed; applies where all parts of `within` overlap.
 
     Attributes:
         rank: the only rank that it changes, None for all.
-        action: "scale", "bound", "remove", "no wait", "no launch gaps", "fuse", "overlap", "latency" or "queue".
-        target: "kernel", "gpu", "copy", "memset", "comm", "cpu", "op", "stream", "launch_latency", "gap" or "call".
+        action: "scale", "bound", "remove", "no wait", "no launch gaps", "fuse", "overlap", "latency", or "queue".
+        target: "kernel", "gpu", "copy", "memset", "comm", "cpu", "op", "stream", "launch_latency", "gap", or "call".
         exact: `name` is the whole name, not a part; "" fits any.
         value: factor, share of the bound, or ns.
-        within: parts of the work to which it is restricted, all of them.
     """
 
     text: str
@@ -94,34 +92,33 @@ class WhatIf:
 
 
 def parse_what_if(text: str) -> WhatIf:
-    """Parse one of the forms of `GRAMMAR`; UsageError for any other text."""
-    rest, rank = text.strip(), None
+    """Parse one of the forms of `GRAMMAR`; raise UsageError for any other text."""
+    text_left, rank = text.strip(), None
     within: list[Within] = []
     while True:
-        if rank is None and (ranked := _RANK.fullmatch(rest)) is not None:
-            rank, rest = int(ranked[1]), ranked[2].strip()
-        elif (part := _PART.fullmatch(rest)) is not None:
+        if rank is None and (ranked := _RANK.fullmatch(text_left)) is not None:
+            rank, text_left = int(ranked[1]), ranked[2].strip()
+        elif (part := _PART.fullmatch(text_left)) is not None:
             within.append(Within(part[1], part[3] or part[4], part[2] == "="))
             check_part(within[-1])
-            rest = part[5].strip()
+            text_left = part[5].strip()
         else:
             break
     what_if = WhatIf(text, rank, "", within=tuple(within))
-    return _acted(what_if, rest)
+    return _acted(what_if, text_left)
 
 
-def _acted(what_if: WhatIf, rest: str) -> WhatIf:
-    """Add what follows the restrictions."""
-    if rest == "queue_limit=none":
+def _acted(what_if: WhatIf, action_text: str) -> WhatIf:
+    if action_text == "queue_limit=none":
         return replace(what_if, action="queue")
-    if (time := _TIME.fullmatch(rest)) is not None:
+    if (time := _TIME.fullmatch(action_text)) is not None:
         return replace(what_if, action="latency", target=time[1], value=float(time[2]) * NS_PER_UNIT[time[3]])
-    if (wait := _NO_WAIT.fullmatch(rest)) is not None:
+    if (wait := _NO_WAIT.fullmatch(action_text)) is not None:
         return replace(what_if, action="no wait", target="call", exact=wait[1] != "~", name=wait[2])
-    if _NO_LAUNCH_GAPS.fullmatch(rest) is not None:
+    if _NO_LAUNCH_GAPS.fullmatch(action_text) is not None:
         return replace(what_if, action="no launch gaps", target="gpu")
     for action, pattern in _ACTIONS.items():
-        if (found := pattern.fullmatch(rest)) is not None:
+        if (found := pattern.fullmatch(action_text)) is not None:
             value = float(found[2] or 1) if pattern.groups > 1 else 0.0
             if value <= _MOST and (value > 0 or action != "bound"):
                 return _targeted(replace(what_if, action=action, value=value), found[1])
@@ -142,8 +139,8 @@ def _unknown(text: str) -> UsageError:
     return UsageError(f"unknown what-if {text!r}; for example 'kernel:name~gemm*0.5', 'cpu*0', 'remove op:aten::copy_'")
 
 
+# Returns int64 ns per row of the graph: a GPU event's time at the device's peaks, −1 if unknown.
 Bounds = Callable[[], IntColumn]
-"""Makes int64 ns, one entry a row of the graph: what a GPU event takes at the device's peaks, −1 where not known."""
 
 
 def apply_what_ifs(
@@ -152,7 +149,6 @@ def apply_what_ifs(
     constants: Constants | Sequence[Constants],
     bounds: Bounds | None = None,
 ) -> ReplayGraph:
-    """Apply changes one after the other; see `find_change`."""
     for what_if in what_ifs:
         graph = find_change(graph, what_if, constants, bounds)(graph)
     return graph
@@ -168,12 +164,7 @@ def find_change(
 ) -> Change:
     """Return a function that makes a change in a graph, and in any graph with the same edges and other lags.
 
-    Args:
-        bounds: for changes to a share of the bound, which are refused without.
-        rows: int64, rows in place of those that target, rank and restrictions select.
-
-    Raises:
-        UsageError: a change that touches nothing in the graph.
+    `rows` replaces those that target, rank, and restrictions select. Raises UsageError if the change touches nothing.
     """
     if rows is None:
         meant = _on_rank(graph, what_if)
@@ -189,17 +180,16 @@ def find_change(
     if rows is None:
         meant = within & select(graph, what_if.target, what_if.name, exact=what_if.exact, stream=what_if.stream)
     if not meant.any():
-        raise UsageError(f"what-if {what_if.text!r}: nothing in the trace is meant by it")
+        raise UsageError(f"what-if {what_if.text!r}: nothing in the trace matches")
     if what_if.action == "scale":
         windows = [parse_window(part.value) for part in what_if.within if part.key == "window"]
-        during = Span(max(one.start for one in windows), min(one.end for one in windows)) if windows else None
+        during = Span(max(w.start for w in windows), min(w.end for w in windows)) if windows else None
         gaps = within & of_their_ranks(graph, meant) if what_if.target == "cpu" else False
         return scale(graph, meant, what_if.value, gaps=gaps, during=during)
     return _change_of_rows(graph, what_if, meant, bounds)
 
 
 def _change_of_rows(graph: ReplayGraph, what_if: WhatIf, meant: Rows, bounds: Bounds | None) -> Change:
-    """An action on some rows."""
     match what_if.action:
         case "remove":
             return remove(graph, meant)
@@ -215,7 +205,7 @@ def _change_of_rows(graph: ReplayGraph, what_if: WhatIf, meant: Rows, bounds: Bo
             known = None if bounds is None else bounds()
             if known is None or not np.any(known[meant] >= 0):
                 raise UsageError(
-                    f"what-if {what_if.text!r}: no bound of these events is known: it takes a known device and the "
+                    f"what-if {what_if.text!r}: the bound of these events is unknown; it needs a known device and "
                     "shapes of operators (record_shapes)"
                 )
             return to_bound(graph, meant, what_if.value, known)
@@ -224,7 +214,6 @@ def _change_of_rows(graph: ReplayGraph, what_if: WhatIf, meant: Rows, bounds: Bo
 
 
 def _on_rank(graph: ReplayGraph, what_if: WhatIf) -> Rows:
-    """Return the rows of the rank that is meant."""
     if what_if.rank is None:
         return np.ones(len(graph.start), np.bool_)
     if what_if.rank not in graph.ranks:

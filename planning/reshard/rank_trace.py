@@ -343,8 +343,7 @@ class _Builder:
     def _transfer_ns(self, item: CommOp, kind: int, comm: dict[str, Any]) -> int:
         """What a communication takes on the network."""
         ranks = comm["pg_ranks"] if kind >= 0 else (self.rank, item.peer)
-        names = comm["pg_name"], comm["pg_desc"]
-        return self.network.transfer_ns(kind, comm["bytes"], ranks, group=names)
+        return self.network.transfer_ns(kind, comm["bytes"], ranks)
 
     def _issued(self, item: CommOp, tensor: list[Any], kind: str) -> dict[str, Any]:
         """Inputs of the call that issues a communication, in the order of its schema."""

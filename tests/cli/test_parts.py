@@ -22,8 +22,7 @@ from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.model_file import write_model
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
-from etplus.timeline.job_samples import job_samples, library_of
-from etplus.timeline.network_file import fit_network
+from etplus.timeline.network_file import fit_network, job_samples, library_of
 from etplus.trace.selection import part_of, without_enclosing
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached

@@ -122,7 +122,7 @@ def test_ranks_on_another_network(tmp_path: Path) -> None:
     assert parse_network(str(file)) == parse_network(spec[1])
     assert told["what_if"]["after_ns"] == told["makespan_ns"]["predicted"] == pytest.approx(truth, rel=0.001)
     assert told["what_if"]["before_ns"] == pytest.approx(told["makespan_ns"]["measured"], rel=0.001)
-    assert any(note.startswith("36 communications priced") for note in told["notes"])
+    assert any(note.startswith("36 communications estimated") for note in told["notes"])
     slower = orjson.loads(call("replay", tmp_path / "job", *spec, "--what-if", "comm*2", "--json", "-").stdout)
     assert slower["makespan_ns"]["predicted"] > truth and len(slower["what_if"]["changes"]) == 2
     alone = call("replay", paths[0][1], *spec)

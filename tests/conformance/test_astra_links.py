@@ -13,7 +13,7 @@ from etplus.converters.astra_links import astra_links
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.timeline.network import Network
-from etplus.timeline.network_description import AlgorithmRule, NetworkLevel
+from etplus.timeline.network_description import NetworkLevel
 from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
 
 SIZE = 8_000_000
@@ -29,7 +29,6 @@ NETWORKS = {
     ),
     "direct": Network(1.0, 50_000.0, "direct"),
     "halving-doubling": Network(1.0, 50_000.0, "halving-doubling", levels=(NetworkLevel(4, 10.0, 1000.0, "ring"),)),
-    "exchanges direct": Network(1.0, 50_000.0, algorithms=(AlgorithmRule(Type.ALL_TO_ALL, 0, "direct"),)),
 }
 GROUPS: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3), (0, 4), (0, 2), (1, 2, 3), (0, 1, 4, 5), (0, 5))
 
@@ -100,14 +99,11 @@ def test_collectives_of_process_groups(name: str, members: tuple[int, ...], tmp_
 
 
 def test_what_cannot_be_expressed_is_said() -> None:
-    rule = AlgorithmRule(Type.ALL_REDUCE, 1 << 20, "tree")
-    network = Network(1.0, library="nccl", levels=(NetworkLevel(4, 10.0),), algorithms=(rule,), at_once=2)
+    network = Network(1.0, algorithm="tree", library="nccl", levels=(NetworkLevel(4, 10.0),))
     assert astra_links(network, 6).unsaid == (
         "levels that 6 ranks do not fill evenly (one dimension is written)",
         "the algorithms of nccl (collectives run on rings)",
         "trees (collectives run on rings)",
-        "algorithms by size",
-        "2 collectives at once (a rank runs one)",
     )
     assert not astra_links(NODES, 8).unsaid and len(astra_links(NODES, 8).dimensions) == 2
     assert [of.ranks for of in astra_links(NODES, 4).dimensions] == [4]

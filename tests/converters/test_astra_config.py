@@ -16,7 +16,7 @@ from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.timeline.network import Network
-from etplus.timeline.network_description import GroupNetwork, NetworkLevel
+from etplus.timeline.network_description import NetworkLevel
 from made_jobs import JOBS
 from support import ROOT, call
 
@@ -98,19 +98,17 @@ def test_halving_and_doubling_needs_a_power_of_two(tmp_path: Path) -> None:
 
 
 def test_a_set_against_the_network_that_it_is_for(tmp_path: Path) -> None:
-    """What differs, what is not in the set, and what ASTRA-sim lacks are warnings."""
+    """Differences, and what ASTRA-sim lacks, are warnings."""
     prefix = write_with_network(tmp_path)
     same = check(prefix, profile="astra-sim", network=Network(25.0, 5000.0))
     assert same.counts == {} and not same.skipped
-    groups = (GroupNetwork("tp", (), Network(1.0)), GroupNetwork("", (0, 1), Network(1.0)))
-    other = Network(25.0, 5000.0, "tree", levels=(NetworkLevel(3, 50.0),), groups=groups)
+    other = Network(25.0, 5000.0, "tree", levels=(NetworkLevel(3, 50.0),))
     report = check(prefix, profile="astra-sim", network=other)
-    assert report.ok and report.counts == {"network-differs": 1, "network-group": 1, "network-inexact": 2}
-    assert [problem.text for problem in report.problems if problem.kind == "network-group"] == ["group tp"]
-    assert check(prefix, network=other).counts == {"network-group": 1}
+    assert report.ok and report.counts == {"network-differs": 1, "network-inexact": 2}
+    assert check(prefix, network=other).counts == {}
     for file in ("network.yml", "system.json"):
         prefix.with_name(f"{prefix.name}.{file}").unlink()
-    assert check(prefix, network="bandwidth=25,latency=5us").skipped == ("no network and system files beside the set",)
+    assert check(prefix, network="bandwidth=25,latency=5us").skipped == ("no network and system files next to the set",)
 
 
 def test_parts_of_whole_bytes(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from etplus.trace.trace import Trace
 from etplus_files import cpu, etplus, gpu, step_by_hand
 from support import read_json
 
-SILENT = "warning: no rank communicates, so that the simulated time does not follow the network"
+SILENT = "warning: no rank communicates, so the simulated time does not follow the network"
 ROWS = 17
 """Of `step_by_hand`; of these 15 have a time."""
 
@@ -49,7 +49,7 @@ def test_ranks_that_do_not_communicate(tmp_path: Path) -> None:
     assert names(done, tmp_path) == ["job.0.et", "job.1.et"] and done.nodes == 8
     assert done.notes == (SILENT,)
     assert convert(both[:1], tmp_path / "one.et").notes == ()
-    with pytest.raises(UsageError, match=r"^2 ranks make as many files; give a prefix, a name without .et \(-o PREFIX"):
+    with pytest.raises(UsageError, match=r"^2 ranks need a file each; give a prefix, a name without .et \(-o PREFIX"):
         convert(both, tmp_path / "job.et", as_prefix=False)
     simulated = convert(both, tmp_path / "sim", to="astra-sim")
     assert [Path(file).name for file in simulated.files] == [
@@ -99,7 +99,7 @@ def test_timelines_and_graphs_of_all_ranks(tmp_path: Path) -> None:
     both = [step_by_hand(), of_rank(1)]
     chrome = convert(both, tmp_path / "t.perfetto.json")
     assert (chrome.nodes, chrome.counts) == (15 + 2, {}) == (convert(both, tmp_path / "t.pftrace").nodes, {})
-    for to in ("graphml", "gexf", "dot", "networkx-json"):
+    for to in ("graphml", "dot", "networkx-json"):
         whole = convert(both, tmp_path / "g", to=to)
         assert (whole.nodes, whole.notes) == (ROWS + 4, ()), to
         part = convert(both, tmp_path / "g", to=to, max_nodes=ROWS - 1)

@@ -27,7 +27,7 @@ JOBS = [
 ]  # fmt: skip
 REFUSED = (
     "rank 2 lacks ALL_REDUCE of 530,432 bytes, collective 1 (from 0) of all ranks, which ranks 0, 1, 3 have "
-    "(node 1008 of rank 0); a simulator would wait for ever: link that rank again with its Kineto trace, or keep what "
+    "(node 1008 of rank 0); a simulator would wait forever: link that rank again with its Kineto trace, or keep what "
     "does not match as computations of fixed duration with --degrade"
 )
 
@@ -98,9 +98,9 @@ def test_on_request_what_does_not_match_is_fixed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     second = [list(find_communications(trace))[1].row for rank, trace in enumerate(traces) if rank != 2]
     ns = sum(int(trace.nodes.dur[row]) for trace, row in zip((traces[0], traces[1], traces[3]), second, strict=True))
-    told = "note    warning: degraded: 3 communications that not all ranks have alike, "
+    told = "note    warning: degraded: 3 communications that differ between ranks, "
     assert f"{told}{ns / 1e6:,.3f} ms, became computation of fixed duration\n" in done.stderr.decode()
-    assert b"those durations are as recorded; in the set they are of the replay on its network" in done.stderr
+    assert b"those durations are as recorded; the set has durations of the replay on its network" in done.stderr
     assert b"1 of 2 collectives of all ranks are not coupled" in done.stderr, "what the replay says of its times"
     nodes = read_set(tmp_path / "set").ranks
     assert [sum(node.type == COLL for node in nodes[rank]) for rank in range(4)] == [1, 1, 1, 1]
@@ -127,7 +127,7 @@ def test_another_size_in_one_rank_is_refused_too(tmp_path: Path) -> None:
     done = call("convert", "rank0.json", "rank1.json", "--to", "astra-sim", "-o", "set", cwd=tmp_path)
     assert done.returncode == 2
     assert b"rank1.json: rank 1 has another ALL_REDUCE of " in done.stderr
-    assert b"bytes at 0 (and 11 more); a simulator would wait for ever" in done.stderr
+    assert b"bytes at 0 (and 11 more); a simulator would wait forever" in done.stderr
 
 
 def test_the_folder_is_checked_before_the_work(tmp_path: Path) -> None:

@@ -131,6 +131,6 @@ def test_the_command(tmp_path: Path) -> None:
     (rank,) = parse_goal(gzip.decompress((tmp_path / "job.goal.gz").read_bytes()).decode())
     assert {what.kind for what in rank.operations.values()} == {"calc"}
     silent = etplus([cpu(3, "aten::mm", 0, 100), gpu(7, "gemm", 40, 50)], [], [], rank=1, world_size=2)
-    with pytest.raises(ConvertError, match="a simulator would wait for ever"):
+    with pytest.raises(ConvertError, match="a simulator would wait forever"):
         convert([step_by_hand(), silent], tmp_path / "two.goal")
     assert not (tmp_path / "two.goal").exists()

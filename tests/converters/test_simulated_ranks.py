@@ -280,7 +280,7 @@ def test_a_whole_job_is_not_said_to_be_cut() -> None:
 def test_ranks_that_do_not_communicate_are_a_warning(tmp_path: Path) -> None:
     rank_of(0).write(tmp_path / "rank0.json")
     rank_of(1).write(tmp_path / "rank1.json")
-    told = b"note    warning: no rank communicates, so that the simulated time does not follow the network"
+    told = b"note    warning: no rank communicates, so the simulated time does not follow the network"
     for more in (["rank0.json", "--replicate", "3"], ["rank0.json", "rank1.json"]):
         done = call("convert", *more, "--to", "astra-sim", "-o", "t", cwd=tmp_path)
         assert done.returncode == 0 and told in done.stderr

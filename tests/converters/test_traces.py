@@ -64,9 +64,9 @@ def test_one_that_is_alone_is_not_read_for_its_name(opened: list[Any]) -> None:
 
 
 def test_two_of_one_rank_are_refused(opened: list[Any]) -> None:
-    with pytest.raises(UsageError, match="are both of rank 0; give one of them"):
+    with pytest.raises(UsageError, match="are both rank 0; give one of them"):
         list(Traces(["rank0.json", "folder/rank0.json"]))
-    with pytest.raises(UsageError, match=f"^{of_rank(2).file} and {of_rank(2).file} are both of rank 2"):
+    with pytest.raises(UsageError, match=f"^{of_rank(2).file} and {of_rank(2).file} are both rank 2"):
         list(Traces([of_rank(2), of_rank(2)]))
 
 

@@ -146,7 +146,7 @@ def test_a_share_of_the_bound_never_slows_down() -> None:
     bounds[rows] = [3_000, 9_000, 0, -1, 5_000]
     durations = to_bound(graph, np.ones(len(bounds), np.bool_), 0.5, bounds)(graph).durations[rows]
     assert durations.tolist() == [6_000, 10_000, 0, 10_000, 10_000]
-    with pytest.raises(UsageError, match="no bound of these events is known"):
+    with pytest.raises(UsageError, match="the bound of these events is unknown"):
         after(graph, "kernel*bound/0.5")
 
 

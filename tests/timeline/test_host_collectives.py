@@ -61,7 +61,7 @@ def test_what_cannot_be_coupled_is_counted(tmp_path: Path) -> None:
     document["traceEvents"] = [event for event in document["traceEvents"] if event["ts"] < ends[0]]
     kineto.write_text(json.dumps(document))
     graph = join_ranks([build_graph(trace) for trace in (ranks[0], link(et, kineto))])
-    assert "4 of 8 collectives of all ranks are not coupled: not all ranks have them alike" in graph.notes
+    assert "4 of 8 collectives of all ranks are not coupled: they differ between ranks" in graph.notes
 
 
 def test_the_command_prices_a_job_of_cpus(tmp_path: Path) -> None:

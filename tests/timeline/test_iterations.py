@@ -88,7 +88,7 @@ def test_any_annotation_that_recurs_evenly_will_do() -> None:
 def test_too_few_iterations_and_none_of_that_number() -> None:
     with pytest.raises(ConvertError, match="three iterations"):
         predict_iteration(steps([100, 100]), 0)
-    with pytest.raises(UsageError, match="numbered from 0"):
+    with pytest.raises(UsageError, match="has iterations 0 to"):
         predict_iteration(steps([100, 100, 100]), 3)
 
 
@@ -253,8 +253,8 @@ def outlier(iteration: int) -> Outlier:
 @pytest.mark.parametrize(
     ("numbers", "warm", "said"),
     [
-        ((), 0, ""), ((0,), 1, "; set apart: 1 at the beginning as a warm-up"), ((1, 3), 0, "; set apart: 2 of them"),
-        ((0, 1, 4), 2, "; set apart: 2 at the beginning as a warm-up and 1 others"),
+        ((), 0, ""), ((0,), 1, "; set apart: 1 at the beginning as warm-up"), ((1, 3), 0, "; set apart: 2 of them"),
+        ((0, 1, 4), 2, "; set apart: 2 at the beginning as warm-up and 1 others"),
     ],
 )  # fmt: skip
 def test_step_times_as_text_and_as_numbers(numbers: tuple[int, ...], warm: int, said: str) -> None:
@@ -262,7 +262,7 @@ def test_step_times_as_text_and_as_numbers(numbers: tuple[int, ...], warm: int, 
     assert warm_up(apart) == warm
     times = StepTimes(7, warm, apart, Percentiles(1000, 2000, 3_000_000), Percentiles(1, 2, 3).times(1500))
     assert times.to_lines() == [
-        f"steps      7 like each other{said}", "           predicted p10 1.5, p50 3.0, p90 4.5 µs",
+        f"steps      7 similar{said}", "           predicted p10 1.5, p50 3.0, p90 4.5 µs",
         "           measured p10 1.0, p50 2.0, p90 3,000.0 µs",
     ]  # fmt: skip
     assert times.to_dict() == {
@@ -295,7 +295,7 @@ def test_an_iteration_that_is_unlike_the_others_is_predicted_as_one_like_them() 
         assert held.predicted_ns == wanted and held.index == index % 5
         assert [one.iteration for one in held.set_apart] == [2] and len(held.others_ns) == (4 if held.index == 2 else 3)
     assert len(predict_iteration(graph, 0, keep_outliers=True).others_ns) == 4
-    with pytest.raises(UsageError, match="numbered from 0"):
+    with pytest.raises(UsageError, match="has iterations 0 to"):
         predict_iteration(graph, -6)
 
 

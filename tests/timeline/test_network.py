@@ -14,7 +14,7 @@ from etplus.schemas.comm_types import RECV, SEND, WORLD
 from etplus.timeline.constants import Constants, fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import Replay, replay
-from etplus.timeline.network import Algorithm, Network, on_network, parse_network, price
+from etplus.timeline.network import Algorithm, Network, estimate_ns, on_network, parse_network
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_graph import COMM, ReplayGraph
 from etplus.trace.conventions import MAX_NS, MAX_RANKS
@@ -144,8 +144,8 @@ def test_what_waits_follows_and_what_does_not_does_not() -> None:
     result = alone(graph, Network(10.0, 5000))
     assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 650
     assert starts(result)["beside"] == 23 and starts(result)["after"] == 650
-    assert any("1 communication priced" in note for note in result.graph.notes)
-    assert any("taken to be ready in time" in note for note in result.graph.notes)
+    assert any("1 communication estimated" in note for note in result.graph.notes)
+    assert any("assumed to be ready in time" in note for note in result.graph.notes)
 
 
 def test_what_is_unknown_keeps_its_time() -> None:
@@ -222,7 +222,7 @@ def test_ranks_of_dlrm() -> None:
     spans = []
     for bandwidth in (1e6, *BANDWIDTHS):
         result = replay(on_network(joint, Network(bandwidth, 5000)), constants)
-        assert any("32 communications priced" in note for note in result.graph.notes)
+        assert any("32 communications estimated" in note for note in result.graph.notes)
         spans.append(result.makespan_ns)
     assert spans == sorted(spans) and spans[0] < replay(joint, constants).makespan_ns < spans[-1]
 
@@ -280,12 +280,10 @@ def test_prices_of_what_a_trace_says(
     comm = None if own is None else SimpleNamespace(group_size=own)
     trace: Any = SimpleNamespace(comm={0: comm} if comm else {}, world_size=world, rank=None)
     found: Any = SimpleNamespace(kind=kind, bytes=size, group=group, row=0, peer=-1)
-    assert price(Network(1.0, 1), trace, found, None if ranks is None else range(ranks)) == wanted
+    assert estimate_ns(Network(1.0, 1), trace, found, None if ranks is None else range(ranks)) == wanted
     if wanted > 100:
-        assert (
-            price(Network(1e-9, 1), trace, SimpleNamespace(**{**vars(found), "bytes": 2**60}), ranks and range(ranks))
-            == MAX_NS
-        )
+        huge = SimpleNamespace(**{**vars(found), "bytes": 2**60})
+        assert estimate_ns(Network(1e-9, 1), trace, huge, ranks and range(ranks)) == MAX_NS
 
 
 def test_coupled_ranks_take_the_largest_price() -> None:
@@ -303,7 +301,7 @@ def test_coupled_ranks_take_the_largest_price() -> None:
     joint = on_network(join_ranks(graphs), Network(10.0))
     done = (joint.edges.kind == COMM) & (joint.edges.owner >= 0)
     assert joint.edges.lag[done].tolist() == [400_000, 400_000]
-    assert "2 communications priced by kind, size and group on the network" in joint.notes
-    assert not any("taken to be ready" in note for note in joint.notes)
+    assert "2 communications estimated by kind, size and group on the network" in joint.notes
+    assert not any("assumed to be ready" in note for note in joint.notes)
     alone = on_network(graphs[0], Network(10.0))
     assert alone.durations.max() == 200_000

@@ -10,9 +10,8 @@ import jsonschema_rs
 import pytest
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import SEND
-from etplus.timeline.collective_times import LevelSpan, collective_ns
 from etplus.timeline.network import Network, parse_network
-from etplus.timeline.network_description import AlgorithmRule, Efficiency, GroupNetwork, NetworkLevel
+from etplus.timeline.network_description import Efficiency, NetworkLevel
 from etplus.timeline.network_file import described, network_dict, network_schema, read_network, write_networks
 from support import ROOT, SHARED, call, run
 
@@ -20,9 +19,6 @@ WHOLE = Network(
     2.5, 20_000.0, "direct",
     efficiency=(Efficiency(SEND, 0, 1.1, 1.0, 1.3), Efficiency(Type.ALL_GATHER, 65536, 1.3, 1.0, 1.5)),
     levels=(NetworkLevel(4, 300.0, 1000.0, "ring", "node"), NetworkLevel(16, 50.0, topology="ring")),
-    algorithms=(AlgorithmRule(Type.ALL_REDUCE, 1 << 20, "tree"),),
-    groups=(GroupNetwork("tp", (), Network(7.0)), GroupNetwork("", (0, 4), Network(9.0, library="gloo"))),
-    at_once=2,
 )  # fmt: skip
 
 
@@ -71,23 +67,18 @@ def test_a_wrong_field_is_named_in_one_line(given: dict[str, Any], named: str, t
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and named in done.stderr.decode()
 
 
-def test_levels_groups_and_rules() -> None:
-    """Of each communication the links that its ranks use."""
+def test_a_communication_takes_the_links_between_its_ranks() -> None:
     assert WHOLE.transfer_ns(Type.ALL_GATHER, 300, range(4)) == 3 * 1001
     assert WHOLE.transfer_ns(SEND, 3000, (0, 3)) == round(1.1 * (10 + 1000))
     assert WHOLE.transfer_ns(SEND, 2500, (3, 16)) == round(1.1 * (1000 + 20_000))
-    assert WHOLE.transfer_ns(SEND, 7000, (0, 1), group=("tp",)) == 1000
-    assert WHOLE.transfer_ns(SEND, 9000, (4, 0)) == 1000
-    tree = [LevelSpan(4, 300.0, 1000.0, "tree")]
-    assert WHOLE.transfer_ns(Type.ALL_REDUCE, 2 << 20, 4) == round(collective_ns(Type.ALL_REDUCE, 2 << 20, tree))
     uneven = WHOLE.spans((0, 1, 2, 4, 20))
     assert [of.ranks for of in uneven] == [3, 2, 2]
 
 
 def test_on_a_ring_a_step_takes_the_latency_of_each_link_on_its_way() -> None:
-    """Of 8 units of 2 ranks, the shorter way round; collectives run on rings whatever an algorithm by kind says."""
+    """Of 8 units of 2 ranks, the shorter way round; collectives run on rings."""
     levels = (NetworkLevel(2, 1e6), NetworkLevel(16, 1.0, 1000.0, topology="ring"))
-    network = Network(1.0, 9.0, levels=levels, algorithms=(AlgorithmRule(Type.ALL_GATHER, 0, "direct"),))
+    network = Network(1.0, 9.0, levels=levels)
     assert network.transfer_ns(SEND, 100, (0, 6)) == 100 + 3000
     assert network.transfer_ns(SEND, 100, (14, 1)) == 100 + 1000
     assert network.transfer_ns(SEND, 100, (0, 16)) == 109

@@ -124,7 +124,7 @@ def test_what_not_all_ranks_have_alike_is_not_joined() -> None:
     })  # fmt: skip
     found = find_rendezvous([trace.document() for trace in traces])
     assert len(found.found) == 1
-    assert found.notes == ("1 of 2 collectives of all ranks are not coupled: not all ranks have them alike",)
+    assert found.notes == ("1 of 2 collectives of all ranks are not coupled: they differ between ranks",)
 
 
 def test_one_rank_is_no_job() -> None:

@@ -14,18 +14,24 @@ from etplus import load
 from etplus.linker import link
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.communications import comm_rows
-from etplus.timeline.answer_range import answer_range
 from etplus.timeline.beside_transfers import unevenness
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.host_backends import with_settled_ends
-from etplus.timeline.job_samples import job_samples
 from etplus.timeline.network import on_network
 from etplus.timeline.network_description import Network
-from etplus.timeline.network_file import Sample, fit_network, read_calibration, read_network, write_networks
+from etplus.timeline.network_file import (
+    Sample,
+    fit_network,
+    job_samples,
+    read_calibration,
+    read_network,
+    write_networks,
+)
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_graph import HOST
+from etplus.timeline.replay_ranks import answer_range
 from etplus.trace.trace import Trace
 from support import call, shared_job, shared_trace
 
@@ -84,7 +90,6 @@ def test_every_pair_of_rates() -> None:
                 errors.append(abs(usual / 1e6 / recorded[target] - 1))
                 inside.append(found.low_ns <= recorded[target] * 1e6 <= found.high_ns)
                 assert 0.75 * usual <= found.low_ns <= usual <= found.high_ns <= 1.25 * usual
-                assert found.untraced_ns is not None and found.untraced_ns[1] < usual
     assert median(errors) <= 0.06 and max(errors) <= 0.15
     assert np.mean(inside) >= 0.8
 
@@ -182,7 +187,7 @@ def test_the_command_prints_the_range() -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["what_if"]
     assert found["range_ns"]["low"] < found["after_ns"] < found["range_ns"]["high"]
-    assert found["range_ns"]["untraced"]["usual"] < found["after_ns"] and found["range_ns"]["reasons"]
+    assert found["range_ns"]["reasons"]
 
 
 def test_the_library_has_the_commands_range() -> None:

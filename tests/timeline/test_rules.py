@@ -293,7 +293,7 @@ def test_ranks_meet_in_what_they_have_alike() -> None:
     (met,) = joined.found
     assert met.rank == (0, 1) and met.transfer_ns == 90_000
     assert twice(0).nodes.ts[met.row[0]] == 210_000
-    assert joined.notes == ("1 of 2 collectives of all ranks are not coupled: not all ranks have them alike",)
+    assert joined.notes == ("1 of 2 collectives of all ranks are not coupled: they differ between ranks",)
 
 
 def test_messages_meet() -> None:

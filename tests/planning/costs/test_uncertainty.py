@@ -92,7 +92,7 @@ def test_step_times_are_a_distribution_without_the_warm_up() -> None:
     assert found is not None and (found.count, found.warm_up, len(found.set_apart)) == (11, 2, 2)
     assert found.measured == found.predicted == Percentiles(97_000, 101_000, 105_000)
     text = summarize(done, fit_constants(graph)).to_text()
-    assert "11 like each other; set apart: 2 at the beginning as a warm-up" in " ".join(text.split())
+    assert "11 similar; set apart: 2 at the beginning as warm-up" in " ".join(text.split())
     assert "p10 97.0, p50 101.0, p90 105.0 µs" in text
     assert step_times(steps([100]), done.start, done.end) is None
     assert warm_up([Outlier(1, "", 9, "")]) == warm_up([]) == 0
