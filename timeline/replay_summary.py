@@ -268,7 +268,7 @@ def _unexplained_notes(base: Replay) -> list[str]:
         return []
     waits = f"{unexplained.count:,} wait{'s' if unexplained.count > 1 else ''}"
     return [
-        f"nothing in the trace explains {waits} ({in_short(found.ns)}, {found.share:.1%} of the makespan): "
+        f"nothing in the trace explains {waits} ({in_short(unexplained.ns)}, {unexplained.share:.1%} of the makespan): "
         "kept as measured"
     ]
 
