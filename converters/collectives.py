@@ -117,8 +117,8 @@ def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms
         elif int(trace.nodes.id[comm.row]) in unmatched:
             counts[_ALONE] += 1
         else:
-            more = {"seq": comm.seq, "start_ns": comm.start_ns, "described": comm.described}
-            found.append(Communication(comm.row, comm.kind, comm.bytes or 0, peer=comm.peer, named=comm.group, **more))
+            named = Communication(comm.row, comm.kind, comm.bytes or 0, peer=comm.peer, seq=comm.seq, named=comm.group)
+            found.append(replace(named, start_ns=comm.start_ns, described=comm.described))
     return RankComms(rank, trace.world_size, tuple(found), counts)
 
 

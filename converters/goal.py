@@ -131,9 +131,9 @@ class _Schedule:
                 own[comm.row].append(comm)
         self.operations = [_GoalRank() for _ in graph.traces]
         self.ends: list[int | None] = [None] * len(graph)
-        self.after: dict[tuple[int, int], list[int]] = {}  # of a meeting on a rank: what its end requires
         self.tag = 0
         self.after: dict[tuple[int, int], list[int]] = {}  # what the end of a rendezvous requires on a rank
+        self.counts: Counter[str] = Counter()
 
     def ranks(self) -> tuple[list[_GoalRank], Counter[str]]:
         for point in range(1, len(self.graph)):

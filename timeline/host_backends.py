@@ -40,8 +40,9 @@ _JUST_BEFORE_NS = 1_000_000
 _DISPATCH_NS = 250_000
 # Threads of a process group (PyTorch: `Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
 _WORKERS = {"gloo": 2, "mpi": 1}
-# Operators of a library compute, unless they belong to torch.distributed or are autograd's wrappers of other calls.
-_COMPUTES = re.compile(r"(?!_?c10d|autograd::)\w+::", re.ASCII)
+# Operators of a library compute, unless they belong to torch.distributed. Autograd nodes that PyTorch generates compute
+# as well; their names end in a digit ("AddmmBackward0"), unlike those of an `autograd.Function` ("_AllReduceBackward").
+_COMPUTES = re.compile(r"(?!_?c10d)\w+::(?!engine)|.*Backward\d+$|.*AccumulateGrad$", re.ASCII)
 
 
 def with_settled_ends(trace: Trace) -> Trace:
@@ -57,7 +58,7 @@ def with_settled_ends(trace: Trace) -> Trace:
         return trace
     points, chains = host_chains(points)
     calls = issuing_calls(trace, rows)
-    paused = _pauses(points, chains)
+    paused = _pauses(points, chains, in_operators=False)
     begin, until = points.measured[chains.source[paused]], points.measured[chains.target[paused]]
     thread = trace.nodes.thread[points.row[chains.target[paused]]]
     start, end = points.measured[points.start[rows]], points.measured[points.end[rows]]
@@ -91,7 +92,7 @@ def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
     return trace.nodes.thread[points.row[target]], points.measured[source] + first, points.measured[target] + first
 
 
-def _pauses(points: GraphEvents, chains: Edges) -> IntColumn:
+def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) -> IntColumn:
     """Return chain edges in which a thread pauses for long: outside operators, in `wait_tensor`, or in an operator that
     waits for a collective of its thread.
 
@@ -102,6 +103,8 @@ def _pauses(points: GraphEvents, chains: Edges) -> IntColumn:
     waits = matching(trace.nodes.name[owner], trace.names, WAIT.fullmatch)
     long = (chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS)
     idle = long & ((chains.owner < 0) | (trace.nodes.scope[owner] == ANNOTATION_SCOPE) | waits)
+    if not in_operators:
+        return np.flatnonzero(idle)
     calls = issuing_calls(trace, points.host_comm)
     issuing = np.array(list(calls.values()), np.int64)
     issues, above = np.zeros(len(trace), np.bool_), issuing

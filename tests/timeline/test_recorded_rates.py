@@ -16,6 +16,7 @@ from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.communications import comm_rows
 from etplus.timeline.beside_transfers import unevenness
 from etplus.timeline.constants import fit_constants
+from etplus.timeline.critical import resource_bounds
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.host_backends import with_settled_ends
@@ -46,6 +47,25 @@ def networks() -> dict[str, Network]:
     assert found is not None
     fitted = {rate: fit_network(samples) for rate, samples in found.items()}
     return {rate: Network(of.bandwidth, of.latency_ns) for rate, of in fitted.items()}
+
+
+def test_waits_inside_operators_are_waits() -> None:
+    """A job that waits in an `autograd.Function` was predicted to take 5.5 times as long on a faster network."""
+    errors = []
+    for job in ("nnf", "zero1"):
+        rates = json.loads(shared_trace(f"network-ops/{job}/times.json").read_bytes())["rates"]
+        took = {rate: max(rank["traced_ms"] for rank in ranks.values()) for rate, ranks in rates.items()}
+        links = {"250mbit": 0.03125, "1gbit": 0.125, "4gbit": 0.5}
+        for source in took:
+            graphs = [build_graph(link(*pair)) for pair in shared_job(f"network-ops/{job}/{source}")]
+            joint, constants = join_ranks(graphs), [fit_constants(graph) for graph in graphs]
+            for target in took.keys() - {source}:
+                network = Network(links[target], 100_000)
+                done, span = replay(on_network(joint, network), constants), answer_range(joint, network, [], constants)
+                errors.append(abs(done.makespan_ns / 1e6 / took[target] - 1))
+                assert span.low_ns <= took[target] * 1e6 <= span.high_ns
+                assert max(resource_bounds(done).values()) <= took[target] * 1e6
+    assert median(errors) <= 0.065 and max(errors) <= 0.15
 
 
 def test_other_work_on_the_machine_does_not_make_small_transfers_slow(tmp_path: Path) -> None:
