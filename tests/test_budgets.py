@@ -14,16 +14,16 @@ BUDGETS = {
     "linker": 7_690,  # plan: 6,500
     "recording": 1_650,  # plan: 1,400
     "jobs": 2_800,  # plan: 3,000
-    "converters": 8_120,  # plan: 7,500
-    "timeline": 6_070,  # plan: 5,500
-    "cli": 4_720,  # plan: 3,600
+    "converters": 7_650,  # plan: 7,500
+    "timeline": 5_770,  # plan: 5,500
+    "cli": 4_550,  # plan: 3,600
     "analysis": 15_780,  # plan: 14,000
     "report": 3_150,  # plan: 2,000
     "planning": 18_300,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60
-SKIPS = 256  # plan: 150
+SKIPS = 231  # plan: 150
 """How often `# fmt: skip` may keep the formatter away."""
 
 
