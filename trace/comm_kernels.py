@@ -10,20 +10,19 @@ from .brief import RecordStruct
 from .conventions import MAX_NAME
 
 # Names of device functions by library. Only the first row ignores letter case: its libraries differ in it.
-_LIBRARIES = (
-    ("NCCL, RCCL, MSCCL, HCCL, oneCCL and their relatives",
-     r"^(?:[nrhumx]|ms|one?)ccl|^ccl(?:::|_(?:all|reduce|broadcast|send|recv|barrier))|nccl(?:Symk?)?(?:Dev)?Kernel"
-     r"|mscclKernel|mscclpp|(?<![a-z])hcom_"),
-    ("DeepEP", r"(?<![a-z])(?:deep_ep(?!::layout|\d+layout)|hybrid_ep::(?:dispatch|combine|device_sync))"),
-    ("NVSHMEM, rocSHMEM", r"(?<![a-z])(?:nv|roc)shmem|(?:barrier|sync)_on_stream_kernel|^exchangeSplitAndOffset"),
-    ("symmetric memory of PyTorch", r"(?<![a-z])(?:multimem|one_shot|two_shot)_|symmetric_memory::"),
-    ("vLLM, SGLang, AITER", r"cross_device_|quickreduce::"),
-    ("TensorRT-LLM, Transformer Engine", r"moe_?A2A|moe_?Comm(?:Kernel|unicat)|userbuffers"),
-    ("mori", r"(?<![a-z])mori::(?!moe::Convert)|(?<![a-zA-Z])Ep(?:Dispatch|Combine)(?=[A-Z])"),
-    ("Perplexity", r"(?<![a-z])pplx::|(?<![a-z])a2a_(?:dispatch|combine)"),
-)  # fmt: skip
-_ANY_CASE = re.compile(_LIBRARIES[0][1], re.IGNORECASE)
-_BY_LIBRARY = re.compile("|".join(pattern for _, pattern in _LIBRARIES[1:]))
+_LIBRARIES = {
+    "NCCL, RCCL, MSCCL, HCCL, oneCCL and their relatives": r"^(?:[nrhumx]|ms|one?)ccl|nccl(?:Symk?)?(?:Dev)?Kernel"
+    r"|^ccl(?:::|_(?:all|reduce|broadcast|send|recv|barrier))|mscclKernel|mscclpp|(?<![a-z])hcom_",
+    "DeepEP": r"(?<![a-z])(?:deep_ep(?!::layout|\d+layout)|hybrid_ep::(?:dispatch|combine|device_sync))",
+    "NVSHMEM, rocSHMEM": r"(?<![a-z])(?:nv|roc)shmem|(?:barrier|sync)_on_stream_kernel|^exchangeSplitAndOffset",
+    "symmetric memory of PyTorch": r"(?<![a-z])(?:multimem|one_shot|two_shot)_|symmetric_memory::",
+    "vLLM, SGLang, AITER": r"cross_device_|quickreduce::",
+    "TensorRT-LLM, Transformer Engine": r"moe_?A2A|moe_?Comm(?:Kernel|unicat)|userbuffers",
+    "mori": r"(?<![a-z])mori::(?!moe::Convert)|(?<![a-zA-Z])Ep(?:Dispatch|Combine)(?=[A-Z])",
+    "Perplexity": r"(?<![a-z])pplx::|(?<![a-z])a2a_(?:dispatch|combine)",
+}
+_NCCL, *_OTHERS = _LIBRARIES.values()
+_ANY_CASE, _BY_LIBRARY = re.compile(_NCCL, re.IGNORECASE), re.compile("|".join(_OTHERS))
 # Collectives in the names of other functions, as words: "small_reduce" has none.
 _BY_COLLECTIVE = re.compile(
     r"(?:(?<![A-Za-z])(?i:all)|(?<![A-Z])All)_?(?i:reduce|gather|(?:to|2)_?all)"
@@ -48,11 +47,15 @@ _COMM_OPERATOR = re.compile(
 _PARTS = re.compile(r"[<>(]|[^<>(]+")
 _COLLECTIVE_FIELDS = (b'"Collective name"', b'"Process Group Name"')
 # Parts of kernel names, the longer before those that they contain.
-_COLLECTIVES = tuple((re.compile(part, re.IGNORECASE), name) for part, name in (
-    ("all_?reduce|cross_device_reduce", "allreduce"), ("all_?gather", "allgather"),
-    ("reduce_?scatter", "reduce_scatter"), ("broadcast", "broadcast"), ("send_?recv", "sendrecv"),
-    ("all_?(?:to|2)_?all", "all_to_all"), ("reduce", "reduce"),
-))  # fmt: skip
+_COLLECTIVES = {
+    "allreduce": re.compile("all_?reduce|cross_device_reduce", re.IGNORECASE),
+    "allgather": re.compile("all_?gather", re.IGNORECASE),
+    "reduce_scatter": re.compile("reduce_?scatter", re.IGNORECASE),
+    "broadcast": re.compile("broadcast", re.IGNORECASE),
+    "sendrecv": re.compile("send_?recv", re.IGNORECASE),
+    "all_to_all": re.compile("all_?(?:to|2)_?all", re.IGNORECASE),
+    "reduce": re.compile("reduce", re.IGNORECASE),
+}
 
 
 class Comm(RecordStruct, gc=False, frozen=True):
@@ -140,4 +143,4 @@ def _function_name(kernel: str) -> str:
 
 def collective_of(kernel: str) -> str | None:
     """Return the collective in a communication kernel's name, None without one."""
-    return next((collective for pattern, collective in _COLLECTIVES if pattern.search(kernel)), None)
+    return next((collective for collective, pattern in _COLLECTIVES.items() if pattern.search(kernel)), None)

@@ -29,7 +29,6 @@ GPU_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
 PYTHON_CATEGORY = "python_function"  # never needed for linking, and most of a file recorded with_stack
 # Per stream, from the first to the last event launched inside a user annotation.
 GPU_ANNOTATION_CATEGORY = "gpu_user_annotation"
-# see docs/reference/etplus.md
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm", "graph")
 # Key and value in an ET+ file's `etplus` if the source has no start times; see `Trace.times_recorded`.
 TIMES, PREDICTED = "times", "predicted"
@@ -49,5 +48,4 @@ NO_LAUNCHER, OUTSIDE_OPS, OUTSIDE_WINDOW, NOT_IN_ET, LAUNCHED_BEFORE, NO_CPU_CAL
     1, len(UNATTACHED_REASONS)
 )
 UNKNOWN_LAUNCH = (NO_LAUNCHER, LAUNCHED_BEFORE, NO_CPU_CALLS, NO_CORRELATION)  # the launch is not in the trace
-"""Events that are listed by index alone: they are not of the part of the program that the ET covers."""
 LONGEST_NAME = 200  # Longer operator names are not searched; names in libraries are shorter.

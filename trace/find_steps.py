@@ -45,7 +45,7 @@ class IterationMarks:
     """Annotations that mark iterations, in order of start."""
 
     mark: IntColumn  # positions among the given annotations; an iteration begins with its mark
-    # Ns, the start of the next iteration. The last one ends with its mark if marks enclose iterations, else with the
+    # In ns: the start of the next iteration. The last one ends with its mark if marks enclose iterations, else with the
     # last call.
     end: IntColumn
     annotation: str = ""  # "ProfilerStep", or the marks' name without running numbers

@@ -21,10 +21,10 @@ _BOOLS = frozenset({"true", "false"})
 # Kernels that only run their first template argument.
 _LAUNCHERS = frozenset({"Kernel", "Kernel2", "device_kernel", "kentry", "trampoline_kernel"})
 # Functors and functions that only call one of their template arguments.
-_WRAPPERS = frozenset({
-    "AUnaryFunctor", "BUnaryFunctor", "BinaryFunctor", "ReduceOp", "func_wrapper_t", "gpu_kernel_impl",
-    "gpu_kernel_impl_nocast", "opmath_gpu_kernel_with_scalars", "uniform_and_transform", "normal_and_transform",
-})  # fmt: skip
+_WRAPPERS = """
+AUnaryFunctor BUnaryFunctor BinaryFunctor ReduceOp func_wrapper_t gpu_kernel_impl gpu_kernel_impl_nocast
+opmath_gpu_kernel_with_scalars uniform_and_transform normal_and_transform
+"""
 _SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})  # Wrappers that make one operand a number.
 # Template arguments that describe tensors and how they are read.
 _DATA = re.compile(r"Metadata|Calculator|Array$|array$|^Load|^Store|function_traits")
@@ -34,13 +34,14 @@ _FAMILIES = (
     (re.compile(r"^reduce_kernel$"), "reduce"),
     (re.compile(r"multi_tensor_apply_kernel"), "foreach"),
 )
-_LIBRARIES = (
-    (re.compile(r"(Cijk_[A-Za-z]+_[A-Za-z]+_[A-Z_]+?)_(?:Bias|GB|UserArgs|MT).*?_?(MT\d+x\d+x\d+)(_MI\d+x\d+x\d+)?.*"),
-     r"\1_\2\3"),  # Tensile
-    (re.compile(r"(igemm_\w+?)_bx\d+_ex\d+(_bt\d+x\d+x\d+)(_wt\d+x\d+x\d+)?.*"), r"\1\2\3"),  # MIOpen
-    (re.compile(r"(sm\d+_xmma_\w+?)_([a-z0-9]+f\d+)_[a-z0-9]+_\w?f\d+_(\w*?)_tilesize(\d+x\d+x\d+)_.*?(split_k)?_?kernel.*"),
-     r"\1_\2_\3_\4 \5"),  # cuDNN and cuBLAS
-)  # fmt: skip
+# Tensile, MIOpen, cuDNN and cuBLAS.
+_TENSILE = r"(Cijk_[A-Za-z]+_[A-Za-z]+_[A-Z_]+?)_(?:Bias|GB|UserArgs|MT).*?_?(MT\d+x\d+x\d+)(_MI\d+x\d+x\d+)?.*"
+_MIOPEN = r"(igemm_\w+?)_bx\d+_ex\d+(_bt\d+x\d+x\d+)(_wt\d+x\d+x\d+)?.*"
+_XMMA = (
+    r"(sm\d+_xmma_\w+?)_([a-z0-9]+f\d+)_[a-z0-9]+_\w?f\d+_(\w*?)_tilesize(\d+x\d+x\d+)"
+    r"_.*?(split_k)?_?kernel.*"
+)
+_FORMS = {re.compile(_TENSILE): r"\1_\2\3", re.compile(_MIOPEN): r"\1\2\3", re.compile(_XMMA): r"\1_\2_\3_\4 \5"}
 _MANGLED = re.compile(r"_Z(?:N|L)?(?=\d)")
 _LENGTH = re.compile(r"\d+")
 _SHAPE = re.compile(r"Shape(?:I|_?)Li(\d+)ELi(\d+)ELi(\d+)E")
@@ -67,7 +68,7 @@ def kernel_label(name: str) -> str:
     text = name.removeprefix("void ")[:_PARSED]
     mangled = _MANGLED.match(text)
     label = _of_mangled(text, mangled.end()) if mangled else _of_signature(text.replace(_ANONYMOUS, ""))
-    for pattern, form in _LIBRARIES:
+    for pattern, form in _FORMS.items():
         label = pattern.sub(form, label).strip()
     if not label or label.count("<") != label.count(">") or "{" in label:
         label = text
@@ -120,7 +121,9 @@ def _functor(text: str) -> str:
         if not inner:
             return text
         owner = parts[inner - 1]
-        nested = [argument for argument in owner.arguments if _applies(argument)] if owner.name in _WRAPPERS else []
+        nested = (
+            [argument for argument in owner.arguments if _applies(argument)] if owner.name in _WRAPPERS.split() else []
+        )
         if not nested:
             break
         scalar = "scalar " if owner.name in _SCALAR else scalar
