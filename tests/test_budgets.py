@@ -23,7 +23,7 @@ BUDGETS = {
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60
-SKIPS = 231  # plan: 150
+SKIPS = 227  # plan: 150
 """How often `# fmt: skip` may keep the formatter away."""
 
 
