@@ -45,11 +45,9 @@ def synchronising(matched: Sequence[Matched]) -> list[Matched]:
 
 
 def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) -> list[ClockOffset]:
-    """Estimate how far each rank's clock is ahead of the lowest rank that collectives join it with.
+    """Estimate how far each rank's clock is ahead of the lowest rank that collectives (`synchronising`) join it with.
 
-    Args:
-        matched: see `synchronising`.
-        messages: on the host, these also join ranks.
+    On the host, `messages` also join ranks.
     """
     matched = [group for group in matched if len(group.kind)]
     zero = min((int(group.end.min()) for group in matched), default=0)  # small numbers stay exact in doubles
@@ -73,7 +71,6 @@ def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) 
 
 
 def _on_one_clock(joined: Sequence[Matched]) -> list[list[int]]:
-    """Return groups of ranks that communicate on the host only, and never against the clocks as they are."""
     _, reference = _along_groups(joined, [group.end - group.end.min() for group in joined])
     apart = {reference[group.ranks[0]] for group in joined if not _clocks_agree(group)}
     members: defaultdict[int, list[int]] = defaultdict(list)
@@ -83,14 +80,12 @@ def _on_one_clock(joined: Sequence[Matched]) -> list[list[int]]:
 
 
 def _clocks_agree(group: Matched) -> bool:
-    """Return whether a group runs on the host and its times fit one clock."""
     start, end = group.start, group.end
     left, come = (end[:, 1], start[:, 0]) if group.kind[0] < 0 else (end.min(axis=1), start.max(axis=1))
     return bool(group.on_host.all() and (left >= come).all())
 
 
 def _along_groups(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tuple[dict[int, int], dict[int, int]]:
-    """Return offsets along the groups, from rank to rank, and each rank's reference."""
     groups: defaultdict[int, list[int]] = defaultdict(list)
     for g, group in enumerate(matched):
         for rank in group.ranks:
@@ -129,15 +124,12 @@ class JobTransfers(NamedTuple):
 
 
 def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
-    """Return when the data of matched communications moves, equally long on each rank.
+    """Return when the data of matched communications moves, equally long on each rank; `offsets` in ns.
 
     A kernel on the device runs while it waits, so its shortest duration over the ranks is the transfer. On the host a
     rank arrives and leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the
     first end (two ranks in an all-reduce from 10 to 50 and from 30 to 40 µs: from 30 to 40 µs). A message takes no
     longer than its sender does.
-
-    Args:
-        offsets: how far each rank's clock is ahead, ns; see `clock_offsets`.
     """
     ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     start, end = matched.start - ahead, matched.end - ahead

@@ -56,9 +56,6 @@ def compare_jobs(
 
     Args:
         annotation: part of the name of the annotations that mark iterations.
-
-    Raises:
-        UsageError: no rank is in both.
     """
     comparison = outer("analysis.job_diff")
     contribution = partial(comparison.compared_rank, annotation=annotation, by_shape=by_shape)

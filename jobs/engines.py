@@ -67,11 +67,7 @@ def dask_cluster(scheduler: str) -> Engine:
 
 
 def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -> Engine:
-    """Return the engine for the options of `link_many`.
-
-    Raises:
-        UsageError: options that exclude each other.
-    """
+    """Return the engine for the options of `link_many`; a UsageError for options that exclude each other."""
     if isinstance(engine, Executor):
         return Engine(lambda _: nullcontext(engine))  # it stays open
     if engine not in ENGINES:
@@ -109,7 +105,6 @@ def run_all(
 def _run(
     engine: Engine, executor: Executor, function: Callable[[Task], Result], waiting: deque[Task]
 ) -> Iterator[tuple[Task, Result | BaseException]]:
-    """Run at least one task, and all until the executor breaks; tasks that did not begin stay in `waiting`."""
     running: dict[Future[Result], Task] = {}
     broken = False
     while running or (waiting and not broken):

@@ -158,10 +158,6 @@ class Job(Suggests):
         """Return some of the ranks, by number or as a text such as "0,3-7"; ranks that the job lacks are left out.
 
         Columns on disk are read for these ranks only. Files are all read, because only their contents have the rank.
-
-        Example:
-                >>> sorted(etplus.load(["et_plus.json.gz"]).select(ranks="0,3-7").ranks)
-            [0]
         """
         wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
         known, sources = self._chosen.ranks, self._chosen.sources
@@ -227,13 +223,6 @@ class Job(Suggests):
 
         Args:
             annotation: part of the name of the annotations that mark iterations.
-
-        Raises:
-            UsageError: the traces are not of one job.
-
-        Example:
-                >>> etplus.load(["et_plus.json.gz"]).summary().ranks[0].device_events
-            104
         """
         summaries = outer("analysis.job_summary")
         summary: JobSummary = summaries.job_summary(
@@ -242,12 +231,7 @@ class Job(Suggests):
         return summary
 
     def analyze(self, **options: Any) -> JobAnalysis:
-        """Return the tables of `Trace.analyze` of all ranks, each row with its rank.
-
-        Example:
-                >>> etplus.load(["et_plus.json.gz"]).analyze().device_use.to_pandas()["rank"].tolist()
-            [0]
-        """
+        """Return the tables of `Trace.analyze` of all ranks, each row with its rank."""
         analysis: JobAnalysis = outer("analysis.job_tables").JobAnalysis()
         for rank, tables in self.map(partial(_analysed, options=options)):
             analysis.add(rank, tables)
@@ -265,7 +249,6 @@ class Job(Suggests):
         return tables
 
     def _communicating(self) -> Iterator[tuple[int, tuple[JobTrace, RankCommunications]]]:
-        """Yield each rank's communications; ranks stored as columns are not read as traces."""
         chosen = self._chosen
         stored = [source for source in chosen.sources if isinstance(source, StoredRank)]
         if len(stored) < len(chosen.sources) or chosen.choose is not None:
@@ -305,10 +288,6 @@ class Job(Suggests):
         """Return problems on any rank or between ranks, the largest gain first; see docs/reference/findings.md.
 
         All ranks are replayed together, so all traces are in memory at once.
-
-        Example:
-                >>> [finding.id for finding in etplus.load(["et_plus.json.gz"]).findings() if not finding.evidence]
-            []
         """
         findings: Findings = outer("analysis.findings.find").find_findings(
             outer("analysis.findings.case").Case(list(self))
@@ -316,22 +295,13 @@ class Job(Suggests):
         return findings
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
-        """Run a SELECT on the tables of all ranks; see docs/reference/columns.md.
-
-        Raises:
-            UsageError: an error in the query, or DuckDB is not installed.
-        """
+        """Run a SELECT on the tables of all ranks, see docs/reference/columns.md; a UsageError if that fails."""
         with outer("analysis.sql").job_tables(self, memory) as tables:
             found: QueryResult = tables.query(query)
             return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all ranks in the format of the suffix; .parquet is a folder of columns.
-
-        Raises:
-            UsageError: an unknown suffix, or the file cannot be written.
-            ConvertError: the format cannot hold the job.
-        """
+        """Write all ranks in the format of the suffix; .parquet is a folder of columns."""
         from ..converters.convert import convert
 
         chosen = self._chosen
@@ -352,11 +322,7 @@ class Job(Suggests):
 
 
 def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
-    """Return the job of some traces, a folder, or the files that match a pattern.
-
-    Raises:
-        UsageError: there are none.
-    """
+    """Return the job of some traces, a folder, or the files that match a pattern; a UsageError if there are none."""
     if not isinstance(sources, (str, os.PathLike)):
         return Job(list(sources))
     name = os.fspath(sources)
@@ -386,7 +352,6 @@ def names_a_job(source: Any) -> bool:
 
 
 def _with_stored_ranks(sources: Sequence[Source]) -> tuple[list[Source], list[str]]:
-    """Replace folders of columns by their ranks; also return notes about omitted files."""
     expanded: list[Source] = []
     notes: list[str] = []
     for source in sources:

@@ -32,17 +32,15 @@ def ranks_of(traces: Sequence[Trace]) -> list[int]:
 
 
 def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dict[Group, list[int]], tuple[str, ...]]:
-    """Return the ranks that simulate or replay each process group.
+    """Return the ranks that simulate or replay each process group, and notes for the user.
 
     Several ranks are treated as the whole job: groups are cut down to them, and a group of unknown ranks consists of
-    its users. A single rank represents a job with other ranks elsewhere: its groups stay whole.
+    its users. WORLD stands for all given ranks. A single rank represents a job with other ranks elsewhere: its groups
+    stay whole.
 
     Args:
         used: by given rank, the groups of its communications.
         world: number of ranks of the job, 0 if unknown.
-
-    Returns:
-        Ranks by group, [] if unknown, with WORLD for all given ranks if there are several; and notes for the user.
 
     Example:
         >>> groups_at_hand({4: [("tp", (4, 5)), ("dp", (0, 4))], 5: [("tp", (4, 5))]}, 8)[0]
@@ -64,9 +62,6 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
 
 def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:
     """Find traces of another job: of another size or backend than most, or recorded at another time.
-
-    Args:
-        traces: by rank or any other key.
 
     Returns:
         by key, why a trace does not belong; and notes if there is no majority.
@@ -124,12 +119,7 @@ def job_trace(trace: Trace) -> JobTrace:
 
 
 def check_job(traces: Sequence[JobTrace]) -> tuple[str, ...]:
-    """Refuse traces that cannot be the ranks of one job; return sentences about unchecked facts.
-
-    Raises:
-        UsageError: one recording or rank twice, jobs of different sizes or backends or over an hour apart, or more
-            files than the job has ranks.
-    """
+    """Refuse traces that cannot be the ranks of one job with a UsageError; return sentences about unchecked facts."""
     if len(traces) < 2:
         return ()
     _refuse_repeated(traces)

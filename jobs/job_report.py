@@ -139,11 +139,7 @@ class JobReport(RecordStruct, frozen=True):
 
 
 def read_job_report(source: Source) -> JobReport:
-    """Read the job_report.json that `etplus link FOLDER` wrote.
-
-    Raises:
-        TraceFormatError: it is not a job report.
-    """
+    """Read the job_report.json that `etplus link FOLDER` wrote; a TraceFormatError for another file."""
     report, name = read_struct(source, JobReport, "no job report", "give the job_report.json of etplus link")
     if report.version.partition(".")[0] != VERSION.partition(".")[0]:
         raise TraceFormatError(name, "", f"unknown version {report.version[:20]!r}", "update etplus")

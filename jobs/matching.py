@@ -70,7 +70,6 @@ def _matched(ranks: Ranks, group: str, members: tuple[int, ...], position: IntCo
 
 
 def _members(ranks: Ranks) -> dict[Group, tuple[int, ...]]:
-    """Return the groups in use, and the given ranks in each."""
     users: defaultdict[Group, list[int]] = defaultdict(list)
     for rank in sorted(ranks):
         for group in ranks[rank].groups:
@@ -89,7 +88,6 @@ def _rows(comms: RankCommunications, group: Group) -> IntColumn:
 
 
 def _most_common(sequences: Mapping[int, CollectiveSequence]) -> CollectiveSequence:
-    """Return the sequence that most ranks have; ties go to the longest, then to the lowest rank."""
     texts = {rank: own.tokens.tobytes() for rank, own in sequences.items()}
     often = Counter(texts.values())
     rank = max(sequences, key=lambda rank: (often[texts[rank]], len(sequences[rank]), -rank))
@@ -106,7 +104,6 @@ class _Case:
     ups: Mapping[int, LineUp]
 
     def deviations(self) -> Iterator[Mismatch]:
-        """Yield collectives that most ranks have and some lack, or have differently."""
         common, ups = self.common, self.ups
         for p in np.flatnonzero(np.any([up.at < 0 for up in ups.values()], axis=0)).tolist():
             having = [(rank, int(up.at[p])) for rank, up in ups.items() if up.at[p] >= 0]
@@ -128,7 +125,6 @@ class _Case:
                 yield Mismatch(kind, *place, ranks, texts, nodes)
 
     def extras(self) -> Iterator[Mismatch]:
-        """Yield collectives that most ranks lack; equal ones at one place count once, on any number of ranks."""
         extra: defaultdict[tuple[int, int, int, int], list[tuple[int, int]]] = defaultdict(list)
         for rank, up in self.ups.items():
             ordinal: Counter[tuple[int, int, int]] = Counter()
@@ -155,10 +151,7 @@ class _Case:
 
 
 def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
-    """Match the n-th message sent from one rank to another with the n-th received, or by number if recorded.
-
-    Messages to and from ranks that are not given are left out.
-    """
+    """Match the n-th message sent from one rank to another with the n-th received, or by number if recorded."""
     ends: defaultdict[tuple[int, int], dict[bool, IntColumn]] = defaultdict(dict)
     for rank, comms in ranks.items():
         for kind in distinct(comms.kind[comms.kind < 0]).tolist():
@@ -173,9 +166,7 @@ def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
 def paired(sent: IntColumn, received: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Return positions of matching messages on both sides, in an order that both sides have.
 
-    Args:
-        sent, received: int64, numbers of the messages from one rank to another in program order, −1 for none. If both
-            sides number theirs uniquely, equal numbers match, else the n-th with the n-th.
+    If both sides number their messages uniquely (−1 for none), equal numbers match, else the n-th with the n-th.
     """
     if all(len(side) and side.min() >= 0 and len(distinct(side)) == len(side) for side in (sent, received)):
         _, left, right = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
@@ -275,12 +266,10 @@ def line_up(common: CollectiveSequence, own: CollectiveSequence) -> LineUp:
 
 
 def _numbered(sequence: CollectiveSequence) -> bool:
-    """Return whether the trace numbers its collectives uniquely."""
     return bool(len(sequence) and sequence.seq[0] >= 0 and np.all(np.diff(sequence.seq) > 0))
 
 
 def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn, b_end: IntColumn) -> None:
-    """In runs of equal collectives that are longer on one side, match those that end together."""
     runs = np.flatnonzero(run_starts(a)).tolist()
     for begin, end in zip(runs, [*runs[1:], len(a)], strict=True):
         matched = places[begin:end][places[begin:end] >= 0]
@@ -312,10 +301,8 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
 
 
 def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
-    """Pair all of the shorter column with some of the longer one, in order, with the least sum of distances.
-
-    Returns:
-        that sum, and the positions on both sides.
+    """Pair all of the shorter column with some of the longer one, in order; return the least sum of distances and the
+    pairs.
     """
     if len(a) > len(b):
         least, right, left = _nearest(b, a)
@@ -337,7 +324,6 @@ def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
 
 
 def _explain(result: LineUp, a: IntColumn, b: IntColumn) -> None:
-    """Join the leftovers of both sides: an equal collective nearby, or another one in its place."""
     places = result.at
     lacking = np.flatnonzero(places < 0).tolist()
     spare = sorted(set(range(len(b))) - set(places[places >= 0].tolist()))
@@ -358,7 +344,6 @@ def _explain(result: LineUp, a: IntColumn, b: IntColumn) -> None:
 
 
 def _before(places: IntColumn, own: int) -> int:
-    """Return the common position that follows an own one."""
     anchors = np.flatnonzero(places >= 0)
     earlier = anchors[places[anchors] < own]
     return int(earlier[-1]) + 1 if len(earlier) else 0

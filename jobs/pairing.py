@@ -63,10 +63,6 @@ def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = No
     Args:
         et, kineto: patterns such as "*step_12*.json" for names or paths of files of that kind.
         skip: folder inside it to leave out, for outputs.
-
-    Raises:
-        MissingFileError: no such folder.
-        UsageError: it has neither an ET nor a Kineto trace.
     """
     names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
     with ThreadPoolExecutor(_READERS) as pool:  # waiting for a file system, mostly
@@ -121,10 +117,6 @@ def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
 
 
 def _parts(shared: Sequence[TraceFile], ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Iterator[TraceFile]:
-    """Yield recordings of several ranks once for each ET that has no Kineto trace, preferably in the same folder.
-
-    Linking finds the ET's process in it.
-    """
     served = {kineto.rank for kineto in kinetos}
     lacking = [et for et in ets if et.rank is not None and et.rank not in served]
     for recording in shared:
@@ -135,7 +127,6 @@ def _parts(shared: Sequence[TraceFile], ets: Sequence[TraceFile], kinetos: Seque
 
 
 def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple[list[TraceFile], list[TraceFile]]:
-    """Give files with weak evidence the rank of the only matching file of the other kind."""
     likenesses: tuple[Callable[[TraceFile], Any], ...] = (
         lambda file: file.stem,
         lambda file: file.process,
@@ -162,23 +153,16 @@ def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple
 
 
 def _whole(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> bool:
-    """Return whether every rank of the job has one ET and one Kineto trace, and no file is left."""
     every = [*range(_world_size([*ets, *kinetos]) or 0)]
     return bool(every) and all(sorted(-1 if f.rank is None else f.rank for f in of) == every for of in (ets, kinetos))
 
 
 def _world_size(files: Sequence[TraceFile]) -> int | None:
-    """Return the number of ranks of the job, None if the files do not agree."""
     sizes = {file.world_size for file in files if file.world_size is not None}
     return sizes.pop() if len(sizes) == 1 else None
 
 
 def _eliminate(files: Sequence[TraceFile], others: Sequence[TraceFile]) -> list[TraceFile]:
-    """Give files without a rank the only rank that is left for them.
-
-    This needs a whole job: as many files as ranks, and one of the `others` for each rank. A file fits a rank if its
-    contents allow it and it has the process id of the rank's other file.
-    """
     world_size = _world_size([*files, *others]) or 0
     partner = {other.rank: other for other in others if other.rank is not None}
     taken = [file.rank for file in files if file.rank is not None]
@@ -224,7 +208,6 @@ def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
 
 
 def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
-    """Assign each place once, as far as that is forced: the rank by name; {} without a solution."""
     fitting: defaultdict[int, set[str]] = defaultdict(set)
     for name, ranks in places.items():
         for rank in ranks:
@@ -255,7 +238,6 @@ def _unique(files: Sequence[TraceFile], key: Callable[[TraceFile], Any]) -> dict
 
 
 def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[TraceFile]]:
-    """Return the files with the best evidence by rank; note the others."""
     by_rank: defaultdict[int, list[TraceFile]] = defaultdict(list)
     unknown = [file for file in files if file.rank is None]
     for file in files:
@@ -284,11 +266,7 @@ class _ManifestRow(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def from_manifest(source: str) -> Pairing:
-    """Read a manifest: CSV with the columns rank, et, kineto, or a JSON list of objects with these keys.
-
-    Raises:
-        TraceFormatError: unreadable, or a rank occurs twice.
-    """
+    """Read a manifest: CSV with the columns rank, et, kineto, or a JSON list of objects with these keys."""
     blob = load(source)
     try:
         # decoded here and not in schemas/: a manifest is a batch's own input, and may be CSV as well
@@ -331,5 +309,4 @@ def to_manifest(pairing: Pairing) -> str:
 
 
 def _cell(name: str) -> str:
-    """Return a file name that no spreadsheet takes for a formula, and that `from_manifest` reads back."""
     return csv_cell(f"./{name}" if csv_cell(name)[:1] != name[:1] else name)

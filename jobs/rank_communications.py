@@ -46,10 +46,6 @@ def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunicati
 
 
 def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications:
-    """Return the communications of a rank, without messages that have no peer.
-
-    Args:
-        unknown: include communications of an unknown kind.
-    """
+    """Return the communications of a rank, without messages that have no peer; with `unknown`, also other kinds."""
     groups, columns = communication_columns(trace, unknown=unknown)
     return RankCommunications(groups, **dict(zip(COLUMNS, columns, strict=True)), times_recorded=trace.times_recorded)

@@ -133,11 +133,7 @@ class RankState(msgspec.Struct):
 
 
 def link_rank(task: RankTask) -> tuple[RankState, bool]:
-    """Link a rank, unless that is done; return its state, and whether it was done.
-
-    Raises:
-        EtplusError: it cannot be linked, or the output cannot be written.
-    """
+    """Link a rank, unless that is done; return its state, and whether it was done. An EtplusError if that fails."""
     wanted = (__version__, _options(task), _mark(task.source, task.et), _mark(task.source, task.kineto))
     before = _read_state(task)
     if before is not None and before.is_made_of(*wanted) and None not in (*wanted, before.output):
@@ -161,10 +157,6 @@ def link_rank(task: RankTask) -> tuple[RankState, bool]:
 
 
 def _unused_options(task: RankTask, linked: Trace) -> list[str]:
-    """Return the options derived from other ranks' files that made no difference to a rank's output.
-
-    Otherwise a rank would be linked again whenever a file of another one is lost, replaced or broken.
-    """
     identity = linked.report.identity
     proofs = {clue.by for clue in identity.proves} if identity is not None else set()
     unused = ["whole_job", "one_of_several"] if proofs & {"run", "rank"} else []
@@ -172,7 +164,6 @@ def _unused_options(task: RankTask, linked: Trace) -> list[str]:
 
 
 def _options(task: RankTask) -> dict[str, Any]:
-    """Return the options, with marks of further files instead of their names."""
     files = {"graph_captures": task.captures, "provenance": task.provenance}
     marks = {
         key: [[name, open_folder(str(Path(name).parent)).mark(Path(name).name)] for name in names]
@@ -253,7 +244,6 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def _fetched(task: RankTask, scratch: Path) -> str:
-    """Return a local folder with the columns of a rank."""
     if not is_url(task.target.root):
         return task.target.root
     for name in task.outputs:
@@ -264,11 +254,7 @@ def _fetched(task: RankTask, scratch: Path) -> str:
 
 
 def set_clock_offset(given: tuple[RankTask, RankState, int | None]) -> RankState:
-    """Write `etplus.kineto.clock_offset_ns` into a rank's ET+ file, or remove it (None).
-
-    Args:
-        given: the rank's task and state, and the offset, ns.
-    """
+    """Write `etplus.kineto.clock_offset_ns` into a rank's ET+ file, or remove it (None)."""
     task, state, offset = given
     with TemporaryDirectory(prefix="etplus-") as scratch, transaction(nested=True):  # it replaces what it reads
         if task.columns:
