@@ -13,7 +13,7 @@ BUDGETS = {
     "schemas": 14_500,  # plan: 12,500
     "linker": 7_690,  # plan: 6,500
     "recording": 1_650,  # plan: 1,400
-    "jobs": 2_800,  # plan: 3,000
+    "jobs": 2_680,  # plan: 3,000
     "converters": 7_650,  # plan: 7,500
     "timeline": 5_770,  # plan: 5,500
     "cli": 4_550,  # plan: 3,600
