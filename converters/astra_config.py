@@ -117,7 +117,6 @@ def network_files_of(prefix: str) -> tuple[Path, Path] | None:
 
 
 def described_network(prefix: str) -> str:
-    """Return the network of a set from its network file's first line, else the default."""
     with contextlib.suppress(OSError, UnicodeDecodeError, UsageError):
         first = Path(f"{prefix}.network.yml").read_text("utf-8").partition("\n")[0].removeprefix("# ")
         parse_network(first)
@@ -126,7 +125,6 @@ def described_network(prefix: str) -> str:
 
 
 def endpoint_delay_of(system: Path) -> float:
-    """Return the endpoint delay of a system file, ns; ASTRA-sim's default 10 if it has none."""
     with contextlib.suppress(*UNREADABLE, AttributeError, TypeError, ValueError):
         return float(msgspec.json.decode(system.read_bytes()).get("endpoint-delay", 10))
     return 10.0
@@ -157,7 +155,6 @@ def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
 
 
 def same_files(files: tuple[Path, Path], network: Network, links: AstraLinks) -> bool:
-    """Return whether these files equal those of `write_astra_config` for a network, except for comments."""
     texts = _network_files(network, links)
     try:
         system = msgspec.json.decode(files[1].read_bytes())

@@ -57,7 +57,6 @@ def fold(
 
 
 def _computations(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return rows that compute, in order of their ends, and these ends, cut at the next event of the stream."""
     nodes = trace.nodes
     on_gpu = (nodes.kind == GPU) & nodes.timed
     if on_gpu.any():
@@ -222,7 +221,6 @@ class _Folding:
         return int(self.trace.nodes.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
-        """Yield a computation after its submission and the work that it waits for, while it runs for `inside`."""
         begin = int(self._micros(self.trace.nodes.ts[row]))
         yield from self._host(self._submitted(row, begin), row)
         waited = [*self.waits.through_host.get(row, []), *self.waits.on_gpu.get(row, []), *inside]

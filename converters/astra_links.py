@@ -58,7 +58,6 @@ class AstraLinks:
         return algorithms
 
     def transfer_ns(self, kind: int, size: int, ranks: Sequence[int]) -> float:
-        """Return the ns of a communication in ASTRA-sim when all its ranks (in order) are ready."""
         if kind in (SEND, RECV):
             bandwidth, latency = self._link(*ranks)
             return size / bandwidth + latency
@@ -128,7 +127,6 @@ def described_beyond_a_formula(network: Network) -> bool:
 
 
 def sized_exactly(simulated: Agreement, original: Agreement, network: Network, links: AstraLinks) -> Agreement:
-    """Give communications sizes that take in ASTRA-sim the time of the originals on the network."""
     given = {(rank, comm.row, comm.tag): comm for rank, comms in original.ranks.items() for comm in comms.found}
     everyone, counts = sorted(simulated.ranks), Counter[str]()
 

@@ -11,17 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..schemas.chakra.attributes import encoded, numbers, shared
-from ..schemas.chakra.encode import (
-    DURATION,
-    ID,
-    NAME,
-    TYPE,
-    Block,
-    dependency_rows,
-    field_cells,
-    messages,
-    text_field,
-)
+from ..schemas.chakra.encode import DURATION, ID, NAME, TYPE, Block, dependency_rows, field_cells, messages, text_field
 from ..schemas.chakra.et_def_pb2 import GlobalMetadata
 from ..schemas.chakra.stream import write_blocks
 from ..schemas.wire_format import byte_rows
@@ -62,11 +52,7 @@ def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
 
 
 def write_nodes(
-    trace: Trace,
-    path: str | os.PathLike[str],
-    nodes: Iterable[SimNode],
-    rank: int,
-    roofline: float | None = None,
+    trace: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int, roofline: float | None = None
 ) -> int:
     """Write a file and return the number of nodes; see `roofline_work`."""
     work, nodes_left = work_columns(trace), iter(nodes)
@@ -78,13 +64,7 @@ def write_nodes(
     return write_blocks(path, GlobalMetadata(version=CHAKRA_VERSION), blocks)
 
 
-def _block(
-    trace: Trace,
-    nodes: list[SimNode],
-    rank: int,
-    work: dict[str, IntColumn],
-    roofline: float | None,
-) -> Block:
+def _block(trace: Trace, nodes: list[SimNode], rank: int, work: dict[str, IntColumn], roofline: float | None) -> Block:
     ids, rows, micros = (np.fromiter(map(attrgetter(name), nodes), np.int64, len(nodes)) for name in _NUMBERS)
     comms = [node.comm for node in nodes]
     types = np.array([COMP if comm is None else comm_node_type(comm) for comm in comms], np.int64)

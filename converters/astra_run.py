@@ -82,7 +82,6 @@ def _ms(ns: int | None) -> float | None:
 
 
 def _simulate(binary: str, files: Sequence[str], groups: Groups, network: Network) -> str:
-    """Return the simulator's output for a set, run in a temporary folder: the set's own network files stay."""
     with tempfile.TemporaryDirectory() as folder:
         for rank, file in enumerate(files):
             Path(folder, f"run.{rank}.et").symlink_to(os.path.realpath(file))

@@ -86,7 +86,6 @@ _EMPTY = "messages of 0 bytes, given 1 byte"
 
 
 def for_simulator(agreement: Agreement) -> Agreement:
-    """Return the communications that the simulator can run; others are counted and become computations."""
     sizes = _agreed_sizes(agreement)
     ranks = {}
     for rank, comms in agreement.ranks.items():
@@ -207,7 +206,6 @@ def _able(comm: Communication, ranks: int, counts: Counter[str]) -> Communicatio
 
 
 def _agreed_sizes(agreement: Agreement) -> dict[tuple[int, int], int]:
-    """Map rank and row of each collective in `_AGREED` to the size that all ranks of its group get."""
     sequences: defaultdict[int, list[list[tuple[int, Communication]]]] = defaultdict(list)
     for rank, comms in agreement.ranks.items():
         own: defaultdict[int, list[tuple[int, Communication]]] = defaultdict(list)
@@ -259,7 +257,6 @@ def simulated_ranks(
 
 
 def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
-    """Number ranks from 0 in their order; groups and peers follow. Missing ranks become negative."""
     new = {rank: number for number, rank in enumerate(sorted(comms.rank for comms in ranks))}
 
     def number(rank: int) -> int:
@@ -365,7 +362,6 @@ class JobTimes:
         return skew, tuple(notes)
 
     def transferred(self) -> dict[int, dict[int, int]]:
-        """Return, by rank and node id, when a communication's data arrived, ns on the trace's clock."""
         offsets = {clock.rank: clock.offset_ns for clock in self._clocks}
         arrivals: dict[int, dict[int, int]] = {rank: {} for rank in self.ranks}
         for matched in (*self._collectives, *self._messages):

@@ -43,7 +43,7 @@ class ChakraOptions:
         degrade: keep communications that do not match over the ranks as computations; else refuse them.
         groups: the process group file of Chakra traces; by default the file next to them.
         without_times: convert Execution Traces that were not linked; nodes have no durations.
-        as_prefix: write `<output>.<rank>.et`, not the file `output`; by default for several ranks.
+        as_prefix: write `<output>.<rank>.et`; by default for several ranks.
     """
 
     memory_nodes: bool = False
@@ -93,12 +93,7 @@ class EtPlusOptions:
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """Options of the graph formats; see `select_rows`.
-
-    Attributes:
-        subtree: only this node (id or name) and what it calls and launches.
-        max_nodes: the first nodes of each rank; in pictures by default `PICTURE_NODES` over all ranks.
-    """
+    """Options of the graph formats; see `select_rows`. `max_nodes` counts per rank."""
 
     subtree: str | None = None
     max_nodes: int | None = None
@@ -106,13 +101,7 @@ class GraphOptions:
 
 @dataclass(frozen=True)
 class NpzOptions:
-    """Options of "npz".
-
-    Attributes:
-        split: what stays together in a dataset, see `write_dataset`.
-        config: "threads" and "batch" of the job, see `graph_arrays`.
-        as_prefix: write a folder with a split, not the file `output`; by default for several traces.
-    """
+    """Options of "npz": what stays together in a dataset (see `write_dataset`), and "threads" and "batch"."""
 
     split: Literal["model", "graph"] = "model"
     config: Mapping[str, float] = field(default_factory=dict)
@@ -358,7 +347,6 @@ def _write_ranks(
     sources: Mapping[int, int],
     groups: bool = False,
 ) -> Conversion:
-    """Write a file per rank (from its source's trace), and the process groups if there are any or with `groups`."""
     from .row_dependencies import Coupling, coupling_of
 
     paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(sources)}
@@ -383,7 +371,6 @@ def _write_ranks(
 
 
 def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Counter[str]]:
-    """Return file, metadata, nodes, and counts of the single trace; a Chakra file is passed through unchanged."""
     from ..schemas.chakra.stream import read_chakra
     from .chakra import chakra_messages
 

@@ -199,10 +199,7 @@ class _Encoder:
             ),
             dependency_rows(needs, counts),
             byte_rows(
-                [
-                    field_cells(START, np.where(ts >= 0, (ts + 500) // 1000, 0)),
-                    field_cells(DURATION, self.micros[rows]),
-                ]
+                [field_cells(START, np.where(ts >= 0, (ts + 500) // 1000, 0)), field_cells(DURATION, self.micros[rows])]
             ),
             *tensors,
             [shared("is_cpu_op", kind != GPU and not comm) for comm in comms],
@@ -257,11 +254,7 @@ def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn
 def _metadata(trace: Trace) -> GlobalMetadata:
     """Return the version, and as JSON texts the sections of ET+ other than nodes and edges."""
     encode, (header, summary) = msgspec.json.encode, known_sections(dict(trace.header), trace.summary)
-    texts = {
-        "header": encode(header),
-        "etplus": summary,
-        "layout": encode("flat" if trace.flat else "attrs"),
-    }
+    texts = {"header": encode(header), "etplus": summary, "layout": encode("flat" if trace.flat else "attrs")}
     attributes = [AttributeProto(name=name, string_val=text.decode("utf-8", "replace")) for name, text in texts.items()]
     attributes += _header_attributes(trace)
     return GlobalMetadata(version=CHAKRA_VERSION, attr=attributes)
@@ -290,7 +283,6 @@ _further_of = attrgetter(*FURTHER_ATTRIBUTES)
 
 
 def describe(trace: Trace, kind: int, rows: IntColumn) -> tuple[Parts, Parts]:
-    """Return everything of rows of a kind except dependencies, names, and times: tensors, and attributes."""
     texts = trace.texts.texts(rows)
     records, unusual = read_records(form_of(kind, flat=trace.flat), texts)
     further = {place: dict(fields) for place, fields in unusual.items()}
@@ -355,7 +347,6 @@ def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Furt
 
 
 def _of_captures(graphs: CapturedGraphs) -> dict[int, bytes]:
-    """Map rows of a replayed graph's events to the operator of the capture, and shapes and types of its inputs."""
     known: dict[int, bytes] = {}
     for op in distinct(graphs.links.op).tolist():
         known[op] = shared("captured_op", graphs.names[op])

@@ -1,8 +1,7 @@
 """Copy Chakra sets of other producers message by message, changing only what a simulator cannot run.
 
-A `Trace` has no place for nodes without a start time, for `num_ops` without tensors, or for unknown attributes. A copy
-keeps each message's bytes unless the simulator needs a change. Example: node 3 waits for the METADATA node 2, which
-waits for node 1. ASTRA-sim cannot run node 2, so in the copy node 3 waits for node 1.
+A `Trace` has no place for nodes without a start time, for `num_ops` without tensors, or for unknown attributes.
+Example: node 3 waits for the METADATA node 2, which waits for node 1. In the copy node 3 waits for node 1.
 """
 
 from __future__ import annotations
@@ -138,7 +137,6 @@ def _communication(node: Node) -> Communication | None:
 
 
 def with_groups(ranks: Sequence[GivenRank], groups: Groups | None) -> list[RankComms]:
-    """Return the communications of each rank, with the ranks of their groups; see `group_members`."""
     members = group_members({given.rank: [comm.named[0] for comm in given.comms] for given in ranks}, groups)
     return [
         RankComms(
@@ -154,7 +152,6 @@ def with_groups(ranks: Sequence[GivenRank], groups: Groups | None) -> list[RankC
 
 
 def numbered(ranks: Sequence[RankComms]) -> Agreement:
-    """Return the communications with a number for each group: its name if that is a number."""
     numbers = group_numbers({comm.named for comms in ranks for comm in comms.found} - {WORLD})
     by_rank = {
         comms.rank: replace(

@@ -1,8 +1,7 @@
-"""Chrome traces in Kineto's form: ops, runtime calls and GPU events as slices, edges as flows.
+"""Chrome traces in Kineto's form: operators, runtime calls, and GPU events as slices, edges as flows.
 
-Perfetto's trace processor keeps the order of events of equal time. A flow binds to the innermost slice that is open on
-its thread when it is read, so it follows its slice directly; a slice of no length is over by then. Of slices that
-overlap on a thread without nesting it drops one.
+In Perfetto's trace processor a flow binds to the innermost slice that is open on its thread when it is read, so it
+follows its slice directly and slices have a length. It drops one of two slices that overlap without nesting.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ from ..trace.trace import Trace
 if TYPE_CHECKING:
     from ..analysis.counters import Counter
 
+# Events may overlap by this much because their times are rounded to µs; the earlier event is then shortened.
 _OVERLAP_NS = 1000
-"""By so much events may overlap for their times' being rounded to µs; the earlier one is shown shorter."""
 _LEAST_NS = 1
 _FOREVER = 2**62
 _TRACKS_PER_PROCESS = 100_000
+# Larger than any correlation, which has 32 bits.
 _FLOWS_PER_PROCESS = 1 << 32
-"""More than any correlation, which has 32 bits."""
+# Process id of the program, if it is unknown or equals the number of a device.
 _PROGRAM = 1_000_000
-"""Process id of the program, if it is unknown or the number of a device."""
+# Devices are shown after programs, with the number that Kineto adds.
 _GPU_SORT = 5_000_000
-"""Devices are shown after programs, with the number that Kineto adds."""
 _PROCESS = {"name": "process_name", "sort_index": "process_sort_index", "labels": "process_labels"}
+# Kind of edge to the category of the flow that Kineto writes for it.
 _KINETO_FLOWS = {"launch": "ac2g"}
-"""Kind of edge to the category of the flow that Kineto writes for it."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +68,18 @@ class ChromeTrace:
 def write_chrome(
     traces: Mapping[int, Trace], path: str | os.PathLike[str], titles: Mapping[int, str] | None = None
 ) -> ChromeTrace:
-    """Write one Chrome trace of one or several ranks; gzipped if the name ends in ".gz".
+    """Write a Chrome trace of one or several ranks; gzipped if the name ends in ".gz".
 
-    Events have Kineto's categories and arguments, and launches are "ac2g" flows. One rank has Kineto's processes, of
-    several ranks each is one process. Times are µs since the first event of all ranks, `baseTimeNanoseconds`. Of events
-    that overlap on a thread without nesting the later one is on a track of its own below.
+    Events have Kineto's categories and arguments, and launches are "ac2g" flows. A single rank has Kineto's processes;
+    otherwise each rank is a process. Times are µs since the first event of all ranks, `baseTimeNanoseconds`. If events
+    overlap on a thread without nesting, the later event gets its own track below.
 
     Args:
         titles: names of the processes, by rank; "rank N" if None.
 
     Raises:
-        ConvertError: no node has a time. UsageError: the output cannot be written.
+        ConvertError: no node has a time.
+        UsageError: the output cannot be written.
     """
     timed = timed_traces(traces)
     others = {rank: other_events(trace) for rank, trace in traces.items()}
@@ -147,7 +147,7 @@ class RankTimeline:
         self.flows, self.kinds = np.stack([source[shown], target[shown]], axis=1), kind[shown]
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """All events; those of a flow right behind the slice that they belong to."""
+        """Yield all events; a flow's events directly follow their slices."""
         yield from self._process_names()
         yield from self._thread_names()
         leaving, arriving = (lists_by(rows, range(len(rows))) for rows in self.flows.T.tolist())
@@ -164,7 +164,7 @@ class RankTimeline:
             for flow in arriving.get(row, ()):
                 if flow in begun:
                     yield self._flow(flow, row, ts, "f")
-                else:  # a call that waits for what began after it
+                else:  # a call that waits for work that began after it
                     late.append(self._flow(flow, row, max(ts, int(self.trace.nodes.ts[self.flows[flow, 0]])), "f"))
         yield from late
         yield from (event for _, _, event in reversed(others))
@@ -172,22 +172,22 @@ class RankTimeline:
         yield from self._counters()
 
     def _others(self) -> tuple[dict[int, OtherEvent], list[tuple[int, int, dict[str, Any]]]]:
-        """Return events that are no rows: those that rows were made of, by index, and the rest, the last first."""
+        """Return events outside the rows: first those that became rows, by index, then the rest, the last first."""
         calls = self.trace.nodes.kind[self.rows] == CPU
         own = set(self.trace.nodes.kineto_event[self.rows[calls]].tolist())
         threads, streams = self._places() if self.others else ({}, {})
-        rest = []
+        later = []
         for other in reversed(self.others):
             if other.index not in own:
                 known = streams.get((other.pid, other.tid)) if other.on_gpu else threads.get(other.tid)
                 pid, tid = known or (other.pid if self.alone else self.rank, other.tid)
                 times = {"ts": self._us(other.ts), "dur": other.dur / 1000}
                 event = {"ph": "X", **other.written, "pid": pid, "tid": tid, **times}
-                rest.append((other.ts, other.dur, event))
-        return {other.index: other for other in self.others if other.index in own}, rest
+                later.append((other.ts, other.dur, event))
+        return {other.index: other for other in self.others if other.index in own}, later
 
     def _places(self) -> tuple[dict[Any, tuple[int, int]], dict[Any, tuple[int, int]]]:
-        """Process and thread of each of Kineto's threads, and of each device and stream."""
+        """Return process and thread of each of Kineto's threads, and of each device and stream."""
         trace, rows = self.trace, self.rows[self.lane[self.rows] == 0]
         places = zip(self.pid[rows].tolist(), self.tid[rows].tolist(), strict=True)
         place = dict(zip(rows.tolist(), places, strict=True))
@@ -200,7 +200,7 @@ class RankTimeline:
         return threads, streams
 
     def _memory(self) -> Iterator[dict[str, Any]]:
-        """What allocators did, as Kineto has it, on the thread of the operator around it."""
+        """Yield the allocators' events like Kineto, on the thread of the enclosing operator."""
         memory = self.trace.memory
         columns = (memory.bytes, memory.address, memory.allocated, memory.reserved, memory.device_type, memory.device)
         rows = zip(memory.ts.tolist(), memory.row.tolist(), *(column.tolist() for column in columns), strict=True)
@@ -218,7 +218,6 @@ class RankTimeline:
             }
 
     def _counters(self) -> Iterator[dict[str, Any]]:
-        """With the slices of the device, or of the program."""
         program = program_of(self.trace)
         for counter in counters_of(self.trace):
             pid = self.rank if not self.alone else program if counter.device < 0 else counter.device
@@ -244,19 +243,12 @@ class RankTimeline:
 
     def _flow(self, flow: int, row: int, ts: int, phase: str) -> dict[str, Any]:
         kind = _KINETO_FLOWS.get(EDGE_KINDS[self.kinds[flow]], EDGE_KINDS[self.kinds[flow]])
-        event = {
-            "ph": phase,
-            "id": self.ids[flow],
-            **self._place(row),
-            "ts": self._us(ts),
-            "cat": kind,
-            "name": kind,
-        }
+        event = {"ph": phase, "id": self.ids[flow], **self._place(row), "ts": self._us(ts), "cat": kind, "name": kind}
         return {**event, "bp": "e"} if phase == "f" else event
 
     @cached_property
     def ids(self) -> list[int]:
-        """Of each flow; as Kineto has it a launch's is the correlation, if no other launch has it (graph launches)."""
+        """Ids of flows; like in Kineto a launch's is the correlation, unless another launch has it (graph launches)."""
         ids = (self.rank + 1) * _FLOWS_PER_PROCESS + np.arange(len(self.flows))
         correlation = self.trace.nodes.correlation[self.flows[:, 1]]
         own = (self.kinds == EDGE_KINDS.index("launch")) & (correlation > 0) & self.alone
@@ -309,26 +301,24 @@ def timed_traces(traces: Mapping[int, Trace]) -> list[Trace]:
 
 
 def counters_of(trace: Trace) -> Iterator[Counter]:
-    """Counters of a trace; none without `analysis/`."""
     if installed("analysis"):
         yield from outer("analysis.counters").counters(trace)
 
 
 def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, Any]]:
-    """Yield the events of a counter; `zero` is their time 0 on the trace's clock, ns."""
     name = counter.title(counter.device)
-    for at, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):
-        yield {"ph": "C", "name": name, "pid": pid, "ts": (at - zero) / 1000, "args": {counter.unit: value}}
+    for ts, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):
+        yield {"ph": "C", "name": name, "pid": pid, "ts": (ts - zero) / 1000, "args": {counter.unit: value}}
 
 
 def program_of(trace: Trace) -> int:
-    """Process id of the program, as Kineto has it; a number of ours where it is not known, or a device's."""
+    """Return the process id of the program like Kineto; our own number if it is unknown or equals a device's."""
     program = _number(trace.header.get("pid"))
     return _PROGRAM if program is None or program in trace.nodes.device[trace.nodes.kind == GPU] else program
 
 
 def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Track, lane and end as shown of each row: slices of a lane nest or follow each other, none is of no length."""
+    """Return track, lane, and shown end of each row: slices of a lane nest or follow each other and have a length."""
     nodes = trace.nodes
     threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # those without ops last
     threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
@@ -351,7 +341,7 @@ def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntCol
 
 
 def _kineto_threads(trace: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Process and thread of each row as Kineto has them; `spare` are the numbers of threads that it does not name."""
+    """Return process and thread of each row like Kineto; `spare` are the numbers of threads that it does not name."""
     nodes = trace.nodes
     gpu = nodes.kind == GPU
     pid = np.where(gpu, nodes.device, program_of(trace))
@@ -373,7 +363,7 @@ def _number(raw: msgspec.Raw | None) -> int | None:
 
 
 def _fits(trace: Trace, ts: list[int], finish: list[int], open_rows: list[int], row: int) -> bool:
-    """Whether a row nests in or follows the open ones of a lane; ends that are late by a clock's rounding move."""
+    """Return whether a row nests in or follows the open rows of a lane; moves ends that are late by rounding."""
     while open_rows and finish[open_rows[-1]] <= ts[row]:
         open_rows.pop()
     while open_rows and finish[open_rows[-1]] < finish[row]:

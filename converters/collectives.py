@@ -108,7 +108,6 @@ def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
 
 
 def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms:
-    """Find the communications of a rank, except `unmatched` nodes, which other ranks do not have."""
     counts: Counter[str] = Counter()
     found = []
     for comm in find_communications(trace):
@@ -197,13 +196,7 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class RankRecording:
-    """Start and communications of a rank, as recorded.
-
-    Attributes:
-        base_ns: wall-clock ns of 0 ns in the trace.
-        start_ns: wall-clock ns of its first event; both on the rank's own clock.
-        fixed: ids of communications that become computations anyway.
-    """
+    """Start and communications of a rank on its own clock; `fixed` ids become computations anyway."""
 
     file: str
     base_ns: int
@@ -220,11 +213,8 @@ def rank_recording(trace: Trace, fixed: Collection[int] = ()) -> RankRecording:
 def matched(
     ranks: Sequence[RankComms], recorded: Mapping[int, RankRecording], *, degrade: bool
 ) -> tuple[list[RankComms], tuple[str, ...]]:
-    """Return the communications that all ranks share, and notes; ConvertError for others, unless `degrade`.
-
-    Args:
-        recorded: by rank; {} for a single rank.
-        degrade: turn unmatched communications into computations.
+    """Return the communications that all ranks share, and notes; others raise ConvertError or (`degrade`) become
+    computations.
     """
     times = {rank: _without(recording.comms, recording.fixed) for rank, recording in recorded.items()}
     mismatches = match_collectives(times)[2]

@@ -80,7 +80,6 @@ def traces_in(folder: str) -> Found:
 
 
 def stored_in(folder: str) -> tuple[list[str | StoredRank], list[str]]:
-    """Return the linked ranks in a folder of columns, and notes on the others."""
     ranks = stored_ranks(folder)
     if not ranks or not (Path(folder) / _JOB_REPORT).is_file():
         return [*ranks] or [folder], []

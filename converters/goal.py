@@ -7,10 +7,9 @@
     l2 requires l1
     }
 
-(T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim", 2010.) Times are ns. Operations are the edges of the replay graph,
-so a simulator on the same network gives the replay's times. Every thread and stream is a `cpu`, whose operations never
-overlap. Edges between two of them (launch latencies, stream gaps, returns of waits) are a `calc` on additional cpus,
-enough that none waits for another. Collectives are sends and receives, by algorithm.
+(T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim", 2010.) Operations are the edges of the replay graph, so a
+simulator on the same network gives the replay's times. Every thread and stream is a `cpu`, whose operations never
+overlap. Edges between two of them are a `calc` on additional cpus, enough that none waits for another.
 """
 
 from __future__ import annotations
@@ -81,12 +80,7 @@ class _GoalRank:
 
 
 def goal(traces: Sequence[Trace], algorithm: Algorithm = "ring") -> tuple[Iterator[str], int, Counter[str]]:
-    """Return the text of a job in pieces, the number of its operations, and counts of losses.
-
-    Args:
-        traces: ranks 0, 1, … of the text.
-        algorithm: of collectives: "ring", or "direct" (each rank sends to all others at once).
-    """
+    """Return the text of a job in pieces, the number of its operations, and counts of losses."""
     graphs = [build_graph(trace) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
@@ -95,7 +89,6 @@ def goal(traces: Sequence[Trace], algorithm: Algorithm = "ring") -> tuple[Iterat
 
 
 def write_goal(traces: Sequence[Trace], path: str, algorithm: Algorithm = "ring") -> tuple[int, Counter[str]]:
-    """Write a job as GOAL; return the number of operations and counts of losses."""
     text, operations, counts = goal(traces, algorithm)
     with open_output(path) as file:
         for piece in text:
@@ -280,7 +273,6 @@ class _Schedule:
 
 
 def _meetings(graph: ReplayGraph) -> dict[int, list[int]]:
-    """Return the points at which ranks wait for each other, with the rows of the communications that end after them."""
     edges = graph.edges
     leaving = np.flatnonzero((edges.kind == COMM) & (edges.owner >= 0) & (graph.row[edges.source] < 0))
     rows_of_point: dict[int, list[int]] = {}
@@ -291,7 +283,6 @@ def _meetings(graph: ReplayGraph) -> dict[int, list[int]]:
 
 
 def _ranks_of_points(graph: ReplayGraph) -> list[int]:
-    """Return the trace index of each point; a point without a row takes the index of its successor."""
     rank = np.where(graph.row >= 0, graph.rank_of_row[np.maximum(graph.row, 0)], 0)
     loose = graph.row[graph.edges.source] < 0
     rank[graph.edges.source[loose]] = rank[graph.edges.target[loose]]
@@ -299,7 +290,6 @@ def _ranks_of_points(graph: ReplayGraph) -> list[int]:
 
 
 def _lanes(graph: ReplayGraph, rank_of_point: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the number of threads and streams of each rank, and the cpu of each edge that is their work, else −1."""
     edges, lane = graph.edges, np.full(len(graph.edges), -1, np.int64)
     work = (edges.kind == HOST) | ((edges.kind == DURATION) & ~_on_backend(graph)[np.maximum(edges.owner, 0)])
     row = np.where(edges.owner >= 0, edges.owner, graph.row[edges.target])
@@ -317,7 +307,6 @@ def _lanes(graph: ReplayGraph, rank_of_point: Sequence[int]) -> tuple[list[int],
 
 
 def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
-    """Return which rows are communications on the host: their backend runs several next to their recorded thread."""
     rows = [first + comm_rows(trace) for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False)]
     found = mask_at(len(graph.start), np.concatenate(rows))
     found[graph.column("kind") == GPU] = False

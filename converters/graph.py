@@ -26,8 +26,8 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .exporter import PICTURES
 
+# Default number of nodes in a picture: Graphviz takes 25 s for 1,700, and nobody can read them.
 PICTURE_NODES = 300
-"""Nodes of a picture if no number is given: Graphviz takes 25 s for 1,700, and nobody can read so many."""
 
 _LABEL = 60
 _BLOCK = 1 << 20
@@ -87,7 +87,6 @@ def write_graph(
 
 
 def _blocks(texts: Iterator[bytes]) -> Iterator[bytes]:
-    """Texts joined to about a megabyte each."""
     block = bytearray()
     for text in texts:
         block += text
@@ -99,13 +98,13 @@ def _blocks(texts: Iterator[bytes]) -> Iterator[bytes]:
 
 def _root(trace: Trace, subtree: str) -> int:
     if subtree.isdecimal():
-        found = np.flatnonzero(trace.nodes.id == int(subtree)) if len(subtree) < 19 else np.zeros(0, np.int64)
+        rows = np.flatnonzero(trace.nodes.id == int(subtree)) if len(subtree) < 19 else np.zeros(0, np.int64)
     else:
-        found = np.flatnonzero(trace.nodes.name == (trace.names.index(subtree) if subtree in trace.names else -1))
-        found = found[np.lexsort((trace.nodes.id[found], trace.nodes.ts[found]))]
-    if not len(found):
+        rows = np.flatnonzero(trace.nodes.name == (trace.names.index(subtree) if subtree in trace.names else -1))
+        rows = rows[np.lexsort((trace.nodes.id[rows], trace.nodes.ts[rows]))]
+    if not len(rows):
         raise UsageError(f"{trace.file}: no node has the id or name {subtree[:80]!r}")
-    return int(found[0])
+    return int(rows[0])
 
 
 def _subtree(trace: Trace, root: int) -> npt.NDArray[np.bool_]:
@@ -122,7 +121,7 @@ def _subtree(trace: Trace, root: int) -> npt.NDArray[np.bool_]:
 
 
 def _node_link(graph: Graph) -> Iterator[str]:
-    """What `networkx.node_link_graph(data, edges="edges")` reads; its writer's keywords differ between versions."""
+    """Input of `networkx.node_link_graph(data, edges="edges")`; the keywords of its writer differ between versions."""
     nodes = [{"id": node, **dict(zip(names, values, strict=True))} for node, names, values in graph.nodes()]
     edges = [{"source": a, "target": b, "kind": kind} for a, b, kind in graph.edges()]
     trace = {"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "edges": edges}
@@ -132,12 +131,12 @@ def _node_link(graph: Graph) -> Iterator[str]:
 def _dot(graph: Graph) -> Iterator[str]:
     yield "digraph etplus {\n  rankdir=LR; node [shape=box, style=filled, fontname=Helvetica];\n"
     for node, names, values in graph.nodes():
-        of = dict(zip(names, values, strict=True))
-        name = str(of["name"])
+        attributes = dict(zip(names, values, strict=True))
+        name = str(attributes["name"])
         label = xml_text(name if len(name) <= _LABEL else name[: _LABEL - 3] + "...")
-        if "dur_ns" in of:
-            label += f"\n{of['dur_ns'] / 1000:.3f} µs"
-        yield f"  {_quoted(node)} [label={_quoted(label)}, fillcolor={_quoted(_COLOURS[of['kind']])}];\n"
+        if "dur_ns" in attributes:
+            label += f"\n{attributes['dur_ns'] / 1000:.3f} µs"
+        yield f"  {_quoted(node)} [label={_quoted(label)}, fillcolor={_quoted(_COLOURS[attributes['kind']])}];\n"
     for a, b, kind in graph.edges():
         style = "style=dotted" if kind == CALL else f"label={_quoted(kind)}"
         yield f"  {_quoted(a)} -> {_quoted(b)} [{style}];\n"
@@ -145,7 +144,6 @@ def _dot(graph: Graph) -> Iterator[str]:
 
 
 def _quoted(value: Any) -> str:
-    """A dot string."""
     text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'
 
@@ -173,19 +171,20 @@ xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns http://graphml.graphdr
 
 
 def xml_text(text: str) -> str:
-    """A text without the characters that XML 1.0 cannot hold (https://www.w3.org/TR/xml/#charsets)."""
+    """Return a text without the characters that XML 1.0 cannot hold (https://www.w3.org/TR/xml/#charsets)."""
     return _NOT_XML.sub("\ufffd", text)
 
 
 def graphml(graph: Graph) -> Iterator[str]:
-    """A graph as GraphML (http://graphml.graphdrawing.org), as networkx writes it."""
+    """Return a graph as GraphML (http://graphml.graphdrawing.org), as networkx writes it."""
     keys = _numbered(graph)
     yield _GRAPHML
     declared = [*((key, "node") for key in keys), ("kind", "edge")]
-    for at, (name, of) in reversed([*enumerate(declared)]):
-        yield f'  <key id="d{at}" for="{of}" attr.name="{name}" attr.type="{_TYPES.get(name, "long")}" />\n'
+    for number, (name, element) in reversed([*enumerate(declared)]):
+        kind = _TYPES.get(name, "long")
+        yield f'  <key id="d{number}" for="{element}" attr.name="{name}" attr.type="{kind}" />\n'
     yield '  <graph edgedefault="directed">\n'
-    data = {key: f'      <data key="d{at}">%s</data>\n' for key, at in keys.items()}
+    data = {key: f'      <data key="d{number}">%s</data>\n' for key, number in keys.items()}
     texts = _templates(graph, '    <node id="%s">\n', data, "    </node>\n")
     for node, names, (name, *others) in graph.nodes():
         yield texts[names] % (node, _content(name), *others)
@@ -196,23 +195,21 @@ def graphml(graph: Graph) -> Iterator[str]:
 
 
 def _numbered(graph: Graph) -> dict[str, int]:
-    """The attributes of the nodes, numbered in the order in which they first appear."""
+    """Number the attributes of the nodes in the order in which they first appear."""
     return {name: at for at, name in enumerate(dict.fromkeys(chain(*graph.attributes())))}
 
 
 def _templates(graph: Graph, begin: str, data: dict[str, str], end: str) -> dict[tuple[str, ...], str]:
-    """By the names of a node's attributes its text, with a %s for each value."""
+    """Map the names of a node's attributes to its text, with a %s per value."""
     return {names: begin + "".join(data[name] for name in names) + end for names in graph.attributes()}
 
 
 @lru_cache(maxsize=1 << 14)
 def _content(text: str) -> str:
-    """A text as content of an element."""
     return escape(xml_text(text), quote=False)
 
 
 CALL = "call"
-"""Kind of an edge from a caller to what it calls; other edges are of EDGE_KINDS."""
 
 _KINDS = ("cpu", "gpu", "runtime", "comm")
 _COMM = _KINDS.index("comm")
@@ -221,19 +218,17 @@ Label = int | str
 
 @dataclass(frozen=True)
 class _TableRows:
-    """Some rows of a trace, ascending; `prefix` is before the ids of its nodes, None if they are numbers."""
+    """Some rows of a trace, ascending; `prefix` precedes the ids of its nodes, None if they are numbers."""
 
     trace: Trace
     prefix: str | None
     rows: IntColumn
 
     def labels(self) -> list[Label]:
-        """Of all rows of the trace."""
         ids: list[Label] = self.trace.nodes.id.tolist()
         return ids if self.prefix is None else [f"{self.prefix}{number}" for number in ids]
 
     def attributes(self) -> list[tuple[str, ...]]:
-        """Names of the attributes that nodes have together, in order of appearance."""
         trace, rows = self.trace, self.rows
         codes, first = np.unique(2 * trace.nodes.timed[rows] + (trace.nodes.kind[rows] == GPU), return_index=True)
         return [_ATTRIBUTES[bool(code // 2), bool(code % 2)] for code in codes[np.argsort(first)].tolist()]
@@ -252,7 +247,6 @@ class _TableRows:
             yield labels[row], _ATTRIBUTES[timed, gpu], (trace.names[name], _KINDS[kind], *times, where)
 
     def edges(self) -> Iterator[tuple[Label, Label, str]]:
-        """Edges by source; those between the same two nodes are one, their kinds joined."""
         trace, count, labels = self.trace, len(self.trace), self.labels()
         wanted = mask_at(count, self.rows)
         called = np.flatnonzero(trace.nodes.parent_row >= 0)
@@ -262,47 +256,38 @@ class _TableRows:
         pairs, first, pair = np.unique(source * count + target, return_index=True, return_inverse=True)
         names = (*EDGE_KINDS, CALL)
         kinds = [names[code] for code in kind[first].tolist()]
-        for at in np.setdiff1d(np.arange(len(pair)), first).tolist():
-            kinds[pair[at]] += "+" + names[kind[at]]
-        for at in np.lexsort((first, pairs // count)).tolist():
-            a, b = divmod(int(pairs[at]), count)
-            yield labels[a], labels[b], kinds[at]
+        for place in np.setdiff1d(np.arange(len(pair)), first).tolist():
+            kinds[pair[place]] += "+" + names[kind[place]]
+        for place in np.lexsort((first, pairs // count)).tolist():
+            a, b = divmod(int(pairs[place]), count)
+            yield labels[a], labels[b], kinds[place]
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A directed graph; `len` is the number of its nodes."""
-
     parts: tuple[_TableRows, ...]
 
     def __len__(self) -> int:
         return sum(len(part.rows) for part in self.parts)
 
     def attributes(self) -> list[tuple[str, ...]]:
-        """The distinct `names` of `nodes`, in order of appearance."""
         return list(dict.fromkeys(names for part in self.parts for names in part.attributes()))
 
     def nodes(self) -> Iterator[tuple[Label, tuple[str, ...], tuple[Any, ...]]]:
-        """Yield name, and names and values of the attributes of each node.
-
-        These are `name`, `kind` ("cpu", "gpu", "comm" or "runtime"), `ts_ns` and `dur_ns` if known, `thread` or
-        `stream`.
-        """
         for part in self.parts:
             yield from part.nodes()
 
     def edges(self) -> Iterator[tuple[Label, Label, str]]:
-        """Source, target and kind of each edge: CALL or one of EDGE_KINDS; several are joined by "+"."""
         for part in self.parts:
             yield from part.edges()
 
 
+# Names of a node's attributes by whether it has times and is a GPU event.
 _ATTRIBUTES = {
     (timed, gpu): ("name", "kind", *(("ts_ns", "dur_ns") if timed else ()), "stream" if gpu else "thread")
     for timed in (False, True)
     for gpu in (False, True)
 }
-"""Names of a node's attributes by whether it has times and is a GPU event."""
 
 
 GRAPH_FORMATS: dict[str, Callable[[Graph], Iterator[str]]] = {
@@ -310,4 +295,3 @@ GRAPH_FORMATS: dict[str, Callable[[Graph], Iterator[str]]] = {
     "dot": _dot,
     "networkx-json": _node_link,
 }
-"""Name of each format and what makes its text, piece by piece."""

@@ -1,8 +1,6 @@
 """Jobs of the host in simulated sets: the timeline of the replay on the set's network, and its waits.
 
 A simulator gives a computation a fixed time and has no threads, so the set has the times of the replay on its network.
-There the simulated job ends as the replayed one does. Work that transfers slow down waits for a part of the collective
-instead (`with_slowed_work`).
 """
 
 from __future__ import annotations
@@ -60,7 +58,6 @@ class ReplayedRank:
     beside: frozenset[int]
 
     def survey(self, rank: int, unmatched: Container[int]) -> RankComms:
-        """Survey the communications; a message begins when its receiver is there."""
         comms = survey(self.trace, rank, unmatched)
         found = [replace(comm, start_ns=max(comm.start_ns, self.met_ns.get(comm.row, 0))) for comm in comms.found]
         return replace(comms, found=tuple(found))
@@ -72,16 +69,16 @@ class ReplayedRank:
         threads: dict[int, tuple[IntColumn, IntColumn]] = {}
         order = rows[np.argsort(self.start[rows], kind="stable")]
         for thread in distinct(self.trace.nodes.thread[rows]).tolist():
-            of = order[self.trace.nodes.thread[order] == thread]
-            threads[thread] = of, self.start[of]
+            computations = order[self.trace.nodes.thread[order] == thread]
+            threads[thread] = computations, self.start[computations]
         for comm, point, row in self.released.tolist():
             if point in by_end:
                 inside.append((comm, by_end[point]))
                 continue
-            of, starts = threads.get(int(self.trace.nodes.thread[row]), (rows[:0], rows[:0]))
-            at = int(np.searchsorted(starts, point))
-            if at < len(of):
-                before.append((comm, int(of[at])))
+            computations, starts = threads.get(int(self.trace.nodes.thread[row]), (rows[:0], rows[:0]))
+            place = int(np.searchsorted(starts, point))
+            if place < len(computations):
+                before.append((comm, int(computations[place])))
         return _by_target(before), _by_target(inside)
 
 
@@ -109,24 +106,24 @@ class HostTimeline:
 
     def start_skew(self) -> dict[int, int]:
         """Return ns from the first start of the job to each rank's."""
-        starts = {rank: int(of.trace.span[0]) for rank, of in self.ranks.items()}
+        starts = {rank: int(replayed.trace.span[0]) for rank, replayed in self.ranks.items()}
         return {rank: start - min(starts.values()) for rank, start in starts.items()}
 
 
 def host_timeline(
     traces: Mapping[int, Trace], recorded: Mapping[int, RankRecording], network: Network
 ) -> HostTimeline | None:
-    """Return the timeline of a job whose communications run on the host; None for other jobs, and for one rank."""
+    """Return the timeline of a job whose communications run on the host; None for other jobs."""
     if not recorded or not any(np.any(recording.comms.on_host == 1) for recording in recorded.values()):
         return None
     try:
         graphs = [build_graph(traces[rank]) for rank in recorded]
         graph = join_ranks(graphs)
         network = as_recorded(graph, network)
-        constants = [fit_constants(one) for one in graphs]
+        constants = [fit_constants(graph_of_rank) for graph_of_rank in graphs]
         base = BaseError.of(replay(graph, constants))
         done = replay(on_network(_without_slowdown(graph), network), constants)
-    except UsageError:  # orders that contradict each other, which `check` names; or nothing that a network prices
+    except UsageError:  # orders that contradict each other, which `check` reports; or no estimate for any communication
         return None
     slowdown = 1.0 if graph.shared is None else graph.shared.slowdown
     places = _PlacesOfRanks(done)
@@ -136,7 +133,6 @@ def host_timeline(
 
 
 def _without_slowdown(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph with work as long as without transfers."""
     shared = graph.shared
     if shared is None or shared.slowdown == 1:
         return graph
@@ -153,38 +149,36 @@ class _PlacesOfRanks:
         rows = distinct(edges.owner[moves])
         self.ended = np.full(len(graph), -1, np.int64)
         self.ended[graph.end[rows]] = rows
-        of, by = graph.row[edges.target], self.ended[edges.source]
-        releases = np.flatnonzero(np.isin(edges.kind, (COMM, ORDER)) & (by >= 0) & (of >= 0))
-        releases = releases[~mask_at(len(graph.start), rows)[of[releases]]]
-        releases = releases[rank_of_row[of[releases]] == rank_of_row[by[releases]]]
+        target_row, ended_row = graph.row[edges.target], self.ended[edges.source]
+        releases = np.flatnonzero(np.isin(edges.kind, (COMM, ORDER)) & (ended_row >= 0) & (target_row >= 0))
+        releases = releases[~mask_at(len(graph.start), rows)[target_row[releases]]]
+        releases = releases[rank_of_row[target_row[releases]] == rank_of_row[ended_row[releases]]]
         work = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0) & (done.lag > 0))
         work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
         self.moves, self.releases, self.work = (
-            _by_rank(at, rank_of_row[row[at]], len(graph.traces))
-            for at, row in ((moves, edges.owner), (releases, of), (work, edges.owner))
+            _by_rank(chosen, rank_of_row[row[chosen]], len(graph.traces))
+            for chosen, row in ((moves, edges.owner), (releases, target_row), (work, edges.owner))
         )
 
 
 def _by_rank(values: IntColumn, rank: IntColumn, ranks: int) -> list[IntColumn]:
-    """The values of each rank, in their order."""
     order = np.argsort(rank, kind="stable")
     return np.split(values[order], np.searchsorted(rank[order], np.arange(1, ranks)))
 
 
 def _rank(done: Replay, places: _PlacesOfRanks, k: int) -> ReplayedRank:
-    """One rank of a replay."""
     graph, edges = done.graph, done.graph.edges
     trace, first = graph.traces[k], int(graph.first_row[k])
     nodes = trace.nodes
-    here = slice(first, int(graph.first_row[k + 1]))
-    start, end, timed = graph.start[here], graph.end[here], nodes.timed
-    ts = np.where(timed, done.start[here], nodes.ts)
-    dur = np.where(timed, (done.end - done.start)[here], nodes.dur)
+    rows = slice(first, int(graph.first_row[k + 1]))
+    start, end, timed = graph.start[rows], graph.end[rows], nodes.timed
+    ts = np.where(timed, done.start[rows], nodes.ts)
+    dur = np.where(timed, (done.end - done.start)[rows], nodes.dur)
     moves, releases = places.moves[k], places.releases[k]
     sent = [first + found.row for found in find_communications(trace) if found.kind == SEND]
     met = moves[np.isin(edges.owner[moves], sent) & (graph.row[edges.source[moves]] < 0)]
-    owner, there = edges.owner[moves], graph.measured[edges.target[moves]]
-    took = np.maximum(there - graph.measured[graph.start[owner]], 0)
+    owner, arrived = edges.owner[moves], graph.measured[edges.target[moves]]
+    took = np.maximum(arrived - graph.measured[graph.start[owner]], 0)
     target = edges.target[releases]
     begin = done.time[edges.source[moves]]
     return ReplayedRank(
@@ -211,16 +205,18 @@ def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bo
 
 
 def sized_by(agreement: Agreement, network: Network) -> Agreement:
-    """Multiply sizes by the network's efficiency, so that they take on a plain network what theirs take on this one."""
+    """Multiply sizes by the network's efficiency, so that they take the same time on a plain network."""
     if not network.efficiency:
         return agreement
 
     def sized(comm: Communication) -> Communication:
-        of = network.efficiency_of(SEND if comm.kind == RECV else comm.kind, comm.size)
-        return comm if of is None or comm.size == 0 else replace(comm, size=max(round(comm.size * of.times), 1))
+        measured = network.efficiency_of(SEND if comm.kind == RECV else comm.kind, comm.size)
+        if measured is None or comm.size == 0:
+            return comm
+        return replace(comm, size=max(round(comm.size * measured.times), 1))
 
-    ranks = {rank: replace(of, found=tuple(sized(comm) for comm in of.found)) for rank, of in agreement.ranks.items()}
-    note = "sizes of kinds that take longer than the formula are as many times larger, so that their times agree"
+    ranks = {rank: replace(own, found=tuple(map(sized, own.found))) for rank, own in agreement.ranks.items()}
+    note = "sizes of kinds that take longer than the formula are enlarged accordingly"
     return replace(agreement, ranks=ranks, notes=(*agreement.notes, note))
 
 
@@ -254,31 +250,29 @@ def with_slowed_work(
         members = agreement.groups.get(comm.group, everyone)
         if place not in slowing or len(members) < 2:
             return (comm,)
-        at, of = members.index(rank), len(members)
-        passed = collective_ns(comm.kind, comm.size, [LevelSpan(of, 1.0, 0.0)])  # at a byte a ns: what a rank sends
+        own_place, count = members.index(rank), len(members)
+        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # at a byte a ns: what a rank sends
         whole = 0.0 if links is None else links.transfer_ns(comm.kind, comm.size, members)
 
         def message(kind: int, source: int, peer: int) -> Communication:
-            ends = members[source % of], members[(source + 1) % of]
+            ends = members[source % count], members[(source + 1) % count]
             size = round(share * passed) if links is None else links.size_of(SEND, ends, share * whole)
-            return replace(comm, kind=kind, size=max(size, 1), peer=members[peer % of], tag=tags[place], aside=True)
+            return replace(comm, kind=kind, size=max(size, 1), peer=members[peer % count], tag=tags[place], aside=True)
 
-        sent, got = message(SEND, at, at + 1), message(RECV, at - 1, at - 1)
+        sent, got = message(SEND, own_place, own_place + 1), message(RECV, own_place - 1, own_place - 1)
         size = (
             round((1 - share) * comm.size) if links is None else links.size_of(comm.kind, members, (1 - share) * whole)
         )
         rest = replace(comm, size=max(size, 4))
-        return (got, sent, rest) if at % 2 else (sent, got, rest)  # one at a time they do not wait in a ring
+        return (got, sent, rest) if own_place % 2 else (sent, got, rest)  # alternating, so they do not wait in a ring
 
     for rank, comms in ranks.items():
         found = tuple(part for place, comm in _places(comms) for part in parts(place, comm, rank))
         ranks[rank] = replace(comms, found=found)
-    longer = f"work beside transfers takes {timeline.slowdown:.2f} times as long in this job: in the set it"
+    longer = f"work during transfers takes {timeline.slowdown:.2f} times as long in this job: in the set it"
     notes = {
-        f"{longer} waits for a part of {len(slowing):,} collectives, which is a message of each rank to the next one": (
-            len(slowing)
-        ),
-        f"{longer} takes as long as by itself beside {others:,} messages and other transfers": others,
+        f"{longer} waits for a part of {len(slowing):,} collectives, sent as messages to the next rank": len(slowing),
+        f"{longer} is not slowed by {others:,} messages and other transfers": others,
     }
     return ranks, tuple(note for note, count in notes.items() if count)
 
@@ -287,7 +281,7 @@ _ON_RINGS = frozenset({Type.ALL_REDUCE, Type.REDUCE_SCATTER, Type.ALL_GATHER})
 
 
 def _places(comms: RankComms) -> Iterator[tuple[tuple[int, int], Communication]]:
-    """Yield each communication with its group and how many collectives of that group precede it."""
+    """Yield each communication with its group and the number of earlier collectives of that group."""
     count = Counter[int]()
     for comm in comms.found:
         yield (comm.group, count[comm.group]) if comm.kind >= 0 else (-1, -1), comm

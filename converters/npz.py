@@ -117,7 +117,6 @@ def _opcode(trace: Trace, row: Row) -> int:
 
 
 def _edges(trace: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
-    """Return rows [consumer, producer]: the call tree, and the trace's edges between nodes of the graph; sorted."""
     source, target = trace.edges[:, 0], trace.edges[:, 1]
     called = np.flatnonzero((node >= 0) & (trace.nodes.parent_row >= 0))
     pairs = np.concatenate(
@@ -195,7 +194,6 @@ def split_of(graph: GraphArrays, by: Split) -> str:
 
 
 def write_dataset(graphs: Iterable[GraphArrays], folder: Path, by: Split = "model") -> Sequence[str]:
-    """Write graphs into the folders of their splits, and the vocabulary; return the names of the files."""
     written: dict[str, str] = {}
     for split in SPLITS:
         make_folder(folder / split)

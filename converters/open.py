@@ -190,7 +190,6 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
 
 
 def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
-    """Return the trace in a file of any format, of a pair (which is linked), or the given trace."""
     if isinstance(source, InputPair):
         from ..linker import link
 

@@ -13,15 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace.arguments import UndecodedSide, undecoded_arguments
-from ..schemas.kineto.event_form import (
-    Numbers,
-    by_row,
-    category,
-    given_args,
-    number_columns,
-    recorded_args,
-    shown_text,
-)
+from ..schemas.kineto.event_form import Numbers, by_row, category, given_args, number_columns, recorded_args, shown_text
 from ..schemas.kineto.input_args import inputs_key
 from ..schemas.perfetto.packets import CATEGORIES, COMPUTE, field_tags, protos
 from ..schemas.text.files import open_output
@@ -37,35 +29,35 @@ from .exporter import Conversion
 if TYPE_CHECKING:
     from ..analysis.counters import Counter
 
+# TracePacket.SequenceFlags: this packet restarts a sequence; it needs names that earlier packets interned.
 _CLEARED, _NEEDED = 1, 2
-"""TracePacket.SequenceFlags: this packet begins a sequence anew; it needs what the ones before it have interned."""
 _REALTIME, _BOOTTIME = 1, 6
 _STAGES = {kind: name for name, kind in CATEGORIES.items()}
+# Extra data by argument, as PyTorch names them: the viewer expects numbers under the plain names.
 _FIELDS = {"device": "device id", "context": "context id", "stream": "stream id"}
-"""Extra data by argument, as PyTorch names them: the viewer expects numbers under the plain names."""
+# Process and thread ids are int32 in the format.
 _INT32 = 0x7FFFFFFF
-"""Process and thread ids are int32 in the format."""
+# Distance between the ids of ranks.
 _RANK = 1 << 32
-"""Ids of different ranks are so far apart."""
 _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
+# Rows that are encoded at once.
 _ROWS = 8192
-"""Rows that are encoded at once."""
+# Limits of the cache of encoded inputs: size of each, and their number.
 _LONGEST_KEPT, _SHAPES_KEPT = 4096, 100_000
-"""Encoded inputs are kept up to this size each, and this many of them."""
 _Rows = TypeVar("_Rows", int, IntColumn)
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
 
+# Messages that are written as bytes.
 _WRITTEN = ("TracePacket", "TrackEvent", "DebugAnnotation", "GpuRenderStageEvent")
-"""Messages that are written as bytes."""
 _TYPES = ("SLICE_BEGIN", "SLICE_END", "INSTANT", "COUNTER")
 _NO_FLOWS = "edges left out, which are neither launches nor dependencies within CUDA graphs"
 
 
 def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
-    """Write one Perfetto trace of one or several ranks; gzipped if the name ends in ".gz".
+    """Write a Perfetto trace of one or several ranks; gzipped if the name ends in ".gz".
 
-    Times are wall-clock ns, categories and arguments Kineto's. A stream also has an instant at each GPU event, at which
-    the flow of its launch ends (render stages cannot have flows), and the number of launched events that have not
+    Times are wall-clock ns, categories and arguments Kineto's. A stream also has an instant at each GPU event, because
+    render stages cannot have flows: the flow of the launch ends there. A counter shows launched events that have not
     begun.
 
     Raises:
@@ -114,7 +106,9 @@ class _Writer:
         launch, graph = (trace.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
         launch = launch[nodes.timed[launch].all(axis=1) & (nodes.kind[launch[:, 1]] == GPU)]
         tag, launched = self.event_tags["flow_ids"], lists_by(*launch.T.tolist())
-        self.flow_ids = {row: b"".join([tag + self._flow_id(one) for one in of]) for row, of in launched.items()}
+        self.flow_ids = {
+            row: b"".join([tag + self._flow_id(gpu) for gpu in events]) for row, events in launched.items()
+        }
         self.awaited = lists_by(*graph.T[::-1].tolist())
         self.has_launch = mask_at(len(trace), launch[:, 1])
         self.flows = int(np.count_nonzero(self.has_launch))
@@ -125,7 +119,6 @@ class _Writer:
         self.form = distinct_rows(*columns)[1]  # rows of one form differ in numbers and inputs alone
 
     def write(self) -> None:
-        """Write all packets."""
         self._head()
         self._tracks()
         rows, ends = self.process.rows, self._ends()
@@ -156,7 +149,6 @@ class _Writer:
         return np.array(ends, np.int64).reshape(-1, 3)
 
     def _rows(self, rows: IntColumn, ends: IntColumn) -> None:
-        """Write the packets of some rows, and the ends of slices before them."""
         gpu, numbers = self.trace.nodes.kind[rows] == GPU, number_columns(self.trace, rows)
         shapes, names = self._shapes(rows, gpu, numbers)
         packets = np.empty(len(rows), object)
@@ -179,13 +171,13 @@ class _Writer:
         self.file.writelines(chain.from_iterable(zip(heads, packets, strict=True)))
 
     def _event(self, event: bytes, names: bytes = b"") -> bytes:
-        """The packet of a track event, without its time; `names`: those that are new in it."""
+        """Return the packet of a track event without its time; `names` are new in it."""
         return self.sequence + delimited_field(self.packet_tags["track_event"], event) + names + self.needed
 
     def _shapes(
         self, rows: IntColumn, gpu: npt.NDArray[np.bool_], numbers: Sequence[Numbers]
     ) -> tuple[list[_Shape], list[bytes]]:
-        """The shapes of rows, and the names that are new in each packet, encoded."""
+        """Return the shapes of rows, and the names that are new in each packet, encoded."""
         ops = np.flatnonzero(self.trace.nodes.kind[rows] == CPU)
         which, texts = self.trace.texts.tensor_texts(rows[ops])
         given = [found and (found.inputs, inputs_key(found.inputs)) for found in map(undecoded_arguments, texts)]
@@ -205,13 +197,13 @@ class _Writer:
         return shapes, names
 
     def _new_names(self) -> bytes:
-        """The names since the last packet that defined some, encoded; none are left."""
+        """Return the names since the last packet that defined some, encoded."""
         names = self.fresh.SerializeToString(deterministic=True)
         self.fresh.Clear()
         return delimited_field(self.packet_tags["interned_data"], names) if names else b""
 
     def _slice_shape(self, row: int, given: UndecodedSide, before: list[str], after: list[str]) -> _Shape:
-        """Of a slice with numbers of these names before and after what it was given."""
+        """Return the shape of a slice whose arguments lie between numbers of these names."""
         trace, tags = self.trace, self.event_tags
         first = tags["category_iids"] + varint_bytes(self._iid("event_categories", category(trace, Row(row))))
         last = self.begin + tags["name_iid"] + varint_bytes(self._iid("event_names", trace.name_of(Row(row))))
@@ -234,7 +226,6 @@ class _Writer:
     def _slices(
         self, rows: IntColumn, numbers: Sequence[Numbers], shapes: Sequence[_Shape], names: Sequence[bytes]
     ) -> list[bytes]:
-        """Packets of slices."""
         before, after = map(self._numbers, numbers)
         tracks = map(self.tracks.__getitem__, self.uuid[rows].tolist())
         flows = [self.flow_ids.get(row, b"") for row in rows.tolist()]
@@ -244,7 +235,7 @@ class _Writer:
         ]
 
     def _numbers(self, columns: Numbers) -> list[bytes]:
-        """Numbers as debug annotations, one entry a row."""
+        """Return numbers as debug annotations, one entry per row."""
         tag, tags = self.event_tags["debug_annotations"], self.note_tags
         cells = []
         for name, (values, present) in columns.items():
@@ -257,7 +248,6 @@ class _Writer:
     def _stages(
         self, rows: IntColumn, numbers: Sequence[Numbers], shapes: Sequence[_Shape], names: Sequence[bytes]
     ) -> list[bytes]:
-        """Packets of render stages."""
         trace, tags, everywhere = self.trace, self.stage_tags, np.ones(len(rows), np.bool_)
         event_ids = number_cells(tags["event_id"], self._event_id(rows), everywhere, 0)
         heads = byte_rows([event_ids, number_cells(tags["duration"], trace.nodes.dur[rows], everywhere, 0)])
@@ -275,7 +265,7 @@ class _Writer:
         return packets
 
     def _arrival(self, row: int) -> bytes:
-        """The packet where the flow of a GPU event's launch ends, above its stream."""
+        """Return the packet at which the flow of a GPU event's launch ends, above its stream."""
         tags, name = self.event_tags, self._iid("event_names", self.trace.name_of(Row(row)))
         track = self._track(self._stream_uuid(int(self.trace.nodes.stream_lane[row])))
         flow = tags["terminating_flow_ids"] + self._flow_id(row)
@@ -301,7 +291,7 @@ class _Writer:
         self.file.write(protos().Trace(packet=[packet]).SerializeToString(deterministic=True))
 
     def _iid(self, kind: str, name: str, **more: Any) -> int:
-        """The id of an interned name, which the next packet defines if it is new."""
+        """Return the id of an interned name, which the next packet defines if it is new."""
         iid = self.iids.get((kind, name))
         if iid is None:
             iid = self.iids[kind, name] = len(self.iids) + 1
@@ -318,7 +308,6 @@ class _Writer:
         self._put(packet)
 
     def _tracks(self) -> None:
-        """Descriptors of processes and threads, and of each stream."""
         process, trace = self.process, self.trace
         rows = process.rows[trace.nodes.kind[process.rows] != GPU]
         for pid in distinct(process.pid[rows]).tolist():
@@ -353,7 +342,7 @@ class _Writer:
         return self._number(int(self.trace.nodes.device[row]))
 
     def _number(self, device: int) -> int:
-        """Number of a device; those of several ranks are apart."""
+        """Return the number of a device; numbers of different ranks are apart."""
         device = max(device, 0)
         return (device if self.process.alone else self.rank * 64 + device) & _INT32
 
@@ -386,14 +375,14 @@ _shown = lru_cache(maxsize=1 << 14)(shown_text)
 
 @lru_cache(maxsize=1 << 14)
 def _extra_head(name: str, size: int) -> bytes:
-    """What comes before the text, of so many bytes, of an argument of a render stage."""
+    """Return the bytes before the text (of this size) of an argument of a render stage."""
     tags = field_tags("GpuRenderStageEvent.ExtraData")
     head = delimited_field(tags["name"], _FIELDS.get(name, name).encode()) + tags["value"] + varint_bytes(size)
     return field_tags("GpuRenderStageEvent")["extra_data"] + varint_bytes(len(head) + size) + head
 
 
 def _set(annotation: Any, value: Any) -> None:
-    """Give a debug annotation a value; numbers over 64 bits and anything but JSON values become strings."""
+    """Set a debug annotation's value; numbers over 64 bits and non-JSON values become strings."""
     if isinstance(value, list | tuple):
         for element in value:
             _set(annotation.array_values.add(), element)

@@ -1,8 +1,7 @@
 """Communications of several ranks, matched as simulators match them: the k-th with the k-th.
 
-All collectives of a group must agree between its ranks, and each receive needs a send. If all match, the ranks become
-one graph in which a collective is one event; a cycle in it is a deadlock. Example: rank 0 runs collective A before B,
-rank 1 runs B before A; A waits for B on rank 1 and B for A on rank 0.
+If all match, the ranks become one graph in which a collective is one event; a cycle in it is a deadlock. Example: rank
+0 runs collective A before B, rank 1 runs B before A; A waits for B on rank 1 and B for A on rank 0.
 """
 
 from __future__ import annotations

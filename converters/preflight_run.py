@@ -1,13 +1,10 @@
 """Issue the nodes of a set as ASTRA-sim does, to see whether every rank finishes.
 
-An order of communications that looks like a deadlock is often harmless: a rank first issues the node that is ready
-first, and that depends on durations. ASTRA-sim runs one CPU node, one computation, and one collective or send of a rank
-at a time, the ready node with the lowest id first; receives take no turn. It matches the k-th collective of a group
-with the k-th of the other ranks; for collectives of all ranks, k counts the collectives of every group (`Workload`,
-`HardwareResource`, and `Sys` in astra-sim; observed with the sets of tests/conformance).
-
-Example: rank 0 runs collective A and then B, because B waits for a long computation. On rank 1 both are ready and A has
-the lower id, so A is issued first: the set runs. With a lower id for B on rank 1 it does not.
+An order of communications that looks like a deadlock is often harmless, because durations decide which node is ready
+first. ASTRA-sim runs one CPU node, one computation, and one collective or send of a rank at a time, the ready node with
+the lowest id first; receives take no turn. It matches the k-th collective of a group with the k-th of the other ranks;
+for collectives of all ranks, k counts the collectives of every group (`Workload`, `HardwareResource`, and `Sys` in
+astra-sim; observed with the sets of tests/conformance).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """How much longer host work takes during transfers.
 
-A collective on the host (Gloo, MPI) runs on threads of its backend and in the kernel, and competes with its rank's
-operators for the processor. The slowdown is estimated from operators with equal name and shapes that ran both with and
-without a transfer. Example: `aten::mm` of one shape takes 2 ms alone and 3 ms during a transfer, so 3 ms of work during
-transfers would have taken 2 ms: the slowdown is 1.5.
+A collective on the host (Gloo, MPI) competes with its rank's operators for the processor. The slowdown is estimated
+from operators with equal name and shapes that ran both with and without a transfer. Example: `aten::mm` of one shape
+takes 2 ms alone and 3 ms during a transfer: the slowdown is 1.5.
 """
 
 from __future__ import annotations
@@ -32,10 +31,7 @@ EqualWork = tuple[list[int], list[tuple[int, int]]]
 
 
 def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
-    """Return the time that operators and transfers shared, and how long that work takes alone, ns.
-
-    An operator during transfers lost its time beyond the median of equal operators that ran alone.
-    """
+    """Return the time that operators and transfers shared, and how long that work takes alone, ns."""
     taken = lost = 0
     for alone, beside in groups:
         if alone and beside:

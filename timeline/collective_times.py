@@ -1,20 +1,13 @@
 """Time of a collective on links of given bandwidths and latencies, by its algorithm and its library.
 
-With N ranks, S bytes of the whole data, B the bandwidth of a rank in one direction, and L the latency of a step:
+docs/reference/network.md has the formulas. Bandwidth terms follow "busbw" (nccl-tests, doc/PERFORMANCE.md), steps
+Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. On a ring, an
+all-to-all's data passes the ranks between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc). On a tree an
+all-reduce takes 2 (S/B + log₂N · L), broadcast and reduce half of that, other kinds their time on a ring.
 
-| kind | ring | direct | halving-doubling | |---|---|---|---| | reduce-scatter, all-gather, gather, scatter | (N − 1)/N
-· S/B + (N − 1) L | … + L | … + log₂N · L | | all-reduce; barrier, with S = 0 | twice that | twice that | twice that | |
-all-to-all | N(N − 1)/2 · (S/N/B + L) | (N − 1)/N · S/B + L | as on a ring | | broadcast, reduce (a pipelined chain) |
-S/B + (N − 1) L | S/B + L | S/B + log₂N · L |
-
-Bandwidth terms follow "busbw" (nccl-tests, doc/PERFORMANCE.md), steps Thakur, Rabenseifner and Gropp, "Optimization of
-Collective Communication Operations in MPICH", 2005. On a ring, an all-to-all's data passes the ranks between, as in
-ASTRA-sim (astra-sim/system/collective/Ring.cc). On a tree an all-reduce takes 2 (S/B + log₂N · L), broadcast and reduce
-half of that, other kinds their time on a ring.
-
-**Several levels** (nodes, and the fabric between them): one phase per level, as ASTRA-sim does with
-`"collective-optimization": "localBWAware"`. A reduce-scatter leaves each rank its part for the next level, an
-all-gather is the reverse, an all-reduce both. Broadcast, reduce and all-to-all pass all data on each level.
+**Several levels**: one phase per level, as ASTRA-sim does with `"collective-optimization": "localBWAware"`. A
+reduce-scatter leaves each rank its part for the next level, an all-gather is the reverse, an all-reduce both.
+Broadcast, reduce and all-to-all pass all data on each level.
 
 **Gloo** (pytorch/gloo) has no levels: its slowest link sets the time of a step. All-reduce, reduce and all-gather run
 on rings (allreduce.cc, reduce.cc, allgather.cc); PyTorch's reduce-scatter is an all-reduce (ProcessGroupGloo.cpp). A
@@ -24,17 +17,11 @@ the root's link is busy for d · S/B, its first child's for (d − 1) · S/B, an
 
 **NCCL** 2.28.3 (src/graph/tuning.cc, `ncclTopoTuneModel` and `ncclTopoGetAlgoTime`) uses the fastest of three protocols
 on a ring, for an all-reduce also on a tree. L is a step of LL, the protocol with the lowest latency: 5.0 µs between
-nodes and 0.6 µs on NVLink. Steps of LL, LL128 and Simple (`hwLatencies`):
-
-| µs | tree | ring | |---|---|---| | between nodes | 5.0, 8.5, 14 | 2.7, 4.0, 14; with one rank per node as on a tree |
-| on NVLink, in a node | 0.6, 1.25, 4.0 | 0.6, 1.9, 3.4; at least 1, 1, 3 if the ring leaves the node |
-
-A collective begins with 6.6, 14 and 8.4 µs (`baseLatencies`; on a tree 6.8, 14, 8.4). A ring has 0.5, 0.92 and 1 of the
-bandwidth, a tree 0.92 of it, with LL 1/3.8, with LL128 7/9 in a node and 120/128 between nodes; `llMaxBws` (Hopper,
-Intel) limits LL. `treeCorrectionFactor` lowers trees of middle sizes; steps of Simple on a ring between nodes take 1.4
-times as long ("plateau effect"). A ring visits all ranks of a node before it leaves it (`nInterSteps`). Each NIC has a
-ring, so the links of all ranks of a node carry the data that leaves it. A tree is a chain in the node and `log2i` of
-the nodes deep. Broadcast and reduce take all steps of a chain. Not modeled: NVLS, CollNet, PAT, channel limits.
+nodes and 0.6 µs on NVLink. `_Protocol` has steps (`hwLatencies`), starts (`baseLatencies`), shares of the bandwidth,
+and `treeCorrectionFactor`; `llMaxBws` (Hopper, Intel) limits LL; steps of Simple on a ring between nodes take 1.4 times
+as long ("plateau effect"). A ring visits all ranks of a node before it leaves it (`nInterSteps`). Each NIC has a ring,
+so the links of all ranks of a node carry the data that leaves it. A tree is a chain in the node and `log2i` of the
+nodes deep. Broadcast and reduce take all steps of a chain. Not modeled: NVLS, CollNet, PAT, channel limits.
 """
 
 from __future__ import annotations
@@ -59,13 +46,13 @@ _UNDIVIDED = _CHAINS | {Type.ALL_TO_ALL}
 
 
 class _Protocol(NamedTuple):
-    """One of NCCL's protocols; see the module's docstring.
+    """One of NCCL's protocols, with values for a ring and a tree, or for a node and between nodes.
 
     Attributes:
-        base_ns: start of a collective on a ring, and on a tree.
-        between, inside: a step over L on a ring and on a tree, between nodes and inside a node.
+        base_ns: start of a collective.
+        between, inside: a step over L, between nodes and inside a node.
         least_ns: shortest step of a ring in a node, if the ring leaves the node.
-        share, on_tree: of the bandwidth on a ring; of the tree's bandwidth in a node and between nodes.
+        share, on_tree: share of the bandwidth.
         tree_tenths: tenths of that for 64 bytes and each doubling; all of it for larger sizes.
     """
 
@@ -120,7 +107,6 @@ class LevelSpan(NamedTuple):
 
     Attributes:
         ranks: members on this level; on outer levels, units of the level below.
-        bandwidth: bytes per ns of a rank in one direction.
         in_node: inside a node; only NCCL's protocols need it.
         hops: links that a step passes on a ring topology; 0 on others.
     """

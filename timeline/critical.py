@@ -220,9 +220,6 @@ def unchanged_replay(trace: Trace) -> Replay | None:
 def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalChain | None:
     """Return the critical path of the replay without changes; None if no row has a time.
 
-    Args:
-        unchanged: `unchanged_replay(trace)`, if known.
-
     Example:
         >>> chain = critical_chain(trace)
         >>> int(chain.ns.sum()) == chain.makespan_ns == trace.critical_path().length_ns

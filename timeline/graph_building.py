@@ -134,10 +134,8 @@ def _limit_of(
 def with_submissions(
     points: GraphEvents, chains: Edges, queue: LaunchQueue, waits: Edges
 ) -> tuple[GraphEvents, Edges, IntColumn]:
-    """Add to each slow launching call a point at which it submits its work, the usual time before it returns.
-
-    Returns:
-        the points; the chains, with two edges for such a call; the point from which each row's launches count.
+    """Add to each slow launching call a point at which it submits its work; also return the point from which launches
+    count.
     """
     trace = points.trace
     nodes = trace.nodes

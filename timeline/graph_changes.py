@@ -17,20 +17,7 @@ from ..trace.kinds import GPU, OPTIMIZER
 from ..trace.origin import origin_of_rows
 from .constants import Constants, of_ranks
 from .meant_rows import Rows, step_of_row
-from .replay_graph import (
-    DURATION,
-    EVENT,
-    GONE,
-    HANDOFF,
-    HOST,
-    LAUNCH,
-    QUEUE,
-    STREAM,
-    SYNC,
-    UNKNOWN,
-    Edges,
-    ReplayGraph,
-)
+from .replay_graph import DURATION, EVENT, GONE, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, UNKNOWN, Edges, ReplayGraph
 
 Change = Callable[[ReplayGraph], ReplayGraph]
 
@@ -128,10 +115,7 @@ def without_waits(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def without_launch_gaps(graph: ReplayGraph, rows: Rows) -> Change:
-    """Launch the GPU events of each step with the first event on each stream, like a captured graph.
-
-    Threads do no host work between their first and last launch of a step; waits remain.
-    """
+    """Launch the GPU events of each step with the first event on each stream, like a captured graph; waits remain."""
     edges = graph.edges
     launches = _edges_before(graph, rows, LAUNCH)
     if not len(launches):
@@ -170,10 +154,7 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> I
 
 
 def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> Change:
-    """Merge neighboring GPU events on a stream in a step into one event that takes `factor` times their time.
-
-    The later events need no launch, no gap, and no host work of calls that launch nothing else.
-    """
+    """Merge neighboring GPU events on a stream in a step into one event that takes `factor` times their time."""
     edges = graph.edges
     step, follows = _steps(graph), _edges_before(graph, rows, STREAM)
     source, target = graph.row[edges.source[follows]], graph.row[edges.target[follows]]

@@ -38,12 +38,7 @@ class Unexplained:
 
 @dataclass(frozen=True)
 class Replay(Suggests):
-    """A predicted timeline.
-
-    Attributes:
-        time: int64 ns after the start of the window, per point.
-        lag: int64 ns that each edge counted.
-    """
+    """A predicted timeline: ns after the start of the window per point, and the lag that each edge counted."""
 
     graph: ReplayGraph
     time: IntColumn
@@ -77,7 +72,6 @@ class Replay(Suggests):
 
     @cached_property
     def end(self) -> IntColumn:
-        """int64 ns after the start of the window, per trace row; −1 without a time."""
         return np.where(self.graph.end >= 0, self.time[self.graph.end], -1)
 
     @cached_property

@@ -125,7 +125,6 @@ def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) ->
 
 
 def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, SharedTransfers | None, list[str]]:
-    """Return the collectives' edges, the chains without waits for them, their shared resources, and notes."""
     rows = points.host_comm
     if not len(rows):
         return chains.take(np.zeros(0, np.int64)), chains, None, []
@@ -235,7 +234,6 @@ class _Lanes:
         self.is_pause = mask_at(len(chains), _pauses(points, chains))
 
     def issued(self, rows: IntColumn) -> IntColumn:
-        """Return the start of each collective's call, else the last point before it on the thread that the ET names."""
         trace, points_found = self.points.trace, []
         for row in rows.tolist():
             call = self.calls.get(row, -1)
@@ -267,7 +265,6 @@ class _Lanes:
                     yield row, edge
 
     def _at_or_after(self, thread: int, ns: int) -> int:
-        """Return the first edge of a thread's chain that ends at or after a time, −1 if there is none."""
         first, end = (int(np.searchsorted(self.thread, thread, side)) for side in ("left", "right"))
         edge = first + int(np.searchsorted(self.time[first:end], ns))
         return edge if edge < end else -1

@@ -19,7 +19,6 @@ SYNC_COST_NS = 3_000
 
 
 def synchronising_calls(trace: Trace) -> IntColumn:
-    """Return positions in `trace.runtime` of the calls that wait for a device, stream or event."""
     return np.flatnonzero(named(trace.names, trace.runtime.name, SYNCHRONIZE))
 
 
@@ -36,10 +35,7 @@ def blocking_copies(trace: Trace) -> npt.NDArray[np.bool_]:
 
 
 def without_waits(trace: Trace) -> Trace:
-    """Return the trace with a host that never waits. GPU events keep their times.
-
-    Synchronizing and copying calls take at most `SYNC_COST_NS`; later calls on their thread move earlier.
-    """
+    """Return the trace with a host that never waits: what follows a wait on its thread moves earlier."""
     copying = trace.gpu.runtime[blocking_copies(trace)]
     waiting = distinct(np.concatenate([synchronising_calls(trace), copying[copying >= 0]]))
     runtime, calls = trace.runtime, trace.calls

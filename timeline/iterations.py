@@ -61,9 +61,8 @@ class MarkedIterations:
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
-        """Return the ns of each iteration, from given starts and ends of rows.
-
-        An iteration begins when the host has begun it and the device has finished the iterations before it.
+        """Return the ns of each iteration; it begins when the host has begun it and the device has finished the
+        previous ones.
         """
         last = self.of_row == len(self) - 1
         over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
@@ -131,7 +130,6 @@ class HeldOut:
 
     @property
     def spread(self) -> float:
-        """(longest − shortest) / median of the measured times of this iteration and the others."""
         times = [self.measured_ns, *self.others_ns]
         middle = median(times)
         return (max(times) - min(times)) / middle if middle else 0.0
@@ -197,10 +195,8 @@ def held_out_graph(
 
 
 def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> float:
-    """Return the median over iterations of their lags over their usual lags; 1 without iterations.
-
-    Args:
-        parts: lags, usual lags (ns), and iterations, one entry per edge.
+    """Return the median over iterations of their lags over their usual lags, given (lags, usual lags, iterations) per
+    edge.
     """
     ratios = [np.zeros(0)]
     for lag, usual, iteration in parts:
@@ -211,7 +207,6 @@ def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> flo
 
 
 def _paths(trace: Trace) -> IntColumn:
-    """Number the names from the outermost call down to each row; running numbers in annotations do not count."""
     nodes = trace.nodes
     known: dict[tuple[int, int], int] = {}
     names: dict[str, int] = {}
@@ -227,7 +222,6 @@ def _paths(trace: Trace) -> IntColumn:
 
 
 def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:
-    """Count the earlier edges with the same key in the iteration; edges are in order of their targets."""
     order = np.lexsort((key, iteration))  # stable: edges with the same key stay in order
     new = np.ones(len(key), np.bool_)
     new[1:] = (np.diff(key[order]) != 0) | (np.diff(iteration[order]) != 0)
@@ -240,7 +234,6 @@ def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:
 def _medians(
     key: IntColumn, value: IntColumn, held_out: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.bool_], IntColumn]:
-    """Return, per entry, whether values with its key that are not held out exist, and their median."""
     given = np.flatnonzero(~held_out)
     order = given[np.lexsort((value[given], key[given]))]
     keys, first, count = np.unique(key[order], return_index=True, return_counts=True)
@@ -271,18 +264,12 @@ class Outlier(msgspec.Struct, frozen=True):
 
 
 def warm_up(set_apart: Sequence[Outlier]) -> int:
-    """Return how many iterations are set apart at the beginning.
-
-    Example:
-        >>> warm_up([Outlier(0, "", 9, "takes longer"), Outlier(1, "", 8, "takes longer"), Outlier(7, "", 9, "")])
-        2
-    """
+    """Return how many iterations are set apart at the beginning."""
     numbers = {outlier.iteration for outlier in set_apart}
     return next(count for count in range(len(numbers) + 1) if count not in numbers)
 
 
 def outlier_lines(set_apart: Sequence[Outlier]) -> list[str]:
-    """Return a line per iteration that is set apart, and a line on how to keep them."""
     lines = [f"set apart  iteration {outlier.iteration} {outlier.reason}" for outlier in set_apart]
     return (
         [*lines, "           these iterations differ from the others; --keep-outliers includes them"] if lines else []
@@ -318,7 +305,6 @@ def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Seq
 
 
 def _against(ns: int, middle: float) -> str:
-    """Compare a time with the median, which is 0 if most iterations have no work of their own."""
     return f"{ns / middle - 1:+.1%} against the median" if middle else f"{ns / 1000:,.3f} µs, most others 0"
 
 
@@ -354,11 +340,8 @@ class Percentiles(msgspec.Struct, frozen=True):
     p90: float
 
     def times(self, factor: float) -> Percentiles:
-        """Multiply all three and round.
-
-        Example:
-            >>> Percentiles(0.9, 1.0, 1.2).times(1000)
-            Percentiles(p10=900, p50=1000, p90=1200)
+        """Return the ns of each iteration; it begins when the host has begun it and the device has finished the
+        previous ones.
         """
         return Percentiles(round(self.p10 * factor), round(self.p50 * factor), round(self.p90 * factor))
 

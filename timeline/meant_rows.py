@@ -135,7 +135,6 @@ def _coded(codes: npt.NDArray[np.integer], wanted: list[bool]) -> Rows:
 
 
 def step_of_row(trace: Trace) -> IntColumn:
-    """Return the index of the step in which each row is called or launched, −1 if none."""
     return trace.once(_step_of_row)
 
 

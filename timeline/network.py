@@ -99,10 +99,7 @@ def _notes(graph: ReplayGraph, network: Network, known: int, unknown: int, *, cu
 def estimate_ns(
     network: Network, trace: Trace, found: FoundComm, ranks: Sequence[int] | None = None, *, rank: int | None = None
 ) -> int:
-    """Return the ns of a communication on a network; −1 if its kind, size, or group is not known.
-
-    `ranks` (of the group) and `rank` (of the trace) replace values that the trace does not list.
-    """
+    """Return the ns of a communication on a network; −1 if its kind, size, or group is not known."""
     size = 0 if found.kind == Type.BARRIER else found.bytes
     if found.kind is None or size is None:
         return -1
@@ -130,7 +127,6 @@ def group_size(trace: Trace, found: FoundComm) -> int | None:
 
 
 def _same_on_all_ranks(graph: ReplayGraph, estimates: IntColumn) -> IntColumn:
-    """Give all ranks of a coupled collective the largest estimate: sizes of an all-to-all differ between ranks."""
     edges = graph.edges
     done = np.flatnonzero((edges.kind == COMM) & (edges.owner >= 0))
     largest = np.full(len(graph), -1, np.int64)

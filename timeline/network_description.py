@@ -46,7 +46,6 @@ class NetworkLevel:
 
     Attributes:
         ranks: size of a unit; ranks 0 to ranks − 1 are the first unit.
-        algorithm: for collectives on this level; None for the network's.
         topology: "full" links each two ranks. On a "ring" a message takes the latency of each link on its way, and
             collectives use ring algorithms.
     """
@@ -75,8 +74,6 @@ class Network:
 
     Example:
         >>> from etplus.schemas.comm_types import CollectiveCommType
-        >>> Network(25.0, 5000).transfer_ns(CollectiveCommType.ALL_REDUCE, 100_000_000, 4)
-        6030000
         >>> nodes = Network(25.0, 5000, levels=(NetworkLevel(4, 300.0, 1000),))
         >>> nodes.transfer_ns(CollectiveCommType.ALL_REDUCE, 100_000_000, (0, 1, 2, 3))
         506000
@@ -149,7 +146,6 @@ class Network:
         return replace(self, efficiency=tuple(replace(e, times=getattr(e, end)) for e in self.efficiency))
 
     def run_by(self, library: Library) -> Network:
-        """Return the network with a library's algorithms, unless it names a library or another algorithm."""
         plain = self.library is None and self.algorithm == "ring"
         return replace(self, library=library) if plain else self
 

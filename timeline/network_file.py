@@ -103,12 +103,7 @@ class Sample(NamedTuple):
 
 
 def read_network(path: Source, name: str | None = None) -> Network:
-    """Read one network of a JSON or (by its suffix) YAML file.
-
-    Raises:
-        UsageError: no such name, no name for a file of several networks, or YAML without PyYAML.
-        TraceFormatError: not a network file.
-    """
+    """Read one network of a JSON or (by its suffix) YAML file; `name` chooses one of several."""
     content, file = _decoded(path)
     networks = content if isinstance(content, dict) and "networks" in content else {"networks": {"": content}}
     if networks.get("format", _FORMAT) != _FORMAT:
@@ -245,9 +240,6 @@ def _samples(kinds: Mapping[str, Mapping[str, _Measured]], ranks: int) -> Iterab
 def fit_network(samples: list[Sample], library: Library | None = "gloo") -> DescribedNetwork:
     """Fit bandwidth and latency to all-reduces (else the kind with the most bytes), and each kind's time over the
     formula.
-
-    Raises:
-        UsageError: no communication of a known kind.
     """
     sent: dict[int, int] = defaultdict(int)
     for sample in samples:
@@ -314,7 +306,6 @@ Floats = npt.NDArray[np.float64]
 
 
 def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
-    """Return two factors, the first positive and the second not negative, that bring the terms nearest to the sums."""
     (slope, latency), *_ = np.linalg.lstsq(terms, sums, rcond=None)
     if latency < 0 or slope <= 0:
         by_size = terms[:, 0]
@@ -365,6 +356,5 @@ def _late_leaves(graph: ReplayGraph) -> dict[int, int]:
 
 
 def library_of(traces: Sequence[Trace]) -> Library:
-    """Return the library whose formulas hold: NCCL (RCCL has its algorithms) if GPUs communicate, else Gloo."""
     on_gpus = any(trace.nodes.kind[of.row] == GPU for trace in traces for of in find_communications(trace))
     return "nccl" if on_gpus else "gloo"

@@ -38,10 +38,7 @@ _KINDS = {"thread": HOST, "thread_handoff": HANDOFF, "launch": LAUNCH, "event": 
 
 
 def predicted_graph(trace: Trace) -> ReplayGraph:
-    """Return the graph of one rank without start times.
-
-    A call has a third point: the end of its own work. Work that waits for the call or its callees waits for that point.
-    """
+    """Return the graph of one rank without start times. A call has a third point: the end of its own work."""
     nodes = trace.nodes
     points = GraphEvents.of(trace)
     calls, gpu = (np.flatnonzero(nodes.timed & (nodes.kind == kind)) for kind in (CPU, GPU))
@@ -108,7 +105,6 @@ def without_turns(graph: ReplayGraph) -> ReplayGraph:
 
 
 def _lanes(graph: ReplayGraph) -> IntColumn:
-    """Return the number of each row's stream or thread; −1 for receives and for ranks with recorded times."""
     on_device = graph.column("kind") == GPU
     number = np.where(on_device, graph.column("stream_lane"), graph.column("thread"))
     lane = distinct_rows(graph.rank_of_row, on_device, number)[1]

@@ -44,7 +44,6 @@ class Rendezvous:
 
     @property
     def blocked(self) -> list[tuple[int, int, int, int]]:
-        """Rank, row, own ns, and transfer ns of each side that the communication blocks."""
         blocked = [(*of, self.transfer_ns) for of in zip(self.rank, self.row, self.own_ns, strict=True)]
         if self.on_host and self.message:
             return ([(*blocked[0][:3], self.sent_ns)] if self.sent_ns >= 0 else []) + blocked[1:]
@@ -97,10 +96,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
 
 
 def _shared(
-    graphs: Sequence[ReplayGraph],
-    rendezvous: Sequence[Rendezvous],
-    first_row: IntColumn,
-    met_at: IntColumn,
+    graphs: Sequence[ReplayGraph], rendezvous: Sequence[Rendezvous], first_row: IntColumn, met_at: IntColumn
 ) -> SharedTransfers | None:
     """Return the shared resources of all ranks' communications on the host; a transfer involves several ranks."""
     own = [graph.shared for graph in graphs]
@@ -160,7 +156,6 @@ def _join(
     measured: IntColumn,
     own_edges: Edges,
 ) -> tuple[Edges, IntColumn]:
-    """Return edges to and from rendezvous (whose points follow the others) and the measured times of the new points."""
     arriving = [
         (k, row + first_row[r], early)
         for k, m in enumerate(rendezvous)
@@ -191,10 +186,7 @@ def _join(
 
 
 def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
-    """Match the communications of ranks as linking a job does, and compare their clocks.
-
-    In a group with unmatched communications, those of an unknown kind stay apart: they could be messages.
-    """
+    """Match the communications of ranks as linking a job does, and compare their clocks."""
     index = {rank: k for k, rank in enumerate(ranks_of(traces))}
     comms = {rank: communications(traces[k], unknown=True) for rank, k in index.items()}
     collectives, counts, _ = match_collectives(comms)

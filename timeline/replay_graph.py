@@ -2,7 +2,7 @@
 
 Every timed row has two points, its start and its end. An edge says that a point comes at least `lag` after another, so
 a replay is a longest path. A host thread is a chain: the time between two boundaries of calls is host work of the
-innermost open call. GPU events follow their launch and the previous event on their stream.
+innermost open call.
 """
 
 from __future__ import annotations
@@ -81,7 +81,6 @@ class Edges:
         return replace(self, lag=np.where(which, np.minimum(self.lag, ns), self.lag))
 
     def into(self, points: int) -> IntColumn:
-        """Return, per point, the position of an edge that leads to it, −1 if none."""
         found = np.full(points, -1, np.int64)
         found[self.target] = np.arange(len(self))
         return found
@@ -108,8 +107,7 @@ class Runs:
     """The order of a graph's points, for longest paths with any lags. Sources have lower numbers than targets.
 
     Most points only follow the previous point: such a run is a sum, represented by its first point, the head. A head
-    with one edge follows another run. In a chain of these, only the first head (the base) is visited; the others follow
-    from it.
+    with one edge follows another run; of a chain of these only the first head, the base, is visited.
     """
 
     def __init__(self, edges: Edges, points: int) -> None:
@@ -318,7 +316,6 @@ class ReplayGraph:
         return Runs(self.edges, len(self))
 
     def column(self, name: str) -> npt.NDArray[np.integer]:
-        """Return a column of the traces' nodes, through all rows. Codes are valid in one trace only."""
         return np.concatenate([getattr(trace.nodes, name) for trace in self.traces])
 
     def name_of(self, row: int) -> str:
@@ -390,10 +387,7 @@ def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
 
 
 def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:
-    """Return points in an order in which every edge leads forward, the window's start first; None if there is a cycle.
-
-    The measured order usually works. Points of equal time and clocks that differ by a rounding need Kahn's algorithm.
-    """
+    """Return points in an order in which every edge leads forward, the window's start first; None for a cycle."""
     order = np.argsort(measured, kind="stable")
     place = inverse_positions(len(order), order)
     if np.all(place[edges.source] < place[edges.target]):

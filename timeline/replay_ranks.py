@@ -46,11 +46,7 @@ _ALL_TO_ALL = (0.6, 1.5)
 
 @dataclass(frozen=True)
 class AnswerRange:
-    """Range of a what-if's answer, which held for about four of five jobs recorded on several networks.
-
-    Attributes:
-        reasons: what moves the answer, the largest effect first.
-    """
+    """Range of a what-if's answer, with reasons; it held for about four of five jobs recorded on several networks."""
 
     low_ns: int
     high_ns: int

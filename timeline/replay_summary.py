@@ -33,12 +33,7 @@ UNRELIABLE, REFUSED = 0.01, 0.05
 
 @dataclass(frozen=True)
 class BaseError:
-    """Errors of a replay without changes, over the measured makespan; `kernel_starts` is None without GPU events.
-
-    Example:
-        >>> BaseError(-0.02, None).reliable
-        False
-    """
+    """Errors of a replay without changes, over the measured makespan; `kernel_starts` is None without GPU events."""
 
     makespan: float
     kernel_starts: float | None
@@ -48,7 +43,6 @@ class BaseError:
 
     @staticmethod
     def of(unchanged: Replay) -> BaseError:
-        """Return the error of the replay of an unchanged graph; 0 without recorded start times."""
         if not unchanged.graph.times_recorded:
             return BaseError(0.0, None)
         starts, measured = start_error_ns(unchanged), unchanged.measured_ns
@@ -96,7 +90,6 @@ class BaseError:
 
 
 def start_error_ns(replay: Replay) -> float | None:
-    """Return the mean absolute error of the starts of GPU events, ns; None without GPU events."""
     graph = replay.graph
     gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
     return float(np.abs(replay.start[gpu] - graph.measured[graph.start[gpu]]).mean()) if len(gpu) else None
@@ -222,7 +215,6 @@ def summarize(
     span: AnswerRange | None = None,
     untraced: UntracedAnswer | None = None,
 ) -> Summary:
-    """Summarize a replay; `before` is the replay without the what-ifs, if there are any."""
     graph, recorded = replay.graph, replay.graph.times_recorded
     kind = graph.column("kind")
     gpu = np.flatnonzero((kind == GPU) & (graph.start >= 0))
@@ -304,7 +296,6 @@ def _is_kernel(trace: Trace) -> npt.NDArray[np.bool_]:
 def exposed_ns(
     start: IntColumn, end: IntColumn, communicates: npt.NDArray[np.bool_], kernel: npt.NDArray[np.bool_]
 ) -> int:
-    """Return the ns in which a rank runs a communication kernel and no other kernel."""
     both, compute = communicates | kernel, kernel & ~communicates
     return union(start[both], end[both]).length - union(start[compute], end[compute]).length
 

@@ -104,7 +104,6 @@ class _Flows:
             self.on_link[link] += 1
 
     def sharers(self, flow: int) -> int:
-        """Return the number of transfers on the busiest of its links, which sets its speed."""
         return max((self.on_link[link] for link in self.links[flow]), default=1)
 
 

@@ -72,7 +72,6 @@ def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
 
 
 def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return points in order through all threads, and the row that was open before each, −1 if none."""
     trace, count = points.trace, len(order)
     parent = nesting(trace.nodes.thread[order], trace.nodes.ts[order], trace.nodes.end[order])
     depth = depths(parent)
@@ -182,7 +181,6 @@ class _Blocks:
         return _Blocks(thread[first], start[first], reach[last], rows[first], rows[outlasting[last]])
 
     def first_in(self, block: IntColumn, begin: IntColumn, until: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-        """Return the first block since `begin` on each block's thread, and whether the thread is idle around both."""
         times = distinct(np.concatenate([self.start, begin]))
         keys = self.thread * len(times) + np.searchsorted(times, self.start)
         first = np.searchsorted(keys, self.thread[block] * len(times) + np.searchsorted(times, begin))
@@ -193,7 +191,6 @@ class _Blocks:
 
 
 def _last_elsewhere(points: GraphEvents, chains: Edges, late: IntColumn) -> IntColumn:
-    """Return the last point of another thread before edges into threads' first points; 0 if there is none."""
     order = chains.target[np.argsort(points.measured[chains.target], kind="stable")]
     thread = points.trace.nodes.thread[points.row[order]]
     new = np.diff(thread, prepend=thread[:1] - 1) != 0
@@ -206,7 +203,6 @@ def _last_elsewhere(points: GraphEvents, chains: Edges, late: IntColumn) -> IntC
 
 
 def without_backend_work(trace: Trace) -> tuple[Trace, list[str]]:
-    """Return the trace without the times of operators that run its collectives, and notes."""
     rows = backend_rows(trace, comm_rows(trace))
     if not len(rows):
         return trace, []

@@ -64,7 +64,6 @@ def without_recording(graph: ReplayGraph, cost_ns: Sequence[int]) -> ReplayGraph
 
 
 def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
-    """Return the untraced step, the mean over the ranks; None if a rank does not state it."""
     steps = [step for trace in traces if (step := untraced_step(trace.names)) is not None]
     if not steps or len(steps) < len(traces):
         return None
@@ -108,7 +107,6 @@ class UntracedAnswer:
 def untraced_answer(
     base: Replay, constants: Sequence[Constants], *changes: Callable[[ReplayGraph], ReplayGraph]
 ) -> UntracedAnswer | None:
-    """Return the untraced step time with each of the changes of the graph; None if the traces do not state it."""
     step, steps = untraced_step_of(base.graph.traces), len(_step_rows(base.graph)[0])
     if step is None or not steps or not base.graph.times_recorded:
         return None
@@ -140,7 +138,6 @@ def _less_cost_first(graph: ReplayGraph, cost: Sequence[int], left: float) -> Re
 def _at_pace(
     way: Callable[[float], ReplayGraph], constants: Sequence[Constants], rows: Sequence[IntColumn], host_ns: int
 ) -> Replay:
-    """Return the replay with the most host work whose steps take at most `host_ns`; without any if all take longer."""
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

@@ -102,7 +102,7 @@ def test_a_set_warns_of_what_the_replay_warns_of(times: float, says: str, tmp_pa
 def test_messages_beside_work_are_not_called_collectives(tmp_path: Path) -> None:
     """The set has no part of a message for work to wait for; a pipeline has no collectives at all."""
     notes = [one for one in convert(recorded("block.pp2"), tmp_path / "job", to="astra-sim").notes if "beside" in one]
-    assert len(notes) == 1 and "takes as long as by itself beside" in notes[0] and "collectives" not in notes[0]
+    assert len(notes) == 1 and "is not slowed by" in notes[0] and "collectives" not in notes[0]
 
 
 def test_an_operator_waits_for_the_collective_that_ends_in_it(folder: Path) -> None:
