@@ -151,7 +151,7 @@ def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
         elif counts and len(value) > len(counts):
             yield f"{files[1].name}: {key} has {len(value)} algorithms for {len(counts)} dimensions"
         elif any("alving" in name and count & (count - 1) for name, count in zip(value, counts, strict=False)):
-            yield f"{files[1].name}: {key} is halvingDoubling in a dimension whose ranks are not a power of two"
+            yield f"{files[1].name}: {key} is halvingDoubling, but the dimension's ranks are not a power of two"
 
 
 def same_files(files: tuple[Path, Path], network: Network, links: AstraLinks) -> bool:

@@ -31,7 +31,7 @@ from .host_timeline import ReplayedRank
 from .node_work import host_rows, waits
 
 _LAST = 2**63
-# Used in place of a computation's row for host work after the last computation.
+# Stands for host work after the last computation, instead of a computation's row.
 _END = -1
 
 
@@ -99,13 +99,13 @@ class _Folding:
         self.comm_id: dict[int, int] = {}
         self.sent: SimNode | None = None  # the last communication
         self.last_comm = 0  # row of the last one but receives
-        self.on_stream: dict[int, tuple[int, int]] = {}  # id and end of the last node of each stream
+        self.on_stream: dict[int, tuple[int, int]] = {}  # stream to id and end of its last node
         self.waits = GpuWaits(trace, rows, comms) if on_host is None else HostWaits(*on_host.waits(rows))
         self.measured_ns = {} if on_host is None else on_host.measured_ns
         self.submitted = submitted(trace)
         self.beside = bool(np.any(trace.nodes.kind[rows] == GPU))  # the host works beside the computations
         self.host_id = 0  # of the last delay that is the host's
-        self.idle: list[tuple[int, int]] = []  # begin and end of each wait for a communication since then
+        self.idle: list[tuple[int, int]] = []  # (begin, end) per wait for a communication since then
         self.last: list[int] = []  # rows of the last two computations
         self.slowing: list[int] = []  # communications that the next in the chain waits for, see `with_slowed_work`
 
@@ -150,7 +150,7 @@ class _Folding:
             yield from self._beside(comm, pending)
 
     def _beside(self, comm: Communication, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """Yield the further messages of a kernel, which begin together, and an empty computation after all of them."""
+        """Yield the kernel's further messages, then an empty computation after all of them."""
         first, ids = self.sent, [self.comm_id.get(comm.row, 0)]
         while pending and pending[0][1].row == comm.row and first is not None and not comm.aside:
             _, other = pending.popleft()
@@ -217,7 +217,7 @@ class _Folding:
             yield self._link(DELAY, until, until - ready, needs, self._slot())
 
     def _slot(self) -> int:
-        """Return the stream of the last computation, whose slot delays take; −1 if none."""
+        """Return the stream of the last computation, whose slot delays take; −1 without computations."""
         return int(self.trace.nodes.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
@@ -298,7 +298,7 @@ class GpuWaits:
 
     Attributes:
         on_gpu: computation to the communications that its stream waits for.
-        through_host: computation to the communications and GPU events that the host waits for before it submits it.
+        through_host: computation to the communications and GPU events that the host awaits before it submits it.
         inside: operator to the communications on the host that it waits for while it runs; its own time follows.
         asked: computation to when the host began each of these waits, ns, and the awaited row; `_END` has waits after
             the last submission.

@@ -46,7 +46,7 @@ class SimulatedRank:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every node ran, as far as the simulator reports it."""
+        """Whether every node ran, if the simulator reports that."""
         return self.simulated is not None and self.ran in (None, self.nodes)
 
 

@@ -37,7 +37,7 @@ _BARRIER_BYTES = 1024
 
 
 class Substitute(NamedTuple):
-    """A collective simulated in place of another; `size` maps its bytes and ranks (2 or more) to bytes."""
+    """A substitute for a collective; `size` maps its bytes and ranks (2 or more) to bytes."""
 
     kind: int
     size: Callable[[int, int], int]
@@ -50,12 +50,14 @@ class Substitute(NamedTuple):
 # of the size of a reduce-scatter (`Ring` in astra-sim/system/collective).
 SUBSTITUTES: dict[int, Substitute] = {
     Type.BROADCAST: Substitute(
-        Type.ALL_GATHER, lambda size, ranks: _share(size, ranks - 1), "broadcast run as all-gather of as many bytes"
+        Type.ALL_GATHER,
+        lambda size, ranks: _share(size, ranks - 1),
+        "broadcast run as all-gather of equally many bytes",
     ),
     Type.REDUCE: Substitute(
         Type.REDUCE_SCATTER,
         lambda size, ranks: ranks * _share(size, ranks - 1),
-        "reduce run as reduce-scatter of as many bytes",
+        "reduce run as reduce-scatter of equally many bytes",
     ),
     Type.GATHER: Substitute(Type.ALL_GATHER, lambda size, ranks: size, "gather run as all-gather"),
     Type.SCATTER: Substitute(Type.REDUCE_SCATTER, lambda size, ranks: size * ranks, "scatter run as reduce-scatter"),
@@ -300,7 +302,7 @@ def _layout(group: Group, ranks: int) -> list[Group]:
     strides = {b - a for a, b in pairwise(members)}
     if len(strides) > 1:
         raise UsageError(
-            f"--replicate: group {name!r} has ranks {', '.join(map(str, members))}, which are not evenly spaced and "
+            f"--replicate: group {name!r} has ranks {', '.join(map(str, members))}, not evenly spaced: "
             "cannot be laid out over other ranks; convert the traces of all ranks"
         )
     (stride,) = strides
@@ -319,9 +321,7 @@ def _layout(group: Group, ranks: int) -> list[Group]:
 
 @dataclass(frozen=True)
 class JobTimes:
-    """Start times of all ranks; collectives, which end on all ranks together, align the clocks. Other ranks start
-    together.
-    """
+    """Start times of all ranks. Collectives end on all ranks together and align the clocks; others start together."""
 
     ranks: Mapping[int, RankRecording]
 

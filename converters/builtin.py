@@ -265,7 +265,7 @@ def _graph(traces: Traces, path: str, options: GraphOptions, *, to: str) -> Conv
     if most != options.max_nodes and nodes < wanted:
         notes = (
             f"{nodes} of {wanted} nodes are drawn (the first to start), {wanted - nodes} are left out; to draw "
-            f"all, use --max-nodes {max(selected)}, which takes Graphviz long, or write .graphml or .dot",
+            f"all, use --max-nodes {max(selected)}, but Graphviz takes long; or write .graphml or .dot",
         )
     return Conversion((path,), nodes, notes=notes)
 
@@ -300,7 +300,7 @@ def _parquet(traces: Traces, path: str, options: NoOptions) -> Conversion:
     rows, many = 0, len(traces) > 1
     others = {stored.rank for stored in stored_ranks(path)} - set(traces if many else ())
     if others:
-        raise UsageError(f"{path}: has rank {min(others)}, which is not given; choose another name or remove it")
+        raise UsageError(f"{path}: has rank {min(others)} but it is not given; choose another name or remove it")
     for rank, trace in traces.items():
         write_parquet(trace, path, rank=rank if many else None)
         rows += len(trace)
@@ -392,7 +392,7 @@ _SUMMARIES = {
     "chrome": "Chrome trace for ui.perfetto.dev, one process per rank",
     "pftrace": "Perfetto trace with GPU render stages, flows and counters, one process per rank",
     "graphml": "graph for networkx, yEd, Cytoscape, Gephi",
-    "dot": "graph for Graphviz, which also draws OUT.svg, .pdf or .png",
+    "dot": "graph for Graphviz, drawn for OUT.svg, .pdf or .png",
     "networkx-json": "graph for networkx.node_link_graph",
     "npz": "arrays in the form of TpuGraphs for learning; a folder with a split for several files",
 }

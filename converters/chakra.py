@@ -358,7 +358,7 @@ def _of_captures(graphs: CapturedGraphs) -> dict[int, bytes]:
 
 
 def _texts_of(event: Any) -> list[AttributeProto]:
-    """Return a GPU event's JSON texts, which are rarely equal."""
+    """Return a GPU event's JSON texts (rarely equal)."""
     texts = {"args": event.args, "comm": event.comm, "captured_by": event.captured_by, "counterpart": event.counterpart}
     return [attribute(name, bytes(text)) for name, text in texts.items() if text is not UNSET]
 

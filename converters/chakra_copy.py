@@ -1,7 +1,7 @@
 """Copy Chakra sets of other producers message by message, changing only what a simulator cannot run.
 
 A `Trace` has no place for nodes without a start time, for `num_ops` without tensors, or for unknown attributes.
-Example: node 3 waits for the METADATA node 2, which waits for node 1. In the copy node 3 waits for node 1.
+Example: node 3 waits for the METADATA node 2, and node 2 for node 1. In the copy node 3 waits for node 1.
 """
 
 from __future__ import annotations

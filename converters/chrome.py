@@ -45,7 +45,7 @@ _OVERLAP_NS = 1000
 _LEAST_NS = 1
 _FOREVER = 2**62
 _TRACKS_PER_PROCESS = 100_000
-# Larger than any correlation, which has 32 bits.
+# Larger than any correlation (32 bits).
 _FLOWS_PER_PROCESS = 1 << 32
 # Process id of the program, if it is unknown or equals the number of a device.
 _PROGRAM = 1_000_000
@@ -187,7 +187,7 @@ class RankTimeline:
         return {other.index: other for other in self.others if other.index in own}, later
 
     def _places(self) -> tuple[dict[Any, tuple[int, int]], dict[Any, tuple[int, int]]]:
-        """Return process and thread of each of Kineto's threads, and of each device and stream."""
+        """Map Kineto's threads, and devices with streams, to processes and threads."""
         trace, rows = self.trace, self.rows[self.lane[self.rows] == 0]
         places = zip(self.pid[rows].tolist(), self.tid[rows].tolist(), strict=True)
         place = dict(zip(rows.tolist(), places, strict=True))
@@ -318,7 +318,7 @@ def program_of(trace: Trace) -> int:
 
 
 def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return track, lane, and shown end of each row: slices of a lane nest or follow each other and have a length."""
+    """Return tracks, lanes, and shown ends of rows: slices of a lane nest or follow each other and have a length."""
     nodes = trace.nodes
     threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # those without ops last
     threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
@@ -341,7 +341,7 @@ def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntCol
 
 
 def _kineto_threads(trace: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return process and thread of each row like Kineto; `spare` are the numbers of threads that it does not name."""
+    """Return processes and threads of rows like Kineto; `spare` are the numbers of threads that it does not name."""
     nodes = trace.nodes
     gpu = nodes.kind == GPU
     pid = np.where(gpu, nodes.device, program_of(trace))

@@ -29,7 +29,7 @@ ALL_RANKS = 0
 _MAX_GROUP = 2**31 - 1
 _UNKNOWN = "communications of an unknown kind, kept as computations of their measured duration"
 _ALONE = "communications that differ between ranks, kept as computations of their measured duration"
-_NO_PEER = "messages whose other rank is unknown, kept as computations of their measured duration"
+_NO_PEER = "messages with an unknown other rank, kept as computations of their measured duration"
 
 
 @dataclass(frozen=True)

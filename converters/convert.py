@@ -36,7 +36,7 @@ def convert(
     module: str | None = None,
     **settings: Any,
 ) -> Conversion:
-    """Convert traces to another format. All written files appear together, or none of them does.
+    """Convert traces to another format. All written files appear together or not at all.
 
     Args:
         sources: files that `etplus.load` reads, or traces; several are the ranks of one job, see `Traces`.
@@ -70,7 +70,7 @@ def convert(
     for source in inputs:
         if not isinstance(source, Trace):
             protect(source)
-    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # else perhaps a folder, which is made
+    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # else perhaps a folder, made later
         check_folder(output)
     known = None if job is None else read_job_report(os.fspath(job))
     traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None, part=part)

@@ -71,7 +71,7 @@ class Exporter(Protocol):
 
     @property
     def options(self) -> type[Any]:
-        """A frozen dataclass whose fields have defaults, such as `NoOptions`.
+        """A frozen dataclass with defaults for all fields, such as `NoOptions`.
 
         A field `as_prefix: bool | None = None` allows `path` to be a prefix or folder for several files.
         """

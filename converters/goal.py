@@ -51,7 +51,7 @@ def _share(size: int, parts: int) -> int:
 
 
 # Steps of the ring and bytes per step, from a collective's bytes (see `message_bytes`) and ranks. A broadcast and a
-# reduce have as many bytes on each link as a pipelined chain. An all-to-all's data passes the ranks between, as in
+# reduce have the bytes per link of a pipelined chain. An all-to-all's data passes the ranks between, as in
 # ASTRA-sim (astra-sim/system/collective/Ring.cc).
 _RING: Mapping[int, _Steps] = {
     CollectiveCommType.ALL_REDUCE: lambda size, ranks: (2 * (ranks - 1), _share(size, ranks)),
@@ -114,7 +114,7 @@ class _Schedule:
         self.met = _meetings(graph)
         self.rank_of_point = _ranks_of_points(graph)
         lanes, self.lane_of_edge = _lanes(graph, self.rank_of_point)
-        self.joins = lanes  # the cpu of operations without length, of each rank
+        self.joins = lanes  # per rank, the cpu of operations without length
         self.unit, self.units = _latency_units(graph, done.time, done.lag, self.lane_of_edge, self.rank_of_point)
         self.extra = [0] * len(graph.traces)
         self.numbers = ranks_of(graph.traces)
@@ -199,9 +199,7 @@ class _Schedule:
         self.after.update({(point, rank): operations for rank, operations in after.items()})
 
     def _next_of(self, own: Mapping[int, list[FoundComm]]) -> dict[int, FoundComm]:
-        """Return the communication in which ranks meet, of each rank's kernel; of several messages the next matching
-        pair.
-        """
+        """Return the communication in which ranks meet; with several messages per kernel, the next matching pair."""
         for source, target in permutations(own, 2) if len(own) == 2 else ():
             sent = [m for m in own[source] if m.kind == SEND and m.peer == self.numbers[target]]
             got = [m for m in own[target] if m.kind == RECV and m.peer == self.numbers[source]]

@@ -123,7 +123,7 @@ def host_timeline(
         constants = [fit_constants(graph_of_rank) for graph_of_rank in graphs]
         base = BaseError.of(replay(graph, constants))
         done = replay(on_network(_without_slowdown(graph), network), constants)
-    except UsageError:  # orders that contradict each other, which `check` reports; or no estimate for any communication
+    except UsageError:  # contradicting orders (`check` reports them), or no estimate for any communication
         return None
     slowdown = 1.0 if graph.shared is None else graph.shared.slowdown
     places = _PlacesOfRanks(done)
@@ -269,7 +269,7 @@ def with_slowed_work(
     for rank, comms in ranks.items():
         found = tuple(part for place, comm in _places(comms) for part in parts(place, comm, rank))
         ranks[rank] = replace(comms, found=found)
-    longer = f"work during transfers takes {timeline.slowdown:.2f} times as long in this job: in the set it"
+    longer = f"work during transfers takes {timeline.slowdown:.2f} times the time in this job: in the set it"
     notes = {
         f"{longer} waits for a part of {len(slowing):,} collectives, sent as messages to the next rank": len(slowing),
         f"{longer} is not slowed by {others:,} messages and other transfers": others,

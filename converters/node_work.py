@@ -1,4 +1,4 @@
-"""The work of nodes: own time of each operator without callees and waits; FLOPs and bytes on the GPU."""
+"""The work of nodes: own time of operators without callees and waits; FLOPs and bytes on the GPU."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
 
 
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:
-    """Split the time of each thread by the innermost open row; rows that begin inside another row end inside it."""
+    """Split the time of threads by the innermost open row; rows that begin inside another row end inside it."""
     order, _ = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
     pieces: list[int] = []  # start, end and row of each
     stack: list[tuple[int, int]] = []  # end and row of open rows, innermost last
@@ -70,7 +70,7 @@ def stretches(trace: Trace, rows: IntColumn) -> Stretches:
 
 
 def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Return begin and end of each row's wait for the GPU (`sync` edges), ns; (0, 0) for no wait.
+    """Return begin and end of rows' waits for the GPU (`sync` edges), ns; (0, 0) for no wait.
 
     A synchronizing call waits from its start to the end of the last GPU event that it waits for. A blocking copy waits
     during its own event; the edge leads to the next call.

@@ -30,7 +30,7 @@ _ET = re.compile(r"\.et(?:\.gz)?$")
 
 
 class Opened:
-    """A source (`path` is "" if it is no file), read as far as a reader needs; see `load`."""
+    """A source (`path` is "" if it is no file), read only as needed; see `load`."""
 
     def __init__(self, source: Source, *, rank: int | None = None, progress: bool = False) -> None:
         self.source, self.rank, self.progress = source, rank, progress
@@ -38,7 +38,7 @@ class Opened:
 
     @cached_property
     def head(self) -> bytes:
-        """The first bytes, unpacked; b"" for a stream, which can only be read once."""
+        """The first bytes, unpacked; b"" for a stream, because streams are read once."""
         if self.path:
             return head_of(self.path)
         return head_of(self.source) if isinstance(self.source, bytes) else b""
@@ -127,7 +127,7 @@ class _NsightSystems:
 
 
 class _Timeline:
-    """Kineto's JSON, Perfetto traces, and ET+, which can only be told apart after reading all of a JSON file."""
+    """Kineto's JSON, Perfetto traces, and ET+: reading all of a JSON file tells them apart."""
 
     name = "kineto"
 
@@ -161,7 +161,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
     """Read a trace of any format that etplus knows, gzipped or not.
 
     Formats are ET+ (of etplus or Chakra's linker), a Kineto or Perfetto (.pftrace) trace or an export of Nsight Systems
-    alone, and Chakra (.et). A truncated Kineto trace is read up to its end.
+    alone, and Chakra (.et). A truncated Kineto trace is read up to the damage.
 
     Args:
         source: path, "-" for standard input, bytes, binary file object, or one rank of a file (`FileRank`).
@@ -186,7 +186,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
             if not isinstance(trace, Trace):
                 raise EtplusError(f"{other} returned {type(trace).__name__}, not Trace; report it to its authors")
             return trace
-    return _Timeline().read(opened)  # a stream, or an unknown format, which raises the error
+    return _Timeline().read(opened)  # a stream, or an unknown format: it raises the error
 
 
 def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:

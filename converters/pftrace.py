@@ -42,7 +42,7 @@ _RANK = 1 << 32
 _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
 # Rows that are encoded at once.
 _ROWS = 8192
-# Limits of the cache of encoded inputs: size of each, and their number.
+# Limits of the cache of encoded inputs: bytes, and entries.
 _LONGEST_KEPT, _SHAPES_KEPT = 4096, 100_000
 _Rows = TypeVar("_Rows", int, IntColumn)
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
@@ -50,7 +50,7 @@ _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (
 # Messages that are written as bytes.
 _WRITTEN = ("TracePacket", "TrackEvent", "DebugAnnotation", "GpuRenderStageEvent")
 _TYPES = ("SLICE_BEGIN", "SLICE_END", "INSTANT", "COUNTER")
-_NO_FLOWS = "edges left out, which are neither launches nor dependencies within CUDA graphs"
+_NO_FLOWS = "edges left out: neither launches nor dependencies within CUDA graphs"
 
 
 def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
@@ -163,7 +163,7 @@ class _Writer:
         self._write(ts[order], [made[k] for k in order.tolist()])
 
     def _write(self, ts: IntColumn, packets: Sequence[bytes]) -> None:
-        """Write packets, which are given without their times (ns)."""
+        """Write packets at given times (ns)."""
         everywhere, stamp = np.ones(len(ts), np.bool_), self.packet_tags["timestamp"]
         stamps = number_cells(stamp, self.trace.base_time_ns + ts, everywhere, 0)
         sizes = np.count_nonzero(stamps.used, axis=1) + np.fromiter(map(len, packets), np.int64, len(packets))
@@ -203,7 +203,7 @@ class _Writer:
         return delimited_field(self.packet_tags["interned_data"], names) if names else b""
 
     def _slice_shape(self, row: int, given: UndecodedSide, before: list[str], after: list[str]) -> _Shape:
-        """Return the shape of a slice whose arguments lie between numbers of these names."""
+        """Return the shape of a slice with its arguments between these numbers."""
         trace, tags = self.trace, self.event_tags
         first = tags["category_iids"] + varint_bytes(self._iid("event_categories", category(trace, Row(row))))
         last = self.begin + tags["name_iid"] + varint_bytes(self._iid("event_names", trace.name_of(Row(row))))
@@ -291,7 +291,7 @@ class _Writer:
         self.file.write(protos().Trace(packet=[packet]).SerializeToString(deterministic=True))
 
     def _iid(self, kind: str, name: str, **more: Any) -> int:
-        """Return the id of an interned name, which the next packet defines if it is new."""
+        """Return the id of an interned name; the next packet defines new names."""
         iid = self.iids.get((kind, name))
         if iid is None:
             iid = self.iids[kind, name] = len(self.iids) + 1

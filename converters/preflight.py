@@ -178,7 +178,7 @@ def _check_network(
 
 
 def _check_parts(scanned: RankScan, world: int, groups: Groups, findings: PreflightFindings) -> None:
-    """Find collectives whose parts are not whole bytes per rank: ASTRA-sim rounds them down, to 1 at least."""
+    """Find collectives with parts of fractional bytes per rank: ASTRA-sim rounds them down, to 1 at least."""
     comm = scanned.comm
     ranks = np.array([len(groups.get(group, ())) or world for group in comm.group.tolist()], np.int64)
     parted = (comm.op >= 0) & (comm.op != CollectiveCommType.ALL_GATHER)
@@ -301,7 +301,7 @@ def check_groups(
             elif rank not in groups[group] and rank != UNKNOWN_RANK:
                 findings.add("group", rank, (node,), "group {} of node {} is without the rank", group, node)
     if ALL_RANKS in groups:
-        problem = "the group file has group 0, which is reserved for all ranks; number groups from 1"
+        problem = "the group file has group 0, but 0 means all ranks; number groups from 1"
         findings.add("group", None, (), problem)
     for group, ranks in groups.items():
         strange = sorted({rank for rank in ranks if rank < 0 or (world is not None and rank >= world)})

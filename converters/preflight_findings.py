@@ -26,16 +26,16 @@ _other_reader = partial(Kind, "error", "warning")
 # Every kind of problem by name. Failures and hangs of ASTRA-sim were observed by running it.
 KINDS = {
     "damaged": _defect("a file that cannot be read to its end"),
-    "no-version": Kind("warning", None, "metadata without a version, which a reader mistakes for the end of the file"),
+    "no-version": Kind("warning", None, "metadata without a version (a reader mistakes it for the end of the file)"),
     "no-nodes": _defect("a rank without a single node"),
     "missing-rank": _defect("a rank without a file"),
     "duplicate-id": _defect("an id shared by several nodes"),
     "dangling-dependency": _defect("a dependency on a node that is not in the file"),
-    "duplicate-dependency": _other_reader("a dependency listed twice, which blocks the node forever in a reader"),
+    "duplicate-dependency": _other_reader("a dependency listed twice (it blocks the node forever in a reader)"),
     "cycle": _defect("nodes that wait for each other and are never issued"),
     "missing-attribute": _defect("a communication node without an attribute that readers need"),
     "no-group": Kind("warning", None, "a collective without pg_name: ASTRA-sim runs it on all ranks, a reader fails"),
-    "attribute-type": _other_reader("an attribute in an unusual member of the oneof, which most readers ignore"),
+    "attribute-type": _other_reader("an attribute in an unusual member of the oneof (most readers ignore it)"),
     "attribute-unreadable": _defect("an attribute without a value of the type that readers need"),
     "attribute-value": _defect("an attribute of a communication node with an impossible value"),
     "duplicate-attribute": _other_reader("an attribute listed twice on a node; ASTRA-sim reads the first"),
@@ -46,16 +46,16 @@ KINDS = {
     "deadlock": _defect("communications of several ranks that wait for each other"),
     "unsupported-node": _simulator("a kind of node that ASTRA-sim cannot run"),
     "unsupported-collective": _simulator("a kind of collective that ASTRA-sim cannot run"),
-    "uneven-collective": _simulator("an all-to-all whose size differs between ranks"),
+    "uneven-collective": _simulator("an all-to-all with sizes that differ between ranks"),
     "group": _simulator("a process group that is missing from the group file, or has wrong ranks there"),
-    "one-rank-group": _simulator("a collective in a group of one rank, which ASTRA-sim cannot run"),
-    "empty-all-gather": _simulator("an all-gather of 0 bytes, which ASTRA-sim cannot run"),
-    "self-message": _simulator("a message from a rank to itself, which ASTRA-sim cannot run"),
-    "empty-message": _simulator("a send or receive of 0 bytes, on which ASTRA-sim hangs"),
+    "one-rank-group": _simulator("a collective in a group of one rank: ASTRA-sim cannot run it"),
+    "empty-all-gather": _simulator("an all-gather of 0 bytes: ASTRA-sim cannot run it"),
+    "self-message": _simulator("a message from a rank to itself: ASTRA-sim cannot run it"),
+    "empty-message": _simulator("a send or receive of 0 bytes: ASTRA-sim hangs on it"),
     "no-dimension": _simulator(
-        "a collective of all ranks whose involved_dim selects no dimension, on which ASTRA-sim hangs"
+        "a collective of all ranks with an involved_dim that selects no dimension: ASTRA-sim hangs"
     ),
-    "replayed-collective": Kind(None, "warning", "a broadcast, which takes its recorded duration on any network"),
+    "replayed-collective": Kind(None, "warning", "a broadcast: it takes its recorded duration on any network"),
     "first-collective": _simulator(
         "a collective at time 0, on which ASTRA-sim aborts if endpoint-delay is 0, as in the system file"
     ),
@@ -64,15 +64,15 @@ KINDS = {
         "warning", "warning", "an order of communications that durations or the network can turn into a deadlock"
     ),
     "world-turn": _simulator(
-        "a collective of all ranks after unequal numbers of collectives per rank, by which ASTRA-sim matches it; write "
+        "a collective of all ranks after unequal numbers of collectives per rank: ASTRA-sim does not match it; write "
         "all ranks as a group"
     ),
     "overflow": _simulator("durations or bytes beyond the range of ASTRA-sim's clock"),
-    "memory-node": Kind(None, "error", "a memory node, which ASTRA-sim without a remote memory cannot run"),
-    "single-rank": _simulator("a set of one rank, which ASTRA-sim cannot run"),
-    "groups-path": _simulator("a path of the group file that contains 'empty', which ASTRA-sim reads as no file"),
-    "gzip": _simulator("a gzipped file, which ASTRA-sim cannot read"),
-    "many-ready": Kind(None, "warning", "very many nodes that wait for nothing, which slows ASTRA-sim to a crawl"),
+    "memory-node": Kind(None, "error", "a memory node: ASTRA-sim cannot run it without a remote memory"),
+    "single-rank": _simulator("a set of one rank: ASTRA-sim cannot run it"),
+    "groups-path": _simulator("a path of the group file that contains 'empty': ASTRA-sim then reads no file"),
+    "gzip": _simulator("a gzipped file: ASTRA-sim cannot read it"),
+    "many-ready": Kind(None, "warning", "very many nodes that wait for nothing: they slow ASTRA-sim to a crawl"),
     "few-waits": Kind(
         None, "warning", "collectives that no computation waits for: the network hardly changes the time"
     ),
@@ -146,7 +146,7 @@ def level_of(kind: str, profile: Profile) -> Level | None:
 
 
 class PreflightFindings:
-    """Collects problems: counts all, keeps the first ``limit`` of each kind."""
+    """Collects problems: counts all, keeps the first ``limit`` per kind."""
 
     def __init__(self, profile: Profile, limit: int) -> None:
         self.profile: Profile = profile

@@ -166,7 +166,7 @@ def _name_missing(
         return False
     row, others = many[place], len(many) - len(few) - 1
     has, lacks = (int(table.rank[ours[0]]), rank) if many is ours else (rank, int(table.rank[ours[0]]))
-    text = "{}, collective {}: {} of {} bytes on rank {} (node {}){} missing on rank {}, which has {} of {}"
+    text = "{}, collective {}: {} of {} bytes on rank {} (node {}){} missing on rank {} (it has {} of {})"
     verb = f" and {others} after it are" if others else " is"
     values = (name, place, op_name(op[row]), size[row], has, table.rows.node[row], verb, lacks, len(few), len(many))
     findings.add("collective", None, (int(table.rows.node[row]),), text, *values)

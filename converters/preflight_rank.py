@@ -182,7 +182,7 @@ def _is_gzip(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    except OSError:  # reported where it is read
+    except OSError:  # the reader reports it
         return False
 
 
@@ -378,7 +378,7 @@ def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tupl
     source = np.searchsorted(ids, depends_on)
     is_known = source < len(ids)
     is_known[is_known] = ids[source[is_known]] == depends_on[is_known]
-    text = "node {} depends on {}, which is not in the file"
+    text = "node {} depends on {}, but the file does not have it"
     for node, missing in zip(numbers[owner[~is_known]].tolist(), depends_on[~is_known].tolist(), strict=True):
         findings.add("dangling-dependency", rank, (node, missing), text, node, missing)
     target = np.searchsorted(ids, numbers)[owner]

@@ -27,7 +27,7 @@ _HOST, _COMPUTATION, _COMMUNICATION, _NO_TURN = range(4)
 
 
 def rank_ends(scans: Sequence[RankScan], groups: Groups, network: Network) -> list[int] | None:
-    """Return when the last node of each rank ends on a network, ns; None if some nodes never run."""
+    """Return the end of each rank on a network, ns; None if some nodes never run."""
     run = _Run(scans, groups, network)
     return run.ends_ns if run.complete() else None
 

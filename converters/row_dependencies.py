@@ -1,4 +1,4 @@
-"""Dependencies of each row of a trace: its edges, and the order of threads and streams between unconnected rows.
+"""Dependencies between rows of a trace: its edges, and the order of threads and streams between unconnected rows.
 
 Also measures whether computations wait for communications, so that a graph's time follows the network.
 """
@@ -43,7 +43,7 @@ class TraceDependencies:
     left_out: int
 
     def of_rows(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-        """Return the number of dependencies of each given row, their rows, and their kinds."""
+        """Return the given rows' numbers of dependencies, their sources, and their kinds."""
         first, counts = self.first[rows], self.first[rows + 1] - self.first[rows]
         at = joined_ranges(first, counts)
         return counts, self.source[at], self.kinds[at]
@@ -116,7 +116,7 @@ def _issuable(
 
 
 def _starts(trace: Trace) -> IntColumn:
-    """Return the start of each row, ns; without a time its caller's, else −1."""
+    """Return the starts of rows, ns; without a time its caller's, else −1."""
     nodes = trace.nodes
     starts = np.where(nodes.timed, nodes.ts, -1)
     pending = np.flatnonzero((starts < 0) & (nodes.parent_row >= 0))
@@ -191,7 +191,7 @@ def coupling(
     source: npt.NDArray[np.integer],
     target: npt.NDArray[np.integer],
 ) -> Coupling:
-    """Count the direct dependents of each collective; `target` waits for `source`."""
+    """Count collectives by their direct dependents; `target` waits for `source`."""
     followed = mask_at(len(communicates), source)[collectives]
     computed = mask_at(len(communicates), source[~communicates[target]])[collectives]
     return Coupling(len(collectives), int(np.count_nonzero(computed)), int(np.count_nonzero(~followed)))

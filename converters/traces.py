@@ -58,7 +58,7 @@ class Traces(Mapping[int, Trace]):
         self._ranks_wanted, self._choose = ranks, choose
         self._sources, self.wanted, self._job, self._independent = tuple(sources), rank, job, independent
         self._ranks: list[int] = []  # of the sources read so far
-        self._positions: dict[int, int] = {}  # of these ranks
+        self._positions: dict[int, int] = {}  # by rank, of the sources read so far
         self._held: tuple[int, Trace] | None = None
         self.notes: dict[int, tuple[str, ...]] = {}
         self.damage: dict[int, tuple[str, ...]] = {}
@@ -109,7 +109,7 @@ class Traces(Mapping[int, Trace]):
         return [os.fspath(source) for source in plain] if len(plain) == len(self._sources) else None
 
     def unmatched(self, rank: int) -> Collection[int]:
-        """Return ids of nodes whose communication the job's other ranks lack; see `JobReport.unmatched`."""
+        """Return ids of communications that the job's other ranks lack; see `JobReport.unmatched`."""
         return () if self._job is None else self._job.unmatched(rank)
 
     def _takes(self, rank: int) -> bool:
@@ -181,7 +181,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class RankCall(Generic[Result]):
-    """A call on one rank, which can be sent to another process; `choose` selects the part of the trace to use."""
+    """A call on one rank that other processes can run; `choose` selects the part of the trace to use."""
 
     function: Callable[[Trace], Result]
     source: Source

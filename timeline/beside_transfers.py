@@ -25,8 +25,7 @@ _HARDLY = 0.1
 # Fewer equal operators do not show how evenly they run.
 _SEVERAL = 3
 
-# Operators with one name and shapes, in ns: durations of those that ran alone, and (duration, time covered by a
-# transfer) of the others.
+# Operators with one name and shapes, in ns: durations if they ran alone, else (duration, time covered by a transfer).
 EqualWork = tuple[list[int], list[tuple[int, int]]]
 
 
@@ -73,7 +72,7 @@ def equal_operators(graph: ReplayGraph) -> list[EqualWork]:
 
 
 def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
-    """Yield name and shapes, own time, and time during transfers of each operator with known shapes."""
+    """Yield name and shapes, own time, and time during transfers per operator with known shapes."""
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.owner >= 0))
     work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
@@ -100,7 +99,7 @@ def plain_work(graph: ReplayGraph) -> dict[int, float]:
 
 
 def undisturbed_lags(graph: ReplayGraph) -> IntColumn:
-    """Return the lags of all edges, with host work as long as it takes without transfers."""
+    """Return the lags of all edges, with host work at its duration without transfers."""
     lag = graph.edges.lag.astype(np.float64)
     if graph.shared is not None and graph.shared.slowdown > 1:
         plain = plain_work(graph)

@@ -36,7 +36,7 @@ from ..schemas.comm_types import CollectiveCommType as Type
 Algorithm = Literal["ring", "direct", "halving-doubling", "tree"]
 Library = Literal["gloo", "nccl"]
 
-# Kinds whose size is one rank's part.
+# Kinds with the size of one rank's part.
 SHARDS: Final = frozenset({Type.ALL_GATHER, Type.GATHER, Type.SCATTER})
 _CHAINS = frozenset({Type.BROADCAST, Type.REDUCE})
 _TWO_PHASES = frozenset({Type.ALL_REDUCE, Type.BARRIER})
@@ -120,7 +120,7 @@ class LevelSpan(NamedTuple):
 
 
 def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Library | None = None) -> float:
-    """Return the ns of a collective whose ranks are all ready; see the module's docstring.
+    """Return the ns of a collective when all ranks are ready; see the module's docstring.
 
     Args:
         size: bytes of one rank's input, as in `message_bytes`.
@@ -182,7 +182,7 @@ def _nccl_ns(kind: int, whole: float, spans: Sequence[LevelSpan]) -> float:
     for below, span in pairwise(spans):
         together *= below.ranks
         bandwidth = min(bandwidth, span.bandwidth * together)
-    if kind == Type.ALL_TO_ALL:  # messages to all others at once, most of which leave the node
+    if kind == Type.ALL_TO_ALL:  # messages to all others at once; most of them leave the node
         outer, passed = spans[-1], whole * (ranks - 1) / ranks / bandwidth
         units = prod(span.ranks for span in spans[:-1])
         return max(whole * (ranks - units) / ranks / outer.bandwidth, passed) + outer.latency_ns

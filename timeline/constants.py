@@ -56,7 +56,7 @@ class Constants:
 def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
     """Fit the constants to GPU events of one rank (`counted` rows); 0 without GPU events or without start times.
 
-    The launch latency is the median over events whose stream was idle. A stream's first event counts only if there are
+    The launch latency is the median over events on idle streams. A stream's first event counts only if there are
     no others, because modules are loaded for it. The gap is the median over events launched while their predecessor
     ran.
 
@@ -97,7 +97,7 @@ def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...
 
 
 def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
-    """Return the lag of each edge, capped by the constant of its kind; `NEVER` for edges that are GONE."""
+    """Return lags capped by the constants of their edges' kinds; `NEVER` for edges that are GONE."""
     edges, ranks = graph.edges, of_ranks(constants)
     if len(ranks) != len(graph.traces):
         raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.traces)}")
@@ -113,7 +113,7 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
 
 
 def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
-    """Return the measured time of the source of each point's edge of one kind; −1 if none."""
+    """Return for each point the measured source time of its edge of a kind; −1 if none."""
     edges, found = graph.edges.take(graph.edges.kind == kind), np.full(len(graph), -1, np.int64)
     found[edges.target] = graph.measured[edges.source]
     return found

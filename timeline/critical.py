@@ -84,7 +84,7 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     if not len(edges):
         return into[:0]
     before, point = np.where(into >= 0, edges.source[into], -1), np.arange(len(into))
-    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # where the run of points begins
+    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # beginning of the run of points
     before_head, head_of = before.tolist(), head.tolist()
     point_on_path = int(np.argmax(replay.time)) if last is None else last
     ends = []
@@ -165,7 +165,7 @@ def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
 def resource_bounds(replay: Replay) -> dict[str, int]:
     """Return ns of GPU work on the busiest stream and of host work on the busiest thread: no makespan is shorter.
 
-    Host work counts as long as it takes without transfers next to it; waits for collectives do not count.
+    Host work counts with its duration without transfers; waits for collectives do not count.
     """
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)

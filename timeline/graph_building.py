@@ -40,7 +40,7 @@ from .thread_edges import handoffs, host_chains, without_backend_work, without_p
 
 # A call that takes this many times the median did something else first (loaded a module, staged a copy, grew a pool).
 _SLOW = 3
-# Calls at the queue's limit take at least this many times as long as calls below it.
+# Calls at the queue's limit take at least this multiple of the time of calls below it.
 _LONGER = 1.5
 # Fewer blocked launches, or a smaller share of all launches, show no limit: a queue that is long at times has no
 # plateau.
@@ -124,7 +124,7 @@ def _limit_of(
     if np.count_nonzero(below) >= _LEAST_BLOCKED:
         typical = int(median(duration[below]))
         waits = median(duration[at_limit]) > _LONGER * typical
-    else:  # all calls are alike: they wait if each returns as long after there was room
+    else:  # all calls are similar: they wait if they return at a constant time after there was room
         typical = _OWN_NS
         early_ns, late_ns = np.percentile(edges.lag[np.isin(edges.target, points.end[call[at_limit]])], [10, 90])
         waits = late_ns - early_ns <= _CONSTANT * median(duration[at_limit])
@@ -149,7 +149,7 @@ def with_submissions(
     count = len(points.measured)  # a number for each pair of points: source * count + target
     blocking = np.isin(points.end[gpu] * count + points.end[call], waits.source * count + waits.target)
     busy = (before >= 0) & (nodes.end[before] > nodes.ts[call])
-    early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a copy's call lasts as long as the copy, or as its stream
+    early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a copy's call ends with the copy, or with its stream
     early[call[blocking & busy]] = 0
     slow = call[(nodes.dur[call] > _SLOW * queue.typical_ns) & (nodes.kind[call] == RUNTIME) & (early[call] > 0)]
     slow = slow[~np.isin(slow, queue.blocked)]
@@ -299,7 +299,7 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
     """
     constants = fit_constants(graph)
     if not constants.launch_latency_ns and np.any(graph.edges.kind == LAUNCH):
-        note = "no launch latency is fitted: no stream was idle at a launch whose work began within 1 ms"
+        note = "no launch latency is fitted: no launch to an idle stream began its work within 1 ms"
         graph = replace(graph, notes=(*graph.notes, note))
     edges, held = graph.edges, _held_lags(graph, constants)
     came = graph.measured[edges.source] + held

@@ -115,7 +115,7 @@ def without_waits(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def without_launch_gaps(graph: ReplayGraph, rows: Rows) -> Change:
-    """Launch the GPU events of each step with the first event on each stream, like a captured graph; waits remain."""
+    """Launch all GPU events of a step with its first event per stream, like a captured graph; waits remain."""
     edges = graph.edges
     launches = _edges_before(graph, rows, LAUNCH)
     if not len(launches):
@@ -168,7 +168,7 @@ def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> Change:
 
 
 def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
-    """Return calls that launch, directly or in their callees, only some of these events."""
+    """Return calls that launch, directly or in callees, only these events."""
     edges = graph.edges
     launches = np.flatnonzero((edges.kind == LAUNCH) & (graph.row[edges.source] >= 0))
     call, event = graph.row[edges.source[launches]], graph.row[edges.target[launches]]
@@ -180,7 +180,7 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
     )
     above_call, meant = call, events[event].astype(np.int64)
     total, some = np.zeros(len(events), np.int64), np.zeros(len(events), np.int64)
-    while len(above_call):  # level by level, as many as calls nest
+    while len(above_call):  # level by level up the call tree
         np.add.at(total, above_call, 1)
         np.add.at(some, above_call, meant)
         above = parent[above_call]

@@ -50,7 +50,7 @@ class Replay(Suggests):
         **dict.fromkeys(("duration", "total", "total_ns", "predicted_ns", "latency"), "`makespan_ns`"),
         "speedup": "`measured_ns / makespan_ns`",
         "critical_path": "`trace.critical_path(…)`",
-        "to_pandas": "`start` and `end`, of each row of the trace",
+        "to_pandas": "`start` and `end`, per row of the trace",
     }
 
     __repr__ = brief

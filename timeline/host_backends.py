@@ -84,7 +84,7 @@ def with_settled_ends(trace: Trace) -> Trace:
 
 
 def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return thread, begin and end (ns) of each long pause outside operators, or in an operator that waits."""
+    """Return threads, begins and ends (ns) of long pauses outside operators, or in operators that wait."""
     trace, _ = without_backend_work(trace)
     points, chains = host_chains(GraphEvents.of(trace))
     paused, first = _pauses(points, chains), int(trace.nodes.ts[trace.nodes.timed].min())

@@ -24,7 +24,7 @@ from .graph_replay import relative_error, replay
 from .replay_graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 
 _LEAST = 3
-# Kinds of edges whose lags are taken from other iterations.
+# Kinds of edges that take their lags from other iterations.
 _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
 
 
@@ -102,7 +102,7 @@ def find_iterations(trace: Trace) -> MarkedIterations:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The prediction of one iteration from the others, whose measured times are `others_ns`.
+    """The prediction of one iteration from the others (with measured times `others_ns`).
 
     Attributes:
         unknown: share of its edges that have no counterpart in other iterations.
@@ -248,7 +248,7 @@ def _medians(
 _DEVIATIONS = 3.5 * 1.4826
 # Smaller differences from the median are no outliers, even among very regular iterations.
 _LONGER = 0.2
-# Share of calls, counted by name, by which an iteration with other work differs.
+# An iteration with other work differs in at least this share of calls, counted by name.
 _OTHER_WORK = 0.1
 
 

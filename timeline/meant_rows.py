@@ -53,7 +53,7 @@ def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = Fal
         named = wanted[trace.nodes.name] if name else np.ones(len(trace), np.bool_)
         categories = {"kernel": KERNEL_CATEGORIES, "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
         category = np.array([category in categories for category in trace.categories], np.bool_)[trace.nodes.category]
-        # communications whose metadata is known, and those on the host
+        # communications with known metadata, and those on the host
         rows = comm_rows(trace)
         communicates = mask_at(len(trace), [*trace.comm, *rows[trace.nodes.kind[rows] != GPU].tolist()])
         of_kind = {

@@ -89,7 +89,7 @@ class Network:
     __repr__ = brief
 
     def transfer_ns(self, kind: int, size: int, ranks: int | Sequence[int], at: At = "times") -> int:
-        """Return the ns of a communication whose ranks are all ready; 0 for a group of one rank.
+        """Return the ns of a communication when all ranks are ready; 0 for a group of one rank.
 
         Args:
             kind: a CollectiveCommType, SEND, or RECV.

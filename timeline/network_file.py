@@ -48,7 +48,9 @@ CommunicationKind = Literal[CollectiveKind, "message"]
 Bandwidth = Annotated[float, Meta(ge=1e-9, le=1e9, description="GB/s (10^9 bytes) of a rank in one direction")]
 Latency = Annotated[float, Meta(ge=0, le=1e9, description="ns of a step")]
 Ratio = Annotated[float, Meta(gt=0, le=1e9)]
-Bytes = Annotated[int, Meta(ge=0, le=2**62, description="of more than so many bytes, up to the next class of the kind")]
+Bytes = Annotated[
+    int, Meta(ge=0, le=2**62, description="of more than this many bytes, up to the next class of the kind")
+]
 
 
 class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -140,7 +142,7 @@ def _converted(networks: Any, file: str) -> NetworkFile:
 
 
 def _invalid(file: str, error: object) -> TraceFormatError:
-    text = " ".join(str(error).split())  # those of YAML have several lines
+    text = " ".join(str(error).split())  # YAML errors have several lines
     return TraceFormatError(file, "", f"invalid network ({text})", "docs/reference/network.md has the fields")
 
 

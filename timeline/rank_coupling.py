@@ -60,7 +60,7 @@ class AllRendezvous:
 
 
 def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
-    """Return one graph of several ranks whose sides of a collective wait for each other.
+    """Return one graph of several ranks; the sides of a collective wait for each other.
 
     The starts of a matched communication lead to a rendezvous. Each rank's end follows after the transfer, on the host
     also after the rank's additional time. Clocks are adjusted so that collectives end together.
@@ -86,7 +86,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     edges, measured = Edges.joined([*own, joint]), np.concatenate([measured, met_at])
     order = topological(measured, edges)
     if order is None:
-        raise UsageError("the collectives of these ranks are in contradicting orders; give the files of one job")
+        raise UsageError("these ranks run collectives in contradicting orders; give the files of one job")
     row = np.concatenate([row, np.full(len(met_at), -1)])
     own_notes = [f"{trace.file}: {note}" for trace, graph in zip(traces, graphs, strict=True) for note in graph.notes]
     notes = (*joined.notes, *own_notes)

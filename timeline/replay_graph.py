@@ -162,7 +162,7 @@ class _Joins:
     """
 
     def __init__(self, source: IntColumn, target: IntColumn, heads: int) -> None:
-        # `source` and `target` of each edge are sorted by target. Heads without an edge are at 0.
+        # edges are sorted by target; heads without an edge are at 0
         self._source, self._target, self._heads = source, target, heads
         first = np.flatnonzero(run_starts(target))
         head, numbers = target[first], np.arange(len(first))
@@ -229,11 +229,11 @@ _LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
 
 @dataclass(frozen=True)
 class SharedTransfers:
-    """Communications on the host, which share the links of their ranks and the threads of their backend.
+    """Communications on the host. They share the links of their ranks and the threads of their backend.
 
     Attributes:
         rows: int64, their rows.
-        links: the directions of links that each uses; see `shared_links.Links`.
+        links: the directions of links in use, per row; see `shared_links.Links`.
         alone: float64, the time that each would take alone over the lag of its edge.
         queue: int64, index into `workers` (numbers of threads); −1 for messages, which need no thread.
         gap_ns: int64, delay from a free thread to the start of each, if it has to wait for a thread.
@@ -298,17 +298,17 @@ class ReplayGraph:
 
     @cached_property
     def ranks(self) -> list[int]:
-        """The rank of each trace, else its place."""
+        """Ranks of the traces, else their places."""
         return [k if trace.rank is None else trace.rank for k, trace in enumerate(self.traces)]
 
     @cached_property
     def first_row(self) -> IntColumn:
-        """int64, the first row of each trace, and the number of all rows."""
+        """int64, the traces' first rows, and the number of all rows."""
         return np.cumsum([0, *(len(trace) for trace in self.traces)])
 
     @cached_property
     def rank_of_row(self) -> IntColumn:
-        """int64, index into `traces` of each row."""
+        """int64, index into `traces` per row."""
         return np.repeat(np.arange(len(self.traces)), [len(trace) for trace in self.traces])
 
     @cached_property
@@ -366,7 +366,7 @@ class ReplayGraph:
         return self._alike(replace(self, edges=replace(self.edges, lag=lag)))
 
     def without(self, edges: IntColumn) -> ReplayGraph:
-        """Remove edges. They become GONE, which keeps `runs` valid, if each of their targets keeps another edge."""
+        """Remove edges. They become GONE to keep `runs` valid, if each of their targets keeps another edge."""
         kind = self.edges.kind.copy()
         kind[edges] = GONE
         marked = replace(self.edges, kind=kind, capped=self.edges.capped & (kind != GONE))

@@ -31,7 +31,7 @@ from .replay_graph import HOST, ReplayGraph
 from .untraced import UntracedAnswer, untraced_answer
 from .whatif import Bounds, WhatIf, apply_what_ifs, parse_what_if
 
-# Spread of transfers in a job against a calibration, which has the processors to itself. It is `_TURNS` if ranks take
+# Spread of transfers in a job against a calibration on free processors. It is `_TURNS` if ranks take
 # turns on processors, because the backend's threads then wait as well.
 _BANDWIDTH = 0.15
 # Spread of a step's host work from run to run: on shared processors, with ranks that take turns, and with a device.
@@ -141,7 +141,7 @@ def answer_range(
 def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator[tuple[int, int, str]]:
     """Yield the answers with one open thing at either end, and its name."""
     low, high = answer(graph, end="low"), answer(graph, end="high")
-    yield low, high, "time of each kind of communication over the formula"
+    yield low, high, "measured times of communications over the formula"
     kinds = {comm.kind for trace in graph.traces for comm in find_communications(trace)}
     if graph.shared is not None and Type.ALL_TO_ALL in kinds - {entry.kind for entry in network.efficiency}:
         ends = [Efficiency(Type.ALL_TO_ALL, 0, by, by, by) for by in _ALL_TO_ALL]
@@ -161,7 +161,7 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
             reason = f"work during transfers takes {shared.slowdown:.2f} times as long, ±40% of the excess"
         else:
             beside = [(0, 0), (2 * _PLENTY, _PLENTY)]
-            reason = "work during transfers takes up to twice as long, which this job does not show"
+            reason = "work during transfers takes up to twice as long (this job does not show it)"
         less, more = (answer(replace(graph, shared=replace(shared, beside=end))) for end in beside)
         yield less, more, reason
     if any(has_assumed_waits(trace) for trace in graph.traces):

@@ -1,4 +1,4 @@
-"""Replay of communications on the host, which share the links of their ranks and queue for threads of their backend.
+"""Replay of communications on the host. They share the links of their ranks and queue for threads of their backend.
 
 A longest path cannot express this, because the duration of a transfer depends on other transfers. The points of the
 graph are therefore visited in order of time, in a discrete-event simulation with three kinds of events: a point is
@@ -65,7 +65,7 @@ def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]
 
 
 def shared_times(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the time of each point, and the lags as simulated."""
+    """Return times of points, and lags, as simulated."""
     return _LinkTimeline(graph, lag).run()
 
 

@@ -72,7 +72,7 @@ def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
 
 
 def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> tuple[Replay, ...]:
-    """Return replays of the unrecorded timeline, which bracket the truth; none if recording cost little.
+    """Return replays of the unrecorded timeline that bracket the truth; none if recording cost little.
 
     With a measured step there are two: one subtracts the same time from each call, one shrinks all host work equally,
     until the host's steps take the measured time. Without a measured step there is one, with the least cost of a call.

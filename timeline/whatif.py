@@ -70,7 +70,7 @@ _MOST = 1e6
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One change, parsed; applies where all parts of `within` overlap.
+    """One change, parsed; applies to rows in all parts of `within`.
 
     Attributes:
         rank: the only rank that it changes, None for all.

@@ -87,7 +87,7 @@ def test_what_astra_sim_cannot_run_is_changed_and_counted(tmp_path: Path) -> Non
     assert done.returncode == 0 and b"check   passed: 0 errors" in done.stderr
     changed = (
         "metadata nodes left out", "memory nodes run", "dependencies on nodes that are not in the file",
-        "dependencies that a node lists twice", "barrier run as", "communication of a rank with itself",
+        "repeated dependencies of a node", "barrier run as", "communication of a rank with itself",
     )  # fmt: skip
     assert all(f"count   2 {words}" in done.stderr.decode() for words in changed)
     assert [list(node.data_deps) for node in nodes_of(tmp_path / "out")] == [[], [0], [2], [3], [4]]

@@ -186,7 +186,7 @@ def test_a_document_is_opened_by_its_content(pair: tuple[Path, Path], tmp_path: 
         (["{json}", "new.bar"], "new.bar: unknown extension"),
         (["{json}", "-o", ""], "unknown extension"),
         (["{json}", "-o", "", "--to", "chrome"], "the name of an output is empty"),
-        (["{json}", "{et}", "-o", "x.npz"], "2 graphs make a dataset; give a folder's name"),
+        (["{json}", "{et}", "-o", "x.npz"], "2 graphs make a dataset; give a folder name"),
         (["{et}", "-o", "{et}", "--to", "json"], "the output would replace an input"),
         (["{et}", "--out", "{dir}/in", "--to", "chakra"], "the output would replace an input"),
         (
@@ -274,7 +274,7 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
     for rank in (0, 2):
         etplus([cpu(3, "op", 0)], rank=rank).write(tmp_path / f"rank{rank}.json")
     inputs = [tmp_path / f"rank{rank}.json" for rank in (0, 2)]
-    with pytest.raises(UsageError, match=r"rank 1 is missing, and ASTRA-sim needs all ranks from 0 on; .*--renumber-r"):
+    with pytest.raises(UsageError, match=r"rank 1 is missing, but ASTRA-sim needs all ranks from 0; .*--renumber-r"):
         convert(inputs, tmp_path / "t", to="astra-sim")
     assert len(convert(inputs, tmp_path / "t", to="chakra").files) == 2
     with pytest.raises(UsageError, match=r"2 ranks need a file each; give a prefix"):
@@ -326,7 +326,7 @@ def test_the_command_as_in_its_help(tmp_path: Path) -> None:
 
 
 def test_help_has_a_table_of_formats_and_examples() -> None:
-    text = call("convert", "--help").stdout.decode()
+    text = call("convert", "--help-all").stdout.decode()
     for name, one in exporters().items():
         assert f"  {name:13}  {one.summary}\n" in text
     assert "  dot            .dot[.gz], .svg, .pdf, .png\n" in text

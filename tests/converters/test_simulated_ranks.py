@@ -216,7 +216,7 @@ def test_renumbered_ranks_are_those_of_a_job_that_begins_with_0(tmp_path: Path) 
     assert files(tmp_path / "high") == files(tmp_path / "low")
     assert check(tmp_path / "high" / "t", profile="astra-sim").ok
     refused = call("convert", *names, "--to", "astra-sim", "-o", "t", cwd=tmp_path)
-    assert refused.returncode == 2 and b"rank 0 is missing, and ASTRA-sim needs all ranks" in refused.stderr
+    assert refused.returncode == 2 and b"rank 0 is missing, but ASTRA-sim needs all ranks" in refused.stderr
 
 
 def test_a_single_rank_is_refused_in_one_way(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_step_times_as_text_and_as_numbers(numbers: tuple[int, ...], warm: int, 
     }  # fmt: skip
     assert outlier_lines(apart) == [
         *(f"set apart  iteration {k} takes longer" for k in numbers),
-        *["           not like the others; --keep-outliers takes them, too"] * bool(numbers),
+        *["           these iterations differ from the others; --keep-outliers includes them"] * bool(numbers),
     ]
     assert percentiles(list(range(101))) == Percentiles(10.0, 50.0, 90.0)
 

@@ -55,7 +55,6 @@ def test_yaml_is_json(tmp_path: Path) -> None:
             {"bandwidth": 1, "levels": [{"ranks": 4, "bandwidth": 2, "topology": "ring", "algorithm": "direct"}]},
             "$.levels[0].algorithm",
         ),
-        ({"bandwidth": 1, "groups": [{"bandwidth": 1}]}, "$.groups[0]"),
         ({"bandwidth": 1, "algorithm": "ring", "library": "nccl"}, "`library`"),
         ({"bandwidth": 1, "kinds": [{"kind": "gossip"}]}, "$.kinds[0].kind"),
     ],
