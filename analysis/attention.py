@@ -1,35 +1,42 @@
-"""Scaled dot-product attention: argument orders of every spelling, FLOPs of the pairs that a causal mask leaves.
+"""Attention: argument orders of every spelling and FLOPs of the pairs that a mask leaves; paged key-value caches.
 
-Which corner a causal mask is aligned to is PyTorch's definition of each operator (torch/nn/attention/bias.py,
-aten/src/ATen/native/transformers/attention.cpp): from the upper left in `scaled_dot_product_attention`, the efficient,
-the cuDNN and the CPU's flash kernels, from the lower right in flash attention.
+PyTorch defines per operator which corner a causal mask is aligned to (torch/nn/attention/bias.py,
+aten/src/ATen/native/transformers/attention.cpp): the upper left for `scaled_dot_product_attention` and the efficient,
+cuDNN and CPU flash kernels, the lower right for flash attention.
+
+The work of attention over a paged cache follows from the call's shapes and the lengths of the step's requests, which
+serving engines write into the step's annotation. A request with q new tokens and k keys (new ones included) attends
+causally to q·k − q(q − 1)/2 pairs, so sums over requests suffice: Σqk − (Σq² − Σq)/2. FLOPs count QKᵀ and PV over the
+pairs; bytes are Q, the result, and the keys and values of Σk tokens in the cache's dtype.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from ..trace.tensors import Signature
+from ..trace.conventions import LONGEST_NAME
+from ..trace.dtypes import itemsize
+from ..trace.step_annotations import RequestSums
+from ..trace.tensors import Signature, Tensor
 
 Shape = tuple[int, ...]
 Corner = Literal["upper left", "lower right"]
 
-_MASK_TYPES: dict[int, Corner | None] = {0: None, 1: "upper left", 2: "lower right"}
-"""`custom_mask_type` of the efficient kernels (sdp::CustomMaskType)."""
+_MASK_TYPES: dict[int, Corner | None] = {0: None, 1: "upper left", 2: "lower right"}  # sdp::CustomMaskType
 
 
 def visible_pairs(
     queries: int, keys: int, corner: Corner = "lower right", left: int | None = None, right: int | None = None
 ) -> int:
-    """How many pairs of a query and a key a mask leaves.
+    """Return the number of pairs of a query and a key that a mask leaves.
 
-    Query i sees the keys from i + d − left to i + d + right, where d is 0 for a mask aligned to the upper left, and
-    keys − queries for one aligned to the lower right.
-
-    Args:
-        left, right: how far a query sees to either side of its diagonal; None for all. A causal mask has right = 0.
+    Query i sees the keys from i + d − left to i + d + right (None: no limit; causal: right = 0). The diagonal d is 0
+    for a mask aligned to the upper left and keys − queries for the lower right.
 
     Example:
         >>> [visible_pairs(3, 5, corner, right=0) for corner in ("upper left", "lower right")]
@@ -42,7 +49,7 @@ def visible_pairs(
 
 
 def _pairs_up_to(queries: int, keys: int, diagonal: int) -> int:
-    """Pairs (i, j) with j − i ≤ diagonal: the sum over i of i + diagonal + 1, kept within 0 and keys."""
+    """Return the number of pairs (i, j) with j − i ≤ diagonal."""
 
     def total(last: int) -> int:
         below = min(max(last, 0), keys)
@@ -53,19 +60,17 @@ def _pairs_up_to(queries: int, keys: int, diagonal: int) -> int:
 
 @dataclass(frozen=True)
 class Attention:
-    """One spelling of attention.
+    """One spelling of attention: positions of its arguments.
 
     Attributes:
-        query: position of query; key and value follow it.
+        causal: flag `is_causal`, or `custom_mask_type`.
+        corner: alignment of a causal mask; "mask type" if an argument decides; None if the backend decides.
+        query: key and value follow it.
         heads_last: tensors are (batch, sequence, head, dimension), not (…, head, sequence, dimension).
-        packed: position of the offsets of sequences that are packed into one tensor (total, head, dimension), with the
-            longest lengths two behind it; −1 if it has none.
-        backward: counts the gradients.
-        causal: position of the flag `is_causal` (or of `custom_mask_type`).
-        corner: what a causal mask is aligned to; "mask type" if the argument says it; None if the backend decides.
-        window: position of the window's left and, behind it, right side; −1 if it has none.
-        unknown: positions of arguments that, where given (a tensor, a number above 0), change the count by what is not
-            recorded: lengths of the keys, tables of pages.
+        packed: offsets of sequences packed into one tensor (total, head, dimension), with the longest lengths two
+            arguments later; −1 if none.
+        window: left side of the window, followed by the right side; −1 if none.
+        unknown: arguments that, if given (a tensor, a number above 0), change the count by unrecorded data.
     """
 
     causal: int
@@ -78,21 +83,21 @@ class Attention:
     unknown: tuple[int, ...] = ()
 
     def flops(self, signature: Signature) -> int | None:
-        """2·heads·pairs·(d + dv), backward 2·heads·pairs·(3d + 2dv), over the pairs that the mask leaves.
+        """Return 2·heads·pairs·(d + dv), for backward 2·heads·pairs·(3d + 2dv), over the pairs that the mask leaves.
 
-        None where the mask or the lengths of packed sequences are not recorded and change the count. An explicit mask
-        (`attn_mask`) leaves all pairs: the kernels compute them.
+        None if an unrecorded mask or packed lengths change the count. An explicit mask (`attn_mask`) leaves all pairs:
+        the kernels compute them.
         """
         shapes = self._shapes(signature, 2)
         if shapes is None:
             return None
         query, key, value = shapes
-        if any(_given(signature, at) for at in self.unknown):
+        if any(_given(signature, position) for position in self.unknown):
             return None
         offsets = signature.shape(self.packed) if self.packed >= 0 else None
         if offsets is not None:
             pairs, heads = self._packed_pairs(signature, offsets[0] - 1, query[0], key[0]), query[-2]
-            if len(query) != 3 or len(key) != 3:  # keys in pages: their lengths are not recorded
+            if len(query) != 3 or len(key) != 3:  # keys in pages of unknown lengths
                 return None
         else:
             sequence = -3 if self.heads_last else -2
@@ -102,7 +107,7 @@ class Attention:
         return None if pairs is None else 2 * heads * pairs * (3 * dim + 2 * dim_v if self.backward else dim + dim_v)
 
     def outputs(self, signature: Signature) -> list[Shape] | None:
-        """Shapes of the output, or of the gradients of query, key and value."""
+        """Return the shapes of the output, or of the gradients of query, key and value."""
         shapes = self._shapes(signature, 1)
         if shapes is None:
             return None
@@ -110,21 +115,21 @@ class Attention:
         return [query, key, value] if self.backward else [(*query[:-1], value[-1])]
 
     def _shapes(self, signature: Signature, dimensions: int) -> list[Shape] | None:
-        """Shapes of query, key and value; None if one is not recorded or has fewer dimensions."""
+        """Return the shapes of query, key and value; None if one is not recorded or has too few dimensions."""
         shapes = [signature.shape(self.query + i) or () for i in range(3)]
         return None if any(len(shape) < dimensions for shape in shapes) else shapes
 
     def _pairs(self, signature: Signature, queries: int, keys: int) -> int | None:
-        """Pairs that one sequence computes; None where what the mask might be makes a difference."""
+        """Return the pairs of one sequence; None if the possible masks differ."""
         masks = self._masks(signature)
         counts = {visible_pairs(queries, keys, *mask) for mask in masks}
         return counts.pop() if len(counts) == 1 else None
 
     def _packed_pairs(self, signature: Signature, batch: int, queries: int, keys: int) -> int | None:
-        """Pairs of all packed sequences.
+        """Return the pairs of all packed sequences.
 
-        Their lengths are not recorded, but sum and maximum: they give the count if the sequences are equally long, and
-        without a mask if either the queries' or the keys' are.
+        Only sum and maximum of their lengths are recorded. They suffice if all sequences are equally long, and without
+        a mask if the queries or the keys are.
         """
         longest: list[int] = [int(signature.inputs[self.packed + i].value) for i in (2, 3)]
         if batch == 1:
@@ -143,9 +148,9 @@ class Attention:
         return longest[0] * keys if same_queries else queries * longest[1]
 
     def _masks(self, signature: Signature) -> list[tuple[Corner, int | None, int | None]]:
-        """All masks (corner, left, right) that the call may have had; several, or none, where it is not recorded."""
+        """Return all masks (corner, left, right) that the call may have had; empty if unknown."""
         value = signature.inputs[self.causal].value if self.causal < len(signature.inputs) else None
-        if self.window >= 0 and type(value) is not bool:  # no values are recorded: the window is not known, either
+        if self.window >= 0 and type(value) is not bool:  # without recorded values the window is also unknown
             return []
         left = right = None
         if self.window >= 0 and self.window + 1 < len(signature.inputs):
@@ -158,7 +163,7 @@ class Attention:
 
 
 def _given(signature: Signature, position: int) -> bool:
-    """Whether an optional argument is a tensor or a number above 0."""
+    """Return whether an optional argument is a tensor or a number above 0."""
     if position >= len(signature.inputs):
         return False
     argument = signature.inputs[position]
@@ -166,7 +171,7 @@ def _given(signature: Signature, position: int) -> bool:
 
 
 def _side(value: object) -> int | None:
-    """One side of a sliding window; None, and −1, for no limit."""
+    """Return one side of a sliding window; None, and −1, for no limit."""
     return value if type(value) is int and value >= 0 else None
 
 
@@ -175,38 +180,234 @@ def _of_type(kind: int) -> tuple[Corner, int | None, int | None]:
     return ("upper left", None, None) if corner is None else (corner, None, 0)
 
 
+_FLASH = partial(Attention, corner="lower right", heads_last=True)
+_EFFICIENT = partial(Attention, corner="mask type", heads_last=True)
+_BACKWARD = partial(Attention, query=1, backward=True)
+# Positions as in native_functions.yaml and flash_attn.
 _SPELLINGS = {
     "scaled_dot_product_attention": Attention(5),
     "_scaled_dot_product_flash_attention": Attention(4, "lower right"),
     "_scaled_dot_product_flash_attention_for_cpu": Attention(4),
     "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention": Attention(6),
     "_scaled_dot_product_fused_attention_overrideable": Attention(5, None),
-    "_scaled_dot_product_flash_attention_backward": Attention(11, "lower right", query=1, backward=True),
-    "_scaled_dot_product_flash_attention_for_cpu_backward": Attention(7, query=1, backward=True),
-    "_scaled_dot_product_efficient_attention_backward": Attention(11, query=1, backward=True),
-    "_scaled_dot_product_cudnn_attention_backward": Attention(14, query=1, backward=True),
-    "_scaled_dot_product_fused_attention_overrideable_backward": Attention(13, None, query=1, backward=True),
-    "_flash_attention_forward": Attention(
-        8, "lower right", heads_last=True, packed=3, window=11, unknown=(13, 15)
-    ),
-    "_flash_attention_backward": Attention(
-        11, "lower right", query=1, heads_last=True, packed=6, backward=True, window=15
-    ),
-    "_efficient_attention_forward": Attention(9, "mask type", heads_last=True, packed=4, unknown=(12, 13)),
-    "_efficient_attention_backward": Attention(
-        14, "mask type", query=1, heads_last=True, packed=6, backward=True, unknown=(18,)
-    ),
+    "_scaled_dot_product_flash_attention_backward": _BACKWARD(11, "lower right"),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _BACKWARD(7),
+    "_scaled_dot_product_efficient_attention_backward": _BACKWARD(11),
+    "_scaled_dot_product_cudnn_attention_backward": _BACKWARD(14),
+    "_scaled_dot_product_fused_attention_overrideable_backward": _BACKWARD(13, None),
+    "_flash_attention_forward": _FLASH(8, packed=3, window=11, unknown=(13, 15)),
+    "_flash_attention_backward": _FLASH(11, query=1, packed=6, backward=True, window=15),
+    "_efficient_attention_forward": _EFFICIENT(9, packed=4, unknown=(12, 13)),
+    "_efficient_attention_backward": _EFFICIENT(14, query=1, packed=6, backward=True, unknown=(18,)),
     "_cudnn_attention_forward": Attention(10, packed=4),
-    "flash_attn::_flash_attn_forward": Attention(5, "lower right", heads_last=True, window=6),
-    "flash_attn::_flash_attn_backward": Attention(
-        11, "lower right", query=1, heads_last=True, backward=True, window=12
-    ),
-    "flash_attn::_flash_attn_varlen_forward": Attention(
-        9, "lower right", heads_last=True, packed=3, window=10, unknown=(15, 16, 17)
-    ),
-    "flash_attn::_flash_attn_varlen_backward": Attention(
-        15, "lower right", query=1, heads_last=True, packed=9, backward=True, window=16
-    ),
-}  # fmt: skip
+    "flash_attn::_flash_attn_forward": _FLASH(5, window=6),
+    "flash_attn::_flash_attn_backward": _FLASH(11, query=1, backward=True, window=12),
+    "flash_attn::_flash_attn_varlen_forward": _FLASH(9, packed=3, window=10, unknown=(15, 16, 17)),
+    "flash_attn::_flash_attn_varlen_backward": _FLASH(15, query=1, packed=9, backward=True, window=16),
+}
+# By operator, without "aten::".
 ATTENTION = {name: how for names, how in _SPELLINGS.items() for name in names.split()}
-"""Operator (without "aten::") to how it is counted. Positions are those of native_functions.yaml and flash_attn."""
+
+
+# Paged key-value caches
+
+# Operators of vLLM, SGLang, FlashInfer, AITER and flash-attn.
+_PAGED = re.compile(
+    r"(?:.*::)?(?:\w*_)?(?:"
+    r"unified_attention|unified_attention_with_output|paged_attention\w*|pa_fwd\w*|pa_decode\w*|mha_batch_prefill\w*"
+    r"|mha_varlen_fwd|fmha_v3_varlen_fwd|flash_attn_varlen\w*|flash_attn_with_kvcache|flash_attention_forward"
+    r"|batch_(?:prefill|decode)\w*(?:run|attention)\w*|fwd_kvcache\w*|varlen_fwd|trtllm_paged_attention\w*"
+    r"|trtllm_batch_(?:decode|context)\w*|flash_attn_varlen_forward|mla_decode\w*|mla_prefill\w*|extend_attention\w*"
+    r"|decode_attention\w*)"
+    r"|(?:_vllm_fa\d_C|_flashmla_C|sgl_kernel|flash_attn_\d)::(?:fwd|varlen_fwd|fwd_kvcache\w*)"
+)
+_PROFILED = re.compile(r"_\d+$")  # SGLang's profiler appends a number to the name
+_NOT_PAGED = re.compile(r"backward|metadata|plan|mla_attention|cache_update")
+_PREFILL, _DECODE = re.compile(r"prefill|context|extend"), re.compile(r"decode|paged_attention_(?:v1|v2|ragged|rocm)")
+
+
+def is_paged_attention(name: str) -> bool:
+    """Return whether an operator attends to keys in pages, whose number its arguments do not show."""
+    plain = _PROFILED.sub("", name) if len(name) <= LONGEST_NAME else ""
+    return _PAGED.fullmatch(plain) is not None and _NOT_PAGED.search(plain) is None
+
+
+class Heads(NamedTuple):
+    """Shapes and dtypes of a call."""
+
+    rows: int  # tokens in the tensor of queries, with padding of a captured batch
+    heads: int
+    kv_heads: int
+    dim: int  # of a head of queries and keys
+    dim_v: int
+    query: str  # dtypes
+    result: str
+    cache: str
+    latent: bool = False  # keys and values are one tensor (multi-head latent attention)
+
+
+class AttentionWork(NamedTuple):
+    """FLOPs and bytes of a call; None if unknown."""
+
+    flops: int | None
+    bytes: int | None
+
+
+def heads_of(name: str, signature: Signature) -> Heads | None:
+    """Return heads and dtypes from the shapes of a call, None if unclear.
+
+    Queries (tokens, heads, dimension) come first, or after the result. Keys and values follow: new ones (tokens, heads,
+    dimension) or a cache (pages, page, heads, dimension).
+    """
+    tensors = [one for argument in signature.inputs if len(argument.tensors) == 1 for one in argument.tensors]
+    first = next((index for index, one in enumerate(tensors) if _holds_heads(one)), None)
+    if first is None:
+        return None
+    query = tensors[first]
+    rows, heads, dim = query.shape[0] * (query.shape[1] if len(query.shape) == 4 else 1), *query.shape[-2:]
+    same = [one for one in tensors[first + 1 :] if one.shape == query.shape]
+    others = [one for one in tensors[first + 1 :] if len(one.shape) >= 3 and one.shape[:2] != query.shape[:2]]
+    caches = [one for one in others if _kv_heads(one, heads, dim, name)] or same[:2]
+    if not caches:
+        return None
+    kv_heads = _kv_heads(caches[0], heads, dim, name) or 0
+    results = [one for one in tensors if one.shape[:-1] == query.shape[:-1] and _floats(one) and one.shape[-1] <= dim]
+    result = min(results, key=lambda one: one.shape[-1])
+    latent = len(caches) == 1 and kv_heads == 1 and (result.shape[-1] < dim or "mla" in name)
+    dim_v = caches[1].shape[-1] if len(caches) > 1 else dim
+    if latent:
+        numbers = (argument.value for argument in signature.inputs if type(argument.value) is int)
+        dim_v = result.shape[-1] if result.shape[-1] < dim else next((one for one in numbers if 1 < one < dim), 0)
+        if not dim_v:
+            return None
+    return Heads(rows, heads, kv_heads, dim, dim_v, query.dtype, result.dtype, caches[0].dtype, latent)
+
+
+def _holds_heads(one: Tensor) -> bool:
+    """Return whether a tensor may hold queries: (tokens, heads, dim), or (requests, tokens per request, heads, dim)."""
+    return len(one.shape) in (3, 4) and _floats(one) and all(one.shape)
+
+
+def _floats(one: Tensor) -> bool:
+    return "float" in one.dtype
+
+
+def _kv_heads(cache: Tensor, heads: int, dim: int, name: str) -> int | None:
+    """Return the heads of keys in a cache; None if no dimension fits."""
+    shape = cache.shape
+    if len(shape) == 5 and shape[-1] * shape[2] == dim:
+        kv_heads = shape[1]  # (pages, heads, dimension / x, page, x)
+    elif shape[-1] != dim:
+        return None
+    else:  # TensorRT-LLM has the heads before the tokens of a page
+        kv_heads = shape[-3 if "trtllm" in name and len(shape) > 3 else -2]
+    return kv_heads if kv_heads and heads % kv_heads == 0 else None
+
+
+def requests_of(name: str, rows: int, prefill: RequestSums, decode: RequestSums) -> RequestSums | None:
+    """Return the sums of the requests that one call of a step attends for; None if unknown.
+
+    Engines issue one call for both phases or one per phase. The number of tokens decides (captured calls may have
+    more), then the operator's name.
+
+    Example:
+        >>> prefill, decode = RequestSums(2, 10, 10, 58, 58), RequestSums(3, 3, 90, 3, 90)
+        >>> [requests_of("attention", rows, prefill, decode).k for rows in (13, 10, 3)]
+        [100, 10, 90]
+    """
+    both = added([prefill, decode])
+    if not prefill.requests or not decode.requests:
+        return both if both.q is not None and both.q <= rows else None
+    parts = [part for part in (both, prefill, decode) if part.q is not None]
+    if len(parts) < 3:
+        return None
+    exact = [part for part in parts if part.q == rows]
+    if len(exact) == 1:
+        return exact[0]
+    if _DECODE.search(name) or _PREFILL.search(name):
+        named = decode if _DECODE.search(name) else prefill
+        return named if named.q is not None and named.q <= rows else None
+    return both if both.q is not None and both.q <= rows else None
+
+
+def added(parts: Sequence[RequestSums]) -> RequestSums:
+    """Return the sums of several groups of requests together; None if a group's sum is unknown."""
+    columns = zip(*parts, strict=True)
+    return RequestSums(*(None if None in column else sum(value or 0 for value in column) for column in columns))
+
+
+def lengths_in_arguments(signature: Signature, rows: int) -> RequestSums | None:
+    """Return the sums if the longest lengths among the arguments determine them: all requests are equally long, without
+    earlier keys.
+
+    Offsets are the first one-dimensional integer tensor, with one entry more than there are requests. The longest
+    numbers of queries and keys are the first numbers above 1.
+    """
+    offsets = next((one for one in signature.tensors if len(one.shape) == 1 and one.dtype.startswith("int")), None)
+    numbers = [argument.value for argument in signature.inputs if type(argument.value) is int and argument.value > 1]
+    requests = offsets.shape[0] - 1 if offsets is not None else 0
+    if requests < 1 or len(numbers) < 2 or numbers[0] != numbers[1] or requests * numbers[0] != rows:
+        return None
+    return RequestSums(requests, rows, rows, rows * numbers[0], rows * numbers[0])
+
+
+class _Seen(NamedTuple):
+    """Pairs that a mask leaves, and keys that any query sees; None if sums of lengths do not determine them."""
+
+    pairs: int | None
+    keys: int | None
+
+
+def seen(requests: RequestSums, left: int | None) -> _Seen:
+    """Return what queries see: themselves and `left` earlier keys, None for all.
+
+    A window is counted for one request, or if no request can have more than `left` + 1 keys.
+    """
+    if requests.requests is None or requests.q is None or requests.k is None:
+        return _Seen(None, None)
+    if left is None or requests.k - max(requests.requests - 1, 0) <= left + 1:  # every other request has a key
+        return _Seen(requests.pairs, requests.k)
+    if requests.requests != 1:
+        return _Seen(None, None)
+    pairs = visible_pairs(requests.q, requests.k, "lower right", left, 0)
+    return _Seen(pairs, min(requests.k, requests.q + left))
+
+
+def attention_work(
+    name: str, signature: Signature, prefill: RequestSums, decode: RequestSums, cache: str | None = None
+) -> AttentionWork:
+    """Return FLOPs, 2·heads·pairs·(d + dv), and bytes of a call in a step with these requests.
+
+    A sliding window among the arguments (`window_size_left`) reduces the pairs; an unrecorded window is unknown, and
+    all keys count. `cache` is the dtype of the cache if the arguments have only the new keys.
+    """
+    heads = heads_of(name, signature)
+    if heads is None:
+        return AttentionWork(None, None)
+    requests = requests_of(name, heads.rows, prefill, decode) or lengths_in_arguments(signature, heads.rows)
+    if requests is None:
+        return AttentionWork(None, None)
+    pairs, keys = seen(requests, window_of(signature))
+    flops = None if pairs is None else 2 * heads.heads * pairs * (heads.dim + heads.dim_v)
+    return AttentionWork(flops, _bytes(heads, requests.q, keys, cache))
+
+
+def _bytes(heads: Heads, queries: int | None, keys: int | None, cache: str | None) -> int | None:
+    sizes = [itemsize(dtype) for dtype in (heads.query, heads.result, cache or heads.cache)]
+    if None in sizes or queries is None or keys is None:
+        return None
+    read, written, cached = (size or 0 for size in sizes)
+    own = queries * heads.heads * (heads.dim * read + heads.dim_v * written)
+    return own + keys * heads.kv_heads * (heads.dim + (0 if heads.latent else heads.dim_v)) * cached
+
+
+def window_of(signature: Signature) -> int | None:
+    """Return how many earlier keys a query sees, None for all or if not recorded.
+
+    The window's sides are two numbers after the flag `causal`, −1 for all (flash-attn, AITER).
+    """
+    values = [argument.value for argument in signature.inputs]
+    for index, value in enumerate(values[:-2]):
+        if value is True and type(values[index + 1]) is int and type(values[index + 2]) is int:
+            return values[index + 1] if values[index + 1] >= 0 else None
+    return None

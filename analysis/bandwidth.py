@@ -1,4 +1,4 @@
-"""Bandwidth that copies, memsets and collectives reach: by kind and size, and of copies over time."""
+"""Bandwidth of copies, memsets and collectives: by kind and size, and for copies over time."""
 
 from __future__ import annotations
 
@@ -48,12 +48,8 @@ class BandwidthRow(Row):
 
 @dataclass(frozen=True)
 class BandwidthSeries(Suggests):
-    """Bandwidth of one kind of copies over time, as a step function.
-
-    Attributes:
-        ts: int64 ns, ascending; bytes_per_second: float64, from that time until the next, summed over copies that run
-            at once.
-    """
+    """Bandwidth of one kind of copies, a step function: bytes/s from each time (ns, ascending) until the next, summed
+    over simultaneous copies."""
 
     device: int
     kind: str
@@ -63,33 +59,23 @@ class BandwidthSeries(Suggests):
     __repr__ = brief
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame of its course."""
         return to_pandas({"ts_ns": self.ts, "bytes_per_second": self.bytes_per_second})
 
 
 def copy_bandwidth(trace: Trace) -> Table[BandwidthRow]:
-    """One row a device and kind, the most bytes first.
-
-    Example:
-        >>> [row.kind for row in copy_bandwidth(trace)]
-        ['Memset', 'HtoD', 'DtoH']
-    """
+    """Return one row per device and kind, most bytes first."""
     gpu, rows = trace.gpu, []
     for (device, kind), events in _kinds(trace).items():
         known = events[gpu.bytes[events] >= 0]
         busy = union(gpu.ts[known], gpu.end[known]).length
-        rows.append(
-            BandwidthRow(
-                device, kind, len(known), int(gpu.bytes[known].sum()), int(gpu.dur[known].sum()), busy,
-                len(events) - len(known),
-            )
-        )  # fmt: skip
+        size, total = int(gpu.bytes[known].sum()), int(gpu.dur[known].sum())
+        rows.append(BandwidthRow(device, kind, len(known), size, total, busy, len(events) - len(known)))
     return Table(BandwidthRow, sorted(rows, key=lambda row: (-row.bytes, row.device, row.kind)))
 
 
 def bandwidth_series(trace: Trace) -> list[BandwidthSeries]:
-    """Bandwidth over time by device and kind; a copy of no duration counts as one of 1 ns."""
-    gpu, found = trace.gpu, []
+    """Return bandwidth over time by device and kind; a copy with duration 0 counts as 1 ns."""
+    gpu, series = trace.gpu, []
     for (device, kind), events in sorted(_kinds(trace).items()):
         events = events[gpu.bytes[events] >= 0]
         if not len(events):
@@ -99,35 +85,30 @@ def bandwidth_series(trace: Trace) -> list[BandwidthSeries]:
         ts = np.concatenate([gpu.ts[events], gpu.ts[events] + lasts])
         times, running = step_function(ts, np.repeat([1, -1], len(events)))
         _, level = step_function(ts, np.concatenate([rate, -rate]))
-        found.append(BandwidthSeries(device, kind, times, np.where(running > 0, np.maximum(level, 0), 0.0)))
-    return found
+        series.append(BandwidthSeries(device, kind, times, np.where(running > 0, np.maximum(level, 0), 0.0)))
+    return series
 
 
 def _kinds(trace: Trace) -> dict[tuple[int, str], IntColumn]:
-    """Copies and memsets by device and kind."""
     gpu, copies = trace.gpu, np.flatnonzero(trace.is_copy)
     names, name = np.unique(gpu.name[copies], return_inverse=True)
     kinds, kind = np.unique([_kind(trace.names[code]) for code in names.tolist()], return_inverse=True)
-    return {
-        (device, str(kinds[of])): copies[members] for (device, of), members in grouped(gpu.device[copies], kind[name])
-    }
+    members = grouped(gpu.device[copies], kind[name])
+    return {(device, str(kinds[code])): copies[rows] for (device, code), rows in members}
 
 
 def _kind(name: str) -> str:
-    found = _KIND.search(name)
-    return next(filter(None, found.groups())) if found else name
+    match = _KIND.search(name)
+    return next(filter(None, match.groups())) if match else name
 
 
 _NO_COMM = Comm()
 
 
 class CommunicationRow(WithMean, Row):
-    """Communication kernels that agree in everything but time.
+    """Communication kernels that differ only in time; a rank that arrives early waits inside its kernel."""
 
-    Durations are those of the kernels: a rank that arrives early waits inside its kernel, and the bandwidths show it.
-    """
-
-    collective: str = column("name", "Collective, empty if neither the trace nor the kernel's name says.")
+    collective: str = column("name", "Collective, empty if neither the trace nor the kernel's name shows it.")
     dtype: str = column("name", "Dtype, empty if not recorded.")
     group: str = column("name", "Name and description of the process group, empty if not recorded.")
     group_size: int | None = column("count", "Ranks of the process group.", "ranks")
@@ -138,11 +119,13 @@ class CommunicationRow(WithMean, Row):
 
     title = "communication"
     shown = (
-        TextColumn(
-            "collective", lambda row: " ".join(filter(None, (row.collective or "(unknown)", row.dtype, row.group)))
-        ),
+        TextColumn("collective", lambda row: row.label),
         *("group_size", "count", "bytes", "mean_ns µs", "algorithm_bandwidth", "bus_bandwidth"),
     )
+
+    @property
+    def label(self) -> str:
+        return " ".join(filter(None, (self.collective or "(unknown)", self.dtype, self.group)))
 
     @derived("bytes/s", "bytes/s")
     def algorithm_bandwidth(self) -> float | None:
@@ -151,17 +134,13 @@ class CommunicationRow(WithMean, Row):
 
     @derived("bytes/s", "bus GB/s", INFERRED)
     def bus_bandwidth(self) -> float | None:
-        """Rate of the slowest link, comparable between collectives and numbers of ranks.
-
-        Factors of nccl-tests (doc/PERFORMANCE.md): 2(n−1)/n for allreduce, (n−1)/n for allgather, reduce-scatter and
-        all-to-all, 1 for broadcast, reduce, send and receive.
-        """
+        """Rate of the slowest link, comparable between collectives and numbers of ranks (as in nccl-tests)."""
         rate, factor = self.algorithm_bandwidth, bus_factor(self.collective, self.group_size)
         return rate * factor if rate is not None and factor is not None else None
 
 
 def communication(trace: Trace) -> Table[CommunicationRow]:
-    """One row a collective, element type, process group and message size; the longest in total first."""
+    """Return one row per collective, dtype, process group and message size, longest in total first."""
     durations: defaultdict[tuple[str, str, str, int | None, int | None], list[int]] = defaultdict(list)
     for event in trace.is_comm.nonzero()[0].tolist():
         comm = trace.gpu.comm.get(event, _NO_COMM)
@@ -169,7 +148,7 @@ def communication(trace: Trace) -> Table[CommunicationRow]:
         group = " ".join(filter(None, (comm.pg_name, comm.pg_desc)))
         key = collective, (comm.dtype or "").lower(), group, _group_size(comm), _message(comm)
         durations[key].append(int(trace.gpu.dur[event]))
-    rows = [CommunicationRow(*key, len(of), sum(of), min(of)) for key, of in durations.items()]
+    rows = [CommunicationRow(*key, len(times), sum(times), min(times)) for key, times in durations.items()]
     rows.sort(key=lambda row: (-row.total_ns, row.collective, row.dtype, row.group, row.bytes or 0))
     return Table(CommunicationRow, rows)
 
@@ -179,7 +158,7 @@ def _group_size(comm: Comm) -> int | None:
 
 
 def _message(comm: Comm) -> int | None:
-    """Bytes of the larger of input and output; `Comm.bytes` is that of the input (the output where that is empty)."""
+    """Return the bytes of the larger of input and output; `Comm.bytes` is the input's (the output's if it is empty)."""
     if comm.bytes is None:
         return None
     given = comm.in_nelems or comm.out_nelems

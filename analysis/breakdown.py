@@ -1,4 +1,4 @@
-"""Where device time goes: per device, stream, module, operator and kernel; busy, idle and overlapped time."""
+"""GPU time per device, stream, module, operator and kernel; busy, idle and overlapped time."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from .table import Row, Table, TextColumn, WithMean, column, derived, inferred
 
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
+_MODULES = "Modules and annotations around the operator, outermost first; for backward, the forward operator's."
+_GPU_SPAN = "From the first GPU event of the device to the end of its last."
 _SPANS = "busy: share of the trace's span; of GPU: share of the GPU's span"
 
 
 class BreakdownRow(WithMean, Row):
-    """GPU events that agree in everything but time."""
+    """GPU events that differ only in time."""
 
     device: int = column("number", "Device, −1 if not recorded.")
     stream: int = column("number", "Stream, −1 if not recorded.")
-    modules: tuple[str, ...] = inferred(
-        "name", "Modules and annotations around the operator, outermost first; for backward those of its forward.",
-        joined=" / ",
-    )  # fmt: skip
+    modules: tuple[str, ...] = inferred("name", _MODULES, joined=" / ")
     op: str = column("name", "Topmost operator that launched the events, empty if unknown.", "operator")
     shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded.")
     kernel: str = column("name", "Name of the events.")
@@ -40,21 +39,18 @@ class BreakdownRow(WithMean, Row):
     total_ns: int = column("ns", "Sum of their durations.")
     share: float = column("share", "Share of the durations of all GPU events.")
     reason: str = column("text", "Why no operator is known, empty if one is.", default="")
-    repeated: bool = inferred(
-        "yes/no", "Launched before the trace; the operator is known by repetition.", default=False
-    )
+    repeated: bool = inferred("yes/no", "Launched before the trace; operator known by repetition.", default=False)
 
     @property
     def label(self) -> str:
-        """The operator, or in brackets why there is none."""
+        """The operator, or the reason in brackets why it is unknown."""
         if self.op and self.repeated:
             return f"{self.op} (by repetition)"
         return self.op or (f"(not attached: {self.reason})" if self.reason else "(launched by no operator)")
 
 
 class _Busy:
-    """Base of rows that compare busy time with two spans: the trace's, which CPU work can extend at both ends, and that
-    of the device's GPU events."""
+    """Mix-in that compares busy time with the trace's span (which CPU work can extend) and the device's own span."""
 
     busy_ns: int | None
     window_ns: int | None
@@ -72,13 +68,13 @@ class _Busy:
 
 
 class StreamUse(_Busy, Row):
-    """One stream during the trace's span: busy_ns + idle_ns = window_ns. Without start times only total_ns is known."""
+    """One stream during the trace's span. Without recorded start times only total_ns is known."""
 
     device: int = column("number", "Device.")
     stream: int = column("number", "Stream.")
     events: int = column("count", "Number of GPU events.")
     window_ns: int | None = column("ns", "Span of the trace.")
-    gpu_span_ns: int | None = column("ns", "From the first GPU event of the device to the end of its last.", "GPU span")
+    gpu_span_ns: int | None = column("ns", _GPU_SPAN, "GPU span")
     total_ns: int = column("ns", "Sum of the durations; exceeds busy_ns if events overlap.")
     busy_ns: int | None = column("ns", "Time with at least one event.")
     idle_ns: int | None = column("ns", "Time without an event.")
@@ -91,43 +87,35 @@ class StreamUse(_Busy, Row):
 
 
 class DeviceUse(_Busy, Row):
-    """One device during the trace's span: busy_ns + idle_ns = window_ns."""
+    """One device during the trace's span."""
 
     device: int = column("number", "Device.")
     window_ns: int = column("ns", "Span of the trace.")
-    gpu_span_ns: int = column("ns", "From the first GPU event of the device to the end of its last.", "GPU span")
+    gpu_span_ns: int = column("ns", _GPU_SPAN, "GPU span")
     busy_ns: int = column("ns", "Time with at least one event on any stream.")
     idle_ns: int = column("ns", "Time without an event.")
     overlapped_ns: int = column("ns", "Time with events on two or more streams.", "overlap")
-    compute_ns: int = column("ns", "Time with a kernel that is neither communication nor a wait of MTIA.")
+    compute_ns: int = column("ns", "Time with a kernel other than communication and MTIA waits.")
     copy_ns: int = column("ns", "Time with a copy or memset.")
     communication_ns: int = column("ns", "Time with a communication kernel.", "comm")
-    exposed_communication_ns: int = column("ns", "Time with a communication and no compute kernel.", "exposed")
+    exposed_communication_ns: int = column("ns", "Communication time without a compute kernel.", "exposed")
 
     title = f"devices, ms; {_SPANS}"
     shown = (
         TextColumn("device", lambda row: str(row.device)),
-        *(
-            "busy_ns",
-            "idle_ns",
-            "overlapped_ns",
-            "compute_ns",
-            "copy_ns",
-            "communication_ns",
-            "exposed_communication_ns",
-        ),
-        *("busy_share", "busy_share_of_gpu_span"),
+        *("busy_ns", "idle_ns", "overlapped_ns", "compute_ns", "copy_ns", "communication_ns"),
+        *("exposed_communication_ns", "busy_share", "busy_share_of_gpu_span"),
     )
 
 
 @dataclass(frozen=True)
 class HostUse:
-    """The host: span_ns = host_ns + loading_ns.
+    """Time on the host: span_ns = host_ns + loading_ns.
 
     Attributes:
-        loading_ns: from each of the data loader's annotations to the next forward pass's (where no annotation is
-            called forward, the loader's own time).
-        runtime_ns: within runtime and driver calls, of all threads.
+        loading_ns: from each annotation of the data loader to the next annotation named forward; only the loader's
+            own time if there is none.
+        runtime_ns: in runtime and driver calls of all threads.
     """
 
     span_ns: int
@@ -137,7 +125,7 @@ class HostUse:
 
 
 class Iteration(Row):
-    """One iteration."""
+    """One iteration of the program."""
 
     name: str = column("name", "Name of the annotation.", "iteration")
     start: int = column("ns", "Start on the trace's clock.")
@@ -157,11 +145,9 @@ class Iteration(Row):
 
 
 def breakdown(trace: Trace) -> Table[BreakdownRow]:
-    """Device time by device, stream, modules, operator with shapes, and kernel; the longest first.
+    """Return device time by device, stream, modules, operator with shapes, and kernel; longest first.
 
-    Kernels of replayed graphs count to the operators of the capture, where it was read (`Trace.attribution`).
-
-    The sum of `total_ns` is that of all GPU events' durations.
+    Kernels of replayed graphs are attributed to the operators of the capture (`Trace.attribution`).
     """
     gpu, owner = trace.gpu, trace.attribution
     calls, tree = owner.calls, owner.hierarchy
@@ -171,10 +157,8 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
     path = np.append(tree.path, 0)[np.where(top >= 0, top, owner.call)] * owner.in_module
     op, signature = (np.append(column, -1)[top] for column in (calls.name, calls.signature))
     labels, label_of = shape_labels(trace)
-    distinct, inverse = distinct_rows(
-        gpu.device, gpu.stream, path, _modules_behind(trace, path), op, label_of[signature], gpu.name, gpu.category,
-        gpu.reason, (owner.repetition > 0).astype(np.int64),
-    )  # fmt: skip
+    keys = (gpu.device, gpu.stream, path, _modules_behind(trace, path), op, label_of[signature], gpu.name, gpu.category)
+    distinct, inverse = distinct_rows(*keys, gpu.reason, (owner.repetition > 0).astype(np.int64))
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
     whole = max(int(total.sum()), 1)
     modules = {
@@ -184,25 +168,28 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
         )
         for where, behind in set(map(tuple, distinct[:, 2:4].tolist()))
     }
-    rows = [
-        BreakdownRow(
-            device, stream, modules[where, behind], trace.names[name] if name >= 0 else "", labels[label],
-            trace.names[kernel], trace.categories[category], int(count[row]), int(total[row]), int(total[row]) / whole,
-            UNATTACHED_REASONS[reason] if reason else "", bool(repeated),
+    rows = []
+    for row, key in enumerate(distinct.tolist()):
+        device, stream, where, behind, name, label, kernel, category, reason, repeated = key
+        operator = modules[where, behind], trace.names[name] if name >= 0 else "", labels[label]
+        event = (
+            trace.names[kernel],
+            trace.categories[category],
+            int(count[row]),
+            int(total[row]),
+            int(total[row]) / whole,
         )
-        for row, (device, stream, where, behind, name, label, kernel, category, reason, repeated) in enumerate(
-            distinct.tolist()
-        )
-    ]  # fmt: skip
-    rows.sort(  # the longest first; of equal ones an order that does not depend on the file's
-        key=lambda row: (-row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel)
-    )
+        times = int(count[row]), int(total[row]), int(total[row]) / whole
+        why = UNATTACHED_REASONS[reason] if reason else ""
+        event = trace.names[kernel], trace.categories[category]
+        rows.append(BreakdownRow(device, stream, *operator, *event, *times, why, bool(repeated)))
+    # Equal times in an order that does not depend on the file.
+    rows.sort(key=lambda row: (-row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel))
     return Table(BreakdownRow, rows)
 
 
 def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
-    """Of each GPU event that is in no module, the modules of the forward call behind it, into `Origin.modules`; else
-    −1."""
+    """Return the forward modules (index into `Origin.modules`) of GPU events outside any module, else −1."""
     origin, tree = trace.origin, trace.attribution.hierarchy
     behind = np.append(origin.forward, -1)[origin.gpu_call]
     in_module = [False]
@@ -212,54 +199,46 @@ def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
 
 
 def stream_use(trace: Trace) -> Table[StreamUse]:
-    """Time of every stream that ran something: the sum of its events and, with recorded start times, how long it was
-    busy and idle."""
+    """Return use of every stream with GPU events; busy and idle time only if start times are recorded."""
     window, gpu, spans = trace.span, trace.gpu, _gpu_spans(trace)
-    found = Table(StreamUse)
+    rows = Table(StreamUse)
     for device, stream, events in gpu.by_stream():
         busy = union(gpu.ts[events], gpu.end[events]).length
         total = int(gpu.dur[events].sum())
         if not trace.times_recorded:
-            found.append(StreamUse(device, stream, len(events), None, None, total, None, None))
+            rows.append(StreamUse(device, stream, len(events), None, None, total, None, None))
             continue
-        found.append(
-            StreamUse(device, stream, len(events), window.length, spans[device], total, busy, window.length - busy)
-        )
-    return found
+        times = window.length, spans[device], total, busy, window.length - busy
+        rows.append(StreamUse(device, stream, len(events), *times))
+    return rows
 
 
 def device_use(trace: Trace) -> Table[DeviceUse]:
-    """Busy, idle and overlapped time of every device, and how much of the communication nothing hides; empty if start
-    times were not recorded."""
+    """Return busy, idle, overlapped and communication time of every device; empty without start times."""
     if not trace.times_recorded:
         return Table(DeviceUse)
     window, gpu, kernels = trace.span, trace.gpu, trace.is_kernel
     spans = _gpu_spans(trace)
-    found = Table(DeviceUse)
+    rows = Table(DeviceUse)
     for device in distinct(gpu.device).tolist():
-        mine = gpu.device == device
-        busy = _busy(trace, mine)
-        compute, communication = _busy(trace, mine & kernels & ~trace.is_comm), _busy(trace, mine & trace.is_comm)
-        found.append(
-            DeviceUse(
-                device, window.length, spans[device], busy.length, window.length - busy.length,
-                _overlapped(trace, mine), compute.length, _busy(trace, mine & trace.is_copy).length,
-                communication.length,
-                communication.length - intersection(communication, compute).length,
-            )
-        )  # fmt: skip
-    return found
+        own = gpu.device == device
+        busy, copying = _busy(trace, own).length, _busy(trace, own & trace.is_copy).length
+        compute, communication = _busy(trace, own & kernels & ~trace.is_comm), _busy(trace, own & trace.is_comm)
+        exposed = communication.length - intersection(communication, compute).length
+        times = window.length, spans[device], busy, window.length - busy, _overlapped(trace, own)
+        rows.append(DeviceUse(device, *times, compute.length, copying, communication.length, exposed))
+    return rows
 
 
 def _gpu_spans(trace: Trace) -> dict[int, int]:
-    """By device, from the start of its first event to the end of its last one, ns."""
+    """Return by device the ns from the start of its first event to the end of its last event."""
     gpu = trace.gpu
     devices = distinct(gpu.device).tolist()
     return {device: int(gpu.end[gpu.device == device].max() - gpu.ts[gpu.device == device].min()) for device in devices}
 
 
 def host_use(trace: Trace) -> HostUse:
-    """Span of the trace, and what of it the data loader takes."""
+    """Return the span of the trace and the data loader's part of it."""
     calls, loaded = trace.calls, []
     rows = np.flatnonzero(calls.kind == ANNOTATION)
     rows = rows[np.argsort(calls.ts[rows], kind="stable")]
@@ -278,13 +257,10 @@ def host_use(trace: Trace) -> HostUse:
 
 
 def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
-    """Iterations in order, as `Trace.steps` finds them.
-
-    An iteration lasts as long as its annotation where that encloses it, else until the next one begins. There are none
-    if start times were not recorded.
+    """Return iterations in order, as `Trace.steps` finds them; empty without start times.
 
     Args:
-        annotation: part of the name of the annotations that are the iterations, instead.
+        annotation: part of the names of the annotations that mark iterations, instead of `Trace.steps`.
     """
     if not trace.times_recorded:
         return Table(Iteration)
@@ -298,18 +274,20 @@ def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
         names = [trace.names[code] for code in calls.name[marked].tolist()]
     busy = union(trace.gpu.ts, trace.gpu.end)
     spans = map(Span, start.tolist(), ends.tolist())
-    found = (Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True))
-    return Table(Iteration, found)
+    rows = (Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True))
+    return Table(Iteration, rows)
 
 
 def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
-    """int64, for each GPU event the ordinal of the iteration in which it was launched (where that is unknown, in which
-    it started), −1 for none; iterations in order of start."""
+    """Return for each GPU event the ordinal of the iteration that launched it, −1 for none.
+
+    Events with an unknown launch count by their start.
+    """
     return iteration_at(iterations, trace.launched_ns)
 
 
 def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
-    """int64, for each time the ordinal of the iteration that it is in, −1 for none; iterations in order of start."""
+    """Return for each time the ordinal of its iteration, −1 for none; iterations in order of start."""
     start, end = (
         np.array([getattr(iteration, name) for iteration in iterations], np.int64) for name in ("start", "end")
     )
@@ -317,7 +295,7 @@ def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
 
 
 def shape_labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
-    """Distinct labels of shapes, and the label of each signature; the last entry is for the signature −1."""
+    """Return distinct labels of shapes and the label code of each signature; the last code is for signature −1."""
     labels = StringTable([""])
     label_of = labels.codes([*(signature.label for signature in trace.signatures), ""]).astype(np.int64)
     return labels.values, label_of
@@ -328,7 +306,7 @@ def _busy(trace: Trace, chosen: npt.NDArray[np.bool_]) -> Intervals:
 
 
 def _overlapped(trace: Trace, chosen: npt.NDArray[np.bool_]) -> int:
-    """How long events of two streams or more ran at once."""
+    """Return the time with events on two or more streams."""
     gpu, events = trace.gpu, np.flatnonzero(chosen)
     of_streams = [union(gpu.ts[events[at]], gpu.end[events[at]]) for _, at in grouped(gpu.stream[events])]
     edges = np.concatenate([stream.start for stream in of_streams] + [stream.end for stream in of_streams])
@@ -337,7 +315,7 @@ def _overlapped(trace: Trace, chosen: npt.NDArray[np.bool_]) -> int:
 
 
 def _named(trace: Trace, rows: IntColumn, pattern: re.Pattern[str]) -> IntColumn:
-    """Those of the calls whose names have a pattern in them."""
+    """Return the calls with a name that contains a pattern."""
     return rows[matching(trace.calls.name[rows], trace.names, pattern.search)]
 
 

@@ -13,21 +13,17 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Convolution:
-    """A spelling of the forward convolution.
-
-    Attributes:
-        arguments: their names in the order of the operator's schema, as far as they matter here.
-        transposed: it is one; None where an argument says.
-    """
+    """A spelling of the forward convolution: its argument names in the order of the schema, as far as needed here;
+    `transposed` is None if an argument decides."""
 
     arguments: tuple[str, ...]
     transposed: bool | None = False
 
     def shapes(self, signature: Signature) -> tuple[Shape, Shape, Shape, bool]:
-        """Shapes of input, output and weight, and whether it is transposed.
+        """Return the shapes of input, output and weight, and whether it is transposed.
 
         Raises:
-            ValueError, IndexError, TypeError: the arguments are not those of a convolution.
+            ValueError, IndexError, TypeError: the arguments do not fit a convolution.
         """
         given, values = _arguments(self.arguments, signature)
         inputs, weight = signature.shape(given["input"]), signature.shape(given["weight"])
@@ -43,33 +39,26 @@ class Convolution:
         return inputs, _output(inputs, weight, values, transposed), weight, transposed
 
     def flops(self, signature: Signature) -> int:
-        """2 · batch · positions · weights, where every position of the output (of the input, if transposed) meets
-        all weights once. The weight's shape has the groups in it.
-        """
+        """Return 2 · batch · positions · weights: every position of the output (of the input, if transposed) meets all
+        weights once. The weight's shape includes the groups."""
         inputs, outputs, weight, transposed = self.shapes(signature)
         return 2 * inputs[0] * prod((inputs if transposed else outputs)[2:]) * prod(weight)
 
     def outputs(self, signature: Signature) -> list[Shape]:
-        """Shape of the output."""
         return [self.shapes(signature)[1]]
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """A spelling of the backward convolution: gradients of input, weight, or both.
-
-    Attributes:
-        arguments: as in `Convolution`; "gradient" is that of the output.
-        parts: how many gradients it computes where no mask among the arguments says.
-        transposed: as in `Convolution`.
-    """
+    """A spelling of the backward convolution; "gradient" is the output's. `parts` is the number of gradients without a
+    mask among the arguments."""
 
     arguments: tuple[str, ...]
     parts: int = 2
     transposed: bool | None = False
 
     def flops(self, signature: Signature) -> int | None:
-        """As many for either gradient as for the output: the same pairs of numbers are multiplied."""
+        """Return the FLOPs; each gradient takes as many as the output, from the same pairs of numbers."""
         given, values = _arguments(self.arguments, signature)
         gradient = signature.shape(given["gradient"])
         weight = _shape(signature, given, values, "weight")
@@ -83,23 +72,21 @@ class Gradient:
         return 2 * parts * gradient[0] * prod(positions[2:]) * prod(weight)
 
     def outputs(self, signature: Signature) -> list[Shape] | None:
-        """Shapes of the gradients."""
         given, values = _arguments(self.arguments, signature)
         shapes = [_shape(signature, given, values, name) for name in ("input", "weight")]
         mask = values.get("mask")
         wanted = mask[:2] if isinstance(mask, list) else [True, True]
-        found = [shape for shape, want in zip(shapes, wanted, strict=False) if want and shape is not None]
-        return found or None
+        return [shape for shape, want in zip(shapes, wanted, strict=False) if want and shape is not None] or None
 
 
 def _arguments(names: tuple[str, ...], signature: Signature) -> tuple[dict[str, int], dict[str, Any]]:
-    """Positions of the arguments that are given, and their values, by name."""
+    """Return by name the positions of the given arguments, and their values."""
     given = dict(zip(names, range(len(signature.inputs)), strict=False))
-    return given, {name: signature.inputs[at].value for name, at in given.items()}
+    return given, {name: signature.inputs[position].value for name, position in given.items()}
 
 
 def _shape(signature: Signature, given: dict[str, int], values: dict[str, Any], name: str) -> Shape | None:
-    """Shape of an argument that is a tensor, or of one that is given by its sizes ("input_size")."""
+    """Return the shape of a tensor argument, or of one that is given by its sizes ("input_size")."""
     if name in given:
         return signature.shape(given[name])
     sizes = values.get(f"{name}_size")
@@ -107,9 +94,9 @@ def _shape(signature: Signature, given: dict[str, int], values: dict[str, Any], 
 
 
 def _output(inputs: Shape, weight: Shape, values: dict[str, Any], transposed: bool) -> Shape:
-    """⌊(x + 2p − d(k−1) − 1)/s⌋ + 1 in every dimension; of a transposed one (x−1)s − 2p + d(k−1) + p_out + 1.
+    """Return ⌊(x + 2p − d(k−1) − 1)/s⌋ + 1 per dimension; if transposed, (x−1)s − 2p + d(k−1) + p_out + 1.
 
-    Missing numbers are those of a plain convolution; "same" padding keeps the extent.
+    Missing numbers have the defaults of a plain convolution; "same" padding keeps the size.
     """
     count = len(weight) - 2
     stride, dilation = (_each(values.get(name), 1, count) for name in ("stride", "dilation"))
@@ -126,7 +113,7 @@ def _output(inputs: Shape, weight: Shape, values: dict[str, Any], transposed: bo
 
 
 def _each(value: Any, missing: int, count: int) -> list[int]:
-    """A number for every dimension."""
+    """Return a number for every dimension."""
     if isinstance(value, int):
         value = [value]
     if not isinstance(value, list) or not value or not all(type(number) is int for number in value):
@@ -136,40 +123,41 @@ def _each(value: Any, missing: int, count: int) -> list[int]:
     return value * count if len(value) == 1 else value
 
 
-_FORWARD = {
-    "convolution _convolution convolution_overrideable": (
-        "input weight bias stride padding dilation transposed output_padding groups", None
-    ),
-    "conv1d conv2d conv3d cudnn_convolution_relu": ("input weight bias stride padding dilation groups", False),
-    "cudnn_convolution": ("input weight padding stride dilation groups", False),
-    "cudnn_convolution_add_relu": ("input weight z alpha bias stride padding dilation groups", False),
-    "miopen_convolution miopen_depthwise_convolution mkldnn_convolution": (
-        "input weight bias padding stride dilation groups", False
-    ),
-    "_slow_conv2d_forward thnn_conv2d _conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d": (
-        "input weight kernel bias stride padding dilation", False
-    ),
-    "conv_transpose1d conv_transpose2d conv_transpose3d": (
-        "input weight bias stride padding output_padding groups dilation", True
-    ),
-    "cudnn_convolution_transpose": ("input weight padding output_padding stride dilation groups", True),
-    "miopen_convolution_transpose": ("input weight bias padding output_padding stride dilation groups", True),
-    "slow_conv_transpose2d slow_conv_transpose3d": (
-        "input weight kernel bias stride padding output_padding dilation", True
-    ),
-}  # fmt: skip
-_BACKWARD = {
-    "convolution_backward convolution_backward_overrideable": (
-        "gradient input weight bias_size stride padding dilation transposed output_padding groups mask", 2, None
-    ),
-    "cudnn_convolution_backward": ("input gradient weight padding stride dilation groups _ _ _ mask", 2, False),
-    "miopen_convolution_backward": ("input gradient weight padding stride dilation groups _ _ mask", 2, False),
-    "cudnn_convolution_backward_input": ("input_size gradient weight", 1, False),
-    "cudnn_convolution_backward_weight": ("weight_size gradient input", 1, False),
-}  # fmt: skip
+# Operators: argument names in the order of the schema.
+_FORWARD = """
+convolution _convolution: input weight bias stride padding dilation transposed output_padding groups
+convolution_overrideable: input weight bias stride padding dilation transposed output_padding groups
+conv1d conv2d conv3d cudnn_convolution_relu: input weight bias stride padding dilation groups
+cudnn_convolution: input weight padding stride dilation groups
+cudnn_convolution_add_relu: input weight z alpha bias stride padding dilation groups
+miopen_convolution miopen_depthwise_convolution mkldnn_convolution: input weight bias padding stride dilation groups
+_slow_conv2d_forward thnn_conv2d _conv_depthwise2d: input weight kernel bias stride padding dilation
+conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d: input weight kernel bias stride padding dilation
+conv_transpose1d conv_transpose2d conv_transpose3d: input weight bias stride padding output_padding groups dilation
+cudnn_convolution_transpose: input weight padding output_padding stride dilation groups
+miopen_convolution_transpose: input weight bias padding output_padding stride dilation groups
+slow_conv_transpose2d slow_conv_transpose3d: input weight kernel bias stride padding output_padding dilation
+"""
+_BACKWARD = """
+convolution_backward: gradient input weight bias_size stride padding dilation transposed output_padding groups mask
+cudnn_convolution_backward: input gradient weight padding stride dilation groups _ _ _ mask
+miopen_convolution_backward: input gradient weight padding stride dilation groups _ _ mask
+cudnn_convolution_backward_input: input_size gradient weight
+cudnn_convolution_backward_weight: weight_size gradient input
+"""
 
-CONVOLUTIONS = {names: Convolution(tuple(arguments.split()), how) for names, (arguments, how) in _FORWARD.items()}
-"""Names, separated by spaces, to how they are counted."""
-GRADIENTS = {
-    names: Gradient(tuple(arguments.split()), parts, how) for names, (arguments, parts, how) in _BACKWARD.items()
+
+def _spellings(table: str) -> dict[str, tuple[str, ...]]:
+    lines = (line.partition(": ") for line in table.strip().splitlines())
+    return {name: tuple(arguments.split()) for names, _, arguments in lines for name in names.split()}
+
+
+CONVOLUTIONS = {
+    name: Convolution(arguments, None if "transposed" in arguments else "transpose" in name)
+    for name, arguments in _spellings(_FORWARD).items()
 }
+GRADIENTS = {
+    name: Gradient(arguments, 2 if "mask" in arguments else 1, None if "transposed" in arguments else False)
+    for name, arguments in _spellings(_BACKWARD).items()
+}
+GRADIENTS["convolution_backward_overrideable"] = GRADIENTS["convolution_backward"]

@@ -1,7 +1,6 @@
 """Data frames of operators and of GPU events, which are also the SQL tables `ops` and `kernels`.
 
-The two row classes below declare the columns. Unlike rows of other tables, an object stands for many rows: the value of
-a column is the whole column.
+Unlike rows of other tables, one object holds all rows: a column's value is the whole column.
 """
 
 from __future__ import annotations
@@ -28,43 +27,56 @@ from .table import INFERRED, Column, Row, series
 
 _NO_GRID = (-1, -1, -1)
 _PHASE = "forward, backward, optimizer and so on; empty if unknown."
-_MODULE = "Modules around it, outermost first; for backward, those of its forward operator."
-_SOURCE = "Line of own code that called it; for backward, that of its forward operator."
+_MODULE = "Modules around it, outermost first; for backward, the modules of its forward operator."
+_SOURCE = "Line of own code that called it; for backward, the line of its forward operator."
 _SHAPES = "Shapes of the operator's input tensors, such as [512],[1024,256]."
 _TYPES = "Dtypes of the operator's input tensors, such as bfloat16,float32."
+_SEQUENCE = "Number that a backward operator shares with its forward operator."
+_QUEUE = "Events of its stream that were launched earlier and had not started when it was launched."
+_GRID = "Blocks of the grid as recorded, x,y,z (work items for some AMD launches)."
+_CATEGORY = "Kineto's category: kernel, gpu_memcpy, gpu_memset."
+_BYTES = "Bytes moved: each tensor once, or a copy's size."
+_BYTES_SHARE = "Share of the memory bandwidth, if the bytes came from memory."
+_BOUND = "What limits it at peak: compute, memory or cache; empty if unknown."
 
 
-class CallFrame(Row):
-    """Operators, annotations and modules, by positions in `Trace.calls`."""
+class _Frame(Row):
+    """Base class: all rows are positions in one table of the trace."""
 
     trace: Trace
     rows: IntColumn
 
-    name = series("name", "Name of the operator.", lambda of: of.texts(of.trace.names, of.calls.name))
-    kind = series("text", "operator, annotation or module.", lambda of: of.texts(CALL_KINDS, of.calls.kind))
-    thread = series("number", "Number of the thread.", lambda of: of.calls.thread[of.rows])
-    step = series("number", "Iteration in which it begins, from 0.", lambda of: of.known(of.trace.step_of_call))
-    start_ns = series("ns", "Start, on the trace's clock.", lambda of: of.calls.ts[of.rows])
-    duration_ns = series("ns", "CPU time, callees included.", lambda of: (of.calls.end - of.calls.ts)[of.rows])
-    self_ns = series("ns", "CPU time without the calls directly below it.", lambda of: of.trace.self_ns[of.rows])
-    device_ns = series("ns", "Durations of the GPU events launched in it.", lambda of: of.trace.device_ns[of.rows])
-    phase = series("text", _PHASE, lambda of: of.origin["phase"], INFERRED)
-    module = series("name", _MODULE, lambda of: of.origin["module"], INFERRED)
-    source = series("name", _SOURCE, lambda of: of.origin["source"], INFERRED)
-    shapes = series("name", _SHAPES, lambda of: _shapes(of.signatures))
-    types = series("name", _TYPES, lambda of: _types(of.signatures))
-    sequence = series(
-        "number",
-        "Number that a backward operator shares with its forward operator.",
-        lambda of: _known(of.trace.nodes.seq_id[of.node]),
-    )
-    link = series("text", "Link to the Execution Trace.", lambda of: _texts(LINK_NAMES, of.trace.nodes.link[of.node]))
-    kernel_file = series("name", "Generated file of a compiled kernel.", lambda of: of.generated["kernel_file"])
-    kernel_hash = series("name", "Hash of a Triton kernel.", lambda of: of.generated["kernel_hash"])
-    kernel_kwargs = series("name", "Arguments of a Triton kernel.", lambda of: of.generated["kernel_kwargs"])
-    id = series("number", "Id of the node in ET+.", lambda of: of.trace.nodes.id[of.node])
-    parent = series("number", "`index` of the call around it.", lambda of: of.known(of.calls.parent))
-    index = series("number", "Position among all calls, `Op.index`.", lambda of: of.rows)
+    def texts(self, names: Sequence[str], codes: npt.NDArray[np.integer]) -> list[str]:
+        return _texts(names, codes[self.rows])
+
+    def known(self, values: IntColumn) -> Nullable:
+        return _known(values[self.rows])
+
+
+class CallFrame(_Frame):
+    """Operators, annotations and modules, by positions in `Trace.calls`."""
+
+    name = series("name", "Name of the operator.", lambda f: f.texts(f.trace.names, f.calls.name))
+    kind = series("text", "operator, annotation or module.", lambda f: f.texts(CALL_KINDS, f.calls.kind))
+    thread = series("number", "Number of the thread.", lambda f: f.calls.thread[f.rows])
+    step = series("number", "Iteration in which it begins, from 0.", lambda f: f.known(f.trace.step_of_call))
+    start_ns = series("ns", "Start, on the trace's clock.", lambda f: f.calls.ts[f.rows])
+    duration_ns = series("ns", "CPU time, callees included.", lambda f: (f.calls.end - f.calls.ts)[f.rows])
+    self_ns = series("ns", "CPU time without the calls directly below it.", lambda f: f.trace.self_ns[f.rows])
+    device_ns = series("ns", "Durations of the GPU events launched in it.", lambda f: f.trace.device_ns[f.rows])
+    phase = series("text", _PHASE, lambda f: f.origin["phase"], INFERRED)
+    module = series("name", _MODULE, lambda f: f.origin["module"], INFERRED)
+    source = series("name", _SOURCE, lambda f: f.origin["source"], INFERRED)
+    shapes = series("name", _SHAPES, lambda f: _shapes(f.signatures))
+    types = series("name", _TYPES, lambda f: _types(f.signatures))
+    sequence = series("number", _SEQUENCE, lambda f: _known(f.trace.nodes.seq_id[f.node]))
+    link = series("text", "Link to the Execution Trace.", lambda f: _texts(LINK_NAMES, f.trace.nodes.link[f.node]))
+    kernel_file = series("name", "Generated file of a compiled kernel.", lambda f: f.generated["kernel_file"])
+    kernel_hash = series("name", "Hash of a Triton kernel.", lambda f: f.generated["kernel_hash"])
+    kernel_kwargs = series("name", "Arguments of a Triton kernel.", lambda f: f.generated["kernel_kwargs"])
+    id = series("number", "Id of the node in ET+.", lambda f: f.trace.nodes.id[f.node])
+    parent = series("number", "`index` of the call around it.", lambda f: f.known(f.calls.parent))
+    index = series("number", "Position among all calls, `Op.index`.", lambda f: f.rows)
 
     @property
     def calls(self) -> Any:
@@ -82,91 +94,50 @@ class CallFrame(Row):
 
     @cached_property
     def origin(self) -> Frame:
-        origin, at = self.trace.origin, self.rows
-        return origin_columns(self.trace, origin.phase[at], origin.module[at], origin.entry[at])
+        origin, rows = self.trace.origin, self.rows
+        return origin_columns(self.trace, origin.phase[rows], origin.module[rows], origin.entry[rows])
 
     @cached_property
     def generated(self) -> Frame:
         return generated_columns(self.trace, self.rows)
 
-    def texts(self, names: Sequence[str], codes: npt.NDArray[np.integer]) -> list[str]:
-        return _texts(names, codes[self.rows])
 
-    def known(self, values: IntColumn) -> Nullable:
-        return _known(values[self.rows])
-
-
-class EventFrame(Row):
+class EventFrame(_Frame):
     """Kernels, copies and memsets, by positions in `Trace.gpu`."""
 
-    trace: Trace
-    rows: IntColumn
-
-    name = series("name", "Name of the event.", lambda of: of.texts(of.trace.names, of.gpu.name))
-    category = series(
-        "name",
-        "Kineto's category: kernel, gpu_memcpy, gpu_memset.",
-        lambda of: of.texts(of.trace.categories, of.gpu.category),
-    )
-    device = series("number", "Number of the device.", lambda of: of.known(of.gpu.device))
-    stream = series("number", "Number of the stream.", lambda of: of.known(of.gpu.stream))
-    step = series("number", "Iteration in which it was launched, from 0.", lambda of: of.known(of.trace.step_of_event))
-    start_ns = series("ns", "Start, on the trace's clock.", lambda of: of.gpu.ts[of.rows])
-    duration_ns = series("ns", "Duration on the device.", lambda of: of.gpu.dur[of.rows])
-    launch_ns = series("ns", "Start of the call that launched it, or of the operator.", lambda of: of.launched)
-    launch_call = series("name", "Runtime call that launched it.", lambda of: of.named(of.trace.runtime, of.runtime))
-    launch_call_ns = series("ns", "Duration of that call.", lambda of: of.launch_durations)
-    delay_ns = series("ns", "From the end of that call to its own start; 0 if it began before.", lambda of: of.delay)
-    queue = series(
-        "count",
-        "Events of its stream that were launched before it and had not begun when it was launched.",
-        lambda of: of.queued,
-    )
-    correlation = series("number", "Kineto's number of the launch.", lambda of: of.correlations)
-    op_name = series(
-        "name", "Operator that launched it, empty if unknown.", lambda of: of.named(of.trace.calls, of.call)
-    )
-    phase = series("text", _PHASE, lambda of: of.origin["phase"], INFERRED)
-    module = series("name", _MODULE, lambda of: of.origin["module"], INFERRED)
-    source = series("name", _SOURCE, lambda of: of.origin["source"], INFERRED)
-    shapes = series(
-        "name", f"{_SHAPES} The operator is the one whose work it does.", lambda of: _shapes(of.working), INFERRED
-    )
-    types = series(
-        "name", f"{_TYPES} The operator is the one whose work it does.", lambda of: _types(of.working), INFERRED
-    )
-    grid = series(
-        "name",
-        "Blocks of the grid as recorded, x,y,z (work items for some AMD launches).",
-        lambda of: [grid for grid, _ in of.dimensions],
-    )
-    block = series("name", "Threads of a block, x,y,z.", lambda of: [block for _, block in of.dimensions])
-    dtype = series("name", "Dtype that it computes in.", lambda of: of.texts(of.work.dtypes, of.work.dtype), INFERRED)
-    flops = series("flop", "Floating-point operations.", lambda of: of.known(of.work.flops), INFERRED)
-    bytes = series(
-        "bytes", "Bytes moved, each tensor once; for a copy, its size.", lambda of: of.known(of.work.bytes), INFERRED
-    )
-    most_bytes = series(
-        "bytes", "Bytes at most, if they depend on tensor values.", lambda of: of.known(of.work.most_bytes), INFERRED
-    )
-    flops_share = series("share", "Share of the device's peak for the dtype.", lambda of: of.against_peaks[0], INFERRED)
-    bytes_share = series(
-        "share",
-        "Share of the memory bandwidth, if the bytes came from memory.",
-        lambda of: of.against_peaks[1],
-        INFERRED,
-    )
-    bound = series(
-        "text",
-        "What limits it at peak: compute, memory or cache; empty if unknown.",
-        lambda of: of.against_peaks[2],
-        INFERRED,
-    )
-    kernel_file = series("name", "Generated file of a compiled kernel.", lambda of: of.generated["kernel_file"])
-    kernel_hash = series("name", "Hash of a Triton kernel.", lambda of: of.generated["kernel_hash"])
-    kernel_kwargs = series("name", "Arguments of a Triton kernel.", lambda of: of.generated["kernel_kwargs"])
-    op = series("number", "`index` of the operator that launched it.", lambda of: _known(of.call))
-    index = series("number", "Position among all GPU events, `DeviceEvent.index`.", lambda of: of.rows)
+    name = series("name", "Name of the event.", lambda f: f.texts(f.trace.names, f.gpu.name))
+    category = series("name", _CATEGORY, lambda f: f.texts(f.trace.categories, f.gpu.category))
+    device = series("number", "Number of the device.", lambda f: f.known(f.gpu.device))
+    stream = series("number", "Number of the stream.", lambda f: f.known(f.gpu.stream))
+    step = series("number", "Iteration in which it was launched, from 0.", lambda f: f.known(f.trace.step_of_event))
+    start_ns = series("ns", "Start, on the trace's clock.", lambda f: f.gpu.ts[f.rows])
+    duration_ns = series("ns", "Duration on the device.", lambda f: f.gpu.dur[f.rows])
+    launch_ns = series("ns", "Start of the call that launched it, or of the operator.", lambda f: f.launched)
+    launch_call = series("name", "Runtime call that launched it.", lambda f: f.named(f.trace.runtime, f.runtime))
+    launch_call_ns = series("ns", "Duration of that call.", lambda f: f.launch_durations)
+    delay_ns = series("ns", "From the end of that call to its own start; 0 if it began before.", lambda f: f.delay)
+    queue = series("count", _QUEUE, lambda f: f.queued)
+    correlation = series("number", "Kineto's number of the launch.", lambda f: f.correlations)
+    op_name = series("name", "Operator that launched it, empty if unknown.", lambda f: f.named_op)
+    phase = series("text", _PHASE, lambda f: f.origin["phase"], INFERRED)
+    module = series("name", _MODULE, lambda f: f.origin["module"], INFERRED)
+    source = series("name", _SOURCE, lambda f: f.origin["source"], INFERRED)
+    shapes = series("name", f"{_SHAPES} Operator whose work it does.", lambda f: _shapes(f.working), INFERRED)
+    types = series("name", f"{_TYPES} Operator whose work it does.", lambda f: _types(f.working), INFERRED)
+    grid = series("name", _GRID, lambda f: [grid for grid, _ in f.dimensions])
+    block = series("name", "Threads of a block, x,y,z.", lambda f: [block for _, block in f.dimensions])
+    dtype = series("name", "Dtype that it computes in.", lambda f: f.texts(f.work.dtypes, f.work.dtype), INFERRED)
+    flops = series("flop", "Floating-point operations.", lambda f: f.known(f.work.flops), INFERRED)
+    bytes = series("bytes", _BYTES, lambda f: f.known(f.work.bytes), INFERRED)
+    most_bytes = series("bytes", "Upper bound of bytes.", lambda f: f.known(f.work.most_bytes), INFERRED)
+    flops_share = series("share", "Share of the device's peak for the dtype.", lambda f: f.against_peaks[0], INFERRED)
+    bytes_share = series("share", _BYTES_SHARE, lambda f: f.against_peaks[1], INFERRED)
+    bound = series("text", _BOUND, lambda f: f.against_peaks[2], INFERRED)
+    kernel_file = series("name", "Generated file of a compiled kernel.", lambda f: f.generated["kernel_file"])
+    kernel_hash = series("name", "Hash of a Triton kernel.", lambda f: f.generated["kernel_hash"])
+    kernel_kwargs = series("name", "Arguments of a Triton kernel.", lambda f: f.generated["kernel_kwargs"])
+    op = series("number", "`index` of the operator that launched it.", lambda f: _known(f.call))
+    index = series("number", "Position among all GPU events, `DeviceEvent.index`.", lambda f: f.rows)
 
     @property
     def gpu(self) -> Any:
@@ -180,16 +151,13 @@ class EventFrame(Row):
     def runtime(self) -> IntColumn:
         return np.asarray(self.trace.gpu.runtime[self.rows])
 
-    def texts(self, names: Sequence[str], codes: npt.NDArray[np.integer]) -> list[str]:
-        return _texts(names, codes[self.rows])
+    @property
+    def named_op(self) -> list[str]:
+        return self.named(self.trace.calls, self.call)
 
-    def known(self, values: IntColumn) -> Nullable:
-        return _known(values[self.rows])
-
-    def named(self, table: Any, at: IntColumn) -> list[str]:
-        """Names of rows of a table, "" for none."""
-        names = _texts(self.trace.names, np.append(table.name, 0)[at])
-        return [name if row >= 0 else "" for row, name in zip(at.tolist(), names, strict=True)]
+    def named(self, table: Any, positions: IntColumn) -> list[str]:
+        names = _texts(self.trace.names, np.append(table.name, 0)[positions])
+        return [name if row >= 0 else "" for row, name in zip(positions.tolist(), names, strict=True)]
 
     @property
     def launched(self) -> Nullable:
@@ -211,8 +179,8 @@ class EventFrame(Row):
 
     @cached_property
     def origin(self) -> Frame:
-        origin, at = self.trace.origin, self.rows
-        return origin_columns(self.trace, origin.gpu_phase[at], origin.gpu_module[at], origin.gpu_entry[at])
+        origin, rows = self.trace.origin, self.rows
+        return origin_columns(self.trace, origin.gpu_phase[rows], origin.gpu_module[rows], origin.gpu_entry[rows])
 
     @cached_property
     def generated(self) -> Frame:
@@ -224,30 +192,29 @@ class EventFrame(Row):
 
     @cached_property
     def working(self) -> list[Signature | None]:
-        """Signatures of the operators that the work of the events counts to."""
+        """Signatures of the operators that the events work for."""
         table, codes = self.trace.signatures, np.append(self.trace.attribution.calls.signature, -1)
         return [table[code] if code >= 0 else None for code in codes[self.work.call[self.rows]].tolist()]
 
     @cached_property
     def dimensions(self) -> list[tuple[str | None, ...]]:
-        """Grid and block as texts."""
         trace, source = self.trace, self.trace.gpu.source[self.rows]
         args: list[bytes] = [b""] * len(source)
         rows = np.flatnonzero(source >= 0)
         which, texts = trace.texts.launch_args(source[rows])
-        for at, code in zip(rows.tolist(), which.tolist(), strict=True):
-            args[at] = texts[code]
+        for row, code in zip(rows.tolist(), which.tolist(), strict=True):
+            args[row] = texts[code]
         if len(rows) < len(source):
-            loose = counted_events(trace)  # in the order in which they are in the table
+            loose = counted_events(trace)  # in the order of the table
             ordinal = np.cumsum(self.gpu.source < 0) - 1
-            for at in np.flatnonzero(source < 0).tolist():
-                args[at] = trace.unattached.args[loose[ordinal[self.rows[at]]]]
+            for row in np.flatnonzero(source < 0).tolist():
+                args[row] = trace.unattached.args[loose[ordinal[self.rows[row]]]]
         sizes = {text: tuple(map(_extents, launch_args(text).dimensions)) for text in set(args)}
         return [sizes[text] for text in args]
 
     @cached_property
     def queued(self) -> Nullable:
-        """How many events of its stream were launched before each and had not begun when it was launched."""
+        """Queue length of its stream at each launch."""
         gpu, launched = self.gpu, np.append(self.trace.runtime.ts, -1)[self.gpu.runtime]
         length = np.zeros(len(gpu), np.int64)
         for _, _, events in gpu.by_stream():
@@ -260,17 +227,17 @@ class EventFrame(Row):
 
     @cached_property
     def against_peaks(self) -> tuple[Nullable, Nullable, list[str]]:
-        """Shares of the device's peak and bandwidth, and which of the two bounds; as in the table of kernels."""
-        work, gpu, at = self.work, self.gpu, self.rows
+        """Shares of peak and bandwidth, and the bound, as in the table of kernels."""
+        work, gpu, rows = self.work, self.gpu, self.rows
         devices = find_devices(self.trace)
-        peak, rate = np.zeros(len(at)), np.zeros(len(at))
+        peak, rate = np.zeros(len(rows)), np.zeros(len(rows))
         for number, device in devices.items():
-            here = gpu.device[at] == number
-            rate[here] = device.bytes_per_second
+            own = gpu.device[rows] == number
+            rate[own] = device.bytes_per_second
             for code, dtype in enumerate(work.dtypes):
-                peak[here & (work.dtype[at] == code)] = device.peak_flops(dtype) or 0
-        dur, flops, size = gpu.dur[at], work.flops[at], work.bytes[at]
-        judged = from_memory(self.trace, work.bytes, devices)[at]
+                peak[own & (work.dtype[rows] == code)] = device.peak_flops(dtype) or 0
+        dur, flops, size = gpu.dur[rows], work.flops[rows], work.bytes[rows]
+        judged = from_memory(self.trace, work.bytes, devices)[rows]
         with np.errstate(divide="ignore", invalid="ignore"):
             at_peak, at_rate = flops / peak * 1e9, size / rate * 1e9
             no_peak, no_rate = (flops < 0) | (peak == 0), (size < 0) | (rate == 0)
@@ -303,7 +270,7 @@ def _types(signatures: Sequence[Signature | None]) -> list[str]:
 
 
 def op_frame(trace: Trace, rows: IntColumn) -> Frame:
-    """The columns of some calls, by positions in `trace.calls`.
+    """Return the columns of some calls, given by positions in `trace.calls`.
 
     Example:
         >>> op_frame(trace, trace.ops.rows[:2])["name"]
@@ -314,7 +281,7 @@ def op_frame(trace: Trace, rows: IntColumn) -> Frame:
 
 
 def event_frame(trace: Trace, rows: IntColumn, only: str | None = None) -> Frame:
-    """The columns of some GPU events, by positions in `trace.gpu`; or one of them.
+    """Return the columns (or only one) of some GPU events, given by positions in `trace.gpu`.
 
     Example:
         >>> event_frame(trace, trace.kernels.rows[:1], "block")
@@ -325,11 +292,6 @@ def event_frame(trace: Trace, rows: IntColumn, only: str | None = None) -> Frame
 
 
 def described_columns(kind: str) -> dict[str, dict[str, str]]:
-    """Unit and meaning of the columns of "ops" or "kernels", for Arrow's metadata.
-
-    Example:
-        >>> described_columns("kernels")["delay_ns"]["unit"]
-        'ns'
-    """
+    """Return unit and meaning of the columns of "ops" or "kernels", for Arrow's metadata."""
     columns: tuple[Column, ...] = (CallFrame if kind == "ops" else EventFrame).columns()
     return {column.name: {"about": column.doc, "unit": column.unit} for column in columns}

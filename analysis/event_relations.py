@@ -1,4 +1,4 @@
-"""How the events of a trace belong together: who called, launched and waited for whom, forward and backward."""
+"""Relations between the events of a trace: caller, launch, wait, forward and backward."""
 
 from __future__ import annotations
 
@@ -12,24 +12,18 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
+# Kinds: edges of ET+; the call around a call; the innermost call that launched a device event; the forward operator.
 RELATIONS = (*EDGE_KINDS, "caller", "operator", "forward")
-"""Kinds of relations: those of the ET+'s edges; the call around a call or runtime call; the innermost call that
-launched a device event; the operator whose backward pass an operator is."""
 _CALLER, _OPERATOR, _FORWARD, _LAUNCH = (RELATIONS.index(kind) for kind in ("caller", "operator", "forward", "launch"))
+# Autograd's engine records such a call around each backward operator, with the same sequence number.
 _AROUND = re.compile(r"autograd::engine::evaluate_function: ")
-"""How the calls begin that autograd's engine records around backward operators, with the same sequence numbers."""
 _BACKWARD = re.compile(r".*Backward\d*\Z")
 
 
 def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """All relations of a trace's events: source, target, kind (index into `RELATIONS`), int64, of one length.
+    """Return source, target and kind (index into `RELATIONS`) of all relations, int64 arrays of one length.
 
-    Events are the GPU events, then the calls, then the runtime calls; −1 is a row that is none of them.
-
-    Example:
-        >>> source, target, kind = relations_of(trace)
-        >>> int(np.count_nonzero(kind == RELATIONS.index("operator"))) == len(trace.gpu)
-        True
+    Events are numbered: GPU events, then calls, then runtime calls; −1 is a node without an event.
     """
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     first_call, first_runtime = len(gpu), len(gpu) + len(calls)
@@ -51,7 +45,7 @@ def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 
 def event_of_rows(trace: Trace) -> IntColumn:
-    """int64, the event of each row of a trace, −1 for a row that is none; one entry more, −1, for row −1."""
+    """Return the event (int64) of each row of a trace, −1 for none, with a last entry −1 for row −1."""
     event, first = np.full(len(trace) + 1, -1, np.int64), 0
     for table in (trace.gpu, trace.calls, trace.runtime):
         event[table.source] = np.arange(first, first + len(table))
@@ -61,12 +55,12 @@ def event_of_rows(trace: Trace) -> IntColumn:
 
 
 def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Operators and those of the backward pass that belong to them, int64 positions in `trace.calls`.
+    """Return pairs of a forward and a backward operator, as int64 positions in `trace.calls`.
 
-    Autograd numbers the nodes of its graph on each thread; an operator records the number of the node made next, a
-    backward operator that of its node and its forward thread. As in Kineto's "fwdbwd" flows, the forward operator is
-    the innermost one with the number. Kineto's own operators lack the forward thread: a number that operators of
-    several threads have is ambiguous there and left out.
+    Autograd numbers the nodes of its graph per thread. An operator records the number of the next node; a backward
+    operator records the number and forward thread of its node. As in Kineto's "fwdbwd" flows, the forward operator is
+    the innermost operator with the number. Kineto's own operators lack the forward thread: numbers used on several
+    threads are ambiguous and left out.
     """
     calls, row = trace.calls, trace.calls.source
     around = matching(calls.name, trace.names, _AROUND.match)
@@ -77,17 +71,17 @@ def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
     is_backward = forward_thread > 0 if recorded else named
     thread = np.where(is_backward, forward_thread, calls.thread[numbered]) if recorded else np.zeros(len(numbered))
     order = np.lexsort((numbered, is_backward, calls.ts[numbered], numbers, thread))
-    back, number, of = is_backward[order], numbers[order], thread[order]
-    group = np.cumsum(run_starts(number, of)) - 1
+    back, number, lane = is_backward[order], numbers[order], thread[order]
+    group = np.cumsum(run_starts(number, lane)) - 1
     last = np.maximum.accumulate(np.where(back, -1, np.arange(len(order)))) if len(order) else order
     known = back & (last >= 0)
     known[known] &= group[last[known]] == group[known]
     if not recorded:
         pairs = distinct_rows(group[~back], calls.thread[numbered[order[~back]]])[0]
-        of_threads = np.bincount(pairs[:, 0], minlength=len(order))  # forward operators of a group: on how many threads
-        known &= of_threads[group] < 2
+        threads = np.bincount(pairs[:, 0], minlength=len(order))  # of the forward operators in each group
+        known &= threads[group] < 2
     backward, forward = numbered[order[known]], numbered[order[last[known]]]
     forward_of = np.full(len(calls) + 1, -2, np.int64)
     forward_of[backward] = forward
-    outermost = forward_of[calls.parent[backward]] != forward  # not called by a backward operator of the same one
+    outermost = forward_of[calls.parent[backward]] != forward  # not inside a backward operator of the same forward
     return forward[outermost], backward[outermost]

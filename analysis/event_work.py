@@ -1,7 +1,7 @@
-"""FLOPs and bytes of GPU events: those of the operators that launched them, at the kernels that do the work.
+"""FLOPs and bytes of GPU events: the work of each operator is given to the kernels that do it.
 
-Most operators' work follows from their shapes (`flops.py`). That of attention over a paged cache also follows from the
-lengths of the step's requests (`paged_attention.py`), that of experts from the calls inside (`experts.py`).
+Most work follows from shapes (`flops.py`). Attention over a paged cache also needs the lengths of the step's requests
+(`attention.py`), experts need the calls inside (`experts.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..trace.step_annotations import UNKNOWN_PHASE, StepBatch
 from ..trace.tables import OP
 from ..trace.tensors import inside_matters, total_bytes
 from ..trace.trace import Trace
+from .attention import AttentionWork, attention_work, heads_of, is_paged_attention
 from .devices import find_device
 from .experts import (
     FINISHING_KERNEL,
@@ -36,35 +37,32 @@ from .experts import (
     split_kernels,
 )
 from .flops import MOST_WORK, bytes_moved, computed_in, flops, operator, tried
-from .paged_attention import AttentionWork, attention_work, heads_of, is_paged_attention
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 _CACHE_WRITE = re.compile(r".*(?:reshape_and_cache\w*|store_cache)")
+# Kernels that join partial results of attention over parts of the keys.
 _JOINS_PARTS = re.compile(r"reduce|combine|merge|metadata|prepare", re.IGNORECASE)
-"""Kernels beside those of attention, which join the results of parts of the keys."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Work:
-    """What GPU events compute and move; one entry an event of `Trace.gpu`.
+    """FLOPs and bytes of GPU events, one entry per event of `Trace.gpu`.
 
-    The FLOPs and bytes of an operator stand at its main kernel (the longest of those named like matrix products,
-    convolutions or attention, else the longest), or at the two of a convolution's backward, half each; those of experts
-    at the kernels that compute their products. Its other kernels have none. The sum over the events of an operator is
-    the operator's.
+    The work of an operator is given to its main kernel: the longest one with the name of a GEMM, convolution or
+    attention, else the longest. A convolution's backward splits it between two kernels; experts give it to the kernels
+    that compute their GEMMs. The sum over an operator's events is the operator's work.
 
     Attributes:
-        flops, bytes: int64, −1 if unknown or if it is another kernel's.
-        most_bytes: int64, as `bytes`, which are the least; more where they depend on what is not recorded.
-        dtype: int32 code into `dtypes`, the element type that peaks go by; 0 ("") if unknown.
-        call: int64, position in the calls of `Trace.attribution` of the operator that the FLOPs are of, else of the one
-            that launched it; −1 for none.
-        operator_ns: int64, where FLOPs are known: durations of all kernels of the operator that they are of (in a
-            convolution also changes of layout, sums of partial results), shared like the FLOPs; 0 elsewhere.
-        counted: bool, the operator that the event belongs to has FLOPs or bytes, at this kernel or at another.
-        notes: what is not known, and why, in sentences.
+        flops, bytes: int64, −1 if unknown or given to another kernel.
+        most_bytes: int64, upper bound; larger than `bytes` if the bytes depend on data that is not recorded.
+        dtype: int32 code into `dtypes` for the peak that applies; 0 ("") if unknown.
+        call: int64, call of `Trace.attribution` that the FLOPs belong to, else the launching call; −1 for none.
+        operator_ns: int64, durations of all kernels of the operator (with layout changes and partial sums), shared
+            like the FLOPs; 0 if FLOPs are unknown.
+        counted: bool, the event's operator has known FLOPs or bytes, at this or another kernel.
+        notes: what is unknown and why, in sentences.
     """
 
     flops: IntColumn
@@ -80,18 +78,17 @@ class Work:
     __repr__ = brief
 
     def take(self, events: IntColumn) -> Work:
-        """That of some events."""
-        return Work(
-            self.flops[events], self.bytes[events], self.most_bytes[events], self.dtype[events], self.dtypes,
-            self.call[events], self.operator_ns[events], self.counted[events], self.notes,
-        )  # fmt: skip
+        """Return the work of some events."""
+        arrays = (self.flops, self.bytes, self.most_bytes, self.dtype, self.call, self.operator_ns, self.counted)
+        count, size, most, dtype, call, operator_ns, counted = (array[events] for array in arrays)
+        return Work(count, size, most, dtype, self.dtypes, call, operator_ns, counted, self.notes)
 
 
 def work_of_events(trace: Trace) -> Work:
-    """FLOPs, bytes and element types of all GPU events.
+    """Return FLOPs, bytes and dtypes of all GPU events.
 
-    FLOPs are those of the innermost operator that is counted (`mm` in `matmul` in `linear`). Bytes are its, too, or
-    those of the operator that launched the event where that is another one inside.
+    FLOPs are counted for the innermost known operator (`mm` inside `matmul` inside `linear`). Bytes too, unless the
+    event was launched by another operator inside with known bytes.
     """
     gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
     of_data = _WorkOfData(trace)
@@ -100,11 +97,10 @@ def work_of_events(trace: Trace) -> Work:
     innermost = _innermost(calls.parent, (count >= 0) | of_data.attention) | of_data.experts
     launched = np.flatnonzero((caller >= 0) & ~trace.is_copy)
     owner = nearest(caller, calls.parent, innermost) if len(calls) else caller
-    work = Work(
-        np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), gpu.bytes.copy(), np.zeros(len(gpu), np.int32),
-        ["", *sorted({signature.dtype for signature in trace.signatures} - {""} | {"float32", "tf32"})],
-        caller.copy(), np.zeros(len(gpu), np.int64), gpu.bytes >= 0,
-    )  # fmt: skip
+    unknown, none = np.full(len(gpu), -1, np.int64), np.zeros(len(gpu), np.int64)
+    dtypes = ["", *sorted({signature.dtype for signature in trace.signatures} - {""} | {"float32", "tf32"})]
+    codes, sizes = np.zeros(len(gpu), np.int32), (gpu.bytes.copy(), gpu.bytes.copy())
+    work = Work(unknown, *sizes, codes, dtypes, caller.copy(), none, gpu.bytes >= 0)
     named = matching(gpu.name, trace.names, computes_products)
     by_data = of_data.attention | of_data.experts
     parts = np.where(by_data, 0, _parts(trace)[calls.name])
@@ -135,13 +131,14 @@ def work_of_events(trace: Trace) -> Work:
             work.counted[events] |= size[caller[events[0]]] >= 0
     np.maximum(work.most_bytes, work.bytes, out=work.most_bytes)
     _set_dtypes(trace, work)
-    return replace(work, notes=tuple(_sentence(count, why) for why, count in of_data.notes.items()))
+    notes = tuple(f"calls without FLOPs: {count:,}; {why}" for why, count in of_data.notes.items())
+    return replace(work, notes=notes)
 
 
 def _give_whole(
     trace: Trace, work: Work, groups: _EventGroups, caller: IntColumn, count: IntColumn, size: IntColumn
 ) -> None:
-    """Give the first event of groups, where it does all that a call does, all of the call's work."""
+    """Give all work of a call to the first event of each group in which this event does all of it."""
     event, call = groups.first[groups.whole], groups.call[groups.whole]
     work.flops[event] = np.where(count[call] >= 0, count[call], work.flops[event])
     work.operator_ns[event] = np.maximum(groups.total(trace.gpu.dur)[groups.whole], 0)
@@ -150,12 +147,8 @@ def _give_whole(
     work.bytes[event] = np.where(own & (size[call] >= 0), size[call], work.bytes[event])
 
 
-def _sentence(count: int, why: str) -> str:
-    return f"calls without FLOPs: {count:,}; {why}"
-
-
 def _give_data_work(trace: Trace, work: Work, of_data: _WorkOfData, call: int, events: IntColumn, named: Mask) -> None:
-    """Give the kernels of one call of attention or of experts its work, as far as it is known."""
+    """Give the work of one call of attention or experts to its kernels."""
     if of_data.attention[call]:
         attending = named[events] & ~of_data.joining[events]
         kernels = events[attending] if attending.any() else events[:1]
@@ -175,12 +168,11 @@ def _give_data_work(trace: Trace, work: Work, of_data: _WorkOfData, call: int, e
         _share(trace, work.operator_ns, [done_by], int(trace.gpu.dur[events].sum()))
 
 
-_Amount = tuple[int, ByteRange | None]
-"""FLOPs (−1 if unknown) and bytes of some kernels."""
+_Amount = tuple[int, ByteRange | None]  # FLOPs (−1 if unknown) and bytes of some kernels
 
 
 def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, moved: int | None) -> bool:
-    """Whether kernels can have done so much in their time; True on a device that no table has."""
+    """Return whether kernels can do this work in their time; True for unknown devices."""
     device = find_device(trace.properties.get(int(trace.gpu.device[kernels[0]])))
     if device is None:
         return True
@@ -190,11 +182,10 @@ def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, m
 
 
 class _WorkOfData:
-    """Work that depends on what tensors hold: lengths of requests, experts of tokens.
+    """Work that depends on the contents of tensors: lengths of requests, experts of tokens.
 
-    Attributes:
-        attention, experts: bool, of each call of `Trace.attribution`: whether it is counted here.
-        notes: what was not counted, and why, in sentences; as far as it was asked for.
+    `attention` and `experts` mark the calls of `Trace.attribution` that are counted here. `notes` counts why calls
+    were not counted.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -209,7 +200,7 @@ class _WorkOfData:
 
     @cached_property
     def joining(self) -> Mask:
-        """Which GPU events only join what kernels of attention have computed."""
+        """Marks GPU events that only join results of attention kernels."""
         return matching(self._trace.gpu.name, self._trace.names, _JOINS_PARTS.search)
 
     @cached_property
@@ -217,20 +208,20 @@ class _WorkOfData:
         return CallTree.of(self._trace.attribution.calls.parent)
 
     def of_attention(self, call: int, kernels: IntColumn) -> _Amount | None:
-        """Of some kernels of one call, those of one step."""
+        """Return the work of kernels of one call in one step."""
         calls, names = self._trace.attribution.calls, self._trace.names
         signature = self._trace.signatures[calls.signature[call]]
         batches, step = self._trace.steps.batches, int(self._trace.step_of_event[kernels[0]])
-        if self._trace.attribution.repetition[kernels[0]] > 0:  # launched in a step before those of the trace
+        if self._trace.attribution.repetition[kernels[0]] > 0:  # launched in a step before the trace
             step = -1
         batch = batches[step] if batches and step >= 0 else StepBatch(UNKNOWN_PHASE)
         prefill, decode = batch.prefill, batch.decode
         key = int(calls.name[call]), int(calls.signature[call]), step
         if key not in self._attended:
             count = partial(attention_work, names[key[0]], prefill=prefill, decode=decode, cache=self.cache)
-            found = tried(count, signature)
-            fits = found is not None and max(found.flops or 0, found.bytes or 0) < MOST_WORK
-            self._attended[key] = found if found is not None and fits else AttentionWork(None, None)
+            result = tried(count, signature)
+            fits = result is not None and max(result.flops or 0, result.bytes or 0) < MOST_WORK
+            self._attended[key] = result if result is not None and fits else AttentionWork(None, None)
         done = self._attended[key]
         if done.flops is None and done.bytes is None:
             self.notes[_NO_SUMS if prefill.pairs is None or decode.pairs is None else _NO_FIT] += 1
@@ -242,7 +233,7 @@ class _WorkOfData:
         return amount[0], None if done.bytes is None else ByteRange(done.bytes, done.bytes)
 
     def of_experts(self, call: int, events: IntColumn) -> list[tuple[IntColumn, _Amount]]:
-        """Kernels of one call, those of one replay, in order of start, with their work."""
+        """Return the kernels of one call in one replay, in order of start, with their work."""
         trace, calls = self._trace, self._trace.attribution.calls
         kernels = tuple(trace.names[code] for code in trace.gpu.name[events].tolist())
         computing = product_kernels(kernels)
@@ -257,38 +248,31 @@ class _WorkOfData:
             signatures = [trace.signatures[code] for code in inside]
             count = partial(expert_work, name, inside=signatures, kernels=computing)
             self._done[key] = tried(count, trace.signatures[calls.signature[call]])
-        found = self._done[key]
-        if found is None or max(found.flops, found.bytes.most) >= MOST_WORK:
+        total = self._done[key]
+        if total is None or max(total.flops, total.bytes.most) >= MOST_WORK:
             self.notes[_NO_EXPERTS] += 1
             return []
-        number = np.array(list(split_kernels(kernels, len(found.products))))
-        parts: list[_Amount] = [(one.flops, one.bytes) for one in found.products]
-        parts.append((found.flops, found.bytes))
+        number = np.array(list(split_kernels(kernels, len(total.products))))
+        parts: list[_Amount] = [*((gemm.flops, gemm.bytes) for gemm in total.products), (total.flops, total.bytes)]
         given = [(events[number == at], part) for at, part in enumerate(parts) if (number == at).any()]
         finishing = (number < 0) & [FINISHING_KERNEL.search(kernel) is not None for kernel in kernels]
-        return [*given, (events[finishing], (-1, found.gathered))] if finishing.any() else given
+        return [*given, (events[finishing], (-1, total.gathered))] if finishing.any() else given
 
     def _signatures_inside(self, call: int) -> tuple[int, ...]:
-        """Codes of the different signatures of the calls below one, in order."""
+        """Return the codes of the distinct signatures of the calls below a call, in order."""
         codes = self._trace.attribution.calls.signature[np.sort(self._tree.below(CallIndex(call)))[1:]]
         return tuple(dict.fromkeys(codes[codes >= 0].tolist()))
 
 
-_CLOCK_NS = 1000
-"""Times of some traces are whole µs."""
+_CLOCK_NS = 1000  # some traces have times in whole µs
 _NO_SUMS = "the annotation of the step has no sums of lengths"
 _NO_FIT = "the shapes do not fit the sums of lengths of the step"
-_TOO_MUCH = (
-    "the sums of lengths of the step give more than the device can do in the time, so that a part of the keys is seen"
-)
+_TOO_MUCH = "the step's sums of lengths are more than the device can do in the time, so only a part of the keys is seen"
 _NO_EXPERTS = "neither the weights nor the experts of each token are recorded"
 
 
 def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]:
-    """FLOPs and bytes of every call, −1 if unknown; each distinct call is counted once.
-
-    Calls whose work depends on data are marked instead.
-    """
+    """Return FLOPs and bytes of every call, −1 if unknown; mark the calls whose work depends on data instead."""
     calls = trace.attribution.calls
     count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
     ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
@@ -296,19 +280,19 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
     pairs, which = distinct_rows(calls.name[ops], calls.signature[ops])
     counted, moved = np.full(len(pairs), -1, np.int64), np.full(len(pairs), -1, np.int64)
     attention, experts = np.zeros(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
-    for at, (code, signature) in enumerate(pairs.tolist()):
-        name, found = trace.names[code], trace.signatures[signature]
-        operations = flops(name, found)
+    for row, (code, signature_code) in enumerate(pairs.tolist()):
+        name, signature = trace.names[code], trace.signatures[signature_code]
+        operations = flops(name, signature)
         if operations is None and is_paged_attention(name):
-            attention[at] = tried(partial(heads_of, name), found) is not None
+            attention[row] = tried(partial(heads_of, name), signature) is not None
             continue
         if computes_experts(name):
-            experts[at] = True
+            experts[row] = True
             continue
-        if _CACHE_WRITE.fullmatch(name) and len(found.tensors) > 2:
-            caches.add(found.tensors[2].dtype)
-        for column, value in ((counted, operations), (moved, bytes_moved(name, found))):
-            column[at] = -1 if value is None else value
+        if _CACHE_WRITE.fullmatch(name) and len(signature.tensors) > 2:
+            caches.add(signature.tensors[2].dtype)
+        for column, value in ((counted, operations), (moved, bytes_moved(name, signature))):
+            column[row] = -1 if value is None else value
     count[ops], size[ops] = counted[which], moved[which]
     of_data.attention[ops], of_data.experts[ops] = attention[which], experts[which]
     of_data.cache = caches.pop() if len(caches) == 1 else None
@@ -316,9 +300,10 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
 
 
 def _count_triton(trace: Trace, size: IntColumn) -> None:
-    """Bytes of calls of Triton kernels, which are recorded as operators of the kernel's own name: each pointer's tensor
-    once, as far as the kernel can have moved them in its time (of a table it reads a part). Which tensors it writes to
-    is not recorded; Inductor's names tell more (`flops.py`)."""
+    """Count bytes of Triton kernels, which are recorded as operators of that name: each pointer's tensor once.
+
+    Skip calls with more bytes than the kernel can move in its time: it reads only a part of a lookup table.
+    """
     calls, caller, gpu = trace.attribution.calls, trace.attribution.call, trace.gpu
     if not len(calls):
         return
@@ -331,24 +316,25 @@ def _count_triton(trace: Trace, size: IntColumn) -> None:
 
 
 def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
-    """Those of the chosen calls that have no chosen one inside."""
+    """Return the chosen calls with no chosen call inside."""
     outer = np.zeros(len(parent), np.bool_)
-    at = distinct(parent[chosen])
-    while len(at := at[at >= 0]):
-        at = at[~outer[at]]
-        outer[at] = True
-        at = distinct(parent[at])
+    above = distinct(parent[chosen])
+    while len(above := above[above >= 0]):
+        above = above[~outer[above]]
+        outer[above] = True
+        above = distinct(parent[above])
     return chosen & ~outer
 
 
 class _EventGroups(NamedTuple):
-    """GPU events by call: those of a captured call by replay, those of a repetition apart; in each group those named
-    like a main kernel first, of them the longest.
+    """GPU events by call, replay and repetition; in each group kernels with the name of a main kernel come first, then
+    longer ones."""
 
-    Attributes:
-        events: int64, those of one group after the other. begin, end: int64, of each group its place in them.
-        call: int64, of each group. whole: bool, of each group whether its first event does all of the call's work.
-    """
+    events: IntColumn  # group after group
+    begin: IntColumn  # per group, into `events`
+    end: IntColumn
+    call: IntColumn  # per group
+    whole: Mask  # per group: its first event does all of the call's work
 
     events: IntColumn
     begin: IntColumn
@@ -358,29 +344,26 @@ class _EventGroups(NamedTuple):
 
     @property
     def first(self) -> IntColumn:
-        """int64, the first event of each."""
+        """First event of each group."""
         return self.events[self.begin]
 
     def members(self, groups: Mask) -> IntColumn:
-        """int64, the events of some."""
         return self.events[np.repeat(groups, self.end - self.begin)]
 
     def others(self) -> Iterator[IntColumn]:
-        """The events of each that is not whole."""
         for begin, end in zip(self.begin[~self.whole].tolist(), self.end[~self.whole].tolist(), strict=True):
             yield self.events[begin:end]
 
     def total(self, values: IntColumn) -> IntColumn:
-        """int64, of each the sum over its events of values by event."""
+        """Return the sum of values over the events of each group."""
         return np.add.reduceat(values[self.events], self.begin) if len(self.begin) else self.begin
 
     def most(self, values: IntColumn) -> IntColumn:
-        """int64, as `total` the largest."""
         return np.maximum.reduceat(values[self.events], self.begin) if len(self.begin) else self.begin
 
 
 def _parts(trace: Trace) -> IntColumn:
-    """int64, of each name of the trace how many kernels share the work of an operator that is so called."""
+    """Return by name code how many kernels share the work of an operator of that name."""
     found, names = np.ones(len(trace.names), np.int64), trace.names
     for code in distinct(trace.attribution.calls.name).tolist():
         entry = operator(names[code])
@@ -389,26 +372,22 @@ def _parts(trace: Trace) -> IntColumn:
 
 
 def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts: IntColumn) -> _EventGroups:
-    """Some events by call.
-
-    Args:
-        parts: int64, by call how many kernels share its work, 0 where no event is to do all of it.
-    """
+    """Group some events by call; `parts` has the number of kernels that share a call's work, 0 for any number."""
     replay, repetition = trace.gpu.graph_replay[events], trace.attribution.repetition[events]
     order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], repetition, replay, call[events]))
     events = events[order]
     begin = np.flatnonzero(run_starts(call[events], replay[order], repetition[order]))
     end = np.append(begin, len(events))[1:]
     own, name = call[events[begin]], trace.gpu.name[events]
-    alike = np.concatenate([[0], np.cumsum(name == np.repeat(name[begin], end - begin))])
-    whole = (parts[own] == 1) & (alike[end] - alike[begin] == 1) | (parts[own] > 0) & (end - begin == 1)
+    same = np.concatenate([[0], np.cumsum(name == np.repeat(name[begin], end - begin))])
+    whole = (parts[own] == 1) & (same[end] - same[begin] == 1) | (parts[own] > 0) & (end - begin == 1)
     return _EventGroups(events, begin, end, own, whole)
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
-    """The main kernels of a group: of as many names as the operator has parts, those that come first.
+    """Return the main kernels of a group by name, for the first names up to the operator's number of parts.
 
-    An operator may launch one kernel several times, for a chunk of its tensors each.
+    An operator may launch one kernel several times, each for a chunk of its tensors.
     """
     name, entry = trace.gpu.name[events], operator(op)
     first = list(dict.fromkeys(name[named[events]].tolist() or name[:1].tolist()))
@@ -416,18 +395,18 @@ def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColu
 
 
 def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -> None:
-    """Give a total to main kernels in equal parts, and each part to the events of that name by their durations."""
+    """Divide a total equally between main kernels, and each part between the events of that name by duration."""
     if total < 0:
         return
     for part, kernels in enumerate(main):
-        mine = total // len(main) + (total % len(main) if part == 0 else 0)
+        amount = total // len(main) + (total % len(main) if part == 0 else 0)
         if len(kernels) == 1:
-            column[kernels] = mine
+            column[kernels] = amount
             continue
         dur = trace.gpu.dur[kernels].tolist()
         whole = sum(dur)
-        shares = [mine * ns // whole if whole else mine // len(dur) for ns in dur]
-        shares[0] += mine - sum(shares)
+        shares = [amount * ns // whole if whole else amount // len(dur) for ns in dur]
+        shares[0] += amount - sum(shares)
         column[kernels] = shares
 
 

@@ -1,8 +1,8 @@
-"""Mixtures of experts: FLOPs, and bounds of the bytes, of operators that send each token through some of their experts.
+"""Mixtures of experts: FLOPs and byte bounds of operators that send each token through some of their experts.
 
-FLOPs follow from shapes: every token meets the weights of its k experts, 2·tokens·k·(K·N) of each product. Bytes depend
-on the routing, which is not recorded: at least the weights of k experts are read, since those of one token differ, and
-at most those of min(E, tokens·k). Weights in fewer bits count as they are stored, with the scales of their blocks.
+FLOPs follow from shapes: every token meets the weights of its k experts, 2·tokens·k·(K·N) per GEMM. Bytes depend on the
+routing, which is not recorded: at least the weights of the k experts of one token are read, at most min(E, tokens·k)
+experts. Quantized weights count as stored, with the scales of their blocks.
 """
 
 from __future__ import annotations
@@ -25,99 +25,79 @@ _FIRST = re.compile(_LIBRARY + r"\w*(?:ck_moe_stage1|moe_cktile2stages_gemm1)\w*
 _SECOND = re.compile(_LIBRARY + r"\w*(?:ck_moe_stage2|moe_cktile2stages_gemm2)\w*")
 _ONE = re.compile(_LIBRARY + r"\w*invoke_fused_moe_kernel\w*")
 _NOT_THESE = re.compile(r"topk|sort|align|quant|sum|shared_experts|gate|permute|metadata")
+# Kernels that compute the GEMMs of experts.
 _EXPERT_KERNEL = re.compile(
     r"matmul_ogs|fused_moe_kernel|fused_moe_gptq_awq|moe_gemm|moegemm|moe_kernel|moe_wna16|fmoe|moe_ck|moeflatmm"
     r"|marlin_moe|grouped_gemm|group_gemm|moe_mxgemm|bmm_\w*(?:bf16|e4m3|e2m1|fp8)|cutlass.*(?:moe|ptr_array|group)",
     re.IGNORECASE,
 )
-"""Kernels that compute the products of experts."""
+# Kernels that sum up the results of a token's experts.
 FINISHING_KERNEL = re.compile(r"finalize|moe_sum|moe_reduce|reduce_grouped|combine_expert", re.IGNORECASE)
-"""Kernels that sum up the results of a token's experts."""
 _GATED = re.compile(r"swiglu|silu_and_mul|gelu_and_mul|geglu|act_and_mul|silu_mul", re.IGNORECASE)
 _MXFP4 = re.compile(r"mxfp4|mxf4", re.IGNORECASE)
-_MX_BLOCK = 32
-"""Elements that share a scale of one byte (OCP Microscaling Formats, 2023)."""
-_NV_BLOCK = 16
-"""The same of NVFP4, the smallest in use."""
-_TILE = 16
-"""Rows that Marlin's format stores together."""
-_SUMMED = 4
-"""Bytes of an element of results that are summed up in float32."""
+_MX_BLOCK = 32  # elements that share a scale of one byte (OCP Microscaling Formats, 2023)
+_NV_BLOCK = 16  # the same in NVFP4, the smallest block in use
+_TILE = 16  # rows that Marlin's format stores together
+_SUMMED = 4  # bytes of an element of results summed up in float32
 
 
 class ByteRange(NamedTuple):
-    """Bytes of work whose amount is not known: at least and at most."""
+    """Lower and upper bound of bytes."""
 
     least: int
     most: int
 
     def __add__(self, other: object) -> ByteRange:
-        """Of both."""
         if not isinstance(other, ByteRange):
             return NotImplemented
         return ByteRange(self.least + other.least, self.most + other.most)
 
 
 class ExpertProduct(NamedTuple):
-    """The product of one layer of experts: rows (rows, k) with a matrix (k, n) of the expert of each.
+    """A GEMM of one layer of experts: rows (rows, k) by one matrix (k, n) per expert; bytes as bounds."""
 
-    Attributes:
-        rows: tokens × experts of each.
-        weight: bytes of the matrix of one expert, with its scales.
-        experts: number of experts that are read.
-        read, written: bytes of the rows and of the result.
-    """
-
-    rows: int
+    rows: int  # tokens × experts per token
     k: int
     n: int
-    weight: ByteRange
-    experts: ByteRange
+    weight: ByteRange  # of one expert's matrix, with scales
+    experts: ByteRange  # number of experts read
     read: ByteRange
     written: ByteRange
 
     @property
     def flops(self) -> int:
-        """2·rows·k·n."""
         return 2 * self.rows * self.k * self.n
 
     @property
     def weights(self) -> ByteRange:
-        """Bytes of the weights that are read."""
         return ByteRange(self.experts.least * self.weight.least, self.experts.most * self.weight.most)
 
     @property
     def bytes(self) -> ByteRange:
-        """Bytes of weights, rows and result."""
+        """Weights, rows and result."""
         return self.weights + self.read + self.written
 
 
 class ExpertWork(NamedTuple):
-    """What an operator does with experts.
-
-    Attributes:
-        products: of its layers that the operator computes, in order: one, or gate and up together, then down.
-        dtype: element type of the rows.
-    """
+    """GEMMs of experts: one, or gate and up together, then down; and the dtype of the rows."""
 
     products: tuple[ExpertProduct, ...]
     dtype: str
 
     @property
     def gathered(self) -> ByteRange:
-        """Bytes of a kernel behind that sums up each token's results: those of its experts are read, one is written."""
+        """Bytes of a finishing kernel, which reads the results of a token's experts and writes their sum."""
         last, size = self.products[-1], itemsize(self.dtype) or 0
         moved = last.rows * last.n * size + last.written.least
         return ByteRange(moved, moved)
 
     @property
     def flops(self) -> int:
-        """Of all products."""
         return sum(product.flops for product in self.products)
 
     @property
     def bytes(self) -> ByteRange:
-        """Of all; at least without the states between two products, which a kernel that computes both may keep."""
+        """Bytes of all GEMMs; the lower bound omits states between two GEMMs, which one kernel may keep on chip."""
         total = ByteRange(0, 0)
         for product in self.products:
             total += product.bytes
@@ -126,7 +106,7 @@ class ExpertWork(NamedTuple):
 
 
 class _Layers(NamedTuple):
-    """Extents of the two products: rows (·, k) by (k, n), then (·, inner) by (inner, m)."""
+    """Dimensions of the two GEMMs: rows (·, k) by (k, n), then (·, inner) by (inner, m)."""
 
     k: int
     n: int
@@ -136,12 +116,7 @@ class _Layers(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def computes_experts(name: str) -> bool:
-    """Whether an operator is one of experts that may be counted by its arguments, or by those of the calls inside.
-
-    Example:
-        >>> [computes_experts(name) for name in ("vllm::moe_forward", "aiter::ck_moe_stage1", "aiter::moe_sum")]
-        [True, True, False]
-    """
+    """Return whether an operator of experts may be counted by its arguments or the calls inside."""
     return inside_matters(name) or (
         len(name) <= LONGEST_NAME
         and any(form.fullmatch(name) for form in (_BOTH, _FIRST, _SECOND, _ONE))
@@ -152,13 +127,13 @@ def computes_experts(name: str) -> bool:
 def expert_work(
     name: str, signature: Signature, inside: Sequence[Signature] = (), kernels: Sequence[str] = ()
 ) -> ExpertWork | None:
-    """FLOPs and bytes of a call, None where shapes do not determine the FLOPs.
+    """Return FLOPs and bytes of a call; None if shapes do not determine the FLOPs.
 
-    None, too, where experts are spread over ranks (a map of experts among the arguments): how many tokens come to those
-    of this rank is not recorded.
+    Also None for experts spread over ranks (a map of experts among the arguments): the number of tokens that reach this
+    rank's experts is not recorded.
 
     Args:
-        inside: of the calls inside, in order, where `inside_matters`. kernels: names of those it launched.
+        inside: signatures of the calls inside, in order, if `inside_matters`. kernels: names of the launched kernels.
     """
     if inside_matters(name):
         return _enclosed(signature, inside, kernels)
@@ -173,16 +148,13 @@ def expert_work(
 
 
 def expert_dtype(signature: Signature) -> str | None:
-    """The element type that experts with weights of eight bits are computed in, which rows are converted to; None for
-    other weights."""
-    weights = next(
-        (one for one in signature.tensors if len(one.shape) == 3 and one.dtype.startswith(("float8", "float4"))), None
-    )
-    return None if weights is None else weights.dtype
+    """Return the dtype that experts with weights of at most eight bits compute in; None for other weights."""
+    narrow = (one for one in signature.tensors if len(one.shape) == 3 and one.dtype.startswith(("float8", "float4")))
+    return next((one.dtype for one in narrow), None)
 
 
 def _packings(dtype: str) -> tuple[int, ...]:
-    """How many elements one of a stored type may hold."""
+    """Return how many values an element of a stored dtype may hold."""
     if dtype in ("int32", "uint32"):
         return 8, 4
     if values_per_element(dtype) > 1:
@@ -191,25 +163,25 @@ def _packings(dtype: str) -> tuple[int, ...]:
 
 
 def _layers(width: int, first: Tensor, second: Tensor) -> _Layers | None:
-    """Extents of two layers of weights that fit rows of a width; None where none or several do.
+    """Return the dimensions of two layers of weights that fit rows of a width; None if none or several fit.
 
-    Weights are (experts, n, k), or (experts, k, n) as `triton_kernels` has them; several elements that are packed into
-    one lie along k. The first layer has as many columns as the second has rows, or twice as many where it is gated.
+    Weights are (experts, n, k), or (experts, k, n) in `triton_kernels`, packed along k. The first layer has the columns
+    that the second has rows, or twice as many if it is gated.
     """
-    found = set()
+    fits = set()
     for (k, n), (inner, m) in zip(_extents(first), _extents(second), strict=True):
         if k == m == width and n in (inner, 2 * inner):
-            found.add(_Layers(k, n, inner, m))
-    return found.pop() if len(found) == 1 else None
+            fits.add(_Layers(k, n, inner, m))
+    return fits.pop() if len(fits) == 1 else None
 
 
 def _extents(weights: Tensor) -> list[tuple[int, int]]:
-    """What k and n of stored weights may be; of Marlin's (experts, k / 16, n · 16 / elements in 32 bits), too."""
+    """Return the possible k and n of stored weights; Marlin has (experts, k / 16, n · 16 / elements in 32 bits)."""
     _, first, second = weights.shape
     packings = _packings(weights.dtype)
-    found = [(second * packed, first) for packed in packings] + [(first * packed, second) for packed in packings]
+    pairs = [(second * packed, first) for packed in packings] + [(first * packed, second) for packed in packings]
     marlin = [(first * _TILE, second * packed // _TILE) for packed in packings]
-    return found + (marlin if weights.dtype == "int32" else [])
+    return pairs + (marlin if weights.dtype == "int32" else [])
 
 
 def _rows(one: Tensor) -> int:
@@ -217,45 +189,40 @@ def _rows(one: Tensor) -> int:
 
 
 def _per_token(tensors: Sequence[Tensor], tokens: int, experts: int) -> int | None:
-    """Experts of each token, from a tensor of integers (tokens, k); None without any, or with different ones."""
-    found = {
-        one.shape[1] for one in tensors
-        if len(one.shape) == 2 and one.shape[0] == tokens and "int" in one.dtype and 0 < one.shape[1] <= experts
-    }  # fmt: skip
-    return found.pop() if len(found) == 1 else None
+    """Return the experts per token from an integer tensor (tokens, k); None without one, or if several differ."""
+    pairs = [one for one in tensors if len(one.shape) == 2 and one.shape[0] == tokens and "int" in one.dtype]
+    chosen = {one.shape[1] for one in pairs if 0 < one.shape[1] <= experts}
+    return chosen.pop() if len(chosen) == 1 else None
 
 
 def _with_weights(signature: Signature) -> ExpertWork | None:
-    """Of an operator that has the weights of both layers, two tensors (experts, …, …), behind its rows.
+    """Return the work of an operator with the weights of both layers, two tensors (experts, …, …) after its rows.
 
-    The experts of each token are as many as a tensor of integers (tokens, k) has; or, of kernels that get tokens sorted
-    by expert (AITER), as states (tokens, k, inner) have; or the first number below that of all experts says.
+    The experts per token come from an integer tensor (tokens, k); for kernels with tokens sorted by expert (AITER) from
+    states (tokens, k, inner); else from the first number below the number of experts.
     """
     tensors = signature.tensors
-    found: dict[tuple[int, int], ExpertWork] = {}
-    for at, first in enumerate(tensors):
-        for second in tensors[at + 1 :]:
-            before = [one for one in tensors[:at] if len(one.shape) > 1] if _are_layers(first, second) else []
+    works: dict[tuple[int, int], ExpertWork] = {}
+    for index, first in enumerate(tensors):
+        for second in tensors[index + 1 :]:
+            before = [one for one in tensors[:index] if len(one.shape) > 1] if _are_layers(first, second) else []
             for rows in before:
-                done = _of_rows(signature, rows, first, second)
-                if done is not None:
-                    found.setdefault((done.flops, first.shape[0]), done)
-    return found.popitem()[1] if len(found) == 1 else None
+                work = _of_rows(signature, rows, first, second)
+                if work is not None:
+                    works.setdefault((work.flops, first.shape[0]), work)
+    return works.popitem()[1] if len(works) == 1 else None
 
 
 def _of_rows(signature: Signature, rows: Tensor, first: Tensor, second: Tensor) -> ExpertWork | None:
-    """What `_with_weights` finds, of these rows and weights."""
     tensors = signature.tensors
     experts, tokens, width = first.shape[0], _rows(rows), rows.shape[-1]
     others = [one for one in tensors if one is not first and one is not second]
-    states = next((one for one in others if len(one.shape) == 3 and _floats(one) and one.shape[0] != experts), None)
+    cubes = [one for one in others if len(one.shape) == 3]
     chosen = _per_token(others, tokens, experts)
     if chosen is not None:
         if any(len(one.shape) == 1 and one.shape[0] >= experts and "float" not in one.dtype for one in others):
             return None  # a map of experts
-    elif states := next(
-        (one for one in others if len(one.shape) == 3 and _floats(one) and one.shape[0] != experts), None
-    ):
+    elif states := next((one for one in cubes if _floats(one) and one.shape[0] != experts), None):
         tokens, chosen = states.shape[:2]
         width = second.shape[1] if states is rows else width
     else:
@@ -280,12 +247,12 @@ def _floats(one: Tensor) -> bool:
 
 
 def _narrow(rows: Tensor, weights: Tensor) -> int:
-    """Bytes of an element of rows at least: with quantised weights, rows may be converted to one byte each."""
+    """Return the least bytes of an element of rows: with quantized weights, rows may be converted to one byte each."""
     return min(itemsize(rows.dtype) or 1, itemsize(weights.dtype) or 1) if _floats(weights) else 1
 
 
 def _weight(weights: Tensor, others: Tensor, scales: Sequence[Tensor]) -> ByteRange:
-    """Bytes of one expert's weights with those of the scales that belong to them, by their extents."""
+    """Return the bytes of one expert's weights with the scales that fit their dimensions."""
     experts = weights.shape[0]
     stored = own = (weights.nbytes or 0) // experts
     either = 0
@@ -298,11 +265,8 @@ def _weight(weights: Tensor, others: Tensor, scales: Sequence[Tensor]) -> ByteRa
 
 
 def _without_scales(weights: Tensor, stored: int, kernels: Sequence[str]) -> ByteRange:
-    """Bytes of one expert's weights whose scales are not recorded: none, or as many as a format of four bits has.
-
-    Args:
-        kernels: names that may say which format it is.
-    """
+    """Return the bytes of one expert's weights without recorded scales: no scales, or those of a four-bit format, which
+    names of kernels may show."""
     if itemsize(weights.dtype) != 1:
         return ByteRange(stored, stored)
     if any(_MXFP4.search(name) for name in kernels):
@@ -313,13 +277,10 @@ def _without_scales(weights: Tensor, stored: int, kernels: Sequence[str]) -> Byt
 def _of_layers(
     layers: _Layers, tokens: int, chosen: int, experts: int, weights: Sequence[ByteRange], dtype: str, *, narrow: int
 ) -> ExpertWork | None:
-    """The work of both layers.
+    """Return the work of both layers; `narrow` is the least bytes of an element of rows and states.
 
-    Rows are read once, or once for each of their experts; the states between are written with or without the gate
-    applied; the result is that of each expert, or summed up.
-
-    Args:
-        narrow: bytes of an element of rows and states at least.
+    Rows are read once, or once per expert; states are written with or without the gate applied; the result is written
+    per expert or summed up.
     """
     size = itemsize(dtype)
     if size is None or not tokens:
@@ -334,19 +295,18 @@ def _of_layers(
 
 
 def _one_product(signature: Signature) -> ExpertWork | None:
-    """Of a kernel of one product: rows, weights (experts, n, k), and a result behind them.
+    """Return the work of a kernel of one GEMM: rows, weights (experts, n, k), and a result after them.
 
-    Rows are (tokens, k), and the result (tokens, chosen, n), of half as many columns where a gate is applied; or rows
-    are the states of each token's experts, (tokens, chosen, k), or one below the other.
+    Rows are (tokens, k) and the result (tokens, chosen, n), with half the columns if a gate is applied; or rows are the
+    states of each token's experts, (tokens, chosen, k) or stacked.
     """
     tensors = signature.tensors
-    at = next((i for i, one in enumerate(tensors) if i and len(one.shape) == 3), None)
-    if at is None:
+    index = next((i for i, one in enumerate(tensors) if i and len(one.shape) == 3), None)
+    if index is None:
         return None
-    rows, weights, behind = tensors[at - 1], tensors[at], tensors[at + 1 :]
-    shapes = [
-        one for one in (rows, *behind) if len(one.shape) == 3 and _floats(one) and one.shape[0] != weights.shape[0]
-    ]
+    rows, weights, behind = tensors[index - 1], tensors[index], tensors[index + 1 :]
+    candidates = [one for one in (rows, *behind) if len(one.shape) == 3 and _floats(one)]
+    shapes = [one for one in candidates if one.shape[0] != weights.shape[0]]
     if not shapes or itemsize(rows.dtype) is None:
         return None
     (tokens, chosen), (experts, n) = shapes[0].shape[:2], weights.shape[:2]
@@ -365,22 +325,20 @@ def _one_product(signature: Signature) -> ExpertWork | None:
 
 
 def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequence[str]) -> ExpertWork | None:
-    """Of `moe_forward(hidden states, scores of the experts, …)`, by the calls inside.
+    """Return the work of `moe_forward(hidden states, scores of the experts, …)` from the calls inside.
 
-    These show the experts of each token (a tensor of integers), and either the weights (views of three dimensions, the
-    first of the experts) or the states between the products (a row for each token and expert).
+    The calls show the experts per token (an integer tensor), and either the weights (three-dimensional views, experts
+    first) or the states between the GEMMs (a row per token and expert).
     """
-    rows, scores = (signature.inputs[at].tensors[0] for at in (0, 1))
+    rows, scores = (signature.inputs[position].tensors[0] for position in (0, 1))
     tokens, experts = _rows(rows), scores.shape[-1]
     tensors = [one for call in inside for one in call.tensors]
     chosen = _per_token(tensors, tokens, experts)
     if chosen is None or _rows(scores) != tokens:
         return None
     stored = dict.fromkeys(one for one in tensors if len(one.shape) == 3 and one.shape[0] == experts)
-    fitting = {
-        layers: (one, other) for one in stored for other in stored
-        if one.dtype == other.dtype and (layers := _layers(rows.shape[-1], one, other)) is not None
-    }  # fmt: skip
+    pairs = [(one, other) for one in stored for other in stored if one.dtype == other.dtype]
+    fitting = {layers: pair for pair in pairs if (layers := _layers(rows.shape[-1], *pair)) is not None}
     if len(fitting) > 1:
         return None
     for layers, pair in fitting.items():
@@ -388,24 +346,24 @@ def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequen
         return _of_layers(layers, tokens, chosen, experts, weights, rows.dtype, narrow=_narrow(rows, pair[0]))
     parts = [one for one in tensors if len(one.shape) == 3 and itemsize(one.dtype) == 1 and 1 < one.shape[0] < experts]
     states = _states(tensors, tokens * chosen, rows.shape[-1], kernels)
-    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # the others are of other ranks
+    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # the others belong to other ranks
         return None
     weights = [_unseen(k * n, itemsize(rows.dtype)) for k, n in ((states.k, states.n), (states.inner, states.m))]
     return _of_layers(states, tokens, chosen, experts, weights, rows.dtype, narrow=1)
 
 
 def _unseen(elements: int, size: int | None) -> ByteRange:
-    """Bytes of weights whose type is not recorded: four bits each at least, at most as wide as the rows."""
+    """Return the bytes of weights of unknown dtype: at least four bits each, at most as wide as the rows."""
     return ByteRange(elements // 2, elements * (size or _SUMMED))
 
 
 def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[str]) -> _Layers | None:
-    """Extents of the layers from the states between them: tensors with a row for each token and expert."""
+    """Return the dimensions of the layers from the states between them: tensors with a row per token and expert."""
     widths = [one.shape[-1] for one in tensors if _floats(one) and len(one.shape) > 1 and _rows(one) == rows]
     gated = {one for one in widths if 2 * one in widths}
     if len(gated) == 1:
         inner = gated.pop()
-    elif widths and any(_GATED.search(name) for name in kernels):  # of the first kernel, which applies the gate, too
+    elif widths and any(_GATED.search(name) for name in kernels):  # the first kernel also applies the gate
         inner = widths[0]
     else:
         return None
@@ -413,14 +371,13 @@ def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[
 
 
 def product_kernels(names: Sequence[str]) -> list[str]:
-    """Those of an operator's kernels that compute products of experts, else of any matrices."""
-    return [name for name in names if _EXPERT_KERNEL.search(name, 0, MAX_NAME)] or [
-        name for name in names if computes_products(name)
-    ]
+    """Return the kernels that compute GEMMs of experts, else the kernels that compute any GEMMs."""
+    own = [name for name in names if _EXPERT_KERNEL.search(name, 0, MAX_NAME)]
+    return own or [name for name in names if computes_products(name)]
 
 
 def split_kernels(names: Sequence[str], products: int) -> Iterator[int]:
-    """Which product each of an operator's kernels computes, in order of launch: −1 for one that computes none.
+    """Yield which GEMM each of an operator's kernels computes, in order of launch; −1 for none.
 
     Example:
         >>> list(split_kernels(["topk", "fused_moe_kernel", "silu_and_mul", "fused_moe_kernel"], 2))

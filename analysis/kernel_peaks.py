@@ -1,9 +1,7 @@
-"""FLOPs and bytes of GPU events, what of the peaks they reach, and which peak bounds them; by kernel, and by the
-extents of matrix products."""
+"""FLOPs and bytes of GPU events, their shares of the peaks, and which peak bounds them; by kernel and by GEMM size."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -21,13 +19,11 @@ from .event_work import Work, work_of_events
 from .flops import Product, product
 from .table import INFERRED, Row, Table, TextColumn, WithMean, column, derived, inferred, per_second
 
-_TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
-
 Mask = npt.NDArray[np.bool_]
 
 
 class KernelRow(WithMean, Row):
-    """All events of one kernel on one device with one dtype."""
+    """All events of one kernel with one dtype on one device."""
 
     device: int = column("number", "Device.")
     kernel: str = column("name", "Name of the kernel.")
@@ -38,31 +34,24 @@ class KernelRow(WithMean, Row):
     total_ns: int = column("ns", "Sum of their durations.")
     flops: int | None = inferred("flop", "Floating-point operations of the events for which they are known.")
     flops_ns: int
-    bytes: int | None = inferred(
-        "bytes", "Bytes moved by the events for which they are known; at least, if they depend on tensor values."
-    )
-    most_bytes: int | None = inferred("bytes", "As `bytes`, but at most.")
+    bytes: int | None = inferred("bytes", "Bytes moved by the events with known bytes; a lower bound.")
+    most_bytes: int | None = inferred("bytes", "Upper bound of `bytes`; larger if they depend on tensor values.")
     bytes_ns: int
     operator_ns: int
     peak_flops_per_second: float | None = inferred("flop/s", "Peak of the device for the dtype.", "peak")
     flops_share: float | None = inferred("share", "Share of the device's peak.", "FLOPs")
-    bytes_share: float | None = inferred(
-        "share", "Share of the memory bandwidth, for events whose data came from memory.", "memory"
-    )
+    bytes_share: float | None = inferred("share", "Share of the memory bandwidth; only data from memory.", "memory")
     bound: str = inferred("text", "What limits it: compute, memory or cache; empty if unknown.")
-    repeated_ns: int = inferred(
-        "ns", "Duration of events launched before the trace, whose operator is known by repetition.", default=0
-    )
+    repeated_ns: int = inferred("ns", "Duration of events launched before the trace (by repetition).", default=0)
 
     title = "kernels, and their share of the device's peaks"
     shown = (
         TextColumn("type", lambda row: f"  {row.dtype or '-'}"),
         *("count", "mean_ns µs", "flops_per_second", "operator_flops_per_second"),
-        TextColumn("GB/s", lambda row: row.bandwidth), "flops_share", "bytes_share", "bound",
-    )  # fmt: skip
+        *(TextColumn("GB/s", lambda row: row.bandwidth), "flops_share", "bytes_share", "bound"),
+    )
 
     def above(self) -> str:
-        """The operators that launched it and its name, which is long."""
         mark = f"({100 * self.repeated_ns / self.total_ns:.1f}% by repetition)" if self.repeated_ns else ""
         return " ".join(filter(None, [",".join(self.ops), mark, kernel_label(self.kernel)]))
 
@@ -73,7 +62,7 @@ class KernelRow(WithMean, Row):
 
     @derived("flop/s", "of op", INFERRED)
     def operator_flops_per_second(self) -> float | None:
-        """FLOP/s of its operators as a whole: their FLOPs over the time of all their kernels."""
+        """FLOPs of its operators over the time of all their kernels."""
         return per_second(self.flops, self.operator_ns)
 
     @derived("bytes/s", "bytes/s", INFERRED)
@@ -83,12 +72,12 @@ class KernelRow(WithMean, Row):
 
     @derived("bytes/s", certainty=INFERRED)
     def most_bytes_per_second(self) -> float | None:
-        """As bytes_per_second, but at most."""
+        """Upper bound of bytes_per_second."""
         return per_second(self.most_bytes, self.bytes_ns)
 
     @property
     def bandwidth(self) -> str | None:
-        """The rate as text, GB/s; where it is not known from the least to the greatest, such as "120.5–988.0"."""
+        """The rate in GB/s as text, such as "120.5–988.0" if only bounds are known."""
         if self.bytes_per_second is None or self.most_bytes_per_second is None:
             return None
         least, most = (f"{rate / 1e9:,.1f}" for rate in (self.bytes_per_second, self.most_bytes_per_second))
@@ -96,31 +85,26 @@ class KernelRow(WithMean, Row):
 
     @derived("flop/byte", certainty=INFERRED)
     def intensity(self) -> float | None:
-        """FLOPs per byte; of bytes at least the greatest."""
+        """FLOPs per byte; an upper bound if bytes are a lower bound."""
         return self.flops / self.bytes if self.flops is not None and self.bytes else None
 
 
 def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
-    """Device number to what the device can do; without those that no table has.
-
-    Args:
-        own: as in `find_device`.
-    """
+    """Return the known devices by number; `own` are looked up before the built-in table."""
     numbers = distinct(trace.gpu.device).tolist()
     found = {number: find_device(trace.properties.get(number), own) for number in numbers}
     return {number: device for number, device in found.items() if device is not None}
 
 
 def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) -> Mask:
-    """Which GPU events moved their bytes to and from the device's memory, as far as that can be known.
+    """Return which GPU events moved their bytes to and from device memory.
 
-    What fits the device's last cache may be there before, and stay there: such an event has no share of the bandwidth.
-    Nor has one that was faster than memory is, where the cache explains it: it may hold as much of what is read when
-    the event begins, and of what was written when it ends.
+    Data that fits the last-level cache may stay there. An event faster than memory also counts as cached if the cache
+    explains it: the cache may hold its size of inputs before and of outputs after the event. Events of devices that
+    are not in `devices` (from `find_devices`) are False.
 
     Args:
         size: int64, bytes of each event, −1 if unknown.
-        devices: from `find_devices`; events of others are none of these.
     """
     gpu, found = trace.gpu, np.zeros(len(trace.gpu), np.bool_)
     for number, device in devices.items():
@@ -133,11 +117,7 @@ def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) ->
 def kernel_table(
     trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None
 ) -> Table[KernelRow]:
-    """One row a device, kernel and element type; the longest in total first.
-
-    Args:
-        work: from `work_of_events`; devices: from `find_devices`; found anew if None.
-    """
+    """Return one row per device, kernel and dtype, longest in total first; `work` and `devices` save finding them."""
     gpu, work, devices = trace.gpu, work or work_of_events(trace), find_devices(trace) if devices is None else devices
     if not len(gpu):
         return Table(KernelRow)
@@ -145,7 +125,7 @@ def kernel_table(
     ops = _ops_by_row(trace, inverse, len(keys))
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(keys))
     operator_ns = sums(inverse, work.operator_ns, len(keys))
-    by_repetition = sums(inverse, np.where(trace.attribution.repetition > 0, gpu.dur, 0), len(keys))
+    again = sums(inverse, np.where(trace.attribution.repetition > 0, gpu.dur, 0), len(keys))
     judged = np.where(from_memory(trace, work.bytes, devices), work.bytes, -1)
     done, moved, most, passed = (
         _known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes, work.most_bytes, judged)
@@ -155,63 +135,59 @@ def kernel_table(
         number, name, category, dtype = keys[row].tolist()
         device = devices.get(number)
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
-        (work_done, done_ns), (size, moved_ns) = done[row], moved[row]
-        rows.append(
-            KernelRow(
-                number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row], int(count[row]),
-                int(total[row]), work_done, done_ns, size, most[row][0], moved_ns, int(operator_ns[row]), peak,
-                *against_peaks(device, peak, done[row], moved[row], passed[row]), int(by_repetition[row]),
-            )
-        )  # fmt: skip
+        bounds = against_peaks(device, peak, done[row], moved[row], passed[row])
+        kernel = number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row]
+        amounts = *done[row], moved[row][0], most[row][0], moved[row][1], int(operator_ns[row])
+        rows.append(KernelRow(*kernel, int(count[row]), int(total[row]), *amounts, peak, *bounds, int(again[row])))
     return rows
 
 
+_Amount = tuple[int | None, int]  # a sum, and the ns of the events it is known for; (None, 0) if unknown
+
+
 def against_peaks(
-    device: Device | None, peak: float | None, done: tuple[int | None, int], moved: tuple[int | None, int],
-    passed: tuple[int | None, int],
-) -> tuple[float | None, float | None, str]:  # fmt: skip
-    """Shares of the peaks, and which of them bounds.
+    device: Device | None, peak: float | None, done: _Amount, moved: _Amount, passed: _Amount
+) -> tuple[float | None, float | None, str]:
+    """Return the shares of peak FLOPs and bandwidth, and which peak bounds.
 
     Args:
-        done, moved: FLOPs and bytes, and durations of the events, ns; (None, 0) where they are not known.
-        passed: of them bytes that came from memory; see `from_memory`.
+        done, moved: FLOPs and bytes. passed: bytes that came from memory, see `from_memory`.
     """
     if device is None:
         return None, None, ""
     at_peak = done[0] / peak * 1e9 if done[0] is not None and peak else None
-    at_bandwidth, from_there = (
+    at_bandwidth, at_memory = (
         size / device.bytes_per_second * 1e9 if size is not None else None for size in (moved[0], passed[0])
     )
-    shares = [
-        least / ns if least is not None and ns else None for least, ns in ((at_peak, done[1]), (from_there, passed[1]))
-    ]
+    pairs = ((at_peak, done[1]), (at_memory, passed[1]))
+    shares = [least / ns if least is not None and ns else None for least, ns in pairs]
     if at_bandwidth is None or (done[0] is not None and at_peak is None):
         return shares[0], shares[1], ""
     if (at_peak or 0) > at_bandwidth:
         return shares[0], shares[1], "compute"
-    return shares[0], shares[1], "cache" if from_there is None else "memory"
+    return shares[0], shares[1], "cache" if at_memory is None else "memory"
 
 
 def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...]]:
-    """Names of the launching operators of each row's events, the most frequent first."""
+    """Return by row the names of the launching operators, most frequent first."""
     calls = trace.attribution.calls
     if not len(calls):
         return [()] * count
     op = nearest(trace.attribution.call, calls.parent, calls.kind == OP)
     has = op >= 0
-    pairs, of = distinct_rows(row[has], calls.name[op[has]])
+    pairs, pair = distinct_rows(row[has], calls.name[op[has]])
     ops: list[tuple[str, ...]] = [()] * count
-    for at, name in pairs[np.argsort(-np.bincount(of), kind="stable")].tolist():
-        ops[at] += (trace.names[name],)
+    for index, name in pairs[np.argsort(-np.bincount(pair), kind="stable")].tolist():
+        ops[index] += (trace.names[name],)
     return ops
 
 
-def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int) -> list[tuple[int | None, int]]:
-    """By group, sum and durations of the events whose value is known (not −1); (None, 0) if there are none."""
+def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int) -> list[_Amount]:
+    """Return by group the sum and the durations of the events with a known value (not −1)."""
     known = values >= 0
     total: list[int] = [0] * count
-    for at, value in zip(group[known].tolist(), values[known].tolist(), strict=True):  # sums may not fit 64 bits
-        total[at] += value
+    for index, value in zip(group[known].tolist(), values[known].tolist(), strict=True):  # sums may not fit 64 bits
+        total[index] += value
     time, events = sums(group[known], dur[known], count), np.bincount(group[known], minlength=count)
     return [(total[row], int(time[row])) if events[row] else (None, 0) for row in range(count)]
 
@@ -242,7 +218,6 @@ class GemmRow(WithMean, Row):
     )
 
     def above(self) -> str:
-        """The operator with the extents."""
         return f"{self.op} {f'{self.batch} × ' if self.batch > 1 else ''}m {self.m}, n {self.n}, k {self.k}"
 
     @derived("flop/s", "FLOP/s", INFERRED)
@@ -257,48 +232,68 @@ class GemmRow(WithMean, Row):
 
 
 def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> Table[GemmRow]:
-    """One row a device, operator, element type and size; the longest in total first.
-
-    Args:
-        work: from `work_of_events`; devices: from `find_devices`; found anew if None.
-
-    Example:
-        >>> [(row.op, row.m, row.n, row.k) for row in gemm_table(trace)][:1]
-        [('aten::addmm', 4, 8, 8)]
-    """
+    """Return one row per device, operator, dtype and GEMM size, longest in total first."""
     gpu, work, devices = trace.gpu, work or work_of_events(trace), find_devices(trace) if devices is None else devices
     events, repetition = np.flatnonzero((work.flops >= 0) & (work.call >= 0)), trace.attribution.repetition
     size, products = _products(trace, work.call[events])
     events, size = events[size >= 0], size[size >= 0]
     passed = from_memory(trace, work.bytes, devices)
     rows = []
-    for (device, dtype, code), at in grouped(gpu.device[events], work.dtype[events], size):
-        mine = events[at]
-        total, known = int(work.operator_ns[mine].sum()), bool((work.bytes[mine] >= 0).all())
-        done, moved = sum(work.flops[mine].tolist()), int(work.bytes[mine].sum()) if known else None
-        through = (moved if passed[mine].all() else None, total)
-        of = devices.get(device)
-        peak = of.peak_flops(work.dtypes[dtype]) if of is not None else None
-        count = len(distinct_rows(work.call[mine], gpu.graph_replay[mine], repetition[mine])[0])
-        op, extents = products[code]
-        names = Counter(trace.names[name] for name in gpu.name[mine].tolist())
-        rows.append(
-            GemmRow(
-                device, op, work.dtypes[dtype], *extents, count, total, tuple(name for name, _ in names.most_common()),
-                done, moved, *against_peaks(of, peak, (done, total), (moved, total), through),
-            )
-        )  # fmt: skip
+    for (device, dtype, code), members in grouped(gpu.device[events], work.dtype[events], size):
+        own = events[members]
+        total, known = int(work.operator_ns[own].sum()), bool((work.bytes[own] >= 0).all())
+        done, moved = sum(work.flops[own].tolist()), int(work.bytes[own].sum()) if known else None
+        through = (moved if passed[own].all() else None, total)
+        known_device = devices.get(device)
+        peak = known_device.peak_flops(work.dtypes[dtype]) if known_device is not None else None
+        count = len(distinct_rows(work.call[own], gpu.graph_replay[own], repetition[own])[0])
+        names = tuple(name for name, _ in Counter(trace.names[name] for name in gpu.name[own].tolist()).most_common())
+        op, dimensions = products[code]
+        bounds = against_peaks(known_device, peak, (done, total), (moved, total), through)
+        rows.append(GemmRow(device, op, work.dtypes[dtype], *dimensions, count, total, names, done, moved, *bounds))
     rows.sort(key=lambda row: (-row.total_ns, row.device, row.op, row.dtype, row.batch, row.m, row.n, row.k))
     return Table(GemmRow, rows)
 
 
 def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str, Product]]]:
-    """Of each call the code of its matrix product, −1 if it computes none; and by code operator and extents."""
+    """Return the GEMM code of each call, −1 for none, and by code the operator and its dimensions."""
     calls = trace.attribution.calls
     known: dict[tuple[str, Product], int] = {}
     codes = np.full(len(call), -1, np.int64)
-    for (name, signature), at in grouped(calls.name[call], calls.signature[call]):
+    for (name, signature), members in grouped(calls.name[call], calls.signature[call]):
         size = product(trace.names[name], trace.signatures[signature]) if signature >= 0 else None
         if size is not None:
-            codes[at] = known.setdefault((trace.names[name], size), len(known))
+            codes[members] = known.setdefault((trace.names[name], size), len(known))
     return codes, list(known)
+
+
+def event_bounds(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> IntColumn:
+    """Return ns by GPU event: the longer of its FLOPs and its bytes at the device's peaks, at most its duration.
+
+    −1 if unknown: no FLOPs or bytes, no known peak, data that may have come from the cache, or a copy over a bus.
+    """
+    work, devices = work or work_of_events(trace), find_devices(trace) if devices is None else devices
+    gpu, bounds = trace.gpu, np.full(len(trace.gpu), -1, np.int64)
+    in_memory = from_memory(trace, work.bytes, devices) & ~trace.is_copy
+    for number, device in devices.items():
+        for dtype, name in enumerate(work.dtypes):
+            own = (gpu.device == number) & (work.dtype == dtype)
+            if not own.any():
+                continue
+            peak = device.peak_flops(name)
+            computes = own & (work.flops >= 0)
+            moves = own & in_memory & (~computes | (peak is not None))
+            bounds[moves] = np.rint(work.bytes[moves] / device.bytes_per_second * 1e9).astype(np.int64)
+            if peak:
+                at_peak = np.rint(work.flops[computes] / peak * 1e9)
+                bounds[computes] = np.maximum(bounds[computes], at_peak).astype(np.int64)
+    return np.minimum(bounds, gpu.dur)
+
+
+def row_bounds(traces: Sequence[Trace], own: Sequence[Device] = ()) -> IntColumn:
+    """Return `event_bounds` by row through all traces; −1 for rows of other kinds."""
+    parts = [np.full(len(trace), -1, np.int64) for trace in traces]
+    for part, trace in zip(parts, traces, strict=True):
+        source = trace.gpu.source
+        part[source[source >= 0]] = event_bounds(trace, devices=find_devices(trace, own))[source >= 0]
+    return np.concatenate(parts)

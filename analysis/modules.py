@@ -1,4 +1,4 @@
-"""Time by module class: the equal layers of a model in one row, below the modules that contain them."""
+"""Time by module class: equal layers of a model form one row, below the modules that contain them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from ..trace.trace import Trace
 from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, column, derived, inferred, repeated
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
-_ORDINAL = re.compile(r"\.\d+(?=\.|$)")
-"""In a qualified name the number of one of several equal modules."""
+_ORDINAL = re.compile(r"\.\d+(?=\.|$)")  # number of one of several equal modules in a qualified name
+_REPEATED = "Part of device_self_ns launched before the trace, whose module is known by repetition."
 
 
 class ModuleRow(WithMean, Row):
-    """All calls of the modules of one class, or of annotations of one name, at one place of the module tree.
+    """All calls of modules of one class, or of annotations of one name, at one place of the module tree.
 
-    GPU events launched while an annotation is open count to it, on whatever thread: `loss.backward()` waits while
-    autograd's threads launch. Their backward, by its forward operator, also counts to the modules of the forward.
+    GPU events launched by any thread while an annotation is open count to it: `loss.backward()` waits while autograd's
+    threads launch. Backward work counts to the modules of its forward operator.
     """
 
-    path: tuple[str, ...] = column(
-        "name", "Classes and annotations around it and its own, outermost first.", joined=" / "
-    )
+    path: tuple[str, ...] = column("name", "Its class, after the classes and annotations around it.", joined=" / ")
     instances: int = column("count", "Distinct modules.")
     count: int = column("count", "Calls; for modules known by stacks alone, of their outermost operators.", "calls")
     self_ns: int = column("ns", "CPU time without the modules and annotations inside.", "host self")
@@ -40,9 +38,7 @@ class ModuleRow(WithMean, Row):
     device_total_ns: int = column("ns", "GPU time.", "GPU")
     backward_self_ns: int = inferred("ns", "GPU time of its backward without the modules and annotations inside.")
     backward_total_ns: int = inferred("ns", "GPU time of the backward of operators inside.", "backward")
-    repeated_ns: int = inferred(
-        "ns", "Part of device_self_ns launched before the trace, whose module is known by repetition.", default=0
-    )
+    repeated_ns: int = inferred("ns", _REPEATED, default=0)
 
     title = f"modules by class, and annotations{SELF_TIMES}"
     shown = (
@@ -63,26 +59,16 @@ class ModuleRow(WithMean, Row):
 
 
 def module_class(name: str) -> str:
-    """The class of a module, of other regions the name.
-
-    Example:
-        >>> module_class("nn.Module: BertLayer_23"), module_class("## forward ##")
-        ('BertLayer', '## forward ##')
-    """
-    found = _MODULE.fullmatch(name)
-    return found[1] if found else name
+    """Return the class of a module, such as BertLayer of "nn.Module: BertLayer_23"; of other regions the name."""
+    match = _MODULE.fullmatch(name)
+    return match[1] if match else name
 
 
 def module_table(trace: Trace) -> Table[ModuleRow]:
-    """One row a place of the module tree, modules of one class folded; each row before those inside it, of rows at one
-    place the longest device time first, then the longest host time.
+    """Return one row per place of the module tree; parents before children, siblings by GPU time, then CPU time.
 
-    Modules are calls of the trace (`nn.Module: …`), or, where it has none, those of the stacks of its operators; of
-    kernels in annotated graphs those of the annotations, by their qualified names.
-
-    Example:
-        >>> [row.path for row in module_table(trace)][3:5]
-        [('## optimizer ##',), ('## optimizer ##', 'Optimizer.step#SGD.step')]
+    Modules are calls of the trace (`nn.Module: …`); if it has none, the stacks of its operators name them. Kernels of
+    annotated graphs have the modules of the annotations, by qualified name.
     """
     owner = trace.attribution
     paths, of_path = _folded(trace, owner.hierarchy)
@@ -98,7 +84,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     np.subtract.at(self_ns, place[regions[inside[inside >= 0]]], host[inside >= 0])
     count = np.bincount(place[regions], minlength=len(paths))
     instances = np.bincount(of_path[distinct(path[regions])], minlength=len(paths))
-    by_stacks = np.flatnonzero(instances == 0)[1:]  # but the empty path
+    by_stacks = np.flatnonzero(instances == 0)[1:]  # without the empty path
     if len(by_stacks):
         ops = np.flatnonzero(owner.hierarchy.top == np.arange(len(calls)))
         own_host = sums(place[ops], (calls.end - calls.ts)[ops], len(paths))
@@ -111,10 +97,10 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     region = nearest(owner.call, calls.parent, is_region)
     by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # launched before the trace, so not inside
     within = np.flatnonzero(from_call & ~(by_annotation & (owner.repetition > 0)))
-    of, dur = place[owner.call[within]], trace.gpu.dur[within]
-    own, again = (sums(of, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
+    within_place, dur = place[owner.call[within]], trace.gpu.dur[within]
+    own, again = (sums(within_place, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
     own += sums(annotated_at, trace.gpu.dur[annotated], len(paths))
-    annotations = regions[(calls.kind[regions] == ANNOTATION) & (regions < len(trace.calls))]  # captured ones: no time
+    annotations = regions[(calls.kind[regions] == ANNOTATION) & (regions < len(trace.calls))]  # captured: no time
     placed = np.append(place, 0)[owner.call] > 0
     loose = np.flatnonzero(trace.launch_known & ~placed & ~mask_at(len(trace.gpu), annotated))
     around = _open_at(trace, annotations, trace.launched_ns[loose])
@@ -125,16 +111,14 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     behind = np.append(trace.origin.forward, np.full(len(calls) - len(trace.calls) + 1, -1))[owner.call]
     back = np.flatnonzero((behind >= 0) & from_call)
     backward = sums(place[behind[back]], trace.gpu.dur[back], len(paths))
-    columns = (
-        instances, count, np.maximum(self_ns, 0), total, own, device, backward,
-        _with_inner(paths, backward), again,
-    )  # fmt: skip
+    host_columns = instances, count, np.maximum(self_ns, 0), total
+    columns = (*host_columns, own, device, backward, _with_inner(paths, backward), again)
     rows = [ModuleRow(names, *(int(column[row]) for column in columns)) for row, (_, names) in enumerate(paths)]
     return Table(ModuleRow, _in_tree_order(rows, [parent for parent, _ in paths]))
 
 
 def _launched_in(trace: Trace, annotations: IntColumn) -> IntColumn:
-    """Return the durations of the GPU events launched while each annotation was open, as `--between` counts them."""
+    """Return the durations of the GPU events launched while each annotation was open, like `--between`."""
     known = np.flatnonzero(trace.launch_known)
     known = known[np.argsort(trace.launched_ns[known], kind="stable")]
     launched, until = trace.launched_ns[known], np.append(0, np.cumsum(trace.gpu.dur[known]))
@@ -144,10 +128,10 @@ def _launched_in(trace: Trace, annotations: IntColumn) -> IntColumn:
 
 
 def _open_at(trace: Trace, annotations: IntColumn, times: IntColumn) -> IntColumn:
-    """Return the annotation, of any thread, that began last of those open at each time, −1 for none."""
+    """Return for each time the last opened annotation of any thread, −1 for none."""
     calls, points = trace.calls, np.arange(len(times)) + len(annotations)
     ts, end = np.append(calls.ts[annotations], times), np.append(calls.end[annotations], times)
-    order = np.lexsort((np.arange(len(ts)), -end, ts))  # what ends later first: an annotation before what it launches
+    order = np.lexsort((np.arange(len(ts)), -end, ts))  # longest first: an annotation before what it launches
     around = np.full(len(ts), -1, np.int64)
     inside = nesting(np.zeros(len(ts), np.int64), ts[order], end[order])
     around[order] = np.where(inside >= 0, order[inside], -1)
@@ -155,7 +139,7 @@ def _open_at(trace: Trace, annotations: IntColumn, times: IntColumn) -> IntColum
 
 
 def _with_inner(paths: list[tuple[int, tuple[str, ...]]], own: IntColumn) -> IntColumn:
-    """By path what it and all paths inside it have."""
+    """Return the sums over each path and all paths inside it."""
     total = own.copy()
     for row in sorted(range(1, len(paths)), key=lambda row: -len(paths[row][1])):
         total[paths[row][0]] += total[row]
@@ -163,8 +147,8 @@ def _with_inner(paths: list[tuple[int, tuple[str, ...]]], own: IntColumn) -> Int
 
 
 def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, ...]]], IntColumn]:
-    """Distinct paths of classes as (row of the path without its last, classes), the empty one first, and the one of
-    each path of the hierarchy."""
+    """Return distinct paths of classes with the row of their parent, the empty path first; and the row of each path of
+    the hierarchy."""
     paths: list[tuple[int, tuple[str, ...]]] = [(-1, ())]
     known: dict[tuple[int, str], int] = {}
     of_path = np.zeros(len(tree.tree_parent), np.int64)
@@ -182,9 +166,9 @@ def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, .
 def _annotated(
     trace: Trace, paths: list[tuple[int, tuple[str, ...]]]
 ) -> tuple[IntColumn, IntColumn, dict[int, set[str]]]:
-    """GPU events that an annotation of their graph says the module of, the row of each, and by row the modules.
+    """Return GPU events with a module from an annotation of their graph, the row of each, and the modules by row.
 
-    `paths` gets the rows that it lacks, one a part of the qualified name: "layers.0.mlp" is in "layers[*]", "mlp".
+    Adds rows to `paths`, one per part of the qualified name: "layers.0.mlp" is in "layers[*]", "mlp".
     """
     source, codes = trace.gpu.source, trace.origin.gpu_module
     stated = trace.stacks.first_evidence(source) == GRAPH_ANNOTATION
@@ -205,22 +189,21 @@ def _annotated(
 
 
 def _inside(parent: IntColumn, thread: IntColumn, regions: IntColumn, is_region: npt.NDArray[np.bool_]) -> IntColumn:
-    """Of each region the place in `regions` of the one around it on the same thread, −1 for none."""
+    """Return for each region the index in `regions` of the region around it on the same thread, −1 for none."""
     around = nearest(parent[regions], parent, is_region)
     around = np.where((around >= 0) & (thread[around] == thread[regions]), around, -1)
     return np.where(around >= 0, np.searchsorted(regions, around), -1)
 
 
 def _in_tree_order(rows: list[ModuleRow], parents: list[int]) -> list[ModuleRow]:
-    """The rows but the first, which is the tree's root, each before its children."""
+    """Return the rows without the root, each before its children."""
     children: defaultdict[int, list[int]] = defaultdict(list)
-    for row in sorted(
-        range(1, len(rows)), key=lambda at: (-rows[at].device_total_ns, -rows[at].total_ns, rows[at].path)
-    ):
+    order = sorted(range(1, len(rows)), key=lambda k: (-rows[k].device_total_ns, -rows[k].total_ns, rows[k].path))
+    for row in order:
         children[parents[row]].append(row)
-    found, pending = [], children[0][::-1]
+    ordered, pending = [], children[0][::-1]
     while pending:
         row = pending.pop()
-        found.append(rows[row])
+        ordered.append(rows[row])
         pending += children[row][::-1]
-    return found
+    return ordered

@@ -1,18 +1,20 @@
-"""What operators return, for traces that record only their inputs: shapes, and types where they differ."""
+"""Outputs of operators, for traces that record only inputs, and bytes of operators that use indices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from typing import Literal
 
-from ..trace.dtypes import scalar_type
+from ..trace.dtypes import itemsize, scalar_type
 from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 
 Shape = tuple[int, ...]
-Returned = Sequence[Shape | Tensor]
-"""What a call returned: shapes of tensors of the call's own element type (`Signature.dtype`), or whole tensors."""
+Returned = Sequence[Shape | Tensor]  # shapes of tensors with the call's dtype (`Signature.dtype`), or whole tensors
 
+# Operators with one output of the broadcast shape of their inputs, and the dtype of the (floating-point) inputs.
 POINTWISE = (
     "abs add addcdiv addcmul bitwise_and bitwise_not bitwise_or ceil clamp clamp_max clamp_min clone contiguous cos"
     " div dropout elu elu_backward erf exp expm1 floor fmod gelu gelu_backward hardsigmoid hardswish hardtanh"
@@ -21,17 +23,17 @@ POINTWISE = (
     " sigmoid_backward sign silu silu_backward sin softplus softplus_backward sqrt square sub tanh tanh_backward"
     " threshold threshold_backward tril triu where"
 )
-"""Operators whose output has the inputs' shapes, broadcast; type of the (floating-point) inputs."""
+# Operators with a (first) output of the first input's shape; small further outputs are left out.
 NORMALISATIONS = (
     "_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data native_layer_norm"
     " layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm batch_norm _batch_norm_impl_index"
     " native_group_norm group_norm rms_norm _fused_rms_norm native_dropout cumsum flip roll sort"
 )
-"""Operators whose (first) output has the shape of the first input; small further outputs are left out."""
+# Operators that write the first tensor without reading it.
 WRITES_ONLY = "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_"
-"""Operators whose first tensor is written without being read."""
+# Operators with one bool output of the broadcast shape of their inputs.
 COMPARISONS = "eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not"
-"""Operators whose output has the inputs' shapes, broadcast, and is of bools."""
+# Operators by the position of their last input tensor; later tensors are `out`.
 _LAST_INPUT = {
     -1: "arange range linspace logspace full ones zeros empty eye rand randn randperm randint",
     0: (
@@ -57,44 +59,34 @@ _LAST_INPUT = {
     5: "elu_backward _scaled_mm",
     8: "_scaled_mm_v2",
 }
-"""Operators by the position of their last argument that is an input tensor; tensors behind it are their `out`."""
-_INPUTS_UNTIL = {name: at for at, names in _LAST_INPUT.items() for name in names.split()}
+_INPUTS_UNTIL = {name: position for position, names in _LAST_INPUT.items() for name in names.split()}
 
 
 def as_tensors(returned: Returned, dtype: str) -> tuple[Tensor, ...]:
-    """What a call of an element type returned."""
     return tuple(part if isinstance(part, Tensor) else Tensor(part, dtype) for part in returned)
 
 
 def plain_name(name: str) -> str:
-    """An operator's name without the namespace of ATen and without its overload's.
-
-    Example:
-        >>> plain_name("aten::mm.out")
-        'mm'
-    """
+    """Return an operator's name without "aten::" and overload: "mm" for "aten::mm.out"."""
     return name.removeprefix("aten::").partition(".")[0]
 
 
 def functional(name: str, signature: Signature) -> Signature:
-    """A call that was given tensors to write into (`out`) as that which returns them; other calls as they are.
+    """Return a call that was given tensors to write into (`out`) as a call that returns them.
 
-    Where outputs are not recorded they are those tensors, unless the call had to resize them.
-
-    Args:
-        name: the operator's, such as "aten::mm".
+    Unless outputs are recorded they are these tensors, except if the call had to resize them.
     """
     last = _INPUTS_UNTIL.get(plain_name(name), len(signature.inputs))
     given = tuple(tensor for argument in signature.inputs[last + 1 :] for tensor in argument.tensors)
     if not given:
         return signature
-    inputs = tuple(argument for at, argument in enumerate(signature.inputs) if at <= last or not argument.tensors)
+    inputs = tuple(argument for index, argument in enumerate(signature.inputs) if index <= last or not argument.tensors)
     resized = any(tensor.numel == 0 for tensor in given)
     return Signature(inputs, signature.outputs or (None if resized else given))
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape | None:
-    """The shape of shapes broadcast together, None if there are none or they do not fit."""
+    """Return the broadcast shape; None if there are no shapes or they do not fit."""
     if not shapes:
         return None
     rank = max(map(len, shapes))
@@ -108,11 +100,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape | None:
 
 
 def matmul_shape(left: Shape, right: Shape) -> Shape | None:
-    """Shape of a matrix product as torch.matmul broadcasts it, None if the shapes do not fit.
-
-    Args:
-        left, right: of one dimension (a vector) or more.
-    """
+    """Return the shape of a GEMM as torch.matmul broadcasts it; None if the shapes do not fit."""
     rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
     inner = right[-2] if len(right) > 1 else right[0]
     if left[-1] != inner:
@@ -122,10 +110,7 @@ def matmul_shape(left: Shape, right: Shape) -> Shape | None:
 
 
 def concatenated(signature: Signature) -> Returned | None:
-    """What `cat(tensors, dim)` returns: the extents along `dim` are summed up.
-
-    Tensors of shape (0,) count for nothing, as in torch.
-    """
+    """Return the output of `cat(tensors, dim)`; like torch it ignores tensors of shape (0,)."""
     dim = signature.inputs[1].value
     tensors = [tensor for tensor in signature.inputs[0].tensors if tensor.shape != (0,)]
     if type(dim) is not int or not tensors or len({tensor.dtype for tensor in tensors}) > 1:
@@ -138,23 +123,22 @@ def concatenated(signature: Signature) -> Returned | None:
 
 
 def _without(shape: Shape, dim: int) -> Shape:
-    at = dim % len(shape)
-    return shape[:at] + shape[at + 1 :]
+    index = dim % len(shape)
+    return shape[:index] + shape[index + 1 :]
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """An operator that reduces its first tensor over some dimensions, or over all of them.
+    """An operator that reduces its first tensor over some or all dimensions.
 
-    Its overloads differ in what is recorded: `keepdim`, a bool, follows on the dimensions; without it, and with
-    no more arguments than `whole`, all dimensions are reduced.
+    Overloads differ in their arguments: `keepdim`, a bool, follows the dimensions. Without it, and with at most `whole`
+    arguments, all dimensions are reduced.
 
     Attributes:
-        dim: position of the dimensions (a number, a list, or none for all); `keepdim` follows.
-        whole: the most arguments of the overload that reduces everything.
-        dtype: what the element type becomes: that of the input; "sum" makes int64 of integers; or a type.
-        indices: with dimensions, indices (int64) are returned, too.
-        given: how far behind `keepdim` the argument `dtype` is (of the overload over everything: where), 0 for none.
+        dim: position of the dimensions (a number, a list, or None for all).
+        dtype: "" keeps the dtype of the input, "sum" turns integers into int64, otherwise the output's dtype.
+        indices: the overload with dimensions also returns indices (int64).
+        given: offset of the argument `dtype` from `keepdim` (without dimensions: its position), 0 for none.
     """
 
     dim: int = 1
@@ -164,7 +148,7 @@ class Reduction:
     given: int = 0
 
     def outputs(self, signature: Signature) -> Returned | None:
-        """What is left; None where dimensions or types are not recorded."""
+        """Return the outputs; None if dimensions or dtypes are not recorded."""
         inputs = signature.inputs
         if len(inputs[0].tensors) != 1:
             return None
@@ -173,8 +157,8 @@ class Reduction:
             broadcasted = broadcast([tensor.shape for tensor in signature.tensors])
             return None if broadcasted is None else [broadcasted]
         shape = () if over_all else _reduced(tensor.shape, inputs[self.dim].value, inputs[self.dim + 1].value)
-        at = (1 if over_all else self.dim + 1 + self.given) if self.given else len(inputs)
-        wanted = inputs[at].value if at < len(inputs) else None
+        position = (1 if over_all else self.dim + 1 + self.given) if self.given else len(inputs)
+        wanted = inputs[position].value if position < len(inputs) else None
         dtype = scalar_type(wanted) if type(wanted) is int else self._dtype(tensor.dtype)
         if shape is None or not dtype:
             return None
@@ -182,7 +166,7 @@ class Reduction:
         return [*returned, Tensor(shape, "int64")] if self.indices and not over_all else returned
 
     def moved(self, signature: Signature) -> int | None:
-        """Bytes: the input once, what is left once."""
+        """Return the bytes: input and output once."""
         returned = signature.outputs or self.outputs(signature)
         if returned is None:
             return None
@@ -197,20 +181,21 @@ class Reduction:
 
 
 def _is_binary(signature: Signature) -> bool:
-    """Whether it is the element-wise overload of `max` or `min`, of two tensors."""
+    """Return whether it is the pointwise overload of `max` or `min` with two tensors."""
     return len(signature.inputs) == 2 and bool(signature.inputs[1].tensors)
 
 
 def _reduced(shape: Shape, dim: object, keep: object) -> Shape | None:
-    """A shape without some of its dimensions, or with 1 in their place; None where `keepdim` is not recorded."""
+    """Return a shape with some dimensions removed or set to 1; None if `keepdim` is not recorded."""
     if type(keep) is not bool:
         return None
     chosen = [dim] if type(dim) is int else dim if isinstance(dim, list) else []
     gone = {dimension % len(shape) for dimension in chosen} if shape else set()
     gone = gone or set(range(len(shape)))
-    return tuple(1 if at in gone else extent for at, extent in enumerate(shape) if keep or at not in gone)
+    return tuple(1 if index in gone else size for index, size in enumerate(shape) if keep or index not in gone)
 
 
+# Names, separated by spaces, to how they reduce.
 REDUCTIONS = {
     "sum nansum prod": Reduction(dim=1, whole=2, dtype="sum", given=1),
     "mean": Reduction(dim=1, whole=2, given=1),
@@ -222,17 +207,15 @@ REDUCTIONS = {
     "linalg_vector_norm": Reduction(dim=2, whole=0, given=1),
     "count_nonzero": Reduction(dim=1, whole=0, dtype="int64"),
 }
-"""Names, separated by spaces, to how they reduce."""
 
 
 @dataclass(frozen=True)
 class GradientPlaces:
-    """The backward of a normalisation: gradients of its input, weight and bias.
+    """Argument positions of a normalization's backward, which returns gradients of input, weight and bias.
 
     Attributes:
-        input: position of the forward's input. weight: position of its weight.
-        mask: position of which gradients are wanted; −1 if all of them always are.
-        count: of how many the backward knows: input, weight, bias.
+        mask: position of the flags for the wanted gradients; −1 if all are returned.
+        count: number of gradients, 2 without a bias.
     """
 
     input: int
@@ -241,7 +224,7 @@ class GradientPlaces:
     count: Literal[2, 3] = 3
 
     def outputs(self, signature: Signature) -> Returned | None:
-        """Shapes of the gradients that are wanted; None where that is not recorded."""
+        """Return the wanted gradients; None if the flags are not recorded."""
         wanted = signature.inputs[self.mask].value if self.mask >= 0 else [True] * self.count
         if not isinstance(wanted, list) or len(wanted) != self.count or not all(type(want) is bool for want in wanted):
             return None
@@ -252,6 +235,7 @@ class GradientPlaces:
         return [tensor for tensor, wants in zip(every, wanted, strict=bool(weight)) if wants]
 
 
+# Names, separated by spaces, to how their gradients follow from the arguments.
 SEVERAL_GRADIENTS = {
     "native_layer_norm_backward": GradientPlaces(input=1, weight=5, mask=7),
     "native_batch_norm_backward": GradientPlaces(input=1, weight=2, mask=9),
@@ -259,4 +243,88 @@ SEVERAL_GRADIENTS = {
     "native_group_norm_backward": GradientPlaces(input=1, weight=4, mask=9),
     "_fused_rms_norm_backward": GradientPlaces(input=1, weight=4, mask=5, count=2),
 }
-"""Names, separated by spaces, to how their gradients follow from the arguments."""
+
+
+# Bytes of operators that touch only the elements that indices choose
+
+
+def _selected(signature: Signature) -> int | None:
+    """Count `index_select(self, dim, index)`: rows of the table are read and written."""
+    table, indices, axis = signature.shape(0), signature.shape(2), signature.inputs[1].value
+    if table is None or indices is None or axis not in (0, "0"):
+        return _read(signature, None)
+    return _read(signature, indices + table[1:])
+
+
+def _gathered(signature: Signature) -> int | None:
+    """Count `gather(self, dim, index)`: one element per index."""
+    return _read(signature, signature.shape(2))
+
+
+def _taken(signature: Signature) -> int | None:
+    """Count `take(self, index)`: one element per index."""
+    return _read(signature, signature.shape(1))
+
+
+def _indexed(signature: Signature) -> int | None:
+    """Count `index(self, indices)`: the size of the result is unknown unless recorded."""
+    return _read(signature, None)
+
+
+def _looked_up(signature: Signature) -> int | None:
+    """Count `embedding(weight, indices)`: a row per index."""
+    weight, indices = signature.shape(0), signature.shape(1)
+    return _read(signature, None if weight is None or indices is None else indices + weight[1:])
+
+
+def _read(signature: Signature, shape: tuple[int, ...] | None) -> int | None:
+    """Count the indices, the chosen elements (at most all: repeated elements are cached), and the result of a shape."""
+    table = signature.inputs[0].tensors[0]
+    outputs = signature.outputs or (None if shape is None else (Tensor(shape, table.dtype),))
+    written = None if outputs is None else total_bytes(outputs)
+    indices, whole = read_bytes(signature.inputs[1:]), read_bytes(signature.inputs[:1])
+    return None if written is None or indices is None or whole is None else min(written, whole) + indices + written
+
+
+def _put(source: int, signature: Signature) -> int | None:
+    """Count what is written to the first tensor, and the indices and the source, an argument after the indices."""
+    read, whole = read_bytes(signature.inputs[1:]), read_bytes(signature.inputs[:1])
+    written = total_bytes(signature.inputs[source].tensors)
+    return None if read is None or written is None or whole is None else read + min(written, whole)
+
+
+def _scattered(signature: Signature) -> int | None:
+    """Count `scatter_(self, dim, index, src)`: one element of source and result per index."""
+    indices, size = signature.inputs[2].tensors[0], itemsize(signature.inputs[0].tensors[0].dtype)
+    sources = 1 + bool(len(signature.inputs) > 3 and signature.inputs[3].tensors)
+    index = read_bytes(signature.inputs[2:3])
+    return None if size is None or index is None else index + sources * indices.numel * size
+
+
+def _of_targets(signature: Signature) -> int | None:
+    """Count `nll_loss_forward(self, target, …)` and its backward kernel: one element per row, that of the class."""
+    target = next((tensor for tensor in signature.tensors if tensor.dtype.startswith(("int", "uint"))), None)
+    size = itemsize(signature.dtype)
+    return None if target is None or size is None else (target.nbytes or 0) + prod(target.shape) * size
+
+
+def _gradient_of_lookup(signature: Signature) -> int | None:
+    """Count the inputs of `embedding_dense_backward(gradient, indices, …)`; indices decide how many rows it writes."""
+    return read_bytes(signature.inputs)
+
+
+_LOSSES = "nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward"
+# Names, separated by spaces, to the bytes of a call.
+MOVED_BY_INDEX: dict[str, Callable[[Signature], int | None]] = {
+    "index_select": _selected,
+    "gather": _gathered,
+    "take": _taken,
+    "index": _indexed,
+    "embedding": _looked_up,
+    "index_put _index_put_impl": partial(_put, 2),
+    "index_add index_copy": partial(_put, 3),
+    "scatter scatter_add scatter_reduce": _scattered,
+    _LOSSES: _of_targets,
+    "embedding_dense_backward": _gradient_of_lookup,
+    "embedding_bag _embedding_bag _embedding_bag_forward_only": lambda signature: None,
+}

@@ -1,4 +1,4 @@
-"""Every operator by name: how often it ran, its time on the host and on the device, alone and with what it calls."""
+"""Operators by name: number of calls, CPU and GPU time with and without the calls inside."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from ..trace.trace import Trace
 from .breakdown import shape_labels
 from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, column, inferred, repeated
 
+_REPEATED = "Part of device_self_ns launched before the trace, whose operator is known by repetition."
+
 
 class OperatorRow(WithMean, Row):
-    """All calls of an operator, on whichever thread and at whichever depth.
+    """All calls of an operator, on any thread and at any depth.
 
-    The sum of `self_ns` over all rows is the CPU time of operators; that of `device_self_ns` is the duration of all GPU
-    events launched by operators.
+    `self_ns` of all rows adds up to the CPU time of operators, `device_self_ns` to the GPU events that they launched.
     """
 
     op: str = column("name", "Operator.", "operator")
@@ -29,27 +30,17 @@ class OperatorRow(WithMean, Row):
     device_self_ns: int = column("ns", "GPU time that it launched itself, with no operator between.", "GPU self")
     device_total_ns: int = column("ns", "GPU time launched inside it.", "GPU")
     launches: int = column("count", "Number of GPU events in device_self_ns.")
-    repeated_ns: int = inferred(
-        "ns", "Part of device_self_ns launched before the trace, whose operator is known by repetition.", default=0
-    )
+    repeated_ns: int = inferred("ns", _REPEATED, default=0)
 
     title = f"operators{SELF_TIMES}"
     shown = (TextColumn("operator", lambda row: f"{row.op} {row.shapes}".rstrip() + repeated(row)), *SELF_COLUMNS)
 
 
 def operator_table(trace: Trace, *, by_shape: bool = False) -> Table[OperatorRow]:
-    """One row an operator, the longest device time by itself first, then the longest host time by itself.
+    """Return one row per operator (and shapes of its inputs), longest GPU self time first, then CPU self time.
 
-    GPU events of replayed graphs count to the operators of the capture, where it was read (`Trace.attribution`); calls
-    of captures have no host time and are counted once, as they were captured. Those that were launched before the
-    trace count to the operators of their counterparts.
-
-    Args:
-        by_shape: one row an operator and the shapes of its inputs.
-
-    Example:
-        >>> [row.op for row in operator_table(trace)][:2]
-        ['aten::mm', 'aten::addmm']
+    GPU events of replayed graphs belong to the operators of the capture (`Trace.attribution`); captured calls count
+    once and have no CPU time. Events launched before the trace belong to the operators of their counterparts.
     """
     owner = trace.attribution
     calls = owner.calls
@@ -68,13 +59,14 @@ def operator_table(trace: Trace, *, by_shape: bool = False) -> Table[OperatorRow
     device = np.zeros(len(calls), np.int64)
     np.add.at(device, launcher[launched], trace.gpu.dur[launched])
     below = CallTree.of(calls.parent).totals(calls.parent, as_column(device))
-    of, count = key[launcher[launched]], len(distinct)
+    launch_key, count = key[launcher[launched]], len(distinct)
+    dur, again = trace.gpu.dur[launched], np.where(owner.repetition > 0, trace.gpu.dur, 0)[launched]
     columns = (
-        np.bincount(key[ops], minlength=count), sums(key[ops], own[ops], count),
-        sums(key[outer], (calls.end - calls.ts)[outer], count), sums(of, trace.gpu.dur[launched], count),
-        sums(key[outer], below[outer], count), np.bincount(of, minlength=count),
-        sums(of, np.where(owner.repetition > 0, trace.gpu.dur, 0)[launched], count),
-    )  # fmt: skip
+        *(np.bincount(key[ops], minlength=count), sums(key[ops], own[ops], count)),
+        *(sums(key[outer], (calls.end - calls.ts)[outer], count), sums(launch_key, dur, count)),
+        *(sums(key[outer], below[outer], count), np.bincount(launch_key, minlength=count)),
+        sums(launch_key, again, count),
+    )
     rows = [
         OperatorRow(trace.names[name], labels[shapes], *values)
         for (name, shapes), *values in zip(distinct.tolist(), *(column.tolist() for column in columns), strict=True)

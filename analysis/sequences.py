@@ -1,4 +1,4 @@
-"""Sequences of kernels that operators launch again and again: candidates for fusion."""
+"""Sequences of kernels that operators launch repeatedly: candidates for fusion."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .table import Row, Table, TextColumn, column
 
 
 class KernelSequence(Row):
-    """Calls of one operator that launched the same GPU events in the same order."""
+    """Calls of one operator with the same GPU events in the same order."""
 
     op: str = column("name", "Topmost operator.", "operator")
-    kernels: tuple[str, ...] = column("name", "GPU events that it launched, in order of their start.", joined=" | ")
+    kernels: tuple[str, ...] = column("name", "GPU events that it launched, in order of start.", joined=" | ")
     count: int = column("count", "Number of calls.", "calls")
     gpu_ns: int = column("ns", "Sum of the durations of the events.", "GPU")
     host_ns: int = column("ns", "CPU time of the calls.")
@@ -27,18 +27,13 @@ class KernelSequence(Row):
     )
 
     def above(self) -> str:
-        """The operator and what it launches."""
         return f"{self.op}: {', '.join(map(kernel_label, self.kernels))}"
 
 
 def kernel_sequences(trace: Trace, *, least: int = 3) -> Table[KernelSequence]:
-    """Sequences of at least `least` GPU events below one call of a topmost operator, the most frequent first.
+    """Return sequences of at least `least` GPU events in one call of a topmost operator, most frequent first.
 
-    HTA's `get_frequent_cuda_kernel_sequences`, for all topmost operators at once.
-
-    Example:
-        >>> [one.op for one in kernel_sequences(trace, least=2)][:1]
-        ['aten::linear']
+    Like HTA's `get_frequent_cuda_kernel_sequences`, for all topmost operators.
     """
     gpu, calls = trace.gpu, trace.calls
     top = np.append(trace.hierarchy.top, -1)[gpu.call]

@@ -1,18 +1,21 @@
-"""Operators of serving frameworks (vLLM, SGLang, AITER, FlashInfer) that are bound by memory: bytes from their shapes.
+"""Operators of serving libraries (vLLM, SGLang, AITER, FlashInfer): GEMMs, also with weights of eight or four bits, and
+bytes of memory-bound operators.
 
-Most have their results among their arguments. Which of them are read as well follows from the names of their families:
-what libraries call `fused_add_rms_norm` adds in place, what they call `store_cache` writes a row of the cache a token.
-Of caches and tables only what the call touches counts.
+Most operators have their results among their arguments. The family's name shows which results are also read:
+`fused_add_rms_norm` adds in place, `store_cache` writes a row of the cache per token. Only the touched part of caches
+and tables counts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import prod
+from operator import itemgetter
+from typing import NamedTuple
 
 from ..trace.conventions import LONGEST_NAME
-from ..trace.dtypes import itemsize
+from ..trace.dtypes import itemsize, values_per_element
 from ..trace.tensors import Signature, Tensor, total_bytes
 
 _LIBRARY = (
@@ -22,30 +25,32 @@ _LIBRARY = (
 Moved = Callable[[Signature], int | None]
 
 
+# Bytes of memory-bound operators
+
+
 def moved_once(signature: Signature) -> int | None:
-    """Every tensor once: results are among the arguments."""
     return total_bytes(signature.tensors)
 
 
 def _like_rows(tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """Tensors of as many elements as the first one, of floating-point numbers."""
+    """Return the floating-point tensors with the shape of the first tensor."""
     return [one for one in tensors if one.shape == tensors[0].shape and "float" in one.dtype]
 
 
 def moved_by_norm(signature: Signature) -> int | None:
-    """Of `rms_norm(result, input, weight, …)`, or of one that returns its result."""
+    """Count `rms_norm(result, input, weight, …)`, or a normalization that returns its result."""
     tensors = signature.tensors
     returned = signature.outputs or (tensors[:1] if len(_like_rows(tensors)) == 1 else ())
     return total_bytes((*tensors, *returned))
 
 
 def moved_by_norm_with_add(signature: Signature) -> int | None:
-    """Of `fused_add_rms_norm(input, residual, weight, …)`, which writes to both, and of those with results behind.
+    """Count `fused_add_rms_norm(input, residual, weight, …)`, which writes to both.
 
-    With a result before, only the residual is written, too; with two, nothing is.
+    With one result before them, only the residual is written; with two, neither.
     """
     tensors = signature.tensors
-    rows = [one for one in tensors if one.shape == tensors[0].shape]  # results may be quantised
+    rows = [one for one in tensors if one.shape == tensors[0].shape]  # results may be quantized
     if len(rows) < 2:
         return None
     written = {2: rows, 3: rows[-1:]}.get(len(rows), [])
@@ -53,15 +58,14 @@ def moved_by_norm_with_add(signature: Signature) -> int | None:
 
 
 def moved_returning_two(signature: Signature) -> int | None:
-    """Of a normalisation of a sum, `(input, residual, weight, …)`, that returns the normalised sum and the sum, or has
-    them among its arguments."""
+    """Count a normalized sum `(input, residual, weight, …)` with two results: the normalized sum and the sum."""
     rows = _like_rows(signature.tensors)
     returned = signature.outputs or (rows if len(rows) == 2 else [])
     return total_bytes((*signature.tensors, *returned))
 
 
 def moved_by_activation(signature: Signature) -> int | None:
-    """Of `silu_and_mul(result, input)`, or of one that returns its result, half of the input."""
+    """Count `silu_and_mul(result, input)`, or an activation that returns its result, half of the input."""
     tensors = signature.tensors
     if len([one for one in tensors if len(one.shape) > 1]) > 1:
         return total_bytes(tensors)
@@ -70,9 +74,9 @@ def moved_by_activation(signature: Signature) -> int | None:
 
 
 def moved_rotary(signature: Signature) -> int | None:
-    """Bytes of `rotary_embedding(positions, query, key, head size, cos and sin, …)`.
+    """Count `rotary_embedding(positions, query, key, head size, cos and sin, …)`.
 
-    Of query and key what is rotated is read and written, of the table of cosines a row for every position.
+    The rotated part of query and key is read and written, and a row of the table of cosines per position is read.
     """
     positions, table = signature.inputs[0].tensors[0], signature.inputs[4].tensors[0]
     head_size, rotated = signature.inputs[3].value, table.shape[-1]
@@ -84,7 +88,7 @@ def moved_rotary(signature: Signature) -> int | None:
 
 
 def moved_by_rope(signature: Signature) -> int | None:
-    """Of other rotations: tensors with a row for each position, rotated in place unless results are recorded."""
+    """Count other rotations: tensors with a row per position, rotated in place unless results are recorded."""
     positions = next((one for one in signature.tensors if "int" in one.dtype and one.numel), None)
     if positions is None:
         return None
@@ -98,48 +102,49 @@ def moved_by_rope(signature: Signature) -> int | None:
 
 
 def moved_cache(signature: Signature) -> int | None:
-    """Bytes of `store_cache(key, value, key cache, value cache, indices, …)`: a row of the caches for every index."""
-    key, value, keys, values, indices = (signature.inputs[at].tensors[0] for at in range(5))
+    """Count `store_cache(key, value, key cache, value cache, indices, …)`: a row of the caches per index."""
+    key, value, keys, values, indices = (signature.inputs[position].tensors[0] for position in range(5))
     written = (Tensor(key.shape, keys.dtype), Tensor(value.shape, values.dtype))
     return total_bytes((key, value, *written, indices))
 
 
 def moved_latent_cache(signature: Signature) -> int | None:
-    """Bytes of `concat_and_cache_mla(latent, rotated key, cache, indices, …)`: both make a row of the cache."""
-    latent, key, cache, indices = (signature.inputs[at].tensors[0] for at in range(4))
+    """Count `concat_and_cache_mla(latent, rotated key, cache, indices, …)`: both make a row of the cache."""
+    latent, key, cache, indices = (signature.inputs[position].tensors[0] for position in range(4))
     written = (Tensor(latent.shape, cache.dtype), Tensor(key.shape, cache.dtype))
     return total_bytes((latent, key, *written, indices))
 
 
 def moved_by_quantisation(signature: Signature) -> int | None:
-    """Of `scaled_fp8_quant(result, input, scale, …)`, or of one that returns bytes; its scales are left out."""
+    """Count `scaled_fp8_quant(result, input, scale, …)`, or a quantization that returns bytes, without its scales."""
     tensors = signature.tensors
     wide = [one for one in tensors if (itemsize(one.dtype) or 0) >= 2 and len(one.shape) > 1]
     narrow = [one for one in tensors if itemsize(one.dtype) == 1 and len(one.shape) > 1]
     if not wide:
         return None
-    returned = () if narrow else signature.outputs or (Tensor((wide[0].numel // 2,), "uint8"),)  # four bits at least
+    returned = () if narrow else signature.outputs or (Tensor((wide[0].numel // 2,), "uint8"),)  # at least four bits
     return total_bytes((*tensors, *returned))
 
 
 def moved_by_quantising_norm(signature: Signature) -> int | None:
-    """Of a normalisation whose result is quantised, with a residual added in place or without."""
+    """Count a normalization with a quantized result, with or without a residual added in place."""
     tensors = signature.tensors
     rows = [one for one in tensors if one.shape == tensors[0].shape and (itemsize(one.dtype) or 0) > 1]
     narrow = [one for one in tensors if one.shape == tensors[0].shape and itemsize(one.dtype) == 1]
     if not rows:
         return None
-    returned = () if narrow else signature.outputs or (Tensor((rows[0].numel // 2,), "uint8"),)  # four bits at least
+    returned = () if narrow else signature.outputs or (Tensor((rows[0].numel // 2,), "uint8"),)  # at least four bits
     return total_bytes((*tensors, *returned, *(rows[-1:] if len(rows) == 2 else ())))
 
 
 def moved_by_reduction(signature: Signature) -> int | None:
-    """Of an all-reduce, in place or with its result returned or among the arguments."""
+    """Count an all-reduce in place, or with a result that is returned or among the arguments."""
     tensors = signature.tensors
     rows = _like_rows(tensors)
     return total_bytes((*tensors, *(rows if len(rows) == 1 else ())))
 
 
+_ACTIVATIONS = r"(?:silu|gelu|gelu_tanh|gelu_quick|swiglu\w*|swigluoai|fatrelu|mul|act)_and_mul\w*|act_and_mul\w*"
 _FAMILIES: tuple[tuple[str, Moved], ...] = (
     (r"\w*all_?reduce\w*norm\w*", moved_returning_two),
     (r"\w*all_?reduce\w*", moved_by_reduction),
@@ -147,10 +152,7 @@ _FAMILIES: tuple[tuple[str, Moved], ...] = (
     (r"(?:reshape_and_cache(?:_flash)?|store_cache|\w*set_kv_buffer_impl(?:_\d+)?)", moved_cache),
     (r"rotary_embedding", moved_rotary),
     (r"\w*(?:rope|rotary)\w*", moved_by_rope),
-    (
-        r"(?:silu|gelu|gelu_tanh|gelu_quick|swiglu\w*|swigluoai|fatrelu|mul|act)_and_mul\w*|act_and_mul\w*",
-        moved_by_activation,
-    ),
+    (_ACTIVATIONS, moved_by_activation),
     (r"rocm_aiter_rmsnorm2d_fwd_with_add", moved_returning_two),
     (r"\w*norm\w*quant\w*", moved_by_quantising_norm),
     (r"\w*(?:add_\w*(?:rms|layer)_?norm|(?:rms|layer)_?norm\w*_add)\w*", moved_by_norm_with_add),
@@ -159,27 +161,127 @@ _FAMILIES: tuple[tuple[str, Moved], ...] = (
     (r"topk_softmax\w*|topk_sigmoid|\w*grouped_topk\w*|moe_fused_gate|moe_sum\w*|topk_softplus", moved_once),
     (r"\w*(?:sampling_from|top_[kp]_renorm|apply_repetition_penalties)\w*", moved_once),
 )
-_NOT_THESE = re.compile(r"moe_sort|sort_hip|gemm|_mm|linear|attention|metadata|backward|cache_mla_fused|fused_qk")
+_NOT_COUNTED = re.compile(r"moe_sort|sort_hip|gemm|_mm|linear|attention|metadata|backward|cache_mla_fused|fused_qk")
 _BY_NAME = tuple((re.compile(names), moved) for names, moved in _FAMILIES)
 
 
 def memory_bound(name: str) -> Moved | None:
-    """How the bytes of an operator of a serving library are counted; None for others.
-
-    Example:
-        >>> memory_bound("_C::fused_add_rms_norm").__name__, memory_bound("aten::add")
-        ('moved_by_norm_with_add', None)
-    """
-    if len(name) > LONGEST_NAME or re.match(_LIBRARY, name) is None or _NOT_THESE.search(name) is not None:
+    """Return how the bytes of an operator of a serving library are counted; None for other operators."""
+    if len(name) > LONGEST_NAME or re.match(_LIBRARY, name) is None or _NOT_COUNTED.search(name) is not None:
         return None
     plain = name.partition("::")[2]
     return next((moved for names, moved in _BY_NAME if names.fullmatch(plain)), None)
 
 
+# Attention over caches and experts without their weights; `attention.py` and `experts.py` count them.
 DEPENDS_ON_DATA = (
     "vllm::moe_forward vllm::moe_forward_shared vllm::unified_attention vllm::unified_attention_with_output"
     " vllm::unified_kv_cache_update _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention"
     " aiter::paged_attention_rocm aiter::paged_attention_v1 aiter::paged_attention_ragged _vllm_fa2_C::varlen_fwd"
     " _vllm_fa3_C::fwd sgl_kernel::fwd"
 )
-"""Attention over caches and experts without their weights: `paged_attention.py` and `experts.py` count them."""
+
+
+# GEMMs
+
+_GEMM = re.compile(
+    r"(?:vllm|_C|_rocm_C|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm|bitsandbytes|torchao|quantized"
+    r"|fbgemm|deep_gemm|auto_gptq|mslk)::\w*"
+    r"(?:gemm|scaled_mm|_mm(?:_|\b)|matmul|linear|wvsplitk|llmm1|a8w8|a16w16|a4w4|w8a8|afp4wfp4|nt_|gemv)\w*",
+    re.IGNORECASE,
+)
+_NOT_GEMM = re.compile(r"moe|grouped|group_gemm|expert|quant_(?!\w*gemm)|repack|attention|shuffle|backward|swap_ab_dq")
+_FOUR_BITS = re.compile(r"a4w4|fp4|nvfp4|int4_int4")
+
+
+class LibraryProduct(NamedTuple):
+    """Dimensions of `batch` GEMMs (m, k) · (k, n), and the tensors that hold them as stored."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    rows: Tensor
+    weights: Tensor
+    returned: Tensor | None  # the result, if it is not among the arguments
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the computation: the rows' dtype; weights in fewer bits are converted to it."""
+        return "float4" if self.rows.dtype == "uint8" else self.rows.dtype
+
+
+def is_library_product(name: str) -> bool:
+    """Return whether an operator is named like a GEMM of a serving library."""
+    return len(name) <= LONGEST_NAME and _GEMM.fullmatch(name) is not None and _NOT_GEMM.search(name) is None
+
+
+def library_product(name: str, signature: Signature) -> LibraryProduct | None:
+    """Return the GEMM that a call computes; None if no or several readings of its dimensions fit.
+
+    Libraries differ in the order of arguments. Rows are (…, k). Weights are (n, k) or (k, n), with several elements
+    packed into one along k, or along n if an argument has n: the result (…, n), scales (…, n), or consecutive numbers
+    m, n, k. If several readings fit, the best evidence wins: the result, another tensor with n, weights right after
+    the rows; then the largest k, since scales also fit each other.
+    """
+    tensors = [one for one in signature.tensors if len(one.shape) >= 2 and one.numel]
+    numbers = [argument.value for argument in signature.inputs if type(argument.value) is int]
+    wide = 2 if _FOUR_BITS.search(name) else 1
+    readings: dict[tuple[int, int, int, int], tuple[tuple[int, int], LibraryProduct]] = {}
+    for index, rows in enumerate(tensors[:3]):
+        for distance, weights in enumerate(tensors[index + 1 : index + 3]):
+            others = [one for one in tensors if one is not rows and one is not weights]
+            packed = max(values_per_element(rows.dtype), wide if itemsize(rows.dtype) == 1 else 1)
+            for gemm in _fitting(rows, weights, others, numbers, packed):
+                shows_n = any(gemm.n in (other.shape[0], other.shape[-1]) for other in others)
+                reading = (4 * (gemm.returned is None) + 2 * shows_n + (not distance), gemm.k), gemm
+                readings[gemm[:4]] = max(readings.get(gemm[:4], reading), reading, key=itemgetter(0))
+    ranked = sorted(readings.values(), key=itemgetter(0))
+    if not ranked or (len(ranked) > 1 and ranked[-1][0] == ranked[-2][0]):
+        return None
+    return ranked[-1][1]
+
+
+def _fitting(
+    rows: Tensor, weights: Tensor, others: list[Tensor], numbers: list[int], wide: int
+) -> Iterator[LibraryProduct]:
+    """Yield the GEMMs that two tensors may form; `wide` is the number of values in one stored element of the rows."""
+    batched = len(rows.shape) == len(weights.shape) == 3 and rows.shape[0] == weights.shape[0]
+    if not batched and len(weights.shape) != 2:
+        return
+    batch = weights.shape[0] if batched else 1
+    m, k, (first, second) = prod(rows.shape[:-1]) // batch, rows.shape[-1] * wide, weights.shape[-2:]
+    columns = {second for packed in _packings(weights, wide) if first * packed == k}
+    columns |= {first for packed in _packings(weights, wide) if second * packed == k}
+    if itemsize(weights.dtype) == _WORD and first == k:  # packed along n
+        columns |= {one.shape[-1] for one in others if one.shape[-1] in (second * 4, second * 8)}
+    given = {n for rows_, n, k_ in zip(numbers, numbers[1:], numbers[2:], strict=False) if (rows_, k_) == (m, k)}
+    for n in given or columns:
+        result = next((one for one in others if one.shape == (*rows.shape[:-1], n) and _is_wide(one)), None)
+        dtype = rows.dtype if (itemsize(rows.dtype) or 0) >= _HALF else "bfloat16"
+        returned = None if result is not None else Tensor((*rows.shape[:-1], n), dtype)
+        yield LibraryProduct(batch, m, n, k, rows, weights, returned)
+
+
+_HALF, _WORD = 2, 4  # bytes of an element of results, and of an element that holds four or eight packed weights
+
+
+def _is_wide(one: Tensor) -> bool:
+    return "float" in one.dtype and (itemsize(one.dtype) or 0) >= _HALF
+
+
+def _packings(weights: Tensor, wide: int) -> tuple[int, ...]:
+    """Return how many values an element of the stored dtype may hold."""
+    size, whole = itemsize(weights.dtype), "int" in weights.dtype
+    if max(wide, values_per_element(weights.dtype)) > 1:
+        return (max(wide, values_per_element(weights.dtype)),)
+    return (8, 4) if size == _WORD and whole else (1, 2) if size == 1 and whole else (1,)
+
+
+def moved_by_product(name: str, signature: Signature) -> int | None:
+    """Return the bytes: every tensor once, and the returned result."""
+    gemm = library_product(name, signature)
+    if gemm is None:
+        return None
+    returned = signature.outputs or ((gemm.returned,) if gemm.returned is not None else ())
+    return total_bytes((*(one for one in signature.tensors if one.numel), *returned))

@@ -1,4 +1,4 @@
-"""The whole analysis of one trace, as one record, as JSON and as rows for CSV."""
+"""The whole analysis of one trace: as a record, as JSON and as rows for CSV."""
 
 from __future__ import annotations
 
@@ -37,13 +37,7 @@ from .breakdown import (
     shape_labels,
     stream_use,
 )
-from .device_memory import (
-    DeviceMemory,
-    MemoryHolder,
-    MemoryPoint,
-    OutlivingRow,
-    device_memory,
-)
+from .device_memory import DeviceMemory, MemoryHolder, MemoryPoint, OutlivingRow, device_memory
 from .devices import Device, why_unknown
 from .event_work import Work, work_of_events
 from .kernel_peaks import GemmRow, KernelRow, find_devices, gemm_table, kernel_table
@@ -73,27 +67,18 @@ class HostOp(WithMean, Row):
 
 
 def _of_trace(find: Callable[[Trace], _T]) -> cached_property[_T]:
-    """What a function finds in the trace of an `Analysis`, when it is first asked for."""
     return cached_property(lambda analysis: find(analysis.trace))
 
 
 @dataclass(frozen=True)
 class Analysis(Suggests):
-    """The analysis of one trace.
+    """The analysis of one trace; the functions that make the tables describe them.
 
     Attributes:
-        devices: device number to its peaks, without unknown devices.
-        breakdown, streams, device_use, host, host_ops, iterations, kernels: see the functions of these names.
-        operators: see `operators.operator_table`.
-        overhead_rows: of this trace; event_ns: what was taken off for a profiler event.
-        kernel_delay_ns: gaps below this are the device's own delay in `idle_causes`.
-        batch_size: samples an iteration, None if it was not given.
+        devices: by device number, without devices whose peaks are unknown.
+        event_ns: profiler cost per event that was subtracted in `overhead_rows`.
+        batch_size: samples per iteration.
         notes: what is missing, in sentences.
-        idle_causes, launches, queues, copies, communication, memory, sequences, modules, phases, sources, gemms,
-            serving_steps, serving_phases: see the functions `idle_causes`, `launch_statistics`, `queue_use`,
-            `copy_bandwidth`, `communication`, `device_memory`, `kernel_sequences`, `module_table`, `phase_table`,
-            `source_table`, `gemm_table`, `serving_steps` and `serving_phases`.
-        storages: of the ET's tensors.
     """
 
     trace: Trace
@@ -116,33 +101,29 @@ class Analysis(Suggests):
     __repr__ = brief
 
     guesses: ClassVar[dict[str, str]] = {
-        "ops": "`operators`", "steps": "`iterations`", "temporal_breakdown": "`device_use`", "idle": "`idle_causes`",
-        "idle_time": "`idle_causes`", "queue_length": "`queues`", "overlap": "`device_use`", "roofline": "`kernels`",
-        "gpu_timeline": "`device_use`", "comm_comp_overlap": "`device_use`", "nccl": "`communication`",
-        "collectives": "`communication`, or `etplus.load([…]).collectives` of several ranks", "lines": "`sources`",
-        "memory_timeline": "`memory`", "to_pandas": '`kernels.to_pandas()` and so on, `tables["kernels"]` by name',
-        "to_dict": "`tables`", "to_json": "`tables`, or `etplus analyze --json`", "gemm": "`gemms`",
+        **dict.fromkeys(("gpu_timeline", "comm_comp_overlap", "overlap", "temporal_breakdown"), "`device_use`"),
+        **dict.fromkeys(("idle", "idle_time"), "`idle_causes`"),
+        **dict.fromkeys(("lines", "sources_table"), "`sources`"),
+        **{"ops": "`operators`", "steps": "`iterations`", "queue_length": "`queues`", "roofline": "`kernels`"},
+        **{"nccl": "`communication`", "memory_timeline": "`memory`", "to_dict": "`tables`", "gemm": "`gemms`"},
+        "collectives": "`communication`, or `etplus.load([…]).collectives` of several ranks",
+        "to_pandas": '`kernels.to_pandas()` and so on, `tables["kernels"]` by name',
+        "to_json": "`tables`, or `etplus analyze --json`",
         "summary": "`etplus analyze` prints it",
-        "sources_table": "`sources`",
-        "critical_path": "`trace.critical_path()`", "to_csv": "`etplus analyze --csv DIR`",
-    }  # fmt: skip
+        **{"critical_path": "`trace.critical_path()`", "to_csv": "`etplus analyze --csv DIR`"},
+    }
 
     @cached_property
     def tables(self) -> NamedTables:
-        """All its tables by name, as rows of plain values, each with `to_pandas()`."""
+        """All tables by name, as rows of plain values with `to_pandas()`."""
         return NamedTables((name, PlainRows(rows)) for name, rows in tables_of(self).items())
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
-        """Write all its tables as sheets of a workbook (.xlsx); needs XlsxWriter (`pip install 'etplus[frames]'`).
-
-        Raises:
-            UsageError: XlsxWriter is not installed, or the file cannot be written.
-        """
+        """Write all tables as sheets of a workbook (.xlsx); needs XlsxWriter (`pip install 'etplus[frames]'`)."""
         write_workbook(self.tables, path)
 
     @cached_property
     def overheads(self) -> Overheads:
-        """Statistics of the trace's overheads."""
         return summarise(self.overhead_rows, self.event_ns, [self.trace.file])
 
     @cached_property
@@ -177,50 +158,46 @@ class Analysis(Suggests):
 
     @cached_property
     def others(self) -> dict[str, Table[Any]]:
-        """Tables of other packages, by name."""
+        """Tables of plugins, by name."""
         return {name: _call(plugin, self) for name, plugin in _plugins().items()}
 
     @property
     def mean_latency_ns(self) -> float | None:
-        """Mean length of the iterations, None without any."""
         return float(np.mean([iteration.latency_ns for iteration in self.iterations])) if self.iterations else None
 
     @property
     def samples_per_second(self) -> float | None:
-        """Throughput, None without iterations or batch size."""
+        """Throughput; None without iterations or batch size."""
         return per_second(self.batch_size, self.mean_latency_ns)
 
 
+# The tables of JSON and CSV. The order is that of the output.
 TABLES: dict[str, type[Row]] = {
-    "streams": StreamUse, "device_use": DeviceUse, "iteration_list": Iteration, "breakdown": BreakdownRow,
-    "kernels": KernelRow, "gemms": GemmRow, "host_ops": HostOp, "operators": OperatorRow, "modules": ModuleRow,
-    "phases": PhaseRow, "sources": SourceRow, "idle_causes": IdleCauses, "launches": LaunchRow, "queues": QueueUse,
-    "copies": BandwidthRow, "communication": CommunicationRow, "sequences": KernelSequence, "memory": DeviceMemory,
-    "serving_steps": ServingStep, "serving_phases": ServingPhase, "memory_holders": MemoryHolder,
-    "memory_outliving": OutlivingRow, "memory_curve": MemoryPoint,
-}  # fmt: skip
-"""Row classes of the tables of JSON and CSV."""
+    **{"streams": StreamUse, "device_use": DeviceUse, "iteration_list": Iteration, "breakdown": BreakdownRow},
+    **{"kernels": KernelRow, "gemms": GemmRow, "host_ops": HostOp, "operators": OperatorRow, "modules": ModuleRow},
+    **{"phases": PhaseRow, "sources": SourceRow, "idle_causes": IdleCauses, "launches": LaunchRow, "queues": QueueUse},
+    **{"copies": BandwidthRow, "communication": CommunicationRow, "sequences": KernelSequence, "memory": DeviceMemory},
+    **{"serving_steps": ServingStep, "serving_phases": ServingPhase, "memory_holders": MemoryHolder},
+    **{"memory_outliving": OutlivingRow, "memory_curve": MemoryPoint},
+}
 
 
 def table_of(analysis: Analysis, name: str) -> Records[Any]:
-    """A table by its name in `TABLES`, or that of another package."""
-    memory: dict[str, Callable[[DeviceMemory], Iterable[Any]]] = {
-        "memory_holders": attrgetter("holders"), "memory_outliving": attrgetter("outliving"),
-        "memory_curve": DeviceMemory.curve,
-    }  # fmt: skip
-    if name in memory:
-        return Table(TABLES[name], (row for device in analysis.memory for row in memory[name](device)))
+    """Return a table by its name in `TABLES`, or a plugin's table."""
+    parts: dict[str, Callable[[DeviceMemory], Iterable[Any]]] = {"memory_curve": DeviceMemory.curve}
+    parts |= {"memory_holders": attrgetter("holders"), "memory_outliving": attrgetter("outliving")}
+    if name in parts:
+        return Table(TABLES[name], (row for device in analysis.memory for row in parts[name](device)))
     if name in TABLES:
         return getattr(analysis, "iterations" if name == "iteration_list" else name)  # type: ignore[no-any-return]
     return analysis.others[name]
 
 
-GROUP = "etplus.analysis_tables"
-"""Group of the entry points of other packages: the name is the table's, the value a function `Analysis -> Table`."""
+GROUP = "etplus.analysis_tables"  # of entry points: the name is the table's, the value a function `Analysis -> Table`
 _TAKEN = (
-    *TABLES, "overheads", "file", "rank", "damage", "notes", "devices", "host", "iterations",
-    "consecutive_kernel_delay_ns", "kernel_labels", "findings",
-)  # fmt: skip
+    *(*TABLES, "overheads", "file", "rank", "damage", "notes", "devices", "host", "iterations"),
+    *("consecutive_kernel_delay_ns", "kernel_labels", "findings"),
+)
 
 
 @cache
@@ -245,15 +222,15 @@ def analyse(
     batch_size: int | None = None,
     consecutive_kernel_delay_ns: int = KERNEL_DELAY_NS,
 ) -> Analysis:
-    """Analyse a trace.
+    """Analyze a trace.
 
     Args:
-        own_devices: devices that come before those of the table.
-        annotation: part of the name of the annotations that are the iterations.
-        event_ns: the host's cost of one profiler event.
-        by_shape: separate rows for operators with different shapes in `host_ops`, `operators` and overheads.
-        batch_size: samples an iteration.
-        consecutive_kernel_delay_ns: gaps of a stream below this are the device's own delay between two kernels.
+        own_devices: devices to look up before the built-in table.
+        annotation: part of the names of the annotations that mark iterations.
+        event_ns: profiler cost per event on the host.
+        by_shape: separate operators with different shapes in `host_ops`, `operators` and overheads.
+        batch_size: samples per iteration.
+        consecutive_kernel_delay_ns: shorter gaps of a stream are the device's own delay between two kernels.
     """
     trace = with_unattached(trace)
     devices = find_devices(trace, own_devices)
@@ -264,36 +241,34 @@ def analyse(
         for number in distinct(trace.gpu.device).tolist()
         if number not in devices
     ]
+    ops = host_ops(trace, by_shape=by_shape), operator_table(trace, by_shape=by_shape)
+    overheads = overhead_rows(trace, event_ns, by_shape=by_shape)
+    notes = (*trace.notes, *_missing(trace), *work.notes, *unknown)
     return Analysis(
-        trace, devices, work, breakdown(trace), stream_use(trace), device_use(trace), host_use(trace),
-        host_ops(trace, by_shape=by_shape), operator_table(trace, by_shape=by_shape), iterations(trace, annotation),
-        kernel_table(trace, work, devices),
-        overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size,
-        (*trace.notes, *_missing(trace), *work.notes, *unknown), consecutive_kernel_delay_ns,
-    )  # fmt: skip
+        *(trace, devices, work, breakdown(trace), stream_use(trace), device_use(trace), host_use(trace), *ops),
+        *(iterations(trace, annotation), kernel_table(trace, work, devices), overheads, event_ns, batch_size, notes),
+        consecutive_kernel_delay_ns,
+    )
 
 
 def _missing(trace: Trace) -> list[str]:
-    """What is not in the trace and makes results poorer."""
+    """Return what the trace lacks, in sentences."""
     compiled = compiled_summary(trace.summary)
     known = [f"source lines {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
     if len(trace) and not trace.nodes.dur.any():
         known.append("no node has a duration")
     if not len(trace.gpu):
         return ["the trace has no GPU events", *known]
-    graphs = [*known, *(trace.captured.sentences if trace.captured is not None else [])]
+    notes = [*known, *(trace.captured.sentences if trace.captured is not None else [])]
     if trace.steps.inferred:
-        graphs = [
-            *graphs,
-            f"{len(trace.steps):,} iterations are inferred: no annotation marks them, the kernels repeat",
-        ]
+        notes.append(f"{len(trace.steps):,} iterations are inferred: no annotation marks them, the kernels repeat")
     link = trace.summary.get("link")
-    graphs = [*graphs, *repetition_sentences(link.get("gpu") if isinstance(link, dict) else None)]
-    return graphs if trace.signatures else [*graphs, _NO_SHAPES]
+    notes += repetition_sentences(link.get("gpu") if isinstance(link, dict) else None)
+    return notes if trace.signatures else [*notes, _NO_SHAPES]
 
 
 def host_ops(trace: Trace, *, by_shape: bool = False) -> Table[HostOp]:
-    """Host time of the topmost operators by name (and shapes), the longest in total first."""
+    """Return the CPU time of topmost operators by name (and shapes), longest first."""
     calls, top = trace.calls, trace.hierarchy.top
     ops = np.flatnonzero(top == np.arange(len(calls)))
     if not len(ops):
@@ -302,15 +277,15 @@ def host_ops(trace: Trace, *, by_shape: bool = False) -> Table[HostOp]:
     labels, label_of = shape_labels(trace)
     distinct, inverse = distinct_rows(calls.name[ops], label_of[signature])
     count, total = np.bincount(inverse), sums(inverse, calls.end[ops] - calls.ts[ops], len(distinct))
-    found = [
+    rows = [
         HostOp(trace.names[name], labels[label], *values)
         for (name, label), *values in zip(distinct.tolist(), count.tolist(), total.tolist(), strict=True)
     ]
-    return Table(HostOp, sorted(found, key=lambda row: (-row.total_ns, row.op, row.shapes)))
+    return Table(HostOp, sorted(rows, key=lambda row: (-row.total_ns, row.op, row.shapes)))
 
 
 def json_of(analysis: Analysis) -> dict[str, Any]:
-    """All of it as plain objects; times in ns but for the overheads' µs."""
+    """Return the analysis as plain objects; times in ns, except for overheads in µs."""
     trace = analysis.trace
     return {
         "file": trace.file,
@@ -332,13 +307,12 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
 
 
 def _labels(trace: Trace) -> dict[str, str]:
-    """Readable names of the GPU events whose own names are not; see `kernel_label`."""
+    """Return readable names of the GPU events with unreadable names, see `kernel_label`."""
     named = ((name, kernel_label(name)) for name in sorted(trace.names[code] for code in distinct(trace.gpu.name)))
     return {name: label for name, label in named if label != name}
 
 
 def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
-    """`peaks`: FLOP/s that the shares of kernels are of, by element type of the kernels whose FLOPs are known."""
     device = analysis.devices.get(number)
     rows = [row for row in analysis.kernels if row.device == number and row.flops is not None]
     return {
@@ -352,15 +326,15 @@ def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
 
 
 def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
-    """Its tables as rows of plain values, those of other packages last."""
+    """Return all tables as rows of plain values, plugins' tables last."""
     return {name: table_of(analysis, name).plain() for name in (*TABLES, *analysis.others)}
 
 
 def row_classes(analysis: Analysis) -> dict[str, type[Row]]:
-    """The row classes of those tables."""
+    """Return the row classes of all tables."""
     return TABLES | {name: table.kind for name, table in analysis.others.items()}
 
 
 def columns_of(analysis: Analysis) -> dict[str, Sequence[str]]:
-    """The columns of those tables, also of empty ones."""
+    """Return the columns of all tables, also of empty ones."""
     return {name: kind.names() for name, kind in row_classes(analysis).items()}

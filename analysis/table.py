@@ -1,7 +1,6 @@
 """Rows and tables: each column is declared once, on its row class.
 
-JSON, CSV, terminal text, data frames, the server for agents, the page and docs/reference/columns.md read this
-declaration.
+JSON, CSV, terminal text, data frames, the MCP server, the page and docs/reference/columns.md read this declaration.
 
 Example:
     >>> class Copy(Row):
@@ -37,37 +36,26 @@ else:  # for type checkers only, and in `typing` from Python 3.11 on
         return lambda cls: cls
 
 
+# Certainty of values: recorded or computed from recorded values; derived by a rule; the result of a replay.
 CONFIRMED, INFERRED, PREDICTED = "confirmed", "inferred", "predicted"
-"""Certainty of values: in the files or calculated from what is there; derived by a rule; the result of a replay."""
-UNITS = (
-    *("ns", "bytes", "bytes/s", "flop", "flop/s", "flop/byte", "tokens", "share", "count"),
-    *("number", "yes/no", "name", "text"),
-)
-"""A "number" tells things apart, such as a rank. A "name" is recorded text, a "text" is not. A "share" of 1 is all."""
 _DTYPES = {"int": "int64", "float": "float64", "bool": "bool"}
 
 
 class Column(NamedTuple):
-    """A column of a table.
-
-    Attributes:
-        name: key in JSON, CSV and data frames. unit: one of `UNITS`.
-        dtype: "int64", "float64", "bool" or "text". null: whether values may be missing.
-        certainty: CONFIRMED, INFERRED or PREDICTED. doc: one sentence.
-        heading: above the column in the terminal and on the page, without the unit.
-    """
+    """A column of a table."""
 
     name: str
+    # ns, bytes, bytes/s, flop, flop/s, flop/byte, tokens, share (1 is 100%), count, number (such as a rank), yes/no,
+    # name (recorded text) or text
     unit: str
-    dtype: str
+    dtype: str  # "int64", "float64", "bool" or "text"
     null: bool
     certainty: str
     doc: str
-    heading: str
+    heading: str  # in the terminal and on the page, without the unit
 
     @classmethod
     def of(cls, name: str, declared: _Declared, annotation: Any, doc: str = "") -> Column:
-        """Make a column by the type of its values, or the text of the type in the source."""
         unit, text, heading, certainty = declared[:4]
         source = annotation.__name__ if isinstance(annotation, type) else str(annotation)
         kinds = [part.strip() for part in source.split("|")]
@@ -76,34 +64,28 @@ class Column(NamedTuple):
 
 
 class _Declared(NamedTuple):
-    """What the source says of a column.
-
-    Attributes:
-        joined: text between the values of a tuple. row: class of a value that is a row itself.
-    """
-
     unit: str
     doc: str
     heading: str
     certainty: str
     joined: str = ""
-    row: type[Row] | None = None
+    row: type[Row] | None = None  # set for `nested`
 
 
 def column(
     unit: str, doc: str, heading: str = "", *, joined: str = "", default: Any = MISSING, certainty: str = CONFIRMED
 ) -> Any:
-    """Declare a field of a row as a column. `joined` is the text between the values if these are tuples of names."""
+    """Declare a field of a row as a column; `joined` separates the names of a tuple in plain values."""
     return field(default=default, metadata={"column": _Declared(unit, doc, heading, certainty, joined)})
 
 
 def inferred(unit: str, doc: str, heading: str = "", *, joined: str = "", default: Any = MISSING) -> Any:
-    """`column` with values that a rule derives."""
+    """Declare a column with values that a rule derives."""
     return column(unit, doc, heading, joined=joined, default=default, certainty=INFERRED)
 
 
 def nested(row: type[Row], heading: str) -> Any:
-    """Declare a field that holds a row itself, or None: one side of a comparison."""
+    """Declare a field that holds a row or None, such as one side of a comparison."""
     return field(metadata={"column": _Declared("", "", heading, CONFIRMED, row=row)})
 
 
@@ -111,7 +93,7 @@ T = TypeVar("T")
 
 
 class Derived(Generic[T]):
-    """A property that is a column. Made by `derived`."""
+    """A property that is a column."""
 
     def __init__(self, declared: _Declared, make: Callable[[Any], T]) -> None:
         self.declared, self.make, self.__doc__ = declared, make, make.__doc__
@@ -136,16 +118,12 @@ def derived(unit: str, heading: str = "", certainty: str = CONFIRMED) -> Callabl
 
 
 def series(unit: str, doc: str, make: Callable[[Any], T], certainty: str = CONFIRMED) -> Derived[T]:
-    """Declare a column of a class whose objects stand for many rows: `make` returns all its values."""
+    """Declare a column of a class with many rows per object: `make` returns all values."""
     return Derived(_Declared(unit, doc, "", certainty), make)
 
 
 class Scale(NamedTuple):
-    """How the terminal prints numbers of a unit: divided by `size`, with so many decimals.
-
-    Attributes:
-        symbol: what the heading names, "" for nothing.
-    """
+    """Unit in which the terminal prints numbers, their divisor and decimals."""
 
     symbol: str
     size: float
@@ -162,7 +140,7 @@ _SCALES = {
 
 
 class TextColumn(NamedTuple):
-    """A column of the terminal and of the page only, such as the label of a row."""
+    """A column that only the terminal and the page show, such as the label of a row."""
 
     title: str
     value: Callable[[Any], Any]
@@ -178,7 +156,7 @@ class TextColumn(NamedTuple):
 
 
 class NumberColumn(NamedTuple):
-    """A column of a row class, as the terminal shows it."""
+    """A column as the terminal shows it."""
 
     column: Column
     scale: Scale | None
@@ -194,7 +172,7 @@ class NumberColumn(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """The title with the unit, unless the table's title has it."""
+        """Title with the unit, unless the table's title names the unit."""
         if self.scale is None:
             return self.title
         if self.title.lower() == self.unit:
@@ -217,18 +195,12 @@ class NumberColumn(NamedTuple):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(column, inferred, nested))
 class Row(Suggests):
-    """Base of the rows of tables; a subclass is a frozen dataclass, whose declared fields and properties are columns.
-
-    Attributes:
-        title: of the table.
-        shown: columns of the terminal, of which the first holds names: a name of a column, for times in µs with " µs"
-            behind it, or a `TextColumn`. All columns if there are none.
-        above: makes the line above each row of the text, where names are too long for a column.
-    """
+    """Base class of table rows: a frozen dataclass whose declared fields and properties are columns."""
 
     title: ClassVar[str] = ""
+    # Columns in the terminal, all if empty. The first holds names; "mean_ns µs" prints a time in µs.
     shown: ClassVar[tuple[str | TextColumn, ...]] = ()
-    above: ClassVar[Callable[[Any], str] | None] = None
+    above: ClassVar[Callable[[Any], str] | None] = None  # text of a line above each row, for long names
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, repr=False)(cls)
@@ -238,7 +210,7 @@ class Row(Suggests):
     @classmethod
     @cache
     def columns(cls) -> tuple[Column, ...]:
-        """Fields, then properties; those of base classes first. The columns of a nested row `a` begin with "a_"."""
+        """All columns: fields, then properties, base classes first; columns of a nested row `a` begin with "a_"."""
         made = []
         for name, (declared, kind) in cls._declared().items():
             if declared.row is None:
@@ -258,7 +230,6 @@ class Row(Suggests):
     @classmethod
     @cache
     def _declared(cls) -> dict[str, tuple[_Declared, str]]:
-        """The fields that are columns, with their types."""
         fields = getattr(cls, "__dataclass_fields__", {})
         declared = {name: (found.metadata.get("column"), found.type) for name, found in fields.items()}
         return {name: (column, kind) for name, (column, kind) in declared.items() if column is not None}
@@ -266,13 +237,12 @@ class Row(Suggests):
     @classmethod
     @cache
     def names(cls) -> list[str]:
-        """Names of the columns."""
         return [column.name for column in cls.columns()]
 
     @classmethod
     @cache
     def text_columns(cls) -> tuple[TextColumn | NumberColumn, ...]:
-        """The columns of the terminal's table."""
+        """The columns that the terminal shows."""
         columns = {column.name: column for column in cls.columns()}
         found = list[TextColumn | NumberColumn]()
         for shown in cls.shown or columns:
@@ -285,12 +255,12 @@ class Row(Suggests):
         return tuple(found)
 
     def plain(self) -> dict[str, Any]:
-        """Values by column, for JSON and CSV."""
+        """Return the values by column, for JSON and CSV."""
         found = {name: _plain(getattr(self, name), declared) for name, (declared, _) in self._declared().items()}
         return found | {member.column.name: getattr(self, member.column.name) for member in self._derived()}
 
     def flat(self) -> dict[str, Any]:
-        """As `plain`, but the values of nested rows are values of this row, by the names of `columns`."""
+        """Return the values by the names of `columns`; nested rows are flattened."""
         found = dict[str, Any]()
         for name, value in self.plain().items():
             row = self._declared()[name][0].row if name in self._declared() else None
@@ -304,26 +274,12 @@ def _plain(value: Any, declared: _Declared) -> Any:
     return declared.joined.join(value) if declared.joined else value
 
 
-def describe(kind: type[Row]) -> list[dict[str, str]]:
-    """Name, heading, unit, meaning and certainty of the columns of a row class.
-
-    Example:
-        >>> from etplus.analysis.launch_queues import QueueUse
-        >>> describe(QueueUse)[-1]["unit"]
-        'ns'
-    """
-    keys = ("name", "heading", "unit", "doc", "certainty")
-    return [{key: getattr(column, key) for key in keys} for column in kind.columns()]
-
-
 SELF_TIMES = ": host and device time without (self) and with what they contain, ms"
 SELF_COLUMNS = ("count", "self_ns", "total_ns", "device_self_ns", "device_total_ns")
-"""Shown of operators and modules."""
 
 
 def repeated(row: Any) -> str:
-    """The mark of a row with device time (`device_self_ns`) whose operator is known by repetition alone
-    (`repeated_ns`), "" for others."""
+    """Return a mark for a row with GPU time that is attributed by repetition only, otherwise ""."""
     return f" ({share(row.repeated_ns / row.device_self_ns)} by repetition)" if row.repeated_ns else ""
 
 
@@ -331,7 +287,7 @@ R = TypeVar("R", bound=Row)
 
 
 class PlainRows(Suggests):
-    """Rows of plain values by column, which may differ in their columns."""
+    """Rows of plain values; rows may have different columns."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self.rows: list[dict[str, Any]] = [dict(row) for row in rows]
@@ -343,11 +299,11 @@ class PlainRows(Suggests):
         return iter(self.rows)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`; UsageError if pandas is not installed."""
+        """Return a `pandas.DataFrame`; UsageError if pandas is not installed."""
         return to_pandas(self._frame())
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table`; UsageError if pyarrow is not installed."""
+        """Return a `pyarrow.Table`; UsageError if pyarrow is not installed."""
         return to_arrow(self._frame())
 
     def _frame(self) -> Frame:
@@ -358,11 +314,11 @@ class PlainRows(Suggests):
         return shortened(f"<{len(self):,} rows: {', '.join(self._frame())}>", 79)
 
 
-_LINES = 24
+_LINES = 24  # of a screen
 
 
 def listed(tables: Mapping[str, Sized]) -> str:
-    """Names and sizes of tables on a screen, the empty ones in one line."""
+    """Return the names and sizes of tables, the empty tables in one line."""
     full = [f"{name:18} {len(rows):,} rows" for name, rows in tables.items() if len(rows)]
     if len(full) > _LINES - 2:
         full = [*full[: _LINES - 3], f"… {len(full) - _LINES + 3} more"]
@@ -378,38 +334,38 @@ class NamedTables(dict[str, PlainRows]):
 
 
 class Records(Suggests, list[T]):
-    """Objects with a row of plain values each."""
+    """A list of rows."""
 
     guesses: ClassVar[dict[str, str]] = {
-        "rows": "iteration, it is a list", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`",
+        **{"rows": "iteration, it is a list", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`"},
         "to_excel": '`trace.analyze().to_excel("x.xlsx")`, all tables',
-    }  # fmt: skip
+    }
 
     if not TYPE_CHECKING:  # a list's own types are right
 
-        def __getitem__(self, at: Any) -> Any:
-            if isinstance(at, str):
-                raise no_key(type(self).__name__, at, f'`to_pandas()["{at}"]`')
-            return super().__getitem__(at)
+        def __getitem__(self, index: Any) -> Any:
+            if isinstance(index, str):
+                raise no_key(type(self).__name__, index, f'`to_pandas()["{index}"]`')
+            return super().__getitem__(index)
 
     def plain(self) -> list[dict[str, Any]]:
-        """The rows for JSON and CSV."""
+        """Return the rows for JSON and CSV."""
         return [row.plain() for row in self]  # type: ignore[attr-defined]
 
     def _frame(self) -> Frame:
         return PlainRows(self.plain())._frame()
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame; needs pandas (`pip install 'etplus[frames]'`)."""
+        """Return a pandas DataFrame; needs pandas (`pip install 'etplus[frames]'`)."""
         return to_pandas(self._frame())
 
     def to_arrow(self) -> Any:
-        """A pyarrow Table; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        """Return a pyarrow Table; needs pyarrow (`pip install 'etplus[frames]'`)."""
         return to_arrow(self._frame())
 
 
 class Table(Records[R]):
-    """Rows of one kind."""
+    """Rows of one class."""
 
     def __init__(self, kind: type[R], rows: Iterable[R] = ()) -> None:
         super().__init__(rows)
@@ -421,11 +377,7 @@ class Table(Records[R]):
 
 
 class WithMean:
-    """Base of rows that sum up events.
-
-    Attributes:
-        count: number of events, above 0. total_ns: sum of their durations.
-    """
+    """Mix-in for rows that sum up the durations of one or more events."""
 
     guesses: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("duration", "duration_ns", "dur", "time", "cuda_time", "self_cpu_time_total"), "`total_ns` or `mean_ns`"
@@ -441,5 +393,5 @@ class WithMean:
 
 
 def per_second(amount: float | None, ns: float | None) -> float | None:
-    """The rate of an amount over a time; None if either is unknown or there is no time."""
+    """Return an amount per second; None if amount or time is unknown or the time is 0."""
     return amount / ns * 1e9 if amount is not None and ns else None

@@ -1,4 +1,4 @@
-"""Tables as the sheets of a workbook (.xlsx) that Excel, LibreOffice and pandas read."""
+"""Tables as sheets of a workbook (.xlsx) for Excel, LibreOffice and pandas."""
 
 from __future__ import annotations
 
@@ -15,23 +15,16 @@ from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.frames import library
 
-_MOST_ROWS = 1 << 20
-"""Rows of a sheet, the heading included."""
-_MOST_TEXT = 32_767
-"""Characters of a cell."""
-_EXACT = 10**15
-"""Whole numbers from here on lose digits, since cells are binary64 shown with 15: they are written as text."""
+_MOST_ROWS = 1 << 20  # of a sheet, the heading included
+_MOST_TEXT = 32_767  # characters of a cell
+_EXACT = 10**15  # larger whole numbers lose digits in a cell (binary64, shown with 15), so they are written as text
 _NAME = 31
 
 
 def write_workbook(tables: Mapping[str, Iterable[Mapping[str, Any]]], path: str | os.PathLike[str]) -> None:
-    """Write tables, a sheet each; the same tables give the same bytes.
+    """Write tables, one sheet each, without empty tables; the same tables give the same bytes.
 
-    Names out of traces are texts, never formulas or links, whatever they begin with. Texts of over 32,767 characters
-    are cut off, marked with "…".
-
-    Args:
-        tables: rows by column, by name of the table; empty ones are left out.
+    Recorded names are always text, never formulas or links. Texts over 32,767 characters are cut off with "…".
 
     Raises:
         UsageError: XlsxWriter is not installed, a table has more rows than a sheet, or the file cannot be written.
@@ -55,15 +48,15 @@ def write_workbook(tables: Mapping[str, Iterable[Mapping[str, Any]]], path: str 
 
 def _write_sheet(sheet: Any, rows: list[Mapping[str, Any]], bold: Any) -> None:
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    for at, name in enumerate(columns):
-        sheet.write_string(0, at, name, bold)
+    for index, name in enumerate(columns):
+        sheet.write_string(0, index, name, bold)
         longest = max((len(str(row.get(name, ""))) for row in rows[:50]), default=0)
-        sheet.set_column(at, at, min(max(longest, len(name)) + 2, 60))
+        sheet.set_column(index, index, min(max(longest, len(name)) + 2, 60))
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, len(rows), len(columns) - 1)
     for number, row in enumerate(rows, 1):
-        for at, name in enumerate(columns):
-            _write_cell(sheet, number, at, row.get(name))
+        for index, name in enumerate(columns):
+            _write_cell(sheet, number, index, row.get(name))
 
 
 def _write_cell(sheet: Any, row: int, column: int, value: Any) -> None:
@@ -76,7 +69,7 @@ def _write_cell(sheet: Any, row: int, column: int, value: Any) -> None:
     else:
         text = value if isinstance(value, str) else _as_text(value)
         text = text.encode("utf-8", "replace").decode()
-        # not `write`, which makes formulas and links of texts
+        # `write` would make formulas and links of some texts.
         sheet.write_string(row, column, text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…")
 
 

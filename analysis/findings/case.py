@@ -22,7 +22,7 @@ from ...trace.step_annotations import UntracedStep
 from ...trace.trace import Trace
 from ...trace.unattached import with_unattached
 from ..devices import Device
-from ..event_bounds import event_bounds
+from ..kernel_peaks import event_bounds
 from ..summary import Analysis, analyse
 
 _Made = TypeVar("_Made")

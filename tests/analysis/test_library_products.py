@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from etplus.analysis.flops import bytes_moved, flops, product
-from etplus.analysis.library_products import is_library_product, library_product
+from etplus.analysis.serving import is_library_product, library_product
 from etplus.trace.tensors import Argument, Signature, Tensor
 
 M, N, K = 24, 128, 64

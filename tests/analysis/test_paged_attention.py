@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from etplus.analysis.paged_attention import (
+from etplus.analysis.attention import (
     Heads,
     attention_work,
     heads_of,

@@ -5,18 +5,7 @@ from __future__ import annotations
 import pytest
 from column_docs import PAGE, with_tables
 from etplus.analysis.breakdown import BreakdownRow
-from etplus.analysis.table import (
-    INFERRED,
-    Row,
-    Table,
-    TextColumn,
-    WithMean,
-    column,
-    derived,
-    describe,
-    nested,
-    per_second,
-)
+from etplus.analysis.table import INFERRED, Row, Table, TextColumn, WithMean, column, derived, nested, per_second
 
 
 class Plain(WithMean, Row):
@@ -57,9 +46,6 @@ def test_descriptions_follow_from_the_declarations() -> None:
     count, rate = Plain.columns()[1], Plain.columns()[-1]
     assert count == ("count", "count", "int64", False, "confirmed", "Number of them.", "n")
     assert rate == ("rate", "bytes/s", "float64", True, "inferred", "A rate.", "bytes/s")
-    assert describe(Plain)[0] == {
-        "name": "names_of", "heading": "names of", "unit": "name", "doc": "Names.", "certainty": "confirmed",
-    }  # fmt: skip
     assert [(one.name, one.heading, one.null) for one in Compared.columns()[1:3]] == [
         ("b_count", "B n", True), ("b_total_ns", "B total", True),
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from etplus import load
-from etplus.analysis.event_bounds import event_bounds
+from etplus.analysis.kernel_peaks import event_bounds
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_changes import to_bound, without_launch_gaps
 from etplus.timeline.meant_rows import Within, rows_within, step_of_row
