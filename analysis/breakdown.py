@@ -172,17 +172,10 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
     for row, key in enumerate(distinct.tolist()):
         device, stream, where, behind, name, label, kernel, category, reason, repeated = key
         operator = modules[where, behind], trace.names[name] if name >= 0 else "", labels[label]
-        event = (
-            trace.names[kernel],
-            trace.categories[category],
-            int(count[row]),
-            int(total[row]),
-            int(total[row]) / whole,
-        )
-        times = int(count[row]), int(total[row]), int(total[row]) / whole
+        n, ns = int(count[row]), int(total[row])
         why = UNATTACHED_REASONS[reason] if reason else ""
         event = trace.names[kernel], trace.categories[category]
-        rows.append(BreakdownRow(device, stream, *operator, *event, *times, why, bool(repeated)))
+        rows.append(BreakdownRow(device, stream, *operator, *event, n, ns, ns / whole, why, bool(repeated)))
     # Equal times in an order that does not depend on the file.
     rows.sort(key=lambda row: (-row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel))
     return Table(BreakdownRow, rows)
@@ -274,8 +267,8 @@ def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
         names = [trace.names[code] for code in calls.name[marked].tolist()]
     busy = union(trace.gpu.ts, trace.gpu.end)
     spans = map(Span, start.tolist(), ends.tolist())
-    rows = (Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True))
-    return Table(Iteration, rows)
+    pairs = zip(names, spans, strict=True)
+    return Table(Iteration, (Iteration(name, *span, _within(busy, span)) for name, span in pairs))
 
 
 def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:

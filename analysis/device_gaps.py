@@ -1,4 +1,4 @@
-"""The gaps of devices: when each has nothing to run, what ends that, and what the host does meanwhile."""
+"""Gaps of devices: when each device is idle, what ends the gap, and what the host does in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_GAPS = 50
 
 
 class Gap(Row):
-    """Time in which a device has no work on any stream: between two GPU events, or at either end of the trace."""
+    """Time without GPU work on any stream of a device: between two events, or at either end of the trace."""
 
     device: int = column("number", "Device.")
     start: int = column("ns", "Start, from the start of the trace.")
@@ -37,19 +37,18 @@ class Gap(Row):
 
 
 def longest_gaps(trace: Trace) -> list[Gap]:
-    """The `MOST_GAPS` longest gaps of all devices, the longest first; none if start times were not recorded."""
+    """Return the `MOST_GAPS` longest gaps of all devices, longest first; empty without start times."""
     if not trace.times_recorded:
         return []
-    found = [gap for _, events in grouped(trace.gpu.device) for gap in _of_device(trace, events)]
-    found.sort(key=lambda gap: (-gap.idle_ns, gap.start, int(trace.gpu.device[max(gap.before, gap.after)])))
-    filling = HostFilling.of(trace) if found else None
-    return [_gap(trace, gap, filling) for gap in found[:MOST_GAPS] if filling is not None]
+    gaps = [gap for _, events in grouped(trace.gpu.device) for gap in _of_device(trace, events)]
+    gaps.sort(key=lambda gap: (-gap.idle_ns, gap.start, int(trace.gpu.device[max(gap.before, gap.after)])))
+    filling = HostFilling.of(trace) if gaps else None
+    return [_gap(trace, gap, filling) for gap in gaps[:MOST_GAPS] if filling is not None]
 
 
 @dataclass(frozen=True)
 class HostFilling:
-    """The operators and runtime calls of the host, int64, in order of start: name code, thread, start, end; and the
-    latest end up to each."""
+    """Operators and runtime calls in order of start, as int64 columns; `reach` is the latest end so far."""
 
     trace: Trace
     name: IntColumn
@@ -60,40 +59,35 @@ class HostFilling:
 
     @classmethod
     def of(cls, trace: Trace) -> HostFilling:
-        """Those of a trace."""
         calls, runtime = trace.calls, trace.runtime
         ops = np.flatnonzero(calls.kind == OP)
-        name, thread, ts, end = (
-            np.concatenate([np.asarray(mine)[ops], np.asarray(other)]).astype(np.int64)
-            for mine, other in (
-                (calls.name, runtime.name), (calls.thread, runtime.thread), (calls.ts, runtime.ts),
-                (calls.end, runtime.end),
-            )
-        )  # fmt: skip
+        own = (calls.name, calls.thread, calls.ts, calls.end)
+        other = (runtime.name, runtime.thread, runtime.ts, runtime.end)
+        columns = [
+            np.append(np.asarray(a)[ops], np.asarray(b)).astype(np.int64) for a, b in zip(own, other, strict=True)
+        ]
+        name, thread, ts, end = columns
         order = np.argsort(ts, kind="stable")
         return cls(trace, name[order], thread[order], ts[order], end[order], np.maximum.accumulate(end[order]))
 
     def longest(self, begin: int, end: int, thread: int | None) -> tuple[str, int]:
-        """What runs longest by itself between two times, of the operators and runtime calls of a thread, by name.
+        """Return name and ns of the longest self time in a span, `BETWEEN` for time outside calls.
 
         Args:
-            thread: None for the thread with the most such time.
-
-        Returns:
-            a name, `BETWEEN` for time outside any of them; and ns.
+            thread: None for the thread with the most calls in the span, by time.
         """
         low, high = np.searchsorted(self.reach, begin, side="right"), np.searchsorted(self.ts, end)
-        at = low + np.flatnonzero(self.end[low:high] > begin)
-        if thread is None and len(at):
-            lanes, of = np.unique(self.thread[at], return_inverse=True)
-            taken = np.minimum(self.end[at], end) - np.maximum(self.ts[at], begin)
-            thread = int(lanes[np.argmax(sums(of.reshape(-1), taken, len(lanes)))])
-        at = at[self.thread[at] == thread]
-        at = at[np.lexsort((-self.end[at], self.ts[at]))]
-        start, stop = np.maximum(self.ts[at], begin), np.minimum(self.end[at], end)
-        own, outside = _self_times(self.ts[at], self.end[at], start, stop, end - begin)
-        codes, of = np.unique(self.name[at], return_inverse=True)
-        by_name = sums(of.reshape(-1), own, len(codes))
+        rows = low + np.flatnonzero(self.end[low:high] > begin)
+        if thread is None and len(rows):
+            lanes, lane = np.unique(self.thread[rows], return_inverse=True)
+            taken = np.minimum(self.end[rows], end) - np.maximum(self.ts[rows], begin)
+            thread = int(lanes[np.argmax(sums(lane.reshape(-1), taken, len(lanes)))])
+        rows = rows[self.thread[rows] == thread]
+        rows = rows[np.lexsort((-self.end[rows], self.ts[rows]))]
+        start, stop = np.maximum(self.ts[rows], begin), np.minimum(self.end[rows], end)
+        own, outside = _self_times(self.ts[rows], self.end[rows], start, stop, end - begin)
+        codes, code = np.unique(self.name[rows], return_inverse=True)
+        by_name = sums(code.reshape(-1), own, len(codes))
         best = int(np.argmax(by_name)) if len(codes) else -1
         if best < 0 or outside >= int(by_name[best]):
             return BETWEEN, outside
@@ -101,12 +95,8 @@ class HostFilling:
 
 
 def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn, whole: int) -> tuple[IntColumn, int]:
-    """Of nested intervals, in order of start and length, the time of each part in no other one inside; and the rest of
-    the whole.
-
-    Args:
-        ts, end: the intervals. start, stop: of each the part that counts.
-    """
+    """Return the self time of nested intervals (in order of start and length) from start to stop, and the rest of the
+    whole."""
     caller = nesting(np.zeros(len(ts), np.int64), ts, end)
     inside = np.where(caller >= 0, np.minimum(stop, stop[caller]) - start, stop - start)
     has = caller >= 0
@@ -116,7 +106,7 @@ def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn
 
 @dataclass(frozen=True)
 class _Idle:
-    """A gap: positions of the events that end and begin it, −1 for neither; start and length in ns."""
+    """A gap: start and length in ns, and the events that begin and end it, −1 for none."""
 
     before: int
     after: int
@@ -125,7 +115,7 @@ class _Idle:
 
 
 def _of_device(trace: Trace, events: IntColumn) -> list[_Idle]:
-    """The longest gaps of a device."""
+    """Return the longest gaps of a device."""
     gpu, span = trace.gpu, trace.span
     events = events[np.argsort(gpu.ts[events], kind="stable")]
     end = gpu.end[events]
@@ -140,20 +130,20 @@ def _of_device(trace: Trace, events: IntColumn) -> list[_Idle]:
     ]
 
 
-def _gap(trace: Trace, of: _Idle, filling: HostFilling) -> Gap:
-    gpu, runtime, after = trace.gpu, trace.runtime, of.after
+def _gap(trace: Trace, idle: _Idle, filling: HostFilling) -> Gap:
+    gpu, runtime, before, after = trace.gpu, trace.runtime, idle.before, idle.after
     call, launch = (int(gpu.call[after]), int(gpu.runtime[after])) if after >= 0 else (-1, -1)
     top = int(trace.hierarchy.top[call]) if call >= 0 else -1
-    beside = int(gpu.runtime[after if after >= 0 else of.before])
-    thread = int(runtime.thread[beside]) if beside >= 0 else None
-    return Gap(
-        int(gpu.device[max(of.before, after)]), of.start - trace.span.start, of.idle_ns,
-        trace.names[gpu.name[of.before]] if of.before >= 0 else "", trace.names[gpu.name[after]] if after >= 0 else "",
-        trace.names[trace.calls.name[top]] if top >= 0 else "",
-        int(runtime.ts[launch]) - of.start if launch >= 0 else None,
-        *(_origin(DeviceEvent(trace, GpuIndex(after))) if after >= 0 else ("", "", "")),
-        *filling.longest(of.start, of.start + of.idle_ns, thread),
-    )  # fmt: skip
+    launcher = int(gpu.runtime[after if after >= 0 else before])
+    host = filling.longest(
+        idle.start, idle.start + idle.idle_ns, int(runtime.thread[launcher]) if launcher >= 0 else None
+    )
+    ended_by, next_event = (trace.names[gpu.name[event]] if event >= 0 else "" for event in (before, after))
+    launched_by = trace.names[trace.calls.name[top]] if top >= 0 else ""
+    launch_ns = int(runtime.ts[launch]) - idle.start if launch >= 0 else None
+    origin = _origin(DeviceEvent(trace, GpuIndex(after))) if after >= 0 else ("", "", "")
+    device, start = int(gpu.device[max(before, after)]), idle.start - trace.span.start
+    return Gap(device, start, idle.idle_ns, ended_by, next_event, launched_by, launch_ns, *origin, *host)
 
 
 def _origin(event: DeviceEvent) -> tuple[str, str, str]:

@@ -1,69 +1,71 @@
-"""Device and host memory over time: how much is allocated, the peak, who holds it there, what outlives its iteration.
+"""Device and host memory over time: allocated bytes, the peak, its holders and categories, what outlives its iteration.
 
-From the allocators' own events where they were recorded (`profile_memory=True`), else from the storages of the ET's
-tensors. docs/reference/analysis.md defines the terms.
+Sources are the allocators' own events if recorded (`profile_memory=True`), else the storages of the ET's tensors.
+docs/reference/analysis.md defines the terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, distinct, distinct_rows
+from ..trace.call_tree import nearest
+from ..trace.columns import IntColumn, distinct, distinct_rows, matching
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.intervals import sums
 from ..trace.kinds import PHASES
-from ..trace.tables import device_label
+from ..trace.tables import OP, device_label
 from ..trace.trace import Trace
-from .memory_categories import CATEGORIES, UNKNOWN, Backward, category_of_blocks, category_of_storages
 from .storages import Storages, storages_of
 from .table import Records, Row, Table, TextColumn, column, derived, inferred
 
-EVENTS, TENSORS = "allocator events", "tensors of the ET"
-"""Values of `DeviceMemory.source`."""
+UNKNOWN = "unknown"
+CATEGORIES = (UNKNOWN, "parameter", "gradient", "optimizer state", "activation", "temporary")
+_UNKNOWN, _PARAMETER, _GRADIENT, _STATE, _ACTIVATION, _TEMPORARY = range(len(CATEGORIES))
+_Flags = npt.NDArray[np.bool_]
+
+_OPTIMIZER = re.compile(r"Optimizer\.\w+#.*")  # annotations of torch.optim around `step` and `zero_grad`
+_ZERO_GRAD = re.compile(r"Optimizer\.zero_grad#.*")
+_NODE = re.compile(r"autograd::engine::evaluate_function: .*")  # recorded around each node of the backward pass
+
+EVENTS, TENSORS = "allocator events", "tensors of the ET"  # values of `DeviceMemory.source`
 _BEFORE = "(allocated before the trace)"
 _NOT_RECORDED = "(allocation not recorded)"
 _OUTSIDE = "(outside any operator)"
-_MAX_DIGITS = 8
-"""A longer number of a device is not one."""
+_MAX_DIGITS = 8  # more digits are not a device number
+_Curve = tuple[IntColumn, IntColumn, IntColumn]  # ts, allocated, reserved
+_OPERATOR = "Topmost operator, or a reason in brackets if unknown."
 
 
 class Blocks(NamedTuple):
-    """Blocks of memory of a device, one entry each.
-
-    Attributes:
-        bytes: int64.
-        first, last: int64, positions in the curve from which and until which it is allocated; `last` is the curve's
-            length for one that is never freed.
-        call: int64, position in `Trace.calls` of the innermost call that allocated it, −1 for none.
-        category: int8, index into `CATEGORIES`.
-        before: bool, it was there before the trace.
-    """
+    """Blocks of memory of a device."""
 
     bytes: IntColumn
-    first: IntColumn
-    last: IntColumn
-    call: Positions[int, CallIndex]
-    category: npt.NDArray[np.int8]
-    before: npt.NDArray[np.bool_]
+    first: IntColumn  # allocated from this position in the curve
+    last: IntColumn  # until this position; the curve's length if never freed
+    call: Positions[int, CallIndex]  # innermost call that allocated it, −1 for none
+    category: npt.NDArray[np.int8]  # index into `CATEGORIES`
+    before: npt.NDArray[np.bool_]  # allocated before the trace
 
     def __repr__(self) -> str:
         return brief(self)
 
     def take(self, rows: npt.NDArray[Any]) -> Blocks:
-        """Those at some positions, or of a mask."""
         return Blocks(*(column[rows] for column in self))  # type: ignore[arg-type]
 
 
 class MemoryHolder(Row):
-    """Blocks that are allocated at the peak, by what allocated them."""
+    """Blocks allocated at the peak, by the operator that allocated them."""
 
     device: str = column("name", "Device.")
-    operator: str = column("name", "Topmost operator, or in brackets what is known instead.", "allocated by")
+    operator: str = column("name", _OPERATOR, "allocated by")
     modules: tuple[str, ...] = column("name", "Modules and annotations around it, outermost first.", joined=" / ")
     category: str = inferred("text", "Parameter, gradient, activation and so on.")
     blocks: int = column("count", "Number of blocks.")
@@ -76,12 +78,12 @@ class OutlivingRow(Row):
     """Blocks allocated in one iteration and held at its end, over all iterations."""
 
     device: str = column("name", "Device.")
-    operator: str = column("name", "Topmost operator, or in brackets what is known instead.", "allocated by")
+    operator: str = column("name", _OPERATOR, "allocated by")
     category: str = inferred("text", "Parameter, gradient, activation and so on.")
     blocks: int = column("count", "Number of blocks.")
     bytes: int = column("bytes", "Their size.", "bytes")
-    next_bytes: int = column("bytes", "Size of the blocks that are freed in the next iteration.", "freed in next")
-    kept_bytes: int = column("bytes", "Size of the blocks that are never freed in the trace.", "never freed")
+    next_bytes: int = column("bytes", "Size of the blocks freed in the next iteration.", "freed in next")
+    kept_bytes: int = column("bytes", "Size of the blocks never freed in the trace.", "never freed")
 
     title = "memory that outlives the iteration it was allocated in, MB"
     shown = (
@@ -91,7 +93,7 @@ class OutlivingRow(Row):
 
 
 class MemoryPoint(Row):
-    """Memory of a device from one change to the next."""
+    """Memory of a device between two changes."""
 
     device: str = column("name", "Device.")
     ts_ns: int = column("ns", "Time of the change, on the trace's clock.", "time")
@@ -103,17 +105,13 @@ class DeviceMemory(Row):
     """Memory of a device.
 
     Attributes:
-        source: EVENTS or TENSORS.
-        ts: int64 ns, ascending. allocated: int64, bytes from that time until the next. reserved: int64, of the
-            allocator, −1 if not recorded.
-        base: bytes allocated before the trace, as far as is recorded.
-        held: the blocks that are known to be allocated.
-        holders: of the peak, the most bytes first; their sum is `allocated[peak]`.
-        outliving: the most bytes first.
+        ts: int64 ns, ascending. allocated, reserved: bytes from that time until the next; reserved is −1 if unknown.
+        base: bytes allocated before the trace, if recorded.
+        holders: at the peak, most bytes first; they add up to `allocated[peak]`.
     """
 
     device: str = column("name", "Device, as str(torch.device).")
-    source: str = column("text", "allocator events, or tensors of the Execution Trace.")
+    source: str = column("text", "allocator events, or tensors of the ET.")
     ts: IntColumn
     allocated: IntColumn
     reserved: IntColumn
@@ -124,7 +122,7 @@ class DeviceMemory(Row):
 
     @derived("number")
     def number(self) -> int:
-        """Number of the device, −1 for the CPU; 0 if not recorded."""
+        """Device number, −1 for the CPU; 0 if not recorded."""
         number = self.device.rpartition(":")[2]
         return -1 if self.device == "cpu" else int(number) if number.isdecimal() and len(number) < _MAX_DIGITS else 0
 
@@ -140,12 +138,12 @@ class DeviceMemory(Row):
 
     @derived("bytes", "reserved")
     def reserved_peak_bytes(self) -> int | None:
-        """Most bytes that the allocator held, null if not recorded."""
+        """Most bytes the allocator held, null if not recorded."""
         return int(self.reserved.max()) if self.reserves else None
 
     @derived("bytes", "before")
     def before_bytes(self) -> int:
-        """Bytes allocated before the trace, as far as recorded."""
+        """Bytes allocated before the trace, if recorded."""
         return self.base
 
     @derived("bytes", "end")
@@ -165,59 +163,44 @@ class DeviceMemory(Row):
 
     @property
     def peak(self) -> int:
-        """Position of the greatest `allocated`, the first of several."""
+        """First position of the largest `allocated`."""
         return int(self.allocated.argmax())
 
     @property
     def reserves(self) -> bool:
-        """Whether the allocator's reserved bytes are recorded; that of the CPU reserves nothing."""
+        """Whether reserved bytes are recorded; the CPU's allocator reserves nothing."""
         return int(self.reserved.min(initial=0)) >= 0 and int(self.reserved.max(initial=0)) > 0
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame of its course: allocated and reserved bytes from each time on."""
+        """Return the curve as a pandas DataFrame."""
         return self.curve().to_pandas()
 
     def curve(self) -> Table[MemoryPoint]:
-        """A row for each time at which it changes."""
+        """Return a row per change."""
         points = zip(self.ts.tolist(), self.allocated.tolist(), self.reserved.tolist(), strict=True)
-        return Table(
-            MemoryPoint,
-            (MemoryPoint(self.device, ts, held, None if reserved < 0 else reserved) for ts, held, reserved in points),
-        )
+        rows = (MemoryPoint(self.device, ts, held, None if size < 0 else size) for ts, held, size in points)
+        return Table(MemoryPoint, rows)
 
     @property
     def by_category(self) -> dict[str, int]:
-        """Bytes at the peak by category, the most first."""
-        found: dict[str, int] = {}
+        """Bytes at the peak by category, largest first."""
+        total: Counter[str] = Counter()
         for row in self.holders:
-            found[row.category] = found.get(row.category, 0) + row.bytes
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+            total[row.category] += row.bytes
+        return dict(total.most_common())
 
 
 def device_memory(trace: Trace, storages: Callable[[], Storages] | None = None) -> Records[DeviceMemory]:
-    """Memory of each device that the trace says something about, the greatest peak first.
-
-    Args:
-        storages: gives those of the trace where they are needed, if somebody has them.
-
-    Example:
-        >>> [(one.device, one.source, one.peak_bytes > 0) for one in device_memory(trace)]
-        [('cpu', 'tensors of the ET', True)]
-    """
+    """Return the memory of each device, largest peak first; `storages` saves finding them again."""
     if len(trace.memory):
-        found = _from_events(trace)
+        memories = _from_events(trace)
     else:
-        found = _from_tensors(trace, storages_of(trace) if storages is None else storages())
-    return Records(sorted(found, key=lambda memory: (-memory.peak_bytes, memory.device)))
+        memories = _from_tensors(trace, storages_of(trace) if storages is None else storages())
+    return Records(sorted(memories, key=lambda memory: (-memory.peak_bytes, memory.device)))
 
 
 def thinned(ts: IntColumn, values: IntColumn, most: int) -> IntColumn:
-    """Positions of a step function's points that show its course: the greatest and the last of each of `most` spans.
-
-    Example:
-        >>> thinned(np.arange(6), np.array([1, 5, 2, 0, 3, 1]), 2).tolist()
-        [1, 2, 4, 5]
-    """
+    """Return the positions of a step function's greatest and last point in each of `most` spans."""
     if len(ts) <= 2 * most:
         return np.arange(len(ts))
     part = (ts - ts[0]) // (int(ts[-1] - ts[0]) // most + 1)
@@ -232,23 +215,23 @@ def _from_events(trace: Trace) -> Iterator[DeviceMemory]:
     position[trace.calls.source] = np.arange(len(trace.calls))
     call = position[memory.row]
     for kind, number in distinct_rows(memory.device_type, memory.device)[0].tolist():
-        at = np.flatnonzero((memory.device_type == kind) & (memory.device == number))
-        ts, size, allocated = memory.ts[at], memory.bytes[at], memory.allocated[at]
+        rows = np.flatnonzero((memory.device_type == kind) & (memory.device == number))
+        ts, size, allocated = memory.ts[rows], memory.bytes[rows], memory.allocated[rows]
         known = np.flatnonzero(allocated >= 0)
         running = np.cumsum(size)
         base = int(allocated[known[0]] - running[known[0]]) if len(known) else int(-min(running.min(), 0))
         allocated = np.where(allocated >= 0, allocated, base + running)
-        first, last = _paired(memory.address[at], size)
+        first, last = _paired(memory.address[rows], size)
         end = np.append(ts, trace.span.end + 1)[last]
-        by = as_positions(call[at[first]])
+        by = as_positions(call[rows[first]])
         category = category_of_blocks(trace, backward, by, ts[first], end)
         blocks = Blocks(size[first], first, last, by, category, np.zeros(len(first), np.bool_))
-        yield _device(trace, device_label(kind, number), EVENTS, ts, allocated, memory.reserved[at], base, blocks)
+        yield _device(trace, device_label(kind, number), EVENTS, (ts, allocated, memory.reserved[rows]), base, blocks)
 
 
 def _paired(address: IntColumn, size: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Positions of the allocations among a device's events, and of each what ends it: the next event of that address,
-    the number of events if there is none. Blocks without an address are not followed."""
+    """Return the positions of allocations in a device's events, and of the next event at the same address (the number
+    of events if none). Blocks without an address are ignored."""
     order = np.argsort(address, kind="stable")
     after = np.full(len(order), len(order), np.int64)
     same = address[order[1:]] == address[order[:-1]]
@@ -273,7 +256,7 @@ def _device_of_storages(
     begin, end, size, before = held.begin[at], until[at], held.bytes[at], held.call[at] < 0
     moments = np.concatenate([begin, end])
     step = np.concatenate([size, -size])
-    order = np.lexsort((step, moments))  # what ends makes room for what begins then
+    order = np.lexsort((step, moments))  # at equal times memory is freed before it is allocated
     ts, running = moments[order], np.cumsum(step[order])
     last_of = np.append(np.flatnonzero(np.diff(ts)), len(ts) - 1)
     ts, allocated = ts[last_of], running[last_of]
@@ -283,49 +266,43 @@ def _device_of_storages(
     blocks = Blocks(size, first, np.minimum(last, np.count_nonzero(kept)), held.call[at], category[at], before)
     none = np.full(np.count_nonzero(kept), -1, np.int64)
     base = int(size[before].sum())
-    return _device(trace, device, TENSORS, ts[kept], allocated[kept], none, base, blocks)
+    return _device(trace, device, TENSORS, (ts[kept], allocated[kept], none), base, blocks)
 
 
-def _device(
-    trace: Trace, device: str, source: str, ts: IntColumn, allocated: IntColumn, reserved: IntColumn, base: int,
-    blocks: Blocks,
-) -> DeviceMemory:  # fmt: skip
+def _device(trace: Trace, device: str, source: str, curve: _Curve, base: int, blocks: Blocks) -> DeviceMemory:
+    ts, allocated, reserved = curve
     peak = int(allocated.argmax())
     held = blocks.take((blocks.first <= peak) & (blocks.last > peak))
     holders = _holders(trace, device, held)
-    rest = int(allocated[peak] - held.bytes.sum())
-    if rest:
-        holders.append(MemoryHolder(device, _BEFORE if 0 < rest <= base else _NOT_RECORDED, (), UNKNOWN, 0, rest))
+    unexplained = int(allocated[peak] - held.bytes.sum())
+    if unexplained:
+        label = _BEFORE if 0 < unexplained <= base else _NOT_RECORDED
+        holders.append(MemoryHolder(device, label, (), UNKNOWN, 0, unexplained))
     holders.sort(key=lambda row: (-row.bytes, row.operator, row.modules, row.category))
-    outliving = _outliving(trace, device, ts, blocks)
-    tables = Table(MemoryHolder, holders), Table(OutlivingRow, outliving)
+    tables = Table(MemoryHolder, holders), Table(OutlivingRow, _outliving(trace, device, ts, blocks))
     return DeviceMemory(device, source, ts, allocated, reserved, base, blocks, *tables)
 
 
 def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:
     path = np.append(trace.hierarchy.path, 0)[blocks.call]
-    entry, phase = (np.append(column, none)[blocks.call] for column, none in _origins(trace))
+    entry = np.append(trace.origin.entry, -1)[blocks.call]
+    phase = np.append(trace.origin.phase.astype(np.int64), 0)[blocks.call]
     line = np.where(entry >= 0, np.append(trace.source_table.of_entry, -1)[entry], -1)
     distinct, group = distinct_rows(_operators(trace, blocks), path, blocks.category, line, phase)
     count, total = np.bincount(group, minlength=len(distinct)), sums(group, blocks.bytes, len(distinct))
     lines = [f"{line.file}:{line.line}" for line in trace.source_table.lines]
-    return [
-        MemoryHolder(
-            device, _operator_name(trace, operator), tuple(trace.names[code] for code in trace.hierarchy.regions(at)),
-            CATEGORIES[kind], int(count[row]), int(total[row]), lines[of] if of >= 0 else "", PHASES[part],
-        )
-        for row, (operator, at, kind, of, part) in enumerate(distinct.tolist())
-    ]  # fmt: skip
-
-
-def _origins(trace: Trace) -> tuple[tuple[IntColumn, int], tuple[IntColumn, int]]:
-    """By call the entry of its stack and its phase, each with what stands for none."""
-    return (trace.origin.entry, -1), (trace.origin.phase.astype(np.int64), 0)
+    rows = []
+    for row, (operator, place, kind, code, part) in enumerate(distinct.tolist()):
+        modules = tuple(trace.names[region] for region in trace.hierarchy.regions(place))
+        held = CATEGORIES[kind], int(count[row]), int(total[row])
+        source = lines[code] if code >= 0 else ""
+        rows.append(MemoryHolder(device, _operator_name(trace, operator), modules, *held, source, PHASES[part]))
+    return rows
 
 
 def _operators(trace: Trace, blocks: Blocks) -> IntColumn:
-    """Of each block the name code of the topmost operator that allocated it, else of the annotation; −1 for none, −2 if
-    it was there before."""
+    """Return the name code of the topmost operator (else annotation) that allocated each block; −1 for none, −2 for
+    blocks from before the trace."""
     top = np.append(trace.hierarchy.top, -1)[blocks.call]
     name = np.append(trace.calls.name, -1)[np.where(top >= 0, top, blocks.call)]
     return np.where(blocks.before, -2, name).astype(np.int64)
@@ -336,7 +313,7 @@ def _operator_name(trace: Trace, code: int) -> str:
 
 
 def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list[OutlivingRow]:
-    """By operator and category, blocks whose iteration ends before they are freed."""
+    """Return the blocks that are freed after the end of their iteration, by operator and category."""
     steps = trace.steps
     if not len(steps) or not len(blocks.bytes):
         return []
@@ -351,11 +328,102 @@ def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list
     count, total = np.bincount(group, minlength=size), sums(group, blocks.bytes, size)
     soon = sums(group, np.where(freed <= following, blocks.bytes, 0), size)
     kept = sums(group, np.where(never, blocks.bytes, 0), size)
+    columns = (count, total, soon, kept)
     rows = [
         OutlivingRow(
-            device, _operator_name(trace, operator), CATEGORIES[kind], int(count[at]), int(total[at]), int(soon[at]),
-            int(kept[at]),
+            device, _operator_name(trace, operator), CATEGORIES[kind], *(int(column[row]) for column in columns)
         )
-        for at, (operator, kind) in enumerate(distinct.tolist())
-    ]  # fmt: skip
+        for row, (operator, kind) in enumerate(distinct.tolist())
+    ]
     return sorted(rows, key=lambda row: (-row.bytes, row.operator, row.category))
+
+
+# Categories
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The part of training that each call belongs to; starts of the optimizer's annotations (int64 ns, ascending)."""
+
+    optimizer: IntColumn  # per call: the optimizer's annotation that is or encloses it, −1 for none
+    node: IntColumn  # per call outside the optimizer: the autograd engine's operator around it, −1 for none
+    optimizer_ts: IntColumn
+    zero_grad_ts: IntColumn
+
+    @staticmethod
+    def of(trace: Trace) -> Backward:
+        calls, every = trace.calls, np.arange(len(trace.calls))
+        optimizer, zero, node = (
+            matching(calls.name, trace.names, pattern.fullmatch) for pattern in (_OPTIMIZER, _ZERO_GRAD, _NODE)
+        )
+        optimizer, zero, node = optimizer & (calls.kind != OP), zero & (calls.kind != OP), node & (calls.kind == OP)
+        around = nearest(every, calls.parent, optimizer)
+        inside = np.where(around >= 0, -1, nearest(every, calls.parent, node))
+        return Backward(around, inside, np.sort(calls.ts[optimizer]), np.sort(calls.ts[zero]))
+
+
+def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tuple[npt.NDArray[np.int8], IntColumn]:
+    """Return the category of each storage, from the calls that use it, and the ns until which it is held.
+
+    Storages last used by a node of the backward pass are held until the node ends; gradients until the next `zero_grad`
+    begins; parameters and optimizer state until after the trace.
+    """
+    calls = trace.calls
+    in_optimizer, in_backward = backward.optimizer >= 0, backward.node >= 0
+    stepped, derived = held.any_use(in_optimizer), held.any_use(in_backward)
+    forward = held.any_use(~in_optimizer & ~in_backward)
+    before = held.call < 0
+    made = np.maximum(held.call, 0)
+    by_optimizer, by_backward = (~before & mask[made] for mask in (in_optimizer, in_backward))
+    top = trace.hierarchy.top[made]
+    inside = held.end <= calls.end[np.where(top >= 0, top, made)]
+    step_end = calls.end[np.maximum(backward.optimizer[made], 0)]
+    cases = (
+        (before & stepped & forward, _PARAMETER),
+        (before & stepped & derived, _GRADIENT),
+        (before & stepped, _STATE),
+        (before, _UNKNOWN),
+        (by_optimizer & (held.end > step_end), _STATE),
+        (by_optimizer, _TEMPORARY),
+        (by_backward & stepped, _GRADIENT),
+        (by_backward | inside, _TEMPORARY),
+    )
+    category = _first_case(cases)
+    node = backward.node[held.uses]
+    node_end = np.where(node >= 0, calls.end[np.maximum(node, 0)], 0)
+    end = np.maximum(held.end, np.maximum.reduceat(node_end, held.first[:-1]))
+    after = trace.span.end + 1
+    released = np.append(backward.zero_grad_ts, after)[np.searchsorted(backward.zero_grad_ts, end)]
+    end = np.where(category == _GRADIENT, released, end)
+    return category, np.where(np.isin(category, (_PARAMETER, _STATE)), after, end)
+
+
+def category_of_blocks(
+    trace: Trace, backward: Backward, call: Positions[int, CallIndex], begin: IntColumn, end: IntColumn
+) -> npt.NDArray[np.int8]:
+    """Return the category of each block, from the call that allocated it (−1 for none) and the time it was freed."""
+    if not len(trace.calls):
+        return np.full(len(call), _UNKNOWN, np.int8)
+    calls, made = trace.calls, np.maximum(call, 0)
+    top = trace.hierarchy.top[made]
+    inside = end <= calls.end[np.where(top >= 0, top, made)]
+    optimizer, node = backward.optimizer[made], backward.node[made]
+    left_step = end > calls.end[np.maximum(optimizer, 0)]
+    stepped = np.append(backward.optimizer_ts, np.iinfo(np.int64).max)[np.searchsorted(backward.optimizer_ts, begin)]
+    kept = end > trace.span.end
+    cases = (
+        (call < 0, _UNKNOWN),
+        ((optimizer >= 0) & left_step, _STATE),
+        (optimizer >= 0, _TEMPORARY),
+        ((node >= 0) & (end > stepped), _GRADIENT),
+        ((node >= 0) & kept, _UNKNOWN),
+        ((node >= 0) | inside, _TEMPORARY),
+        (kept, _UNKNOWN),
+    )
+    return _first_case(cases)
+
+
+def _first_case(cases: Sequence[tuple[_Flags, int]]) -> npt.NDArray[np.int8]:
+    conditions, categories = zip(*cases, strict=True)
+    category: npt.NDArray[np.int8] = np.select(conditions, categories, _ACTIVATION).astype(np.int8)
+    return category

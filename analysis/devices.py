@@ -1,6 +1,6 @@
-"""What devices can do at best: peak FLOP/s by element type and memory bandwidth, a table that users can extend.
+"""Peak FLOP/s by dtype and memory bandwidth of devices: a table that users can extend.
 
-Values are the vendors' dense peaks (no sparsity), of one device as PyTorch counts them: one die of an MI250.
+Values are the vendors' dense peaks (no sparsity) of one device as PyTorch counts it, such as one die of an MI250.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from ..schemas.text.files import Source, read_struct
 from ..trace.brief import brief
 
 _GB = 1e9
+# Bandwidth of the last-level cache over memory bandwidth, if unknown: 3.2 to 3.6 on V100, 2.5 to 4 on later devices.
 _CACHE_SPEED = 3.0
-"""Bandwidth of the last cache over that of device memory, where the record does not say: 3.2 to 3.6 on the V100, 2.5 to
-4 on later devices."""
+# Names that drivers give to devices without a name.
 _NO_NAMES = frozenset(
     {"", "AMD Radeon Graphics", "AMD Radeon(TM) Graphics", "Graphics Device", "NVIDIA Graphics Device"}
 )
-"""What drivers call a device that they have no name for."""
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 _REMEDY = "see the table devices.json of etplus.analysis for the form"
 
@@ -33,16 +32,14 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A device.
 
     Attributes:
-        name: for people.
-        aliases: parts of the names that `deviceProperties` give it, whole words in any case.
-        properties: other `deviceProperties` that identify the device, all of them together, where the trace has no name
-            of its own for it ("", "AMD Radeon Graphics"); a pair of numbers is a range, both ends included.
-        min_memory_gb, max_memory_gb: only devices with memory (10⁹ bytes) in this range are meant.
-        tflops: 10¹² operations per second by element type, torch's names; "tf32" for float32 on tensor cores, and
-            "float8" and "float4" for all of eight and four bits.
-        memory_gb_s: 10⁹ bytes per second to and from device memory.
-        multiprocessors: number of SMs or CUs. l2_bytes: size of the last cache. l2_gb_s: 10⁹ bytes per second to and
-            from it. None where the table does not say.
+        aliases: whole words, in any case, in the names that `deviceProperties` give it.
+        properties: all must match for a device without a name in the trace ("", "AMD Radeon Graphics"); a pair of
+            numbers is an inclusive range.
+        min_memory_gb, max_memory_gb: range of the memory size, in 10⁹ bytes.
+        tflops: 10¹² operations per second by torch dtype; "tf32" for float32 on tensor cores; "float8" and "float4"
+            stand for all dtypes of eight and four bits.
+        memory_gb_s: 10⁹ bytes per second.
+        multiprocessors: SMs or CUs. l2_bytes, l2_gb_s: of the last-level cache. None if unknown.
     """
 
     name: str
@@ -59,7 +56,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     __repr__ = brief
 
     def peak_flops(self, dtype: str) -> float | None:
-        """FLOP/s at best for an element type (torch's name, or "tf32"), None if unknown; tf32 falls back to float32."""
+        """Return the peak FLOP/s of a dtype, None if unknown; tf32 falls back to float32."""
         for family in ("float4", "float8"):
             if dtype.startswith(family):
                 dtype = family
@@ -70,38 +67,35 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def bytes_per_second(self) -> float:
-        """Memory bandwidth, bytes/s."""
+        """Memory bandwidth."""
         return self.memory_gb_s * _GB
 
     def least_ns(self, size: float) -> float:
-        """The least time to move so many bytes, ns: as much as the last cache holds may come from there."""
+        """Return the least time to move some bytes, of which the last-level cache may hold a part."""
         cached = min(size, self.l2_bytes or 0)
         speed = max(self.l2_gb_s / self.memory_gb_s, 1.0) if self.l2_gb_s else _CACHE_SPEED
         return (size - cached + cached / speed) / self.memory_gb_s
 
     def fits(self, properties: Mapping[str, Any]) -> int:
-        """How well the properties of a real device fit: length of the alias found in its name, 0 for another device.
-
-        Devices without a name of their own are found by `properties`, which counts 1.
-        """
+        """Return how well a real device fits: length of the matching alias, 1 for matching `properties`, else 0."""
         name = str(properties.get("name", ""))
         memory = properties.get("totalGlobalMem")
         if isinstance(memory, int) and not self.min_memory_gb <= memory / _GB <= self.max_memory_gb:
             return 0
-        found = max((len(alias) for alias in self.aliases if _has_words(name, alias)), default=0)
-        if found or not self.properties or (name not in _NO_NAMES and "name" not in self.properties):
-            return found
+        best = max((len(alias) for alias in self.aliases if _has_words(name, alias)), default=0)
+        if best or not self.properties or (name not in _NO_NAMES and "name" not in self.properties):
+            return best
         return int(all(_agrees(properties.get(key), wanted) for key, wanted in self.properties.items()))
 
     @property
     def peaks(self) -> tuple[dict[str, float], float]:
-        """What shares of peaks depend on; equal for devices that need not be distinguished."""
+        """Peaks and bandwidth; devices with equal values need not be distinguished."""
         return self.tflops, self.memory_gb_s
 
 
 def _has_words(name: str, alias: str) -> bool:
-    """Whether a name contains the alias as whole words: no "L4" in "L40S", no "B200" in "GB200"."""
-    if alias.lower() not in name.lower():  # no pattern is compiled for most of the table
+    """Return whether a name contains whole words: "L4" is not in "L40S", "B200" not in "GB200"."""
+    if alias.lower() not in name.lower():  # avoids compiling a pattern for most of the table
         return False
     return re.search(rf"(?<![a-z0-9]){re.escape(alias)}(?![a-z0-9])", name, re.IGNORECASE) is not None
 
@@ -118,52 +112,41 @@ class _DeviceTable(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def known_devices() -> tuple[Device, ...]:
-    """The devices of the table that comes with etplus."""
+    """Return the devices of the built-in table."""
     return read_devices(Path(__file__).with_name("devices.json").read_bytes())
 
 
 def read_devices(source: Source) -> tuple[Device, ...]:
-    """Devices from a file of the same form as the table: `{"devices": [{"name": …, "aliases": […], …}]}`.
+    """Read devices from a file like the built-in table: `{"devices": [{"name": …, "aliases": […], …}]}`.
 
     Raises:
-        TraceFormatError: no such file, or of another form.
+        TraceFormatError: the file does not exist or has another form.
     """
     return read_struct(source, _DeviceTable, "no table of devices", _REMEDY)[0].devices
 
 
 def find_device(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()) -> Device | None:
-    """The device that an entry of Kineto's `deviceProperties` means.
+    """Return the device of an entry of Kineto's `deviceProperties`.
 
-    None if no table has it, or if it could be one of several with different peaks (`why_unknown` says which).
+    None if it is unknown, or could be one of several devices with different peaks (`why_unknown` names them).
 
     Args:
-        own: devices that come before those of the table. A single one without aliases holds for any device.
-
-    Example:
-        >>> nameless = {"name": "", "numSms": 304, "warpSize": 64, "computeMajor": 9, "computeMinor": 4}
-        >>> device = find_device({**nameless, "totalGlobalMem": 206141652992})
-        >>> device.name if device else None
-        'MI300X'
+        own: looked up before the built-in table. A single device without aliases applies to every device.
     """
-    found = _candidates(properties or {}, own)
-    if not found or any(device.peaks != found[0].peaks for device in found):
+    matches = _candidates(properties or {}, own)
+    if not matches or any(device.peaks != matches[0].peaks for device in matches):
         return None
-    return found[0] if len(found) == 1 else structs.replace(found[0], name=_either(found))
+    return matches[0] if len(matches) == 1 else structs.replace(matches[0], name=_either(matches))
 
 
 def why_unknown(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()) -> str:
-    """Why `find_device` finds none.
-
-    Example:
-        >>> why_unknown({"name": "", "numSms": 80, "warpSize": 32, "computeMajor": 7, "computeMinor": 0})
-        'by its properties it could be V100 SXM2 or V100 PCIe'
-    """
-    found = _candidates(properties or {}, own)
-    return f"by its properties it could be {_either(found)}" if found else "not in the table of devices"
+    """Return the reason why `find_device` returns None."""
+    matches = _candidates(properties or {}, own)
+    return f"by its properties it could be {_either(matches)}" if matches else "not in the table of devices"
 
 
 def _candidates(properties: Mapping[str, Any], own: Sequence[Device]) -> list[Device]:
-    """The devices of the first table that has any, those that fit best."""
+    """Return the best fits of the first table that has any."""
     if len(own) == 1 and not own[0].aliases and not own[0].properties:
         return [own[0]]
     for table in (own, known_devices()):
@@ -176,5 +159,5 @@ def _candidates(properties: Mapping[str, Any], own: Sequence[Device]) -> list[De
     return []
 
 
-def _either(found: Sequence[Device]) -> str:
-    return " or ".join(device.name for device in found)
+def _either(devices: Sequence[Device]) -> str:
+    return " or ".join(device.name for device in devices)

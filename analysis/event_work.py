@@ -79,9 +79,8 @@ class Work:
 
     def take(self, events: IntColumn) -> Work:
         """Return the work of some events."""
-        arrays = (self.flops, self.bytes, self.most_bytes, self.dtype, self.call, self.operator_ns, self.counted)
-        count, size, most, dtype, call, operator_ns, counted = (array[events] for array in arrays)
-        return Work(count, size, most, dtype, self.dtypes, call, operator_ns, counted, self.notes)
+        arrays = ("flops", "bytes", "most_bytes", "dtype", "call", "operator_ns", "counted")
+        return replace(self, **{name: getattr(self, name)[events] for name in arrays})
 
 
 def work_of_events(trace: Trace) -> Work:
@@ -335,12 +334,6 @@ class _EventGroups(NamedTuple):
     end: IntColumn
     call: IntColumn  # per group
     whole: Mask  # per group: its first event does all of the call's work
-
-    events: IntColumn
-    begin: IntColumn
-    end: IntColumn
-    call: IntColumn
-    whole: Mask
 
     @property
     def first(self) -> IntColumn:

@@ -1,4 +1,4 @@
-"""Two jobs side by side: what each rank contributes to the comparison, and rank by rank and together what changed."""
+"""Two jobs compared, rank by rank and together."""
 
 from __future__ import annotations
 
@@ -32,17 +32,13 @@ from .trace_diff import (
     match,
 )
 
+_Mask = npt.NDArray[np.bool_]
 _NAMED = ("ops", "kernels", "host_ops")
 
 
 @dataclass(frozen=True)
 class PartTotals:
-    """What a rank does, in a whole trace or in an iteration on average.
-
-    Attributes:
-        latency_ns: length. device_ns: sum of the durations of device events; communication_ns: those that communicate.
-        ops, kernels: device time by topmost operator and by kernel. host_ops: host time of topmost operators.
-    """
+    """Times of a rank, of a whole trace or of a mean iteration; by name the GPU time, and CPU time in `host_ops`."""
 
     latency_ns: float
     device_ns: float
@@ -54,30 +50,20 @@ class PartTotals:
 
 @dataclass(frozen=True)
 class ComparedRank:
-    """What a rank contributes to the comparison of two jobs; a few KB, however long its trace is.
+    """The contribution of a rank to the comparison of two jobs: a few KB for traces of any length."""
 
-    Attributes:
-        devices: their names. iterations: how many it has. whole: of the trace; iteration: of one on average, None
-            without any. outside: device events launched outside iterations, and their ns.
-        damage: what is wrong with its file, in sentences.
-    """
-
-    devices: str
+    devices: str  # their names
     iterations: int
     whole: PartTotals
-    iteration: PartTotals | None
-    outside: tuple[int, int]
+    iteration: PartTotals | None  # a mean one; None without iterations
+    outside: tuple[int, int]  # number and ns of device events launched outside iterations
     damage: tuple[str, ...]
 
     __repr__ = brief
 
 
 def compared_rank(trace: Trace, *, annotation: str | None = None, by_shape: bool = False) -> ComparedRank:
-    """What a rank contributes to a comparison.
-
-    Args:
-        annotation: part of the name of the annotations that are the iterations. by_shape: as in `difference`.
-    """
+    """Return the contribution of a rank; `annotation` is part of the names of iterations."""
     trace = with_unattached(trace)
     steps = iterations(trace, annotation)
     everything = np.ones(len(trace.gpu), np.bool_), np.ones(len(trace.calls), np.bool_)
@@ -92,11 +78,8 @@ def compared_rank(trace: Trace, *, annotation: str | None = None, by_shape: bool
     return ComparedRank(device_names(trace), len(steps), whole, mean, outside, tuple(trace.damage))
 
 
-def _totals(
-    trace: Trace, latency_ns: float, events: npt.NDArray[np.bool_], calls: npt.NDArray[np.bool_], count: int,
-    by_shape: bool,
-) -> PartTotals:  # fmt: skip
-    """What some device events and calls come to, divided by the number of iterations that they are of."""
+def _totals(trace: Trace, latency_ns: float, events: _Mask, calls: _Mask, count: int, by_shape: bool) -> PartTotals:
+    """Return the totals of some events and calls, divided by the number of iterations."""
     part = trace if events.all() else in_iterations(trace, np.flatnonzero(events))
     ops: dict[str, list[int]] = {}
     for row in breakdown(part):
@@ -105,11 +88,10 @@ def _totals(
         total[1] += row.total_ns
     gpu, top = part.gpu, np.flatnonzero(calls & (trace.hierarchy.top == np.arange(len(trace.calls))))
     took = (trace.calls.end - trace.calls.ts)[top]
-    return PartTotals(
-        latency_ns, int(gpu.dur.sum()) / count, int(gpu.dur[part.is_comm].sum()) / count,
-        {name: Side(events / count, ns / count) for name, (events, ns) in ops.items()},
-        _by_name(trace, gpu.name, gpu.dur, count), _by_name(trace, trace.calls.name[top], took, count),
-    )  # fmt: skip
+    ops_by_name = {name: Side(events / count, ns / count) for name, (events, ns) in ops.items()}
+    kernels, host_ops = _by_name(trace, gpu.name, gpu.dur, count), _by_name(trace, trace.calls.name[top], took, count)
+    device_ns, communication_ns = int(gpu.dur.sum()) / count, int(gpu.dur[part.is_comm].sum()) / count
+    return PartTotals(latency_ns, device_ns, communication_ns, ops_by_name, kernels, host_ops)
 
 
 def _by_name(trace: Trace, names: npt.NDArray[np.integer], took: IntColumn, by: int) -> dict[str, Side]:
@@ -122,7 +104,7 @@ def _by_name(trace: Trace, names: npt.NDArray[np.integer], took: IntColumn, by: 
 
 
 class RankChange(Row):
-    """A rank in both jobs: an iteration on average if iterations are compared, otherwise the whole traces."""
+    """A rank in both jobs: a mean iteration if iterations are compared, otherwise the whole traces."""
 
     rank: int = column("number", "Rank.")
     a_ns: float = column("ns", "Duration in A.", "A")
@@ -134,9 +116,10 @@ class RankChange(Row):
 
     title = "ranks, by the change in time, ms"
     shown = (
-        *("rank", "a_ns", "b_ns", "change_ns"), TextColumn("B/A", lambda row: number(row.ratio, 2)),
+        *("rank", "a_ns", "b_ns", "change_ns"),
+        TextColumn("B/A", lambda row: number(row.ratio, 2)),
         *("a_device_ns", "b_device_ns", "a_communication_ns", "b_communication_ns"),
-    )  # fmt: skip
+    )
 
     @derived("ns", "B−A")
     def change_ns(self) -> float:
@@ -150,7 +133,7 @@ class RankChange(Row):
 
 
 class JobDiffRow(DiffRow):
-    """An operator or a kernel on all ranks together in both jobs."""
+    """An operator or a kernel on all ranks in both jobs."""
 
     rank: int = column("number", "Rank whose time changes most.")
     rank_change_ns: float = column("ns", "Change on this rank.")
@@ -158,14 +141,10 @@ class JobDiffRow(DiffRow):
 
 @dataclass(frozen=True)
 class JobDifference(Difference):
-    """Two jobs side by side: the ranks that both have, one by one and together.
+    """Two jobs compared, by the ranks that both have.
 
-    Times and counts of operators and kernels are sums over these ranks, of an iteration on average where iterations are
-    compared. `total_a` and `total_b` are sums over them, too, `latency_a` and `latency_b` those of the slowest rank.
-
-    Attributes:
-        ranks: the greatest change first. host_ops: topmost operators by their time on the host.
-        only_a, only_b: ranks that only one job has, and that are left out.
+    Times and counts are sums over these ranks, per iteration if iterations are compared; `latency_a` and `latency_b`
+    are those of the slowest rank. Ranks with the greatest change come first; ranks of one job only are left out.
     """
 
     ranks: list[RankChange] = field(default_factory=list)
@@ -181,12 +160,12 @@ class JobDifference(Difference):
         return flat_tables({name: getattr(self, name) for name in ("ranks", *_NAMED)})
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: what the text shows, in full."""
+        """Return the comparison as plain objects."""
         further = {"ranks": [row.plain() for row in self.ranks], "host_ops": [row.plain() for row in self.host_ops]}
         return json_of_difference(self) | further
 
     def to_text(self, width: int = 80) -> str:
-        """One screen of at most `width` columns."""
+        """Return one screen of at most `width` columns."""
         text: str = outer("report.diff_text").render_job(self, width)
         return text
 
@@ -194,12 +173,10 @@ class JobDifference(Difference):
 def job_difference(
     a: Mapping[int, ComparedRank], b: Mapping[int, ComparedRank], *, names: tuple[str, str], total: bool = False
 ) -> JobDifference:
-    """Compare two jobs by what their ranks contribute.
-
-    Iterations are compared if every rank has some.
+    """Compare two jobs by the contributions of their ranks; per iteration if every rank has iterations.
 
     Args:
-        a, b: by rank. names: of the jobs, for messages. total: compare the whole traces.
+        names: of the jobs, for messages. total: compare the whole traces in any case.
 
     Raises:
         UsageError: no rank is in both.
@@ -212,23 +189,26 @@ def job_difference(
     per_iteration = not total and all(rank.iteration is not None for side in sides for rank in side)
     parts = [[rank.iteration if per_iteration and rank.iteration else rank.whole for rank in side] for side in sides]
     one, other = parts
-    found = [
+    changed = [
         RankChange(rank, x.latency_ns, y.latency_ns, x.device_ns, y.device_ns, x.communication_ns, y.communication_ns)
         for rank, x, y in zip(ranks, one, other, strict=True)
     ]
     a_ranks, b_ranks = sides
     return JobDifference(
-        a=names[0], b=names[1], device_a=_joined(a_ranks), device_b=_joined(b_ranks), per_iteration=per_iteration,
-        iterations_a=sum(rank.iterations for rank in a_ranks), iterations_b=sum(rank.iterations for rank in b_ranks),
-        outside_a=_outside(a_ranks), outside_b=_outside(b_ranks),
-        total_a=sum(part.device_ns for part in one), total_b=sum(part.device_ns for part in other),
-        latency_a=max(part.latency_ns for part in one), latency_b=max(part.latency_ns for part in other),
+        *(*names, _joined(a_ranks), _joined(b_ranks), per_iteration),
+        *(sum(rank.iterations for rank in a_ranks), sum(rank.iterations for rank in b_ranks)),
+        *(_outside(a_ranks), _outside(b_ranks)),
+        *(sum(part.device_ns for part in one), sum(part.device_ns for part in other)),
+        ops=_changes(ranks, parts, lambda part: part.ops),
+        kernels=_changes(ranks, parts, lambda part: part.kernels),
+        latency_a=max(part.latency_ns for part in one),
+        latency_b=max(part.latency_ns for part in other),
         damage=tuple(dict.fromkeys(sentence for rank in (*a_ranks, *b_ranks) for sentence in rank.damage)),
-        ranks=sorted(found, key=lambda row: (-abs(row.change_ns), row.rank)),
-        only_a=tuple(sorted({*a} - {*b})), only_b=tuple(sorted({*b} - {*a})),
-        ops=_changes(ranks, parts, lambda part: part.ops), kernels=_changes(ranks, parts, lambda part: part.kernels),
+        ranks=sorted(changed, key=lambda row: (-abs(row.change_ns), row.rank)),
         host_ops=_changes(ranks, parts, lambda part: part.host_ops),
-    )  # fmt: skip
+        only_a=tuple(sorted({*a} - {*b})),
+        only_b=tuple(sorted({*b} - {*a})),
+    )
 
 
 def _outside(ranks: Sequence[ComparedRank]) -> tuple[int, int]:
@@ -238,7 +218,7 @@ def _outside(ranks: Sequence[ComparedRank]) -> tuple[int, int]:
 def _changes(
     ranks: Sequence[int], parts: Sequence[Sequence[PartTotals]], table: Callable[[PartTotals], Mapping[str, Side]]
 ) -> list[DiffRow]:
-    """A table of all ranks together, with the rank on which each row changes most."""
+    """Return a table of all ranks together, with the rank on which each row changes most."""
     change: dict[str, tuple[float, int]] = {}
     for rank, *both in zip(ranks, *parts, strict=True):
         one, other = map(table, both)

@@ -1,34 +1,42 @@
-"""A job of many ranks in tables that do not grow with its traces: what each rank contributes, and what they come to."""
+"""A job of many ranks: a summary that does not grow with its traces, its collectives and stragglers, and all tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from ..jobs.clocks import clock_offsets, synchronising
 from ..jobs.job_ranks import JobTrace, check_job, job_trace
+from ..jobs.lateness import arrivals, behind_median, stragglers
+from ..jobs.matching import match_collectives
 from ..jobs.rank_communications import RankCommunications, communications
 from ..schemas.comm_types import cut_off_note
+from ..schemas.communications import kind_name
 from ..trace.brief import brief
 from ..trace.columns import IntColumn, StringTable, distinct_rows, grouped
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
+from ..trace.printable import shortened
+from ..trace.suggest import no_attribute
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .breakdown import device_use, iterations
-from .job_tables import JobCollective, RankLateness, job_collectives, stand_out
 from .summary import host_ops
-from .table import Row, Table, column
+from .table import PlainRows, Row, Table, column, inferred, listed
+from .workbook import write_workbook
 
-_LEAST_SHARE = 0.02
-"""Of the median: what an outlier is above it at the least."""
+_FEWEST = 4  # ranks for an outlier to exist
+_LEAST_LAG = 0.01  # least lag of a straggler, as a share of the time from the first to the last collective
+_LEAST_SHARE = 0.02  # of the median: least excess of an outlier
 
 
 class RankNumbers(Row):
-    """A rank in numbers. Without recorded start times busy, exposed and idle time are null, the others sums of
-    durations."""
+    """A rank in numbers. Without start times busy, exposed and idle time are null; others are sums of durations."""
 
     rank: int = column("number", "Rank.")
     file: str = column("name", "File of the trace.")
@@ -38,9 +46,7 @@ class RankNumbers(Row):
     device_events: int = column("count", "Kernels, copies and memsets.")
     busy_ns: int | None = column("ns", "Time with at least one event, over all devices.")
     compute_ns: int = column("ns", "Time with a compute kernel.", "computing")
-    communication_ns: int = column(
-        "ns", "Time of collectives and messages; without a GPU, on the CPU.", "communicating"
-    )
+    communication_ns: int = column("ns", "Time of collectives and messages; on the CPU without a GPU.", "communicating")
     exposed_ns: int | None = column("ns", "Communication time without a compute kernel.")
     idle_ns: int | None = column("ns", "Idle time of the devices.")
     host_ns: int = column("ns", "CPU time of the topmost operators.")
@@ -50,7 +56,7 @@ class RankNumbers(Row):
 
 
 class RankSpread(Row):
-    """A quantity over all ranks, null if no rank has it."""
+    """A quantity over all ranks; null if no rank has it."""
 
     quantity: str = column("text", "Quantity.")
     least: float | None = column("ns", "Least value.")
@@ -65,7 +71,7 @@ class RankSpread(Row):
 
 
 class RankOutlier(Row):
-    """A rank with a quantity far above the others' (`stand_out`)."""
+    """A rank with a quantity far above that of the others."""
 
     rank: int = column("number", "Rank.")
     quantity: str = column("text", "Quantity.")
@@ -89,20 +95,20 @@ class _SharedWork(Row):
 
 
 class JobKernel(_SharedWork):
-    """A kernel of all ranks together, by name."""
+    """A kernel on all ranks, by name."""
 
     title = "kernels of all ranks: total, and the least, median and greatest total of a rank, ms"
 
 
 class JobOperator(_SharedWork):
-    """A topmost operator of all ranks together, by name."""
+    """A topmost operator on all ranks, by name."""
 
     title = "operators of all ranks: total host time, and the least, median and greatest total of a rank, ms"
 
 
 @dataclass(frozen=True)
 class NamedTotals:
-    """Totals of a rank by name: int64 columns of one length."""
+    """Totals of a rank by name."""
 
     names: tuple[str, ...]
     count: IntColumn
@@ -111,7 +117,7 @@ class NamedTotals:
 
 @dataclass(frozen=True)
 class RankContribution:
-    """What a rank contributes to the tables of its job; a few KB, however long its trace is."""
+    """The contribution of a rank to the tables of its job: a few KB for traces of any length."""
 
     numbers: RankNumbers
     kernels: NamedTotals
@@ -124,11 +130,7 @@ class RankContribution:
 
 
 def rank_contribution(trace: Trace, annotation: str | None = None) -> RankContribution:
-    """What a rank contributes; its number is set where the ranks of the job are known.
-
-    Args:
-        annotation: part of the name of the annotations that are the iterations.
-    """
+    """Return the contribution of a rank; job_summary sets its rank. `annotation` is part of the names of iterations."""
     trace = with_unattached(trace)
     uses, steps, host = device_use(trace), iterations(trace, annotation), host_ops(trace)
     own = communications(trace)
@@ -141,32 +143,23 @@ def rank_contribution(trace: Trace, annotation: str | None = None) -> RankContri
     if not trace.times_recorded:
         busy = exposed = idle = None
         compute = int(trace.gpu.dur[trace.is_kernel & ~trace.is_comm].sum())
-    numbers = RankNumbers(
-        -1 if trace.rank is None else trace.rank, trace.file, trace.span.length, len(steps),
-        float(np.mean([step.latency_ns for step in steps])) if steps else None, len(trace.gpu),
-        busy, compute, communicating, exposed, idle, sum(op.total_ns for op in host),
-    )  # fmt: skip
-    kernels = NamedTotals(
-        tuple(trace.names[name] for name in names.tolist()), np.bincount(inverse.reshape(-1), minlength=len(names)),
-        sums(inverse.reshape(-1), trace.gpu.dur, len(names)),
-    )  # fmt: skip
-    operators = NamedTotals(
-        tuple(op.op for op in host), np.array([op.count for op in host], np.int64),
-        np.array([op.total_ns for op in host], np.int64),
-    )  # fmt: skip
+    steps_ns = float(np.mean([step.latency_ns for step in steps])) if steps else None
+    rank = -1 if trace.rank is None else trace.rank
+    times = busy, compute, communicating, exposed, idle, sum(op.total_ns for op in host)
+    numbers = RankNumbers(rank, trace.file, trace.span.length, len(steps), steps_ns, len(trace.gpu), *times)
+    inverse, kernel_names = inverse.reshape(-1), tuple(trace.names[name] for name in names.tolist())
+    count, total = np.bincount(inverse, minlength=len(names)), sums(inverse, trace.gpu.dur, len(names))
+    calls, host_ns = (np.array([getattr(op, name) for op in host], np.int64) for name in ("count", "total_ns"))
+    kernels, operators = (
+        NamedTotals(kernel_names, count, total),
+        NamedTotals(tuple(op.op for op in host), calls, host_ns),
+    )
     return RankContribution(numbers, kernels, operators, job_trace(trace), own, tuple(trace.damage))
 
 
 @dataclass(frozen=True)
 class JobSummary:
-    """The ranks of a job together.
-
-    Attributes:
-        ranks: each in numbers. spread: how these differ. outliers: which stand out.
-        kernels, operators: what all ranks do, the longest in total first.
-        collectives, stragglers: see `job_collectives`.
-        notes: what could not be checked, in sentences.
-    """
+    """The ranks of a job together; rows of kernels and operators with the longest total first."""
 
     ranks: Table[RankNumbers]
     spread: Table[RankSpread]
@@ -181,34 +174,29 @@ class JobSummary:
 
     @property
     def tables(self) -> dict[str, Table[Row]]:
-        """All of them by name."""
         names = ("ranks", "spread", "outliers", "kernels", "operators", "collectives", "stragglers")
         return {name: getattr(self, name) for name in names}
 
     @property
     def late(self) -> list[int]:
-        """The stragglers, the latest first."""
-        found = [row for row in self.stragglers if row.straggler]
-        return [row.rank for row in sorted(found, key=lambda row: (-row.behind_ns, row.rank))]
+        """Ranks of stragglers, latest first."""
+        late = [row for row in self.stragglers if row.straggler]
+        return [row.rank for row in sorted(late, key=lambda row: (-row.behind_ns, row.rank))]
 
 
+# Names of quantities to fields of `RankNumbers`.
 QUANTITIES = {
-    "length": "span_ns", "mean step": "step_ns", "computing": "compute_ns", "communicating": "communication_ns",
-    "exposed communication": "exposed_ns", "idle": "idle_ns", "host": "host_ns",
-}  # fmt: skip
-"""Of a rank, by what they are called: fields of `RankNumbers`."""
+    **{"length": "span_ns", "mean step": "step_ns", "computing": "compute_ns", "communicating": "communication_ns"},
+    **{"exposed communication": "exposed_ns", "idle": "idle_ns", "host": "host_ns"},
+}
 
 
 def job_summary(ranks: Mapping[int, RankContribution]) -> JobSummary:
-    """What the ranks of a job come to.
-
-    Raises:
-        UsageError: they are not of one job.
-    """
-    notes = check_job([found.facts for found in ranks.values()])
-    notes += cut_off_note(group for found in ranks.values() for group in found.communications.groups)
-    collectives, late = job_collectives({rank: found.communications for rank, found in ranks.items()})
-    numbers = [RankNumbers(**(vars(found.numbers) | {"rank": rank})) for rank, found in sorted(ranks.items())]
+    """Combine the ranks of a job; UsageError if they do not belong to one job."""
+    notes = check_job([part.facts for part in ranks.values()])
+    notes += cut_off_note(group for part in ranks.values() for group in part.communications.groups)
+    collectives, late = job_collectives({rank: part.communications for rank, part in ranks.items()})
+    numbers = [RankNumbers(**(vars(part.numbers) | {"rank": rank})) for rank, part in sorted(ranks.items())]
     spread, outliers = [], []
     for quantity, field in QUANTITIES.items():
         known = [(row.rank, getattr(row, field)) for row in numbers if getattr(row, field) is not None]
@@ -221,45 +209,176 @@ def job_summary(ranks: Mapping[int, RankContribution]) -> JobSummary:
         far = np.flatnonzero(stand_out(values, _LEAST_SHARE * middle)).tolist()
         outliers += [RankOutlier(known[at][0], quantity, float(values[at]), middle) for at in far]
     outliers.sort(key=lambda row: (row.rank, row.quantity))
-    return JobSummary(
-        Table(RankNumbers, numbers), Table(RankSpread, spread), Table(RankOutlier, outliers),
-        Table(JobKernel, _shared(JobKernel, {rank: found.kernels for rank, found in ranks.items()})),
-        Table(JobOperator, _shared(JobOperator, {rank: found.operators for rank, found in ranks.items()})),
-        collectives, late, notes,
-    )  # fmt: skip
+    kernels = _shared(JobKernel, {rank: part.kernels for rank, part in ranks.items()})
+    operators = _shared(JobOperator, {rank: part.operators for rank, part in ranks.items()})
+    tables = Table(RankNumbers, numbers), Table(RankSpread, spread), Table(RankOutlier, outliers)
+    return JobSummary(*tables, Table(JobKernel, kernels), Table(JobOperator, operators), collectives, late, notes)
 
 
 def _shared(kind: type[_SharedWork], ranks: Mapping[int, NamedTotals]) -> list[Any]:
-    """The totals of all ranks by name, the longest first."""
+    """Return the totals of all ranks by name, longest first."""
     table = StringTable()
-    codes = [table.codes([kernel_label(name) for name in found.names]) for found in ranks.values()]
+    codes = [table.codes([kernel_label(name) for name in totals.names]) for totals in ranks.values()]
     if not any(map(len, codes)):
         return []
     of_rank = np.repeat(list(ranks), [len(code) for code in codes])
     rows, inverse = distinct_rows(np.concatenate(codes).astype(np.int64), of_rank)  # names may share a label
     count, total = (
-        sums(inverse, np.concatenate([getattr(found, key) for found in ranks.values()]), len(rows))
+        sums(inverse, np.concatenate([getattr(totals, key) for totals in ranks.values()]), len(rows))
         for key in ("count", "total_ns")
     )
-    found = []
-    for (code,), at in grouped(rows[:, 0]):
-        own = total[at]
-        longest = at[int(np.argmax(own))]
-        found.append(kind(
-            table.values[code], len(at), int(count[at].sum()), int(own.sum()), int(own.min()), float(np.median(own)),
-            int(own.max()), int(rows[longest, 1]),
-        ))  # fmt: skip
-    return sorted(found, key=lambda row: (-row.total_ns, row.name))
+    shared = []
+    for (code,), members in grouped(rows[:, 0]):
+        own = total[members]
+        times = int(own.sum()), int(own.min()), float(np.median(own)), int(own.max())
+        longest = int(rows[members[int(np.argmax(own))], 1])
+        shared.append(kind(table.values[code], len(members), int(count[members].sum()), *times, longest))
+    return sorted(shared, key=lambda row: (-row.total_ns, row.name))
 
 
 def ranks_to_show(summary: JobSummary, most: int) -> list[int]:
-    """Which ranks to look at closely: stragglers, outliers, the one in the middle, the lowest; ascending.
-
-    Args:
-        most: number of ranks.
-    """
+    """Return at most `most` ranks to look at, ascending: the lowest, the middle one, stragglers and outliers."""
     numbers = sorted(summary.ranks, key=lambda row: (row.span_ns, row.rank))
     first: Sequence[int] = [summary.ranks[0].rank, numbers[len(numbers) // 2].rank]
-    far = sorted(summary.outliers, key=lambda row: (-row.value / (row.median or 1), row.rank))
-    more = [*summary.late, *(row.rank for row in far), *(row.rank for row in summary.stragglers), numbers[0].rank]
+    outliers = sorted(summary.outliers, key=lambda row: (-row.value / (row.median or 1), row.rank))
+    more = [*summary.late, *(row.rank for row in outliers), *(row.rank for row in summary.stragglers), numbers[0].rank]
     return sorted([*dict.fromkeys([*first, *more])][:most])
+
+
+class RankRows(PlainRows):
+    """The rows of one table of several ranks, as plain values with `rank` first."""
+
+    def add(self, rank: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        self.rows += [{"rank": rank, **row} for row in rows]
+
+    def __repr__(self) -> str:
+        ranks = len({row["rank"] for row in self.rows})
+        return shortened(f"<{len(self):,} rows of {ranks:,} ranks: {', '.join(self._frame())}>", 79)
+
+
+class JobCollective(Row):
+    """A collective that all ranks of its group recorded, on one clock."""
+
+    collective: str = column("name", "Collective.")
+    group: str = column("name", "Process group, empty for all ranks.")
+    position: int = column("number", "Position in the order of the group.")
+    ranks: int = column("count", "Ranks of the group.")
+    bytes: int = column("bytes", "Bytes of the lowest rank, −1 if unknown.", "bytes")
+    start_ns: int = inferred("ns", "Arrival of the last rank, wall-clock.")
+    duration_ns: int = inferred("ns", "From that arrival to the end on that rank.", "took")
+    last_rank: int = inferred("number", "Rank that arrived last.", "last rank")
+    wait_ns: int = inferred("ns", "Time that all other ranks together waited for it.", "waited")
+    longest_wait_ns: int = inferred("ns", "Longest wait of a rank.")
+
+    title = "collectives: which rank was last, and how long the others waited together, ms"
+    shown = ("collective", "group", "last_rank", "wait_ns", "duration_ns", "bytes")
+
+
+class RankLateness(Row):
+    """How often a rank arrived last at collectives."""
+
+    rank: int = column("number", "Rank.")
+    collectives: int = column("count", "Collectives of two or more ranks that it took part in.")
+    last: int = inferred("count", "Collectives at which it arrived last.")
+    caused_ns: int = inferred("ns", "Time that all others waited for it in these.", "caused")
+    waited_ns: int = inferred("ns", "Time that it waited in the other collectives.", "waited")
+    clock_offset_ns: int = inferred("ns", "How far its clock is ahead of the lowest rank's; 0 if unknown.")
+    behind_ns: int = inferred("ns", "Total lag behind the median rank; negative if early.", "behind")
+    straggler: bool = inferred("yes/no", "Later than chance explains.")
+
+    title = "ranks: how often each was last at a collective, and how long others waited for it, ms"
+    shown = ("rank", "collectives", "last", "caused_ns", "waited_ns", "behind_ns", "straggler")
+
+
+def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:
+    """Return which values exceed the median by six standard deviations and at least `least`.
+
+    The standard deviation is that of a normal distribution with the same median absolute deviation.
+    """
+    if len(values) < _FEWEST:
+        return np.zeros(len(values), np.bool_)
+    above = values - np.median(values)
+    far: npt.NDArray[np.bool_] = above > max(6 * 1.4826 * float(np.median(np.abs(above))), least)
+    return far
+
+
+def job_collectives(
+    ranks: Mapping[int, RankCommunications], offsets: Mapping[int, int] | None = None
+) -> tuple[Table[JobCollective], Table[RankLateness]]:
+    """Return collectives in order of time and the lateness of ranks, most harmful first; empty without start times.
+
+    Args:
+        offsets: by rank, the ns that its clock is ahead; None to derive them from the collectives (`jobs.clocks`).
+    """
+    if not all(rank.times_recorded for rank in ranks.values()):
+        return Table(JobCollective), Table(RankLateness)
+    matched, _, _ = match_collectives(ranks)
+    joint = synchronising(matched)
+    if offsets is None:
+        offsets = {offset.rank: offset.offset_ns for offset in clock_offsets(joint)}
+    rows = []
+    behind = behind_median(joint, offsets)
+    for group in joint:
+        come, wait, last = arrivals(group, offsets)
+        for index in range(len(group.kind)):
+            who = int(last[index])
+            kind, position, size = (int(column[index]) for column in (group.kind, group.position, group.bytes))
+            times = int(come[index, who]), int(group.end[index, who] - group.start[index, who])
+            waits = group.ranks[who], int(wait[index].sum()), int(wait[index].max())
+            name = kind_name(kind).lower()
+            rows.append(JobCollective(name, group.group, position, len(group.ranks), size, *times, *waits))
+    rows.sort(key=lambda row: (row.start_ns, row.group, row.position))
+    begin, end = (min((row.start_ns for row in rows), default=0), max((row.start_ns for row in rows), default=0))
+    measured = np.array(list(behind.items()), np.int64).reshape(-1, 2)
+    late_ranks = set(measured[stand_out(measured[:, 1], (end - begin) * _LEAST_LAG), 0].tolist())
+    late = []
+    for row in stragglers(joint, offsets):
+        lateness = row.caused_ns, row.waited_ns, offsets.get(row.rank, 0), behind[row.rank]
+        late.append(RankLateness(row.rank, row.collectives, row.last, *lateness, row.rank in late_ranks))
+    late.sort(key=lambda row: (-row.caused_ns, row.rank))
+    return Table(JobCollective, rows), Table(RankLateness, late)
+
+
+_GUESSES = {
+    "to_pandas": '`kernels.to_pandas()` and so on, `["kernels"]` by name',
+    "to_csv": '`to_excel("x.xlsx")`, or `kernels.to_pandas().to_csv("x.csv")`',
+    **{"iterations": "`iteration_list`", "ops": "`operators`"},
+}
+
+
+class JobAnalysis:
+    """The analysis tables of all ranks, by name: `tables.kernels` or `tables["kernels"]`."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, RankRows] = {}
+
+    def add(self, rank: int, tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+        """Add the tables of a rank, from `tables_of`."""
+        for name, rows in tables.items():
+            self.tables.setdefault(name, RankRows()).add(rank, rows)
+
+    def __getitem__(self, name: str) -> RankRows:
+        return self.tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def __getattr__(self, name: str) -> RankRows:
+        tables = vars(self).get("tables", {})
+        if name in tables:
+            rows: RankRows = tables[name]
+            return rows
+        raise no_attribute("JobAnalysis", name, dir(self), _GUESSES)
+
+    def to_excel(self, path: str | os.PathLike[str]) -> None:
+        """Write all tables as sheets of a workbook."""
+        write_workbook(self.tables, path)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.tables]
+
+    def __repr__(self) -> str:
+        return listed(self.tables)

@@ -137,7 +137,8 @@ def kernel_table(
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
         bounds = against_peaks(device, peak, done[row], moved[row], passed[row])
         kernel = number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row]
-        amounts = *done[row], moved[row][0], most[row][0], moved[row][1], int(operator_ns[row])
+        (flops, flops_ns), (size, size_ns) = done[row], moved[row]
+        amounts = flops, flops_ns, size, most[row][0], size_ns, int(operator_ns[row])
         rows.append(KernelRow(*kernel, int(count[row]), int(total[row]), *amounts, peak, *bounds, int(again[row])))
     return rows
 

@@ -1,6 +1,6 @@
-"""How well the host feeds the device: causes of idle time, launch statistics, and the lengths of launch queues.
+"""How well the host feeds the device: causes of idle time, launch statistics and lengths of launch queues.
 
-The definitions are those of Holistic Trace Analysis (HTA, https://hta.readthedocs.io) but where a docstring says so.
+Definitions follow Holistic Trace Analysis (HTA, https://hta.readthedocs.io) unless a docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -19,22 +19,19 @@ from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .table import Row, Table, column, derived
 
+# Shorter gaps are the device's own delay between two kernels. HTA documents its `consecutive_kernel_delay` of 30 as ns,
+# but compares it with µs (`_analyze_idle_time_for_stream` in hta/analyzers/breakdown_analysis.py).
 KERNEL_DELAY_NS = 30_000
-"""Gaps below this are the device's own delay between two kernels: HTA's `consecutive_kernel_delay`, whose default of 30
-is documented as ns and compared with µs (`_analyze_idle_time_for_stream` in hta/analyzers/breakdown_analysis.py)."""
-QUEUE_LIMIT = 1024
-"""Launches that a stream's queue holds (HTA's `max_queue_length`)."""
-LONG_CALL_NS = 50_000
-"""A launch call that takes longer is an outlier (HTA's `runtime_cutoff`)."""
-LONG_DELAY_NS = 100_000
-"""A launch delay above this is an outlier (HTA's `launch_delay_cutoff`)."""
+QUEUE_LIMIT = 1024  # launches that a stream's queue holds (HTA's `max_queue_length`)
+LONG_CALL_NS = 50_000  # longer launch calls are outliers (HTA's `runtime_cutoff`)
+LONG_DELAY_NS = 100_000  # longer launch delays are outliers (HTA's `launch_delay_cutoff`)
 
 
 class IdleCauses(Row):
     """Idle time of one stream in the trace's span by cause; the five times add up to idle_ns.
 
-    A gap between two consecutive events of a stream has one cause. It begins at the end of all that ran before on the
-    stream (HTA: of the event before). HTA leaves out the time before the first and after the last event.
+    A gap between two events of a stream has one cause. It begins at the end of all earlier events (HTA: of the previous
+    event). HTA omits the time before the first and after the last event.
     """
 
     device: int = column("number", "Device.")
@@ -43,7 +40,7 @@ class IdleCauses(Row):
     host_waits: int = column("count", "Number of these gaps.")
     kernel_wait_ns: int = column("ns", "Other gaps that are shorter than the device's own delay.", "kernel")
     kernel_waits: int = column("count", "Number of these gaps.")
-    other_ns: int = column("ns", "All other gaps, such as waits for other streams.")
+    other_ns: int = column("ns", "All other gaps, such as waiting for other streams.")
     others: int = column("count", "Number of these gaps.")
     before_first_ns: int = column("ns", "From the start of the span to the first event.", "before")
     after_last_ns: int = column("ns", "From the end of the last event to the end of the span.", "after")
@@ -55,10 +52,10 @@ class IdleCauses(Row):
 
 
 class LaunchRow(Row):
-    """GPU events that were launched by runtime calls of one name.
+    """GPU events launched by runtime calls of one name.
 
-    The launch delay lasts from the end of the call to the start of the event, 0 if the event began before (HTA 0.5 adds
-    the call's duration to the time between the starts where its documentation subtracts it).
+    The launch delay lasts from the end of the call to the start of the event, 0 if the event began before. (HTA 0.5
+    adds the call's duration to the time between the starts; its documentation subtracts it.)
     """
 
     call: str = column("name", "Runtime call.", "launch call")
@@ -82,11 +79,7 @@ class LaunchRow(Row):
 
 @dataclass(frozen=True)
 class QueueLength(Suggests):
-    """How many launched events of a stream have not begun, as a step function.
-
-    Attributes:
-        ts: int64 ns, ascending; length: int64, from that time until the next.
-    """
+    """Number of launched but not started events of a stream: a step function, each length from `ts` (ns) on."""
 
     device: int
     stream: int
@@ -96,12 +89,12 @@ class QueueLength(Suggests):
     __repr__ = brief
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame of its course."""
+        """Return the step function as a pandas DataFrame."""
         return to_pandas({"ts_ns": self.ts, "length": self.length})
 
 
 class QueueUse(Row):
-    """A stream's queue of launches, from its first launch to its last event's start."""
+    """A stream's launch queue, from its first launch to the start of its last event."""
 
     device: int = column("number", "Device.")
     stream: int = column("number", "Stream.")
@@ -112,96 +105,69 @@ class QueueUse(Row):
 
 
 def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[IdleCauses]:
-    """Why each stream was idle, by device and stream; empty if start times were not recorded.
+    """Return the causes of idle time by device and stream; empty without start times.
 
     Args:
-        kernel_delay_ns: gaps below this are the device's own delay between two kernels.
-
-    Example:
-        >>> idle_causes(trace)[0].idle_ns >= 0
-        True
+        kernel_delay_ns: shorter gaps are the device's own delay between two kernels.
     """
     gpu, launched, span = trace.gpu, _launch_start(trace), trace.span
-    found = Table(IdleCauses)
+    rows = Table(IdleCauses)
     if not trace.times_recorded:
-        return found
+        return rows
     for device, stream, events in gpu.by_stream():
         ran = np.maximum.accumulate(gpu.end[events])
         reach, last = ran[:-1], int(ran[-1])
         gap = np.maximum(gpu.ts[events[1:]] - reach, 0)
         host = launched[events[1:]] > reach
         kernel = ~host & (gap < kernel_delay_ns)
-        numbers = [
-            int(value)
-            for cause in (host, kernel, ~host & ~kernel)
-            for value in (gap[cause].sum(), np.count_nonzero(gap[cause]))
-        ]
+        causes = [gap[cause] for cause in (host, kernel, ~host & ~kernel)]
+        numbers = [int(value) for gaps in causes for value in (gaps.sum(), np.count_nonzero(gaps))]
         numbers += [int(gpu.ts[events[0]]) - span.start, span.end - last]
-        found.append(IdleCauses(device, stream, *numbers))
-    return found
+        rows.append(IdleCauses(device, stream, *numbers))
+    return rows
 
 
 def launch_statistics(trace: Trace) -> Table[LaunchRow]:
-    """One row a name of launch call, the most frequent first.
-
-    Example:
-        >>> [row.call for row in launch_statistics(trace)][:1]
-        ['cudaLaunchKernel']
-    """
+    """Return one row per name of launch call, most frequent first."""
     gpu, runtime = trace.gpu, trace.runtime
     events = np.flatnonzero(gpu.runtime >= 0)
     calls = gpu.runtime[events]
     call_ns = runtime.end[calls] - runtime.ts[calls]
     delay = np.maximum(gpu.ts[events] - runtime.end[calls], 0)
     rows = []
-    for (code,), at in grouped(runtime.name[calls]):
-        call, late, work = call_ns[at], delay[at], gpu.dur[events[at]]
-        rows.append(
-            LaunchRow(
-                trace.names[code], len(call), int(call.sum()), int(late.sum()), int(work.sum()),
-                median(call), median(late), int(late.max()), int(np.count_nonzero(work < call)),
-                int(np.count_nonzero(call > LONG_CALL_NS)), int(np.count_nonzero(late > LONG_DELAY_NS)),
-            )
-        )  # fmt: skip
+    for (code,), members in grouped(runtime.name[calls]):
+        call, late, work = call_ns[members], delay[members], gpu.dur[events[members]]
+        totals = len(call), int(call.sum()), int(late.sum()), int(work.sum())
+        outliers = (int(np.count_nonzero(mask)) for mask in (work < call, call > LONG_CALL_NS, late > LONG_DELAY_NS))
+        rows.append(LaunchRow(trace.names[code], *totals, median(call), median(late), int(late.max()), *outliers))
     return Table(LaunchRow, sorted(rows, key=lambda row: (-row.count, row.call)))
 
 
 def queue_lengths(trace: Trace) -> list[QueueLength]:
-    """The queue of each stream over time, of the events whose launch call is known.
-
-    A launch counts from its call's start to its event's start.
-    """
+    """Return the launch queue of each stream over time: a launch counts from its call's start to its event's start."""
     gpu, launched = trace.gpu, _launch_start(trace)
-    found = []
+    queues = []
     for device, stream, events in gpu.by_stream():
         events = events[gpu.runtime[events] >= 0]
         if not len(events):
             continue
         ts = np.concatenate([launched[events], gpu.ts[events]])
         step = np.repeat([1, -1], len(events))
-        found.append(QueueLength(device, stream, *step_function(ts, step)))
-    return found
+        queues.append(QueueLength(device, stream, *step_function(ts, step)))
+    return queues
 
 
 def queue_use(trace: Trace, limit: int = QUEUE_LIMIT) -> Table[QueueUse]:
-    """How long the queues were, by device and stream.
-
-    Args:
-        limit: launches that fill a queue.
-    """
-    found = Table(QueueUse)
+    """Return the queue use by device and stream; `limit` launches fill a queue."""
+    rows = Table(QueueUse)
     for queue in queue_lengths(trace):
         lasts, length = np.diff(queue.ts), queue.length[:-1]
         span, weighted = int(lasts.sum()), int((lasts * length).sum())
-        found.append(
-            QueueUse(
-                queue.device, queue.stream, span, int(queue.length.max()), weighted / span if span else None,
-                int(lasts[length >= limit].sum()),
-            )
-        )  # fmt: skip
-    return found
+        mean, full = weighted / span if span else None, int(lasts[length >= limit].sum())
+        rows.append(QueueUse(queue.device, queue.stream, span, int(queue.length.max()), mean, full))
+    return rows
 
 
 def _launch_start(trace: Trace) -> npt.NDArray[np.int64]:
-    """int64 ns, start of the runtime call that launched each GPU event, −1 if it is not in the trace."""
+    """Return the start of the runtime call that launched each GPU event, −1 if unknown."""
     return np.append(trace.runtime.ts, -1)[trace.gpu.runtime]

@@ -1,4 +1,4 @@
-"""Two traces compared by call path: the names from the outermost call down to each call."""
+"""Two traces compared by call path: the names from the outermost call to each call."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .table import Row, column, derived, nested
 
 
 class PathSide(Row):
-    """A call path in one trace; of an iteration on average if iterations are compared."""
+    """A call path in one trace; per iteration on average if iterations are compared."""
 
     calls: float = column("count", "Number of calls.")
     host_ns: float = column("ns", "CPU time.")
     self_ns: float = column("ns", "CPU time without the calls below on the same thread.", "host self")
-    device_ns: float = column("ns", "GPU time that they or calls below them launched.", "GPU")
-    launched_ns: float = column("ns", "GPU time that they launched themselves.", "GPU self")
+    device_ns: float = column("ns", "GPU time that it and the calls below it launched.", "GPU")
+    launched_ns: float = column("ns", "GPU time that it launched itself.", "GPU self")
 
 
 class PathRow(Row):
-    """A call path in both traces, None if one lacks it."""
+    """A call path in both traces; None if a trace lacks it."""
 
     path: tuple[str, ...] = column("name", "Names from the outermost call to this one.", joined=" / ")
     a: PathSide | None = nested(PathSide, "A")
@@ -65,24 +65,18 @@ class PathRow(Row):
         return self.change("self_ns")
 
     def change(self, column: str) -> float:
-        """B less A of a column of `PathSide`."""
+        """Return B less A of a column of `PathSide`."""
         before, after = (0.0 if side is None else float(getattr(side, column)) for side in (self.a, self.b))
         return after - before
 
 
 def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]:
-    """All call paths of both traces, callers before what they call, the greatest change in time first.
+    """Return all call paths of both traces, callers before callees, siblings by the change in time.
 
-    Calls of one name below equal paths are one row. A change is that of the device time, of the host time where both
-    traces have no device events.
+    The change is that of GPU time, or of CPU time if neither trace has GPU events.
 
     Args:
-        per_iteration: count what begins in an iteration, and divide by their number.
-
-    Example:
-        >>> same = path_rows(trace.analyze(), trace.analyze(), per_iteration=False)
-        >>> {row.change("host_ns") for row in same}
-        {0.0}
+        per_iteration: count calls that begin in an iteration, divided by the number of iterations.
     """
     names = StringTable()
     codes = [_names(analysis, names) for analysis in (a, b)]
@@ -96,7 +90,7 @@ def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]
 
 
 def _names(analysis: Analysis, names: StringTable) -> IntColumn:
-    """Of each call the code of its name, of an annotation without its running number."""
+    """Return the name code of each call; annotations without their running numbers."""
     trace = analysis.trace
     plain = names.codes(list(trace.names)).astype(np.int64)
     families = names.codes(list(map(family_of, trace.names))).astype(np.int64)
@@ -105,7 +99,7 @@ def _names(analysis: Analysis, names: StringTable) -> IntColumn:
 
 
 def _sides(analysis: Analysis, node: IntColumn, count: int, per_iteration: bool) -> dict[str, Any]:
-    """By path, the attributes of `PathSide`."""
+    """Return the columns of `PathSide` by path."""
     trace, iterations = analysis.trace, analysis.iterations
     calls, gpu = trace.calls, trace.gpu
     inside, counted = np.ones(len(calls), np.bool_), gpu.call >= 0
@@ -116,16 +110,16 @@ def _sides(analysis: Analysis, node: IntColumn, count: int, per_iteration: bool)
     launched = np.zeros(len(calls), np.int64)
     np.add.at(launched, gpu.call[counted], gpu.dur[counted])
     device = trace.call_tree.totals(calls.parent, as_column(launched))
-    duration, at = calls.end - calls.ts, node[inside]
+    duration, own = calls.end - calls.ts, node[inside]
     columns = {"host_ns": duration, "self_ns": trace.self_ns, "device_ns": device, "launched_ns": launched}
-    found: dict[str, Any] = {key: sums(at, column[inside], count) / by for key, column in columns.items()}
-    return found | {"calls": np.bincount(at, minlength=count) / by}
+    sides: dict[str, Any] = {key: sums(own, column[inside], count) / by for key, column in columns.items()}
+    return sides | {"calls": np.bincount(own, minlength=count) / by}
 
 
 def _in_order(
     one: dict[str, Any], other: dict[str, Any], above: IntColumn, names: list[str], change: Any
 ) -> list[PathRow]:
-    """The paths that either side has, depth first, of one caller the greatest change first."""
+    """Return the paths that either side has, depth first, siblings by the change."""
     used = (one["calls"] > 0) | (other["calls"] > 0)
     order = np.lexsort((np.arange(len(above)), -change))
     below: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Steps of a serving engine: latency, device time, idle time and throughput of each, and of each phase."""
+"""Steps of a serving engine: latency, GPU time, idle time and throughput, per step and per phase."""
 
 from __future__ import annotations
 
@@ -17,18 +17,14 @@ ALL_PHASES = "all"
 
 
 class _Rates:
-    """Base of rows with tokens and the time that they took.
-
-    Attributes:
-        wait_ns: time that each output token was waited for, summed over the tokens; None if their number is unknown.
-    """
+    """Mix-in for rows with tokens and their time."""
 
     phase: str
     tokens: int | None
     prefill_tokens: int | None
     decode_tokens: int | None
     time_ns: int
-    wait_ns: int | None
+    wait_ns: int | None  # waiting time summed over output tokens; None if their number is unknown
 
     @derived("tokens", "tokens/s")
     def tokens_per_second(self) -> float | None:
@@ -42,7 +38,7 @@ class _Rates:
 
     @derived("ns", "per prefill")
     def ns_per_prefill_token(self) -> float | None:
-        """Time per prefill token; only for steps in prefill, since mixed steps do not separate the two."""
+        """Time per prefill token; only in prefill, since mixed steps do not separate the two."""
         return self.time_ns / self.prefill_tokens if self.phase == PREFILL and self.prefill_tokens else None
 
 
@@ -50,10 +46,7 @@ _TOKEN_RATE = TextColumn("tokens/s", lambda row: _whole(row.tokens_per_second))
 
 
 class ServingStep(_Rates, Row):
-    """One step of a serving engine; it ends with its annotation or with the last GPU event that it launched.
-
-    Counts of requests and tokens are null if the annotation does not say them.
-    """
+    """One step of a serving engine; it ends with its annotation or its last GPU event, whichever is later."""
 
     step: str = column("name", "Name of the step, as --steps takes it.")
     phase: str = column("text", "prefill, decode or mixed.")
@@ -63,12 +56,12 @@ class ServingStep(_Rates, Row):
     tokens: int | None = column("tokens", "New tokens.")
     prefill_tokens: int | None = column("tokens", "New tokens in prefill.")
     decode_tokens: int | None = column("tokens", "New tokens in decode.")
-    keys: int | None = column("tokens", "Keys of all requests, those of earlier steps included.")
+    keys: int | None = column("tokens", "Keys of all requests, including earlier steps.")
     size: int | None = column("tokens", "Tokens that the engine runs the step with, if it pads.")
     start_ns: int = column("ns", "Start of its annotation.")
     host_ns: int = column("ns", "Duration of its annotation.")
     host_before_ns: int | None = column(
-        "ns", "CPU time since the end of the step before; 0 if they overlap, null if there is none.", "before"
+        "ns", "CPU time since the previous step ended; null if there is none.", "before"
     )
     latency_ns: int = column("ns", "From its start to its end.")
     time_ns: int = column("ns", "Part of the latency after the end of all steps before.")
@@ -76,9 +69,9 @@ class ServingStep(_Rates, Row):
     device_ns: int = column("ns", "Time in which at least one of its GPU events ran.", "GPU")
     device_span_ns: int = column("ns", "From its first GPU event to the end of its last.")
     idle_ns: int = column("ns", "Part of its latency without a GPU event of any step.")
-    events: int = column("count", "Its GPU events, those of replayed graphs included.")
-    flops: int = inferred("flop", "FLOPs of its GPU events, as far as known.")
-    bytes: int = inferred("bytes", "Bytes of its GPU events, as far as known.")
+    events: int = column("count", "Its GPU events, including replayed graphs.")
+    flops: int = inferred("flop", "Known FLOPs of its GPU events.")
+    bytes: int = inferred("bytes", "Known bytes of its GPU events.")
     known_ns: int = inferred("ns", "Durations of the events with known FLOPs or bytes.")
     events_ns: int = column("ns", "Sum of the durations of its GPU events.")
 
@@ -93,11 +86,11 @@ class ServingStep(_Rates, Row):
 
 
 class ServingPhase(_Rates, Row):
-    """All steps of a phase, or of all phases."""
+    """All steps of one phase, or of all phases."""
 
     phase: str = column("text", "prefill, decode, mixed, or all.")
     steps: int = column("count", "Number of steps.")
-    requests: int | None = column("count", "Requests, summed over the steps: one in ten steps counts ten times.")
+    requests: int | None = column("count", "Requests, summed over steps; a request in ten steps counts ten times.")
     tokens: int | None = column("tokens", "New tokens.")
     prefill_tokens: int | None = column("tokens", "New tokens in prefill.")
     decode_tokens: int | None = column("tokens", "New tokens in decode.")
@@ -121,57 +114,53 @@ class ServingPhase(_Rates, Row):
 
 
 def serving_steps(trace: Trace, work: Work) -> Table[ServingStep]:
-    """The steps that annotations of a serving engine mark, in order; none in other traces.
-
-    Args:
-        work: of the trace's device events.
-    """
-    steps, gpu, found = trace.steps, trace.gpu, Table(ServingStep)
+    """Return the steps marked by annotations of a serving engine, in order; empty for other traces."""
+    steps, gpu, rows = trace.steps, trace.gpu, Table(ServingStep)
     if not steps.batches:
-        return found
+        return rows
     order, whole = np.argsort(trace.step_of_event, kind="stable"), union(gpu.ts, gpu.end)
     busy = whole, np.cumsum(whole.end - whole.start)
     bounds = np.searchsorted(trace.step_of_event[order], np.arange(len(steps) + 1)).tolist()
     reached: int | None = None
     host_reached: int | None = None
     for step in steps:
-        batch, mine = steps.batches[step.number], order[bounds[step.number] : bounds[step.number + 1]]
-        own = union(gpu.ts[mine], gpu.end[mine])
+        batch, events = steps.batches[step.number], order[bounds[step.number] : bounds[step.number + 1]]
+        own = union(gpu.ts[events], gpu.end[events])
         last = max([step.end_ns, *own.end[-1:].tolist()])
         follows = step.number > 0 and _next(steps.names[step.number - 1], step.name)
         before = None if host_reached is None or not follows else max(0, step.start_ns - host_reached)
         time = last - max(step.start_ns, min(last, step.start_ns if reached is None else reached))
-        flops, moved = work.flops[mine], work.bytes[mine]
-        found.append(ServingStep(
-            step.name, batch.phase, batch.requests, batch.prefill.requests, batch.decode.requests,
-            batch.tokens, batch.prefill.q, batch.decode.q, _both(batch.prefill.k, batch.decode.k), batch.size,
-            step.start_ns, step.duration_ns, before, last - step.start_ns, time,
-            None if batch.decode.requests is None else batch.decode.requests * time, own.length,
-            int(own.end[-1] - own.start[0]) if len(own.end) else 0,
-            last - step.start_ns - _busy_until(busy, last) + _busy_until(busy, step.start_ns), len(mine),
-            int(flops[flops > 0].sum()), int(moved[moved > 0].sum()),
-            int(gpu.dur[mine][(flops >= 0) | (moved >= 0)].sum()), int(gpu.dur[mine].sum()),
-        ))  # fmt: skip
+        flops, moved, dur = work.flops[events], work.bytes[events], gpu.dur[events]
+        requests = batch.requests, batch.prefill.requests, batch.decode.requests
+        tokens = batch.tokens, batch.prefill.q, batch.decode.q, _both(batch.prefill.k, batch.decode.k), batch.size
+        wait = None if batch.decode.requests is None else batch.decode.requests * time
+        device_span = int(own.end[-1] - own.start[0]) if len(own.end) else 0
+        latency = last - step.start_ns
+        idle = latency - _busy_until(busy, last) + _busy_until(busy, step.start_ns)
+        times = step.start_ns, step.duration_ns, before, latency, time, wait, own.length, device_span, idle
+        known = int(dur[(flops >= 0) | (moved >= 0)].sum())
+        amounts = int(flops[flops > 0].sum()), int(moved[moved > 0].sum()), known, int(dur.sum())
+        rows.append(ServingStep(*(step.name, batch.phase, *requests, *tokens, *times, len(events), *amounts)))
         reached = max(last, last if reached is None else reached)
         host_reached = max(step.end_ns, step.end_ns if host_reached is None else host_reached)
-    return found
+    return rows
 
 
 def serving_phases(steps: Sequence[ServingStep]) -> Table[ServingPhase]:
-    """The steps by phase, in the order of `PHASES`, and all together where there are several phases or steps."""
-    found = Table(ServingPhase)
+    """Return the steps by phase in the order of `PHASES`, and all phases if there are several steps."""
+    rows = Table(ServingPhase)
     for phase in PHASES:
-        if mine := [step for step in steps if step.phase == phase]:
-            found.append(_phase(phase, mine, sum(step.time_ns for step in mine)))
+        if own := [step for step in steps if step.phase == phase]:
+            rows.append(_phase(phase, own, sum(step.time_ns for step in own)))
     if len(steps) > 1:
         start = min(step.start_ns for step in steps)
         end = max(step.start_ns + step.latency_ns for step in steps)
-        found.append(_phase(ALL_PHASES, steps, end - start))
-    return found
+        rows.append(_phase(ALL_PHASES, steps, end - start))
+    return rows
 
 
 class PhaseChange(Row):
-    """A phase in two traces, None if one has no step of it."""
+    """A phase in two traces; None if a trace has no step of it."""
 
     phase: str = column("text", "prefill, decode, mixed, or all.")
     a: ServingPhase | None = nested(ServingPhase, "A")
@@ -184,7 +173,7 @@ class PhaseChange(Row):
 
 
 def phase_changes(a: Sequence[ServingPhase], b: Sequence[ServingPhase]) -> Table[PhaseChange]:
-    """The phases that either trace has, in their order."""
+    """Return the phases that either trace has, in order."""
     sides = [{row.phase: row for row in rows} for rows in (a, b)]
     names = [name for name in (*PHASES, ALL_PHASES) if any(name in side for side in sides)]
     return Table(PhaseChange, (PhaseChange(name, *(side.get(name) for side in sides)) for name in names))
@@ -193,27 +182,27 @@ def phase_changes(a: Sequence[ServingPhase], b: Sequence[ServingPhase]) -> Table
 def _phase(phase: str, steps: Sequence[ServingStep], time: int) -> ServingPhase:
     latencies = [step.latency_ns for step in steps]
     p50, p90, p99 = percentiles_of(latencies, 50, 90, 99)
-    return ServingPhase(
-        phase, len(steps), _total(steps, "requests"), _total(steps, "tokens"), _total(steps, "prefill_tokens"),
-        _total(steps, "decode_tokens"), time, _total(steps, "wait_ns"), sum(latencies) / len(steps),
-        p50, p90, p99, max(latencies), sum(step.device_ns for step in steps), sum(step.idle_ns for step in steps),
-        sum(step.host_before_ns or 0 for step in steps),
-    )  # fmt: skip
+    requests, tokens = _total(steps, "requests"), _total(steps, "tokens")
+    split = _total(steps, "prefill_tokens"), _total(steps, "decode_tokens")
+    times = time, _total(steps, "wait_ns"), sum(latencies) / len(steps), p50, p90, p99, max(latencies)
+    device, idle = sum(step.device_ns for step in steps), sum(step.idle_ns for step in steps)
+    before = sum(step.host_before_ns or 0 for step in steps)
+    return ServingPhase(*(phase, len(steps), requests, tokens, *split, *times, device, idle, before))
 
 
 def _total(steps: Sequence[ServingStep], name: str) -> int | None:
-    """A sum, None if one of the steps does not say it."""
+    """Return a sum; None if a step lacks the value."""
     values = [getattr(step, name) for step in steps]
     return None if None in values else sum(values)
 
 
 def _next(before: str, step: str) -> bool:
-    """Whether nothing is left out between two steps; their names are ordinals."""
+    """Return whether no step is missing between two steps with ordinals as names."""
     return not (before.isdecimal() and step.isdecimal()) or int(step) == int(before) + 1
 
 
 def _busy_until(busy: tuple[Intervals, IntColumn], ts: int) -> int:
-    """How much of the time before `ts` is in intervals, given with the running sum of their lengths."""
+    """Return the time before `ts` in intervals, given with the running sum of their lengths."""
     spans, length = busy
     begun = int(np.searchsorted(spans.start, ts))
     return int(length[begun - 1]) - max(0, int(spans.end[begun - 1]) - ts) if begun else 0

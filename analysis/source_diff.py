@@ -1,10 +1,11 @@
-"""Source lines of two traces side by side: a line that only moved is one row; what does something else comes first."""
+"""Source lines of two traces compared: a line that only moved is one row; lines with other operators come first."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from itertools import takewhile
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -17,16 +18,13 @@ from .origins import LineWork
 from .summary import Analysis
 from .table import Row, column, derived, nested
 
-_MOST_PAIRS = 1_000_000
-"""Lines of a function in A times those in B that are aligned by what they do; of more by their numbers."""
-_ALIKE = 0.5
-"""Share of equal functions above which two files of different names are taken for the same."""
-_Operators = tuple[tuple[str, int], ...]
-"""Operators that a line calls, with how often in an iteration."""
+_MOST_PAIRS = 1_000_000  # pairs of lines of a function in A and B that are aligned by operators; beyond, by line number
+_SIMILAR = 0.5  # share of equal functions from which files of different names count as the same
+_Operators = tuple[tuple[str, int], ...]  # operators of a line, with calls per iteration
 
 
 class LineSide(Row):
-    """A line in one trace; of an iteration on average if iterations are compared."""
+    """A line in one trace; per iteration on average if iterations are compared."""
 
     line: int = column("number", "Line.")
     calls: float = column("count", "Outermost operators.")
@@ -36,11 +34,11 @@ class LineSide(Row):
 
 
 class LineRow(Row):
-    """A source line in both traces, None if one lacks it."""
+    """A source line in both traces; None if a trace lacks it."""
 
     file: str = column("name", "File in B, or in A if B lacks the line.")
     function: str = column("name", "Function in B, or in A if B lacks the line.")
-    exact: bool = column("yes/no", "The numbers are those of the line, not of the function's first.")
+    exact: bool = column("yes/no", "The numbers belong to the line; otherwise to the function.")
     a: LineSide | None = nested(LineSide, "A")
     b: LineSide | None = nested(LineSide, "B")
 
@@ -59,7 +57,7 @@ class LineRow(Row):
 
     @property
     def what_changed(self) -> str:
-        """Why it is `changed`, "" if it is not."""
+        """The reason for `changed`, "" if it is not."""
         if self.a is None or self.b is None:
             return "only in B" if self.a is None else "only in A"
         return "other operators" if self.changed else ""
@@ -78,27 +76,24 @@ class _Lines(NamedTuple):
 
 
 def line_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[LineRow]:
-    """The lines of own code of both traces; those that call other operators first, then the greatest change in time.
+    """Return the lines of own code of both traces; lines with other operators first, then by the change in time.
 
-    Lines are paired within functions of one name, in order, by what they call: a line that only moved in its file is
-    one row.
+    Lines are paired in order within functions of one name, by their operators.
 
     Args:
-        per_iteration: count what begins in an iteration, and divide by their number.
-
-    Example:
-        >>> line_rows(trace.analyze(), trace.analyze(), per_iteration=False)
-        []
+        per_iteration: count work that begins in an iteration, divided by the number of iterations.
     """
     one, other = _lines_of(a, per_iteration), _lines_of(b, per_iteration)
     renamed = _files(one, other)
-    functions_a, functions_b = _by_function(one, {}), _by_function(other, {of_b: of_a for of_a, of_b in renamed})
+    functions_a, functions_b = _by_function(one, {}), _by_function(other, {after: before for before, after in renamed})
     rows = []
     for key in {**functions_a, **functions_b}:
-        for at, to in _aligned(one, other, functions_a.get(key, []), functions_b.get(key, [])):
-            line = other.lines[to] if to is not None else one.lines[at or 0]
-            before, after = (None if at is None else one.sides[at]), (None if to is None else other.sides[to])
-            rows.append(LineRow(line.file, line.function, line.exact, before, after))
+        for first, second in _aligned(one, other, functions_a.get(key, []), functions_b.get(key, [])):
+            line = other.lines[second] if second is not None else one.lines[first or 0]
+            before = None if first is None else one.sides[first]
+            rows.append(
+                LineRow(line.file, line.function, line.exact, before, None if second is None else other.sides[second])
+            )
     return sorted(rows, key=lambda row: (not row.changed, -abs(row.change_ns), row.place))
 
 
@@ -120,44 +115,43 @@ def _lines_of(analysis: Analysis, per_iteration: bool) -> _Lines:
     called: defaultdict[int, Counter[str]] = defaultdict(Counter)
     direct = ~np.isin(trace.origin.phase[outer], (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION))
     names = [trace.names[code] for code in trace.calls.name[outer[direct]].tolist()]
-    for of, name in zip(line[direct].tolist(), names, strict=True):
-        called[of][name] += 1
-    found = _Lines([], [])
-    for at, text in enumerate(table):
-        if text.own and (calls[at] or device[at]):
-            operators = tuple(sorted((name, round(times / by)) for name, times in called[at].items()))
-            found.lines.append(text)
-            found.sides.append(
-                LineSide(text.line, float(calls[at]), float(host[at]), float(device[at]), operators)
-            )  # fmt: skip
-    return found
+    for code, name in zip(line[direct].tolist(), names, strict=True):
+        called[code][name] += 1
+    rows = _Lines([], [])
+    for code, text in enumerate(table):
+        if text.own and (calls[code] or device[code]):
+            operators = tuple(sorted((name, round(times / by)) for name, times in called[code].items()))
+            rows.lines.append(text)
+            times = float(calls[code]), float(host[code]), float(device[code])
+            rows.sides.append(LineSide(text.line, *times, operators))
+    return rows
 
 
-def _by_function(found: _Lines, files: dict[str, str]) -> dict[tuple[str, str], list[int]]:
-    """Positions of the lines of each file and function, in order of the lines; files by their names in A."""
+def _by_function(lines: _Lines, files: dict[str, str]) -> dict[tuple[str, str], list[int]]:
+    """Return the positions of the lines of each function in order; `files` maps files of B to their names in A."""
     functions: dict[tuple[str, str], list[int]] = {}
-    for at in sorted(range(len(found.lines)), key=lambda at: found.lines[at][:2]):
-        line = found.lines[at]
-        functions.setdefault((files.get(line.file, line.file), line.function), []).append(at)
+    for index in sorted(range(len(lines.lines)), key=lambda index: lines.lines[index][:2]):
+        line = lines.lines[index]
+        functions.setdefault((files.get(line.file, line.file), line.function), []).append(index)
     return functions
 
 
 def _files(one: _Lines, other: _Lines) -> list[tuple[str, str]]:
-    """Files of A and of B that are the same under another path: of one name, or with mostly the same functions."""
-    of_a, of_b = ({line.file for line in found.lines} for found in (one, other))
-    only_a, only_b = sorted(of_a - of_b), sorted(of_b - of_a)
+    """Return pairs of files of A and B that are the same under another path: same name or mostly the same functions."""
+    files_a, files_b = ({line.file for line in side.lines} for side in (one, other))
+    only_a, only_b = sorted(files_a - files_b), sorted(files_b - files_a)
     functions = [
-        {file: {line.function for line in found.lines if line.file == file} for file in files}
-        for found, files in ((one, only_a), (other, only_b))
+        {file: {line.function for line in side.lines if line.file == file} for file in files}
+        for side, files in ((one, only_a), (other, only_b))
     ]
     scored = []
     for before in only_a:
         for after in only_b:
-            mine, theirs = functions[0][before], functions[1][after]
+            in_a, in_b = functions[0][before], functions[1][after]
             shared = _shared_parts(before, after)
-            alike = len(mine & theirs) / len(mine | theirs)
-            if shared or alike >= _ALIKE:
-                scored.append((-shared, -alike, before, after))
+            similar = len(in_a & in_b) / len(in_a | in_b)
+            if shared or similar >= _SIMILAR:
+                scored.append((-shared, -similar, before, after))
     pairs: list[tuple[str, str]] = []
     for _, _, before, after in sorted(scored):
         if all(before != known and after != taken for known, taken in pairs):
@@ -166,32 +160,27 @@ def _files(one: _Lines, other: _Lines) -> list[tuple[str, str]]:
 
 
 def _shared_parts(one: str, other: str) -> int:
-    """How many last parts of two paths are equal."""
+    """Return how many last parts of two paths are equal."""
     parts = zip(reversed(PurePath(one).parts), reversed(PurePath(other).parts), strict=False)
-    count = 0
-    for mine, theirs in parts:
-        if mine != theirs:
-            break
-        count += 1
-    return count
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], parts)))
 
 
 def _aligned(
-    one: _Lines, other: _Lines, of_a: Sequence[int], of_b: Sequence[int]
+    one: _Lines, other: _Lines, in_a: Sequence[int], in_b: Sequence[int]
 ) -> list[tuple[int | None, int | None]]:
-    """Pairs of lines of one function; None where a trace has none."""
-    if len(of_a) * len(of_b) > _MOST_PAIRS:
-        by_number = {one.lines[at].line: at for at in of_a}
-        pairs: list[tuple[int | None, int | None]] = [(by_number.pop(other.lines[to].line, None), to) for to in of_b]
-        return [*pairs, *((at, None) for at in by_number.values())]
+    """Return pairs of lines of one function; None if a trace lacks the line."""
+    if len(in_a) * len(in_b) > _MOST_PAIRS:
+        by_number = {one.lines[index].line: index for index in in_a}
+        pairs: list[tuple[int | None, int | None]] = [(by_number.pop(other.lines[k].line, None), k) for k in in_b]
+        return [*pairs, *((index, None) for index in by_number.values())]
     texts = [
-        [(tuple(name for name, _ in found.sides[at].operators), found.lines[at].exact) for at in of]
-        for found, of in ((one, of_a), (other, of_b))
+        [(tuple(name for name, _ in lines.sides[index].operators), lines.lines[index].exact) for index in rows]
+        for lines, rows in ((one, in_a), (other, in_b))
     ]
     pairs = []
     for kind, begin, end, first, last in SequenceMatcher(a=texts[0], b=texts[1], autojunk=False).get_opcodes():
-        mine, theirs = list(of_a[begin:end]), list(of_b[first:last])
-        both = min(len(mine), len(theirs)) if kind in ("equal", "replace") else 0
-        pairs += zip(mine[:both], theirs[:both], strict=True)
-        pairs += [(at, None) for at in mine[both:]] + [(None, to) for to in theirs[both:]]
+        before, after = list(in_a[begin:end]), list(in_b[first:last])
+        both = min(len(before), len(after)) if kind in ("equal", "replace") else 0
+        pairs += zip(before[:both], after[:both], strict=True)
+        pairs += [(index, None) for index in before[both:]] + [(None, index) for index in after[both:]]
     return pairs

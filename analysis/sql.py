@@ -1,4 +1,4 @@
-"""SQL over the tables of one or several ranks: DuckDB, which sees these tables and nothing else."""
+"""SQL over the tables of one or several ranks: DuckDB, restricted to these tables."""
 
 from __future__ import annotations
 
@@ -29,48 +29,38 @@ if TYPE_CHECKING:
     from ..jobs.job import Job
 
 _ALLOWED = ("SELECT", "EXPLAIN")
+# No files, network, Python variables, extensions or spilling to disk. DuckDB applies them in this order.
 _SANDBOX = {
-    "enable_external_access": "false", "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
-    "python_enable_replacements": "false", "temp_directory": "", "allow_community_extensions": "false",
-}  # fmt: skip
-"""No file, no network, no Python variable, no extension, no spilling to disk."""
-MEMORY = "2GB"
-"""What queries may take, unless another limit is given."""
+    **dict.fromkeys(("enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions"), "false"),
+    **{"python_enable_replacements": "false", "temp_directory": "", "allow_community_extensions": "false"},
+}
+MEMORY = "2GB"  # default memory limit of queries
 _SHOWN = 20
-_BATCH = 100_000
-"""Rows that are taken from a query at a time."""
+_BATCH = 100_000  # rows fetched from a query at a time
 _WORD = re.compile(r"[a-z_]+")
+# Types of DuckDB that Parquet or JSON cannot hold, also in lists and structs; their values become text.
 _NO_VALUE = re.compile(r"\b(INTERVAL|UNION|BIT|BIGNUM|VARINT)\b")
-"""Types of DuckDB that Parquet or JSON cannot hold, also within lists and structs; their values become text."""
+# Types with values that Python cannot hold, such as infinite timestamps and dates after the year 9999.
 _TEMPORAL = re.compile(r"DATE|TIME")
-"""Types of DuckDB with values that Python cannot hold, such as infinite timestamps and dates after the year 9999."""
-_TEXT_CELL = 150
-"""Bytes that a cell of a table in text takes while the widths of columns are found, without its characters."""
+_TEXT_CELL = 150  # bytes of a cell, without its characters, while a table is laid out as text
 FRAMES, RANKS = ("ops", "kernels"), "ranks"
-SQL_TABLES = (*FRAMES, *VIEWS, RANKS)
-"""What queries see: the data frames, the stored tables, and a row a rank."""
+SQL_TABLES = (*FRAMES, *VIEWS, RANKS)  # data frames, stored tables, and a row per rank
 
 
 @dataclass(frozen=True, eq=False)
 class QueryResult:
-    """The rows that a query found.
-
-    Attributes:
-        arrow: the rows as a `pyarrow.Table`.
-        limit: bytes that the text of the rows may take, None for any number.
-    """
+    """The rows of a query as a `pyarrow.Table`; `limit` is the most bytes that their text may take."""
 
     arrow: Any
     limit: float | None = None
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns; a name that several have gets a number, as "ts_ns_1"."""
+        """Column names; repeated names get a number, such as "ts_ns_1"."""
         return list(self.arrow.column_names)
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows as Python values."""
         return list(self)
 
     def __len__(self) -> int:
@@ -81,20 +71,15 @@ class QueryResult:
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`; UsageError if pandas is not installed."""
+        """Return a `pandas.DataFrame`; UsageError if pandas is not installed."""
         library("pandas")
         return self.arrow.to_pandas()
 
     def to_arrow(self) -> Any:
-        """The `pyarrow.Table`."""
         return self.arrow
 
     def to_text(self, width: int | None = None) -> str:
-        """The rows as a table for the terminal.
-
-        Raises:
-            UsageError: the text would take more memory than queries may.
-        """
+        """Return the rows as a table for the terminal; UsageError if it needs more memory than queries may take."""
         cells = len(self) * len(self.columns)
         if self.limit is not None and cells * _TEXT_CELL + self.arrow.nbytes > self.limit:
             problem = f"{len(self):,} rows as a table take more memory than queries may"
@@ -109,12 +94,12 @@ class QueryResult:
 
 
 class SqlTables:
-    """The tables of some ranks, `SQL_TABLES`, each with a column `rank`; made when a query names them.
+    """The tables `SQL_TABLES` of some ranks, each with a column `rank`, made when a query names them.
 
     Args:
-        traces: by rank; of these the tables are made. stored: folders of Parquet files, whose columns are read as far
-            as a query needs them, with the ranks that count, None for all.
-        memory: what queries may take, in DuckDB's form.
+        traces: by rank.
+        stored: folders of Parquet files, read as far as a query needs them, with their ranks (None for all).
+        memory: limit of queries, in DuckDB's form.
 
     Raises:
         UsageError: DuckDB or pyarrow is not installed.
@@ -148,11 +133,7 @@ class SqlTables:
         self._connection.execute("set lock_configuration = true")
 
     def query(self, sql: str) -> QueryResult:
-        """The rows that a SELECT finds.
-
-        Raises:
-            UsageError: not one SELECT (or EXPLAIN), an error in it, or it takes more memory than it may.
-        """
+        """Run one SELECT (or EXPLAIN); UsageError for other statements, errors in it, and too much memory."""
         try:
             statements = self._connection.extract_statements(sql)
             if len(statements) != 1:
@@ -161,30 +142,26 @@ class SqlTables:
             if kind not in _ALLOWED:
                 raise UsageError(f"{kind} is not allowed, traces are only read; give a SELECT")
             self._add_named(sql)
-            return QueryResult(self._with_int64(self._found(self._connection.sql(sql))), self._limit)
+            rows = self._fetched(self._connection.sql(sql))
+            return QueryResult(self._with_int64(rows), self._limit)
         except self._error as error:
             raise UsageError(f"SQL: {_first_line(error)}; the tables are {', '.join(SQL_TABLES)}") from None
 
-    def _found(self, relation: Any) -> Any:
-        """The rows of a relation as Arrow, of which Python, JSON and Parquet can hold every value."""
+    def _fetched(self, relation: Any) -> Any:
+        """Return the rows as Arrow with values that Python, JSON and Parquet can hold."""
         types = list(map(str, relation.types))
-        texts = {at for at, kind in enumerate(types) if _NO_VALUE.search(kind)}
+        texts = {index for index, kind in enumerate(types) if _NO_VALUE.search(kind)}
         names = _distinct(relation.columns)
-        found = self._rows(_with_texts(relation, texts, names))
-        too_great = {
-            at for at, kind in enumerate(types) if _TEMPORAL.search(kind) and not _is_readable(found.column(at))
-        }
+        rows = self._rows(_with_texts(relation, texts, names))
+        temporal = [index for index, kind in enumerate(types) if _TEMPORAL.search(kind)]
+        too_great = {index for index in temporal if not _is_readable(rows.column(index))}
         if too_great - texts:
-            found = self._rows(_with_texts(relation, texts | too_great, names))
-        return found.rename_columns(names)
+            rows = self._rows(_with_texts(relation, texts | too_great, names))
+        return rows.rename_columns(names)
 
     def _rows(self, relation: Any) -> Any:
-        """The rows as Arrow, which DuckDB's limit does not count: they may take as much again.
-
-        Raises:
-            UsageError: they take more.
-        """
-        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # of older releases
+        """Return the rows as Arrow; DuckDB's limit does not count them, so they may take as much again."""
+        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # older releases
         reader, batches, size = read(_BATCH), [], 0
         for batch in reader:
             batches.append(batch)
@@ -195,34 +172,32 @@ class SqlTables:
         return self._arrow.Table.from_batches(batches, schema=reader.schema)
 
     def _with_int64(self, table: Any) -> Any:
-        """Sums of whole numbers, which DuckDB makes 128 bits wide, as int64 where they fit."""
-        for at, field in enumerate(table.schema):
+        """Return int64 columns for DuckDB's 128-bit sums of integers if they fit."""
+        for index, field in enumerate(table.schema):
             if self._arrow.types.is_decimal(field.type) and field.type.scale == 0:
                 with contextlib.suppress(self._arrow.ArrowInvalid):
-                    table = table.set_column(at, field.name, table.column(at).cast(self._arrow.int64()))
+                    table = table.set_column(index, field.name, table.column(index).cast(self._arrow.int64()))
         return table
 
     def _add_named(self, sql: str) -> None:
-        """Make the tables that a query may name; the others take no time."""
+        """Make the tables that a query may name."""
         words = set(_WORD.findall(sql.lower()))
-        found = [name for name in SQL_TABLES if name in words] if words & set(SQL_TABLES) else SQL_TABLES
-        for name in dict.fromkeys(("device", *found) if RANKS in found else found):
+        named = [name for name in SQL_TABLES if name in words] if words & set(SQL_TABLES) else SQL_TABLES
+        for name in dict.fromkeys(("device", *named) if RANKS in named else named):
             if name not in self._there:
                 self._there.add(name)
                 self._add_ranks() if name == RANKS else self._add(name, self._parts(name))
 
     def _parts(self, name: str) -> list[Any]:
-        """A table of each rank."""
+        """Return a table of each rank."""
         if name in VIEWS:
             parts = [self._ranked(made.table(name), rank) for rank, made in self._tables.items()]
             return [*parts, *(self._dataset(folder, name, ranks) for folder, ranks in self._folders.items())]
-        return [
-            self._ranked((trace.ops if name == "ops" else trace.kernels).to_arrow(), rank)
-            for rank, trace in self._whole()
-        ]
+        frames = ((trace.ops if name == "ops" else trace.kernels, rank) for rank, trace in self._whole())
+        return [self._ranked(frame.to_arrow(), rank) for frame, rank in frames]
 
     def _whole(self) -> Iterator[tuple[int, Trace]]:
-        """All traces; those of folders are read."""
+        """Yield all traces; folders are read."""
         yield from self._traces.items()
         for folder, ranks in self._folders.items():
             for rank in _ranks_of(folder, ranks):
@@ -233,7 +208,6 @@ class SqlTables:
         return table.append_column("rank", arrow_numbers(np.full(len(table), rank)))
 
     def _dataset(self, folder: Path, view: str, ranks: Collection[int] | None) -> Any:
-        """The files of a table."""
         dataset = library("pyarrow.dataset")
         for place in (Place(folder, rank) for rank in _ranks_of(folder, ranks)):
             check_table(place, view)
@@ -244,9 +218,10 @@ class SqlTables:
                 table = library("pyarrow.parquet").read_table(Place(folder).of(view))
                 return self._ranked(table, rank if type(rank) is int else 0)
             hive = dataset.partitioning(self._arrow.schema([("rank", self._arrow.int64())]), flavor="hive")
-            found = dataset.dataset(folder / view, format="parquet", partitioning=hive)
-            there = None if ranks is None else {stored.rank for stored in stored_ranks(folder)}
-            return found if ranks is None or there == ranks else found.filter(dataset.field("rank").isin([*ranks]))
+            rows = dataset.dataset(folder / view, format="parquet", partitioning=hive)
+            if ranks is None or ranks == {stored.rank for stored in stored_ranks(folder)}:
+                return rows
+            return rows.filter(dataset.field("rank").isin([*ranks]))
         except (OSError, ValueError) as error:
             raise UsageError(f"{folder}: {view} cannot be read ({_first_line(error)}); write it again") from None
 
@@ -264,11 +239,11 @@ class SqlTables:
 
 
 def _with_texts(relation: Any, texts: Collection[int], names: Sequence[str]) -> Any:
-    """A relation with the text of DuckDB for the values of some columns, given by position."""
+    """Return a relation with text instead of the values of some columns, given by position."""
     if not texts:
         return relation
-    columns = ", ".join(f"c{at}::varchar" if at in texts else f"c{at}" for at in range(len(names)))
-    aliases = ", ".join(f"c{at}" for at in range(len(names)))
+    columns = ", ".join(f"c{index}::varchar" if index in texts else f"c{index}" for index in range(len(names)))
+    aliases = ", ".join(f"c{index}" for index in range(len(names)))
     return relation.query("_found", f"select {columns} from _found as found({aliases})")
 
 
@@ -277,40 +252,35 @@ def _is_readable(column: Any) -> bool:
     try:
         for chunk in column.chunks:
             chunk.to_pylist()
-    except (OverflowError, ValueError):  # what pyarrow raises is a ValueError, too
+    except (OverflowError, ValueError):  # also pyarrow's errors
         return False
     return True
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Number names that are used again.
-
-    Example:
-        >>> _distinct(["a", "b", "a", "a_1"])
-        ['a', 'b', 'a_2', 'a_1']
-    """
-    found, taken = list[str](), set(names)
+    """Number repeated names: ["a", "b", "a", "a_1"] becomes ["a", "b", "a_2", "a_1"]."""
+    names_so_far, taken = list[str](), set(names)
     for name in names:
-        if name in found:
-            name = next(one for k in itertools.count(1) if (one := f"{name}_{k}") not in taken)
+        if name in names_so_far:
+            name = next(free for k in itertools.count(1) if (free := f"{name}_{k}") not in taken)
             taken.add(name)
-        found.append(name)
-    return found
+        names_so_far.append(name)
+    return names_so_far
 
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def _bytes_of(size: str) -> float:
-    """A size as DuckDB writes it, such as "95.3 MiB"."""
+    """Parse a size as DuckDB writes it, such as "95.3 MiB"."""
     number, _, unit = size.partition(" ")
     return float(number) * float(1024 ** _UNITS.index(unit))
 
 
 def _ranks_of(folder: Path, ranks: Collection[int] | None) -> list[int | None]:
-    """The ranks in a folder that count, None for the only trace of one without."""
-    found: list[int | None] = [stored.rank for stored in stored_ranks(folder) if ranks is None or stored.rank in ranks]
-    return found or [None]
+    """Return the chosen ranks of a folder, [None] for a folder with a single trace."""
+    chosen: list[int | None] = [stored.rank for stored in stored_ranks(folder) if ranks is None or stored.rank in ranks]
+    return chosen or [None]
 
 
 def _first_line(error: Exception) -> str:
@@ -321,17 +291,12 @@ def _cell(value: Any) -> str | int | float | None:
     return value if value is None or type(value) in (str, int, float) else str(value)
 
 
-_IN_MEMORY = 4
-"""Ranks of which the tables may be in memory together."""
+_IN_MEMORY = 4  # ranks with tables in memory at the same time
 
 
 @contextlib.contextmanager
 def job_tables(job: Job, memory: str = MEMORY) -> Iterator[SqlTables]:
-    """The tables of all ranks while the block lasts; only those of a few ranks are in memory.
-
-    Args:
-        memory: what queries may take.
-    """
+    """Provide the tables of all ranks in a block; only those of a few ranks are in memory."""
     chosen = job._chosen
     stored: dict[str, set[int]] = {}
     others = []
@@ -344,23 +309,23 @@ def job_tables(job: Job, memory: str = MEMORY) -> Iterator[SqlTables]:
     if not others:
         yield SqlTables({}, stored, memory=memory)
         return
-    rest = job._of(others)
+    others_job = job._of(others)
     if len(others) <= _IN_MEMORY or chosen.choose is not None:
-        yield SqlTables(dict(rest.ranks), stored, memory=memory)
+        yield SqlTables(dict(others_job.ranks), stored, memory=memory)
         return
     with TemporaryDirectory(prefix="etplus-") as scratch:
-        there = set()
-        for rank, files in rest.map(_columns):
-            there.add(rank)
+        ranks = set()
+        for rank, files in others_job.map(_columns):
+            ranks.add(rank)
             for name, content in zip(files_of(rank), files, strict=True):
                 path = Path(scratch, name)
                 path.parent.mkdir(parents=True)
                 path.write_bytes(content)
-        yield SqlTables({}, {**stored, scratch: there}, memory=memory)
+        yield SqlTables({}, {**stored, scratch: ranks}, memory=memory)
 
 
 def _columns(trace: Trace) -> list[bytes]:
-    """The files of a trace as columns."""
+    """Return the Parquet files of a trace."""
     with TemporaryDirectory(prefix="etplus-") as scratch:
         with transaction(nested=True):
             write_rank(trace, scratch, 0)

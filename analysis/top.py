@@ -1,4 +1,4 @@
-"""Where time goes: one table of one trace or a job, by kernel, operator, module, line, phase, step or rank."""
+"""Time of one trace or a job, by kernel, operator, module, line, phase, step or rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .table import Row, Table, TextColumn, column, derived
 
 
 class TopRow(Row):
-    """Everything of one name in all traces."""
+    """All work of one name in all traces."""
 
     name: str = column("name", "Full name.")
     label: str = column("name", "Short name.")
@@ -30,7 +30,7 @@ class TopRow(Row):
 
 
 class _TopPart(NamedTuple):
-    """What one trace adds to a row."""
+    """The contribution of one trace to a row."""
 
     name: str
     label: str
@@ -40,26 +40,13 @@ class _TopPart(NamedTuple):
 
 
 def top_table(analyses: Sequence[Analysis], by: str = "kernel") -> Table[TopRow]:
-    """Rows with the most time first, those of one name in several traces together.
-
-    Args:
-        by: one of `TOP_BY`.
-
-    Example:
-        >>> [row.name for row in top_table([trace.analyze()], "operator")][:2]
-        ['aten::mm', 'aten::addmm']
-    """
+    """Return rows by one of `TOP_BY`, most time first; equal names in several traces form one row."""
     sums: dict[str, _TopPart] = {}
     for part in (part for analysis in analyses for part in TOP_BY[by](analysis)):
         known = sums.get(part.name)
         if known is not None:
-            part = _TopPart(
-                part.name,
-                part.label,
-                known.device_ns + part.device_ns,
-                known.host_ns + part.host_ns,
-                known.events + part.events,
-            )
+            times = known.device_ns + part.device_ns, known.host_ns + part.host_ns, known.events + part.events
+            part = _TopPart(part.name, part.label, *times)
         sums[part.name] = part
     device = sum(part.device_ns for part in sums.values())
     host = sum(part.host_ns for part in sums.values())

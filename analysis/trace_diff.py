@@ -1,4 +1,4 @@
-"""Two traces side by side: device time by operator and by kernel, with what one of them lacks."""
+"""Two traces compared: device time by operator and by kernel, and what one of them lacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BIGGEST = 5
 
 
 class Side(Row):
-    """An operator or kernel in one trace; of an iteration on average if iterations are compared."""
+    """An operator or kernel in one trace; per iteration on average if iterations are compared."""
 
     count: float = column("count", "Number of events.")
     total_ns: float = column("ns", "Sum of their durations.")
@@ -44,7 +44,7 @@ class Side(Row):
 
 
 class DiffRow(Row):
-    """An operator or a kernel in both traces; None if one lacks it."""
+    """An operator or a kernel in both traces; None if a trace lacks it."""
 
     name: str = column("name", "Name.")
     a: Side | None = nested(Side, "A")
@@ -63,20 +63,15 @@ class DiffRow(Row):
 
 @dataclass(frozen=True)
 class Difference(Suggests):
-    """Rows in order of the change, the greatest first.
+    """The comparison of two traces; rows with the greatest change first.
 
     Attributes:
-        a, b: names of the files. device_a, device_b: of the devices.
-        per_iteration: all numbers are of an iteration, on average; else of the whole traces.
-        iterations_a, iterations_b: how many each trace has.
-        outside_a, outside_b: GPU events launched outside iterations, and their ns; left out if iterations are compared.
+        per_iteration: all numbers are means of an iteration; otherwise of the whole traces.
+        outside_a, outside_b: number and ns of GPU events launched outside iterations.
         total_a, total_b: device time, ns.
-        latency_a, latency_b: mean length of an iteration, ns, where iterations are compared; else the traces' spans, 0
-            if start times were not recorded.
-        ops, kernels: by name (operators with shapes if asked for).
-        damage: what is wrong with the files, in sentences.
-        paths: by call path. phases: of the steps of serving engines. lines: by source line, where stacks are recorded.
-        gains, losses: operators that take less and more time in B, those with the greatest change first.
+        latency_a, latency_b: ns of an iteration if iterations are compared, otherwise of the traces; 0 if unknown.
+        damage: problems of the files, in sentences.
+        lines: by source line, if stacks are recorded.
     """
 
     a: str
@@ -103,52 +98,52 @@ class Difference(Suggests):
 
     @property
     def tables(self) -> NamedTables:
-        """The rows of `sided` by name, each with `to_pandas()`; columns of one trace begin with "a_" or "b_"."""
+        """The tables of `sided` by name; columns of one trace begin with "a_" or "b_"."""
         return flat_tables(self.sided())
 
     def sided(self) -> dict[str, Table[Any]]:
-        """Rows with both sides: `ops`, `kernels`, `paths`, `phases` and `lines`."""
+        """Return the tables with both sides: `ops`, `kernels`, `paths`, `phases` and `lines`."""
         kinds = {"ops": DiffRow, "kernels": DiffRow, "paths": PathRow, "phases": PhaseChange, "lines": LineRow}
         return {name: Table(kind, getattr(self, name)) for name, kind in kinds.items()}
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
-        """Write these tables as sheets of a workbook; see `Analysis.to_excel`."""
+        """Write these tables as sheets of a workbook."""
         write_workbook(self.tables, path)
 
     @property
     def gains(self) -> list[DiffRow]:
-        """Operators that take less time in B."""
+        """Operators that take less time in B, greatest change first."""
         return sorted((row for row in self.ops if row.change_ns < 0), key=lambda row: row.change_ns)
 
     @property
     def losses(self) -> list[DiffRow]:
-        """Operators that take more time in B."""
+        """Operators that take more time in B, greatest change first."""
         return sorted((row for row in self.ops if row.change_ns > 0), key=lambda row: -row.change_ns)
 
 
 def flat_tables(tables: Mapping[str, Iterable[Row]]) -> NamedTables:
-    """Tables of rows, with what a side has of one in columns of its own."""
+    """Return tables with nested rows flattened into columns."""
     return NamedTables((name, PlainRows(row.flat() for row in rows)) for name, rows in tables.items())
 
 
 def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> Difference:
-    """Compare two traces, of whatever devices: an iteration of each on average, if both have iterations.
+    """Compare two traces of any devices: a mean iteration of each if both have iterations.
 
     Args:
-        by_shape: match operators by name and shapes.
-        total: compare the whole traces, however many iterations they have.
+        by_shape: match operators by name and shapes. total: compare the whole traces in any case.
     """
     per_iteration = bool(a.iterations and b.iterations) and not total
     one, other = _ComparedPart.of(a, per_iteration), _ComparedPart.of(b, per_iteration)
+    files = a.trace.file, b.trace.file, device_names(a.trace), device_names(b.trace), per_iteration
+    totals = len(a.iterations), len(b.iterations), one.outside, other.outside, one.total_ns, other.total_ns
+    both_ops = match(_ops(one, by_shape), _ops(other, by_shape)), match(_kernels(one), _kernels(other))
     return Difference(
-        a.trace.file, b.trace.file, device_names(a.trace), device_names(b.trace), per_iteration,
-        len(a.iterations), len(b.iterations),
-        one.outside, other.outside, one.total_ns, other.total_ns,
-        match(_ops(one, by_shape), _ops(other, by_shape)), match(_kernels(one), _kernels(other)),
-        _latency(a, per_iteration), _latency(b, per_iteration), (*a.trace.damage, *b.trace.damage),
-        path_rows(a, b, per_iteration=per_iteration), phase_changes(a.serving_phases, b.serving_phases),
+        *(*files, *totals, *both_ops, _latency(a, per_iteration), _latency(b, per_iteration)),
+        (*a.trace.damage, *b.trace.damage),
+        path_rows(a, b, per_iteration=per_iteration),
+        phase_changes(a.serving_phases, b.serving_phases),
         line_rows(a, b, per_iteration=per_iteration),
-    )  # fmt: skip
+    )
 
 
 def _latency(analysis: Analysis, per_iteration: bool) -> float:
@@ -158,21 +153,12 @@ def _latency(analysis: Analysis, per_iteration: bool) -> float:
     return analysis.trace.span.length if mean is None else mean
 
 
-def regressions(found: Difference, limit: float) -> list[str]:
-    """What takes more time in B than a limit allows, in sentences; empty if nothing does.
-
-    Compared are the device time and the time of an iteration (of the whole trace, if iterations are not compared).
-
-    Args:
-        limit: relative, 0.05 for 5%.
-
-    Example:
-        >>> regressions(difference(trace.analyze(), trace.analyze()), 0.05)
-        []
-    """
-    what = "time of an iteration" if found.per_iteration else "time of the whole trace"
-    pairs = (("device time", found.total_a, found.total_b), (what, found.latency_a, found.latency_b))
-    slower = ", ".join(f"{row.name} +{row.change_ns / _MS:,.3f} ms" for row in found.losses[:_BIGGEST])
+def regressions(difference: Difference, limit: float) -> list[str]:
+    """Return sentences about device time or latency that is longer in B by more than a limit (0.05 for 5%)."""
+    span = "time of an iteration" if difference.per_iteration else "time of the whole trace"
+    device = "device time", difference.total_a, difference.total_b
+    pairs = (device, (span, difference.latency_a, difference.latency_b))
+    slower = ", ".join(f"{row.name} +{row.change_ns / _MS:,.3f} ms" for row in difference.losses[:_BIGGEST])
     return [
         f"{name}: {a / _MS:,.3f} ms in A, {b / _MS:,.3f} ms in B{f' ({b / a - 1:+.1%})' if a else ''}"
         + (f"; operators: {slower}" if slower else "")
@@ -183,13 +169,7 @@ def regressions(found: Difference, limit: float) -> list[str]:
 
 @dataclass(frozen=True)
 class _ComparedPart:
-    """The part of a trace that is compared.
-
-    Attributes:
-        breakdown, kernels: as in `Analysis`, of this part.
-        iterations: by how many its numbers are divided.
-        outside: GPU events that belong to no iteration, and their ns.
-    """
+    """The compared part of a trace; `iterations` divides its numbers, `outside` has number and ns of other events."""
 
     breakdown: list[BreakdownRow]
     kernels: list[KernelRow]
@@ -214,12 +194,11 @@ class _ComparedPart:
         return self.mean(sum(row.total_ns for row in self.breakdown))
 
     def mean(self, value: int) -> float:
-        """A sum over all iterations as the mean of one."""
         return value if self.iterations == 1 else value / self.iterations
 
 
 def in_iterations(trace: Trace, events: IntColumn) -> Trace:
-    """The trace with some of its GPU events only, by positions."""
+    """Return the trace with only some of its GPU events, by positions."""
     return trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(events)))
 
 
@@ -233,24 +212,22 @@ def _ops(part: _ComparedPart, by_shape: bool) -> dict[str, Side]:
     for row in part.breakdown:
         name = row.label
         groups[f"{name} {row.shapes}".rstrip() if by_shape else name].append((row.count, row.total_ns))
-    return {
-        name: Side(part.mean(sum(n for n, _ in of)), part.mean(sum(t for _, t in of))) for name, of in groups.items()
-    }
+    totals = {name: map(sum, zip(*rows, strict=True)) for name, rows in groups.items()}
+    return {name: Side(part.mean(count), part.mean(ns)) for name, (count, ns) in totals.items()}
 
 
 def _kernels(part: _ComparedPart) -> dict[str, Side]:
-    """By name; the shares of peaks are those of all its rows together, weighted by time."""
+    """Return kernels by name; shares of peaks are means weighted by time."""
     groups = defaultdict(list)
     for row in part.kernels:
         groups[row.kernel].append(row)
-    return {
-        name: Side(
-            part.mean(sum(row.count for row in rows)), part.mean(sum(row.total_ns for row in rows)),
-            _weighted((row.flops_share, row.flops_ns) for row in rows),
-            _weighted((row.bytes_share, row.bytes_ns) for row in rows),
-        )
-        for name, rows in groups.items()
-    }  # fmt: skip
+    sides = {}
+    for name, rows in groups.items():
+        flops_share = _weighted((row.flops_share, row.flops_ns) for row in rows)
+        bytes_share = _weighted((row.bytes_share, row.bytes_ns) for row in rows)
+        count, total = sum(row.count for row in rows), sum(row.total_ns for row in rows)
+        sides[name] = Side(part.mean(count), part.mean(total), flops_share, bytes_share)
+    return sides
 
 
 def _weighted(parts: Iterable[tuple[float | None, int]]) -> float | None:
@@ -259,13 +236,14 @@ def _weighted(parts: Iterable[tuple[float | None, int]]) -> float | None:
 
 
 def device_names(trace: Trace) -> str:
-    """The names of its devices."""
+    """Return the names of a trace's devices."""
     names = [str(device.get("name", "no name")) for device in trace.properties.values()]
     return ", ".join(dict.fromkeys(names)) or "no device"
 
 
-def json_of_difference(found: Difference) -> dict[str, Any]:
-    """All of it as plain objects."""
-    rows = {name: rows.plain() for name, rows in Difference.sided(found).items()}
-    plain = asdict(replace(found, ops=[], kernels=[], paths=[], phases=[], lines=[])) | rows
-    return plain | {"gains": [row.name for row in found.gains], "losses": [row.name for row in found.losses]}
+def json_of_difference(difference: Difference) -> dict[str, Any]:
+    """Return the comparison as plain objects."""
+    rows = {name: rows.plain() for name, rows in Difference.sided(difference).items()}
+    plain = asdict(replace(difference, ops=[], kernels=[], paths=[], phases=[], lines=[])) | rows
+    moved = {"gains": [row.name for row in difference.gains], "losses": [row.name for row in difference.losses]}
+    return plain | moved

@@ -31,8 +31,7 @@ from .rank_communications import RankCommunications, communications, stored_comm
 
 if TYPE_CHECKING:
     from ..analysis.findings.find import Findings
-    from ..analysis.job_summary import JobSummary
-    from ..analysis.job_tables import JobAnalysis, JobCollective, RankLateness
+    from ..analysis.job_summary import JobAnalysis, JobCollective, JobSummary, RankLateness
     from ..analysis.sql import QueryResult
     from ..analysis.table import Table
 
@@ -232,7 +231,7 @@ class Job(Suggests):
 
     def analyze(self, **options: Any) -> JobAnalysis:
         """Return the tables of `Trace.analyze` of all ranks, each row with its rank."""
-        analysis: JobAnalysis = outer("analysis.job_tables").JobAnalysis()
+        analysis: JobAnalysis = outer("analysis.job_summary").JobAnalysis()
         for rank, tables in self.map(partial(_analysed, options=options)):
             analysis.add(rank, tables)
         return analysis
@@ -245,7 +244,7 @@ class Job(Suggests):
             facts.append(own)
             known[rank] = communicated
         check_job(facts)
-        tables: tuple[Table[JobCollective], Table[RankLateness]] = outer("analysis.job_tables").job_collectives(known)
+        tables: tuple[Table[JobCollective], Table[RankLateness]] = outer("analysis.job_summary").job_collectives(known)
         return tables
 
     def _communicating(self) -> Iterator[tuple[int, tuple[JobTrace, RankCommunications]]]:

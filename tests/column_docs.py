@@ -11,8 +11,15 @@ from pathlib import Path
 from etplus.analysis.device_gaps import Gap
 from etplus.analysis.event_frames import CallFrame, EventFrame
 from etplus.analysis.job_diff import JobDiffRow, RankChange
-from etplus.analysis.job_summary import JobKernel, JobOperator, RankNumbers, RankOutlier, RankSpread
-from etplus.analysis.job_tables import JobCollective, RankLateness
+from etplus.analysis.job_summary import (
+    JobCollective,
+    JobKernel,
+    JobOperator,
+    RankLateness,
+    RankNumbers,
+    RankOutlier,
+    RankSpread,
+)
 from etplus.analysis.path_diff import PathRow
 from etplus.analysis.source_diff import LineSide
 from etplus.analysis.summary import TABLES

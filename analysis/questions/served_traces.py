@@ -1,4 +1,4 @@
-"""The traces that the server for agents has loaded, with what is derived from them."""
+"""The traces loaded by the MCP server, with derived results."""
 
 from __future__ import annotations
 
@@ -19,19 +19,13 @@ from ..sql import SqlTables
 from ..summary import Analysis
 
 _T = TypeVar("_T")
-_KEPT = 12
-"""Results for some steps that are kept; those for whole traces always are."""
+_KEPT = 12  # results for some steps that are kept; results for whole traces always are
 
 
 class ServedTraces:
-    """Traces by number: the rank in a job, otherwise the position from 0. Results are made when first needed, and kept.
+    """Traces by number: the rank in a job, otherwise the position from 0. Results are computed once, when needed.
 
-    Args:
-        job: they are the ranks of one job; tools are then about all of them together.
-
-    Example:
-        >>> ServedTraces({0: trace}).analysis(0).trace.file == trace.file
-        True
+    If `job`, the traces are ranks of one job, and tools answer about all of them together.
     """
 
     def __init__(self, traces: Mapping[int, Trace], *, job: bool = False) -> None:
@@ -44,7 +38,7 @@ class ServedTraces:
 
     @staticmethod
     def of(traces: Sequence[Trace]) -> ServedTraces:
-        """Traces as they were given: the ranks of a job if they say so and nothing contradicts it."""
+        """Return traces as ranks of a job if they have different ranks and nothing contradicts it."""
         ranks = {trace.rank: trace for trace in traces if trace.rank is not None}
         if len(traces) > 1 and len(ranks) == len(traces):
             try:
@@ -55,11 +49,7 @@ class ServedTraces:
         return ServedTraces(dict(enumerate(traces)))
 
     def chosen(self, number: int | None) -> list[int]:
-        """The number that is asked for, all ranks of a job, or the first trace.
-
-        Raises:
-            UsageError: there is no such trace.
-        """
+        """Return the given number, all ranks of a job, or the first trace; UsageError for an unknown number."""
         if number is not None and number not in self.traces:
             raise UsageError(f"no trace {number}; there are {', '.join(map(str, [*self.traces][:8]))}")
         if number is not None:
@@ -67,26 +57,26 @@ class ServedTraces:
         return list(self.traces) if self.job else [next(iter(self.traces))]
 
     def analysis(self, number: int, steps: str | None = None) -> Analysis:
-        """The analysis of a trace, or of some of its steps."""
+        """Return the analysis of a trace, or of some of its steps."""
         return self._case([number], steps).analysis
 
     def case(self, number: int | None, steps: str | None = None) -> Case:
-        """One trace or all ranks, or some of their steps, with the replay."""
+        """Return one trace or all ranks, or some of their steps, for replay."""
         return self._case(self.chosen(number), steps)
 
     def findings(self, number: int | None) -> Findings:
-        """What is wrong in a trace, or in all ranks together."""
+        """Return the findings of a trace, or of all ranks together."""
         numbers = self.chosen(number)
         return self._kept(("findings", *numbers, None), lambda: find_findings(self._case(numbers, None)))
 
     @cached_property
     def summary(self) -> JobSummary:
-        """The ranks of a job together."""
+        """Summary of the ranks of a job."""
         return job_summary({number: rank_contribution(trace) for number, trace in self.traces.items()})
 
     @cached_property
     def difference(self) -> TraceChanges | None:
-        """The first two traces compared; None for a job and for one trace."""
+        """Comparison of the first two traces; None for a job or a single trace."""
         if self.job or len(self.traces) < 2:
             return None
         a, b = [*self.traces][:2]

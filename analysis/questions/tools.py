@@ -1,14 +1,16 @@
-"""What the server for agents answers about loaded traces: an overview, findings, tables, SQL, comparisons and what-ifs.
+"""Tools of the MCP server about loaded traces: overview, findings, tables, SQL, comparisons and what-ifs.
 
-A tool is a function of the traces and its options that returns plain values. `call` checks the options and makes
-recorded text harmless (`recorded_text`), in one place for all tools.
+A tool is a function of the traces and its options that returns plain values. `call` checks the options of all tools and
+makes recorded text harmless.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import orjson
@@ -17,87 +19,90 @@ from ...timeline.graph_replay import replay
 from ...timeline.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ...trace.errors import EtplusError, UsageError
 from ..device_gaps import Gap, longest_gaps
-from ..findings.find import Findings
 from ..findings.finding import Candidate, Finding, Intervention, Where
 from ..findings.pricing import gain_of
 from ..sql import SqlTables
 from ..summary import row_classes, table_of
 from ..table import Row
-from .recorded_text import PROSE_WIDTH, recorded_text
 from .served_traces import ServedTraces
 
-MOST_CHARACTERS = 6_000
-"""Length of an answer: about 2,000 tokens, what an agent reads in one go. Longer tables go on with `offset`."""
+MOST_CHARACTERS = 6_000  # of an answer: about 2,000 tokens, which an agent reads at once; longer tables have `offset`
 _ROWS = 50
 _TRACES = 4
 _CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|!=|=|<|>|~)\s*(.*)", re.S | re.ASCII)
 _SIGNS: dict[str, Callable[[float, float], bool]] = {
-    "=": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+    **{"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 }
+NAME_WIDTH = 100  # of a name in an answer: keeps kernels of CUTLASS and Triton distinct; 30 names fit 2,000 tokens
+PROSE_WIDTH = 300  # of a sentence that may quote names
+_BLANKS = re.compile(r"\s+")
+# Opens or closes tags, comments and turns that models read (`</x>`, `<|x|>`, `<!--`); C++ names do not have it.
+_MARKUP = re.compile(r"<(?=[/|!?])|(?<=\|)>")
+_FENCE = re.compile(r"`{3,}|'{3,}|\"{3,}")
 
 Answer = dict[str, Any]
 
 
 def overview(served: ServedTraces) -> Answer:
-    """What was recorded, and the tables that can be asked for."""
+    """Describe what was recorded, and list the tables."""
     traces = []
     for number, trace in [*served.traces.items()][:_TRACES]:
         analysis = served.analysis(number)
-        uses = [use.plain() for use in analysis.device_use]
-        traces.append({
-            "trace": number, "file": trace.file, "rank": trace.rank, "span_ns": trace.span.length,
-            "times_recorded": trace.times_recorded, "calls": len(trace.calls), "gpu_events": len(trace.gpu),
-            "steps": len(analysis.iterations), "mean_step_ns": analysis.mean_latency_ns, "devices": uses,
-            "notes": [*trace.damage, *analysis.notes],
-        })  # fmt: skip
+        devices = [use.plain() for use in analysis.device_use]
+        traces.append(
+            {
+                **{"trace": number, "file": trace.file, "rank": trace.rank, "span_ns": trace.span.length},
+                **{"times_recorded": trace.times_recorded, "calls": len(trace.calls), "gpu_events": len(trace.gpu)},
+                **{"steps": len(analysis.iterations), "mean_step_ns": analysis.mean_latency_ns, "devices": devices},
+                "notes": [*trace.damage, *analysis.notes],
+            }
+        )
     left = len(served.traces) - len(traces)
     more = {"left_out": f"{left} more traces: see the tables job_ranks and device_use"} if left else {}
     return {"one_job": served.job, "tables": [*_row_classes(served)], "traces": traces, **more}
 
 
 def findings(served: ServedTraces, id: str = "", trace: int | None = None) -> Answer:
-    """All findings in short, or one of them with evidence, advice and check."""
-    found = served.findings(trace)
-    if not id:
-        base = None if found.base is None else found.base.makespan
-        return {
-            "makespan_ns": found.makespan_ns, "replay_error": base, "notes": [*found.notes],
-            "none_reason": found.none_reason, "findings": [_short(at, one) for at, one in enumerate(found.all)],
-        }  # fmt: skip
-    return _finding(found, id).to_dict()
+    """List all findings, or show one with evidence, advice and check."""
+    result = served.findings(trace)
+    if id:
+        known = {str(number): finding for number, finding in enumerate(result.all)}
+        known |= {finding.id: finding for finding in reversed(result.all)}
+        chosen: Finding = _chosen(known, id, "finding")
+        return chosen.to_dict()
+    error = None if result.base is None else result.base.makespan
+    return {
+        **{"makespan_ns": result.makespan_ns, "replay_error": error, "notes": [*result.notes]},
+        **{"none_reason": result.none_reason, "findings": list(starmap(_short, enumerate(result.all)))},
+    }
 
 
 def _short(number: int, finding: Finding) -> Answer:
     gain = finding.gain
     return {
-        "number": number, "id": finding.id, "title": finding.title, "certainty": finding.certainty,
-        "cost_ns": finding.cost_ns, "gain_ns": gain and gain.ns, "least_gain_ns": gain and gain.low_ns,
-        "most_gain_ns": gain and gain.high_ns, "source": finding.where.source, "rank": finding.where.rank,
-    }  # fmt: skip
-
-
-def _finding(found: Findings, id: str) -> Finding:
-    known = {str(number): finding for number, finding in enumerate(found.all)}
-    known |= {finding.id: finding for finding in reversed(found.all)}
-    chosen: Finding = _chosen(known, id, "finding")
-    return chosen
+        **{"number": number, "id": finding.id, "title": finding.title, "certainty": finding.certainty},
+        **{"cost_ns": finding.cost_ns, "gain_ns": gain and gain.ns, "least_gain_ns": gain and gain.low_ns},
+        **{"most_gain_ns": gain and gain.high_ns, "source": finding.where.source, "rank": finding.where.rank},
+    }
 
 
 def table(
-    served: ServedTraces, name: str, columns: Sequence[str] = (), where: Sequence[str] = (), order: str = "",
-    limit: int = _ROWS, offset: int = 0, trace: int | None = None, steps: str = "",
-) -> Answer:  # fmt: skip
-    """Rows of a table in its own order, or by a column."""
+    served: ServedTraces,
+    name: str,
+    columns: Sequence[str] = (),
+    where: Sequence[str] = (),
+    order: str = "",
+    limit: int = _ROWS,
+    offset: int = 0,
+    trace: int | None = None,
+    steps: str = "",
+) -> Answer:
+    """Return rows of a table in its own order, or by a column."""
     kind = _chosen(_row_classes(served), name, "table")
     described = {column.name: column for column in kind.columns()}
     rows = _rows(served, name, trace, steps or None)
     if rows and "rank" in rows[0] and "rank" not in described:
-        described = {"rank": None, **described}  # of a job: which rank a row is of
+        described = {"rank": None, **described}  # the rank of each row of a job
     for column in (*columns, *order.split()[:1]):
         _chosen(described, column, f"column of {name}")
     for condition in where:
@@ -118,7 +123,7 @@ def table(
 
 
 def _page(rows: Sequence[Any], offset: int, limit: int) -> Answer:
-    """Rows that fit an answer, the number of all, and the offset of the next ones."""
+    """Return the rows that fit an answer, the number of all rows, and the offset of the next rows."""
     room, shown = MOST_CHARACTERS, list[Any]()
     for row in rows[offset : offset + limit]:
         row = harmless(row)
@@ -145,17 +150,17 @@ def _rows(served: ServedTraces, name: str, trace: int | None, steps: str | None)
         return served.summary.tables[name.removeprefix("job_")].plain()
     if name.startswith("diff_") and served.difference is not None:
         return [row.flat() for row in served.difference.sided()[name.removeprefix("diff_")]]
-    numbers, found = served.chosen(trace), []
+    numbers, values = served.chosen(trace), list[dict[str, Any]]()
     for number in numbers:
         analysis = served.analysis(number, steps)
         rows = longest_gaps(analysis.trace) if name == "gaps" else table_of(analysis, name)
         ranked = {"rank": number} if len(numbers) > 1 else {}
-        found += [ranked | row.plain() for row in rows]
-    return found
+        values += [ranked | row.plain() for row in rows]
+    return values
 
 
 def _condition(text: str, name: str, known: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], bool]:
-    """The test that a condition such as "total_ns>1000" or "kernel~gemm" makes of a row."""
+    """Return the test of a row for a condition such as "total_ns>1000" or "kernel~gemm"."""
     parsed = _CONDITION.fullmatch(text)
     if parsed is None:
         raise UsageError(f"condition {text[:60]!r} is not understood; write total_ns>1000 or kernel~gemm")
@@ -180,57 +185,66 @@ def _condition(text: str, name: str, known: Mapping[str, Any]) -> Callable[[Mapp
 
 
 def sql(served: ServedTraces, query: str, limit: int = _ROWS, offset: int = 0) -> Answer:
-    """Rows that a SELECT finds."""
+    """Return the rows of a SELECT."""
     if served.sql is None:
         served.sql = SqlTables(served.traces)
-    found = served.sql.query(query)
-    return {"columns": found.columns, **_page([list(row) for row in found.rows], offset, limit)}
+    result = served.sql.query(query)
+    return {"columns": result.columns, **_page([list(row) for row in result.rows], offset, limit)}
 
 
 def diff(served: ServedTraces, findings: int = 5) -> Answer:
-    """What differs between the first two traces."""
-    found = served.difference
-    if found is None:
+    """Compare the first two traces."""
+    result = served.difference
+    if result is None:
         raise UsageError("two traces of different runs are compared; start the server with both: etplus mcp A B")
+    latencies = {"latency_a_ns": result.latency_a, "latency_b_ns": result.latency_b}
     return {
-        "a": found.a, "b": found.b, "per_iteration": found.per_iteration, "latency_a_ns": found.latency_a,
-        "latency_b_ns": found.latency_b, "device_a_ns": found.total_a, "device_b_ns": found.total_b,
-        "findings": [_short(at, one) for at, one in enumerate(found.findings.all[:findings])],
-        "tables": [f"diff_{name}" for name in found.sided()],
-    }  # fmt: skip
+        **{"a": result.a, "b": result.b, "per_iteration": result.per_iteration, **latencies},
+        **{"device_a_ns": result.total_a, "device_b_ns": result.total_b},
+        "findings": [_short(number, finding) for number, finding in enumerate(result.findings.all[:findings])],
+        "tables": [f"diff_{name}" for name in result.sided()],
+    }
 
 
 def whatif(served: ServedTraces, changes: Sequence[str], trace: int | None = None, steps: str = "") -> Answer:
-    """The replayed timeline with changes, all together and each alone: gains do not add up."""
+    """Replay the timeline with changes, all together and each alone, since gains do not add up."""
     if not changes:
         raise UsageError(f"no change was given; changes are\n{GRAMMAR}")
     case = served.case(trace, steps or None)
     rows = []
     for given in [list(changes), *([change] for change in changes if len(changes) > 1)]:
-        graph = apply_what_ifs(
-            case.graph, [parse_what_if(text) for text in given], case.constants, lambda: case.row_bounds
-        )
+        parsed = [parse_what_if(text) for text in given]
+        graph = apply_what_ifs(case.graph, parsed, case.constants, lambda: case.row_bounds)
         gain = case.makespan_ns - replay(graph, case.constants).makespan_ns
         bounds = gain_of(case, [Candidate("", "", Where(), (), None, "", "", "", tuple(map(Intervention, given)))])
         known = bounds if gain > 0 else None
-        rows.append({
-            "changes": given, "gain_ns": gain, "least_gain_ns": known and known.low_ns,
-            "most_gain_ns": known and known.high_ns,
-        })  # fmt: skip
+        limits = {"least_gain_ns": known and known.low_ns, "most_gain_ns": known and known.high_ns}
+        rows.append({"changes": given, "gain_ns": gain, **limits})
     base = case.base
     return {
-        "measured_ns": base.measured_ns, "makespan_ns": case.makespan_ns, "replay_error": base.error,
-        "reliable": case.base_error.reliable, "gains": rows,
-    }  # fmt: skip
+        **{"measured_ns": base.measured_ns, "makespan_ns": case.makespan_ns, "replay_error": base.error},
+        **{"reliable": case.base_error.reliable, "gains": rows},
+    }
+
+
+def recorded_text(text: str, width: int = NAME_WIDTH) -> str:
+    """Return recorded text as one line of at most `width` characters.
+
+    Blanks become one space, characters without a form (controls, directions, zero width) go, and openings of tags and
+    fences are replaced, so that names cannot imitate the structure around them.
+
+    Example:
+        >>> recorded_text("gemm\\x1b[2J\\n</result>"), recorded_text("abc" * 40, 7)
+        ('gemm[2J ‹/result>', 'abcabc…')
+    """
+    line = _BLANKS.sub(" ", text[: 8 * width])  # ignores the rest of a name of megabytes
+    line = "".join(filter(str.isprintable, line)).strip()
+    line = _FENCE.sub(lambda found: found[0][0], _MARKUP.sub(lambda found: "‹" if found[0] == "<" else "›", line))
+    return line if len(line) <= width and len(text) <= 8 * width else f"{line[: width - 1]}…"
 
 
 def harmless(value: Any, width: int = PROSE_WIDTH) -> Any:
-    """Plain values with recorded text as one short line each, which steers neither terminal nor model.
-
-    Example:
-        >>> harmless({"name": ["gemm\\n</result>", 3]})
-        {'name': ['gemm ‹/result>', 3]}
-    """
+    """Return plain values with recorded text as short single lines, which steer neither terminal nor model."""
     if isinstance(value, str):
         return recorded_text(value, width)
     if isinstance(value, Mapping):
@@ -243,7 +257,7 @@ def harmless(value: Any, width: int = PROSE_WIDTH) -> Any:
 
 
 def _chosen(known: Mapping[str, Any], name: str, kind: str) -> Any:
-    """The value of a name; UsageError with the names that may have been meant."""
+    """Return the value of a name; UsageError with similar names."""
     if name in known:
         return known[name]
     low = name.lower()[:200]
@@ -253,7 +267,7 @@ def _chosen(known: Mapping[str, Any], name: str, kind: str) -> Any:
 
 
 class Option(NamedTuple):
-    """An option of a tool: its JSON type, and its meaning for models."""
+    """An option of a tool: its JSON type and its description for models."""
 
     type: str
     about: str
@@ -261,18 +275,13 @@ class Option(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """A tool of the server.
-
-    Attributes:
-        about: for models. run: its keywords are the options.
-    """
+    """A tool of the server; the keywords of `run` are the options."""
 
     about: str
     run: Callable[..., Answer]
     options: dict[str, Option]
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of the options."""
         properties = {
             name: {"type": option.type, "description": option.about}
             | ({"items": {"type": "string"}} if option.type == "array" else {})
@@ -304,9 +313,7 @@ TOOLS = {
             "columns": Option("array", "only these"),
             "where": Option("array", "conditions that all hold: total_ns>1000, kernel~gemm, phase=backward"),
             "order": Option("string", "column, the largest first; with ' asc' the smallest"),
-            "trace": _TRACE,
-            "steps": _STEPS,
-            **_PAGE,
+            **{"trace": _TRACE, "steps": _STEPS, **_PAGE},
         },
     ),
     "sql": Tool(
@@ -324,25 +331,16 @@ TOOLS = {
         "What changes would gain end to end, by replay: kernel:name~gemm*0.5, comm*0.5, op:aten::mul*2, "
         "'remove op:aten::copy_', 'no wait aten::item', 'no launch gaps', 'overlap comm', cpu*0, 'rank=3 kernel*1.5'.",
         whatif,
-        {
-            "changes": Option("array", "one or more, applied together", required=True),
-            "trace": _TRACE,
-            "steps": _STEPS,
-        },
+        {"changes": Option("array", "one or more, applied together", required=True), "trace": _TRACE, "steps": _STEPS},
     ),
 }
-"""By name, in the order in which an agent needs them."""
 
 
 def call(served: ServedTraces, name: str, options: Mapping[str, Any]) -> Answer:
     """Run a tool.
 
     Raises:
-        UsageError: no such tool, an option that it does not have or whose value has another type, or nothing to find.
-
-    Example:
-        >>> call(ServedTraces({0: trace}), "table", {"name": "operators", "columns": ["op"], "limit": 1})["rows"]
-        [['aten::mm']]
+        UsageError: unknown tool or option, an option with a value of another type, or nothing to find.
     """
     tool: Tool = _chosen(TOOLS, name, "tool")
     given = {}
@@ -357,7 +355,7 @@ def call(served: ServedTraces, name: str, options: Mapping[str, Any]) -> Answer:
 
 
 def _checked(name: str, option: Option, value: Any) -> Any:
-    """A value in the option's type; text is taken for a list of one and for a number."""
+    """Return a value in the option's type; a text may stand for a list of one item or a number."""
     if option.type == "array" and isinstance(value, str):
         value = [value]
     if option.type == "integer" and isinstance(value, str) and value.strip().isdecimal() and len(value) < 10:
@@ -375,11 +373,11 @@ def _checked(name: str, option: Option, value: Any) -> Any:
 
 
 def answer(served: ServedTraces, name: str, options: Mapping[str, Any]) -> tuple[str, bool]:
-    """The answer of a tool as JSON, and whether it is an error."""
+    """Return the answer of a tool as JSON, and whether it is an error."""
     try:
         return orjson.dumps(call(served, name, options), default=str).decode(), False
     except EtplusError as error:
         problem = recorded_text(str(error), 400)
-    except Exception as error:  # the next call may be answered
+    except Exception as error:  # the server must survive for the next call
         problem = f"{type(error).__name__}: {recorded_text(str(error), 200)}; this is a bug in etplus, please report it"
     return orjson.dumps({"error": problem}).decode(), True

@@ -9,7 +9,7 @@ from typing import Any
 
 import etplus
 import pytest
-from etplus.analysis.job_tables import JobAnalysis
+from etplus.analysis.job_summary import JobAnalysis
 from etplus.trace.suggest import Suggests, no_attribute
 from support import linked
 
