@@ -17,13 +17,13 @@ BUDGETS = {
     "converters": 7_650,  # plan: 7,500
     "timeline": 5_770,  # plan: 5,500
     "cli": 4_550,  # plan: 3,600
-    "analysis": 15_780,  # plan: 14,000
+    "analysis": 14_500,  # plan: 14,000
     "report": 3_150,  # plan: 2,000
     "planning": 18_300,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60
-SKIPS = 227  # plan: 150
+SKIPS = 163  # plan: 150
 """How often `# fmt: skip` may keep the formatter away."""
 
 
