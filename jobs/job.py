@@ -203,7 +203,7 @@ class Job(Suggests):
             function: for other processes, a function of a module or a `functools.partial` of one.
 
         Example:
-                >>> list(etplus.load(["et_plus.json.gz"]).map(len))
+            >>> list(etplus.load(["et_plus.json.gz"]).map(len))
             [(0, 758)]
         """
         chosen = self._chosen
