@@ -42,14 +42,14 @@ _EPILOG = """\
 examples:
   etplus analyze et_plus.json.gz
   etplus analyze kineto.json.gz --by-shape --top 30
-  etplus analyze rank*.json.gz --overheads shared.json     # pooled over all files
+  etplus analyze rank*.json.gz --overheads shared.json
   etplus analyze --et-file et.json --kineto-file kineto.json
-  etplus analyze linked --json numbers.json                # the folder that etplus link wrote
-  etplus analyze job.etplus --summary                      # all ranks together
-  etplus analyze job.etplus --ranks 3,7                    # these ranks by themselves
-  etplus analyze et_plus.json --steps 2-4                  # without warm-up
-  etplus analyze trace.json --own my_model --own train.py  # source lines of these files
-  etplus analyze trace.json -o tables.xlsx                 # every table a sheet (extra frames)
+  etplus analyze linked --json numbers.json
+  etplus analyze job.etplus --summary              # ranks as one job
+  etplus analyze job.etplus --ranks 3,7            # two ranks
+  etplus analyze et_plus.json --steps 2-4          # without warm-up
+  etplus analyze trace.json --own my_model --own train.py
+  etplus analyze trace.json -o tables.xlsx         # a sheet per table
   etplus analyze trace.json --csv tables --plots figures --batch-size 256
 
 Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto trace that was recorded with record_shapes.

@@ -29,7 +29,7 @@ _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim
   etplus check traces/job --profile astra-sim --network cluster.yml
-  etplus check traces/job --run --network bandwidth=25,latency=5us --network bandwidth=50,latency=5us
+  etplus check traces/job --run --network bandwidth=25,latency=5us
 
 Exit status: 0 no error, 1 errors found, 2 wrong usage or no Chakra trace.
 """
@@ -62,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([args.json, args.output], [*sources, args.groups])
     network = args.network[0] if args.network else None
     report = check(sources, profile=args.profile, groups=args.groups, limit=args.limit, network=network)
-    lines, numbers = _lines(report), report.to_dict()
+    lines, numbers = _lines(report, full=False), report.to_dict()
     if not args.run:
-        write_tables(args, "\n".join(lines), numbers)
+        write_tables(args, "\n".join(lines), numbers, lambda: "\n".join(_lines(report)))
         return 0 if report.ok else 1
     from ..converters.astra_config import described_network  # with the replay
     from ..converters.astra_run import run_set
@@ -109,10 +109,11 @@ def _is_trace(name: str) -> bool:
     return os.path.lexists(name) or any(file.name.startswith(f"{prefix.name}.") for file in prefix.parent.glob("*.et*"))
 
 
-def _lines(report: PreflightReport) -> list[str]:
+def _lines(report: PreflightReport, *, full: bool = True) -> list[str]:
+    """The verdict, then what was found; without `full` one example of each kind."""
     sizes = {noun: getattr(report, f"{noun}s") for noun in ("rank", "node", "collective", "message")}
-    counts = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in sizes.items())
-    lines = _wrap(f"{counts}; checked for {report.profile}", "")
+    counts = ", ".join(f"{count:,} {noun}{'s' * (count != 1)}" for noun, count in sizes.items())
+    lines = _wrap(f"{report.verdict}: {counts}, for {report.profile}", "")
     if report.collectives:
         lines += _wrap(str(Coupling(report.collectives, report.by_computation, report.by_nothing)), "")
     levels: tuple[Level, ...] = ("error", "warning")
@@ -121,7 +122,7 @@ def _lines(report: PreflightReport) -> list[str]:
             if level_of(kind, report.profile) != level:
                 continue
             lines += _wrap(f"{level}: {kind} ({count:,}): {KINDS[kind].meaning}", "    ")
-            listed = [problem for problem in report.problems if problem.kind == kind]
+            listed = [problem for problem in report.problems if problem.kind == kind][: None if full else 1]
             for problem in listed:
                 where = "" if problem.rank is None else f"rank {problem.rank}: "
                 lines += _wrap(f"  - {where}{problem.text}", "    ")
@@ -129,7 +130,7 @@ def _lines(report: PreflightReport) -> list[str]:
                 lines.append(f"  - and {count - len(listed):,} more")
     for text in report.skipped:
         lines += _wrap(f"not checked: {text}", "    ")
-    return [*lines, report.verdict]
+    return lines
 
 
 def _wrap(text: str, indent: str) -> list[str]:

@@ -10,8 +10,8 @@ _SHELLS = ("bash", "zsh", "fish")
 _FILES = {"FILE", "IN", "OUT", "OUTPUT", "MODEL", "MEASURED", "PAGE", "PREFIX"}
 _EPILOG = """\
 examples:
-  eval "$(etplus completion bash)"                               # in ~/.bashrc
-  etplus completion zsh > ~/.zfunc/_etplus                       # a folder of $fpath
+  eval "$(etplus completion bash)"                  # in ~/.bashrc
+  etplus completion zsh > ~/.zfunc/_etplus          # a folder of $fpath
   etplus completion fish > ~/.config/fish/completions/etplus.fish
 
 Exit status: 0 printed, 2 shtab is not installed.

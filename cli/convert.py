@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from ..converters.augment import ARGUMENTS, augment
@@ -18,6 +19,7 @@ from ..schemas.redaction import redact
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
+from ..trace.text_tables import terminal_width
 from .inputs import add_inputs, find_inputs, input_files, read_input
 from .options import (
     add_device_spec,
@@ -42,13 +44,13 @@ formats (--to), and the extensions that select them:
 
 examples:
   etplus convert et_plus.json -o trace.0.et
-  etplus convert rank*.json.gz --to astra-sim -o job      # job.0.et, job.1.et, ...
+  etplus convert rank*.json.gz --to astra-sim -o job   # job.N.et for each rank
   etplus convert rank0.json --to astra-sim --replicate 64 -o job
   etplus convert rank*.json.gz -o job.goal --option algorithm=direct
   etplus convert rank0.json rank1.json -o trace.perfetto.json
-  etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3' --max-nodes 60
+  etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3'
   etplus convert job.0.et -o job.0.json
-  etplus convert runs/*.json.gz --to npz -o dataset       # train/, valid/, test/
+  etplus convert runs/*.json.gz --to npz -o dataset
   etplus convert kineto.json.gz --redact names -o shared.json.gz
   etplus convert kineto.json.gz --augment -o augmented.json.gz
 
@@ -68,6 +70,7 @@ _OPTIONS = (
     "without_times"
 )
 
+_FILES, _NOTES = 9, 5  # on the screen
 _YES: dict[str, Any] = {"action": "store_const", "const": True}
 _NO: dict[str, Any] = {"action": "store_const", "const": False}
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
@@ -82,6 +85,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="OUTPUT", help="file to write; a prefix or folder for formats of several files")
     add_json(parser, "what was written and changed")
     add_selection(parser, "convert only")
+    add("--full", action="store_true", help="list every file and note")
     add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
     add("--memory-nodes", **_YES, help="chakra: write copies and memsets as MEM_LOAD and MEM_STORE nodes")
     add("--no-skew", dest="skew", **_NO, help="astra-sim: start all ranks at once (default: as measured)")
@@ -136,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
         plain["base_error"] = done.base_error
     checked = {} if report is None else {"check": {"ok": report.ok, "counts": report.counts}}
     write_json(arguments.json, {**plain, **checked})
-    say("\n".join(_lines(done)))
+    say("\n".join(_lines(done, full=arguments.full)))
     if report is None:
         return 0
     remedy = "" if report.ok else f"; etplus check {shell_word(output)} --profile {report.profile} lists them"
@@ -205,7 +209,11 @@ def _inputs_and_output(arguments: argparse.Namespace) -> tuple[list[str], str]:
 def _formats() -> list[str]:
     """A line for each format, and one for the suffixes that stand for it."""
     width = max(map(len, exporters()))
-    lines = [f"  {name:{width}}  {exporter.summary}" for name, exporter in exporters().items()]
+    lines = [
+        line
+        for name, exporter in exporters().items()
+        for line in wrap(f"  {name:{width}}  {exporter.summary}", 80, subsequent_indent=" " * (width + 4))
+    ]
     known: dict[str, list[str]] = {}
     for suffix, name in suffixes().items():
         plain = suffix.removesuffix(".gz")
@@ -228,7 +236,13 @@ def _setting(text: str) -> tuple[str, float]:
     return name, float(number)
 
 
-def _lines(done: Conversion) -> list[str]:
-    lines = [f"note    {note}" for note in done.notes]
-    lines += [f"count   {count} {text}" for text, count in sorted(done.counts.items())]
-    return [*lines, *(f"wrote   {file}" for file in done.files), f"nodes   {done.nodes}"]
+def _lines(done: Conversion, *, full: bool) -> list[str]:
+    notes = [f"note    {note}" for note in done.notes]
+    notes += [f"note    {count:,} {text}" for text, count in sorted(done.counts.items())]
+    lines = [f"wrote   {file}" for file in done.files]
+    if not full and len(lines) > _FILES:
+        lines[_FILES - 1 : -1] = [f"        and {len(lines) - _FILES} more"]
+    lines[0] += f" ({done.nodes:,} nodes)"
+    width = terminal_width()
+    wrapped = [wrap(note, width, subsequent_indent=" " * 8) for note in notes]
+    return [*lines, *(line for part in wrapped[: None if full else _NOTES] for line in part[: None if full else 2])]

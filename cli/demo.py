@@ -52,9 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
         names.insert(0, f"{page.name} (browser)")
     events = trace.device_events
     print(render(trace, "").partition("\n  ")[0])
-    print("\nGPU work under the operators that launched it:")
+    print("\nGPU work under its operators:")
     print("\n".join(kernel_tree(events[:_SHOWN])))
-    print(f"  … {len(events) - _SHOWN} more in the report\n", flush=True)
+    print(f"  … {len(events) - _SHOWN} more in the report", flush=True)
     if has_insight:
         screen = outer("report.findings_text").render(trace.findings(), _WIDTH + 13).split("\n")
         print("\n".join([screen[0], *screen[2:6]]))

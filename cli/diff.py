@@ -39,9 +39,9 @@ examples:
   etplus diff h100.json.gz mi300x.json.gz
   etplus diff before.json after.json --by-shape --top 30
   etplus diff before.json after.json --json diff.json
-  etplus diff before.json after.json -o diff.html       # a page: call tree, iterations, what got slower
-  etplus diff main.json branch.json --max-regression 5% # in continuous integration
-  etplus diff monday.etplus tuesday.etplus              # two jobs, rank by rank and together
+  etplus diff before.json after.json -o diff.html
+  etplus diff main.json branch.json --max-regression 5%
+  etplus diff monday.etplus tuesday.etplus   # two jobs
   etplus diff 'a/rank*.json.gz' 'b/rank*.json.gz' --ranks 0-7
   etplus diff a/rank*.json.gz --versus b/rank*.json.gz
 

@@ -19,12 +19,10 @@ _LINES = 5  # of one sentence on the screen
 
 def render(linked: Trace, output: str) -> str:
     """Return one screen: shares linked and certain, doubts, what is not linked, what was written."""
-    report, graphs = linked.report, linked.captured
+    report = linked.report
     lines = textwrap.wrap(f"{_linked(report)}; {attached(report)}", _WIDTH)
     lines += [line for sentence in _doubts(report) for line in _indented(sentence)]
-    sentences = [*report.windows["notes"], *(graphs.sentences if graphs is not None else [])]
-    compiled = compiled_summary(linked.summary)
-    sentences += compiled.sentences if compiled is not None else []
+    sentences = [*report.windows["notes"], *_further(linked)]
     lines += [line for sentence in sentences for line in _indented(sentence)]
     lines += [line for sentence in report.warnings for line in _indented(sentence, "warning ")]
     room = max(_WIDTH - len(f"wrote {output}"), len(_HINT) + 2)
@@ -33,10 +31,14 @@ def render(linked: Trace, output: str) -> str:
 
 def render_full(linked: Trace, output: str) -> str:
     """Return counts by category, edges, evidence, and what each method found."""
+    return "\n".join([linked.report.to_text(), *rewrap(_further(linked), _WIDTH, "  "), f"wrote   {output}"])
+
+
+def _further(linked: Trace) -> list[str]:
+    """Sentences about replayed graphs and compiled kernels."""
     graphs, compiled = linked.captured, compiled_summary(linked.summary)
-    sentences = [f"graphs  {sentence}" for sentence in (graphs.sentences if graphs is not None else [])]
-    sentences += [f"source  {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
-    return "\n".join([linked.report.to_text(), *rewrap(sentences, _WIDTH, " " * 8), f"wrote   {output}"])
+    sentences = [f"graphs {sentence}" for sentence in (graphs.sentences if graphs is not None else [])]
+    return sentences + [f"source {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
 
 
 def _linked(report: LinkReport) -> str:

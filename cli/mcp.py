@@ -16,7 +16,7 @@ example:
   etplus mcp trace.json
 
 and of a client's configuration (docs/reference/agents.md):
-  {"mcpServers": {"etplus": {"command": "etplus", "args": ["mcp", "/path/to/trace.json"]}}}
+  {"mcpServers": {"etplus": {"command": "etplus", "args": ["mcp", "t.json"]}}}
 
 The server speaks on standard input and output, reads only the traces that are named here, once, and writes nothing.
 """

@@ -27,9 +27,10 @@ from ..trace.text_tables import Cell, number, render, rewrap, share, shorten, te
 from ..trace.trace import Trace
 from .inputs import add_inputs, find_inputs, input_files, read_all
 from .options import add_selection, selected
+from .outputs import first_screen
 from .terminal import print_text, say
 
-_ROWS, _LABEL, _MOST_ROUNDS = 15, 24, 1000
+_ROWS, _LABEL, _MOST_ROUNDS = 10, 24, 1000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _NO_OPERATOR = "it is not an operator with a schema; give --subtree for the operators in it"
@@ -38,10 +39,9 @@ _EPILOG = """\
 examples:
   etplus measure et_plus.json -o measured.json --threads 1
   etplus measure et_plus.json --set batch=128 -o measured.json
-  etplus predict run et_plus.json --set batch=128 --model model.json --measured measured.json
   etplus measure et_plus.json -o conv.json --ops conv --budget 60
   etplus measure et_plus.json --script aten::addmm -o addmm.py
-  etplus measure et_plus.json --script 'nn.Module: Linear_0' --subtree -o linear.py
+  etplus measure et_plus.json --script 'nn.Module: L_0' --subtree -o l.py
 
 Needs PyTorch: pip install 'etplus[torch]'. Operators run in a process of their
 own. Until the command is done, its times are in OUTPUT.checkpoint, from which
@@ -66,6 +66,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="file to write, JSON; gzipped if it ends in .gz; with --script the script",
     )
     add_selection(parser, "measure only")
+    add("--full", action="store_true", help="print every table")
     add("--device", default="cpu", metavar="DEVICE", help="cpu or cuda:N (default: cpu)")
     add("--threads", type=int, default=0, metavar="N", help="number of PyTorch's threads (default: its own choice)")
     add("--timeout", type=float, default=30.0, metavar="SECONDS", help="limit for one operator (default: 30)")
@@ -107,7 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not found.timings and not found.not_executed:
         raise UsageError(f"{', '.join(found.files)}: no operators with a schema; give a trace with its Execution Trace")
     write_measured(found, arguments.output)
-    print_text("\n".join(measured_lines(found, terminal_width())))
+    text = "\n".join(measured_lines(found, terminal_width()))
+    print_text(text if arguments.full else first_screen(text))
     checkpoint.remove()
     return 0
 
@@ -148,23 +150,23 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
         for timing in found.timings[:_ROWS]
     ]  # fmt: skip
     heads = ["operator", "shapes", "count", "recorded µs", "here µs", "IQR µs"]
-    lines = [render(f"operators {_on_machine(found.conditions)}", heads, rows, width)]
-    if len(found.timings) > _ROWS:
-        lines.append(f"and {len(found.timings) - _ROWS} more, all in the file")
     ratios = found.ratios()
-    notes = [f"executed: {len(found.timings)} distinct calls, {share(found.executed)} of the operators' self time"]
+    off = f"; they take {np.median(ratios):.2f} of the recorded time (median of {len(ratios)})" if ratios else ""
+    lines = [
+        f"measured {len(found.timings)} distinct calls {_on_machine(found.conditions)}: "
+        f"{share(found.executed)} of the operators' self time{off}"
+    ]
     if found.outside:
-        notes.append(
-            f"{share(found.outside)} of all calls' self time is the autograd engine's, Python's and annotations'"
-        )
+        lines.append(f"{share(found.outside)} of all calls' self time is of autograd, Python and annotations")
     if ratios:
         cost = found.recorder
-        notes.append(
-            f"calls of over 50 µs: here {np.median(ratios):.2f} of the recorded self time (median of {len(ratios)}), "
-            f"less what recording adds: {cost.call_ns / 1000:.1f} µs to a call, {cost.callee_ns / 1000:.1f} µs for "
-            f"each call in it, {cost.tensor_ns / 1000:.1f} µs for each tensor"
+        lines.append(
+            f"recording adds {cost.call_ns / 1000:.1f} µs to a call, {cost.callee_ns / 1000:.1f} µs for each call in "
+            f"it, {cost.tensor_ns / 1000:.1f} µs for each tensor; the ratio counts calls of over 50 µs without it"
         )
-    lines += rewrap(notes, width, "")
+    lines = [*rewrap(lines, width, ""), render("", heads, rows, width).strip("\n")]
+    if len(found.timings) > _ROWS:
+        lines.append(f"and {len(found.timings) - _ROWS} more, all in the file")
     if found.not_executed:
         lines += ["", *_missing_table(found.not_executed, width)]
     return lines

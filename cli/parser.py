@@ -121,12 +121,13 @@ class _Parser(argparse.ArgumentParser):
         width, room = max(map(len, names)), terminal_width()
         options = [f"  {name:{width}}  {first_clause(text, room - width - 4)}" for name, text in names.items()]
         about = wrap((self.description or "").strip().partition("\n\n")[0].replace("\n", " "), room)
-        examples = (self.epilog or "").partition("examples:\n")[2].partition("\n\n")[0].splitlines()[:_EXAMPLES]
+        found = re.search(r"^examples?:\n((?: .*\n?)*)", self.epilog or "", re.MULTILINE)
+        examples = [] if found is None else found[1].splitlines()[:_EXAMPLES]
         count = sum(bool(action.option_strings) and action.help != argparse.SUPPRESS for action in self._actions)
         usage = " ".join(["usage:", self.prog, "[options]", *(f"{word} ..." for word in words)])
         more = f"{self.prog} --help-all shows all {count} options and the exit statuses"
-        lines = [(self.usage and f"usage: {self.usage}") or usage, "", *about, "", *options, "", "examples:", *examples]
-        return "\n".join([*lines, "", more, ""])
+        head = [f"usage: {self.usage}" if self.usage else usage, "", *about, "", *options]
+        return "\n".join([*head, "", "examples:", *examples, "", more, ""])
 
     def _expanded(self, action: argparse.Action) -> str:
         return self._get_formatter()._expand_help(action)

@@ -19,7 +19,7 @@ from .outputs import add_tables, write_tables
 COMMON = "folder model split full json"
 _EPILOG = """\
 example:
-  etplus predict evaluate dataset --model gru.safetensors --model sage.safetensors
+  etplus predict evaluate dataset --model gru.safetensors
 
 Baselines are fitted on train/: mean of all graphs, a roofline, ridge regression,
 and ExtraTrees if scikit-learn is installed. geomean, median, mean: of

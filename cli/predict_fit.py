@@ -6,6 +6,7 @@ import argparse
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import msgspec
@@ -32,7 +33,7 @@ from .terminal import print_text, say
 
 _KINDS = 12
 _CLOSE = 0.25
-COMMON = "files output steps measured compare full json"
+COMMON = "files output steps measured compare explain network json"
 _EPILOG = """\
 examples:
   etplus predict fit rank0.json rank1.json -o model.json
@@ -114,19 +115,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def held_out_lines(kernels: KernelModel, width: int = 80) -> list[str]:
-    """Table of the candidates' errors on held-out traces, the chosen one marked."""
+    """Errors of the candidates on held-out traces, the chosen one first."""
     several = f"{kernels.held_out} traces, each from those of other jobs ({kernels.jobs} jobs)"
-    what = (several if kernels.jobs > 1 else f"each of {kernels.held_out} traces from the others"
-            if kernels.held_out else "one trace, fifths of its work")  # fmt: skip
+    one_job = f"each of {kernels.held_out} traces from the others" if kernels.held_out else "fifths of one trace's work"
     rows: list[list[Cell]] = []
+    chosen = ""
     for order, errors in kernels.errors.items():
-        factors, totals = (np.array([of[at] for of in errors]) for at in (0, 1))
+        factors, totals = (np.array([pair[at] for pair in errors]) for at in (0, 1))
+        middle, off = (share(float(np.median(values))) for values in (factors, np.abs(totals)))
         mark = "*" if order == " > ".join(kernels.order) else ""
-        middle, off = (share(float(np.median(of))) for of in (factors, np.abs(totals)))
+        chosen = f"GPU kernels off by {middle}, totals by {off} (medians)" if mark else chosen
         close = f"{np.mean(np.abs(totals) <= _CLOSE):.0%}"
         rows.append([order, middle, share(float(factors.max())), off, close, mark])
     heads = ["models in order", "factor", "worst", "total off", "within 25%", "chosen"]
-    return [render(f"GPU events, {what}: medians over what was held out", heads, rows, width), ""] if rows else []
+    if not rows:
+        return []
+    title = f"{chosen}; held out: {several if kernels.jobs > 1 else one_job}"
+    return [*wrap(title, width), render("", heads, rows, width).strip("\n")]
 
 
 def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[str]:

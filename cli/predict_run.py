@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from textwrap import wrap
 from typing import Any, get_args
 
 from ..planning.costs.end_to_end import Prediction, predict, predict_ranks
@@ -16,13 +17,13 @@ from ..planning.reshape.shape_change import parse_changes
 from ..timeline.iterations import outlier_lines
 from ..trace.errors import UsageError
 from ..trace.selection import without_enclosing
-from ..trace.text_tables import number, render, rewrap, share, shorten, terminal_width
+from ..trace.text_tables import in_short, number, render, rewrap, share, shorten, terminal_width
 from .inputs import add_inputs, find_inputs, read_each, read_input
 from .options import add_selection, add_steps, options_of, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .terminal import all_damage, say
 
-_ROWS = 15
+_ON_SCREEN = 8  # operators
 _UNCERTAIN = 3
 """Exit status of a prediction that is given and marked, unless --force asked for it."""
 _LEAST_UNLIKE = 0.005
@@ -31,18 +32,17 @@ COMMON = "files model changes gpu_model engine steps rank_couple full json"
 _EPILOG = """\
 examples:
   etplus predict run rank2.json --model model.json
+  etplus predict run job.json --model model.json --set batch=128
+  etplus predict run job.json --model model.json --gpu 'H100 SXM'
+  etplus predict run job.json --model model.json --steps 30-39
+  etplus predict run job.json --model model.json --set seq=2048 --set dtype=float16
   etplus predict run rank2.json rank3.json --rank-couple --model model.json
-  etplus predict run job.json --steps 30-39 --engine overheads --model model.json
-  etplus predict run job.json --gpu 'H100 SXM' --model model.json
-  etplus predict run job.json --set batch=128 --model model.json
-  etplus predict run job.json --set batch=128 --also other_batch.json --model model.json
-  etplus predict run job.json --set seq=2048 --set dtype=bfloat16 --model model.json
-  etplus predict run job.json --set batch=128 --model model.json --measured here.json
 
-The model comes from `etplus predict fit` and prices GPU work; host times are those of the
-file, or, with --host model, those of the model's host. The measured time is shown
-for comparison. Exit status: 0 predicted; 3 a prediction is marked UNCERTAIN;
-2 bad input, or refused, since an interval is wider than a factor of 2.
+The model of `etplus predict fit` estimates GPU work. CPU times come from the
+trace, or with --host model from the machine that the model was fitted on.
+
+Exit status: 0 predicted; 3 a prediction is UNCERTAIN; 2 bad input, or refused
+because an interval is wider than a factor of 2.
 """
 
 
@@ -96,93 +96,118 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.rank_couple:
         common |= {"iterations": arguments.steps, "keep_outliers": arguments.keep_outliers}
     plain: list[Any] = []
-    texts, doubts = [], []
+    texts, full, doubts = [], [], []
     for ranks in [list(traces)] if arguments.rank_couple else ([trace] for trace in traces):
         found = predict_ranks(ranks, model, **common) if arguments.rank_couple else predict(ranks[0], model, **common)
         plain.append(found.to_dict() | {"damage": all_damage(ranks)})
-        texts.append(_text(found, terminal_width()))
+        texts.append(_screen(found, terminal_width()))
+        full.append(partial(_full, found, terminal_width()))
         if not found.reliable and not arguments.force:
             doubts.append(f"{shorten(found.file, _FILE)}: uncertain; weakest link: {found.weakest_link}")
-    write_tables(arguments, "\n\n".join(texts), one_or_all(plain))
+    write_tables(arguments, "\n\n".join(texts), one_or_all(plain), lambda: "\n\n".join(text() for text in full))
     for doubt in doubts:
         say(doubt)
     return _UNCERTAIN if doubts else 0
 
 
-def _text(one: Prediction, width: int) -> str:
-    """The tables of one prediction."""
-    recorded, against = ("recorded", "to the recorded") if one.shapes else ("measured", "against measured")
-    other = " (other shapes or device)" if one.changed else ""
-    sizes = [f" at {text}" for text in _sizes(one.shapes[0])] if one.shapes else ["", other]
-    rows = [
-        [f"predicted{sizes[0]}", _us(one.predicted_ns), _against(one, one.predicted_ns)],
-        ["80% between", _us(one.low_ns), _against(one, one.low_ns)],
-        ["and", _us(one.high_ns), _against(one, one.high_ns)],
-        [f"{recorded}{sizes[1]}", _us(one.measured_ns), None],
-    ]
-    if one.without_waiting is not None:
-        predicted, alone = one.without_waiting
+def _screen(found: Prediction, width: int) -> str:
+    """One screen: the prediction with its interval, what it rests on, the operators that take most."""
+    lines = wrap(_answer(found), width)
+    lines += _doubt(found)
+    lines += [] if found.untraced is None else found.untraced.to_lines()
+    lines += found.base.to_lines()
+    lines += _operators(found, width, _ON_SCREEN)
+    notes = [*_notes(found), *(note for shapes in found.shapes for note in _shape_notes(shapes)), *found.notes]
+    lines += [line for note in notes for line in wrap(f"note   {note}", width, subsequent_indent=" " * 7)[:2]]
+    return "\n".join(rewrap(lines, width, " " * 11))
+
+
+def _answer(found: Prediction) -> str:
+    new, old = _sizes(found.shapes[0]) if found.shapes else ("", "")
+    against = _against(found, found.predicted_ns)
+    text = f"predicted {in_short(found.predicted_ns)}{f' at {new}' if new else ''}"
+    text += f" (80%: {in_short(found.low_ns)} to {in_short(found.high_ns)})"
+    text += f", recorded {in_short(found.measured_ns)}{f' at {old}' if old else ''}"
+    return text + (f" ({against})" if against else "")
+
+
+def _full(found: Prediction, width: int) -> str:
+    """All tables of one prediction."""
+    recorded, against = ("recorded", "to the recorded") if found.shapes else ("measured", "against measured")
+    rows: list[list[str | None]] = [
+        [name, _us(ns), _against(found, ns)]
+        for name, ns in (
+            ("predicted", found.predicted_ns), ("80% from", found.low_ns), ("to", found.high_ns),
+            *found.baselines.items(),
+        )
+    ]  # fmt: skip
+    rows.insert(3, [recorded, _us(found.measured_ns), None])
+    if found.without_waiting is not None:
+        predicted, alone = found.without_waiting
         change = f"{predicted / alone - 1:+.2%}" if alone else None
         rows.append(["predicted without waiting for other ranks", _us(predicted), change])
         rows.append(["measured without waiting for other ranks", _us(alone), None])
-    rows += [[name, _us(ns), _against(one, ns)] for name, ns in one.baselines.items()]
-    lines = [render(shorten(one.file, width), [f"engine {one.engine}", "time µs", against], rows, width)]
-    steps = one.steps.to_lines() if one.steps is not None else []
-    untraced = [] if one.untraced is None else one.untraced.to_lines()
-    lines += rewrap(
-        [*_doubt(one), *untraced, *one.base.to_lines(), *steps, *outlier_lines(one.set_apart)], width, " " * 11
-    )
-    ops = [
+    lines = [*wrap(_answer(found), width), render("", [f"engine {found.engine}", "time µs", against], rows, width)]
+    steps = [] if found.steps is None else found.steps.to_lines()
+    untraced = [] if found.untraced is None else found.untraced.to_lines()
+    facts = [*_doubt(found), *untraced, *found.base.to_lines(), *steps, *outlier_lines(found.set_apart)]
+    lines += [*rewrap(facts, width, " " * 11), "", *_operators(found, width, len(found.rows)), *_notes(found)]
+    for shapes in found.shapes:
+        lines += [*rewrap(_shape_notes(shapes), width, ""), *_underived(shapes, width)]
+    return "\n".join([*lines, *rewrap(found.notes, width, "")])
+
+
+def _operators(found: Prediction, width: int, count: int) -> list[str]:
+    rows = [
         [row.op, row.count, number(row.predicted_ns / 1000, 0), number(row.measured_ns / 1000, 0), row.how[0]]
-        for row in one.rows[:_ROWS]
+        for row in found.rows[:count]
     ]
-    lines += ["", render("operators", ["op", "count", "predicted µs", f"{recorded} µs", "by"], ops, width)]
-    if len(one.rows) > _ROWS:
-        lines.append(f"and {len(one.rows) - _ROWS} more; all with --json")
-    notes = [f"{one.unknown:.1%} of the work has no counterpart in the model: as recorded"] if one.unknown else []
-    if one.sources.get("measured here"):
-        notes.append("time " + ", ".join(f"{share(part)} {source}" for source, part in one.sources.items()))
-    if one.share_unfamiliar >= _LEAST_UNLIKE:
-        notes.append(f"{one.share_unfamiliar:.0%} of the time on devices is unlike anything fitted on")
-    lines += rewrap(notes, width, "")
-    lines += [line for shapes in one.shapes for line in _shapes(shapes, width)]
-    return "\n".join([*lines, *rewrap(one.notes, width, "")])
+    heads = ["operator", "count", "predicted µs", "recorded µs", "by"]
+    more = [f"and {len(found.rows) - count} more with --full"] if len(found.rows) > count else []
+    return [*render("", heads, rows, width).strip("\n").split("\n"), *more] if rows else []
 
 
-def _doubt(one: Prediction) -> list[str]:
-    """What a prediction is marked with."""
-    if one.weakest_link is None:
+def _notes(found: Prediction) -> list[str]:
+    notes = [f"{found.unknown:.1%} of the work has no counterpart in the model: as recorded"] if found.unknown else []
+    if found.sources.get("measured here"):
+        notes.append("time " + ", ".join(f"{share(part)} {source}" for source, part in found.sources.items()))
+    if found.share_unfamiliar >= _LEAST_UNLIKE:
+        notes.append(f"{found.share_unfamiliar:.0%} of the GPU time is unlike anything that the model was fitted on")
+    return notes
+
+
+def _doubt(found: Prediction) -> list[str]:
+    if found.weakest_link is None:
         return []
-    much = "UNRELIABLE, forced: the interval is wider than a factor of 2" if one.forced else (
+    much = "UNRELIABLE, forced: the interval is wider than a factor of 2" if found.forced else (
         "UNCERTAIN: the interval reaches over 25% from the prediction"
     )  # fmt: skip
-    return [f"weakest    {one.weakest_link}", f"           {much}"]
+    return [f"weakest    {found.weakest_link}", f"           {much}"]
 
 
-def _against(one: Prediction, ns: int) -> str | None:
-    if not one.measured_ns:
+def _against(found: Prediction, ns: int) -> str | None:
+    if not found.measured_ns:
         return None
-    return f"{ns / one.measured_ns:.3f}×" if one.shapes else f"{ns / one.measured_ns - 1:+.2%}"
+    return f"{ns / found.measured_ns:.3f}×" if found.shapes else f"{ns / found.measured_ns - 1:+.2%}"
 
 
-def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
-    """What was done with the shapes, and what could not be."""
+def _shape_notes(shapes: Reshaped) -> list[str]:
     sizes = ", ".join(f"{size.dimension} {size.recorded_size} to {size.new_size}" for size in shapes.sizes)
     notes = [f"{sizes}: {shapes.changed} of {shapes.calls} operator calls have other shapes"] if sizes else []
     if shapes.dtype is not None:
         notes.append(
-            f"dtype {shapes.dtype}: as measured with it, else scaled with bytes and peak rates (FLOPs on a CPU: as "
-            "recorded); other kernels may be chosen, casts may be left out"
+            f"dtype {shapes.dtype}: as measured with it, else scaled with bytes and peak rates; a real run may choose "
+            "other kernels or leave out casts"
         )
-    if not shapes.underived:
-        return rewrap(notes, width, "")
-    count, of_time = sum(op.count for op in shapes.underived), sum(op.share for op in shapes.underived)
-    title = f"{count} calls, {of_time:.1%} of the time, keep shapes that could not be re-derived:"
-    rows = [[op.op, op.count, op.first, share(op.share)] for op in shapes.underived[:_ROWS]]
-    lines = [*rewrap(notes, width, ""), render(title, ["op", "count", "begins", "time"], rows, width)]
-    if len(shapes.underived) > _ROWS:
-        lines.append(f"and {len(shapes.underived) - _ROWS} more operators; all with --json")
-    return lines
+    if shapes.underived:
+        count, of_time = sum(op.count for op in shapes.underived), sum(op.share for op in shapes.underived)
+        notes.append(f"{count} calls, {of_time:.1%} of the time, keep their recorded shapes: no rule for the new ones")
+    return notes
+
+
+def _underived(shapes: Reshaped, width: int) -> list[str]:
+    rows = [[op.op, op.count, op.first, share(op.share)] for op in shapes.underived]
+    return [render("operators that keep their shapes", ["op", "count", "begins", "time"], rows, width)] if rows else []
 
 
 def _sizes(shapes: Reshaped) -> tuple[str, str]:

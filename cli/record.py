@@ -31,7 +31,7 @@ seen by then, and kept if steps 10-12 never come.
 
 examples:
   etplus record -- python train.py --epochs 1
-  etplus record --steps 100-102 -o traces -- torchrun --nproc-per-node 2 train.py
+  etplus record --steps 100-102 -- torchrun --nproc-per-node 2 train.py
   etplus record --seconds 20-25 -- python serve.py
 
 Then `etplus analyze traces/etplus` and `etplus report traces/etplus` read them.

@@ -22,10 +22,10 @@ _EPILOG = """\
 examples:
   etplus report et_plus.json.gz -o report.html
   etplus report rank*.json.gz -o job.html --title "ResNet, 4 GPUs"
-  etplus report linked -o job.html                        # the folder that etplus link wrote
-  etplus report et_plus.json.gz --steps 3 -o step3.html   # a smaller page
+  etplus report linked -o job.html       # a folder that etplus link wrote
+  etplus report et_plus.json.gz --steps 3 -o step3.html
   etplus report kineto.json.gz -o report.html --annotation train_step
-  etplus report kineto.json.gz --python-frames             # recorded with_stack=True
+  etplus report kineto.json.gz --python-frames
 
 The page is self-contained: it loads nothing from the network.
 

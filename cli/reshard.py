@@ -21,10 +21,10 @@ from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder
 from ..timeline.network import Network, parse_network
 from ..trace.errors import UsageError
-from ..trace.text_tables import number, render, rewrap, share, terminal_width
+from ..trace.text_tables import in_short, number, render, rewrap, share, terminal_width
 from .inputs import ReadAnew, add_inputs, find_inputs, input_files
 from .options import add_network, add_ranks, add_selection, options_of, selected
-from .outputs import write_json
+from .outputs import first_screen, write_json
 from .terminal import print_text, say
 
 _REPORT = "reshard.json"
@@ -69,6 +69,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     which = group.add_mutually_exclusive_group()
     which.add_argument("--ranks", metavar="LIST", help=f"write these, such as 0,1,60-63 (default: all up to {_MOST})")
     which.add_argument("--representative", action="store_true", help="write one rank of each kind")
+    parser.add_argument("--full", action="store_true", help="print every table")
     group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces in place of ET+")
     add = parser.add_argument_group("plan").add_argument
     add("--plan", metavar="FILE", help="write the symbolic plan as JSON, to be edited; - for standard output")
@@ -170,7 +171,8 @@ def run(arguments: argparse.Namespace) -> int:
     write_json(arguments.json, report)
     if "-" not in (arguments.json, arguments.plan):
         used = str(job.network) if isinstance(job, Resharded) else _NOT_USED
-        print_text(_text(report, arguments.memory, terminal_width(), used))
+        text = _text(report, arguments.memory, terminal_width(), used)
+        print_text(text if arguments.full else first_screen(text))
     _explain(job, arguments.explain)
     doubts = report.get("doubts", [])
     for doubt in doubts:
@@ -304,10 +306,9 @@ def _text(report: dict[str, Any], memory: float | None, width: int, network: str
     sizes = " x ".join(f"{name} {layout[name]}" for name in ("tp", "dp", "pp"))
     sizes += f", ep {layout['ep']}" if layout.get("ep", 1) > 1 else ""
     zero = f", ZeRO {layout['zero']}" if layout["zero"] else ""
-    lines = [f"layout  {sizes}{zero}: {layout['ranks']:,} ranks, {len(report['rank_map']):,} of them different"]
+    step = f"step {in_short(report['step_ns'])} predicted" if "step_ns" in report else "derived"
+    lines = [f"{step} on {layout['ranks']:,} ranks ({sizes}{zero}), {len(report['rank_map']):,} of them different"]
     lines += _evidence(report)
-    if "step_ns" in report:
-        lines.append(f"step    {number(report['step_ns'] / 1e6)} ms predicted")
     lines += [f"network {network}"] * bool(network)
     if "sources" in report:
         sources = ", ".join(f"{share(part)} {source}" for source, part in report["sources"].items() if part)

@@ -22,19 +22,20 @@ from ..trace.frames import library
 from ..trace.printable import csv_cell, escaped
 from .inputs import add_inputs, find_inputs, job_of, read_input
 from .options import add_engine, add_selection
-from .terminal import say
+from .terminal import print_text, say
 
-COMMON = "files form output memory"
+COMMON = "files form output full steps memory"
 _EPILOG = """\
 examples:
-  etplus sql trace.json "select name, sum(duration_ns) from device group by 1 order by 2 desc limit 10"
-  etplus sql job.parquet "select rank, sum(duration_ns) from device group by rank" --csv
+  etplus sql trace.json "select name, duration_ns from device limit 10"
+  etplus sql job.parquet "select rank, count(*) from device group by 1" --csv
   etplus sql trace.json "select * from device" -o device.parquet
-  etplus sql trace.json                        # a prompt; an empty line or Ctrl-D ends it
+  etplus sql trace.json      # a prompt; an empty line or Ctrl-D ends it
 
 Tables: calls, device, runtime, edges, communications, memory, steps, ranks; times are ns. `describe device` lists the
 columns of one. Only SELECT is allowed; a query can reach nothing but these tables. Needs the extra `frames`.
 """
+_SHOWN = 20  # rows on the screen
 _SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "text"}
 
 
@@ -49,6 +50,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_const", dest="form", const="json", help="print an array of objects")
     add("-o", "--output", metavar="FILE", help="write the rows to FILE: .csv, .json, .parquet or .txt")
     add_engine(parser)
+    add("--full", action="store_true", help="print every row")
     add("--memory", default=MEMORY, metavar="SIZE", help="memory limit of a query (default: %(default)s)")
 
 
@@ -62,9 +64,20 @@ def run(arguments: argparse.Namespace) -> int:
     with job_tables(job_of(arguments, sources), arguments.memory) as database:
         if query is None:
             return _prompt(database, form, arguments.output)
+        found = database.query(query)
+        if form == "text" and arguments.output is None and not arguments.full:
+            print_text(first_rows(found))
+            return 0
         with open_output("-" if arguments.output is None else arguments.output) as file:
-            file.writelines(_pieces(database.query(query), form))
+            file.writelines(_pieces(found, form))
         return 0
+
+
+def first_rows(found: QueryResult) -> str:
+    """Return the rows that fit a screen, and how many more there are."""
+    text = QueryResult(found.arrow.slice(0, _SHOWN), found.limit).to_text()
+    more = len(found) - _SHOWN
+    return text + (f"\n… {more:,} more rows; --full, --csv, --json or -o FILE gives all" if more > 0 else "")
 
 
 def _form(arguments: argparse.Namespace) -> str:
@@ -128,8 +141,7 @@ def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-_ROWS = 10_000
-"""Rows that are made text at a time."""
+_ROWS = 10_000  # that are made text at a time
 
 
 def _parts(found: QueryResult) -> Iterator[list[tuple[Any, ...]]]:
