@@ -35,7 +35,7 @@ examples:
   etplus predict run job.json --model model.json --set batch=128
   etplus predict run job.json --model model.json --gpu 'H100 SXM'
   etplus predict run job.json --model model.json --steps 30-39
-  etplus predict run job.json --model model.json --set seq=2048 --set dtype=float16
+  etplus predict run job.json --model model.json --set dtype=float16
   etplus predict run rank2.json rank3.json --rank-couple --model model.json
 
 The model of `etplus predict fit` estimates GPU work. CPU times come from the

@@ -75,7 +75,7 @@ def test_a_job(tmp_path: Path) -> None:
     assert_screen("check", "set/job", "--profile", "astra-sim", cwd=tmp_path, first="passed")
     assert_screen("replay", "linked", "--network", "bandwidth=1,latency=5us", cwd=tmp_path, first="->")
     assert_screen("diff", "linked", "linked", cwd=tmp_path, first="slowest rank")
-    assert_screen("reshard", "linked/rank_0.etplus.json.gz", "--dp", "8", cwd=tmp_path, first="step .* on 8 ranks")
+    assert_screen("reshard", "linked/rank_0.etplus.json.gz", "--dp", "8", cwd=tmp_path, first="on 8 ranks")
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, *TASKS])
