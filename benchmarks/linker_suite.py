@@ -29,7 +29,7 @@ import msgspec
 from etplus.converters.open import open_trace
 from etplus.schemas.chakra.attributes import values_of
 from etplus.schemas.chakra.stream import read_chakra
-from etplus.schemas.etplus.inferred import NO_EDGES
+from etplus.schemas.etplus.read_etplus import NO_EDGES
 from etplus.schemas.text.files import open_output
 from etplus.schemas.text.sniff import head_of, is_chakra
 from etplus.trace.brief import brief

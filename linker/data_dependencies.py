@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace.read_et import ExecutionTrace
-from ..schemas.execution_trace.tensor_uses import tensor_uses
+from ..schemas.execution_trace.tensors import tensor_uses
 from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, distinct, inverse_positions, mask_at, matching, positions, scatter

@@ -1,7 +1,7 @@
 """Order GPU events: by stream and launch, by launching thread, and within a launch of a CUDA graph.
 
 A trace may draw the dependencies between a graph's nodes (PyTorch 2.15, `CuspyConfig(enable_graph_dependencies=True)`);
-see `schemas.kineto.cuspy`. Otherwise forks and joins between the streams of a launch are inferred from times.
+see `schemas.kineto.corrections`. Otherwise forks and joins between the streams of a launch are inferred from times.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto.cuspy import GRAPH_ARROW, LAUNCH_FLOW
+from ..schemas.kineto.corrections import GRAPH_ARROW, LAUNCH_FLOW
 from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, lists_by, positions, run_starts
 from ..trace.conventions import GPU_CATEGORIES
 from ..trace.host_waits import ROUNDING_NS, named

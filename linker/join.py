@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto.cuspy import GRAPH_ARROW, LAUNCH_FLOW
+from ..schemas.kineto.corrections import GRAPH_ARROW, LAUNCH_FLOW
 from ..schemas.kineto.kineto_calls import CpuCalls, enclosing_call, open_caller
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, matching, positions, scatter

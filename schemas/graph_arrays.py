@@ -15,7 +15,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -35,9 +35,9 @@ VOCABULARY = "vocabulary.json"
 _TILE_FEATURES = 24
 # Errors of zipfile and numpy for damaged archives and array headers.
 _UNREADABLE = (
-    ValueError, KeyError, TypeError, OverflowError, OSError, EOFError, MemoryError, NotImplementedError, RuntimeError,
-    SyntaxError, struct.error, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
+    *(ValueError, KeyError, TypeError, OverflowError, OSError, EOFError, MemoryError, NotImplementedError),
+    *(RuntimeError, SyntaxError, struct.error, zipfile.BadZipFile, zlib.error),
+)
 _REMEDY = "make it with `etplus convert --to npz`, or give a file of TpuGraphs"
 
 Floats = npt.NDArray[np.float32]
@@ -70,16 +70,14 @@ class GraphArrays:
 
 def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None:
     """Write one .npz that numpy reads with `allow_pickle=False`; the same graph gives the same bytes."""
-    names = ("node_feat", "node_opcode", "edge_index", "node_config_ids", "node_config_feat", "config_runtime",
-             "node_splits", "node_runtime", "config_feat")  # fmt: skip
     with open_output(path) as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name in names:
-            values = getattr(graph, name)
+        for column in fields(graph)[1:]:
+            values = getattr(graph, column.name)
             if values is not None:
                 held = io.BytesIO()
                 np.save(held, values, allow_pickle=False)
                 # ZipInfo has a fixed time; a name alone would get the time of day
-                packed.writestr(zipfile.ZipInfo(f"{name}.npy"), held.getvalue(), zipfile.ZIP_DEFLATED)
+                packed.writestr(zipfile.ZipInfo(f"{column.name}.npy"), held.getvalue(), zipfile.ZIP_DEFLATED)
 
 
 def read_graph(source: Source) -> GraphArrays:

@@ -20,18 +20,15 @@ import msgspec
 
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UNREADABLE
+from .text.text import words
 
 _Raws = dict[str, msgspec.Raw]
 # Known members of an object, with the members of nested objects; None for members without objects.
 Fields = Mapping[str, "Fields | None"]
 
 
-def _listed(names: str, separator: str = " ") -> list[str]:
-    return names.split(separator)
-
-
 def _plain(names: str) -> dict[str, None]:
-    return dict.fromkeys(_listed(names))
+    return dict.fromkeys(words(names))
 
 
 _DEVICE = _plain(
@@ -56,7 +53,7 @@ KINETO_HEADER: dict[str, Fields | None] = {
 ET_HEADER: Fields = _plain("schema pid time start_ts finish_ts")
 # Arguments of Kineto events: from PyTorch's profiler, then from etplus.
 ARGUMENTS = frozenset(
-    _listed(
+    words(
         "External id,Ev Idx,Record function id,Sequence number,Fwd thread id,finished,correlation,cbid,stream,device,"
         "context,queued,priority,grid,block,shared memory,registers per thread,blocks per SM,warps per SM,"
         "est. achieved occupancy %,bytes,memory bandwidth (GB/s),kind,copy kind,src kind,dst kind,memory kind,flags,"
@@ -75,10 +72,10 @@ ARGUMENTS = frozenset(
         ",",
     )
 )
-_EVENT = frozenset(_listed("ph cat name pid tid ts dur id bp s args"))
+_EVENT = frozenset(words("ph cat name pid tid ts dur id bp s args"))
 # Attributes of ET nodes, as PyTorch's observer writes them.
 ATTRIBUTES = frozenset(
-    _listed(
+    words(
         "rf_id fw_parent seq_id scope tid fw_tid op_schema kernel_backend kernel_file tensor_range collective_name "
         "dtype in_msg_nelems out_msg_nelems in_split_size out_split_size global_rank_start global_rank_stride pg_name "
         "pg_desc pg_size"
@@ -177,7 +174,7 @@ _WORD = r"(?:[a-z(][a-z',;:_+()-]*|--strict|ET|GPU|CPU|CUDA|ROCm|Kineto|Trace)"
 _COUNTED = re.compile(rf"{_WORD}(?: {_WORD}){{0,15}}|phase \w")
 # Fields with strings chosen by a person or program.
 _FREE = frozenset(
-    _listed(
+    words(
         "traceName host_name file_name file files says warnings considered notes damage iteration_annotation "
         "linked_iterations pg_desc region nodes kernel_file kernel_kwargs names labels CallFrom"
     )

@@ -10,7 +10,7 @@ from support import ROOT
 
 BUDGETS = {
     "trace": 7_240,  # plan: 6,500
-    "schemas": 14_500,  # plan: 12,500
+    "schemas": 14290,  # plan: 12,500
     "linker": 7_690,  # plan: 6,500
     "recording": 1_650,  # plan: 1,400
     "jobs": 2_680,  # plan: 3,000
@@ -23,7 +23,7 @@ BUDGETS = {
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60
-SKIPS = 163  # plan: 150
+SKIPS = 148  # plan: 150
 """How often `# fmt: skip` may keep the formatter away."""
 
 

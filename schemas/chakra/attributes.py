@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from ...trace.columns import IntColumn
 from ...trace.conventions import EDGE_KINDS
+from ..text.text import words
 from ..wire_format import Cells
 from .encode import attribute_cells
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, NodeType, StringList
 
 # A kernel of several messages has their number (they are its last `data_deps`); each message has the kernel's id.
 MESSAGES, MESSAGE_OF = "messages", "message_of"
-# The feeder of mlcommons/chakra reads exactly this member of an attribute, even if another one is set. ASTRA-sim's #
+# The feeder of mlcommons/chakra reads exactly this member of an attribute, even if another one is set. ASTRA-sim's
 # feeder takes any integer and throws for other members.
 MEMBERS = {
     "is_cpu_op": "bool_val",
@@ -45,10 +46,12 @@ MEMBERS = {
 }
 
 # Members that ASTRA-sim reads as integers.
-INTEGERS = frozenset((
-    "int32_val", "int64_val", "uint32_val", "uint64_val", "sint32_val", "sint64_val", "fixed32_val", "fixed64_val",
-    "sfixed32_val", "sfixed64_val", "bool_val",
-))  # fmt: skip
+INTEGERS = frozenset(
+    words(
+        "int32_val int64_val uint32_val uint64_val sint32_val sint64_val fixed32_val fixed64_val sfixed32_val "
+        "sfixed64_val bool_val"
+    )
+)
 
 # ASTRA-sim simulates these (`Workload::issue_coll_comm`), replays broadcasts by duration, and aborts on others.
 SIMULATED_COLLECTIVES = frozenset(

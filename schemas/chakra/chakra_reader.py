@@ -89,7 +89,8 @@ def _read(file: str, metadata: GlobalMetadata, messages: Iterator[Encoded]) -> T
         calls += [read for read in nodes if read.runtime]
         add([read for read in nodes if not read.runtime], runtime=False)
     add(sorted(calls, key=lambda call: (call.times[0], call.node.id)), runtime=True)
-    return rows.trace(form.header, form.summary, _records(form, bodies), needs.edges)
+    texts, whole, tensors = (partial(make, form, bodies) for make in (_texts, _file_text, _tensor_texts))
+    return rows.trace(form.header, form.summary, MadeRecords(texts, whole, tensors), needs.edges)
 
 
 def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], output: str | os.PathLike[str]) -> int:
@@ -116,12 +117,6 @@ class _ReadNode(NamedTuple):
     times: tuple[int, int, int]
     body: bytes
     runtime: bool
-
-
-def _records(form: _Form, messages: list[bytes]) -> MadeRecords:
-    return MadeRecords(
-        partial(_texts, form, messages), partial(_file_text, form, messages), partial(_tensor_texts, form, messages)
-    )
 
 
 def _texts(form: _Form, messages: list[bytes], rows: IntColumn) -> list[bytes]:

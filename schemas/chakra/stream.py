@@ -25,11 +25,6 @@ from .encode import MAX_MESSAGE_BYTES, Block, delimited
 from .et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from .json_form import begins_like_workload, read_workload
 
-__all__ = [
-    "MAX_MESSAGE_BYTES", "Messages", "messages_of", "node_heads", "read_chakra", "read_encoded", "read_messages",
-    "write_blocks", "write_chakra",
-]  # fmt: skip
-
 _BLOCK = 4 << 20
 _REMEDY = "give a protobuf .et file"
 _MAX_VARINT_BYTES, _LONGEST_VARINT = 5, 10

@@ -20,8 +20,7 @@ from ...trace.node_texts import Record, RecordStore
 from ...trace.stacks import Stacks
 from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.tensors import TensorUses
-from ..execution_trace.signatures import Signatures
-from ..execution_trace.tensor_uses import tensor_uses
+from ..execution_trace.tensors import Signatures, tensor_uses
 from ..kineto.event_args import comm_of, launch_of, size_of_copy
 from ..text.files import open_output
 

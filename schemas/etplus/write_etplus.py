@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
-from pickle import PickleBuffer
 from typing import Any
 
 import msgspec
@@ -94,9 +93,7 @@ class LinkedRecords(TextRecords):
         with (
             open_output(path) as file,
             processes(jobs),
-            parallel_map(
-                lambda i: PickleBuffer(pieces[i]()), len(pieces), most=len(pieces) // _WORTH_A_PROCESS
-            ) as texts,
+            parallel_map(lambda i: pieces[i](), len(pieces), most=len(pieces) // _WORTH_A_PROCESS) as texts,
         ):
             write_all(file, texts)
 

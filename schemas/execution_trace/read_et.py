@@ -28,9 +28,8 @@ from ...trace.errors import UNREADABLE, TraceFormatError
 from ..text.files import Blob, Source, open_text
 from ..text.json_text import NumberRows
 from ..text.records import Block, RecordTexts, check_utf8, decode_raws, locate, parse_records
-from ..text.recover import Loss
+from ..text.recover import Document, Loss, read_tolerantly
 from ..text.text import Text
-from ..text.tolerant import Document, read_tolerantly
 from .arguments import ATTRIBUTES, Attr, attribute_type
 
 
@@ -326,5 +325,5 @@ def _readable(texts: list[bytes], flat: bool, document: Document) -> list[bytes]
             (_decode_one_flat if flat else _decode_one)(text)
             kept.append(text)
         except UNREADABLE as error:
-            document.dropped.add(error)
+            document.dropped.append(str(error))
     return kept

@@ -19,7 +19,7 @@ from ...trace.errors import UNREADABLE
 from ...trace.printable import shortened
 from ..text.json_text import NumberRows
 from ..text.records import Block, check_utf8, decode_raws
-from .cuspy import GRAPH_ARROW, LAUNCH_FLOW
+from .corrections import GRAPH_ARROW, LAUNCH_FLOW
 from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart, Values
 
 # Start of the names of module forwards among Python calls.
@@ -120,14 +120,12 @@ _decode_plain = msgspec.json.Decoder(list[_PlainEvent]).decode  # type: ignore[v
 _number_rows = NumberRows(_NO_NUMBERS, {name: key.encode() for name, key in zip(NUMBERS, _WRITTEN, strict=True)})
 
 
-def read_events(
-    blocks: Iterable[Block], *, modules: bool, invalid: Callable[[Exception], object] | None = None
-) -> EventPart:
+def read_events(blocks: Iterable[Block], *, modules: bool, invalid: Callable[[str], object] | None = None) -> EventPart:
     """Decode blocks of events one at a time.
 
     Args:
         modules: list module forwards among the events.
-        invalid: leave out invalid events, and call this with each error.
+        invalid: leave out invalid events, and call this with the errors.
     """
     columns, plain = EventColumns(), True
     for begin, end, array in blocks:
@@ -265,7 +263,7 @@ def _take_kept(phases: Counter[str], starts: list[bool], memory: list[Any]) -> N
 
 
 def _decode_sound(
-    array: bytes | memoryview, columns: EventColumns, *, modules: bool, invalid: Callable[[Exception], object]
+    array: bytes | memoryview, columns: EventColumns, *, modules: bool, invalid: Callable[[str], object]
 ) -> None:
     """Decode the events of a block that are valid, one by one; an invalid event is counted without a kind."""
     sound: list[bytes | msgspec.Raw] = []
@@ -274,7 +272,7 @@ def _decode_sound(
             _check(b"[%b]" % text, modules)
             sound.append(text)
         except UNREADABLE as error:
-            invalid(error)
+            invalid(str(error))
             sound.append(b"{}")
     decode_any(b"[%b]" % b",".join(sound), columns, modules=modules)
 

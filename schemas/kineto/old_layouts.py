@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...trace.errors import UNREADABLE
-from .cuspy import LAUNCH_FLOW
+from .corrections import LAUNCH_FLOW
 from .kineto_events import EventPart
 
 Fields = dict[str, msgspec.Raw]

@@ -21,8 +21,8 @@ from ...trace.conventions import CPU_CATEGORIES, GPU_CATEGORIES
 from ...trace.errors import TraceFormatError
 from ..text.file_ranks import ProcessRank, choose, nearest_to_et, only
 from ..text.records import RecordTexts, SomeRecordTexts
+from .corrections import with_launch_numbers
 from .kineto_events import RANKS
-from .launch_numbers import with_launch_numbers
 from .read_kineto import KinetoTrace
 
 # Keys of a header's `distributedInfo` that describe one process; merging tools keep the first process's values.

@@ -26,15 +26,13 @@ from ...trace.errors import UNREADABLE, TraceFormatError
 from ..text.files import Blob, Source, open_text
 from ..text.parallel import parallel_map
 from ..text.records import RecordTexts, SomeRecordTexts, check_utf8, locate, parse_records
-from ..text.recover import Loss, damage_of
+from ..text.recover import Document, Loss, damage_of, read_tolerantly
 from ..text.sniff import HEAD, is_event_array, is_pftrace
 from ..text.text import Text
-from ..text.tolerant import Document, read_tolerantly
-from .cuspy import whole_us, with_copy_names
+from .corrections import whole_us, with_copy_names, with_launch_numbers
 from .event_account import EventAccount, account_for, drop_repeated
 from .kineto_decode import read_events
 from .kineto_events import INTERNED, Codes, EventPart, is_runtime
-from .launch_numbers import with_launch_numbers
 from .old_layouts import is_old, may_be_old, modern_events, modern_header
 
 # Events that one piece of work reads.
@@ -291,7 +289,7 @@ def _read(document: Document, modules: bool) -> KinetoTrace:
         header = modern_header(header)
         written, pairs = modern_events(written)
     texts = RecordTexts.joined(written)
-    invalid = document.dropped.add if document.lenient else None
+    invalid = document.dropped.append if document.lenient else None
     parts = [read_events(texts.arrays(), modules=modules, invalid=invalid)]
     return _build(document.name, document.all_losses(), header, texts, parts, pairs)
 

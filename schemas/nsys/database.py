@@ -18,60 +18,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...trace.columns import IntColumn, distinct
-from ...trace.errors import TraceFormatError, UsageError
+from ...trace.errors import TraceFormatError
 from ..text.files import Blob, Source, open_text, shown_name
 from ..text.memory_limit import available_memory, size_text
 from ..text.sniff import GZIP_MAGIC, head_of, is_sqlite
-from ..text.text import Text
+from ..text.text import Text, words
 from ..text.transaction import protect
 
 if TYPE_CHECKING:
     import sqlite3
 from ..text.file_ranks import FileRank
 
-# Columns that are read, by table
-_TABLES = {
-    "StringIds": ("id", "value"),
-    "NVTX_EVENTS": ("start", "end", "eventType", "text", "textId", "globalTid", "endGlobalTid"),
-    "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "eventClass", "globalTid", "correlationId", "nameId"),
-    "CUPTI_ACTIVITY_KIND_KERNEL": (
-        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName",
-        "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory",
-        "dynamicSharedMemory", "graphId", "graphNodeId",
-    ),
-    "CUPTI_ACTIVITY_KIND_MEMCPY": (
-        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "copyKind",
-        "srcKind", "dstKind", "graphNodeId",
-    ),
-    "CUPTI_ACTIVITY_KIND_MEMSET": (
-        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "memKind",
-        "graphNodeId",
-    ),
-    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (
-        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphId",
-    ),
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": (
-        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "syncType", "eventId",
-    ),
-    "CUPTI_ACTIVITY_KIND_CUDA_EVENT": (
-        "deviceId", "contextId", "streamId", "correlationId", "globalPid", "eventId",
-    ),
-    "ANALYSIS_DETAILS": ("startTime",),
-    "TARGET_INFO_SESSION_START_TIME": ("utcEpochNs",),
-    "TARGET_INFO_GPU": ("id", "name", "totalMemory", "smCount", "computeMajor", "computeMinor"),
-    "TARGET_INFO_CUDA_DEVICE": ("gpuId", "cudaId", "pid"),
-    "META_DATA_CAPTURE": ("name", "value"),
-}  # fmt: skip
-_EVENTS = tuple(name for name in _TABLES if name.startswith(("CUPTI", "NVTX")))
+_CUPTI = words("RUNTIME KERNEL MEMCPY MEMSET GRAPH_TRACE SYNCHRONIZATION CUDA_EVENT")
+_EVENTS = ("NVTX_EVENTS", *(f"CUPTI_ACTIVITY_KIND_{name}" for name in _CUPTI))
+_OTHERS = words(
+    "StringIds ANALYSIS_DETAILS TARGET_INFO_SESSION_START_TIME TARGET_INFO_GPU TARGET_INFO_CUDA_DEVICE "
+    "META_DATA_CAPTURE"
+)
+_TABLES = frozenset((*_EVENTS, *_OTHERS))
 # Columns that some version of Nsight Systems does not write.
-_OPTIONAL = frozenset({
-    "correlationId", "endGlobalTid", "eventClass", "graphId", "graphNodeId", "srcKind", "dstKind", "memKind",
-    "text", "textId", "eventId", "totalMemory", "smCount", "computeMajor", "computeMinor", "name",
-})  # fmt: skip
+_OPTIONAL = frozenset(
+    words(
+        "correlationId endGlobalTid eventClass graphId graphNodeId srcKind dstKind memKind text textId eventId "
+        "totalMemory smCount computeMajor computeMinor name"
+    )
+)
 # Rows that are in memory as Python objects at once.
 _BLOCK = 1 << 14
 _COPIED = 1 << 20
-# SQLite may run this many instructions: at least, per byte of the file, and between two checks. Real exports take 0.3 #
+# SQLite may run this many instructions: at least, per byte of the file, and between two checks. Real exports take 0.3
 # per byte; a file with cyclic pages has rows without end.
 _STEPS, _STEPS_A_BYTE, _STEPS_COUNTED = 10**7, 20, 10**5
 # Longest value, such as a name, in bytes.
@@ -95,12 +70,8 @@ class Database:
         if not any(table in self._columns for table in _EVENTS):
             if any(table.startswith("rocpd_") for (table,) in named):
                 raise TraceFormatError(name, "", "this is a database of rocprofv3 (rocpd)", _ROCPD)
-            raise TraceFormatError(
-                name,
-                "",
-                f"a SQLite database without a table of Nsight Systems ({', '.join(_EVENTS[:3])}, …)",
-                "give what nsys export --type sqlite has written",
-            )
+            problem = f"a SQLite database without a table of Nsight Systems ({', '.join(_EVENTS[:3])}, …)"
+            raise TraceFormatError(name, "", problem, "give what nsys export --type sqlite has written")
 
     def has(self, table: str) -> bool:
         return table in self._columns
@@ -177,7 +148,7 @@ class Database:
 
 
 def is_nsys(source: Source | Blob[Text]) -> bool:
-    """Return True for a SQLite database, gzipped or not, or a folder of parquet files with its tables.
+    """Return True for a SQLite database, gzipped or not.
 
     Only paths, bytes and opened inputs are examined. False for inputs that cannot be opened; the reader reports the
     error.
@@ -189,15 +160,14 @@ def is_nsys(source: Source | Blob[Text]) -> bool:
     if not isinstance(source, (str, os.PathLike)) or source == "-":
         return False
     try:
-        path = Path(source)
-        return bool(_parquet_files(path)) if path.is_dir() else is_sqlite(head_of(path))
+        return is_sqlite(head_of(Path(source)))
     except (OSError, ValueError):
         return False
 
 
 @contextlib.contextmanager
 def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Iterator[Database]:
-    """Open an export for reading; gzipped data, bytes and parquet files become a temporary file meanwhile."""
+    """Open an export for reading; gzipped data and bytes become a temporary file meanwhile."""
     import sqlite3  # every link asks `is_nsys`, few open one
 
     with contextlib.ExitStack() as stack:
@@ -233,10 +203,6 @@ def _bound(connection: sqlite3.Connection, size: int) -> None:
 
 def _file_of(source: Source | Blob[Text], stack: contextlib.ExitStack, progress: bool) -> tuple[str, Path]:
     path = Path(source) if isinstance(source, (str, os.PathLike)) and source != "-" else None
-    if path is not None and path.is_dir():
-        target = Path(stack.enter_context(TemporaryDirectory(prefix="etplus-")), "export.sqlite")
-        _import_parquet(path, target)
-        return shown_name(path), target
     if path is not None and path.is_file():
         with path.open("rb") as file:
             packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
@@ -260,49 +226,6 @@ def _copy(name: str, text: Text, target: Path) -> None:
     with target.open("wb") as file:
         for at in range(0, len(text), _COPIED):
             file.write(text[at : at + _COPIED])
-
-
-def _parquet_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that `nsys export --type parquetdir` wrote, one per table."""
-    files = [folder / f"{table}.parquet" for table in _TABLES]
-    found = [file for file in files if file.is_file()]
-    return found if any(file.stem in _EVENTS for file in found) else []
-
-
-def _refuse_endless(file: Path, rows: int) -> None:
-    """Refuse a table with more rows than bytes: each row has its own times, so takes some bytes."""
-    if rows > file.stat().st_size:
-        problem = f"{rows:,} rows in {size_text(file.stat().st_size)}, and each takes several bytes"
-        raise TraceFormatError(shown_name(file), "", problem, "export it again: nsys export --type parquetdir")
-
-
-def _import_parquet(folder: Path, target: Path) -> None:
-    import sqlite3
-
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise UsageError(f"{folder}: parquet files need pyarrow; try: pip install 'etplus[frames]'") from None
-    with contextlib.closing(sqlite3.connect(target)) as connection:
-        for file in _parquet_files(folder):
-            protect(file)
-            try:
-                rows = ParquetFile(file)
-                _refuse_endless(file, rows.metadata.num_rows)
-                columns = [name for name in _TABLES[file.stem] if name in rows.schema_arrow.names]
-                listed, places = ", ".join(f'"{name}"' for name in columns), ", ".join("?" * len(columns))
-                connection.execute(f'CREATE TABLE "{file.stem}" ({listed})')
-                for batch in rows.iter_batches(_BLOCK, columns=columns):
-                    values = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
-                    connection.executemany(f'INSERT INTO "{file.stem}" VALUES ({places})', values)
-            except (ArrowException, OSError, sqlite3.Error, OverflowError) as error:
-                reason = str(error).partition("\n")[0][:200]
-                problem = f"cannot be read as parquet ({reason})"
-                raise TraceFormatError(str(file), "", problem, "export it again") from None
-        if (folder / "StringIds.parquet").is_file():
-            connection.execute("CREATE INDEX string_ids ON StringIds (id)")
-        connection.commit()
 
 
 GPU_TABLES = tuple(f"CUPTI_ACTIVITY_KIND_{what}" for what in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))

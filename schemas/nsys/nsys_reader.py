@@ -24,7 +24,7 @@ from ..kineto.kineto_events import EventColumns, Values
 from ..kineto.read_kineto import EventTable, FlowTable, KinetoTrace
 from ..text.file_ranks import choose, nearest_to_et, only
 from ..text.files import Blob, Source
-from ..text.text import Text
+from ..text.text import Text, words
 from .database import GPU_TABLES, PROCESS, Database, NsysRank, open_database, ranks_of
 from .ranges import RangeDetails, add_ranges
 
@@ -44,11 +44,10 @@ def read_nsys(
     et_rank: int | None = None,
     progress: bool = False,
 ) -> KinetoTrace:
-    """Read one rank (a process and one of its GPUs) of an export by nsys export --type sqlite or parquetdir.
+    """Read one rank (a process and one of its GPUs) of an export by nsys export --type sqlite.
 
     Args:
-        source: path, bytes, binary file object or opened input, gzipped or not; a folder of parquet files; a
-            `NsysRank`.
+        source: path, bytes, binary file object or opened input, gzipped or not; a `NsysRank`.
         rank, pid, device: the wanted rank; a single rank of a file matches any `rank`.
         et_pid, et_rank: process and rank of the ET to link, used if several are left.
         progress: show a bar for unpacking that takes over two seconds.
@@ -187,17 +186,17 @@ _DRIVER = 1
 # CUPTI appends a version to the names of runtime calls: cudaLaunchKernel_v7000.
 _VERSION = re.compile(r"_v\d{4,5}$")
 _COPIES = (
-    "Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "Unified HtoD",
-    "Unified DtoH", "Unified DtoD",
-)  # fmt: skip
+    *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
+    *("Unified HtoD", "Unified DtoH", "Unified DtoD"),
+)
 _MEMORY = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
 _SYNCHRONISATION = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _ON_GPU = f"globalPid / {PROCESS} = ? AND deviceId = ?"
 _GPU = ("start", "end", "deviceId", "contextId", "streamId", "correlationId")
-_KERNEL = (
-    "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "gridX", "gridY", "gridZ", "blockX", "blockY",
-    "blockZ", "graphId", "graphNodeId",
-)  # fmt: skip
+_KERNEL = words(
+    "registersPerThread staticSharedMemory dynamicSharedMemory gridX gridY gridZ blockX blockY blockZ graphId "
+    "graphNodeId"
+)
 
 
 class GpuArguments:

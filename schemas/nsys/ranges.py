@@ -17,7 +17,7 @@ from .database import PROCESS, Database
 
 # Category of ranges that overlap others partly and so are no calls; they are kept as events only.
 CROSSING = "nvtx_range"
-# Event types of push/pop ranges (nested on their thread) and of start/end ranges (may overlap); ENUM_NSYS_EVENT_TYPE: #
+# Event types of push/pop ranges (nested on their thread) and of start/end ranges (may overlap); ENUM_NSYS_EVENT_TYPE:
 # NvtxPushPopRange, NvtxtPushPopRange; NvtxStartEndRange, NvtxtStartEndRange.
 _NESTED, _LOOSE = (59, 70), (60, 71)
 _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "text")

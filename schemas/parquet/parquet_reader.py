@@ -27,7 +27,7 @@ from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy, read_captured
 from ..etplus.record_store import MadeRecords
 from ..etplus.sections import Counterpart, read_counterparts, read_generated, read_stacks
-from ..execution_trace.tensor_uses import tensor_uses
+from ..execution_trace.tensors import tensor_uses
 from ..text.gc_control import gc_disabled
 from ..text.transaction import protect
 from .stored_folder import META, StoredRank, stored_ranks
@@ -136,7 +136,9 @@ class _FolderReader:
             raise ValueError
         place = np.argsort(order)
         kinds = np.concatenate([np.full(len(table), kind, np.int8) for kind, table in tables.items()])[place]
-        columns = {name: self._joined(name, tables)[place] for name in STORED}
+        columns = {
+            name: np.concatenate([self._column(name, table) for table in tables.values()])[place] for name in STORED
+        }
         thread = as_column(columns.pop("thread"))
         builder.add(kinds, id=columns.pop("id"), **columns)
         self._fill(builder, tables[0], loose)
@@ -195,9 +197,6 @@ class _FolderReader:
     def _split(self, device: Any) -> tuple[Any, Any]:
         rows = len(device) - device.column("row").null_count
         return device.slice(0, rows), device.slice(rows)
-
-    def _joined(self, name: str, tables: Mapping[int, Any]) -> npt.NDArray[Any]:
-        return np.concatenate([self._column(name, table) for table in tables.values()])
 
     def _column(self, name: str, table: Any) -> npt.NDArray[Any]:
         dtype, none = (np.int64, -1) if name == "thread" else GIVEN_COLUMNS[name][:2]

@@ -16,7 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor as Field
 from ...trace.errors import TraceFormatError, UsageError
 from ..text.memory_limit import size_text
 from ..text.sniff import varint
-from ..text.text import Text
+from ..text.text import Text, words
 from ..wire_format import DELIMITED, FIXED64, VARINT, varint_bytes
 
 # Field 1 of the message Trace, with a length (protos/perfetto/trace/trace.proto).
@@ -77,10 +77,13 @@ COMPUTE = 2
 _WRITTEN = {"device id": "device", "context id": "context", "stream id": "stream"}
 _LAUNCH = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "shared memory"}
 # Extra data that stay texts even if they look like numbers; in the format all values are texts.
-_TEXTS = frozenset({
-    "Collective name", "Process Group Description", "Process Group Name", "Process Group Ranks", "annotation", "arch",
-    "dtype", "host fn", "process_name",
-})  # fmt: skip
+_TEXTS = frozenset(
+    words(
+        "Collective name,Process Group Description,Process Group Name,Process Group Ranks,annotation,arch,dtype,"
+        "host fn,process_name",
+        ",",
+    )
+)
 _INTEGER = re.compile(r"-?\d{1,18}")
 
 

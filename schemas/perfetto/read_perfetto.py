@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from ...trace.columns import IntColumn, StringTable, int_column
 from ...trace.conventions import EPOCH_NS, MAX_DURATION_NS, MAX_NS, PYTHON_CATEGORY
 from ...trace.errors import TraceFormatError
-from ..kineto.cuspy import GRAPH_ARROW, LAUNCH_FLOW, whole_us
+from ..kineto.corrections import GRAPH_ARROW, LAUNCH_FLOW, whole_us
 from ..kineto.kineto_decode import MODULE
 from ..kineto.kineto_events import NUMBERS, RANKS, EventColumns, EventPart
 from ..text.files import Blob, progress_bar

@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import PickleBuffer
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 
 import msgspec
@@ -186,7 +185,7 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
     return cast("Bar", shown)
 
 
-def write_all(file: IO[bytes], chunks: Iterable[bytes | PickleBuffer]) -> None:
+def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
     """Write (and compress) each chunk in a thread while the next one is made."""
     from concurrent.futures import ThreadPoolExecutor  # commands that only read need none
 

@@ -7,7 +7,6 @@ import os
 import pickle
 import signal
 import sys
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -16,7 +15,6 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from contextvars import ContextVar
 from copy import copy
 from functools import partial
-from io import FileIO
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import FrameType
@@ -167,43 +165,32 @@ def _results(work: Callable[[int], T], count: int, share: int) -> Generator[T, N
     results: Iterator[T] = map(partial(_do_here, work), range(count))
     with ExitStack() as stack:
         if share > 1 and may_fork():
-            with suppress(OSError, NotImplementedError):  # no file or process can be had: this one does all
-                files = [stack.enter_context(_memory_file()) for _ in range(_AHEAD * (share - 1))]
-                pool = stack.enter_context(local_pool(share - 1, _assign, work, files))
-                results = _shared_results(pool, work, count, share, files)
+            with suppress(OSError, NotImplementedError):  # no process can be started: this one does all
+                pool = stack.enter_context(local_pool(share - 1, _assign, work))
+                results = _shared_results(pool, work, count, share)
         yield from results
 
 
-def _shared_results(
-    pool: Executor, work: Callable[[int], T], count: int, share: int, files: list[FileIO]
-) -> Iterator[T]:
+def _shared_results(pool: Executor, work: Callable[[int], T], count: int, share: int) -> Iterator[T]:
     pieces = (i for i in range(count) if i % share)
-    free = deque(range(len(files)))
-    submitted: deque[tuple[int, Future[list[int]] | None]] = deque()
+    submitted: deque[Future[bytes] | None] = deque()
     for i in range(count):
-        while free and (piece := next(pieces, None)) is not None:
-            file = free.popleft()
-            submitted.append((file, _submit(pool, piece, file)))
+        while len(submitted) < _AHEAD * (share - 1) and (piece := next(pieces, None)) is not None:
+            try:
+                submitted.append(pool.submit(_do_in_worker, piece))
+            except BrokenExecutor:  # a worker was killed before
+                submitted.append(None)
         if i % share == 0:
             yield _do_here(work, i)
             continue
-        file, task = submitted.popleft()
-        lost = task is None or task.exception() is not None
-        result = _do_here(work, i) if task is None or lost else _read_result(files[file], task.result())
-        free.append(file)
+        task = submitted.popleft()
+        if task is None or task.exception() is not None:
+            yield _do_here(work, i)
+            continue
+        succeeded, result = pickle.loads(task.result())
+        if not succeeded:
+            raise result
         yield result
-
-
-def _memory_file() -> FileIO:
-    if hasattr(os, "memfd_create"):
-        return FileIO(os.memfd_create("etplus"), "r+")
-    return tempfile.TemporaryFile(buffering=0)
-
-
-def _submit(pool: Executor, i: int, file: int) -> Future[list[int]] | None:
-    with suppress(BrokenExecutor):
-        return pool.submit(_do_in_worker, i, file)
-    return None
 
 
 def _do_here(work: Callable[[int], T], i: int) -> T:
@@ -211,40 +198,19 @@ def _do_here(work: Callable[[int], T], i: int) -> T:
         return work(i)
 
 
-# The work of this worker, and the files for its results; inherited, since `work` cannot be pickled.
-_in_worker: tuple[Callable[[int], Any], list[FileIO]]
+# The work of this worker; inherited, since `work` cannot be pickled.
+_in_worker: Callable[[int], Any]
 
 
-def _assign(work: Callable[[int], Any], files: list[FileIO]) -> None:
+def _assign(work: Callable[[int], Any]) -> None:
     global _in_worker
-    _in_worker = work, files
+    _in_worker = work
 
 
-def _do_in_worker(i: int, file: int) -> list[int]:
-    work, files = _in_worker
+def _do_in_worker(i: int) -> bytes:
+    """Return the pickled result: the pool's thread pickles results too, but would print errors of doing so."""
     try:
-        result = True, _do_here(work, i)
+        result = True, _do_here(_in_worker, i)
     except Exception as error:
         result = False, error
-    arrays: list[pickle.PickleBuffer] = []  # numpy arrays need not be copied
-    data = pickle.dumps(result, 5, buffer_callback=arrays.append)
-    parts = [memoryview(data), *(array.raw() for array in arrays)]
-    files[file].seek(0)
-    for part in parts:
-        rest = part
-        while rest:
-            rest = rest[files[file].write(rest) :]
-    return [len(part) for part in parts]
-
-
-def _read_result(file: FileIO, sizes: list[int]) -> Any:
-    file.seek(0)
-    parts = [bytearray(size) for size in sizes]
-    for part in parts:
-        rest = memoryview(part)
-        while rest:
-            rest = rest[file.readinto(rest) :]
-    good, result = pickle.loads(parts[0], buffers=parts[1:])
-    if not good:
-        raise result
-    return result
+    return pickle.dumps(result, 5)

@@ -1,4 +1,4 @@
-"""Recover a valid JSON document from a broken trace file, and count the losses.
+"""Read trace files tolerantly: strictly first; if that fails, recover a valid JSON document and count the losses.
 
 The array is cut where records begin; the layout shows this even if strings or brackets are broken. Valid blocks are
 copied, so a large file with few broken records is read at nearly full speed. `repair` mends the others one by one.
@@ -10,44 +10,47 @@ import contextlib
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import PurePath
-from types import MappingProxyType
-from typing import Protocol
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import orjson
 
 from ...trace.errors import UNREADABLE, TraceFormatError
-from .records import opening
+from .files import Blob, progress_bar
+from .gc_control import gc_disabled
+from .parallel import parallel_map
+from .records import Block, RecordArray, opening
 from .repair import EVENT, FREE, MAX_KEY, NODE, Flaw, is_valid, repair
+from .sniff import HEAD, is_chakra, is_pftrace, is_sqlite
+from .text import Text
+
+T = TypeVar("T")
 
 # Kinds of `Loss`. The last four lose data; the others change text only.
-LOSS_KINDS: Mapping[str, str] = MappingProxyType(
-    {
-        "unescaped_quote": "a quote inside a string, now escaped",
-        "control_character": "a raw control character inside a string, now escaped",
-        "backslash": "a backslash inside a string that began no escape, now escaped",
-        "not_utf8": "bytes that are not UTF-8, now U+FFFD",
-        "bare_number": "inf, nan or another bare word where a value belongs, now null",
-        "missing_value": "a key without a value, now null",
-        "missing_comma": "no comma between two values or records, now inserted",
-        "extra_comma": "a comma with no value after or before it, now removed",
-        "unbalanced_bracket": "a bracket closed too often or not at all, now balanced",
-        "caller_circle": "a node that is its own caller, directly or through others, now below its thread",
-        "garbage": "text between records that is not a record, left out",
-        "trailing_data": "text after the end of the document, as a second document, left out",
-        "header": "a header that cannot be read; only simple fields were kept",
-        "dropped_record": "a record that could not be saved; an empty one keeps its place in traceEvents",
-        "truncated": "the file is cut off; an unknown number of records is missing",
-    }
-)
+LOSS_KINDS: Mapping[str, str] = {
+    "unescaped_quote": "a quote inside a string, now escaped",
+    "control_character": "a raw control character inside a string, now escaped",
+    "backslash": "a backslash inside a string that began no escape, now escaped",
+    "not_utf8": "bytes that are not UTF-8, now U+FFFD",
+    "bare_number": "inf, nan or another bare word where a value belongs, now null",
+    "missing_value": "a key without a value, now null",
+    "missing_comma": "no comma between two values or records, now inserted",
+    "extra_comma": "a comma with no value after or before it, now removed",
+    "unbalanced_bracket": "a bracket closed too often or not at all, now balanced",
+    "caller_circle": "a node that is its own caller, directly or through others, now below its thread",
+    "garbage": "text between records that is not a record, left out",
+    "trailing_data": "text after the end of the document, as a second document, left out",
+    "header": "a header that cannot be read; only simple fields were kept",
+    "dropped_record": "a record that could not be saved; an empty one keeps its place in traceEvents",
+    "truncated": "the file is cut off; an unknown number of records is missing",
+}
 
 _LAYOUTS = {"nodes": NODE, "traceEvents": EVENT}
-_BLOCK = 1 << 20
-_SAMPLE = 1 << 20
+_BLOCK = _SAMPLE = 1 << 20
 _MAX_HEADER = 1 << 24
 _CLOSERS_TRIED = 64
 _EXAMPLE = 60
@@ -79,22 +82,14 @@ class Loss:
         return f"{self.count} × {self.kind} ({LOSS_KINDS[self.kind]}){where}{shown}"
 
 
-@dataclass(frozen=True)
-class Recovered:
+class Recovered(NamedTuple):
     """A readable document."""
 
     data: bytes  # JSON; a lost record leaves "{}" in `traceEvents`, to keep positions, and nothing in `nodes`
     losses: tuple[Loss, ...]  # one entry per kind; () if the file was valid
 
 
-class _Read(Protocol):
-    @property
-    def file(self) -> str: ...
-    @property
-    def losses(self) -> tuple[Loss, ...]: ...
-
-
-def damage_of(*traces: _Read) -> tuple[str, ...]:
+def damage_of(*traces: Any) -> tuple[str, ...]:
     """Return sentences about the losses of readers, with the file's name; ET+ files keep them."""
     return tuple(f"{PurePath(trace.file).name} is broken: {loss}" for trace in traces for loss in trace.losses)
 
@@ -117,7 +112,7 @@ def _find_array(data: bytes, key: str) -> int | None:
     begin = max(data.find(b"{"), 0)
     with contextlib.suppress(*UNREADABLE):
         return begin + opening(data[begin:], key)
-    found = re.search(rb'"%b"\s*:\s*\[' % key.encode(), data)
+    found = _array(data, key)
     return found.end() if found else None
 
 
@@ -125,8 +120,8 @@ def _first_fault(data: bytes) -> int:
     try:
         msgspec.json.Decoder(msgspec.Raw).decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        found = re.search(r"\(byte (\d+)\)", str(error))
-        return int(found.group(1)) if found else len(data)
+        found = _OFFSET.search(str(error))
+        return int(found[1]) if found else len(data)
     return 0
 
 
@@ -350,3 +345,97 @@ class _Salvage:
 
 def _simple_fields(text: bytes) -> bytes:
     return b"".join(found.group() + b"," for found in _SIMPLE_FIELD.finditer(text, 0, _SAMPLE))
+
+
+# Largest and smallest bytes per part, and the least number of parts of a larger file.
+_PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
+# With fewer bytes, starting a process takes longer than it saves.
+_WORTH_A_PROCESS = 4 << 20
+_KINDS = {"nodes": ("an Execution Trace", "--et-file"), "traceEvents": ("a Kineto trace", "--kineto-file")}
+_AS_TIMELINE = "give it as --kineto-file"
+_BINARY = (
+    (is_chakra, "a Chakra trace", "give the Execution Trace that PyTorch wrote, JSON"),
+    (is_sqlite, "a SQLite database", _AS_TIMELINE),
+    (is_pftrace, "a Perfetto trace", _AS_TIMELINE),
+)
+_OFFSET = re.compile(r" ?\(byte (\d+)\)")
+
+
+@dataclass(frozen=True)
+class Document:
+    """The text of a file for a reader."""
+
+    name: str
+    text: Text
+    lenient: bool = False  # collect invalid records in `dropped` instead of failing on the first
+    losses: tuple[Loss, ...] = ()  # losses so far
+    progress: bool = False
+    dropped: list[str] = field(default_factory=list)  # errors of records that a lenient reader left out
+
+    def parts(self, array: RecordArray, read: Callable[[Iterator[Block]], T]) -> Iterator[T]:
+        """Yield `read(blocks)` for consecutive parts of the array, in order."""
+        size = array.end - array.start
+        spans = list(array.blocks(size=min(max(size // _FEWEST, _LEAST_PART), _PART)))
+        with (
+            progress_bar(size, f"parse {Path(self.name).name}", self.progress) as bar,
+            parallel_map(lambda i: read(array.arrays(spans[i])), len(spans), most=size // _WORTH_A_PROCESS) as made,
+        ):
+            for (begin, end), part in zip(spans, made, strict=True):
+                yield part
+                bar.update(end - begin)
+
+    def all_losses(self) -> tuple[Loss, ...]:
+        if not self.dropped:
+            return self.losses
+        return (*self.losses, Loss("dropped_record", len(self.dropped), -1, self.dropped[0]))
+
+
+@gc_disabled()
+def read_tolerantly(
+    blob: Blob[Text], key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False
+) -> T:
+    """Run a reader on a file strictly; if it raises one of UNREADABLE, run it on the recovered text."""
+    expected = _KINDS[key][0]
+    losses: tuple[Loss, ...] = ()
+    if blob.broken_at is not None:
+        if strict:
+            problem = "the gzip stream is damaged or cut off"
+            place = f"compressed byte {blob.broken_at}"
+            raise TraceFormatError(blob.name, place, problem, "drop --strict to recover the rest")
+        losses = (Loss("truncated", 1, blob.broken_at, "gzip stream"),)
+    try:
+        return read(Document(blob.name, blob.data, losses=losses, progress=progress))
+    except UNREADABLE as error:
+        data = blob.data[:]
+        _refuse_other_kind(blob.name, data, key)
+        if strict:
+            raise _not_readable(blob.name, error, expected, "drop --strict to recover what can be read") from None
+    recovered = recover(data, key, blob.name)
+    try:
+        return read(Document(blob.name, recovered.data, True, losses + recovered.losses))
+    except UNREADABLE as error:
+        raise _not_readable(blob.name, error, expected, "record it again") from None
+
+
+def _refuse_other_kind(name: str, data: bytes, key: str) -> None:
+    expected, option = _KINDS[key]
+    for is_kind, what, belongs in _BINARY:
+        if is_kind(data[:HEAD]):
+            remedy = belongs if option != "--kineto-file" else f"give the Kineto trace as {option}"
+            raise TraceFormatError(name, "", f"this is {what}, not {expected}", remedy)
+    if _array(data, key):
+        return
+    for other, (what, place) in _KINDS.items():
+        if other != key and _array(data, other):
+            raise TraceFormatError(name, "", f"this is {what}, not {expected}", f"give it as {place}")
+
+
+def _array(data: bytes, key: str) -> re.Match[bytes] | None:
+    return re.search(rb'"%b"\s*:\s*\[' % key.encode(), data)
+
+
+def _not_readable(name: str, error: Exception, expected: str, remedy: str) -> TraceFormatError:
+    text = str(error)
+    offset = _OFFSET.search(text)
+    place = f"byte {offset[1]}" if offset else ""
+    return TraceFormatError(name, place, f"not {expected} that can be read: {_OFFSET.sub('', text)}", remedy)

@@ -393,21 +393,19 @@ def _is_whole_event(record: dict[str, Any]) -> bool:
 
 # A node of an Execution Trace, flat (schema 1.0.1) or with `ctrl_deps` and `attrs` (since 1.0.2).
 NODE = RecordLayout(
-    keys=(
-        b"id", b"name", b"ctrl_deps", b"inputs", b"outputs", b"attrs", b"rf_id", b"parent", b"fw_parent", b"seq_id",
-        b"scope", b"tid", b"fw_tid", b"op_schema", b"input_shapes", b"input_types", b"output_shapes", b"output_types",
+    keys=tuple(
+        b"id name ctrl_deps inputs outputs attrs rf_id parent fw_parent seq_id scope tid fw_tid op_schema input_shapes "
+        b"input_types output_shapes output_types".split()
     ),
     texts=frozenset({b"name", b"op_schema"}),
     outer=frozenset({b"ctrl_deps", b"inputs", b"outputs", b"attrs", b"parent"}),
     is_whole=_is_whole_node,
-)  # fmt: skip
+)
 EVENT = RecordLayout(
-    keys=(
-        b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"bp", b"s", b"sf", b"tts", b"cname",
-    ),
+    keys=tuple(b"ph cat name pid tid ts dur args id bp s sf tts cname".split()),
     texts=frozenset({b"name", b"pid", b"tid"}),
     outer=frozenset({b"args", b"ph"}),
     is_whole=_is_whole_event,
-)  # fmt: skip
+)
 # Any object, such as a file's header.
 FREE = RecordLayout()

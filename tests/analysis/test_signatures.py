@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.linker import link
-from etplus.schemas.execution_trace.signatures import Signatures
+from etplus.schemas.execution_trace.tensors import Signatures
 from etplus.trace.dtypes import standard_dtype
 from etplus.trace.tensors import Argument, Signature, Tensor
 from traces import trace_of

@@ -20,8 +20,7 @@ from etplus.schemas.execution_trace.arguments import (
     undecoded_arguments,
     whole_sides,
 )
-from etplus.schemas.execution_trace.signatures import Signatures
-from etplus.schemas.execution_trace.tensor_uses import tensor_uses
+from etplus.schemas.execution_trace.tensors import Signatures, tensor_uses
 from etplus.schemas.kineto.input_args import input_args, input_shapes
 from etplus.trace.build import TraceBuilder
 from etplus.trace.columns import IntColumn

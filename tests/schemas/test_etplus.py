@@ -35,7 +35,6 @@ from support import (
     ns,
     plain,
     read_json,
-    run,
     shared_pair,
 )
 
@@ -160,12 +159,6 @@ def test_runtime_calls(tmp_path: Path) -> None:
             assert ns(parent["ts"]) <= ns(call["ts"]) <= ns(parent["ts"]) + ns(parent["dur"])
 
 
-def test_runtime_calls_are_no_nodes(tmp_path: Path) -> None:
-    """Consumers take every node with a `cat` for GPU work."""
-    _, document = written(tmp_path, *fixture_pair("pairs/gpu_shaped_from_cpu"))
-    assert {node["cat"] for node in document["nodes"] if "cat" in node} == {"kernel", "gpu_memcpy", "gpu_memset"}
-
-
 @pytest.mark.parametrize("version", ["1.0.1", "1.0.3-chakra.0.0.4"])
 def test_gpu_nodes_have_the_layout_of_the_file(tmp_path: Path, version: str) -> None:
     tensors = {"values": [[4, 5, 0, 8, 4, "cuda:0"]], "shapes": [[2, 4]], "types": ["Tensor(float)"]}
@@ -198,14 +191,6 @@ def test_any_layout_of_the_et_gives_a_valid_file(tmp_path: Path, layout: dict[st
         assert document["nodes"] == usual["nodes"]
         texts = [node[:-1].rstrip() for node in by_id(raw_nodes(variant.encode()))]
         assert all(new.startswith(old) for old, new in zip(texts, raw_nodes(data), strict=True))
-
-
-def test_a_header_that_has_nodes_of_its_own(tmp_path: Path) -> None:
-    et, kineto = fixture_pair("pairs/one_of_n")
-    original = {"meta": {"nodes": [{"id": 1}, {"id": 2}]}, **read_json(et)}
-    _, document = written(tmp_path, json.dumps(original).encode(), kineto)
-    assert "meta" not in document, "an unknown key"
-    assert [node["id"] for node in document["nodes"]] == sorted(node["id"] for node in original["nodes"])
 
 
 def test_the_summary(tmp_path: Path) -> None:
@@ -357,14 +342,6 @@ def test_the_schema_is_permissive_about_what_the_et_brings() -> None:
     assert all(node["colour"] == [1] for node in plus["nodes"])
 
 
-def test_files_written_by_the_command_and_the_library_are_the_same(tmp_path: Path) -> None:
-    et, kineto = fixture_pair("pairs/one_of_n")
-    data, _ = written(tmp_path, et, kineto)
-    out = tmp_path / "cli.json"
-    assert run("trace-link", "--et-file", et, "--kineto-file", kineto, "--output", out).returncode == 0
-    assert out.read_bytes() == data
-
-
 @pytest.mark.parametrize("size", [100, 1500])
 @pytest.mark.parametrize("odd", [{0}, {5}, {11}, {0, 5}, set(range(12)), set()], ids=str)
 def test_blocks_of_nodes_that_are_opened_differently(size: int, odd: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,15 +385,6 @@ def test_parents_come_before_children_in_real_pairs(name: str) -> None:
     for node in linked(name).to_dict()["nodes"]:
         read.add(node["id"])
         assert node.get("ctrl_deps", node.get("parent")) in read
-
-
-def test_spans_and_parts() -> None:
-    assert module._spans(5, 2) == [(0, 2), (2, 4), (4, 5)] and module._spans(4, 2) == [(0, 2), (2, 4)]
-    assert module._spans(0, 2) == [] and module._spans(1, 1) == [(0, 1)]
-    assert [part.tolist() for part in module._parts(np.arange(3, 6), 2)] == [[3, 4], [5]]
-    pieces = [lambda: b"a,\n    ", lambda: b"b,\n    "]
-    assert [piece() for piece in module._separated(pieces)] == [b"a,\n    ", b"b"]
-    assert module._separated([]) == [] and [piece() for piece in module._separated(pieces[:1])] == [b"a"]
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,12 @@ import pickle
 import stat
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from etplus.schemas.text import files as files_module
 from etplus.schemas.text.files import Bar, Spool, load, open_output, progress_bar
-from etplus.schemas.text.transaction import check_outputs, make_folder, transaction
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 
 TEXT = b'{"schema": "1.0.1", "nodes": []}\n' * 1000
@@ -30,12 +28,6 @@ def test_a_path_as_text_and_as_path(tmp_path: Path) -> None:
     for source in (path, str(path)):
         blob = load(source)
         assert (blob.name, blob.data, blob.broken_at) == (str(path), TEXT, None)
-
-
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_bytes(kind: type) -> None:
-    blob = load(kind(TEXT))
-    assert (blob.name, blob.data) == ("<bytes>", TEXT)
 
 
 def test_file_objects(tmp_path: Path) -> None:
@@ -73,42 +65,6 @@ def test_gzip_is_known_by_its_content_not_its_name(tmp_path: Path) -> None:
     assert load(other).data == TEXT
 
 
-def test_several_gzip_members_and_padding() -> None:
-    members = [gzip.compress(part) for part in (TEXT, b"", TEXT[:7], b"x" * 3_000_000)]
-    whole = TEXT + TEXT[:7] + b"x" * 3_000_000
-    for padding in (b"", b"\x00" * 512):
-        blob = load(b"".join(members) + padding)
-        assert (blob.data, blob.broken_at) == (whole, None)
-
-
-def test_gzip_with_name_comment_and_checksum_in_its_head() -> None:
-    plain = gzip.compress(TEXT, mtime=0)
-    head = plain[:3] + bytes([2 | 8 | 16]) + plain[4:10] + b"name\x00comment\x00"
-    packed = head + (zlib.crc32(head) & 0xFFFF).to_bytes(2, "little") + plain[10:]
-    assert gzip.decompress(packed) == TEXT
-    assert load(packed).data == TEXT
-
-
-def test_a_cut_gzip_gives_what_came_before_the_cut() -> None:
-    noise = os.urandom(200_000)
-    packed = gzip.compress(noise)
-    blob = load(packed[:100_000])
-    assert blob.broken_at is not None and blob.broken_at <= 100_000
-    assert len(blob.data) > 50_000 and noise.startswith(blob.data)
-
-
-def test_a_cut_second_member_is_told() -> None:
-    packed = gzip.compress(TEXT) + gzip.compress(os.urandom(5000))[:2000]
-    blob = load(packed)
-    assert blob.data.startswith(TEXT) and blob.broken_at == len(packed)
-
-
-def test_damage_inside_a_gzip_stream_is_told() -> None:
-    packed = bytearray(gzip.compress(os.urandom(3_000_000)))
-    packed[-8] ^= 0xFF  # the checksum
-    assert load(bytes(packed)).broken_at is not None
-
-
 @pytest.mark.parametrize("content", [b"", b" \n\t\r\n", b"\x00" * 4096], ids=["nothing", "white space", "zeros"])
 def test_empty(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "t.json"
@@ -140,25 +96,6 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(caught.value))
     assert isinstance(again, FileNotFoundError) and str(again) == str(caught.value)
     assert (again.errno, again.filename) == (errno.ENOENT, str(tmp_path / "none.json"))
-
-
-def test_output_appears_whole(tmp_path: Path) -> None:
-    path = tmp_path / "out.json"
-    with open_output(path) as file:
-        file.write(b"one ")
-        assert not path.exists()
-        file.write(b"two")
-    assert path.read_bytes() == b"one two"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_output_replaces_an_older_file_only_at_the_end(tmp_path: Path) -> None:
-    path = tmp_path / "out.json"
-    path.write_bytes(b"old")
-    with open_output(path) as file:
-        file.write(b"new")
-        assert path.read_bytes() == b"old"
-    assert path.read_bytes() == b"new"
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, MemoryError])
@@ -250,11 +187,6 @@ def test_standard_output() -> None:
     assert done.stdout == b"bytes\n"
 
 
-def test_an_empty_name_is_an_error() -> None:
-    with pytest.raises(UsageError, match="name of an output is empty"), open_output(""):
-        raise AssertionError("must not be reached")
-
-
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
 def test_a_replaced_file_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "out.json"
@@ -273,105 +205,6 @@ def test_a_name_of_255_bytes(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(UsageError, match="File name too long"), open_output(tmp_path / ("x" * 256)):
         raise AssertionError("must not be reached")
-
-
-def test_a_transaction_replaces_no_file_that_it_read(tmp_path: Path) -> None:
-    source, link = tmp_path / "in.json", tmp_path / "link.json"
-    source.write_bytes(TEXT)
-    os.link(source, link)
-    with transaction():
-        load(source)
-        with open_output(tmp_path / "other.json") as file:
-            file.write(b"x")
-        for path in (source, link):
-            with pytest.raises(UsageError, match="would replace"), open_output(path):
-                raise AssertionError("must not be reached")
-    assert source.read_bytes() == link.read_bytes() == TEXT
-    with open_output(source) as file:  # another run, as of a library user who has what he read
-        file.write(b"new")
-    assert (source.read_bytes(), link.read_bytes()) == (b"new", TEXT)
-
-
-@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
-def test_outputs_of_a_transaction_appear_together_or_not_at_all(
-    tmp_path: Path, error: type[BaseException] | None
-) -> None:
-    (tmp_path / "a").write_bytes(b"old")
-    with contextlib.suppress(ValueError, KeyboardInterrupt), transaction():
-        for name in ("a", "b"):
-            with open_output(
-                make_folder(tmp_path / "new" / "below") / name if name == "b" else tmp_path / name
-            ) as file:
-                file.write(b"new")
-        assert (tmp_path / "a").read_bytes() == b"old" and not list(tmp_path.rglob("b"))
-        if error:
-            raise error
-    names = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
-    assert names == (["a"] if error else ["a", "new", "new/below", "new/below/b"])
-    assert (tmp_path / "a").read_bytes() == (b"old" if error else b"new")
-
-
-def test_a_nested_transaction_is_in_place_at_its_end_but_replaces_no_input(tmp_path: Path) -> None:
-    source, state = tmp_path / "in.json", tmp_path / "state"
-    source.write_bytes(TEXT)
-    with contextlib.suppress(KeyboardInterrupt), transaction():
-        load(source)
-        for data in (b"1", b"2"):
-            with transaction(nested=True), open_output(state) as file:
-                file.write(data)
-            with transaction(nested=True):
-                assert load(state).data == data
-        with pytest.raises(UsageError, match="would replace"), transaction(nested=True), open_output(source):
-            raise AssertionError("must not be reached")
-        raise KeyboardInterrupt
-    assert (state.read_bytes(), source.read_bytes()) == (b"2", TEXT)
-
-
-def test_an_output_that_failed_can_be_written_again(tmp_path: Path) -> None:
-    with transaction():
-        with contextlib.suppress(ValueError), open_output(tmp_path / "a") as file:
-            file.write(b"half")
-            raise ValueError
-        with open_output(tmp_path / "a") as file:
-            file.write(b"whole")
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"whole")]
-
-
-def test_outputs_are_checked_before_anything_is_read(tmp_path: Path) -> None:
-    source = tmp_path / "in.json"
-    source.write_bytes(TEXT)
-    check_outputs([tmp_path / "a", None, "/dev/null", "/dev/null"], [source, "-", None])
-    for outputs, message in (
-        ([source], "would replace"), ([tmp_path / "a", tmp_path / "." / "a"], "two outputs"),
-        (["-", "-"], "one output"), ([""], "is empty"), ([tmp_path], "is a directory"),
-    ):  # fmt: skip
-        with pytest.raises(UsageError, match=message):
-            check_outputs(outputs, [source])
-    assert list(tmp_path.iterdir()) == [source]
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def test_more_outputs_than_descriptors_can_be_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond a number files have temporary names; they appear and disappear with the others."""
-    monkeypatch.setattr("etplus.schemas.text.transaction._MOST_UNNAMED", 256)
-    names = [f"{i}.json" for i in range(300)]
-    for error in (None, ValueError()):
-        folder = tmp_path / ("failing" if error else "whole")
-        folder.mkdir()
-        before = descriptors()
-        with contextlib.suppress(ValueError), transaction():
-            for name in names:
-                with open_output(folder / name) as file:
-                    file.write(name.encode())
-            assert descriptors() - before < 300
-            if error is not None:
-                raise error
-        found = {path.name: path.read_text() for path in folder.iterdir()}
-        assert found == ({} if error else {name: name for name in names})
-        assert descriptors() == before
 
 
 def test_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,11 +91,6 @@ def test_arrays_that_do_not_fit(changes: dict[str, Any], problem: str) -> None:
     assert problem in str(error.value) and "etplus convert --to npz" in str(error.value)
 
 
-def test_the_last_node_may_be_named() -> None:
-    graph = read(**arrays(edge_index=np.array([[2, 2]]), node_config_ids=np.array([0, 2])))
-    assert graph.edge_index.tolist() == [[2, 2]] and graph.node_config_ids.tolist() == [0, 2]
-
-
 def test_what_is_written_is_read_and_the_same_graph_gives_the_same_bytes(tmp_path: Path) -> None:
     for more in ({}, {"node_runtime": np.array([3, 4, 5])}, {"config_feat": np.ones((4, 24), np.float32)}):
         graph = read(**arrays(), **more)

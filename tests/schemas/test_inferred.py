@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from etplus.schemas.etplus.inferred import infer_edges
+from etplus.schemas.etplus.read_etplus import infer_edges
 from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.conventions import EDGE_KINDS

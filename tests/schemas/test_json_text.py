@@ -27,11 +27,6 @@ def test_numbers_that_a_column_would_change_make_none(value):
     assert _ROWS.columns([_Pair(), _Pair(b=value)]) is None
 
 
-def test_no_objects_make_empty_columns():
-    columns = _ROWS.columns([])
-    assert columns is not None and [column.tolist() for column in columns.values()] == [[], []]
-
-
 def texts(part):
     return [text.decode() for text in rows(len(part), [part])]
 
@@ -65,11 +60,6 @@ def test_signed_numbers_are_those_of_python(values):
 def test_times_have_three_decimals(values):
     found = texts(microseconds(np.array(values)))
     assert [text.strip() for text in found] == [f"{value // 1000}.{value % 1000:03}" for value in values]
-
-
-def test_short_times():
-    assert texts(microseconds(np.array([0, 1, 20, 300, 4000]))) == ["0.000", "0.001", "0.020", "0.300", "4.000"]
-    assert texts(microseconds(np.array([1, 12_345_678]))) == ["    0.001", "12345.678"]
 
 
 def test_choices_and_constants_side_by_side():

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from etplus.schemas.kineto.cuspy import GRAPH_ARROW
+from etplus.schemas.kineto.corrections import GRAPH_ARROW
 from etplus.schemas.kineto.kineto_decode import MODULE, decode_any, decode_plain, read_events
 from etplus.schemas.kineto.kineto_events import EventColumns
 

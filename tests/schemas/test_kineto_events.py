@@ -39,12 +39,6 @@ def test_columns_of_two_blocks() -> None:
     assert memory == {"index": [2], "ts": [8], "thread": [1], **expected}
 
 
-def test_nothing_has_all_columns() -> None:
-    part = EventColumns().part()
-    assert part.spans == [] and set(part.events) == {"index", "ts", "dur", "category", "name", "thread", *NUMBERS[:-1]}
-    assert all(len(column) == 0 for table in (part.events, part.flows, part.memory) for column in table.values())
-
-
 def test_the_stream_is_that_on_which_a_graph_s_kernel_ran() -> None:
     columns = EventColumns()
     where = {"stream": ints(7, 8), "original_stream": ints(0, -1)}

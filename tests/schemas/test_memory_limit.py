@@ -13,7 +13,6 @@ from etplus.schemas.text.memory_limit import (
     available_memory,
     or_raise_limit,
     require_memory,
-    size_text,
 )
 from etplus.trace.errors import TraceFormatError, UsageError
 
@@ -101,21 +100,6 @@ def test_only_what_is_large_is_refused(system: Path, monkeypatch: pytest.MonkeyP
         require_memory("a", memory_limit._WORTH_ASKING + 1, "is", times=2, remedy="drop it")
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1000, "1.0 kB"),
-        (999_999, "1000.0 kB"),
-        (10**6, "1.0 MB"),
-        (2 * 10**9, "2.0 GB"),
-    ],
-)
-def test_sizes_as_text(size: int, text: str) -> None:
-    assert size_text(size) == text
-
-
 def test_expansion_by_stretches() -> None:
     stretch, growth, most = memory_limit._STRETCH, memory_limit._GROWTH, memory_limit._GROWN
     sound = Expansion("x")
@@ -144,14 +128,6 @@ def test_a_process_that_holds_too_much_is_stopped_once(monkeypatch: pytest.Monke
     with pytest.raises(MemoryError):
         memory_limit._check_held(99)
     assert timers == [(signal.ITIMER_PROF, 0)], "what handles the error takes memory, too"
-
-
-def test_what_was_made_may_be_as_much_as_is_read_in_seconds() -> None:
-    watch = Expansion("x")
-    watch.add(memory_limit._STRETCH, memory_limit._GROWN)
-    watch.add(memory_limit._STRETCH, memory_limit._GROWTH * memory_limit._STRETCH)  # as much as a trace may grow
-    with pytest.raises(TraceFormatError, match="x: unpacks to over"):
-        watch.add(0, memory_limit._GROWTH * memory_limit._STRETCH)
 
 
 def limits_set(system: Path, soft: int, reserved: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:

@@ -186,25 +186,6 @@ def test_every_kind_of_source(small: Path, tmp_path: Path) -> None:
     assert small.read_bytes() == data and not list(tmp_path.glob("*-wal")) and not list(tmp_path.glob("*-shm"))
 
 
-def test_a_folder_of_parquet_files(small: Path, tmp_path: Path) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    folder = tmp_path / "small_pqtdir"
-    folder.mkdir()
-    with closing(sqlite3.connect(small)) as database:
-        for (table,) in database.execute("SELECT name FROM sqlite_master").fetchall():
-            cursor = database.execute(f"SELECT * FROM {table}")
-            columns = [one[0] for one in cursor.description]
-            values = dict(zip(columns, map(list, zip(*cursor.fetchall(), strict=True)), strict=True))
-            parquet.write_table(arrow.table(values), folder / f"{table}.parquet")
-    expected, found = read_nsys(small), read_nsys(folder)
-    rows = np.arange(len(expected.events))
-    assert found.events.ts.tolist() == expected.events.ts.tolist()
-    assert found.events.args_of(rows) == expected.events.args_of(rows)
-    (folder / "NVTX_EVENTS.parquet").write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(TraceFormatError, match=r"NVTX_EVENTS\.parquet: cannot be read as parquet"):
-        read_nsys(folder)
-
-
 def _execute(statement: str) -> Callable[[Path], None]:
     def change(path: Path) -> None:
         with closing(sqlite3.connect(path)) as database, database:

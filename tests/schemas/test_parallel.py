@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.schemas.text import parallel as parallel_module
-from etplus.schemas.text.files import open_output, write_all
+from etplus.schemas.text.files import write_all
 from etplus.schemas.text.parallel import local_pool, parallel_map, processes
 from job_files import wait_with_a_file
 
@@ -118,24 +118,6 @@ def test_a_process_killed_while_it_returns_its_result_is_made_up_for() -> None:
         return result
 
     assert [len(result) for result in mapped(work, 4, 2)] == [1, 200 << 20, 1, 1]
-
-
-@on_linux
-def test_a_terminated_process_is_made_up_for() -> None:
-    own = os.getpid()
-
-    def work(i: int) -> int:
-        if i == 1 and os.getpid() != own:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return i
-
-    assert mapped(work, 9, 2) == list(range(9))
-
-
-@on_linux
-def test_results_pass_through_temporary_files_where_there_are_none_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "memfd_create", raising=False)
-    assert [len(result) for result in mapped(lambda i: b"x" * 10**i, 7, 2)] == [10**i for i in range(7)]
 
 
 @on_linux
@@ -287,18 +269,6 @@ def test_an_error_beside_a_pool_ends_its_tasks_which_clean_up(thread: bool, tmp_
 
 def piece(i: int) -> bytes:
     return b"%d " % i * (1 + i * 7919 % 300_000)
-
-
-@pytest.mark.parametrize("name", ["out", "out.gz"])
-def test_a_file_is_the_same_for_any_number_of_processes(name: str, tmp_path: Path) -> None:
-    written = []
-    for jobs in (1, 2, 3):
-        with open_output(tmp_path / name) as output, processes(jobs), parallel_map(piece, 20) as pieces:
-            write_all(output, pieces)
-        written.append((tmp_path / name).read_bytes())
-    assert written[0] == written[1] == written[2]
-    if name == "out":
-        assert written[0] == b"".join(map(piece, range(20)))
 
 
 @on_linux

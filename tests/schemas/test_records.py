@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from etplus.schemas.text import records as records_module
 from etplus.schemas.text.records import RecordArray, RecordTexts, locate, opening, parse_records
-from etplus.trace.columns import StringTable, int_column
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support import examples
@@ -76,7 +75,6 @@ def pytorch_text(records: list[Record]) -> str:
 
 
 HEADER = {"schema": "1.0.3", "pid": 7, "finish_ts": 5}
-WHOLE = {"schema": "1.0.3", "pid": 7, "nodes": RECORDS, "finish_ts": 5}
 
 
 def test_the_layout_of_pytorch() -> None:
@@ -88,56 +86,12 @@ def test_other_line_ends(ending: str) -> None:
     check(pytorch_text(RECORDS).replace("\n", ending).encode(), "nodes", HEADER, RECORDS, located=True)
 
 
-@pytest.mark.parametrize("records", [[], RECORDS[:1], RECORDS[:2]], ids=["none", "one", "two"])
-@pytest.mark.parametrize("indent", [None, 0, 2])
-def test_few_records(records: list[Record], indent: int | None) -> None:
-    data = json.dumps({**WHOLE, "nodes": records}, indent=indent).encode()
-    check(data, "nodes", HEADER, records)
-
-
-def test_compact_sorted_and_indented() -> None:
-    for options in ({"separators": (",", ":")}, {"sort_keys": True}, {"indent": 4}, {"indent": 4, "sort_keys": True}):
-        check(json.dumps(WHOLE, **options).encode(), "nodes", HEADER, RECORDS)  # type: ignore[arg-type]
-
-
-def test_a_nested_array_that_looks_like_the_separator() -> None:
-    """Its objects begin with the key that records begin with, in the very layout of the records."""
-    nested = [{"id": 1, "inputs": [{"id": 5}, {"id": 6}]}, {"id": 2, "inputs": []}]
-    data = json.dumps({"schema": "x", "nodes": nested}).encode()
-    check(data, "nodes", {"schema": "x"}, nested, located=True)
-
-
-def test_the_array_as_first_and_as_last_key() -> None:
-    for document in ({"nodes": RECORDS, "a": 1}, {"a": 1, "nodes": RECORDS}):
-        check(json.dumps(document, indent=1).encode(), "nodes", {"a": 1}, RECORDS, located=True)
-
-
-@pytest.mark.parametrize(
-    "tail", [[], [{}], [{"id": 1}, {"id": 2}], [[{"id": 7}]], {"deep": [{"id": 1}]}], ids=json.dumps
-)
-def test_lists_behind_the_array(tail: Any) -> None:
-    for indent in (None, 2):
-        data = json.dumps({"nodes": RECORDS, "tail": tail}, indent=indent).encode()
-        check(data, "nodes", {"tail": tail}, RECORDS)
-
-
 @pytest.mark.parametrize(
     "front", [[{"id": 1}], {"nodes": [1, 2]}, {"nodes": [{"id": 1}]}, '"nodes": ['], ids=json.dumps
 )
 def test_lookalikes_before_the_array(front: Any) -> None:
     data = json.dumps({"front": front, "nodes": RECORDS}).encode()
     check(data, "nodes", {"front": front}, RECORDS)
-
-
-@pytest.mark.parametrize("back", [{"nodes": [1]}, {"nodes": []}, '"nodes": ['], ids=json.dumps)
-def test_lookalikes_behind_the_array(back: Any) -> None:
-    data = json.dumps({"nodes": RECORDS, "back": back}, indent=1).encode()
-    check(data, "nodes", {"back": back}, RECORDS)
-
-
-def test_equal_records_have_their_own_spans() -> None:
-    same = [RECORDS[2]] * 5
-    check(json.dumps({"nodes": same, "a": same}).encode(), "nodes", {"a": same}, same)
 
 
 def test_records_with_other_first_keys_and_spacing() -> None:
@@ -247,27 +201,6 @@ def test_the_opening_costs_one_decoding(repeated: bytes, whole: bool, monkeypatc
         with pytest.raises(msgspec.ValidationError):
             opening(data, "nodes")
     assert sum(decoded) <= len(data) + 2
-
-
-def test_string_tables_number_by_first_appearance() -> None:
-    table = StringTable()
-    assert table.codes(["b", "a", "b"]).tolist() == [0, 1, 0]
-    assert table.codes(["c", "a"]).tolist() == [2, 1]
-    assert table.values == ["b", "a", "c"]
-    assert (table.code("c"), table.code("d")) == (2, -1)
-    assert table.values == ["b", "a", "c"], "asking adds nothing"
-
-
-def test_string_tables_keep_numbers_and_texts_apart() -> None:
-    assert StringTable().codes([(1, 2), ("1", 2), (1, "2")]).tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize("odd", [None, "3", 2.5, True, 2**63, -(2**63) - 1, [1]])
-def test_whatever_is_no_64_bit_integer_is_missing(odd: Any) -> None:
-    column = int_column([1, odd, -(2**63), 2**63 - 1], -7)
-    assert column.dtype == np.int64
-    assert column.tolist()[0] == 1 and column.tolist()[2:] == [-(2**63), 2**63 - 1]
-    assert column.tolist()[1] == -7
 
 
 def test_few_blocks_stay_in_memory_and_each_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:

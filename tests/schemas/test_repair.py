@@ -20,12 +20,6 @@ def repaired(text: bytes, layout: RecordLayout = FREE, rest: bytes = b"") -> tup
     return json.loads(found.text), [(flaw.kind, flaw.offset) for flaw in found.flaws]
 
 
-@pytest.mark.parametrize("layout", [FREE, EVENT])
-def test_a_sound_object_stays(layout: RecordLayout) -> None:
-    found = repair(b"x" + SOUND + b", more", 1, len(SOUND) + 1, layout)
-    assert found is not None and found.text == SOUND and found.end == len(SOUND) + 1 and found.flaws == ()
-
-
 @pytest.mark.parametrize(
     ("text", "value", "flaws"),
     [

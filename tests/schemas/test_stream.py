@@ -54,20 +54,6 @@ def test_the_bytes_are_those_of_the_format(tmp_path: Path) -> None:
     assert (tmp_path / "x.0.et").read_bytes() == metadata + first + b"\0" + b"\x85\x01\x12\x82\x01" + b"b" * 130
 
 
-@pytest.mark.parametrize("name", ["x.0.et", "x.0.et.gz"])
-def test_the_same_nodes_give_the_same_bytes(tmp_path: Path, name: str) -> None:
-    write_chakra(tmp_path / name, METADATA, some_nodes(50))
-    once = (tmp_path / name).read_bytes()
-    write_chakra(tmp_path / name, METADATA, some_nodes(50))
-    assert (tmp_path / name).read_bytes() == once
-
-
-def test_gzip_is_found_by_content(tmp_path: Path) -> None:
-    write_chakra(tmp_path / "x.0.et.gz", METADATA, some_nodes(5))
-    (tmp_path / "x.0.et.gz").rename(tmp_path / "y.et")
-    assert [node.id for node in read_chakra(tmp_path / "y.et")[1]] == [0, 1, 2, 3, 4]
-
-
 def test_empty_metadata_is_read_but_not_written(tmp_path: Path) -> None:
     path = tmp_path / "x.0.et"
     path.write_bytes(b"\0\x02\x08\x05")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.schemas.execution_trace.tensor_uses import tensor_uses
+from etplus.schemas.execution_trace.tensors import tensor_uses
 from etplus.trace.tensors import MAX_STORAGE, TensorUses
 from hypothesis import given
 from hypothesis import strategies as st

@@ -78,12 +78,6 @@ def test_folders_of_others_stay(tmp_path: Path) -> None:
     assert files(tmp_path) == ["x", "x/theirs"]
 
 
-def test_folders_of_a_run_that_ends_stay(tmp_path: Path) -> None:
-    with transaction():
-        make_folder(tmp_path / "x" / "y")
-    assert files(tmp_path) == ["x", "x/y"]
-
-
 def test_an_output_that_fails_spoils_no_other(tmp_path: Path) -> None:
     with transaction():
         with pytest.raises(RuntimeError), open_output(tmp_path / "a") as file:
