@@ -6,8 +6,7 @@ A JOB is a folder with `times.json` and a folder a rate, as `record_network.py` 
 default those of the shared traces. Networks are fitted to all-reduces alone (`gloo-2/times.json`, or the calibration
 given: that of as many ranks as the jobs have, which share the machine); with --networks they are those of a file that
 `etplus predict fit --network` wrote, with what kinds take over the formula. For each pair of rates:
-predicted and recorded step, ms, the error, the range and whether it holds the recorded time, and the step without
-recording beside the one that was timed without. --json writes the errors, --before prints those of another version
+predicted and recorded step, ms, the error, the range and whether it holds the recorded time. --json writes the errors, --before prints those of another version
 beside them. Jobs whose names differ only after a dot (`ddp2.a`, `ddp2.b`) are recordings of one job: how much these
 differ, and predictions from them, is what no prediction can be better than.
 """
@@ -22,6 +21,7 @@ from statistics import median
 
 from etplus.linker import link
 from etplus.timeline.constants import fit_constants
+from etplus.timeline.critical import resource_bounds
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.network import on_network
@@ -31,17 +31,20 @@ from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_ranks import answer_range
 
 FOLDER = Path(__file__).parents[2] / "shared" / "traces" / "network"
+OPERATORS = FOLDER.with_name("network-ops")  # jobs that wait inside operators
 
 
 def networks(
     file: str | None, rates: list[str], calibration: Path = FOLDER / "gloo-2" / "times.json"
 ) -> dict[str, Network]:
-    """By rate."""
+    """Return networks by rate; for a rate without calibration the link's own bandwidth and 100 µs a step."""
     if file is not None:
         return {rate: read_network(file, rate) for rate in rates}
+    units = {"gbit": 1.0, "mbit": 1e-3}
+    plain = {rate: Network(float(rate[:-4]) * units[rate[-4:]] / 8, 100_000) for rate in rates if rate[-4:] in units}
     found = read_calibration(str(calibration)) or {}
     fitted = {rate: fit_network(samples) for rate, samples in found.items() if rate in rates}
-    return {rate: Network(of.bandwidth, of.latency_ns) for rate, of in fitted.items()}
+    return plain | {rate: Network(of.bandwidth, of.latency_ns) for rate, of in fitted.items()}
 
 
 def main() -> None:
@@ -56,10 +59,14 @@ def main() -> None:
     before = {} if arguments.before is None else json.loads(arguments.before.read_bytes())
     errors: dict[str, float] = {}
     recorded, predicted = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    beyond = list[str]()
     inside, directions = [], {"faster to slower": list[float](), "slower to faster": list[float]()}
     print("| job | recorded at | predicted for | predicted ms | recorded ms | error % | before % | range ms | in it |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for job in arguments.jobs or [FOLDER / "ddp-1mb", FOLDER / "tp"]:
+    for job in arguments.jobs or [
+        *(FOLDER / name for name in ("ddp-1mb", "tp")),
+        *(OPERATORS / name for name in ("nnf", "zero1")),
+    ]:
         times = json.loads((job / "times.json").read_bytes())["rates"]
         rates = list(times)
         described = networks(arguments.networks, rates, arguments.calibration)
@@ -73,13 +80,15 @@ def main() -> None:
             for target in rates:
                 if target == source:
                     continue
-                usual = replay(on_network(graph, described[target]), constants).makespan_ns / 1e6
+                done = replay(on_network(graph, described[target]), constants)
+                usual = done.makespan_ns / 1e6
                 span = answer_range(graph, described[target], [], constants)
                 low, high, truth = span.low_ns / 1e6, span.high_ns / 1e6, took[target]
                 key = f"{job.name} {source} {target}"
                 errors[key] = 100 * (usual / truth - 1)
                 predicted[f"{job.stem} {source} {target}"].append(usual)
                 inside.append(low <= truth <= high)
+                beyond += [key] * (max(resource_bounds(done).values()) / 1e6 > truth)
                 slower = rates.index(target) > rates.index(source)
                 directions["faster to slower" if slower else "slower to faster"].append(errors[key])
                 was = f"{before[key]:+.1f}" if key in before else ""
@@ -89,6 +98,7 @@ def main() -> None:
     for name, found in directions.items():
         print(f"{name}: median {median(map(abs, found)):.1f}%, worst {max(found, key=abs):+.1f}%")
     print(f"all: median {median(map(abs, errors.values())):.1f}%; {sum(inside)} of {len(inside)} in their ranges")
+    print(f"bounds above the recorded time: {', '.join(beyond) or 'none'}")
     for name, repeated in {"steps": recorded, "predictions": predicted}.items():
         if apart := [100 * (max(of) / min(of) - 1) for of in repeated.values() if len(of) > 1]:
             print(f"{name} of two recordings differ: median {median(apart):.1f}%, most {max(apart):.1f}%")

@@ -77,7 +77,7 @@ def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.owner >= 0))
     work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
     owner, count = edges.owner[work], len(graph.start)
-    took, over = sums(owner, edges.lag[work], count), sums(owner, _covered(graph, work)[0], count)
+    took, over = sums(owner, edges.lag[work], count), sums(owner, time_covered(graph, work)[0], count)
     for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
         calls = trace.calls
         rows = first + calls.source
@@ -92,7 +92,7 @@ def plain_work(graph: ReplayGraph) -> dict[int, float]:
     assert graph.shared is not None
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0))
-    covered, length = _covered(graph, work)
+    covered, length = time_covered(graph, work)
     share = covered / np.maximum(length, 1)
     plain = 1 - np.minimum(share, 1) * (1 - 1 / graph.shared.slowdown)
     return dict(zip(work.tolist(), plain.tolist(), strict=True))
@@ -114,7 +114,7 @@ def transfer_edges(graph: ReplayGraph) -> IntColumn:
     return np.flatnonzero(np.isin(edges.kind, (DURATION, COMM)) & np.isin(edges.owner, shared.rows))
 
 
-def _covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]:
+def time_covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]:
     """For edges of host work: measured ns covered by transfers of their rank, and total ns."""
     edges, measured = graph.edges, graph.measured
     rank = graph.rank_of_row[graph.row[edges.target[work]]]

@@ -25,6 +25,7 @@ from .beside_transfers import undisturbed_lags
 from .constants import fit_constants
 from .graph_building import build_graph
 from .graph_replay import Replay, replay
+from .host_backends import pauses_during_transfers
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN, ReplayGraph
 
 _Key = TypeVar("_Key", str, tuple[str, str])
@@ -174,7 +175,7 @@ def resource_bounds(replay: Replay) -> dict[str, int]:
     on_device = (graph.row[edges.target] >= 0) & (graph.column("kind")[row] == GPU)  # the host's collectives overlap
     on_stream = np.isin(edges.kind, (DURATION, COMM, STREAM)) & on_device
     work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # of gaps the overlaps alone
-    host = (edges.kind == HOST) & (edges.source > 0)
+    host = (edges.kind == HOST) & (edges.source > 0) & ~pauses_during_transfers(graph)
     return {
         "busiest stream": _largest(rank, stream, work, on_stream),
         "busiest thread": _largest(rank, thread, np.minimum(replay.lag, undisturbed_lags(graph)), host),

@@ -26,8 +26,9 @@ from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import Row, as_column
 from ..trace.intervals import union
 from ..trace.trace import Trace
+from .beside_transfers import time_covered
 from .graph_events import GraphEvents
-from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges, SharedTransfers
+from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges, ReplayGraph, SharedTransfers
 from .shared_links import Links, share_alone
 from .thread_edges import host_chains, without_backend_work
 
@@ -122,6 +123,18 @@ def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) ->
         under_way = union(points.measured[points.start[own]], points.measured[points.end[own]])
         covered = np.where(thread == caller, under_way.between(begin, until), covered)
     return np.flatnonzero(idle | mask_at(len(chains), inside[covered > (until - begin) // 2]))
+
+
+def pauses_during_transfers(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
+    """Return long pauses that the graph has as host work and that transfers of the rank mostly cover: perhaps waits."""
+    edges = graph.edges
+    long = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.lag > _LATE_END_NS))
+    if graph.shared is None or not len(long):
+        return np.zeros(len(edges), np.bool_)
+    covered, length = time_covered(graph, long)
+    rows = edges.owner[long]
+    computes = np.array([row >= 0 and bool(_COMPUTES.match(graph.name_of(row))) for row in rows.tolist()])
+    return mask_at(len(edges), long[(covered > length // 2) & ~computes])
 
 
 def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, SharedTransfers | None, list[str]]:
