@@ -1,10 +1,9 @@
 """A rank's GPU work for a simulator without a host: kernels in a chain, with the host's share of the time as delays.
 
 ASTRA-sim has one compute and one communication slot per rank, no streams, and no clock that a node could wait for. So
-computations run one after the other, in order of their ends: in another order, work that waited for a short kernel next
-to a long one would also wait for the long one. A delay replaces the time in which the GPU waited for the host. A wait
-for a communication becomes a dependency, even if it cost no time, so that the time follows the simulated network. A
-communication depends on the computations that its stream waits for and on the host's last delay before its launch.
+computations run in order of their ends: in another order, work that waited for a short kernel next to a long one would
+also wait for the long one. A delay replaces the time in which the GPU waited for the host. A wait for a communication
+becomes a dependency, even if it cost no time, so that the time follows the simulated network.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ def fold(
 ) -> Iterator[SimNode]:
     """Yield the nodes, each after all nodes that it waits for.
 
-    Overlapping GPU events count once, with the event that ended first. Without GPU events the innermost operators of
-    the host are the computations. With communications as long as measured, the simulated span equals the measured span
-    to the µs, unless communications began in another order than they were issued.
+    Overlapping GPU events count once. Without GPU events the innermost operators of the host are the computations. With
+    communications as long as measured, the simulated span equals the measured span to the µs, unless communications
+    began in another order than they were issued.
 
     Args:
         comms: in the order in which the rank issues them.
@@ -173,8 +172,7 @@ class _Folding:
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
         """Yield the host's time until it has submitted a computation, or a communication before it.
 
-        The host goes on while the GPU waits: its delays follow each other and its own waits, not the computations. If
-        the GPU waited in the measured run, that time was the host's until it began to wait.
+        The host goes on while the GPU waits: its delays follow each other and its own waits, not the computations.
         """
         through = self.waits.through_host.get(row, [])
         comms = [comm for comm in through if comm in self.comm_end]
@@ -293,15 +291,13 @@ class HostWaits:
 
 
 class GpuWaits:
-    """Which computations wait for which communications, and vice versa, from the edges of a trace; all are maps of
-    rows.
+    """Which computations wait for which communications, and vice versa; all are maps of rows.
 
     Attributes:
         on_gpu: computation to the communications that its stream waits for.
         through_host: computation to the communications and GPU events that the host awaits before it submits it.
-        inside: operator to the communications on the host that it waits for while it runs; its own time follows.
-        asked: computation to when the host began each of these waits, ns, and the awaited row; `_END` has waits after
-            the last submission.
+        inside: operator to the communications on the host that it waits for while it runs.
+        asked: computation to when the host began each of these waits, ns, and the awaited row; `_END` has later waits.
         before_comm: communication to the computations that its stream waits for.
     """
 

@@ -2,16 +2,13 @@
 
 Observed with the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
 
-- A level is a dimension, inner levels first; collectives of all ranks take the time of `collective_ns` over levels. -
-On `FullyConnected` each two ranks have a link. Rings use one link per rank with the rank's bandwidth; direct
-  algorithms use all links, each with its part. On `Ring` data that passes ranks takes each link's latency at full
-  bandwidth. `Switch`, for halving and doubling, is two links from rank to rank.
+- A level is a dimension, inner levels first. - On `FullyConnected` each two ranks have a link. Rings use one link per
+rank with the rank's bandwidth; direct
+  algorithms use all links. On `Ring` data that passes ranks takes each link's latency at full bandwidth. `Switch`, for
+  halving and doubling, is two links from rank to rank.
 - A group of some ranks runs on a ring of these ranks, whatever the algorithm (CommunicatorGroup.cc). A step, and a
   message, takes a link of the innermost dimension in which the two ranks' places differ.
 - All dimensions have the same ranks in each unit; halving and doubling needs a power of two.
-
-Sizes of communications express the rest (libraries, trees, efficiencies): the
-number of bytes that take the described time in ASTRA-sim.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Run a converted set in ASTRA-sim and compare each rank's time with the replay and the recording.
 
-The simulator's exit status is 0 even for a deadlock. A rank is done if the simulator says so and, if the binary counts
-nodes (`ASTRA_TL`), if all nodes ran.
+The simulator's exit status is 0 even for a deadlock; a rank is done if the simulator says so and all nodes ran.
 """
 
 from __future__ import annotations

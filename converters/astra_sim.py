@@ -149,9 +149,8 @@ def write_astra_sim(
     Args:
         comms: from `for_simulator`.
         skew_ns: how much later than the job the rank starts; becomes a computation before all others.
-        transferred: see `fold`.
+        transferred, on_host: see `fold`.
         roofline: the device's memory bandwidth, GB/s; see `roofline_work`.
-        on_host: for communications on the host, times and waits that replace the trace's.
     """
     if roofline is not None and not 0 < roofline < _MAX_GBPS:
         raise UsageError(

@@ -71,11 +71,8 @@ def write_chrome(
     """Write a Chrome trace of one or several ranks; gzipped if the name ends in ".gz".
 
     Events have Kineto's categories and arguments, and launches are "ac2g" flows. A single rank has Kineto's processes;
-    otherwise each rank is a process. Times are µs since the first event of all ranks, `baseTimeNanoseconds`. If events
-    overlap on a thread without nesting, the later event gets its own track below.
-
-    Args:
-        titles: names of the processes, by rank; "rank N" if None.
+    otherwise each rank is a process, with its name from `titles`. Times are µs since the first event of all ranks. If
+    events overlap on a thread without nesting, the later event gets its own track below.
 
     Raises:
         ConvertError: no node has a time.

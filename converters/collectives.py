@@ -39,10 +39,9 @@ class Communication:
     Attributes:
         kind: CollectiveCommType, SEND, or RECV.
         size: bytes, as in `message_bytes`.
-        group: number of the process group; 0 until ranks agree.
+        group, tag: number of the process group, and of a message equal on both ranks; 0 until ranks agree.
         named: the group in the traces.
         peer: the other rank of a message, −1 for collectives.
-        tag: equal on both ranks of the n-th message between them; 0 until ranks agree.
         seq: the trace's own number, −1 if none.
         start_ns, described: see `FoundComm`.
         aside: part of a collective that slows work during it; see `with_slowed_work`.

@@ -41,20 +41,19 @@ def convert(
     Args:
         sources: files that `etplus.load` reads, or traces; several are the ranks of one job, see `Traces`.
         output: the file to write, or a prefix for ".<rank>.et" if each rank has its own file.
-        to: name of a format, see `exporters`; by default from the output's suffix, see `format_of`.
+        to: name of a format, see `exporters`; by default from the output's suffix.
         options, settings: the format's options, such as `GraphOptions(max_nodes=60)`, or its fields, `max_nodes=60`.
         rank: take this rank of several traces.
         job: a job_report.json: unmatched communications become computations, and clocks are aligned.
         as_prefix: whether `output` is a prefix or folder; by default by the number of traces.
-        steps: only these of each trace, such as "3", "0-19", or a phase ("decode").
-        window, between, module: another part of each trace, see `etplus.trace.selection.part_of`.
+        steps, window, between, module: part of each trace, see `etplus.trace.selection.part_of`.
 
     Raises:
         EtplusError: an unknown format or option, a broken input, or a trace that the format cannot express.
 
     Example:
         >>> convert("et_plus.json.gz", "trace.0.et").nodes
-        757
+        758
     """
     inputs = [sources] if isinstance(sources, (str, os.PathLike, Trace)) else list(sources)
     exporter = exporter_for(output, to, inputs)

@@ -45,7 +45,7 @@ class ReplayedRank:
         transferred: by id of a communication, when its data arrives.
         met_ns: by row of a sent message, when both its ranks are ready.
         measured_ns: by row of a communication, recorded time until its data arrived.
-        beside: rows of the communications during whose transfer the rank works.
+        beside: rows of the communications with work during their transfer.
     """
 
     trace: Trace
@@ -226,8 +226,8 @@ def with_slowed_work(
     """Return the communications by rank, with those that slow work in two parts; and notes.
 
     During a transfer of T the work next to it advances by T / `slowdown`. So the work waits for a part of T − T /
-    `slowdown` and runs next to the rest. The first part is a message to the next rank of the group: if it were a
-    collective, the last rank to arrive would find the others' data there. The rest is the collective.
+    `slowdown` and runs next to the rest. The first part is a message to the next rank of the group: in a collective,
+    the last rank to arrive would find the others' data there.
 
     Args:
         sources: rank of the set to rank of the timeline.

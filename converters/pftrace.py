@@ -56,8 +56,8 @@ _NO_FLOWS = "edges left out: neither launches nor dependencies within CUDA graph
 def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
     """Write a Perfetto trace of one or several ranks; gzipped if the name ends in ".gz".
 
-    Times are wall-clock ns, categories and arguments Kineto's. A stream also has an instant at each GPU event, because
-    render stages cannot have flows: the flow of the launch ends there. A counter shows launched events that have not
+    Times are wall-clock ns, categories and arguments Kineto's. Render stages cannot have flows, so a stream also has an
+    instant at each GPU event, at which the flow of the launch ends. A counter shows launched events that have not
     begun.
 
     Raises:

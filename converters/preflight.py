@@ -43,10 +43,7 @@ def check(
     limit: int = 10,
     network: Network | str | None = None,
 ) -> PreflightReport:
-    """Check a set of traces.
-
-    Ranks run their communications in the order of a reader that issues the ready node with the lowest id and needs no
-    time; a simulator can deviate if two nodes become ready at different times.
+    """Check a set of traces, with each rank's nodes issued in the order of a reader that needs no time.
 
     Args:
         source: several files (all ranks from 0 on), a prefix of ``<prefix>.<rank>.et``, or a single file.

@@ -1,10 +1,9 @@
 """Issue the nodes of a set as ASTRA-sim does, to see whether every rank finishes.
 
 An order of communications that looks like a deadlock is often harmless, because durations decide which node is ready
-first. ASTRA-sim runs one CPU node, one computation, and one collective or send of a rank at a time, the ready node with
-the lowest id first; receives take no turn. It matches the k-th collective of a group with the k-th of the other ranks;
-for collectives of all ranks, k counts the collectives of every group (`Workload`, `HardwareResource`, and `Sys` in
-astra-sim; observed with the sets of tests/conformance).
+first. ASTRA-sim runs one CPU node, one computation, and one collective or send of a rank at a time, lowest id first;
+receives take no turn. It matches the k-th collective of a group with the k-th of the other ranks; for collectives of
+all ranks, k counts the collectives of every group (`Workload`, `HardwareResource`, and `Sys` in astra-sim).
 """
 
 from __future__ import annotations

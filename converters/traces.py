@@ -27,14 +27,10 @@ class Traces(Mapping[int, Trace]):
     `distributedInfo`, else the number in the file's name ("rank3", ".3.et"), else the position.
 
     Args:
-        rank, ranks: take only these.
         job: provides clock offsets, which are applied, and the unmatched collectives.
         independent: traces are not ranks of one job; their keys are positions, and `rank` must be None.
         part: keywords of `part_of`.
         choose: selects the part of each trace to use.
-
-    Attributes:
-        notes, damage: of the traces handed out so far; see `Conversion`.
 
     Example:
         >>> for rank, trace in Traces(["rank0.json", "rank1.json"]).items():

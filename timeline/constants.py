@@ -27,9 +27,9 @@ class Constants:
     Attributes:
         launch_latency_ns: from the start of a launching call to the start of its work on an idle stream.
         gap_ns: between two GPU events that are queued on a stream.
-        event_gap_ns: from the end of GPU work to the start of work that waited for it on another stream.
+        event_gap_ns: from the end of GPU work to work that waited for it on another stream.
         sync_return_ns: limit, from the end of GPU work to the return of the call that waits for it.
-        queue_limit: outstanding launches at which a launching call blocks; None if no call was seen to block.
+        queue_limit: outstanding launches at which a launching call blocks; None if unknown.
         clock_skew_ns: how early waiting calls return by the host's clock; changes no lag.
     """
 

@@ -192,11 +192,11 @@ class CriticalChain:
     """The edges of a critical path in order, as columns of one length.
 
     Attributes:
-        kinds: names of the kinds of edges; `kind` has indices into it.
+        kind: indices into `kinds`, the names of the kinds of edges.
         ns: int64, the edge's part of the makespan; negative if a kernel overlaps its predecessor.
         row: int64, row of the `Trace` that the edge works for, else of the row that it leads to; −1 if none.
         work: bool, the edge is work of its row, not a wait or a latency.
-        start, end: int64 ns on the trace's clock, measured ends of the edge.
+        start, end: int64 ns on the trace's clock, measured.
     """
 
     kinds: tuple[str, ...]

@@ -192,8 +192,8 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
 def overlapped(rows: Rows) -> Change:
     """Let GPU events run in parallel with all others of their step, until the optimizer.
 
-    The optimizer, later steps, and calls that wait for the stream still wait for them. This is a best case: a trace
-    does not always show that others need the results sooner.
+    The optimizer, later steps, and calls that wait for the stream still wait for them: a best case, because others may
+    need the results sooner.
     """
     return partial(_overlapped, rows)
 

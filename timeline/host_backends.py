@@ -1,9 +1,8 @@
 """Collectives that run on the host (Gloo, MPI), on threads of their backend, and what waits for them.
 
-Such a collective starts after the call that issued it, when a backend thread is free, and takes its own time, like a
-kernel. It is waited for by, in this order: the operator that reads its result (tensors of the ET), the operator in
-which it ended (`wait_tensor`), and what its caller did next (not for sends). A long pause in which it ended is a wait.
-Time after its end remains in the pause.
+Such a collective starts after the call that issued it, when a backend thread is free. It is waited for by, in this
+order: the operator that reads its result (tensors of the ET), the operator in which it ended (`wait_tensor`), and what
+its caller did next (not for sends). A long pause in which it ended is a wait; time after its end remains.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) ->
     waits for a collective of its thread.
 
     An operator waits if collectives of its thread cover most of the time between two of its callees, and if it issues
-    collectives or is not a compute operator: an `autograd.Function` ("_AllReduce"), "c10d::…".
+    collectives or does not compute: an `autograd.Function` ("_AllReduce"), "c10d::…".
     """
     trace, owner = points.trace, np.maximum(chains.owner, 0)
     waits = matching(trace.nodes.name[owner], trace.names, WAIT.fullmatch)

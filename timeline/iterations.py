@@ -165,8 +165,8 @@ def held_out_graph(
     """Replace the lags of one iteration by medians of the same edges in the others; also return the share without one.
 
     Edges are the same if they lead to the same point of the same call: equal names from the thread down and equal
-    ordinal in the iteration. Without a counterpart the median of the kind and name counts, else 0. Sums of medians are
-    less than the median of sums (by 8% on a real trace), so host and device times are scaled by this ratio.
+    ordinal. Without a counterpart the median of the kind and name counts, else 0. Sums of medians are less than the
+    median of sums (by 8% on a real trace), so host and device times are scaled by this ratio.
     """
     edges = graph.edges
     row = graph.row[edges.target]

@@ -316,10 +316,10 @@ def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
 
 
 def job_samples(traces: Sequence[Trace]) -> list[Sample]:
-    """Return one sample per communication of known kind, size and group.
+    """Return one sample per communication of known kind, size, and group.
 
-    A sample lasts until its last rank is done, without waiting for ranks and, on the host, without what other transfers
-    took of its links. In the trace of a single rank waiting cannot be told from transferring.
+    A sample lasts until its last rank is done, without waits for ranks and, on the host, without the shares of other
+    transfers. In the trace of a single rank, waiting cannot be told from transferring.
     """
     graphs = [build_graph(trace) for trace in traces]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]

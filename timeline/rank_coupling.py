@@ -29,7 +29,7 @@ class Rendezvous:
         rank, row: indices of the graphs, and the communication's row in each trace.
         transfer_ns: after all are ready; see `transfers`.
         own_ns: additional time of each rank alone, on the host.
-        early_ns: how long before its recorded start each rank was ready; see `FoundComm.start_ns`.
+        early_ns: how long before its recorded start each rank was ready.
         sent_ns: of a message on the host, the sender's part; −1 if the sender was done before the receiver came.
     """
 
@@ -62,8 +62,8 @@ class AllRendezvous:
 def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     """Return one graph of several ranks; the sides of a collective wait for each other.
 
-    The starts of a matched communication lead to a rendezvous. Each rank's end follows after the transfer, on the host
-    also after the rank's additional time. Clocks are adjusted so that collectives end together.
+    Clocks are adjusted so that collectives end together. Each rank's end follows after the transfer, on the host also
+    after the rank's additional time.
     """
     if len(graphs) < 2:
         raise UsageError("give the files of two ranks or more")

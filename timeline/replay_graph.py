@@ -235,7 +235,7 @@ class SharedTransfers:
         rows: int64, their rows.
         links: the directions of links in use, per row; see `shared_links.Links`.
         alone: float64, the time that each would take alone over the lag of its edge.
-        queue: int64, index into `workers` (numbers of threads); −1 for messages, which need no thread.
+        queue: int64, index into `workers` (numbers of threads); −1 for messages.
         gap_ns: int64, delay from a free thread to the start of each, if it has to wait for a thread.
         moved_ns: int64, recorded time in which its data moved; a sender's span can end later.
         beside: ns of operators during a transfer of their rank, and the ns that they would have taken without.

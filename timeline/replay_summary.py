@@ -112,11 +112,10 @@ class Summary:
 
     Attributes:
         before_ns, path_before: without the what-ifs; `base` is the error without them.
-        lanes: streams, then threads.
         exposed_ns, measured_exposed_ns: time in which communication but no other kernel ran, summed over ranks.
         span: range of the answer on another network.
         untraced: step time without the recorder, if it was measured.
-        recorded: whether start times were recorded; if not, text and JSON leave out measured values and errors.
+        recorded: whether start times were recorded; else text and JSON leave out measured values and errors.
     """
 
     files: tuple[str, ...]

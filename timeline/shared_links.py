@@ -1,8 +1,7 @@
 """Replay of communications on the host. They share the links of their ranks and queue for threads of their backend.
 
-A longest path cannot express this, because the duration of a transfer depends on other transfers. The points of the
-graph are therefore visited in order of time, in a discrete-event simulation with three kinds of events: a point is
-reached, a transfer ends, host work during transfers ends.
+The duration of a transfer depends on other transfers, so the points of the graph are visited in order of time, in a
+discrete-event simulation: a point is reached, a transfer ends, host work during transfers ends.
 
 - Transfers under way on one link get equal shares of it, as TCP flows do. Messages from one rank to another use one
   connection and follow each other.
@@ -13,8 +12,8 @@ reached, a transfer ends, host work during transfers ends.
 Example: two all-reduces of 10 ms each are issued at 0 and 4 ms. With two threads the first has the link alone until 4
 ms. Then each has half of it: the first ends at 16 ms, the second, alone from then on, at 20 ms.
 
-When something begins or ends, only the shares of its links change. The ends of their transfers are planned again; the
-older events stay in the heap, no longer match the planned time, and are ignored.
+When shares change, the ends of transfers are planned again. Older events stay in the heap and are ignored, because they
+do not match the planned time.
 """
 
 from __future__ import annotations

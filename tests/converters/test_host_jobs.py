@@ -75,8 +75,7 @@ def with_fast_clock(pair: tuple[bytes, bytes], times: float) -> tuple[bytes, byt
 
 
 @pytest.mark.parametrize(
-    ("times", "says"),
-    [(1.0, ""), (1.05, "over 1% a change is unreliable"), (1.1, "over 5% a change means nothing")],
+    ("times", "says"), [(1.0, ""), (1.05, "over 1% a change is unreliable"), (1.1, "over 5% a change means nothing")]
 )
 def test_a_set_warns_of_what_the_replay_warns_of(times: float, says: str, tmp_path: Path) -> None:
     """Clocks that drift apart contradict the order of messages, so that the replay cannot repeat the recording."""

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.converters.node_work import (
-    host_rows,
-    host_work,
-    roofline_work,
-    stretches,
-    waits,
-    work_columns,
-)
+from etplus.converters.node_work import host_rows, host_work, roofline_work, stretches, waits, work_columns
 from etplus.schemas.communications import comm_rows, issue_times
 from etplus.trace.intervals import union
 from etplus.trace.trace import Trace

@@ -195,10 +195,7 @@ def test_a_group_that_one_rank_does_not_use(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("spoil", "kind", "count", "text"),
-    SIMULATOR_ONLY,
-)
+@pytest.mark.parametrize(("spoil", "kind", "count", "text"), SIMULATOR_ONLY)
 def test_what_only_astra_sim_does_not_survive(
     tmp_path: Path, spoil: Callable[[Ranks], None], kind: str, count: int, text: str
 ) -> None:

@@ -5,16 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from etplus.timeline.constants import SYNC_RETURN_NS, Constants, counted_lags, fit_constants, of_ranks
-from etplus.timeline.replay_graph import (
-    EVENT,
-    HOST,
-    LAUNCH,
-    QUEUE,
-    STREAM,
-    SYNC,
-    Edges,
-    ReplayGraph,
-)
+from etplus.timeline.replay_graph import EVENT, HOST, LAUNCH, QUEUE, STREAM, SYNC, Edges, ReplayGraph
 from etplus.trace.errors import UsageError
 from synthetic import Timeline
 

@@ -157,8 +157,7 @@ def graph_of(name: str) -> ReplayGraph:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [("compiled_train", [0]), ("ddp_same.rank0", [2]), ("dlrm_nodl", []), ("tf_adam_loop", [])],
+    ("name", "expected"), [("compiled_train", [0]), ("ddp_same.rank0", [2]), ("dlrm_nodl", []), ("tf_adam_loop", [])]
 )
 def test_real_traces(name: str, expected: list[int]) -> None:
     """`compiled_train` compiles in the first; the rest is predicted better without it."""
