@@ -185,22 +185,22 @@ class _Folding:
         stream = self._slot()
         behind = [self.chain_id[-1]] if len(set(self.trace.nodes.stream_lane[self.last].tolist())) > 1 else []
         asked = [(int(self._micros(ns)), waited) for ns, waited in self.waits.asked.get(row, [])]
-        busy = max((at for at, _ in asked), default=until)
+        busy = max((chain_end_at for chain_end_at, _ in asked), default=until)
         for micros in [min(end, busy) - begin for begin, end in self.idle if begin < busy]:
             needs = [self.host_id] if self.host_id else []
             yield (node := SimNode(next(self.ids), DELAY, micros, needs, stream=stream))
             self.host_id = node.id
         self.idle = []
-        at, needs = self.chain_end[-1], behind
+        chain_end_at, needs = self.chain_end[-1], behind
         for began, waited in asked:
-            if at < began < until:  # what the host did before it began to wait does not wait
-                yield self._own_time(began, began - at, needs, stream)
-                at, needs = began, list(behind)
+            if chain_end_at < began < until:  # what the host did before it began to wait does not wait
+                yield self._own_time(began, began - chain_end_at, needs, stream)
+                chain_end_at, needs = began, list(behind)
             if waited in self.comm_end:
-                at, needs = max(at, self.comm_end[waited]), [*needs, self.comm_id[waited]]
+                chain_end_at, needs = max(chain_end_at, self.comm_end[waited]), [*needs, self.comm_id[waited]]
             elif waited in self.chain_at:
                 needs = [*needs, self.chain_id[self.chain_at[waited]]]
-        yield self._own_time(until, until - at, needs, stream)
+        yield self._own_time(until, until - chain_end_at, needs, stream)
 
     def _own_time(self, until: int, micros: int, needs: list[int], stream: int) -> SimNode:
         node = self._link(DELAY, until, micros, [self.host_id, *needs], stream)
@@ -250,11 +250,11 @@ class _Folding:
     def _communicate(self, comm: Communication, issued: int, after: list[int]) -> Iterator[SimNode]:
         """Yield a communication after the computation or delay that ended last before the host issued it."""
         row, stream = comm.row, int(self.trace.nodes.stream_lane[comm.row])
-        at = bisect_right(self.chain_end, issued) - 1
+        chain_place = bisect_right(self.chain_end, issued) - 1
         before, free = self.on_stream.get(stream, (0, 0))
         turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits beside what the rank sends
-        needs = {*(self.chain_id[place] for place in (at, *after)), self.comm_id.get(turn, 0), before} - {0}
-        ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (at, *after))])
+        needs = {*(self.chain_id[place] for place in (chain_place, *after)), self.comm_id.get(turn, 0), before} - {0}
+        ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (chain_place, *after))])
         until = self.transferred.get(int(self.trace.nodes.id[row]), self.trace.nodes.end[row])
         micros = max(int(self._micros(until)) - ready, 0)
         took = self.measured_ns.get(row, -1)

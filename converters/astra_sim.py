@@ -91,7 +91,7 @@ def for_simulator(agreement: Agreement) -> Agreement:
     sizes = _agreed_sizes(agreement)
     ranks = {}
     for rank, comms in agreement.ranks.items():
-        counts, found = Counter(comms.counts), []
+        counts, able = Counter(comms.counts), []
         for comm in comms.found:
             reason = _unable(comm, comms, agreement)
             if reason:
@@ -99,8 +99,8 @@ def for_simulator(agreement: Agreement) -> Agreement:
                 continue
             if comm.size != (size := sizes.get((rank, comm.row), comm.size)):
                 counts[_AGREED[comm.kind][1]] += 1
-            found.append(_able(replace(comm, size=size), _group_size(comm, comms, agreement), counts))
-        ranks[rank] = replace(comms, found=tuple(found), counts=counts)
+            able.append(_able(replace(comm, size=size), _group_size(comm, comms, agreement), counts))
+        ranks[rank] = replace(comms, found=tuple(able), counts=counts)
     used = {comm.group for comms in ranks.values() for comm in comms.found}
     groups = {number: members for number, members in agreement.groups.items() if number in used}
     return _in_turn(replace(agreement, ranks=ranks, groups=groups))

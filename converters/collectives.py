@@ -108,7 +108,7 @@ def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
 
 def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms:
     counts: Counter[str] = Counter()
-    found = []
+    known = []
     for comm in find_communications(trace):
         if comm.kind is None or not comm.understood:
             counts[_UNKNOWN if comm.kind is None else _NO_PEER] += 1
@@ -116,8 +116,8 @@ def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms
             counts[_ALONE] += 1
         else:
             named = Communication(comm.row, comm.kind, comm.bytes or 0, peer=comm.peer, seq=comm.seq, named=comm.group)
-            found.append(replace(named, start_ns=comm.start_ns, described=comm.described))
-    return RankComms(rank, trace.world_size, tuple(found), counts)
+            known.append(replace(named, start_ns=comm.start_ns, described=comm.described))
+    return RankComms(rank, trace.world_size, tuple(known), counts)
 
 
 def agree(ranks: Sequence[RankComms]) -> Agreement:
@@ -222,7 +222,10 @@ def matched(
         return list(ranks), ()
     if not degrade:
         files = {rank: recording.file for rank, recording in recorded.items()}
-        problems = [*(_mismatch(files, found) for found in mismatches), *(_pair(files, pair) for pair in pairs)]
+        problems = [
+            *(_mismatch(files, matching_comms) for matching_comms in mismatches),
+            *(_pair(files, pair) for pair in pairs),
+        ]
         more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
         raise ConvertError(f"{problems[0]}{more}; {_REMEDY}")
     lone = {node for mismatch in mismatches for node in mismatch.nodes} | {
@@ -233,8 +236,8 @@ def matched(
         own = times[rank.rank]
         stays = np.array([(rank.rank, node) not in lone for node in own.node.tolist()], np.bool_)
         fixed_ns += int((own.end - own.start)[~stays].sum())
-        found = tuple(comm for comm, stay in zip(rank.found, stays.tolist(), strict=True) if stay)
-        kept.append(replace(rank, found=found))
+        matching_comms = tuple(comm for comm, stay in zip(rank.found, stays.tolist(), strict=True) if stay)
+        kept.append(replace(rank, found=matching_comms))
     lost = f"{len(lone):,} communication{'s' * (len(lone) != 1)} that differ between ranks"
     return kept, (f"warning: degraded: {lost}, {fixed_ns / 1e6:,.3f} ms, became computation of fixed duration",)
 

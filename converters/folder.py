@@ -97,10 +97,10 @@ def _lacking(folder: str | Path, job: JobReport) -> list[str]:
 def _of_batch(folder: Path) -> Found:
     """Return the ranks that `etplus link FOLDER` linked, and notes on the others."""
     job = read_job_report(folder / _JOB_REPORT)
-    found = [str(folder / Path(rank.output).name) for rank in job.ranks if rank.output and rank.status == "linked"]
-    if not found:
+    outputs = [str(folder / Path(rank.output).name) for rank in job.ranks if rank.output and rank.status == "linked"]
+    if not outputs:
         raise UsageError(f"{folder}: no rank of this job was linked; see {_JOB_REPORT}")
-    return [*found], _lacking(folder, job)
+    return [*outputs], _lacking(folder, job)
 
 
 def _pairs(place: Folder) -> Found:
@@ -113,14 +113,14 @@ def _pairs(place: Folder) -> Found:
     notes = [f"{folder}: rank {rank.rank}: {rank.problem}" for rank in pairing.ranks if rank.problem]
     notes += [f"{folder}: {note}" for note in pairing.notes]
     several = len(pairing.ranks) > 1
-    found = [
+    pairs = [
         InputPair(place.place(rank.et), place.place(rank.kineto), rank.rank if rank.settled else None, several)
         for rank in pairing.ranks
         if not rank.problem
     ]
-    if not found:
+    if not pairs:
         raise UsageError(f"{folder}: no {ET} and Kineto trace belong together; link them with etplus link")
-    return [*found], notes
+    return [*pairs], notes
 
 
 def _by_number(name: str) -> list[tuple[int, int, str]]:

@@ -40,13 +40,13 @@ def stretches(trace: Trace, rows: IntColumn) -> Stretches:
     thread, cursor = None, 0
 
     def close(until: int) -> int:
-        at = cursor
+        since = cursor
         while stack and stack[-1][0] <= until:
             end, row = stack.pop()
-            if end > at:
-                pieces.extend((at, end, row))
-            at = max(at, end)
-        return at
+            if end > since:
+                pieces.extend((since, end, row))
+            since = max(since, end)
+        return since
 
     columns = (trace.nodes.thread, trace.nodes.ts, trace.nodes.end)
     for row, lane, ts, end in zip(order.tolist(), *(column[order].tolist() for column in columns), strict=True):

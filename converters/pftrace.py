@@ -122,10 +122,10 @@ class _Writer:
         self._head()
         self._tracks()
         rows, ends = self.process.rows, self._ends()
-        for at in range(0, len(rows), _ROWS):
-            part = rows[at : at + _ROWS]
-            first, behind = np.searchsorted(ends[:, 0], [at, at + len(part)])
-            self._rows(part, ends[first:behind] - (at, 0, 0))
+        for start in range(0, len(rows), _ROWS):
+            part = rows[start : start + _ROWS]
+            first, behind = np.searchsorted(ends[:, 0], [start, start + len(part)])
+            self._rows(part, ends[first:behind] - (start, 0, 0))
         last = ends[np.searchsorted(ends[:, 0], len(rows)) :]
         self._write(last[:, 1], self._end_packets(last))
         for number, counter in enumerate(counters_of(self.trace)):
@@ -139,10 +139,10 @@ class _Writer:
         host = np.flatnonzero(self.trace.nodes.kind[rows] != GPU)
         columns = (values[rows[host]].tolist() for values in (self.trace.nodes.ts, self.process.finish, self.uuid))
         ends, opened = list[tuple[int, int, int]](), dict[int, list[int]]()
-        for at, ts, finish, track in zip(host.tolist(), *columns, strict=True):
+        for position, ts, finish, track in zip(host.tolist(), *columns, strict=True):
             waiting = opened.setdefault(track, [])
             while waiting and waiting[-1] <= ts:
-                ends.append((at, waiting.pop(), track))
+                ends.append((position, waiting.pop(), track))
             waiting.append(finish)
         for track, waiting in opened.items():
             ends += ((len(rows), finish, track) for finish in reversed(waiting))
@@ -181,18 +181,20 @@ class _Writer:
         ops = np.flatnonzero(self.trace.nodes.kind[rows] == CPU)
         which, texts = self.trace.texts.tensor_texts(rows[ops])
         given = [found and (found.inputs, inputs_key(found.inputs)) for found in map(undecoded_arguments, texts)]
-        inputs = {at: given[text] for at, text in zip(ops.tolist(), which.tolist(), strict=True)}
+        inputs = {position: given[text] for position, text in zip(ops.tolist(), which.tolist(), strict=True)}
         shapes, names = list[_Shape](), [b""] * len(rows)
-        for at, (row, form) in enumerate(zip(rows.tolist(), self.form[rows].tolist(), strict=True)):
-            side, inputs_code = inputs.get(at) or (UndecodedSide(), None)
+        for position, (row, form) in enumerate(zip(rows.tolist(), self.form[rows].tolist(), strict=True)):
+            side, inputs_code = inputs.get(position) or (UndecodedSide(), None)
             key = form, inputs_code
             shape = self.shapes.get(key)
             if shape is None:
-                names_of_numbers = ([name for name, (_, has) in columns.items() if has[at]] for columns in numbers)
-                shape = self._stage_shape(row) if gpu[at] else self._slice_shape(row, side, *names_of_numbers)
+                names_of_numbers = (
+                    [name for name, (_, has) in columns.items() if has[position]] for columns in numbers
+                )
+                shape = self._stage_shape(row) if gpu[position] else self._slice_shape(row, side, *names_of_numbers)
                 if len(shape.given) <= _LONGEST_KEPT and len(self.shapes) < _SHAPES_KEPT:
                     self.shapes[key] = shape
-                names[at] = self._new_names()
+                names[position] = self._new_names()
             shapes.append(shape)
         return shapes, names
 

@@ -210,18 +210,18 @@ def _compare_order(
     scans: list[RankScan], groups: Groups | None, network: Network | None, findings: PreflightFindings
 ) -> None:
     """Compare communications in the order in which nodes would be issued if none took time."""
-    found = PreflightFindings(findings.profile, max(findings.limit, 1))
-    compare_ranks(scans, groups, found)
-    if findings.profile != "astra-sim" or not set(found.errors) or not set(found.errors) <= _BY_ORDER:
-        findings.extend(found)
+    compared = PreflightFindings(findings.profile, max(findings.limit, 1))
+    compare_ranks(scans, groups, compared)
+    if findings.profile != "astra-sim" or not set(compared.errors) or not set(compared.errors) <= _BY_ORDER:
+        findings.extend(compared)
         return
     from .astra_config import DEFAULT  # for few sets
     from .preflight_run import rank_ends
 
     if rank_ends(scans, groups or {}, network or DEFAULT) is None:
-        findings.extend(found)
+        findings.extend(compared)
         return
-    for problem in [problems[0] for problems in found.errors.values() if problems][:1]:
+    for problem in [problems[0] for problems in compared.errors.values() if problems][:1]:
         findings.add("free-order", problem.rank, problem.nodes, "it runs with these durations: {}", problem.text)
 
 

@@ -137,11 +137,11 @@ def scan(
     if ready >= _MANY_READY:
         findings.add("many-ready", file.rank, (), "{} of {} nodes wait for nothing", ready, graph.count)
     comm = _comm_table(columns, ids, graph, order)
-    at = np.searchsorted(ids, np.frombuffer(columns.ids, np.uint64))
+    places = np.searchsorted(ids, np.frombuffer(columns.ids, np.uint64))
     micros = scatter(
-        graph.count, at, np.minimum(np.frombuffer(columns.micros, np.uint64), _MOST_MICROS).astype(np.int64)
+        graph.count, places, np.minimum(np.frombuffer(columns.micros, np.uint64), _MOST_MICROS).astype(np.int64)
     )
-    on_host = scatter(graph.count, at, np.frombuffer(columns.on_host, np.int8)).astype(np.bool_)
+    on_host = scatter(graph.count, places, np.frombuffer(columns.on_host, np.int8)).astype(np.bool_)
     first = _first_collective(comm, graph)
     for number in columns.invalid:
         if np.any(ids[graph.source] == number) and np.any(ids[graph.target] == number):
@@ -213,15 +213,15 @@ def _take_written(messages: Messages, columns: ChakraNodes, rank: int, findings:
     columns.depends_on.frombytes(heads.depends_on.tobytes())
     columns.micros.frombytes(heads.micros.tobytes())
     columns.on_host.extend(bytes(len(heads.ids)))
-    for at in np.flatnonzero(heads.kinds != NodeType.COMP_NODE).tolist():
-        number, kind = columns.ids[first + at], int(heads.kinds[at])
-        values = _attributes(messages.node(at)[0], rank, findings) if kind in _NEEDED else {}
-        _take_kind(first + at, number, kind, values, columns, rank, findings)
+    for place in np.flatnonzero(heads.kinds != NodeType.COMP_NODE).tolist():
+        number, kind = columns.ids[first + place], int(heads.kinds[place])
+        values = _attributes(messages.node(place)[0], rank, findings) if kind in _NEEDED else {}
+        _take_kind(first + place, number, kind, values, columns, rank, findings)
     return True
 
 
 def _take_kind(
-    at: int,
+    node_index: int,
     number: int,
     kind: int,
     values: dict[str, Any],
@@ -232,7 +232,7 @@ def _take_kind(
     if kind in _NEEDED:
         row = _comm_row(number, kind, values, rank, findings, columns.dimensions)
         if row:
-            columns.comm_at.append(at)
+            columns.comm_at.append(node_index)
             columns.comm.extend(row)
         else:
             columns.flaw = columns.flaw or "has communication nodes with wrong attributes"

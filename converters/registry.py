@@ -30,11 +30,11 @@ def exporters() -> Mapping[str, Exporter]:
 
 
 def suffixes() -> dict[str, str]:
-    found: dict[str, str] = {}
+    by_suffix: dict[str, str] = {}
     for exporter in exporters().values():
         for suffix in exporter.suffixes:
-            found.setdefault(suffix, exporter.name)
-    return found
+            by_suffix.setdefault(suffix, exporter.name)
+    return by_suffix
 
 
 def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterable[object] = ()) -> Exporter:
@@ -127,31 +127,33 @@ class _Registered:
 def _loaded(plugin: Plugin) -> Exporter:
     name = plugin.point.name
     try:
-        found = plugin.point.load()
-        found = found() if isinstance(found, type) else found
-        problem = _problem(found, name)
+        exporter = plugin.point.load()
+        exporter = exporter() if isinstance(exporter, type) else exporter
+        problem = _problem(exporter, name)
     except Exception as error:
         problem = _described(error)
     if problem:
         return _Registered(None, plugin.package, name, f"of {plugin.package} cannot be loaded ({problem})")
-    return _Registered(found, plugin.package, name, found.summary, found.suffixes, found.inputs, found.options)
+    return _Registered(
+        exporter, plugin.package, name, exporter.summary, exporter.suffixes, exporter.inputs, exporter.options
+    )
 
 
-def _problem(found: Any, name: str) -> str:
+def _problem(exporter: Any, name: str) -> str:
     """Return what an exporter lacks; "" if it is complete."""
-    if not isinstance(found, Exporter):
-        return f"{type(found).__name__} is not an Exporter: it lacks attributes"
-    if found.name != name:
-        return f"it is named {found.name!r}"
-    if found.inputs not in get_args(Inputs):
-        return f"inputs {found.inputs!r}, expected one of: {', '.join(get_args(Inputs))}"
-    if not isinstance(found.suffixes, tuple) or any(
-        suffix != suffix.lower() or suffix[:1] != "." for suffix in found.suffixes
+    if not isinstance(exporter, Exporter):
+        return f"{type(exporter).__name__} is not an Exporter: it lacks attributes"
+    if exporter.name != name:
+        return f"it is named {exporter.name!r}"
+    if exporter.inputs not in get_args(Inputs):
+        return f"inputs {exporter.inputs!r}, expected one of: {', '.join(get_args(Inputs))}"
+    if not isinstance(exporter.suffixes, tuple) or any(
+        suffix != suffix.lower() or suffix[:1] != "." for suffix in exporter.suffixes
     ):
         return "suffixes must be a tuple of lower-case texts that begin with a dot"
-    if not isinstance(found.options, type) or not is_dataclass(found.options):
+    if not isinstance(exporter.options, type) or not is_dataclass(exporter.options):
         return "options must be a dataclass"
-    if any(field.default is MISSING and field.default_factory is MISSING for field in fields(found.options)):
+    if any(field.default is MISSING and field.default_factory is MISSING for field in fields(exporter.options)):
         return "every field of options needs a default"
     return ""
 

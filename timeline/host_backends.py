@@ -230,11 +230,11 @@ def _threads(asked: IntColumn, begin: IntColumn, end: IntColumn, usual: int) -> 
     return max(most, usual)
 
 
-def _links(rank: int, found: FoundComm) -> Links:
-    if found.kind == SEND:
-        return (2 * rank, 2 * found.peer + 1) if found.peer >= 0 else (2 * rank,)
-    if found.kind == RECV:
-        return (2 * rank + 1, 2 * found.peer) if found.peer >= 0 else (2 * rank + 1,)
+def _links(rank: int, communication: FoundComm) -> Links:
+    if communication.kind == SEND:
+        return (2 * rank, 2 * communication.peer + 1) if communication.peer >= 0 else (2 * rank,)
+    if communication.kind == RECV:
+        return (2 * rank + 1, 2 * communication.peer) if communication.peer >= 0 else (2 * rank + 1,)
     return 2 * rank, 2 * rank + 1
 
 

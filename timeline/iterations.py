@@ -83,8 +83,8 @@ def find_iterations(trace: Trace) -> MarkedIterations:
     rows = calls[nodes.scope[calls] == ANNOTATION_SCOPE]
     rows = rows[np.argsort(nodes.ts[rows], kind="stable")]
     names, last = [trace.name_of(row) for row in rows.tolist()], int(nodes.end[calls].max(initial=0))
-    found = find_marks(names, nodes.ts[rows], nodes.end[rows], nodes.thread[rows], nodes.ts[calls], last)
-    mark, last = rows[found.mark], int(found.end[-1]) if len(found) else 0
+    marks = find_marks(names, nodes.ts[rows], nodes.end[rows], nodes.thread[rows], nodes.ts[calls], last)
+    mark, last = rows[marks.mark], int(marks.end[-1]) if len(marks) else 0
     if trace.steps.inferred:
         mark, last = trace.calls.source[trace.steps.call], int(trace.steps.end[-1])
     if len(mark) < _LEAST:
@@ -97,7 +97,7 @@ def find_iterations(trace: Trace) -> MarkedIterations:
     called[target] = nodes.ts[source]
     of_row = np.searchsorted(nodes.ts[mark], called, side="right") - 1
     of_row[~nodes.timed | (called >= last)] = -1  # after the last iteration
-    return MarkedIterations(trace, mark, of_row, found.encloses, tuple(batch.phase for batch in found.batches))
+    return MarkedIterations(trace, mark, of_row, marks.encloses, tuple(batch.phase for batch in marks.batches))
 
 
 @dataclass(frozen=True)

@@ -96,32 +96,32 @@ def _notes(graph: ReplayGraph, network: Network, known: int, unknown: int, *, cu
 
 
 def estimate_ns(
-    network: Network, trace: Trace, found: FoundComm, ranks: Sequence[int] | None = None, *, rank: int | None = None
+    network: Network, trace: Trace, comm: FoundComm, ranks: Sequence[int] | None = None, *, rank: int | None = None
 ) -> int:
     """Return the ns of a communication on a network; −1 if its kind, size, or group is not known."""
-    size = 0 if found.kind == Type.BARRIER else found.bytes
-    if found.kind is None or size is None:
+    size = 0 if comm.kind == Type.BARRIER else comm.bytes
+    if comm.kind is None or size is None:
         return -1
-    if found.kind in (SEND, RECV):
+    if comm.kind in (SEND, RECV):
         rank = trace.rank if rank is None else rank
-        members: Sequence[int] | int | None = 2 if rank is None or found.peer < 0 else (rank, found.peer)
+        members: Sequence[int] | int | None = 2 if rank is None or comm.peer < 0 else (rank, comm.peer)
     else:
-        members = ranks or members_of(trace, found)
+        members = ranks or members_of(trace, comm)
     if members is None:
         return -1
-    return min(network.transfer_ns(found.kind, size, members), MAX_NS)
+    return min(network.transfer_ns(comm.kind, size, members), MAX_NS)
 
 
-def members_of(trace: Trace, found: FoundComm) -> Sequence[int] | int | None:
+def members_of(trace: Trace, comm: FoundComm) -> Sequence[int] | int | None:
     """Return the ranks of the group, else their number (which means consecutive ranks), else None."""
-    return list(found.group[1]) or group_size(trace, found)
+    return list(comm.group[1]) or group_size(trace, comm)
 
 
-def group_size(trace: Trace, found: FoundComm) -> int | None:
+def group_size(trace: Trace, comm: FoundComm) -> int | None:
     """Return the number of ranks listed by the group, else by the communication, else by the job."""
-    listed, comm = found.group[1], trace.comm.get(found.row)
-    own = 0 if comm is None or comm.group_size is None else comm.group_size
-    world = trace.world_size if found.group == WORLD else None
+    listed, recorded = comm.group[1], trace.comm.get(comm.row)
+    own = 0 if recorded is None or recorded.group_size is None else recorded.group_size
+    world = trace.world_size if comm.group == WORLD else None
     return len(listed) or (own if 0 < own < MAX_RANKS else world)
 
 

@@ -294,10 +294,10 @@ def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
         tried.append((float(((now - 1) ** 2).sum()), slope, latency))
         by_slope, by_latency = relative(2 * slope, latency) - now, relative(slope, latency + _STEP_NS) - now
         terms = np.column_stack((by_slope / slope, by_latency / _STEP_NS))
-        found = _not_negative(terms, 1 - now + terms @ (slope, latency))
-        if np.allclose(found, (slope, latency), rtol=1e-9):
+        solution = _not_negative(terms, 1 - now + terms @ (slope, latency))
+        if np.allclose(solution, (slope, latency), rtol=1e-9):
             break
-        slope, latency = found
+        slope, latency = solution
     _, slope, latency = min(tried)
     return Network(1 / slope, latency, library=library)
 
@@ -328,22 +328,22 @@ def job_samples(traces: Sequence[Trace]) -> list[Sample]:
     late = _late_leaves(graph)
     moves = np.flatnonzero(np.isin(edges.kind, (DURATION, COMM)) & (edges.owner >= 0))
     took = {int(edges.owner[edge]): (int(edges.source[edge]), int(edges.lag[edge]), edge) for edge in moves.tolist()}
-    found: dict[int, tuple[float, Sample]] = {}
+    longest: dict[int, tuple[float, Sample]] = {}
     for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
-        for of in find_communications(trace):
-            ranks = 2 if of.kind in (SEND, RECV) else group_size(trace, of)
-            if of.kind is None or of.kind == SEND or not of.bytes or ranks is None or ranks < 2:
+        for comm in find_communications(trace):
+            ranks = 2 if comm.kind in (SEND, RECV) else group_size(trace, comm)
+            if comm.kind is None or comm.kind == SEND or not comm.bytes or ranks is None or ranks < 2:
                 continue
-            if first + of.row not in took or not trace.nodes.timed[of.row]:
+            if first + comm.row not in took or not trace.nodes.timed[comm.row]:
                 continue
-            point, lag, edge = took[first + of.row]
+            point, lag, edge = took[first + comm.row]
             own = late.get(edge, 0)
-            part = 1.0 if trace.nodes.kind[of.row] == GPU else alone.get(first + of.row, 1.0)
-            sample = Sample(SEND if of.kind == RECV else of.kind, of.bytes, ranks, (lag + own) * part, lag * part)
+            part = 1.0 if trace.nodes.kind[comm.row] == GPU else alone.get(first + comm.row, 1.0)
+            sample = Sample(SEND if comm.kind == RECV else comm.kind, comm.bytes, ranks, (lag + own) * part, lag * part)
             ns = sample.ns
-            if point not in found or ns > found[point][0]:
-                found[point] = ns, sample
-    return [sample for ns, sample in found.values() if ns > 0]
+            if point not in longest or ns > longest[point][0]:
+                longest[point] = ns, sample
+    return [sample for ns, sample in longest.values() if ns > 0]
 
 
 def _late_leaves(graph: ReplayGraph) -> dict[int, int]:

@@ -194,15 +194,15 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     recorded = all(trace.times_recorded for trace in traces)
     clocks = clock_offsets(synchronising(collectives) or collectives, messages) if recorded else []
     offsets = {clock.rank: clock.offset_ns for clock in clocks}
-    found, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications by the id of the node
+    rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications by the id of the node
     for trace in traces:
         communicating = comm_rows(trace)
         rows.append(dict(zip(trace.nodes.id[communicating].tolist(), communicating.tolist(), strict=True)))
     for matched, count in zip(collectives, counts, strict=True):
         sure = (matched.kind != UNKNOWN) | (count.matched == count.collectives)
-        found += _rendezvous(traces, rows, index, matched, np.flatnonzero(sure), offsets)
+        rendezvous += _rendezvous(traces, rows, index, matched, np.flatnonzero(sure), offsets)
     for matched in messages:
-        found += _rendezvous(traces, rows, index, matched, np.arange(len(matched.kind)), offsets)
+        rendezvous += _rendezvous(traces, rows, index, matched, np.arange(len(matched.kind)), offsets)
     begin = [traces[k].base_time_ns + traces[k].span[0] - offsets.get(rank, 0) for rank, k in index.items()]
     notes = [
         f"{count.collectives - count.matched} of {count.collectives} collectives of "
@@ -212,7 +212,7 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     ]
     apart = sum(pair.unmatched_sends + pair.unmatched_receives + 2 * pair.other_size for pair in pairs)
     notes += [f"{apart} sends and receives without a partner are not coupled"] * (apart > 0)
-    return AllRendezvous(tuple(found), tuple(at - min(begin) for at in begin), tuple(notes))
+    return AllRendezvous(tuple(rendezvous), tuple(at - min(begin) for at in begin), tuple(notes))
 
 
 def _rendezvous(

@@ -146,10 +146,10 @@ def _at_pace(
     return replay(way(low), constants)
 
 
-def _host_step_ns(found: Replay, steps: Sequence[IntColumn]) -> float | None:
+def _host_step_ns(replayed: Replay, steps: Sequence[IntColumn]) -> float | None:
     if not all(map(len, steps)):
         return None
-    return float(np.mean([int(found.end[rows].max() - found.start[rows].min()) / len(rows) for rows in steps]))
+    return float(np.mean([int(replayed.end[rows].max() - replayed.start[rows].min()) / len(rows) for rows in steps]))
 
 
 def _step_rows(graph: ReplayGraph) -> list[IntColumn]:

@@ -118,21 +118,21 @@ def _acted(what_if: WhatIf, action_text: str) -> WhatIf:
     if _NO_LAUNCH_GAPS.fullmatch(action_text) is not None:
         return replace(what_if, action="no launch gaps", target="gpu")
     for action, pattern in _ACTIONS.items():
-        if (found := pattern.fullmatch(action_text)) is not None:
-            value = float(found[2] or 1) if pattern.groups > 1 else 0.0
+        if (match := pattern.fullmatch(action_text)) is not None:
+            value = float(match[2] or 1) if pattern.groups > 1 else 0.0
             if value <= _MOST and (value > 0 or action != "bound"):
-                return _targeted(replace(what_if, action=action, value=value), found[1])
+                return _targeted(replace(what_if, action=action, value=value), match[1])
     raise _unknown(what_if.text)
 
 
 def _targeted(what_if: WhatIf, target: str) -> WhatIf:
-    found, on_device = _TARGET.fullmatch(target.strip()), what_if.action in _ON_DEVICE
-    if found is None or (found[1] == "op" and not found[3]) or (found[1] in ("op", "cpu") and on_device):
+    match, on_device = _TARGET.fullmatch(target.strip()), what_if.action in _ON_DEVICE
+    if match is None or (match[1] == "op" and not match[3]) or (match[1] in ("op", "cpu") and on_device):
         raise _unknown(what_if.text)
-    if found[4]:
-        return replace(what_if, target="stream", stream=int(found[5]))
-    exact = found[2] == "=" or (found[1] == "op" and found[2] != "~")
-    return replace(what_if, target=found[1], exact=exact, name=found[3] or "")
+    if match[4]:
+        return replace(what_if, target="stream", stream=int(match[5]))
+    exact = match[2] == "=" or (match[1] == "op" and match[2] != "~")
+    return replace(what_if, target=match[1], exact=exact, name=match[3] or "")
 
 
 def _unknown(text: str) -> UsageError:
