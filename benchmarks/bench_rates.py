@@ -1,14 +1,14 @@
-"""The same job recorded on links of several speeds: what each recording says of the others, and what they took.
+"""Predict a job recorded on links of several speeds from each recording, and compare with the others.
 
     python benchmarks/bench_rates.py [JOB …] [--networks FILE | --calibration TIMES] [--before NUMBERS] [--json NUMBERS]
 
-A JOB is a folder with `times.json` and a folder a rate, as `record_network.py` beside the repository writes them; by
-default those of the shared traces. Networks are fitted to all-reduces alone (`gloo-2/times.json`, or the calibration
-given: that of as many ranks as the jobs have, which share the machine); with --networks they are those of a file that
-`etplus predict fit --network` wrote, with what kinds take over the formula. For each pair of rates:
-predicted and recorded step, ms, the error, the range and whether it holds the recorded time. --json writes the errors, --before prints those of another version
-beside them. Jobs whose names differ only after a dot (`ddp2.a`, `ddp2.b`) are recordings of one job: how much these
-differ, and predictions from them, is what no prediction can be better than.
+A JOB is a folder with `times.json` and a folder per rate, as `record_network.py` next to the repository writes them; by
+default those of the shared traces. Networks are fitted to all-reduces alone (`gloo-2/times.json`, or the given
+calibration); other rates take the link's own bandwidth. With --networks they come from a file of `etplus predict fit
+--network`. Prints, for each pair of rates, predicted and recorded step, ms, the error, the range and whether it contains
+the recorded time; then medians, and bounds above a recorded time. --json writes the errors, --before prints those of
+another version. Jobs with names that differ only after a dot (`ddp2.a`, `ddp2.b`) are recordings of one job: no
+prediction can be better than their difference.
 """
 
 from __future__ import annotations
