@@ -5,7 +5,7 @@
 A JOB is a folder with `times.json` and a folder per rate, as `record_network.py` next to the repository writes them; by
 default those of the shared traces. Networks are fitted to all-reduces alone (`gloo-2/times.json`, or the given
 calibration); other rates take the link's own bandwidth. With --networks they come from a file of `etplus predict fit
---network`. Prints, for each pair of rates, predicted and recorded step, ms, the error, the range and whether it contains
+--network`. Prints, per pair of rates, predicted and recorded step, ms, the error, the range and whether it contains
 the recorded time; then medians, and bounds above a recorded time. --json writes the errors, --before prints those of
 another version. Jobs with names that differ only after a dot (`ddp2.a`, `ddp2.b`) are recordings of one job: no
 prediction can be better than their difference.
