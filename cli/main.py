@@ -43,11 +43,11 @@ def trace_link(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
-    """Parse and run; every exception becomes one line on standard error and an exit status.
+    """Parse and run; turn every exception into one line on standard error and an exit status.
 
     Args:
-        parse: function of the module `parser`.
-        given: the command line; None for that of the process, which then has nothing else to do.
+        parse: name of a function in the module `parser`.
+        given: the command line; None: take it from the process, which has nothing else to do.
     """
     level, alone = "WARNING", given is None
     with _signals(program, alone) as imported:
@@ -80,10 +80,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
 
 
 def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
-    """The command line, parsed by a function of the module `parser`, which imports the command's modules.
-
-    What they define stays: in a process of its own the garbage collector neither searches it meanwhile nor later.
-    """
+    """Parse the command line, which imports the command's modules; keep the garbage collector from searching them."""
     if alone:
         gc.disable()
     with _one_blas_thread(lasting=words[:2] == ["predict", "fit"]) if alone else contextlib.nullcontext():
@@ -98,12 +95,10 @@ def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
 
 @contextlib.contextmanager
 def _one_blas_thread(*, lasting: bool) -> Iterator[None]:
-    """While numpy is imported: it starts the threads of OpenBLAS, which takes 0.1 s of CPU time, for small products.
-
-    What the environment says already stays; PyTorch, and programs that a command starts, find it as it was.
+    """Import numpy with one BLAS thread: starting the others takes 0.1 s of CPU time, and small GEMMs do not need them.
 
     Args:
-        lasting: it stays set: fitting solves many small systems, for which further threads of MKL only spin.
+        lasting: keep one thread afterwards; `predict fit` solves many small systems.
     """
     added = [name for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in os.environ]
     os.environ.update(dict.fromkeys(added, "1"))
@@ -115,11 +110,7 @@ def _one_blas_thread(*, lasting: bool) -> Iterator[None]:
 
 
 def _run(arguments: Namespace, alone: bool) -> int:
-    """Run the command as one transaction: none of its outputs appears unless it returns.
-
-    Args:
-        alone: the process has nothing else to do.
-    """
+    """Run the command in one transaction: its outputs appear only if it succeeds."""
     import logging
 
     from ..schemas.text.memory_limit import capped_memory
@@ -134,21 +125,20 @@ def _run(arguments: Namespace, alone: bool) -> int:
         try:
             status = _run_with_ranks(command_named(arguments.command).run, arguments)
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader of our output is gone, as in `… | head`; files that are whole are kept
+        except BrokenPipeError:  # the reader is gone, as in `… | head`; complete files are kept
             _lost_output()
             return _SIGPIPE
     return status
 
 
 def _run_with_ranks(run: Callable[[Namespace], int], arguments: Namespace) -> int:
-    """Run a command. If an input turns out to hold the merged traces of several ranks, run it with these instead: only
-    reading all of a file shows that."""
+    """Run a command; run it again by rank if a file turns out to hold merged traces, which only reading it shows."""
     from ..schemas.text.file_ranks import ProcessRank, SeveralRanksError
 
     while True:
-        tried = type(arguments)(**{key: [*of] if isinstance(of, list) else of for key, of in vars(arguments).items()})
+        copied = {key: [*value] if isinstance(value, list) else value for key, value in vars(arguments).items()}
         try:
-            return run(tried)  # which may take words out of lists
+            return run(type(arguments)(**copied))  # a command may remove words from lists
         except SeveralRanksError as several:
             known = getattr(arguments, "merged", None)
             if known is None or several.file in known or not isinstance(several.ranks[0], ProcessRank):
@@ -157,13 +147,13 @@ def _run_with_ranks(run: Callable[[Namespace], int], arguments: Namespace) -> in
 
 
 def _made_printable(record: LogRecord) -> bool:
-    """Leave nothing in a message that could steer a terminal: names in traces can be anyone's."""
+    """Remove control characters from a log message: names in traces are untrusted."""
     record.msg, record.args = escaped(record.getMessage()), None
     return True
 
 
 def _explained(error: Exception) -> str:
-    """What went wrong, and what to do."""
+    """Return what went wrong and what to do."""
     if isinstance(error, EtplusError):
         return str(error)
     if missing := missing_part(error):
@@ -171,20 +161,20 @@ def _explained(error: Exception) -> str:
     if isinstance(error, MemoryError):
         from ..schemas.text.memory_limit import or_raise_limit
 
-        return f"not enough memory; give smaller or fewer files, or run it on a machine with more{or_raise_limit()}"
+        return f"not enough memory; give smaller or fewer files, or use a machine with more{or_raise_limit()}"
     if isinstance(error, OSError) and error.filename == _STDOUT:
         return f"{_STDOUT}: writing failed ({error.strerror}); nothing was written"
     if isinstance(error, OSError):
         file = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return f"{file}cannot be read or written ({error.strerror or error}); check the path and its permissions"
     return (
-        f"{type(error).__name__}: {str(error)[:200]}; this is a bug in etplus: please report it with what "
-        f"{_DEBUG} shows"
+        f"{type(error).__name__}: {str(error)[:200]}; this is a bug in etplus: please report it with the output of "
+        f"{_DEBUG}"
     )
 
 
 def _lost_output() -> OSError | None:
-    """Flush standard output, or drop what cannot be written and return why, so that Python's exit is not disturbed."""
+    """Flush standard output; if that fails, drop the output and return the error, so that Python exits cleanly."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -195,23 +185,20 @@ def _lost_output() -> OSError | None:
 
 
 def _repair_streams() -> None:
-    """Streams that exist, take any text of a trace, and report errors of writing as their own.
+    """Make streams that take any text and name themselves in errors.
 
-    Where a descriptor was closed (`>&-`) Python has no stream. Standard output then is one that cannot be written to,
-    so that what a command prints there is reported as lost.
+    Python has no stream for a closed descriptor (`>&-`); a read-only one reports lost output.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     old = sys.stdout
     raw = _StandardOutput(os.open(os.devnull, os.O_RDONLY) if old is None else old.fileno(), "w", closefd=False)
-    sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(raw), encoding="utf-8" if old is None else old.encoding, errors="backslashreplace",
-        line_buffering=raw.isatty(),
-    )  # fmt: skip
+    encoding, writer = "utf-8" if old is None else old.encoding, io.BufferedWriter(raw)
+    sys.stdout = io.TextIOWrapper(writer, encoding=encoding, errors="backslashreplace", line_buffering=raw.isatty())
 
 
 class _StandardOutput(io.FileIO):
-    """Its errors name it, as those of opening a file name the file."""
+    """Standard output whose errors carry its name."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -223,11 +210,10 @@ class _StandardOutput(io.FileIO):
 
 @contextlib.contextmanager
 def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
-    """Have signals end the run in order; yields a function to call once the command's modules are imported.
+    """Handle signals; yield a function to call once the command's modules are imported.
 
-    Until then they end the process at once: what a handler raises within an import can be printed and ignored by
-    Python. From then on SIGTERM raises SystemExit and SIGINT KeyboardInterrupt, so that temporary files are removed.
-    In a process with other things to do signals are left as they are.
+    Until then a signal ends the process at once, because Python may ignore exceptions raised during an import.
+    Afterwards SIGTERM raises SystemExit and SIGINT KeyboardInterrupt, so that temporary files are removed.
     """
     if not alone:
         yield lambda: None
@@ -256,7 +242,6 @@ def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Turn SIGTERM into an exception, so that temporary files are removed."""
     raise SystemExit(_SIGTERM)
 
 

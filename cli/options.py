@@ -1,4 +1,4 @@
-"""Options that several commands have: one name, one meaning, one help text."""
+"""Options of several commands: one name, one meaning, one help text."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ if TYPE_CHECKING:
     from ..analysis.devices import Device
     from ..jobs.engines import Engine
 
-_MANY = 16
-"""Traces that are worth further processes."""
+_MANY = 16  # traces from which on further processes pay off
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
 
 def options_of(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
-    """The values of some options as keywords, by their names (separated by spaces)."""
+    """Return the values of some options (names separated by spaces) as keywords."""
     return {name: getattr(arguments, name) for name in names.split()}
 
 
 def rank_list(text: str) -> list[int]:
-    """The value of --ranks: "0-3,7" as numbers."""
+    """Return the ranks of a list such as "0-3,7"."""
     from ..trace.selection import ranks_of
 
     try:
@@ -41,19 +40,18 @@ def rank_list(text: str) -> list[int]:
 def add_ranks(
     parser: argparse._ActionsContainer, option: str = "--ranks", about: str = "only these ranks of a job, such as 0,3-7"
 ) -> None:
-    """Add --ranks, which `find_inputs` obeys, or an option that does the same where --ranks has another meaning."""
+    """Add --ranks for `find_inputs`, or another option if --ranks has another meaning."""
     parser.add_argument(option, dest="chosen_ranks", type=rank_list, metavar="LIST", help=about)
 
 
 def add_engine(parser: argparse._ActionsContainer) -> None:
-    """Add --jobs and --scheduler; see `engine_for`."""
     add = parser.add_argument
     add("--jobs", type=_at_least_one, metavar="N", help="processes (default: one per core, from 16 traces on)")
     add("--scheduler", metavar="ADDRESS", help="use a Dask cluster: tcp://host:8786, or its scheduler file")
 
 
 def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
-    """Where so many traces are worked on; None for this process."""
+    """Return the engine for a number of traces; None for this process."""
     from ..jobs.engines import engine_of  # for many traces; importing it takes a while
 
     if arguments.scheduler is not None:
@@ -64,13 +62,12 @@ def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
 
 
 def add_network(parser: argparse._ActionsContainer, what: str, **more: Any) -> None:
-    """Add --network, for `parse_network`; `what` is done with it, for the help, and `more` is for argparse."""
+    """Add --network; `what` begins its help, `more` goes to argparse."""
     form = "a file (docs/reference/network.md), or bandwidth=GB/s,latency=us,algorithm=NAME,library=gloo or nccl"
     parser.add_argument("--network", metavar="SPEC", help=f"{what}: {form}", **more)
 
 
 def add_groups(parser: argparse._ActionsContainer) -> None:
-    """Add --groups, the file of process groups of Chakra traces of other producers."""
     about = "process groups of Chakra traces (default: <prefix>.comm_groups.json, <prefix>.json or comm_group.json)"
     parser.add_argument("--groups", metavar="FILE", help=about)
 
@@ -84,12 +81,11 @@ def add_annotation(parser: argparse.ArgumentParser) -> None:
 def add_steps(
     parser: argparse._ActionsContainer, what: str, numbers: str = "such as 3 or 0-19, or a phase such as decode"
 ) -> None:
-    """Add --steps; `what` is done with them, `numbers` says how they are given, for the help."""
+    """Add --steps; `what` begins its help, `numbers` says how to give steps."""
     parser.add_argument("--steps", metavar="A-B", help=f"{what} these iterations, counted from 0, {numbers}")
 
 
 def add_own(parser: argparse._ActionsContainer) -> None:
-    """Add --own; `with_own` does what it says."""
     about = (
         "your code, for source lines: files with PATTERN in their path, * matches any text; repeatable (default: all "
     )
@@ -98,19 +94,19 @@ def add_own(parser: argparse._ActionsContainer) -> None:
 
 
 def with_own(trace: Trace, arguments: argparse.Namespace) -> Trace:
-    """A trace whose own code is what --own says."""
+    """Return the trace with --own as its own code."""
     return trace.with_(own_code=tuple(arguments.own)) if arguments.own else trace
 
 
 def chosen_part(trace: Trace, own: Sequence[str], part: Mapping[str, Any]) -> Trace:
-    """The part of a trace that --own and the options of `add_selection` choose; where other processes work, too."""
+    """Return the part of a trace that --own and the selection options choose; also runs in other processes."""
     from ..trace.selection import part_of
 
     return part_of(trace.with_(own_code=tuple(own)) if own else trace, **part)
 
 
 class _Between(argparse.Action):
-    """Takes a name, and a number if one follows, as a pair."""
+    """Takes a name and an optional number as a pair."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
@@ -122,24 +118,21 @@ class _Between(argparse.Action):
 
 
 def add_between(parser: argparse._ActionsContainer, what: str) -> None:
-    """Add --between; `what` is done with the part, for the help."""
     about = f"{what} what runs in or is launched from the N-th annotation, from 0, with this in its name (default: 0)"
     parser.add_argument("--between", nargs="+", action=_Between, metavar=("ANNOTATION", "N"), help=about)
 
 
 def add_module(parser: argparse._ActionsContainer, what: str) -> None:
-    """Add --module; `what` is done with it, for the help."""
     about = f"{what} the forward and backward calls of this module, such as Encoder_0.Linear_3, and their GPU events"
     parser.add_argument("--module", metavar="NAME", help=about)
 
 
 def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = True) -> None:
-    """Add the options that choose a part of each trace; every command that reads traces takes the same, and `selected`
-    does what they say.
+    """Add the options that choose a part of each trace, for `selected`.
 
     Args:
-        what: is done with the part, for the help, such as "convert only".
-        steps: add --steps, which the command does not have in a meaning of its own.
+        what: begins their help, such as "convert only".
+        steps: also add --steps.
     """
     group = parser.add_argument_group("a part of each trace (default: the whole one)")
     if steps:
@@ -152,13 +145,13 @@ def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = T
 
 
 def selection_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the options of `add_selection` choose, as keywords of `part_of`; {} for the whole trace."""
+    """Return the chosen part as keywords of `part_of`; {} for the whole trace."""
     names = "window between module" if arguments.own_steps else "steps window between module"
     return {name: value for name, value in options_of(arguments, names).items() if value is not None}
 
 
 def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
-    """The part of a trace that the options of `add_selection` choose."""
+    """Return the part of a trace that the options choose."""
     chosen = selection_of(arguments)
     if not chosen:
         return trace
@@ -168,7 +161,7 @@ def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
 
 
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the options of commands that analyse a trace; `what` is done with the part that is chosen, for the help."""
+    """Add the options of commands that analyze a trace; `what` begins the help of the selection."""
     from ..analysis.launch_queues import KERNEL_DELAY_NS  # for commands that analyse
 
     add = parser.add_argument
@@ -191,7 +184,7 @@ def add_device_spec(parser: argparse.ArgumentParser) -> None:
 
 
 def own_devices(arguments: argparse.Namespace) -> tuple[Device, ...]:
-    """The devices of the file that --device-spec names."""
+    """Return the devices of --device-spec."""
     found: tuple[Device, ...] = ()
     if arguments.device_spec:
         found = outer("analysis.devices").read_devices(arguments.device_spec)
@@ -228,7 +221,7 @@ def add_provenance(parser: argparse._ActionsContainer) -> None:
 
 
 def captures_linker(arguments: argparse.Namespace) -> Callable[[Trace], Trace]:
-    """What links a trace to the captures that --graph-capture names, which are read now."""
+    """Read the captures of --graph-capture; return a function that links a trace to them."""
     if not getattr(arguments, "graph_capture", ()):
         return lambda trace: trace
     # few runs have captures, and importing takes as long as many commands

@@ -33,13 +33,10 @@ def add_tables(parser: argparse.ArgumentParser) -> None:
 
 
 def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[str], bool] = os.path.lexists) -> None:
-    """Like `add_tables`, for commands of which --json has always been a switch: without a value it prints.
+    """Like `add_tables`, but --json without a value prints.
 
-    Where the word after --json names an input that is there, and no input precedes it, it is taken as one and never
-    replaced: `etplus analyze --json trace.json` prints.
-
-    Args:
-        is_input: whether a word names an input that is there.
+    An existing input right after --json, with no input before it, is read and never replaced: `etplus analyze --json
+    trace.json` prints. `is_input` says whether a word names an existing input.
     """
 
     class Json(argparse.Action):
@@ -59,12 +56,10 @@ def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[s
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add --json to a command that prints no tables."""
     parser.add_argument("--json", metavar="FILE", help=f"write {what} as JSON; - for standard output")
 
 
 def one_or_all(numbers: list[Any]) -> Any:
-    """One object, or a list of several."""
     return numbers if len(numbers) > 1 else numbers[0]
 
 
@@ -107,11 +102,7 @@ def first_screen(text: str) -> str:
 def write_csv(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path, columns: Mapping[str, Sequence[str]]
 ) -> None:
-    """Write each table as a file of comma-separated values, named after it.
-
-    Args:
-        columns: the names of a table's columns, for a table without rows.
-    """
+    """Write each table to FOLDER/NAME.csv; `columns` has the heads of tables without rows."""
     for name, found in tables.items():
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(found[0]) if found else columns.get(name, []), lineterminator="\n")
@@ -124,7 +115,7 @@ def write_csv(
 
 
 def is_page(output: str | None) -> bool:
-    """Whether -o asks for an HTML page, by its suffix.
+    """Return whether -o names an HTML page.
 
     Example:
         >>> is_page("diff.html"), is_page("diff.txt"), is_page(None)
@@ -134,7 +125,7 @@ def is_page(output: str | None) -> bool:
 
 
 def write_json(file: str | None, numbers: Any) -> None:
-    """Write JSON-ready values to a file or, for "-", to standard output; do nothing for None."""
+    """Write JSON-ready values to a file, or to standard output for "-"; nothing for None."""
     if file is not None:
         with open_output(file) as out:
             out.write(orjson.dumps(numbers, option=orjson.OPT_INDENT_2) + b"\n")

@@ -1,4 +1,4 @@
-"""Command lines: the table of commands, one parser a command, suggestions for what is misspelt."""
+"""Command lines: the table of commands, a parser for each, suggestions for misspelled words."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ GROUPS = {
         "mcp": "serve answers about traces to an agent (needs the extra mcp)",
     },
 }
-"""The commands that `etplus` lists. Each is the module of its name in this package, a `Command`."""
+# Each command is a module with its name in this package.
 
 TASKS = {
     "predict fit": "fit a cost model to linked traces",
@@ -55,22 +55,19 @@ TASKS = {
     "predict train": "train a network that predicts the times of graphs (needs the extra learn)",
     "predict evaluate": "compare networks and plain baselines on graphs they were not trained on",
 }
-"""Commands below a command: `predict fit` is the module predict_fit."""
+# `predict fit` is the module predict_fit.
 
 COMMANDS = {
     **{name: summary for group in GROUPS.values() for name, summary in group.items()},
     "completion": "print a script that completes commands and options in a shell",
 }
-"""All commands but their tasks; `completion` is not listed."""
 
-GROUP = "etplus.commands"
-"""Group of the entry points of other packages: the name is the command's, the value a `Command` or a class of one."""
+GROUP = "etplus.commands"  # entry points of other packages: name of the command, a `Command` or its class
 
 _REPLACED = {
     "ask": "top", "augment": "convert --augment", "batch": "link FOLDER", "evaluate": "predict evaluate",
     "fit": "predict fit", "redact": "convert --redact", "repro": "measure --script OP", "train": "predict train",
 }  # fmt: skip
-"""Commands of releases before 1.0, which have other names now."""
 _HELP, _TITLE = "help", 19
 _EXAMPLES = 3  # of --help, so that it fits one screen
 _USAGE = "usage: etplus COMMAND [options]"
@@ -79,17 +76,17 @@ _CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
 class Command(Protocol):
-    """A command: a module, or an object."""
+    """A command: a module or an object."""
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add its description, its epilog and its options."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Do what the options say; returns the exit status."""
+        """Run it and return the exit status."""
 
 
 class _Help(argparse.HelpFormatter):
-    """Paragraphs as wide as the terminal; indented lines, such as examples, and headings stay as they are."""
+    """Wraps paragraphs; keeps indented lines and headings."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         filled: list[str] = []
@@ -140,7 +137,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {red('error:', sys.stderr)} {line}\n")
 
     def parse_all(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse, and refuse what is not known; files and a query may also stand after and between options."""
+        """Parse; refuse unknown words; files and a query may stand after and between options."""
         arguments, unknown = self.parse_known_args(words)
         between = unknown and not any(word.startswith("-") for word in unknown)
         if between and not any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
@@ -174,10 +171,9 @@ class _HelpAll(argparse.Action):
 
 
 class _Root(_Parser):
-    """The parser of `etplus` itself, with a help that lists the commands in groups."""
+    """The parser of `etplus` itself; its help lists the commands in groups."""
 
-    others: Mapping[str, str]
-    """Summaries of the commands of other packages."""
+    others: Mapping[str, str]  # summaries of the commands of other packages
 
     def format_help(self) -> str:
         groups = {**GROUPS, "Other packages": self.others} if self.others else GROUPS
@@ -201,11 +197,7 @@ def command_list() -> str:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the words that follow `etplus`; only the command's own module is imported.
-
-    Raises:
-        SystemExit: wrong usage, or help was asked for and is printed.
-    """
+    """Parse the words that follow `etplus`; import only the command's own module."""
     if words[:1] == [_HELP]:
         words = [*words[1:], "--help"]
     task = " ".join(words[:2])
@@ -240,10 +232,10 @@ def parse_link(words: Sequence[str]) -> argparse.Namespace:
 
 
 def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[str, _Parser]]:
-    """The parser of `etplus` and those of its commands and tasks.
+    """Return the parser of `etplus` and the parsers of its commands and tasks.
 
     Args:
-        prepared: the commands whose options are added, which imports their modules; None for all.
+        prepared: commands that get their options, which imports their modules; None for all.
     """
     known = {*COMMANDS, *TASKS}
     is_known = prepared is not None and known >= {*prepared}  # the search for others takes longer than to parse
@@ -266,19 +258,18 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
                 found[name].common = getattr(command, "COMMON", "").split()
             except ModuleNotFoundError as error:
                 if prepared is not None or not missing_part(error):
-                    raise  # else the list of all commands has this one without its options
+                    raise  # the list of all commands shows it without options
             add_log_level(found[name])
     return root, found
 
 
 def _add_tasks(parser: _Parser, tasks: Mapping[str, str]) -> dict[str, _Parser]:
-    """Add the parsers of a command's tasks, by their whole names."""
     below = parser.add_subparsers(dest="task", metavar="TASK", required=True)
     return {name: below.add_parser(name.rpartition(" ")[2], help=summary) for name, summary in tasks.items()}
 
 
 def command_named(name: str) -> Command:
-    """A command, whose modules are imported now."""
+    """Import and return a command."""
     if name in COMMANDS or name in TASKS:
         module: Any = import_module(f".{name.replace(' ', '_')}", __package__)
         return module  # type: ignore[no-any-return]

@@ -25,12 +25,12 @@ def quieted(is_quiet: bool) -> Iterator[None]:
 
 
 def red(text: str, stream: TextIO) -> str:
-    """The text in bold red if the stream takes colour."""
+    """Return the text in bold red if the stream takes color."""
     return _styled(text, "\033[1;31m", stream)
 
 
 def bold(text: str, stream: TextIO) -> str:
-    """The text in bold if the stream takes colour."""
+    """Return the text in bold if the stream takes color."""
     return _styled(text, "\033[1m", stream)
 
 
@@ -49,32 +49,25 @@ def say(text: str) -> None:
 
 
 def say_error(text: str) -> None:
-    """Print why the exit status is not 0 although the output was written."""
+    """Print why the exit status is not 0 although the output was written; also with -q."""
     print(f"{red('error:', sys.stderr)} {printable(text)}", file=sys.stderr)
 
 
 def _styled(text: str, style: str, stream: TextIO) -> str:
-    """The text in a style on a terminal that knows escape sequences, unless the user has declined them.
-
-    https://no-color.org
-    """
+    """Style a text for terminals with escape sequences, unless NO_COLOR is set (https://no-color.org)."""
     knows = os.environ.get("TERM", "") not in ("", "dumb") and stream.isatty()
     return f"{style}{text}\033[0m" if knows and not os.environ.get("NO_COLOR") else text
 
 
 class _Damaged(Protocol):
-    """A trace, or a result that was made of one."""
+    """A trace or a result made from it."""
 
     @property
     def damage(self) -> tuple[str, ...]: ...
 
 
 def warn_of_damage(read: Iterable[_Damaged], known: set[str] | None = None) -> None:
-    """Print a warning for each kind of damage of what was read, each once.
-
-    Args:
-        known: damage that was printed before; what is printed is added.
-    """
+    """Print a warning for each kind of damage, once; `known` has the sentences printed before, and grows."""
     known = set() if known is None else known
     found = [sentence for sentence in all_damage(read) if sentence not in known]
     print_warnings(found)
@@ -82,11 +75,11 @@ def warn_of_damage(read: Iterable[_Damaged], known: set[str] | None = None) -> N
 
 
 def all_damage(read: Iterable[_Damaged]) -> list[str]:
-    """Each kind of damage of what was read, once, in sentences."""
+    """Return each kind of damage once, in sentences."""
     return list(dict.fromkeys(sentence for source in read for sentence in source.damage))
 
 
 def print_warnings(sentences: Iterable[str]) -> None:
-    """Print warnings, without control characters of names in a trace, one a line."""
+    """Print one warning per line."""
     for sentence in sentences:
         say(f"warning: {printable(sentence)}")

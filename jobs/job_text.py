@@ -8,7 +8,7 @@ from pathlib import PurePath
 from textwrap import fill, wrap
 
 from ..trace.printable import printable
-from ..trace.text_tables import fitting, in_short
+from ..trace.text_tables import first_clause, fitting, in_short
 from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, RankResult, Wait, ranges
 
 _WIDTH = 79
@@ -57,7 +57,8 @@ def _collectives(report: JobReport) -> list[str]:
 
 
 def _screen_cut(label: str, texts: Sequence[str]) -> list[str]:
-    lines = [line for text in texts[:_SCREEN] for line in _labelled(label, text)[:2]]
+    room = 2 * _WIDTH - len(label) - 12  # two lines
+    lines = [line for text in texts[:_SCREEN] for line in _labelled(label, first_clause(text, room))]
     return [*lines, f"{label}and {len(texts) - _SCREEN:,} more in job_report.txt"] if len(texts) > _SCREEN else lines
 
 

@@ -20,7 +20,7 @@ import { launchesSection } from "./sections/launches.js";
 import { memorySection } from "./sections/memory.js";
 import { operatorsSection } from "./sections/operators.js";
 import { overheadsSection } from "./sections/overheads.js";
-import { overviewSection, timelineSection } from "./sections/overview.js";
+import { overviewSection, timelineSection, traceSection } from "./sections/overview.js";
 import { pathSection } from "./sections/path.js";
 import { ranksSection } from "./sections/ranks.js";
 import { sourceSection } from "./sections/source.js";
@@ -31,8 +31,8 @@ import { selectFromAddress } from "./timeline/inspector.js";
 
 /** In their order on the page; one that has nothing to show returns null. @type {Section[]} */
 const SECTIONS = [
-  findingsSection, manySection, jobSection, ranksSection, overviewSection, timelineSection, pathSection, servingSection,
-  breakdownSection, operatorsSection, sourceSection, flameSection, kernelsSection, overheadsSection, idleSection,
+  overviewSection, manySection, jobSection, timelineSection, findingsSection, ranksSection, pathSection, servingSection,
+  traceSection, breakdownSection, operatorsSection, sourceSection, flameSection, kernelsSection, overheadsSection, idleSection,
   launchesSection, memorySection, communicationSection, tablesSection,
 ];
 
@@ -100,7 +100,7 @@ function onPaper() {
   Theme.paper = true;
   theme(Theme.choice);
   for (const one of drawnOnPaper) one();
-  for (const node of document.querySelectorAll("details")) if (node.classList.contains("more")) node.open = true;
+  for (const node of document.querySelectorAll("details.more, .finding details")) /** @type {HTMLDetailsElement} */ (node).open = true;
 }
 
 function offPaper() {

@@ -215,4 +215,4 @@ function diffRanks(report) {
 }
 
 /** In their order on the page. @type {Section[]} */
-export const DIFF_SECTIONS = [findingsSection, diffOverview, diffRanks, diffLines, diffIterations, diffPaths, diffTables];
+export const DIFF_SECTIONS = [diffOverview, findingsSection, diffRanks, diffLines, diffIterations, diffPaths, diffTables];

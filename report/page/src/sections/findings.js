@@ -1,4 +1,4 @@
-/* Findings: each is a card with what it costs, what fixing it gains, and a way to its place. */
+/* Findings: a line each, with its gain and a way to its place; it opens to evidence and advice. */
 
 import { copied, el, factList, listed, small } from "../dom.js";
 import { card, section } from "../layout.js";
@@ -20,7 +20,9 @@ const CERTAINTY = {
 export function findingsSection(report, rank) {
   const { findings } = report;
   if (!findings) return null;
-  const here = findings.found.filter(({ where }) => !rank.step || !where.step || where.step === rank.step.name),
+  const ofStep = findings.found.filter(({ where }) => !rank.step || !where.step || where.step === rank.step.name),
+    here = ofStep.filter((one) => report.difference || one.gain || one.cost_ns !== null), // the others are notes
+    notes = ofStep.filter((one) => !here.includes(one)).map((one) => one.title),
     first = here.slice(0, findings.first || here.length),
     more = here.slice(first.length),
     rest = more.length
@@ -32,7 +34,7 @@ export function findingsSection(report, rank) {
     findingsLead(findings, here),
     first.map((one, i) => findingCard(report, one, i)),
     rest,
-    listed("notes", findings.notes),
+    listed("notes", [...notes, ...findings.notes]),
   );
 }
 
@@ -88,12 +90,18 @@ function findingCard(report, finding, at) {
       {},
       el("span", { class: "rank" }, String(at + 1)),
       el("h3", { id: `finding-${at + 1}-title` }, title),
+      gain ? el("span", { class: "saves" }, `saves ${show(gain.ns, "ns")}`) : null,
       (go ? placesOf(where) : []).map(([text, place], i) =>
         el("button", { type: "button", class: i ? "other" : "go", title: `${text}, in the timeline`, onclick: go?.(place) }, i ? text : "Show in the timeline"),
       ),
     ),
-    gain ? gainBar(gain, makespan_ns) : "",
-    el("div", { class: "halves" }, factList(left), factList(right)),
+    el(
+      "details",
+      {},
+      el("summary", {}, "Evidence and what to try"),
+      gain ? gainBar(gain, makespan_ns) : null,
+      el("div", { class: "halves" }, factList(left), factList(right)),
+    ),
   );
   return node;
 }

@@ -50,6 +50,33 @@ function flopRate(rank) {
   return [flops && window ? (flops / rank.span_ns) * 1e9 : null, known && window ? atPeak / window : null];
 }
 
+/**
+ * What is wrong, in a sentence: the idle share with its main cause, the straggler of a job, and the first problem.
+ * @param {Report} report
+ * @param {Rank} rank
+ */
+function verdict(report, rank) {
+  const use = deviceParts(rank),
+    idle = use.window ? 1 - use.busy / use.window : 0,
+    causes = rank.analysis.idle_causes,
+    sum = (/** @type {string} */ key) => causes.reduce((total, row) => total + row[key], 0),
+    /** @type {[string, number][]} */ times = [
+      ["before the first GPU event", sum("before_first_ns")],
+      ["because launches come late", sum("host_wait_ns")],
+      ["between kernels", sum("kernel_wait_ns") + sum("other_ns")],
+      ["after the last GPU event", sum("after_last_ns")],
+    ],
+    [cause, longest] = times.reduce((a, b) => (b[1] > a[1] ? b : a)),
+    found = report.findings?.found ?? [],
+    late = report.ranks.length > 1 ? found.find((one) => one.id.includes("straggler")) : undefined,
+    first = late ?? found.find((one) => one.gain || one.cost_ns !== null);
+  const texts = [
+    use.window ? `GPU idle ${show(idle, "share")}${longest ? `, mostly ${cause}` : ""}.` : "No GPU events.",
+    first ? `${first.title[0].toUpperCase()}${first.title.slice(1)}.` : "",
+  ];
+  return texts.filter(Boolean).join(" ");
+}
+
 /** @type {Section} */
 export function overviewSection(report, rank) {
   const { analysis } = rank,
@@ -93,21 +120,26 @@ export function overviewSection(report, rank) {
         ? tile("Attributed", show(attributed, "share"), "of GPU time to operators")
         : null,
   ];
-  const bar = use.window
-    ? card(
-        "Device time",
-        all + (analysis.device_use.length > 1 ? " on all devices" : ""),
-        stack([{ name: "", parts: use.parts, whole: use.window }]),
-      )
-    : null;
   return section(
     "overview",
     "Overview",
-    null,
+    verdict(report, rank),
     warnings(report),
     el("div", { class: "tiles" }, tiles),
-    bar,
-    sideBySide([6, 6], card("Trace", null, facts(rank)), card("Links", null, coverage(rank, attributed))),
+  );
+}
+
+/** @type {Section} */
+export function traceSection(_report, rank) {
+  const use = deviceParts(rank),
+    attributed = rank.attributed_ns / (rank.tree.total_ns || 1);
+  const note = `of ${show(use.window, "ns")}${rank.analysis.device_use.length > 1 ? " on all devices" : ""}`;
+  return section(
+    "trace",
+    "Trace",
+    null,
+    use.window ? card("Device time", note, stack([{ name: "", parts: use.parts, whole: use.window }])) : null,
+    sideBySide([6, 6], card("File", null, facts(rank)), card("Links", null, coverage(rank, attributed))),
   );
 }
 
@@ -176,7 +208,7 @@ function coverage(rank, attributed) {
         ],
         ["Certain", show(told.certain, "count")],
         [
-          "Equivalent",
+          "Unverified",
           `${show(told.equivalent, "count")}; the structure fits, but another run or iteration could be meant`,
         ],
         [
