@@ -16,7 +16,7 @@ BUDGETS = {
     "jobs": 2_680,  # plan: 3,000
     "converters": 7_650,  # plan: 7,500
     "timeline": 5_770,  # plan: 5,500
-    "cli": 4_770,  # plan: 3,600
+    "cli": 4_720,  # plan: 3,600
     "analysis": 14_500,  # plan: 14,000
     "report": 3_150,  # plan: 2,000
     "planning": 18_300,  # plan: 14,500
