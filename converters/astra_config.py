@@ -1,6 +1,5 @@
-"""Files that ASTRA-sim needs with a set: network, system, memory, and a script that runs it.
-
-Bandwidths are in 2^30 bytes per second and link, latencies in ns per link.
+"""Files that ASTRA-sim needs with a set: network, system, memory, and a script. Bandwidths are in 2^30 bytes per
+second.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Chakra traces that ASTRA-sim can run to the end, and their file of process groups.
 
-What it can run was observed; see docs/reference/converters.md.
+What it can run was observed; see docs/reference/chakra.md.
 """
 
 from __future__ import annotations
@@ -233,10 +233,7 @@ _MESSAGES = "messages of a replicated trace, kept as computations of their measu
 def simulated_ranks(
     given: Sequence[RankComms], *, renumber: bool, replicate: int | None
 ) -> tuple[list[RankComms], dict[int, int], tuple[str, ...]]:
-    """Return the ranks 0 to n − 1 of a simulation, the trace's rank that each runs, and notes.
-
-    With `replicate`, that many ranks run the single given trace.
-    """
+    """Return the ranks 0 to n − 1 of a simulation, the trace's rank that each runs, and notes."""
     if replicate is not None:
         if len(given) > 1:
             raise UsageError(f"--replicate takes one trace, not {len(given)}; choose a rank with --rank")

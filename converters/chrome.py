@@ -73,10 +73,6 @@ def write_chrome(
     Events have Kineto's categories and arguments, and launches are "ac2g" flows. A single rank has Kineto's processes;
     otherwise each rank is a process, with its name from `titles`. Times are µs since the first event of all ranks. If
     events overlap on a thread without nesting, the later event gets its own track below.
-
-    Raises:
-        ConvertError: no node has a time.
-        UsageError: the output cannot be written.
     """
     timed = timed_traces(traces)
     others = {rank: other_events(trace) for rank, trace in traces.items()}

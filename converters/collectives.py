@@ -1,7 +1,4 @@
-"""The communications of ranks in program order, with groups and tags that all ranks agree on.
-
-Communications of a set are matched before it is written: unmatched ones are refused or degraded.
-"""
+"""The communications of ranks in program order, with groups and tags that all ranks agree on."""
 
 from __future__ import annotations
 

@@ -26,10 +26,6 @@ class Conversion:
         damage: damage of the traces behind the inputs.
         network: the network of a set for a simulator.
         base_error: error of the replay that computed a set's times.
-
-    Example:
-        >>> Conversion(("trace.0.et",), nodes=522).counts
-        Counter()
     """
 
     files: tuple[str, ...]
@@ -49,10 +45,7 @@ class NoOptions: ...
 
 @runtime_checkable
 class Exporter(Protocol):
-    """Writes traces in one format; docs/reference/converters.md has an example.
-
-    Listing the formats imports the modules of exporters: put slow imports into `write`.
-    """
+    """Writes traces in one format; docs/extending.md has an example. Put slow imports into `write`."""
 
     @property
     def name(self) -> str:
@@ -71,21 +64,17 @@ class Exporter(Protocol):
 
     @property
     def options(self) -> type[Any]:
-        """A frozen dataclass with defaults for all fields, such as `NoOptions`.
-
-        A field `as_prefix: bool | None = None` allows `path` to be a prefix or folder for several files.
+        """A frozen dataclass with defaults for all fields. With `as_prefix: bool | None = None`, `path` can be a prefix
+        or folder.
         """
 
     def write(self, traces: Traces, path: str, options: Any) -> Conversion:
-        """Write the files with `open_output`.
+        """Write the files with `open_output`; raise UsageError or ConvertError if traces or options do not fit the
+        format.
 
         Args:
             traces: by rank, a single one for `inputs` "one"; read one by one, see `Traces`.
             path: the output as given by the user, "-" for standard output.
-
-        Raises:
-            UsageError: options that do not fit the traces, or an output that cannot be written.
-            ConvertError: traces that the format cannot express.
         """
 
 

@@ -35,12 +35,7 @@ _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#
 
 
 def select_rows(trace: Trace, *, subtree: str | None = None, max_nodes: int | None = None) -> IntColumn:
-    """Return rows for a readable picture.
-
-    Args:
-        subtree: only a node and everything that it calls and launches: its id, or its name (the first node to start).
-        max_nodes: the first nodes to start; callers before their callees.
-    """
+    """Return rows for a readable picture: of a subtree (a node's id or name), and the first `max_nodes` to start."""
     if max_nodes is not None and max_nodes < 1:
         raise UsageError(f"{max_nodes} nodes make no graph; give 1 or more")
     return np.sort(_by_start(trace, subtree)[:max_nodes])

@@ -1,7 +1,4 @@
-"""Jobs of the host in simulated sets: the timeline of the replay on the set's network, and its waits.
-
-A simulator gives a computation a fixed time and has no threads, so the set has the times of the replay on its network.
-"""
+"""Jobs of the host in simulated sets, with the times and waits of the replay on the set's network."""
 
 from __future__ import annotations
 

@@ -59,10 +59,6 @@ def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
     Times are wall-clock ns, categories and arguments Kineto's. Render stages cannot have flows, so a stream also has an
     instant at each GPU event, at which the flow of the launch ends. A counter shows launched events that have not
     begun.
-
-    Raises:
-        ConvertError: no node has a time.
-        UsageError: the output cannot be written, or the package `perfetto` is not installed.
     """
     timed_traces(traces)
     protos()

@@ -1,7 +1,6 @@
 """Pre-flight check of a set of Chakra traces: find what makes a reader or simulator fail, hang, or mislead.
 
-The check shares no code with the writers of the files: with the same matcher (`jobs.matching`) it could not find the
-matcher's errors.
+It shares no code with the writers: with the same matcher (`jobs.matching`) it could not find the matcher's errors.
 """
 
 from __future__ import annotations

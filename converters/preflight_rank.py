@@ -82,12 +82,7 @@ class CommTable:
 
 @dataclass(frozen=True)
 class RankScan:
-    """Result of a rank's scan for the checks over all ranks.
-
-    Attributes:
-        begins_at_once: id of a collective that the rank begins with at time 0, if any.
-        flaw: why its communications cannot be compared with other ranks, "" if they can.
-    """
+    """Result of a rank's scan; `flaw` is why its communications cannot be compared with other ranks, "" if they can."""
 
     file: RankFile
     nodes: int
@@ -103,8 +98,7 @@ class RankScan:
 class ChakraNodes:
     """Columns in file order while they grow; ``comm`` has the columns of `CommTable` from ``type`` on.
 
-    ASTRA-sim never ends an `invalid` node that waits and is waited for. `dimensions` is the number of dimensions of the
-    set's network, None if unknown.
+    ASTRA-sim never ends an `invalid` node that waits and is waited for.
     """
 
     ids: array[int] = field(default_factory=lambda: array("Q"))

@@ -1,7 +1,4 @@
-"""Dependencies between rows of a trace: its edges, and the order of threads and streams between unconnected rows.
-
-Also measures whether computations wait for communications, so that a graph's time follows the network.
-"""
+"""Dependencies of rows: edges of the trace, and the order of threads and streams between unconnected rows."""
 
 from __future__ import annotations
 
@@ -28,11 +25,10 @@ _FOREVER = 2**62
 
 @dataclass(frozen=True)
 class TraceDependencies:
-    """Dependencies by target.
+    """Dependencies by target: those of row r are at first[r] up to first[r + 1].
 
     Attributes:
         order: int64, all rows, each after its dependencies, else in order of start.
-        first: int64, dependencies of row r are at first[r] up to first[r + 1].
         left_out: dependencies of kind ORDER that would have closed a cycle.
     """
 

@@ -126,12 +126,6 @@ def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Lib
         size: bytes of one rank's input, as in `message_bytes`.
         spans: levels, inner levels first; without any, the result is 0.
         library: its algorithms replace those of the levels.
-
-    Example:
-        >>> collective_ns(Type.ALL_TO_ALL, 4000, [LevelSpan(4, 1.0, 0.0)])
-        6000.0
-        >>> collective_ns(Type.BROADCAST, 1000, [LevelSpan(4, 1.0, 0.0)], "gloo")
-        3000.0
     """
     if not spans:
         return 0.0

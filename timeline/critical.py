@@ -100,12 +100,8 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
 def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> CriticalPath:
     """Return the longest path of a replay; see `binding_edges`.
 
-    Args:
-        between: an annotation as in `call_between`. The path leads from its start to the last end of the work that it
-            calls and launches. An edge across the start counts from there.
-
-    Raises:
-        UsageError: no such annotation, or the graph has several ranks.
+    With `between` (an annotation as in `call_between`) the path leads from its start to the last end of the work that
+    it calls and launches. An edge across the start counts from there.
     """
     edges, first, last = replay.graph.edges, 0, None
     if between is not None:

@@ -1,6 +1,6 @@
 """Changes of a replay graph: other times, rows removed, waits dropped, work launched at once, fused, or overlapped.
 
-A `Change` is found in one graph and applies to any graph with the same edges and other lags.
+A `Change` applies to any graph with the same edges and other lags.
 """
 
 from __future__ import annotations

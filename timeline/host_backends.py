@@ -48,9 +48,8 @@ _COMPUTES = re.compile(r"(?!_?c10d)\w+::(?!engine)|.*Backward\d+$|.*AccumulateGr
 def with_settled_ends(trace: Trace) -> Trace:
     """End each collective where its caller resumed, if that is before the recorded end.
 
-    The longest pause that ends up to 5 ms before the collective is the wait for it. Exceptions: another collective
-    ended just before the pause did, or the collective's end lies in a longer pause at whose end no other collective
-    ends.
+    The longest pause that ends up to 5 ms before the collective is the wait for it, unless another collective ended
+    just before the pause did, or the collective's end lies in a longer pause.
     """
     points = GraphEvents.of(trace)
     rows = points.host_comm

@@ -36,7 +36,6 @@ class MarkedIterations:
         mark: int64, row of the annotation that begins each.
         of_row: int64, the iteration in which each row was called or launched, −1 if none.
         steps: the annotations enclose their iterations (ProfilerStep).
-        phases: of the steps of a serving engine, else ().
     """
 
     trace: Trace
@@ -73,11 +72,7 @@ class MarkedIterations:
 
 
 def find_iterations(trace: Trace) -> MarkedIterations:
-    """Find iterations by annotations, else by the repetition of kernels; see `Trace.steps`.
-
-    Raises:
-        ConvertError: no annotation marks three iterations.
-    """
+    """Find iterations by annotations, else by the repetition of kernels; ConvertError for fewer than three."""
     nodes = trace.nodes
     calls = np.flatnonzero(nodes.timed & (nodes.kind == CPU))
     rows = calls[nodes.scope[calls] == ANNOTATION_SCOPE]
@@ -102,12 +97,7 @@ def find_iterations(trace: Trace) -> MarkedIterations:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The prediction of one iteration from the others (with measured times `others_ns`).
-
-    Attributes:
-        unknown: share of its edges that have no counterpart in other iterations.
-        set_apart: outliers, which predict nothing; may include this iteration.
-    """
+    """The prediction of one iteration from the others; `unknown` is the share of its edges without a counterpart."""
 
     label: str
     index: int

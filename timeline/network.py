@@ -1,7 +1,4 @@
-"""Communications on another network: their times by algorithm, kind, size, and number of ranks.
-
-Communications of GPUs do not slow each other; those on the host share the links of their ranks (`shared_links`).
-"""
+"""Communications on another network: their times by algorithm, kind, size, and number of ranks."""
 
 from __future__ import annotations
 

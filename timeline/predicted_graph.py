@@ -1,7 +1,4 @@
-"""The replay graph of a trace without start times, in which only a row's own work has a lag.
-
-The next row of a stream or thread depends on durations, so the order is computed again whenever they change.
-"""
+"""The replay graph of a trace without start times, ordered again whenever durations change."""
 
 from __future__ import annotations
 
@@ -69,11 +66,7 @@ def _at_once(kind: int, source: IntColumn, target: IntColumn) -> Edges:
 
 
 def scheduled(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph with streams and threads that take ready rows in order of id; unchanged if times were recorded.
-
-    Raises:
-        UsageError: ranks wait for each other.
-    """
+    """Return the graph with streams and threads that take ready rows by id; unchanged if times were recorded."""
     lane = _lanes(graph)
     rows = np.flatnonzero(lane >= 0)
     if not len(rows):

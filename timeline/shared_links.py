@@ -40,9 +40,6 @@ _WORK, _TRANSFER, _POINT = range(3)
 def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]) -> npt.NDArray[np.float64]:
     """Return the time that each recorded transfer would have taken alone over its duration; 1 for an empty one.
 
-    Args:
-        begin, end: ns.
-
     Example:
         Two transfers of 4 ns on one link; the second begins when the first is halfway:
 

@@ -29,11 +29,7 @@ _BESIDE_QUERY = re.compile(
 
 
 def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
-    """Return the trace without the times of threads that only poll, and notes.
-
-    Such a thread queries events (`cudaEventQuery`) and sleeps in a loop. As a chain of host work it would last as long
-    as the trace, whatever changes.
-    """
+    """Return the trace without the times of threads that only query events (`cudaEventQuery`) and sleep, and notes."""
     nodes = trace.nodes
     rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
     lane = distinct_rows(nodes.thread[rows])[1]
@@ -92,8 +88,8 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
 def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     """Return edges for waits of a thread for another thread, and the chains without these pauses as host work.
 
-    Handoffs come from the trace and from bursts in long pauses (`_bursts`). If neither explains a thread's late start,
-    it follows the last point of another thread.
+    Handoffs come from the trace and from bursts in long pauses; else a late thread follows the last point of another
+    thread.
     """
     pauses, sources = _recorded(points, chains)
     kind = chains.kind.copy()

@@ -49,10 +49,8 @@ def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_fi
 
 
 def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArray) -> list[int]:
-    """Return one cycle; each node waits for the one before it, the first for the last. [] without a cycle.
-
-    Args:
-        count, source, target, order: arguments and result of `issue_order`.
+    """Return one cycle, given the result of `issue_order`; each node waits for the previous one, the first for the
+    last.
     """
     left = ~mask_at(count, order)
     if not left.any():

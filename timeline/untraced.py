@@ -32,10 +32,7 @@ _LITTLE = 0.02
 
 
 def event_cost_ns(trace: Trace) -> int:
-    """Return the ns that recording adds to each call of the host (3 to 8 µs with stacks and shapes); 0 if unknown.
-
-    It is the median time of operators that compute nothing, minus the cost of a call.
-    """
+    """Return the ns that recording adds to each call of the host (3 to 8 µs with stacks and shapes); 0 if unknown."""
     calls = trace.calls
     leaf = np.ones(len(calls), np.bool_)
     leaf[calls.parent[calls.parent >= 0]] = False
