@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .trace.outer import lazy_names
 
 if TYPE_CHECKING:
-    from .converters.convert import convert
+    from .converters.conversion import convert
     from .jobs.batch import link_many
     from .jobs.compare import diff
     from .jobs.job import Job, load
@@ -41,7 +41,7 @@ __getattr__, __dir__ = lazy_names(
     {
         ".trace.errors": "EtplusError",
         ".trace.trace": "Trace",
-        ".converters.convert": "convert",
+        ".converters.conversion": "convert",
         ".jobs.compare": "diff",
         ".jobs.job": "Job load",
         ".linker": "link",

@@ -53,7 +53,7 @@ def prepare(nodes: str, folder: str) -> dict[str, Any]:
 
 def perform(task: str, folder: str) -> dict[str, Any]:
     """Do one task in this process; what it took. Reading the input is part of it, but of "serialise"."""
-    from etplus.converters.convert import convert
+    from etplus.converters.conversion import convert
     from etplus.converters.preflight import check
     from etplus.schemas.chakra.stream import read_chakra
     from etplus.schemas.etplus.read_etplus import read_etplus

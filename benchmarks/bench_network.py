@@ -19,7 +19,7 @@ from pathlib import Path
 
 from etplus.converters.astra_sim import for_simulator, write_astra_sim
 from etplus.converters.collectives import agree, survey
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.linker import link
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph

@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from ..converters.augment import ARGUMENTS, augment
-from ..converters.convert import convert
+from ..converters.conversion import convert
 from ..converters.exporter import Conversion
 from ..converters.folder import InputPair
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes

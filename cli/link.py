@@ -251,7 +251,7 @@ def _write(linked: Trace, output: str, jobs: int) -> None:
     """Write columns, a Chakra trace or ET+, by the suffix of the output."""
     columns = output.endswith(".parquet")
     if columns or output.endswith((".et", ".et.gz")):
-        from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
+        from ..converters.conversion import convert  # with all it needs, it takes longer to import than the linker
 
         convert(linked, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
     else:

@@ -9,7 +9,7 @@ from ..trace.outer import lazy_names
 if TYPE_CHECKING:
     from ..schemas.text.files import open_output
     from .builtin import AstraSimOptions, ChakraOptions, EtPlusOptions, GraphOptions, NpzOptions
-    from .convert import convert
+    from .conversion import convert
     from .exporter import Conversion, Exporter, NoOptions
     from .open import Opened, Reader
     from .registry import exporters
@@ -26,7 +26,7 @@ __getattr__, __dir__ = lazy_names(
         ".builtin": "AstraSimOptions ChakraOptions EtPlusOptions GraphOptions NpzOptions",
         ".exporter": "Conversion Exporter NoOptions",
         ".traces": "Traces",
-        ".convert": "convert",
+        ".conversion": "convert",
         ".open": "Opened Reader",
         ".registry": "exporters",
         "..schemas.text.files": "open_output",

@@ -301,7 +301,7 @@ class Job(Suggests):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all ranks in the format of the suffix; .parquet is a folder of columns."""
-        from ..converters.convert import convert
+        from ..converters.conversion import convert
 
         chosen = self._chosen
         whole = chosen.choose is None and chosen.ranks is None

@@ -255,7 +255,7 @@ class Library(Suggests):
             UsageError: an unknown extension, or the file cannot be written.
             ConvertError: the format cannot express the trace.
         """
-        from ..converters.convert import convert
+        from ..converters.conversion import convert
         from ..converters.registry import suffixes
 
         trace, name = cast("Trace", self), os.fspath(path).lower()

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from etplus.analysis.summary import analyse
 from etplus.converters.augment import augment
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.linker import link, trace_of_kineto
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.kineto.read_kineto import read_kineto

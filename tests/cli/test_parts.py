@@ -15,7 +15,7 @@ from etplus.analysis.findings.find import find_findings
 from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyse, json_of
 from etplus.converters.augment import ARGUMENTS, augment
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.open import load
 from etplus.planning.costs.end_to_end import calibrated
 from etplus.planning.costs.fitting import fit

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.linker import link
 from etplus.timeline.network import parse_network
 from made_jobs import JOBS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from astra_sim import run_astra, run_config
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.planning.reshard.job import Resharded, reshard

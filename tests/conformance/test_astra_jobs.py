@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from astra_sim import run_astra
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.linker import link
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.communications import find_communications

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from astra_sim import run_astra
 from broken_sets import Ranks, edited, write
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2 as pb

@@ -20,7 +20,7 @@ import pytest
 from etplus.analysis.bandwidth import copy_bandwidth
 from etplus.analysis.breakdown import device_use
 from etplus.analysis.launch_queues import KERNEL_DELAY_NS, idle_causes, queue_use
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.linker import link
 from etplus.trace.trace import Trace
 from support import ROOT, Document, plain, shared_trace

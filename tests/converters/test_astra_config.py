@@ -12,7 +12,7 @@ from astra_sim import RUNNER, run_astra
 from broken_sets import GROUPS, NETWORK_FLAWS, coll, comp, spoil_network, write, write_with_network
 from etplus.converters.astra_config import write_astra_config
 from etplus.converters.astra_links import astra_links
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.timeline.network import Network

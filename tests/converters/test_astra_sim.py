@@ -12,7 +12,7 @@ import pytest
 from astra_sim import RUNNER, config_runs
 from etplus.converters.astra_sim import SUBSTITUTES, for_simulator, write_astra_sim
 from etplus.converters.collectives import agree, survey
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import SIMULATED_COLLECTIVES

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.registry import exporters
 from etplus.schemas.chakra.et_def_pb2 import AttributeProto
 from etplus.schemas.chakra.stream import read_chakra, write_chakra

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from etplus.converters.builtin import GraphOptions
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.exporter import Conversion
 from etplus.trace.errors import ConvertError, UsageError
 from etplus.trace.trace import Trace

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from etplus.analysis.kernel_peaks import kernel_table
 from etplus.converters.chakra import write_et
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.node_work import rounded
 from etplus.converters.preflight import check
 from etplus.linker import link

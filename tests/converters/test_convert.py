@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from etplus.converters.builtin import ChakraOptions, GraphOptions
 from etplus.converters.chakra import write_et
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.open import load, open_trace
 from etplus.converters.registry import exporters, format_of, suffixes
 from etplus.linker import link
@@ -354,3 +354,10 @@ def test_renumbered_documents(tmp_path: Path) -> None:
     convert(tmp_path / "t.et", tmp_path / "back.json", to="etplus")
     assert normal(json.loads((tmp_path / "back.json").read_bytes())) == normal(result.to_dict())
     assert read_etplus(tmp_path / "back.json").span == document_of(NAME).span
+
+
+def test_the_package_exports_the_function() -> None:
+    """A module of the same name hid it."""
+    from etplus import converters
+
+    assert callable(converters.convert)

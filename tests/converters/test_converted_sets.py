@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.linker import link
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, PAIRS, linked

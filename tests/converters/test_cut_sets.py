@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from astra_sim import run_astra
 from cut_jobs import COLLECTIVE, write_cut_job
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.schemas.communications import find_communications

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 from astra_sim import formula_alone
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.goal import goal
 from etplus.linker import link
 from etplus.schemas.communications import find_communications

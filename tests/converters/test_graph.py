@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import networkx as nx
 import numpy as np
 import pytest
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.graph import GRAPH_FORMATS, PICTURE_NODES, _blocks, select_rows, write_graph
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError

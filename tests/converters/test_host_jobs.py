@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pytest
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.jobs.clocks import clock_offsets, synchronising, transfers
 from etplus.jobs.matching import match_collectives
 from etplus.jobs.rank_communications import communications

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from captured import capture_events, replay_events
 from etplus.analysis.summary import analyse
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.errors import UsageError

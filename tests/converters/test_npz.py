@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.npz import NODE_NAMES, graph_arrays, split_of, write_dataset
 from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus

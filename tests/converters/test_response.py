@@ -8,7 +8,7 @@ from pathlib import Path
 
 import made_jobs
 import pytest
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.row_dependencies import coupling_of
 from etplus.linker import link
 from etplus_files import DLRM, document_of, write_alone

@@ -8,7 +8,7 @@ import pytest
 from etplus.analysis.event_work import work_of_events
 from etplus.converters.astra_sim import for_simulator, write_astra_sim
 from etplus.converters.collectives import agree, survey
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, gpu, linked

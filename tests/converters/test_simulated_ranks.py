@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from etplus.converters.astra_sim import JobTimes
 from etplus.converters.collectives import rank_recording
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.jobs.batch import link_many
 from etplus.jobs.job_ranks import ONE_RANK, groups_at_hand

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.jobs.batch import Batch, find_job, link_many
 from etplus.jobs.job_report import read_job_report

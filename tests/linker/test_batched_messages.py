@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from etplus.analysis.bandwidth import communication
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.open import load
 from etplus.jobs.matching import match_messages
 from etplus.jobs.rank_communications import communications

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.linker import link
 from etplus.schemas.chakra.et_def_pb2 import Node
 from etplus.schemas.chakra.stream import read_chakra, write_chakra

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from etplus.converters.chakra import write_et
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import KIND_BITS, ORDER, attribute

@@ -10,7 +10,7 @@ from pathlib import Path
 import etplus
 import orjson
 import pytest
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.linker import link
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.schemas.nsys import read_nsys

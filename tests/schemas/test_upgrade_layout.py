@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.converters.chakra import write_et
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, linked, normal

@@ -8,7 +8,7 @@ from typing import Any
 import made_jobs
 import pytest
 import simulator
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.linker import link
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph, has_assumed_waits

@@ -38,7 +38,7 @@ def test_a_card_of_a_rank_with_damage() -> None:
 def test_the_format_follows_from_the_extension(name: str, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[tuple[str, Any]] = []
     monkeypatch.setattr(Trace, "write", lambda self, path: used.append(("write", path)))
-    monkeypatch.setattr("etplus.converters.convert.convert", lambda trace, path: used.append(("convert", path)))
+    monkeypatch.setattr("etplus.converters.conversion.convert", lambda trace, path: used.append(("convert", path)))
     made_trace().save(Path(name))
     assert used == [(by, Path(name))] and conversions
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import etplus
 import numpy as np
 import pytest
-from etplus.converters.convert import convert
+from etplus.converters.conversion import convert
 from etplus.converters.preflight import check
 from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.pricing import Pricing
