@@ -23,24 +23,11 @@ from ..etplus.record_store import MadeRecords
 from ..etplus.sections import Counterpart
 from ..execution_trace.arguments import ATTRIBUTES, ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, listed_attributes
 from ..text.files import open_output, shown_name
+from . import row_reading as reading
 from .attributes import KIND_BITS, MESSAGES, is_message, values_of
 from .et_def_pb2 import GlobalMetadata, Node
 from .foreign_reader import read_foreign
 from .node_records import EVENT_NUMBERS
-from .row_reading import (
-    AGAIN,
-    CHECK,
-    SEPARATOR,
-    Encoded,
-    blocks_of,
-    check_ids,
-    check_range,
-    document_head,
-    document_tail,
-    micros_text,
-    rows_of_dependencies,
-    time_columns,
-)
 from .stream import read_encoded
 
 _TIMES = ("ts", "dur", "inclusive_dur", "exclusive_dur")
@@ -72,19 +59,19 @@ def written_by_etplus(metadata: GlobalMetadata) -> bool:
     return {"header", "etplus", "layout"} <= {attr.name for attr in metadata.attr}
 
 
-def _read(file: str, metadata: GlobalMetadata, messages: Iterator[Encoded]) -> Trace:
+def _read(file: str, metadata: GlobalMetadata, messages: Iterator[reading.Encoded]) -> Trace:
     form = _Form(file, metadata)
     rows, needs = NodeRows(file), _Needs(form)
     bodies: list[bytes] = []
     calls: list[_ReadNode] = []
 
     def add(block: list[_ReadNode], *, runtime: bool) -> None:
-        times = time_columns(file, [read.node.id for read in block], [read.times for read in block])
+        times = reading.time_columns(file, [read.node.id for read in block], [read.times for read in block])
         rows.add([read.node for read in block], times, runtime=runtime)
         bodies.extend(read.body for read in block)
 
-    for block in blocks_of(messages):
-        check_ids(file, block)
+    for block in reading.blocks_of(messages):
+        reading.check_ids(file, block)
         nodes = [form.read(*message, needs) for message in block if not is_message(message[0])]
         calls += [read for read in nodes if read.runtime]
         add([read for read in nodes if not read.runtime], runtime=False)
@@ -151,7 +138,7 @@ class _Form:
 
     def chunks(self, nodes: Iterable[Node], needs: _Needs) -> Iterator[bytes]:
         runtime: list[tuple[int, int, bytes]] = []
-        yield document_head(self.header)
+        yield reading.document_head(self.header)
         between = b""
         for node in nodes:
             if is_message(node):
@@ -163,8 +150,8 @@ class _Form:
                 runtime.append((values.get("start_ns", 0), node.id, text))
             else:
                 yield between + text
-                between = SEPARATOR
-        yield from document_tail((text for _, _, text in sorted(runtime)), needs.edges(), bytes(self.summary))
+                between = reading.SEPARATOR
+        yield from reading.document_tail((text for _, _, text in sorted(runtime)), needs.edges(), bytes(self.summary))
 
     def read(self, node: Node, body: bytes, needs: _Needs) -> _ReadNode:
         values = values_of(node.attr)
@@ -206,7 +193,7 @@ class _Form:
         try:
             read = msgspec.json.decode(_encode({"id": node.id, "name": node.name, **further}), type=EtPlusNode)
         except UNREADABLE as error:
-            raise TraceFormatError(self.file, f"node {node.id}", str(error), AGAIN) from None
+            raise TraceFormatError(self.file, f"node {node.id}", str(error), reading.AGAIN) from None
         found |= {name: getattr(read, name) for name in further if name != "attrs"}
         return found | {attr.name: attr.value for attr in read.attrs if attr.name in ATTRIBUTES}
 
@@ -281,7 +268,7 @@ class _Form:
 
     def _times(self, values: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
         inclusive, exclusive = self._durations(values)
-        us = (micros_text(ns) for ns in (max(values.get("start_ns", 0), 0), inclusive, inclusive, exclusive))
+        us = (reading.micros_text(ns) for ns in (max(values.get("start_ns", 0), 0), inclusive, inclusive, exclusive))
         return dict(zip(keys, us, strict=False))
 
     def _further(self, node: Node, values: dict[str, Any]) -> dict[str, msgspec.Raw]:
@@ -299,7 +286,7 @@ class _Form:
             return msgspec.json.decode(self._raw(text, node), type=kind)
         except UNREADABLE as error:
             raise TraceFormatError(
-                self.file, f"node {node.id}", f"an attribute of another form ({error})", AGAIN
+                self.file, f"node {node.id}", f"an attribute of another form ({error})", reading.AGAIN
             ) from None
 
     def _raw(self, text: str, node: Node | str) -> msgspec.Raw:
@@ -307,14 +294,16 @@ class _Form:
             return _skip(text.encode())
         except (msgspec.MsgspecError, RecursionError):
             place = node if isinstance(node, str) else f"node {node.id}"
-            raise TraceFormatError(self.file, place, "an attribute that should be JSON", AGAIN) from None
+            raise TraceFormatError(self.file, place, "an attribute that should be JSON", reading.AGAIN) from None
 
     def _object(self, text: str, node: Node | str = "metadata") -> dict[str, msgspec.Raw]:
         try:
             return _decode_object(self._raw(text, node))
         except msgspec.ValidationError:
             place = node if isinstance(node, str) else f"node {node.id}"
-            raise TraceFormatError(self.file, place, "an attribute that should be a JSON object", CHECK) from None
+            raise TraceFormatError(
+                self.file, place, "an attribute that should be a JSON object", reading.CHECK
+            ) from None
 
 
 class _Needs:
@@ -324,12 +313,12 @@ class _Needs:
         self.source, self.target, self.kinds = array("q"), array("q"), array("q")
 
     def add(self, node: Node, values: dict[str, Any]) -> None:
-        check_range(self.form.file, node)
+        reading.check_range(self.form.file, node)
         deps, kinds = list(node.data_deps), values.get("data_dep_kinds", [])
         deps = deps[: len(deps) - values.get(MESSAGES, 0)]
         if len(kinds) != len(deps):
             problem = f"{len(deps)} data_deps but {len(kinds)} kinds"
-            raise TraceFormatError(self.form.file, f"node {node.id}", problem, AGAIN)
+            raise TraceFormatError(self.form.file, f"node {node.id}", problem, reading.AGAIN)
         self.ids.append(node.id)
         self.source.extend(deps)
         self.target.extend([node.id] * len(deps))
@@ -340,6 +329,6 @@ class _Needs:
         ids, source, target, kinds = (
             np.frombuffer(a, np.int64) for a in (self.ids, self.source, self.target, self.kinds)
         )
-        rows_of_dependencies(self.form.file, ids, source, target)
+        reading.rows_of_dependencies(self.form.file, ids, source, target)
         which, kind = np.nonzero(kinds[:, None] & KIND_BITS)
         return distinct_rows(source[which], target[which], kind)[0]

@@ -32,23 +32,11 @@ from ..etplus.read_etplus import NodeRows
 from ..etplus.record_store import MadeRecords
 from ..etplus.write_etplus import FORMAT_VERSION
 from ..execution_trace.arguments import ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, listed_attributes
+from . import row_reading as reading
 from .attributes import values_of
 from .comm_groups import find_groups, read_groups
 from .et_def_pb2 import CollectiveCommType, Node, NodeType
 from .list_schedule import list_schedule
-from .row_reading import (
-    CHECK,
-    SEPARATOR,
-    Encoded,
-    blocks_of,
-    check_ids,
-    check_range,
-    document_head,
-    document_tail,
-    micros_text,
-    rows_of_dependencies,
-    time_columns,
-)
 
 _encode = msgspec.json.Encoder().encode
 _HEADER = {"schema": msgspec.Raw(_encode("1.1.0-chakra.0.0.4"))}
@@ -66,7 +54,7 @@ _HOST, _GPU, _COMM, _NOTHING = range(4)
 _COMM_STREAM = _CLASS - 1
 
 
-def read_foreign(file: str, messages: Iterator[Encoded], path: str) -> Trace:
+def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> Trace:
     """Read the nodes of another producer's file in file order.
 
     Args:
@@ -74,15 +62,15 @@ def read_foreign(file: str, messages: Iterator[Encoded], path: str) -> Trace:
         path: states the rank; a file next to it may hold process groups.
     """
     rows, needs, bodies = NodeRows(file), _Waits(file), list[bytes]()
-    for block in blocks_of(messages):
-        check_ids(file, block)
+    for block in reading.blocks_of(messages):
+        reading.check_ids(file, block)
         nodes = []
         for node, body in block:
             values = values_of(node.attr)
             needs.add(node, values)
             nodes.append(_columns(node, values))
             bodies.append(body)
-        times = time_columns(file, [node.id for node, _ in block], [_times(node) for node, _ in block])
+        times = reading.time_columns(file, [node.id for node, _ in block], [_times(node) for node, _ in block])
         rows.add(nodes, times, runtime=False)
     trace = rows.trace(_HEADER, msgspec.Raw(_encode(_summary(path))), NO_RECORDS, needs.edges)
     trace = _with_host_callers(trace)
@@ -127,7 +115,7 @@ def _laid_out(trace: Trace, needs: _Waits) -> Trace:
     start, end = time[::2], time[1::2].copy()
     if np.any(end < 0):
         place = f"node {trace.nodes.id[np.flatnonzero(end < 0)[0]]}"
-        raise TraceFormatError(trace.file, place, "waits for itself through other nodes", CHECK)
+        raise TraceFormatError(trace.file, place, "waits for itself through other nodes", reading.CHECK)
     called = (trace.nodes.parent_row >= 0) & trace.nodes.timed & (trace.nodes.kind == CPU)
     called &= trace.nodes.thread[trace.nodes.parent_row] == trace.nodes.thread
     at = np.flatnonzero(called)
@@ -149,11 +137,11 @@ def _texts(trace: Trace, messages: list[bytes], rows: IntColumn) -> list[bytes]:
 
 
 def _file_text(trace: Trace, messages: list[bytes]) -> Iterator[bytes]:
-    yield document_head(trace.header)
+    yield reading.document_head(trace.header)
     for row in range(len(trace)):
-        yield (SEPARATOR if row else b"") + _text(trace, messages, row)
+        yield (reading.SEPARATOR if row else b"") + _text(trace, messages, row)
     ids = trace.nodes.id[trace.edges[:, :2]]
-    yield from document_tail((), np.column_stack([ids, trace.edges[:, 2]]), _encode(trace.summary))
+    yield from reading.document_tail((), np.column_stack([ids, trace.edges[:, 2]]), _encode(trace.summary))
 
 
 def _text(trace: Trace, messages: list[bytes], row: int) -> bytes:
@@ -165,7 +153,9 @@ def _text(trace: Trace, messages: list[bytes], row: int) -> bytes:
     nodes = trace.nodes
     if nodes.ts[row] >= 0:
         times = (int(column[row]) for column in (nodes.ts, nodes.dur, nodes.dur, nodes.exclusive))
-        record |= dict(zip(("ts", "dur", "inclusive_dur", "exclusive_dur"), map(micros_text, times), strict=True))
+        record |= dict(
+            zip(("ts", "dur", "inclusive_dur", "exclusive_dur"), map(reading.micros_text, times), strict=True)
+        )
     if on_device:
         numbers = {name: int(getattr(nodes, name)[row]) for name in ("stream", "device", "correlation")}
         record |= {"cat": trace.categories[trace.nodes.category[row]], "ph": "X", **numbers, "args": {}}
@@ -182,7 +172,7 @@ class _Waits:
         self.caller, self.called = array("q"), array("q")
 
     def add(self, node: Node, values: dict[str, Any]) -> None:
-        check_range(self.file, node)
+        reading.check_range(self.file, node)
         deps = dict.fromkeys([*node.data_deps, *node.ctrl_deps[1:]])
         self.ids.append(node.id)
         self.lanes.append(_lane(node, values))
@@ -209,7 +199,7 @@ class _Waits:
             np.frombuffer(column, np.int64)
             for column in (self.ids, self.lanes, self.source, self.target, self.caller, self.called)
         )
-        needed = rows_of_dependencies(self.file, ids, source, target)
+        needed = reading.rows_of_dependencies(self.file, ids, source, target)
         above = positions(ids, caller)
         known = above >= 0
         if not callers_on_host:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -11,7 +13,7 @@ import numpy.typing as npt
 
 from ...trace.columns import IntColumn, RowColumn, StringTable, first_seen, inverse_positions, scatter
 from ...trace.conventions import COPY_CATEGORIES
-from ...trace.frames import arrow_numbers, library
+from ...trace.frames import arrow_array, arrow_numbers, library
 from ...trace.kinds import CPU, GPU, LINK_NAMES
 from ...trace.node_texts import texts_at
 from ...trace.nodes import NODE_COLUMNS
@@ -20,32 +22,52 @@ from ...trace.views import origin_columns
 from ..comm_types import Group
 from ..communications import COMMUNICATION_COLUMNS, communication_columns, kind_name
 from ..execution_trace.arguments import tensor_members
-from .arrow_arrays import arrow_integers, arrow_lists, arrow_texts
-from .stored_tables import (
-    COLUMNS,
-    COMM_FIELDS,
-    COMM_LISTS,
-    COMM_MESSAGES,
-    COMM_TEXTS,
-    EXCHANGES,
-    FACTS,
-    FORMAT,
-    KINDS,
-    MEMORY,
-    REASONS,
-    ROW_TABLES,
-    SIGNATURES,
-    STORED,
-    StoredFacts,
-    described,
-    null_of,
-    nulls,
-    stored_name,
-    texts_of,
-)
+from . import stored_tables as layout
+from .stored_tables import described, nulls, stored_name
+
+_MOST_BYTES = 2**31 - 1  # Maximum size of the texts of an Arrow array.
+
+
+def arrow_integers(values: Sequence[int | None]) -> Any:
+    """Return 64-bit integers or None as an Arrow array."""
+    return arrow_numbers(np.array([value or 0 for value in values], np.int64), _missing(values))
+
+
+def arrow_texts(values: Sequence[str | bytes | None]) -> Any:
+    """Return texts, or UTF-8, as an Arrow array of strings."""
+    encoded = [text.encode() if isinstance(text, str) else text for text in values]
+    return arrow_bytes(encoded).cast(library("pyarrow").string())
+
+
+def arrow_bytes(values: Sequence[bytes | None]) -> Any:
+    """Return bytes as an Arrow array, in several chunks if they exceed 2 GB."""
+    arrow, ends = library("pyarrow"), _ends([value or b"" for value in values])
+    if ends[-1] > _MOST_BYTES:
+        return arrow.array(values, arrow.binary())
+    data = np.frombuffer(b"".join(filter(None, values)), np.uint8)
+    return arrow_array(arrow.binary(), len(values), _missing(values), [ends.astype(np.int32), data])
+
+
+def arrow_lists(values: Sequence[Sequence[int] | None]) -> Any:
+    """Return lists of integers as an Arrow array."""
+    arrow = library("pyarrow")
+    lists = [() if numbers is None else numbers for numbers in values]
+    ends = _ends(lists)
+    members = arrow_numbers(np.fromiter(chain.from_iterable(lists), np.int64, int(ends[-1])))
+    kind = arrow.list_(arrow.int64())
+    return arrow_array(kind, len(lists), _missing(values), [ends.astype(np.int32)], children=[members])
+
+
+def _missing(values: Sequence[Any]) -> npt.NDArray[np.bool_]:
+    return np.fromiter((value is None for value in values), np.bool_, len(values))
+
+
+def _ends(values: Sequence[Any]) -> npt.NDArray[np.int64]:
+    return np.append(0, np.cumsum(np.fromiter(map(len, values), np.int64, len(values))))
+
 
 # Metadata of every table.
-VERSION = {"etplus_columns": str(FORMAT)}
+VERSION = {"etplus_columns": str(layout.FORMAT)}
 
 
 class ArrowTables:
@@ -64,25 +86,29 @@ class ArrowTables:
             "edges": self._edges,
             "communications": self._communications,
             "memory": self._memory,
-            SIGNATURES: self._signatures,
+            layout.SIGNATURES: self._signatures,
             "steps": self._steps,
-            EXCHANGES: self._exchanges,
+            layout.EXCHANGES: self._exchanges,
         }
-        make |= {table: partial(self._rows, kind) for kind, table in ROW_TABLES.items()}
-        columns, own = make[name](), MEMORY if name == "memory" else {}
+        make |= {table: partial(self._rows, kind) for kind, table in layout.ROW_TABLES.items()}
+        columns, own = make[name](), layout.MEMORY if name == "memory" else {}
         fields = [
             self._arrow.field(stored_name(key, name), column.type, metadata=described(key, own.get(key)))
             for key, column in columns.items()
         ]
-        metadata = VERSION | (self._rank_facts() if name == EXCHANGES else {})
+        metadata = VERSION | (self._rank_facts() if name == layout.EXCHANGES else {})
         return self._arrow.table(list(columns.values()), schema=self._arrow.schema(fields, metadata=metadata))
 
     def _rows(self, kind: int) -> dict[str, Any]:
-        trace, table, rows = self.trace, ROW_TABLES[kind], np.flatnonzero(self.trace.nodes.kind == kind)
-        values = {name: getattr(trace.nodes, name)[rows] for name in STORED}
-        more = [name for name in STORED if name not in COLUMNS[table] and np.any(values[name] != null_of(name))]
+        trace, table, rows = self.trace, layout.ROW_TABLES[kind], np.flatnonzero(self.trace.nodes.kind == kind)
+        values = {name: getattr(trace.nodes, name)[rows] for name in layout.STORED}
+        more = [
+            name
+            for name in layout.STORED
+            if name not in layout.COLUMNS[table] and np.any(values[name] != layout.null_of(name))
+        ]
         columns: dict[str, Any] = {"row": arrow_numbers(rows)}
-        columns |= {name: self._column(name, values[name]) for name in (*COLUMNS[table], *more)}
+        columns |= {name: self._column(name, values[name]) for name in (*layout.COLUMNS[table], *more)}
         if self._spans is not None:
             start, end = (of[rows] for of in self._spans)
             columns |= {"text_at": arrow_numbers(start), "text_size": arrow_numbers(end - start)}
@@ -116,7 +142,7 @@ class ArrowTables:
         trace, arrow = self.trace, self._arrow
         count = len(trace.unattached)
         attached = {**columns, "bytes": self._sizes(rows), **self._launched(rows)}
-        attached["reason"] = self._coded(np.zeros(len(rows), np.int8), REASONS)
+        attached["reason"] = self._coded(np.zeros(len(rows), np.int8), layout.REASONS)
         attached["args"] = arrow.nulls(len(rows), arrow.string())
         which, texts = trace.texts.launch_args(rows)
         attached["launch_args"] = self._coded(which, [text.decode() for text in texts])
@@ -165,7 +191,7 @@ class ArrowTables:
         columns = {name: self._column(name, getattr(events, name)) for name in numbers}
         for name, texts in (("name", events.names), ("category", events.categories)):
             columns[name] = arrow_texts(texts).dictionary_encode()
-        return columns | {"reason": self._coded(events.reason, REASONS), "args": arrow_texts(events.args)}
+        return columns | {"reason": self._coded(events.reason, layout.REASONS), "args": arrow_texts(events.args)}
 
     def _captured(self, op: IntColumn, link: npt.NDArray[np.int8], replay: IntColumn) -> dict[str, Any]:
         return {
@@ -183,17 +209,23 @@ class ArrowTables:
         return {
             "source": arrow_numbers(ids[source]),
             "target": arrow_numbers(ids[target]),
-            "kind": self._coded(kind, KINDS),
+            "kind": self._coded(kind, layout.KINDS),
         }
 
     def _communications(self) -> dict[str, Any]:
         rows = list(self.trace.comm)
         columns = {"row": arrow_numbers(np.array(rows, np.int64))}
-        for field in COMM_FIELDS:
+        for field in layout.COMM_FIELDS:
             values = [getattr(self.trace.comm[row], field) for row in rows]
-            if field == COMM_MESSAGES:
+            if field == layout.COMM_MESSAGES:
                 values = [None if value is None else msgspec.json.encode(value).decode() for value in values]
-            make = arrow_lists if field in COMM_LISTS else arrow_texts if field in COMM_TEXTS else arrow_integers
+            make = (
+                arrow_lists
+                if field in layout.COMM_LISTS
+                else arrow_texts
+                if field in layout.COMM_TEXTS
+                else arrow_integers
+            )
             columns[field] = make(values)
         return columns
 
@@ -221,11 +253,13 @@ class ArrowTables:
         trace = self.trace
         begin = trace.base_time_ns + trace.span.start if trace.span.length else None
         info = {key: value for key, value in trace.distributed_info.items() if key in ("backend", "rank", "world_size")}
-        facts = StoredFacts(list(self._communicated[0]), info, trace.rank, begin, trace.digest, trace.times_recorded)
-        return {FACTS: msgspec.json.encode(facts).decode()}
+        facts = layout.StoredFacts(
+            list(self._communicated[0]), info, trace.rank, begin, trace.digest, trace.times_recorded
+        )
+        return {layout.FACTS: msgspec.json.encode(facts).decode()}
 
     def _memory(self) -> dict[str, Any]:
-        columns = {name: (getattr(self.trace.memory, name), column) for name, column in MEMORY.items()}
+        columns = {name: (getattr(self.trace.memory, name), column) for name, column in layout.MEMORY.items()}
         return {name: arrow_numbers(values, nulls(values, column)) for name, (values, column) in columns.items()}
 
     def _steps(self) -> dict[str, Any]:
@@ -242,7 +276,7 @@ class ArrowTables:
         return arrow_numbers(values, nulls(values, column))
 
     def _coded(self, codes: npt.NDArray[np.integer], values: Any) -> Any:
-        used, texts = texts_of(codes, values)
+        used, texts = layout.texts_of(codes, values)
         return self._arrow.DictionaryArray.from_arrays(arrow_numbers(used), arrow_texts(texts))
 
 

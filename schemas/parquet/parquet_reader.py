@@ -30,25 +30,9 @@ from ..etplus.sections import Counterpart, read_counterparts, read_generated, re
 from ..execution_trace.tensors import tensor_uses
 from ..text.gc_control import gc_disabled
 from ..text.transaction import protect
+from . import stored_tables as layout
 from .stored_folder import META, StoredRank, stored_ranks
-from .stored_tables import (
-    COMM_FIELDS,
-    COMM_MESSAGES,
-    EXCHANGES,
-    FORMAT,
-    KINDS,
-    MEMORY,
-    REASONS,
-    RECORDS,
-    ROW_TABLES,
-    SIGNATURES,
-    STORED,
-    TABLES,
-    Meta,
-    Place,
-    StoredDigests,
-    stored_name,
-)
+from .stored_tables import Place, stored_name
 
 _SPOILT = "write it again with etplus"
 _PIECES_KEPT = 8
@@ -65,19 +49,19 @@ def read_parquet(path: str | os.PathLike[str] | StoredRank, *, rank: int | None 
     return _FolderReader(Place(Path(path), wanted[0].rank if ranks else None)).read()
 
 
-def read_meta(place: Place, name: str) -> Meta:
+def read_meta(place: Place, name: str) -> layout.Meta:
     try:
         protect(place.meta)
-        meta = msgspec.json.decode(place.meta.read_bytes(), type=Meta)
+        meta = msgspec.json.decode(place.meta.read_bytes(), type=layout.Meta)
     except OSError as error:
         raise TraceFormatError(name, META, f"cannot be read ({error.strerror})", _SPOILT) from None
     except UNREADABLE as error:
         raise TraceFormatError(name, META, f"no trace as columns ({error})", _SPOILT) from None
-    if meta.etplus_columns != FORMAT:
+    if meta.etplus_columns != layout.FORMAT:
         raise TraceFormatError(name, META, f"version {meta.etplus_columns} of the form", "write it again")
     if len(set(meta.names)) < len(meta.names) or len(set(meta.categories)) < len(meta.categories):
         raise TraceFormatError(name, META, "names a text twice", _SPOILT)
-    if not set(TABLES[:-1]) <= set(meta.digests):
+    if not set(layout.TABLES[:-1]) <= set(meta.digests):
         raise TraceFormatError(name, META, "does not name all tables", _SPOILT)
     return meta
 
@@ -86,7 +70,7 @@ def check_table(place: Place, table: str) -> None:
     """Refuse a table's file that changed since it was written."""
     path = place.of(table)
     try:
-        known = msgspec.json.decode(place.meta.read_bytes(), type=StoredDigests).digests
+        known = msgspec.json.decode(place.meta.read_bytes(), type=layout.StoredDigests).digests
         found = hashlib.blake2b(digest_size=16)
         with path.open("rb") as file:
             while block := file.read(1 << 20):
@@ -125,10 +109,10 @@ class _FolderReader:
 
     def _trace(self) -> Trace:
         meta = self.meta
-        self._content(EXCHANGES)  # only checked: the trace has its sources
+        self._content(layout.EXCHANGES)  # only checked: the trace has its sources
         builder = TraceBuilder(self.name)
         builder.names, builder.categories = StringTable(meta.names), StringTable(meta.categories)
-        tables = {kind: self._table(table) for kind, table in ROW_TABLES.items()}
+        tables = {kind: self._table(table) for kind, table in layout.ROW_TABLES.items()}
         device, loose = self._split(tables[1])
         tables[1] = device
         order = np.concatenate([_numbers(table, "row") for table in tables.values()])
@@ -137,7 +121,8 @@ class _FolderReader:
         place = np.argsort(order)
         kinds = np.concatenate([np.full(len(table), kind, np.int8) for kind, table in tables.items()])[place]
         columns = {
-            name: np.concatenate([self._column(name, table) for table in tables.values()])[place] for name in STORED
+            name: np.concatenate([self._column(name, table) for table in tables.values()])[place]
+            for name in layout.STORED
         }
         thread = as_column(columns.pop("thread"))
         builder.add(kinds, id=columns.pop("id"), **columns)
@@ -176,7 +161,7 @@ class _FolderReader:
 
     @cached_property
     def signatures(self) -> list[bytes]:
-        table = self._table(SIGNATURES)
+        table = self._table(layout.SIGNATURES)
         return _bytes(table.column("text"), self.arrow.binary())
 
     def _table(self, table: str) -> Any:
@@ -214,26 +199,26 @@ class _FolderReader:
             listed = zip(_numbers(calls, "row").tolist(), waits.to_pylist(), strict=True)
             builder.sync_dep.update({row: ids for row, ids in listed if ids is not None})
         table = self._table("communications")
-        known = [field for field in COMM_FIELDS if field in table.column_names]
+        known = [field for field in layout.COMM_FIELDS if field in table.column_names]
         fields, rows = [table.column(field).to_pylist() for field in known], _numbers(table, "row")
         if not _within(rows, 0, self.meta.rows):
             raise ValueError
         for row, *values in zip(rows.tolist(), *fields, strict=True):
             comm = dict(zip(known, values, strict=True))
-            if comm.get(COMM_MESSAGES) is not None:
-                comm[COMM_MESSAGES] = msgspec.json.decode(comm[COMM_MESSAGES])
+            if comm.get(layout.COMM_MESSAGES) is not None:
+                comm[layout.COMM_MESSAGES] = msgspec.json.decode(comm[layout.COMM_MESSAGES])
             builder.comm[row] = msgspec.convert(comm, Comm)
 
     def _edges(self) -> IntColumn:
         table = self._table("edges")
-        kinds = _codes(table.column("kind"), KINDS).astype(np.int64)
+        kinds = _codes(table.column("kind"), layout.KINDS).astype(np.int64)
         return np.stack([_numbers(table, "source"), _numbers(table, "target"), kinds], axis=1)
 
     def _memory(self) -> MemoryEvents:
         table = self._table("memory")
         columns: dict[str, Any] = {
             name: _numbers(table, stored_name(name, "memory"), -1 if column.none is None else column.none)
-            for name, column in MEMORY.items()
+            for name, column in layout.MEMORY.items()
         }
         row = as_positions(columns.pop("row"))
         return MemoryEvents(row=row, **columns)
@@ -245,7 +230,7 @@ class _FolderReader:
             categories=loose.column("category").to_pylist(),
             ts=_numbers(loose, "start_ns"),
             dur=_numbers(loose, "duration_ns"),
-            reason=_codes(loose.column("reason"), REASONS).astype(np.int8),
+            reason=_codes(loose.column("reason"), layout.REASONS).astype(np.int8),
             args=_bytes(loose.column("args"), self.arrow.binary()),
             **columns,
         )
@@ -270,7 +255,7 @@ class _FolderReader:
 
 class _Text:
     def __init__(self, reader: _FolderReader) -> None:
-        self._path = reader.place.of(RECORDS)
+        self._path = reader.place.of(layout.RECORDS)
         self._chunks, self.size = reader.meta.chunks, reader.meta.size
         self._begin = np.array([at for at, _ in self._chunks], np.int64)
 

@@ -22,8 +22,7 @@ from ..text.files import open_output
 from ..text.gc_control import gc_disabled
 from ..text.records import decode_raws
 from ..text.transaction import check_folder, make_folder
-from .arrow_arrays import arrow_bytes
-from .arrow_tables import VERSION, ArrowTables
+from .arrow_tables import VERSION, ArrowTables, arrow_bytes
 from .stored_folder import META
 from .stored_tables import FORMAT, RECORDS, TABLES, Meta, Place
 

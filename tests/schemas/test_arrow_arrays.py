@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from etplus.schemas.parquet import arrow_arrays
-from etplus.schemas.parquet.arrow_arrays import arrow_bytes, arrow_lists, arrow_texts
+from etplus.schemas.parquet import arrow_tables
+from etplus.schemas.parquet.arrow_tables import arrow_bytes, arrow_lists, arrow_texts
 from etplus.trace.frames import arrow_numbers
 
 
@@ -25,7 +25,7 @@ def test_arrow_arrays_are_those_that_pyarrow_makes(monkeypatch: pytest.MonkeyPat
         assert arrow_texts(some).equals(arrow.array(some, arrow.string()))
     for some in ([], lists, lists[2:], [None]):
         assert arrow_lists(some).equals(arrow.array(some, arrow.list_(arrow.int64())))
-    monkeypatch.setattr(arrow_arrays, "_MOST_BYTES", 3)
+    monkeypatch.setattr(arrow_tables, "_MOST_BYTES", 3)
     assert arrow_bytes([b"abcd", None]).equals(arrow.array([b"abcd", None], arrow.binary()))
     with pytest.raises(arrow.ArrowInvalid):
         arrow_texts([b"\xff"])
