@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from ..analysis.job_summary import JobSummary
 
 COMMON = "files steps by_shape top output csv full json"
-_OF_ONE = ("plots", "overheads", "batch_size", "device_spec")
-"""Options that only say something of single traces."""
-
+_OF_ONE = ("plots", "overheads", "batch_size", "device_spec")  # options for single traces only
 _EPILOG = """\
 examples:
   etplus analyze et_plus.json.gz
@@ -71,7 +69,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--overheads", metavar="OUT", help="write the host's overheads, pooled over all FILEs, to OUT as JSON")
     add("--by-shape", action="store_true", help="one row per operator and shapes")
     add_top(parser)
-    add_analysis(parser, "analyse only")
+    add_analysis(parser, "analyze only")
     about = "CPU time that one profiler event costs, subtracted from overheads (default: 2 µs)"
     add("--cpu-event-overhead", type=_microseconds, default=2.0, metavar="US", help=about)
     about = f"show all traces together as the ranks of a job (default: from {MOST_IN_FULL + 1} traces on)"
@@ -81,7 +79,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Analyse, write what was asked for, print; returns the exit status."""
+    """Analyze, write files and print."""
     csv_folder, plots_folder = (
         None if name is None else make_folder(name) for name in (arguments.csv, arguments.plots)
     )  # first, since other outputs may be in them
@@ -105,14 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Output:
-    """What is said of the traces, one after the other: of their analyses only texts and rows are kept.
-
-    Args:
-        several: whether there are several traces.
-
-    Raises:
-        UsageError: a package is missing that is needed for it.
-    """
+    """Texts and rows of the traces; their analyses are not kept."""
 
     def __init__(
         self, arguments: argparse.Namespace, csv_folder: Path | None, plots_folder: Path | None, *, several: bool
@@ -134,7 +125,7 @@ class _Output:
         self._overheads: list[OverheadRows] = []
 
     def add(self, analysis: Analysis, shell: str) -> None:
-        """Say what there is of a trace; `shell` names it in a command line."""
+        """Add a trace; `shell` names it in a command line."""
         arguments, file = self._arguments, analysis.trace.file
         self._files.append(file)
         self._overheads.append(analysis.overhead_rows)
@@ -167,7 +158,7 @@ class _Output:
         )
 
     def write(self) -> None:
-        """Write what was asked for, print."""
+        """Write files and print."""
         arguments = self._arguments
         pooled = summarise(pool(self._overheads), self.event_ns, self._files)
         if arguments.overheads is not None:
@@ -195,14 +186,14 @@ def _microseconds(text: str) -> float:
 
 
 def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], csv_folder: Path | None) -> int:
-    """Analyse the ranks together, write what was asked for, print; returns the exit status."""
+    """Analyze the ranks as one job, write and print."""
     from ..analysis.job_summary import job_summary, rank_contribution  # few runs summarize a job
 
     given = [name for name in _OF_ONE if getattr(arguments, name) is not None]
     given += ["graph_capture"] * bool(arguments.graph_capture) + ["by_shape"] * arguments.by_shape
     if given:
         option = given[0].replace("_", "-")
-        raise UsageError(f"--{option} is of single traces, not of a summary; choose some with --ranks, or --no-summary")
+        raise UsageError(f"--{option} is for single traces; choose some with --ranks, or give --no-summary")
     ranks = dict(job_of(arguments, inputs).map(partial(rank_contribution, annotation=arguments.annotation)))
     summary = job_summary(ranks)
     damage = dict.fromkeys(sentence for found in ranks.values() for sentence in found.damage)
@@ -216,7 +207,7 @@ def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], 
 
 
 def summary_text(summary: JobSummary, width: int, top: int) -> str:
-    """The tables but for that of single ranks, the first rows of each."""
+    """Return the first rows of the tables of a job."""
     numbers = [row.rank for row in summary.ranks]
     late = f", {len(summary.late)} stragglers: {ranges(summary.late)}" if summary.late else ", no straggler"
     first = f"job of {len(numbers):,} ranks{late if summary.collectives else ''}"

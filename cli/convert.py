@@ -74,7 +74,6 @@ _FILES, _NOTES = 9, 5  # on the screen
 _YES: dict[str, Any] = {"action": "store_const", "const": True}
 _NO: dict[str, Any] = {"action": "store_const", "const": False}
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
-"""Formats that are checked when they are written, and for what."""
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +111,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Convert, and say on standard error what was written; returns the exit status."""
+    """Convert; print on standard error what was written."""
     if arguments.redact is not None:
         return _redact(arguments)
     arguments.files, output = _inputs_and_output(arguments)
@@ -149,7 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _redact(arguments: argparse.Namespace) -> int:
-    """Copy a file in its own format without unknown fields."""
+    """Copy a file in its own format, without unknown fields."""
     if arguments.redact not in ("fields", "names"):  # `convert --redact FILE`: argparse takes FILE for the value
         arguments.files, arguments.redact = [arguments.redact, *arguments.files], "fields"
     files, output = _inputs_and_output(arguments)
@@ -163,7 +162,7 @@ def _redact(arguments: argparse.Namespace) -> int:
 
 
 def _augment(arguments: argparse.Namespace, output: str) -> int:
-    """Write one input with what GPU events compute and move."""
+    """Copy one input and add FLOPs and bytes of GPU events."""
     own = own_devices(arguments)
     (given,) = inputs = find_inputs(arguments, 1, outputs=[output, arguments.json], reads=[arguments.device_spec])
     has_no_text = not isinstance(given, str) or given.endswith((".et", ".et.gz")) or is_nsys(given) or is_stored(given)
@@ -180,20 +179,16 @@ def _augment(arguments: argparse.Namespace, output: str) -> int:
 
 
 def _checked(done: Conversion, name: str) -> PreflightReport | None:
-    """The check of what was written in a format; None if it is not one that is checked."""
+    """Check a written set; None for formats without a check."""
     if name not in _SETS:
         return None
-    from ..converters.preflight import check_written  # the other formats do not need it
+    from ..converters.preflight import check_written
 
     return check_written(done.files, profile=_SETS[name])
 
 
 def _inputs_and_output(arguments: argparse.Namespace) -> tuple[list[str], str]:
-    """Without -o the last of two files is the output, unless it is there already and may be meant as an input.
-
-    Raises:
-        UsageError: no output was given, or perhaps none.
-    """
+    """Return inputs and output; without -o the second of two files is the output, unless it exists."""
     files: list[str] = arguments.files
     if arguments.output is not None:
         return files, arguments.output
@@ -207,7 +202,7 @@ def _inputs_and_output(arguments: argparse.Namespace) -> tuple[list[str], str]:
 
 
 def _formats() -> list[str]:
-    """A line for each format, and one for the suffixes that stand for it."""
+    """Return lines about the formats and their suffixes."""
     width = max(map(len, exporters()))
     lines = [
         line

@@ -45,15 +45,14 @@ examples:
   etplus diff 'a/rank*.json.gz' 'b/rank*.json.gz' --ranks 0-7
   etplus diff a/rank*.json.gz --versus b/rank*.json.gz
 
-The first trace is A, the second B; their devices may differ; a pair (--et-file, --kineto-file) is A. What became
-slower comes first, and why, as far as the traces show. Dashes stand for what one of them lacks. Where both have
-iterations, means per iteration are compared; otherwise, and with --total, the whole traces.
+The first trace is A, the second B; their devices may differ. Means of a step are
+compared if both have steps; otherwise, and with --total, the whole traces.
 
-A job is a folder, columns of several ranks, a pattern in quotes, or all FILEs where --versus gives those of B. Ranks
-that both jobs have are compared one by one, and as sums over all of them.
+A job is a folder, columns of several ranks, a pattern in quotes, or all FILEs if
+--versus gives the traces of B. Ranks that both jobs have are compared.
 
-Exit status: 0 compared; 2 bad input or usage; 4 B takes longer than --max-regression allows (of jobs: all device time
-together, or an iteration of the slowest rank).
+Exit status: 0 compared; 2 bad input or usage; 4 B takes longer than
+--max-regression allows (of jobs: GPU time, or a step of the slowest rank).
 """
 
 
@@ -77,7 +76,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare and print; returns the exit status."""
+    """Compare and print."""
     sides = _sides(arguments)
     if any(len(side) > 1 for side in sides):
         return _compare_jobs(arguments, *sides)
@@ -89,11 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[Sequence[TraceInput], Sequence[TraceInput]]:
-    """The traces of A and of B: one each, or those of two jobs.
-
-    Raises:
-        UsageError: neither; see `find_inputs`.
-    """
+    """Return the traces of A and of B: one each, or the ranks of two jobs."""
     words, versus = [*arguments.first_files, *arguments.files], arguments.versus
     pair = [] if arguments.kineto_file is None and arguments.et_file is None else [list[str]()]
     given = [*pair, *([word] for word in words)] if versus is None else [words, versus]
@@ -115,7 +110,7 @@ def _sides(arguments: argparse.Namespace) -> tuple[Sequence[TraceInput], Sequenc
 
 def _compare_jobs(arguments: argparse.Namespace, a: Sequence[TraceInput], b: Sequence[TraceInput]) -> int:
     if arguments.device_spec is not None:
-        raise UsageError("--device-spec is of single traces, not of jobs; choose a rank with --ranks")
+        raise UsageError("--device-spec is for single traces, not for jobs; choose a rank with --ranks")
     one, other = (job_of(arguments, side, len(a) + len(b)) for side in (a, b))
     found = compare_jobs(one, other, **options_of(arguments, "by_shape total annotation"))
     print_warnings(found.damage)
@@ -125,7 +120,7 @@ def _compare_jobs(arguments: argparse.Namespace, a: Sequence[TraceInput], b: Seq
 def _write(
     arguments: argparse.Namespace, found: TraceChanges | JobDifference, html: Callable[[], bytes]
 ) -> int:  # fmt: skip
-    """Write the page, or the tables, and the numbers; returns the exit status."""
+    """Write the page or the text, and the numbers."""
     shell = " ".join(shell_word(name) for name in [*arguments.first_files, *arguments.files])
     if arguments.versus is not None:
         shell += " --versus " + " ".join(map(shell_word, arguments.versus))
@@ -146,7 +141,7 @@ def _write(
 
 
 def _percentage(text: str) -> float:
-    """Return a percentage, with or without its sign, as a share from 0."""
+    """Return a percentage as a share."""
     try:
         value = float(text.strip().removesuffix("%")) / 100
     except ValueError:

@@ -1,10 +1,9 @@
-"""Traces as inputs of a command: ET+, recorded timelines, .et, a pair to link, folders of these, standard input."""
+"""Traces as inputs of a command: files, pairs to link, folders, patterns, standard input."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, overload
@@ -20,31 +19,30 @@ from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 from ..trace.trace import Trace
 from .options import add_ranks, captures_linker, chosen_part, engine_for, selected, selection_of, with_own
-from .terminal import print_warnings, warn_of_damage
+from .terminal import print_warnings, say, warn_of_damage
 
 if TYPE_CHECKING:
     from ..converters.traces import Source
     from ..jobs.job import Job
 
 _STDIN, _STDIN_NAME = "-", "<stdin>"
-_KEPT = 16
-"""Traces that are kept in memory where they are needed more than once; more are read again."""
-_LONG = 60
-"""Letters of a list of ranks in a message."""
+_KEPT = 16  # traces kept in memory if a command needs them twice; more are read again
+_WELL_LINKED = 0.95  # share of a rank's operators above which nothing is said about its link
+_LONG = 60  # characters of a list of ranks in a message
 
 
 TraceInput = str | InputPair | FileRank | StoredRank
-"""A file that is a trace by itself ("-" is standard input), one rank of a file with several, or a pair."""
+# A file ("-" is standard input), one rank of a file with several, or a pair.
 
 
 def add_inputs(
     parser: argparse.ArgumentParser, use: str = "", *, rank: bool = True, gpu: bool = True, ranks: bool = True
 ) -> None:
-    """Add the arguments that name traces; every command that reads traces takes the same.
+    """Add the arguments that name traces.
 
     Args:
-        use: what several of them are for the command, for the help.
-        rank: add --rank, gpu: add --gpu, ranks: add --ranks, which the command does not have yet.
+        use: what the command does with several traces, for the help.
+        rank: add --rank. gpu: add --gpu. ranks: add --ranks.
     """
     several = f"; {use}" if use else ""
     about = "traces: ET+, Kineto, .sqlite (Nsight Systems), .et, or a folder of these"
@@ -61,11 +59,7 @@ def add_inputs(
 
 
 def add_file_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = True) -> None:
-    """Add the options that choose among the ranks of an Nsight Systems export or a merged Kineto trace.
-
-    Args:
-        rank: add --rank, gpu: add --gpu, which the command does not have yet.
-    """
+    """Add the options that choose among the ranks of an Nsight Systems export or a merged Kineto trace."""
     group = parser.add_argument_group("which ranks of a merged Kineto trace or Nsight Systems export (default: all)")
     if rank:
         about = "only this one, as the file numbers it or counted from 0; with --et-file: the rank of the pair"
@@ -80,16 +74,16 @@ def find_inputs(
     arguments: argparse.Namespace, count: int | None = None, *, outputs: Iterable[str | None] = (),
     reads: Iterable[str | None] = (), rank_of_job: bool = False,
 ) -> list[TraceInput]:  # fmt: skip
-    """The traces that a command line names: the pair first, then the FILEs, folders replaced by what they hold.
+    """Return the traces that a command line names: the pair first, then the FILEs, folders replaced by their traces.
 
     Args:
-        count: how many there have to be; None for one or more.
-        outputs: what the command writes; see `check_outputs`. reads: further files that none of these may replace.
-        rank_of_job: --rank is of the job, and the command chooses by it among files, too.
+        count: required number; None for one or more.
+        outputs: files that the command writes. reads: further files that the outputs must not replace.
+        rank_of_job: --rank also chooses among files.
 
     Raises:
-        UsageError: not so many, an ET without its Kineto trace, standard input twice, a folder without traces, no
-            file with the rank, process or GPU that is asked for, or an output that would replace an input.
+        UsageError: no or too many traces, an ET without its Kineto trace, standard input twice, no file with the
+            requested rank, process or GPU, or an output that would replace an input.
     """
     found: list[TraceInput] = []
     if arguments.kineto_file is not None:
@@ -126,13 +120,13 @@ def find_inputs(
 
 
 def _expanded(files: Sequence[str]) -> Iterator[str]:
-    """The files, patterns such as "rank*.json" that no shell has replaced by those that they name, in order."""
+    """Replace patterns such as "rank*.json" by the files that they name."""
     for file in files:
         yield from (named_by(file) if is_pattern(file) else None) or [file]
 
 
 def _ranks(arguments: argparse.Namespace, file: str) -> Sequence[TraceInput]:
-    """A file, or those of its ranks that the options choose."""
+    """Return a file, or the ranks in it that the options choose."""
     if os.path.isdir(file) and is_stored(file):  # noqa: PTH112 (False for impossible names)
         stored, left = stored_in(file)
         print_warnings(left)
@@ -154,13 +148,13 @@ def _chosen(arguments: argparse.Namespace, file: str, ranks: Sequence[FileRank])
 
 
 def _processes(arguments: argparse.Namespace, given: TraceInput) -> Sequence[TraceInput]:
-    """An input, or those of its ranks that the options choose if it is a merged Kineto trace, which is read for it."""
+    """Return an input; of a merged Kineto trace, which is read for that, the ranks that the options choose."""
     ranks = _merged_ranks(given) if isinstance(given, str) and given != _STDIN else []
     return _chosen(arguments, str(given), ranks) if ranks else [given]
 
 
 def _unmerged(inputs: Sequence[TraceInput], merged: Mapping[str, Sequence[FileRank]]) -> Sequence[TraceInput]:
-    """What a folder holds, without merged traces if it has others: these are what the merged ones were made of."""
+    """Leave merged traces out if the folder also has the traces that they were made of."""
     others = [given for given in inputs if given not in merged]
     if others and len(others) < len(inputs):
         names = [str(given) for given in inputs if given in merged]
@@ -169,11 +163,7 @@ def _unmerged(inputs: Sequence[TraceInput], merged: Mapping[str, Sequence[FileRa
 
 
 def _of_ranks(inputs: Sequence[TraceInput], ranks: Sequence[int]) -> list[TraceInput]:
-    """The inputs of some ranks; those of which only the trace itself says which rank it is of are read for it.
-
-    Raises:
-        UsageError: a rank that none is of.
-    """
+    """Return the inputs of some ranks; traces are read if only their content says their rank."""
     found = {}
     for position, given in enumerate(inputs):
         found[position] = rank if (rank := known_rank(given)) is not None else _own_rank(given, position)
@@ -196,17 +186,13 @@ def _are(ranks: list[int]) -> str:
 
 
 def _few(ranks: list[int]) -> str:
-    """Ranks as "0-3, 7", not endlessly."""
+    """Return ranks as "0-3, 7", cut at a readable length."""
     text = ranges(ranks)
     return text if len(text) < _LONG else f"{text[:_LONG].rpartition(',')[0]}, …"
 
 
 def chosen_file(arguments: argparse.Namespace, file: str) -> str | FileRank:
-    """A file, or the rank of an Nsight Systems export or of a merged Kineto trace that --pid and --gpu choose.
-
-    Raises:
-        UsageError: a file of one rank; or no such rank, or several.
-    """
+    """Return a file, or the rank in it that --pid and --gpu choose."""
     if arguments.pid is None and arguments.gpu is None:
         return file
     ranks = find_ranks(file) if is_nsys(file) else _merged_ranks(file)
@@ -216,7 +202,7 @@ def chosen_file(arguments: argparse.Namespace, file: str) -> str | FileRank:
 
 
 def _merged_ranks(file: str) -> Sequence[FileRank]:
-    """The ranks of a merged Kineto trace, [] if the file is none."""
+    """Return the ranks of a merged Kineto trace, [] for other files."""
     try:
         read_input(file)
     except SeveralRanksError as several:
@@ -225,24 +211,24 @@ def _merged_ranks(file: str) -> Sequence[FileRank]:
 
 
 def input_files(inputs: Sequence[TraceInput]) -> list[str]:
-    """The names of the files that are read."""
+    """Return the names of the files that the command reads."""
     files = [(given.et, given.kineto) if isinstance(given, InputPair) else (given,) for given in inputs]
     return [os.fspath(file) for pair in files for file in pair]
 
 
 def read_inputs(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """Read or link one trace after the other, so that only those in use take memory."""
+    """Read or link the traces one after the other."""
     return map(read_input, inputs)
 
 
 def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """`read_inputs`, with a warning of what is damaged, each once."""
+    """Like `read_inputs`; warn once of each kind of damage."""
     known: set[str] = set()
     return (_warned_of(trace, known) for trace in read_inputs(inputs))
 
 
 def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """Read the part of each trace that the options choose, linked to --graph-capture, with --own as own code."""
+    """Read the chosen part of each trace, linked to --graph-capture, with --own as own code."""
     with_captures, known = captures_linker(arguments), set[str]()
     for trace in read_inputs(inputs):
         part = selected(with_own(with_captures(trace), arguments), arguments)
@@ -250,11 +236,7 @@ def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> I
 
 
 def job_of(arguments: argparse.Namespace, inputs: Sequence[Source], traces: int = 0) -> Job:
-    """Return the job of some inputs, the parts that the options choose, worked on where --jobs and --scheduler say.
-
-    Args:
-        traces: number of traces of the whole command, if there are more.
-    """
+    """Return a job of the chosen parts, on the engine of --jobs and --scheduler; `traces`: number of all traces."""
     from ..jobs.job import Job  # takes a while to import
 
     job, own, part = Job(inputs), getattr(arguments, "own", ()), selection_of(arguments)
@@ -265,17 +247,12 @@ def job_of(arguments: argparse.Namespace, inputs: Sequence[Source], traces: int 
 
 
 def _warned_of(trace: Trace, known: set[str]) -> Trace:
-    """A trace, after a warning of the damage that is not known yet."""
     warn_of_damage([trace], known)
     return trace
 
 
 class ReadAnew(Sequence[Trace]):
-    """Traces in order. Of many none is kept: each is read when it is looked at, and again the next time.
-
-    Args:
-        choose: gives the part of each that is meant.
-    """
+    """Traces in order; more than `_KEPT` are read again at each access. `choose` returns the part of a trace."""
 
     def __init__(self, inputs: Sequence[TraceInput], choose: Callable[[Trace], Trace]) -> None:
         self._inputs, self._choose = inputs, choose
@@ -299,27 +276,28 @@ class ReadAnew(Sequence[Trace]):
 
 
 def read_all(inputs: Sequence[TraceInput]) -> list[Trace]:
-    """Read or link all traces, and warn of what is damaged."""
+    """Read or link all traces; warn of damage."""
     return list(read_each(inputs))
 
 
-def read_input(one: TraceInput) -> Trace:
-    """Read a trace of any format, or link a pair and report on standard error how much of it was linked."""
-    if not isinstance(one, InputPair):
-        from ..converters.open import load  # either is imported only where it is needed: that takes a while
+def read_input(given: TraceInput) -> Trace:
+    """Read a trace of any format, or link a pair and say how much of it was linked."""
+    if not isinstance(given, InputPair):
+        from ..converters.open import load  # slow imports, each for one kind of input
 
-        return load(one, progress=True)
+        return load(given, progress=True)
     from ..linker import link
 
-    trace = link(one.et, one.kineto, rank=one.rank, one_of_several=one.one_of_several, progress=True)
-    ops = trace.report.ops
-    print(f"linked  {ops['linked']:,} of {ops['total']:,} ET ops ({trace.report.linked_share:.2%})", file=sys.stderr)
+    trace = link(given.et, given.kineto, rank=given.rank, one_of_several=given.one_of_several, progress=True)
+    ops, share = trace.report.ops, trace.report.linked_share
+    if not given.one_of_several or share < _WELL_LINKED:
+        say(f"linked {ops['linked']:,} of {ops['total']:,} operators ({share:.2%})")
     print_warnings(trace.report.warnings)
     return trace
 
 
 def shell_of(given: TraceInput, arguments: argparse.Namespace) -> str:
-    """What names an input, and the part of it that is chosen, in a command line: for commands that a text shows."""
+    """Return the words that name an input and its chosen part in a suggested command."""
     words: list[str] = []
     between = getattr(arguments, "between", None)
     if between is not None:
@@ -343,7 +321,7 @@ def shell_of(given: TraceInput, arguments: argparse.Namespace) -> str:
 
 
 def _listed(folder: str) -> Sequence[TraceInput]:
-    """The traces in a folder and below; what is left out is printed."""
+    """Return the traces in a folder and below; print what is left out."""
     found, notes = traces_in(folder)
     print_warnings(notes)
     return found

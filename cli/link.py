@@ -25,20 +25,17 @@ from .terminal import say, say_error
 
 COMMON = "files output exact_match min_match min_certain graph_capture full json quiet"
 LINK_OPTIONS = "annotation match exact_match strict renumber data_dependencies timezone"
-"""Fields of `LinkOptions` that the command line sets; `iteration` is one too, but its default differs for a job."""
 _FOLDER_OPTIONS = "manifest et kineto ranks dry_run engine scheduler apply_clock_offsets"
 _PAIR_OPTIONS = "et_file kineto_file rank pid gpu"
 _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
+# Options of the original trace_link.py and of Chakra's linker, which the help does not show.
 _HIDDEN: dict[str, Any] = {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
-"""For options of the original trace_link.py and of Chakra's linker, which the help does not show."""
 _LINKED_LESS = 3
-_FACTS_VERSION = "1.0"
-"""Version of what `facts_of_run` returns."""
+_FACTS_VERSION = "1.0"  # of the JSON
 
 _DESCRIPTION = """\
-Join a PyTorch Execution Trace with a Kineto trace of the same job into ET+:
-every operator with its measured time, every GPU event under the operator that
-launched it. The report goes to standard error.
+Link a PyTorch Execution Trace with a Kineto trace into ET+: every operator with
+its time, every GPU event under its operator. The report goes to standard error.
 """
 _FOLDER_DESCRIPTION = """\
 
@@ -94,9 +91,9 @@ def prepare_trace_link(parser: argparse.ArgumentParser) -> None:
 
 def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add = parser.add_argument
-    pair = "an Execution Trace and a Kineto trace or Nsight Systems export, in either order; or one of the latter"
+    pair = "Execution Trace and Kineto trace, in either order; Nsight Systems exports count as Kineto; or Kineto alone"
     or_folder = "; or the folder of a job, or its URL (s3://, gs://, ...)" if folder else ""
-    add("files", nargs="*", metavar="FILE", help=f"{pair} alone{or_folder}; - for standard input")
+    add("files", nargs="*", metavar="FILE", help=f"{pair}{or_folder}; - for standard input")
     group = parser.add_argument_group("in place of FILEs")
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
     group.add_argument(
@@ -161,7 +158,7 @@ def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:
 def _add_gates(parser: argparse.ArgumentParser) -> None:
     """Add --min-match and --min-certain."""
     for name, default, has in (("match", 0.95, "is linked"), ("certain", 0.0, "has a certain link")):
-        about = f"exit with 3 if a smaller share of the ET's ops {has} (default: {default:g})"
+        about = f"exit with 3 if less of the ET {has} (default: {default:g})"
         parser.add_argument(f"--min-{name}", type=_share, default=default, metavar="SHARE", help=about)
 
 
@@ -201,10 +198,7 @@ def _is_folder(name: str) -> bool:
 
 
 def _refuse(arguments: argparse.Namespace, names: str, reason: str) -> None:
-    """
-    Raises:
-        UsageError: one of some options was given.
-    """
+    """Raise UsageError if one of some options was given."""
     for name, value in options_of(arguments, names).items():
         if value is not None:
             raise UsageError(f"--{name.replace('_', '-')} {reason}")
@@ -274,13 +268,7 @@ def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> st
 
 
 def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
-    """The Execution Trace, if there is one, and the Kineto trace that a command line names.
-
-    Which of the FILEs is which follows from their contents; where they do not say, the Execution Trace comes first.
-
-    Raises:
-        UsageError: none, one or two of them, but not these.
-    """
+    """Return the Execution Trace, None without one, and the Kineto trace; contents decide which file is which."""
     files: list[str] = arguments.files
     if not files:
         if arguments.kineto_file is None:
@@ -295,7 +283,7 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
     kinds = [kind_inside(file) for file in files]
     if len(files) == 1:
         if kinds == [ET]:
-            raise UsageError(f"{files[0]}: an Execution Trace alone has no times; give its Kineto trace, too")
+            raise UsageError(f"{files[0]}: an Execution Trace alone has no times; also give its Kineto trace")
         return None, files[0]
     if kinds[0] and kinds[0] == kinds[1]:
         kind = "Execution Traces" if kinds[0] == ET else f"{KINETO}s"

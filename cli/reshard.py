@@ -1,4 +1,4 @@
-"""`etplus reshard`: one recorded job in another parallel layout."""
+"""`etplus reshard`: derive a recorded job in another parallel layout."""
 
 from __future__ import annotations
 
@@ -28,12 +28,9 @@ from .outputs import first_screen, write_json
 from .terminal import print_text, say
 
 _REPORT = "reshard.json"
-_MOST = 64
-"""So many ranks are written unless --ranks or --representative says which."""
-_NAMED = 4
-"""So many ranks that differ from what is derived for them are named; the report has all."""
-_DOUBTFUL = 3
-"""Exit status where something that matters is not derived."""
+_MOST = 64  # ranks that are written without --ranks or --representative
+_NAMED = 4  # ranks that differ from their derivation, in the text; the report has all
+_DOUBTFUL = 3  # exit status if something important was not derived
 COMMON = "files output tp dp pp zero batch network memory explain to"
 _EPILOG = """\
 examples:
@@ -73,7 +70,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces in place of ET+")
     add = parser.add_argument_group("plan").add_argument
     add("--plan", metavar="FILE", help="write the symbolic plan as JSON, to be edited; - for standard output")
-    add("--use", metavar="FILE", help="follow this plan")
+    add("--use", metavar="FILE", help="follow an edited plan")
     group = parser.add_argument_group("times and memory")
     add = group.add_argument
     add("--model", metavar="MODEL", help="predict kernels with the output of `etplus predict fit`")
@@ -85,7 +82,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_network(group, "links (default: 25 GB/s, 5us, ring)")
     add("--link-bandwidth", type=float, metavar="GB/S", help="of a rank in one direction")
     add("--link-latency", metavar="TIME", help="of a step, such as 5us")
-    add("--memory", type=float, metavar="GB", help="say whether each rank fits in so many GB (10^9 bytes)")
+    add("--memory", type=float, metavar="GB", help="check whether each rank fits in this memory (GB of 10^9 bytes)")
 
 
 def _add_layout(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +125,7 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
 
 @gc_disabled()
 def run(arguments: argparse.Namespace) -> int:
-    """Derive, write and print; returns the exit status."""
+    """Derive, write and print."""
     sizes = options_of(
         arguments,
         "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync vocabulary ep routing "
@@ -181,11 +178,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _explain(job: Resharded | Scaled, file: str | None) -> None:
-    """Write or print how the layout was derived."""
     if file is None:
         return
     if isinstance(job, Scaled):
-        text = "each rank runs what a recorded one does, in larger process groups; nothing is divided"
+        text = "each rank runs what a recorded rank does, in larger process groups; nothing is sharded"
     else:
         text = explain(job.derivation)
     if file == "-":
@@ -196,10 +192,10 @@ def _explain(job: Resharded | Scaled, file: str | None) -> None:
 
 
 def _network_text(arguments: argparse.Namespace) -> str | None:
-    """What the arguments say of the network, for `parse_network`."""
+    """Return the network as `parse_network` takes it."""
     if arguments.network is not None:
         if arguments.link_bandwidth is not None or arguments.link_latency is not None:
-            raise UsageError("--network says the bandwidth and latency; leave --link-bandwidth and --link-latency out")
+            raise UsageError("--network has the bandwidth and latency; leave --link-bandwidth and --link-latency out")
         text: str = arguments.network
         return text
     if arguments.link_bandwidth is None:
@@ -215,7 +211,6 @@ def _network(arguments: argparse.Namespace) -> Network | None:
 
 
 def _ranks(text: str | None, layout: Layout) -> list[int] | None:
-    """Ranks of a list such as "0,1,60-63"."""
     if text is None:
         return None
     found: set[int] = set()
@@ -233,7 +228,7 @@ def _write(
     job: Resharded | Scaled, ranks: Sequence[int], output: str, to: str | None, report: dict[str, Any],
     network: str | None = None,
 ) -> list[str]:  # fmt: skip
-    """Write the traces of ranks; returns the names of the files."""
+    """Write the traces of ranks; return the file names."""
     if to is not None:
         traces = [job.trace(rank) for rank in ranks]
         renumber = to == "astra-sim" and list(ranks) != list(range(len(ranks)))
@@ -254,7 +249,7 @@ def _write(
 
 
 def _evidence(report: dict[str, Any]) -> list[str]:
-    """What the result rests on: scaling, parameters, the recorded layout derived from itself, gradients."""
+    """Return lines about scaling, parameters, the proof by the recorded layout, gradients and assumptions."""
     if "proof" not in report:
         return [f"batch   {report['scaling']}"] if "scaling" in report else []
     found, proof, lines = report["parameters"], report["proof"], [f"batch   {report['scaling']}"]
@@ -288,7 +283,6 @@ def _evidence(report: dict[str, Any]) -> list[str]:
 
 
 def _experts(found: dict[str, Any], ranks: int) -> str:
-    """Routed experts in a line: how many each rank has, and how many tokens these are taken to be given."""
     tokens = "as many tokens for each" if found["tokens"] == "uniform" else "tokens as recorded, in proportion"
     where = f", {found['on_a_rank']:,} on each of {ranks:,} ranks" if ranks > 1 else " on each rank"
     return (
@@ -297,11 +291,10 @@ def _experts(found: dict[str, Any], ranks: int) -> str:
     )  # fmt: skip
 
 
-_NOT_USED = "none: measured times stay; etplus replay --network prices what is written"
+_NOT_USED = "none: measured times stay; etplus replay --network estimates the written traces"
 
 
 def _text(report: dict[str, Any], memory: float | None, width: int, network: str = "") -> str:
-    """The report as tables."""
     layout = report["layout"]
     sizes = " x ".join(f"{name} {layout[name]}" for name in ("tp", "dp", "pp"))
     sizes += f", ep {layout['ep']}" if layout.get("ep", 1) > 1 else ""
@@ -312,7 +305,7 @@ def _text(report: dict[str, Any], memory: float | None, width: int, network: str
     lines += [f"network {network}"] * bool(network)
     if "sources" in report:
         sources = ", ".join(f"{share(part)} {source}" for source, part in report["sources"].items() if part)
-        lines.append(f"time    {sources} (operators on the host)")
+        lines.append(f"time    {sources} (CPU operators)")
     if "matched" in report:
         lines.append(f"matched {report['matched']:,} collectives and messages of these")
     if "written" in report:

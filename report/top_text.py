@@ -59,7 +59,7 @@ def graph_hint(traces: Sequence[Trace]) -> list[str]:
         whole += int(trace.gpu.dur.sum())
     if not whole or launched <= _MANY_GRAPHS * whole:
         return []
-    return [f"note   graphs launched {launched / whole:.0%} of GPU time; --graph-capture FILE shows their operators"]
+    return [f"note   graphs launched {launched / whole:.0%} of GPU time: --graph-capture FILE shows operators"]
 
 
 def _busy(analyses: Sequence[Analysis]) -> str:

@@ -307,5 +307,5 @@ def test_numbers_in_names_are_compared_as_numbers() -> None:
 def test_a_pair_that_is_read_tells_how_much_is_linked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = read_input(InputPair(str(folder / "et.json"), str(folder / "kineto.json"), 0))
     ops = trace.report.ops
-    told = f"linked  {ops['linked']:,} of {ops['total']:,} ET ops ({ops['linked'] / ops['total']:.2%})\n"
+    told = f"linked {ops['linked']:,} of {ops['total']:,} operators ({ops['linked'] / ops['total']:.2%})\n"
     assert capsys.readouterr().err.startswith(told) and trace.rank == 0
