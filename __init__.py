@@ -4,7 +4,7 @@
     print(trace.link_report.to_text())
     trace.save("et_plus.json.gz")
 
-See docs/reference/library.md for what a `Trace` can do.
+See docs/reference/library.md for the methods of a `Trace`.
 """
 
 from __future__ import annotations

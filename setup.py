@@ -1,4 +1,4 @@
-"""Lists the packages: the root of the repository is the package `etplus`, which setuptools does not discover."""
+"""List the packages. setuptools does not discover them, because the repository's root is the package `etplus`."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ FOLDERS = sorted(
 
 
 class BuildPackages(build_py):
-    """Leaves out this file, which lies in the folder of the package `etplus`."""
+    """Leave this file out of the wheel: it is in the folder of the package `etplus`."""
 
     def find_package_modules(self, package, package_dir):
         return [module for module in super().find_package_modules(package, package_dir) if module[1] != "setup"]

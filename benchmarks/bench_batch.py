@@ -2,9 +2,9 @@
 
     python benchmarks/bench_batch.py [--ranks N] [--times N] [--runs N]
 
-The ranks are dlrm's four beside the repository where they are there (else a fixture), each repeated some times and
-numbered anew. Every figure is that of a whole `etplus link FOLDER`, the best of some runs by turns; a bare
-loop of two processes side by side, printed with it, tells what two of this machine's cores are worth.
+The ranks are dlrm's four next to the repository if available (else a fixture), each repeated some times and
+renumbered. Each figure is the best of several alternating runs of `etplus link FOLDER`; a bare
+loop of two processes side by side, printed with it, shows the speed-up of two cores on this machine.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ def write_job(folder: Path, ranks: int, times: int) -> float:
 
 
 def seconds_of_batch(job: Path, workers: int) -> float:
-    """Run the command with so many workers on a job that nothing is done of."""
     with tempfile.TemporaryDirectory() as out:
         command = [sys.executable, "-c", BATCH, "link", str(job), "--output", out, "--jobs", str(workers)]
         start = time.perf_counter()
@@ -73,7 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=32, help="ranks of the job (default: 32)")
     parser.add_argument("--times", type=int, default=2, help="how often each rank's traces are repeated (default: 2)")
-    parser.add_argument("--runs", type=int, default=2, help="runs of which the best counts (default: 2)")
+    parser.add_argument("--runs", type=int, default=2, help="runs; the best counts (default: 2)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         megabytes = write_job(Path(folder), arguments.ranks, arguments.times)

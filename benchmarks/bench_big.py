@@ -1,12 +1,12 @@
-"""One pair of gigabytes against merely loading it: time and memory, one process and two: `make bench`.
+"""One pair of gigabytes against loading it: time and memory, one process and two: `make bench`.
 
     python benchmarks/bench_big.py [--runs N] [--most MILLIONS] [--only recorded|repeated|growth]
 
-`recorded` is a pair of about 1 GB as `record.py --set big`, beside the repository, records it with PyTorch; where it
+`recorded` is a pair of about 1 GB as `record.py --set big`, next to the repository, records it with PyTorch; where it
 cannot be recorded, resnet103 (else a fixture) repeated to that size. `repeated` is resnet103 repeated until its Kineto
 trace has 900 MB. `growth` repeats it to between 0.1 and some million events.
 
-Every figure is that of a process of its own, the best of some runs by turns. `orjson` loads both files, garbage
+Each figure is the best of several alternating runs, each in a separate process. `orjson` loads both files, garbage
 collector off (and on); `floor` decodes both into objects without fields and writes as many bytes as the output has.
 Memory is the peak of the process, and of its helpers, as if they shared nothing.
 """
@@ -85,7 +85,6 @@ def in_child(*arguments: object) -> dict[str, Any]:
 
 
 def measure(tasks: list[str], pair: tuple[Path, Path], runs: int) -> dict[str, Figure]:
-    """The best of some runs of each task, by turns; prints them as they come."""
     output = pair[0].parent / "plus.json"
     taken: dict[str, list[Figure]] = {task: [] for task in tasks}
     for task in tasks * runs:
@@ -163,7 +162,7 @@ def grow(folder: Path, sizes: list[float], runs: int) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=2, help="runs of which the best counts (default: 2)")
+    parser.add_argument("--runs", type=int, default=2, help="runs; the best counts (default: 2)")
     parser.add_argument("--most", type=float, default=3.0, help="million events of the largest pair (default: 3)")
     parser.add_argument("--only", choices=("recorded", "repeated", "growth"), help="one part")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)

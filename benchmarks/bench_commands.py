@@ -2,11 +2,11 @@
 
     python benchmarks/bench_commands.py [--times 1,5,25] [--runs N] [--only LABEL,LABEL] [--odd]
 
-The pair `resnet103` beside the repository, else a fixture, is repeated; every figure is that of a process of its own,
-start-up included, the smallest of some runs by turns. Below the tables are the exponents of growth of each command's
-CPU time from the second size to the last (1 is linear), those of traces of odd shapes, and the goals, each with its
-bar. Goals that were set in seconds are ratios to what orjson takes for the largest pair without the garbage collector,
-minified (460 MB): `_ORJSON_S` when they were set. Link itself has become faster since.
+The pair `resnet103` next to the repository, else a fixture, is repeated; each figure is the smallest of several
+alternating runs, each in a separate process, start-up included. Below the tables are the growth exponents of each
+command's CPU time from the second size to the last (1 is linear), also for traces of odd shapes, and the goals, each
+with its bar. Goals set in seconds are ratios to orjson's time for the largest pair without the garbage collector,
+minified (460 MB); `_ORJSON_S` is that time when they were set.
 """
 
 from __future__ import annotations
@@ -80,8 +80,6 @@ def prepare(pair: tuple[Path, Path], times: int, folder: Path) -> int:
 
 
 def measure(pair: tuple[Path, Path], times: int, runs: int, only: str) -> Costs:
-    """The cost of each command on a pair repeated so many times; of some of them, by their labels, if `only` is not
-    empty."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         size = prepare(pair, times, folder)
@@ -136,7 +134,6 @@ def measure_odd(runs: int) -> dict[str, float]:
 
 
 def exponents(small: Costs, large: Costs) -> dict[str, float]:
-    """Of growth of each command's CPU time from one size to another."""
     growth = math.log(large["size"].cpu / small["size"].cpu)
     return {
         label: math.log(large[label].cpu / small[label].cpu) / growth
@@ -180,7 +177,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--times", default="1,5,25", help="how often the pair is repeated (default: 1,5,25)")
-    parser.add_argument("--runs", type=int, default=2, help="of each command (default: 2)")
+    parser.add_argument("--runs", type=int, default=2, help="runs per command (default: 2)")
     parser.add_argument("--only", default="", help="labels of commands, separated by commas; goals are left out")
     parser.add_argument("--odd", action="store_true", help="odd shapes alone")
     arguments = parser.parse_args()

@@ -2,8 +2,8 @@
 
     python benchmarks/bench_convert.py [--nodes N]
 
-The pair `resnet103` beside the repository where it is there (else a fixture) is repeated until the ET+ has N nodes and
-runtime calls (default: a million). Every figure is taken in a process of its own.
+The pair `resnet103` next to the repository if available (else a fixture) is repeated until the ET+ has N nodes and
+runtime calls (default: a million). Each figure comes from a separate process.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def main() -> None:
             print(f"{meaning:47}{figures}", flush=True)
         read, chakra, plain = (took_by_task[task] for task in ("read", "chakra", "serialise"))
         longer, more = chakra["seconds"] / plain["seconds"], chakra["megabytes"] - read["megabytes"]
-        print(f"--to chakra, reading included: {longer:.1f} times as long as serialising alone,")
+        print(f"--to chakra, reading included: {longer:.1f} times as long as serialization alone,")
         print(f"and {more:.0f} MB more than reading alone; all messages at once take {plain['megabytes']:.0f} MB")
 
 

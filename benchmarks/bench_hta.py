@@ -3,9 +3,9 @@
     python benchmarks/bench_hta.py [--times N] [--hta PYTHON] [KINETO]
 
 HTA loads the trace and makes its temporal, idle-time and kernel breakdowns; `etplus analyze` makes all of its tables.
-Without KINETO the pair `resnet103` beside the repository is repeated (54 MB at 5 times), else a fixture's. HTA gets a
-virtual environment of its own, in `build/hta`, unless PYTHON has it; where it cannot be installed that is said and
-nothing is compared. Every figure is taken in a process of its own, the best of three.
+Without KINETO the pair `resnet103` next to the repository is repeated (54 MB at 5 times), else a fixture's. HTA gets a
+separate virtual environment, in `build/hta`, unless PYTHON has it; without HTA nothing is
+compared. Each figure is the best of three separate processes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ found.get_gpu_kernel_breakdown(visualize=False)
 
 
 def hta_python(given: str | None) -> str | None:
-    """A Python that has HTA, installed where none is given; None if it cannot be installed."""
     if given is not None:
         return given
     folder = ROOT / "build" / "hta"

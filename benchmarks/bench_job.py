@@ -2,9 +2,9 @@
 
     python benchmarks/bench_job.py [--ranks N] [--many N] [--keep FOLDER] [--no-dask]
 
-The ranks are made of a recorded one beside the repository where it is there (else of a fixture), with varied times and
-clocks and known stragglers (tests/made_ranks.py). Of each command: CPU time, and the most memory that all its processes
-held together: the proportional set size, in which a page that n processes share counts as an n-th in each (Linux,
+The ranks are made of a recorded one next to the repository if available (else a fixture), with varied times and
+clocks and known stragglers (tests/made_ranks.py). Per command: CPU time, and the most memory that all its processes
+held together: the proportional set size, which counts a page shared by n processes as an n-th in each (Linux,
 `smaps_rollup`). On the cluster of two workers, one of which is killed when a quarter of the ranks is done, columns,
 numbers and page have to be the same bytes.
 """
@@ -37,7 +37,6 @@ print([row.rank for row in etplus.load(sys.argv[1]).stragglers if row.straggler]
 """
 GB_BAR, PAGE_MB_BAR, QUERY_S_BAR = 1.5, 15, 10
 _DOUBTFUL = 3
-"""Exit status of what is predicted or derived, but not to be relied upon."""
 
 
 def measured(*words: str) -> tuple[float, float, str]:
@@ -140,7 +139,6 @@ def _measure(folder: Path, ranks: int, many: int, dask: bool) -> None:
 
 
 def _on_a_cluster(folder: Path, ranks: int) -> None:
-    """What processes of this machine have written, written again by the workers of a cluster."""
     job, there = folder / "job.etplus", folder / "there.etplus"
     (folder / "cluster").mkdir()
     with local_cluster(folder / "cluster") as (file, workers):

@@ -1,7 +1,7 @@
-"""Time and memory of a whole link against merely loading the two files with orjson: `make bench`.
+"""Time and memory of a whole link against loading the two files with orjson: `make bench`.
 
-Every figure is taken in a process of its own, the best of some runs, all in one go on one machine: the pair
-`resnet103` beside the repository where it is there (else a fixture, repeated to a like size), and ten times as much.
+Each figure comes from a separate process, the best of some runs, all in one go on one machine: the pair
+`resnet103` next to the repository if available (else a fixture, repeated to a similar size), and ten times as much.
 """
 
 from __future__ import annotations
@@ -97,7 +97,6 @@ def in_child(task: str, *arguments: object) -> tuple[dict[str, Any], float]:
 
 
 def measure(pair: list[str], output: Path, runs: int) -> dict[str, Figure]:
-    """The best of some runs of each task, by turns, so that what else the machine does hits all alike."""
     taken: dict[str, list[Figure]] = {task: [] for task in TASKS}
     for task in list(TASKS) * runs:
         measured, whole = in_child(task, *pair, output)
@@ -133,12 +132,10 @@ def verdicts(figures: dict[str, list[Figure]], counts: list[int], scales: list[s
 
 
 def met(value: float, bar: float) -> str:
-    """Whether a value is within its bar, in words."""
     return f" (bar {bar}: {'met' if value <= bar else 'MISSED'})"
 
 
 def default_pair() -> tuple[Path, int]:
-    """Prefix of the pair's files, and how often it is repeated to be of the usual size."""
     return (REAL, 1) if Path(f"{REAL}.et.json.gz").exists() else (FIXTURE, FIXTURE_TIMES)
 
 
@@ -147,10 +144,10 @@ def main() -> None:
     import history
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=3, help="runs of which the best counts (default: 3)")
+    parser.add_argument("--runs", type=int, default=3, help="runs; the best counts (default: 3)")
     parser.add_argument("--more", type=int, default=MORE, help=f"how much larger the second pair is (default: {MORE})")
     parser.add_argument("--pair", type=Path, help="prefix of another pair: PAIR.et.json.gz and PAIR.kineto.json.gz")
-    parser.add_argument("--times", type=int, default=1, help="repeat that pair so often first (default: 1)")
+    parser.add_argument("--times", type=int, default=1, help="repetitions of that pair (default: 1)")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

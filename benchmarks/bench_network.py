@@ -51,8 +51,6 @@ class Subject:
 
 @dataclass(frozen=True)
 class Row:
-    """Makespans on one network, ms; `truth` is None where it is not known. No bandwidth: as measured."""
-
     bandwidth: float | None
     truth: float | None
     replayed: float
@@ -60,7 +58,6 @@ class Row:
 
 
 def subjects(traces: Path, folder: Path) -> Iterator[Subject]:
-    """The jobs; those of real traces where they are at hand."""
     for name, of in (("dlrm, 4 of 8 ranks", [f"dlrm.rank{k}" for k in range(4)]), ("resnet103, 1 of 2", ["resnet103"])):
         pairs = [[traces / "gpu-pairs" / f"{one}.{kind}.json.gz" for kind in ("et", "kineto")] for one in of]
         if all(path.exists() for pair in pairs for path in pair):
@@ -70,7 +67,6 @@ def subjects(traces: Path, folder: Path) -> Iterator[Subject]:
 
 
 def converted(traces: list[Trace], prefix: Path) -> ChakraSet:
-    """The set of ASTRA-sim; of one rank its file alone, though the simulator would want those of the others."""
     if len(traces) > 1:
         convert(traces, prefix, to="astra-sim")
     else:
@@ -104,7 +100,7 @@ def rows(subject: Subject, folder: Path) -> Iterator[Row]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: beside the repository")
+    parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: next to the repository")
     arguments = parser.parse_args()
     print("| job | GB/s | truth ms | replay ms | simulator ms | replay − truth % | simulator − truth % |"
           " simulator − replay % |")  # fmt: skip

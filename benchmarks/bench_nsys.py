@@ -23,7 +23,6 @@ __all__ = ["repeat_export"]
 _TIMED = {"NVTX_EVENTS": (), "CUPTI_ACTIVITY_KIND_RUNTIME": ("correlationId",)} | {
     f"CUPTI_ACTIVITY_KIND_{kind}": ("correlationId",) for kind in ("KERNEL", "MEMCPY", "MEMSET", "SYNCHRONIZATION")
 }
-"""Tables that are repeated, and their columns that are shifted beside start and end."""
 _IDS = 1 << 20
 
 
@@ -57,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("export", type=Path)
     parser.add_argument("--size", type=float, default=2e9, help="bytes of the file to make (default: 2e9)")
-    parser.add_argument("--load", action="store_true", help="make a Trace of the first rank, too")
+    parser.add_argument("--load", action="store_true", help="also make a Trace of the first rank")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "large.sqlite")

@@ -1,4 +1,4 @@
-"""What `etplus record` costs a program: the time of a step before, in and after the window, against without it.
+"""Cost of `etplus record`: the time of a step before, in and after the window, against without it.
 
     python benchmarks/bench_record.py                    # minutes; --python PYTHON if PyTorch is elsewhere
     python benchmarks/bench_record.py --rounds 5 --only train
@@ -28,7 +28,6 @@ from programs_to_record import TRAIN  # noqa: E402
 
 PROGRAMS = {"train": "train", "inference": "inference", "compiled": "compiled"}
 WARM, FIRST, LAST, STEPS = 40, 240, 249, 520
-"""The first steps, and as many after the window, are left out: caches fill again."""
 EDGE = 3
 """Steps on both sides of the window's edges that are counted to its start and its end."""
 
@@ -44,7 +43,6 @@ atexit.register(lambda: json.dump(times, open(TIMES, "w")))
 
 
 def step_times(python: str, kind: str, *, recorded: bool) -> list[int]:
-    """CPU time of each step of a run, ns."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         program = folder / "program.py"

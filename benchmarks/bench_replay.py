@@ -2,9 +2,9 @@
 
     python benchmarks/bench_replay.py [--nodes N]
 
-The document of the pair `resnet103` beside the repository where it is there (else of a fixture) is repeated in memory
-until it has N nodes and runtime calls (default: a million); reading files is not part of it. Every figure is taken in
-a process of its own.
+The document of the pair `resnet103` next to the repository if available (else a fixture) is repeated in memory
+until it has N nodes and runtime calls (default: a million); reading files is not part of it. Each figure comes from a
+separate process.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_threads.py [--runs N] [--shape THREADSxOPS ...]
 
-Every figure is the best of some runs of the whole command. Pairs carry ids that both observers wrote; pauses between
+Each figure is the best of several runs of the command. Pairs carry ids that both observers wrote; pauses between
 ops are long, so that each of them is a question of which other thread it waited for.
 """
 
@@ -53,7 +53,6 @@ def write_pair(threads: int, ops: int, folder: Path) -> tuple[Path, Path]:
 
 
 def seconds(command: str, *arguments: str | Path) -> float:
-    """What a command of this distribution takes as a process."""
     script = f"import sys; from etplus.cli.main import {command}; sys.exit({command}(sys.argv[1:]))"
     start = time.perf_counter()
     child = [sys.executable, "-c", script, *map(str, arguments)]
@@ -62,7 +61,6 @@ def seconds(command: str, *arguments: str | Path) -> float:
 
 
 def measure(shape: tuple[int, int], folder: Path, runs: int) -> dict[str, float]:
-    """The best of some runs of each command."""
     et, kineto = write_pair(*shape, folder)
     plus = folder / "plus.json"
     commands = {
@@ -76,7 +74,7 @@ def measure(shape: tuple[int, int], folder: Path, runs: int) -> dict[str, float]
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=3, help="runs of which the best counts (default: 3)")
+    parser.add_argument("--runs", type=int, default=3, help="runs; the best counts (default: 3)")
     parser.add_argument("--shape", action="append", metavar="THREADSxOPS", help=f"default: {' and '.join(SHAPES)}")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,6 @@ def compared(done: Reshaped, recorded: Trace) -> tuple[Counter[str], Counter[str
 
 
 def _shapes(trace: Trace, call: int) -> object:
-    """Shapes of what a call takes and returns."""
     one = trace.signature_of(call) or Signature(())
     taken = [[tensor.shape for tensor in argument.tensors] for argument in one.inputs]
     return taken, [tensor.shape for tensor in one.outputs or ()]

@@ -1,12 +1,12 @@
 """The programs of `gpu_session.py`: training steps, and changes of them, on a GPU or (small) on a CPU.
 
     python benchmarks/gpu_programs.py about                 # the machine, as JSON
-    python benchmarks/gpu_programs.py amp --steps 8         # a program that knows nothing of etplus
+    python benchmarks/gpu_programs.py amp --steps 8         # a program that does not know etplus
     python benchmarks/gpu_programs.py item --after          # a change: the step after it, else before it
     python benchmarks/gpu_programs.py item --time           # both without a profiler, as JSON
     python benchmarks/gpu_programs.py capture --out FOLDER  # records itself while it captures a graph; needs etplus
 
-`--device cpu --small` is the dry run. Needs PyTorch; of `families` (programs.py) and `capture` etplus, too.
+`--device cpu --small` is the dry run. Needs PyTorch; `families` (programs.py) and `capture` also need etplus.
 """
 
 from __future__ import annotations
@@ -93,7 +93,6 @@ def tokens(machine: Machine) -> torch.Tensor:
 
 
 def train(machine: Machine, steps: int) -> None:
-    """Training in float32; hooks say of which module each operator is."""
     model = with_truth(blocks(machine))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     for _ in range(steps):
@@ -338,8 +337,6 @@ def double(after: bool, machine: Machine) -> Step:
 
 
 class Recomputing(nn.Module):  # type: ignore[misc, unused-ignore]
-    """Blocks whose forward runs again in backward."""
-
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
@@ -367,7 +364,6 @@ def layout(after: bool, machine: Machine) -> Step:
 
 
 def odd(after: bool, machine: Machine) -> Step:
-    """A product whose dimensions are not multiples of 8."""
     outputs, kind = machine.size(8192, 64), torch.float16 if machine.cuda else torch.float32
     width = machine.size(1024, 32)
     model = nn.Linear(width, outputs if after else outputs - 3).to(machine.device, kind)

@@ -48,13 +48,6 @@ class PartError(Exception):
 
 @dataclass
 class Session:
-    """Where a session writes, and with what.
-
-    Attributes:
-        out: folder of the report and the traces. python: one with PyTorch. dry: on the CPU, small. deadline: of
-            `time.monotonic`. env: of all processes, with a PYTHONPATH that has etplus.
-    """
-
     out: Path
     python: str
     dry: bool
@@ -120,7 +113,6 @@ def recorded_program(session: Session, name: str) -> Facts:
 
 
 def linked_facts(trace: Any) -> Facts:
-    """What the link says of itself, the error of the replay, and the first findings."""
     report, found = trace.link_report, trace.findings()
     gpu = report.gpu
     attached = sum(counts["attached"] for counts in gpu.get("categories", {}).values())
@@ -136,7 +128,6 @@ def linked_facts(trace: Any) -> Facts:
 
 
 def untraced(trace: Any) -> Facts:
-    """What a step took before it was recorded, as the recorder measured it, and as recorded."""
     from etplus.trace.step_annotations import untraced_step
 
     step, steps = untraced_step(trace.names), trace.steps
@@ -236,7 +227,6 @@ def problems(part: str, facts: Facts, *, dry: bool) -> list[str]:
 
 
 def run_part(session: Session, name: str) -> Facts:
-    """A part's facts, or why there are none; never raises but for an interrupt."""
     begin = time.monotonic()
     state: Facts
     try:
@@ -250,7 +240,6 @@ def run_part(session: Session, name: str) -> Facts:
 
 
 def report_text(parts: list[Facts]) -> str:
-    """The report: what went wrong first, then a table of each kind of part."""
     by_name = {part["part"]: part for part in parts}
     machine = by_name.get("machine", {}).get("facts", {})
     kind = "dry run on the CPU" if any(part["dry_run"] for part in parts) else machine.get("device", "unknown device")

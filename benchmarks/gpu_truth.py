@@ -26,8 +26,6 @@ Event = dict[str, Any]
 
 
 class Checked(NamedTuple):
-    """How many were compared, and how many were right."""
-
     compared: int
     right: int
 
@@ -40,7 +38,6 @@ def events_of(kineto: Path) -> list[Event]:
 
 
 def check_ids(trace: Trace, events: Sequence[Event]) -> Checked:
-    """Linked operators whose ids of the record function are the same in both files."""
     compared = right = 0
     for op in trace.ops:
         record = op.record
@@ -54,7 +51,6 @@ def check_ids(trace: Trace, events: Sequence[Event]) -> Checked:
 
 
 def check_modules(trace: Trace, events: Sequence[Event]) -> tuple[Checked, Checked]:
-    """Operators, and device events, whose module is that of the innermost annotation around the call."""
     ops = {int(op.record["kineto_event"]): op for op in trace.ops if op.record.get("kineto_event", -1) >= 0}
     known = _innermost(events, [at for at in ops if events[at].get("cat") == "cpu_op"])
     compared = [(op.module, known[at]) for at, op in ops.items() if at in known]
@@ -73,10 +69,6 @@ def check_modules(trace: Trace, events: Sequence[Event]) -> tuple[Checked, Check
 
 
 def check_captured(trace: Trace, capture: Sequence[Event]) -> Checked:
-    """Kernels of replays whose call in the capture has the module around the launch of the same number.
-
-    Compared are replays of as many kernels as exactly one capture launched.
-    """
     captures = _captures(capture)
     truth = _innermost(capture, [at for launches in captures for at in launches])
     replays: dict[int | None, list[Any]] = defaultdict(list)
@@ -96,7 +88,6 @@ def check_captured(trace: Trace, capture: Sequence[Event]) -> Checked:
 
 
 def _captures(events: Sequence[Event]) -> list[list[int]]:
-    """The launches of each captured graph, in their order."""
     found: list[list[int]] = []
     capturing = False
     calls = [at for at, event in enumerate(events) if event.get("cat") in ("cuda_runtime", "cuda_driver")]
@@ -118,10 +109,6 @@ def _agreement(pairs: Iterable[tuple[str | None, str]]) -> Checked:
 
 
 def _innermost(events: Sequence[Event], points: Iterable[int]) -> dict[int, str]:
-    """Of some calls the module of the innermost annotation around each, on its thread.
-
-    Left out are calls in none, those of other work that the autograd engine does within one, and the annotations.
-    """
     threads: dict[Any, list[tuple[float, int, int]]] = defaultdict(list)
     wanted = set(points)
     for at, event in enumerate(events):

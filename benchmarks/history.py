@@ -1,11 +1,11 @@
 """What `trace-link` took in each release, as ratios to orjson measured in the same run: benchmarks/history.json.
 
-    python benchmarks/history.py                                     # measure, and print beside earlier releases
+    python benchmarks/history.py                                     # measure, and print next to earlier releases
     python benchmarks/history.py --record 0.3.0                      # ... and keep
     python benchmarks/history.py --record 0.1.0 --package FOLDER     # another version: FOLDER/etplus
 
 Each layout of a pair (as written, minified, gzipped) is loaded with `orjson.loads` and linked by the command, by turns,
-each in a process of its own. Ratios of CPU time (user and system) hardly depend on the machine and what else it does;
+each in a separate process. Ratios of CPU time (user and system) hardly depend on the machine and what else it does;
 memory is the most that all processes of the command hold at one time, pages that they share counted once.
 """
 
@@ -31,7 +31,6 @@ MEASURES = ("cpu", "memory")
 _SLACK = 1.1
 """A release is called dearer than the cheapest one before it beyond this: ratios vary by some percent."""
 _TICK_S, _PAUSE = 0.02, 20
-"""Between two looks at a process; so many times as long as a look takes, at least."""
 _COMMAND = "import sys; from etplus.cli.main import trace_link; sys.exit(trace_link(sys.argv[1:]))"
 _LOAD = (
     "import gzip, orjson, sys\n"
@@ -98,7 +97,6 @@ def cost(command: list[str], environment: dict[str, str]) -> Cost:
 
 
 def _family(pid: int) -> list[int]:
-    """A process and what it has started; those of other systems than Linux have no children here."""
     try:
         tasks = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:  # it has ended
@@ -107,7 +105,6 @@ def _family(pid: int) -> list[int]:
 
 
 def _held(pid: int) -> float:
-    """MB that a process holds, its share of what it shares with others."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -122,7 +119,6 @@ def read_history(file: Path = HISTORY) -> dict[str, Ratios]:
 
 
 def record(release: str, ratios: Ratios, file: Path = HISTORY) -> None:
-    """Keep a release's ratios, in place of any that it had."""
     file.write_text(json.dumps(read_history(file) | {release: ratios}, indent=1) + "\n")
 
 
@@ -147,10 +143,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", metavar="RELEASE", help="keep the ratios under this name")
     parser.add_argument("--package", type=Path, metavar="FOLDER", help="measure the package etplus in FOLDER")
-    parser.add_argument("--runs", type=int, default=3, help="runs of which the best counts (default: 3)")
+    parser.add_argument("--runs", type=int, default=3, help="runs; the best counts (default: 3)")
     parser.add_argument("--pair", type=Path, help="prefix of another pair: PAIR.et.json.gz and PAIR.kineto.json.gz")
     parser.add_argument("--times", type=int, default=MORE, help=f"repeat the pair so often (default: {MORE})")
-    parser.add_argument("--history", type=Path, default=HISTORY, help="the file (default: beside this script)")
+    parser.add_argument("--history", type=Path, default=HISTORY, help="the file (default: next to this script)")
     arguments = parser.parse_args()
     prefix, times = (arguments.pair, 1) if arguments.pair else default_pair()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Learned predictors beside the baselines on a CPU sweep, with graphs, structures or families held out.
+"""Learned predictors and baselines on a CPU sweep, with graphs, structures or families held out.
 
     python benchmarks/learned.py OUT                    # what sweep_cpu.py recorded there; all three
     python benchmarks/learned.py OUT --by family --kinds sage
@@ -85,8 +85,6 @@ def report(title: str, found: dict[str, list[tuple[npt.NDArray[np.float64], npt.
 
 
 def time_training(graphs: Sequence[GraphArrays], nodes: int, kinds: Sequence[str]) -> None:
-    """Print what trainings with the defaults take, a fifth of the graphs beside them to stop by: of the graphs as they
-    are, again and again until they have so many nodes, and of the same where no two nodes are alike."""
     chosen, held = list[GraphArrays](), 0
     while held < nodes:
         chosen.append(graphs[len(chosen) % len(graphs)])
@@ -109,7 +107,7 @@ def main() -> None:
     parser.add_argument("--by", nargs="+", choices=("graph", "structure", "family", "batch"),
                         default=("graph", "structure", "family"))  # fmt: skip
     parser.add_argument("--kinds", nargs="*", choices=("sage", "gru"), default=("sage", "gru"))
-    parser.add_argument("--time", type=int, metavar="NODES", help="time the training on so many nodes instead")
+    parser.add_argument("--time", type=int, metavar="NODES", help="time the training on this number of nodes instead")
     arguments = parser.parse_args()
     graphs = [graph for split in SPLITS for graph in read_dataset(arguments.out / "npz", split)]
     graphs.sort(key=lambda graph: graph.name)

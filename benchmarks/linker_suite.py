@@ -1,13 +1,13 @@
-"""Score any linker's output against pairs whose links are known.
+"""Score any linker's output against pairs with known links.
 
     python benchmarks/linker_suite.py --pairs pairs          # write the pairs of all cases and their index
     python benchmarks/linker_suite.py train_cpu.json gpu_shaped_from_cpu.0.et --json verdicts.json
 
-The name of an output begins with that of its case. Exit status: 0 all tests passed, 1 some failed, 2 bad usage.
+The name of an output begins with the name of its case. Exit status: 0 all tests passed, 1 some failed, 2 bad usage.
 
 A case is an Execution Trace and a Kineto trace, recorded so that every link is known (ids agree one to one, see
 fixtures/README.md), and for device events the operator around the call that launched each. An output is ET+ in JSON, of
-etplus or Chakra's linker, or a Chakra trace (.et). What an output does not record is not tested and said so.
+etplus or Chakra's linker, or a Chakra trace (.et). Facts that an output does not record are reported as untested.
 """
 
 from __future__ import annotations
@@ -45,18 +45,6 @@ _GAPS = 0.02
 
 
 class LinkerCase(msgspec.Struct, frozen=True):
-    """A pair, and how much of each there is in it.
-
-    Attributes:
-        name: what names of outputs begin with. what: what makes it difficult.
-        et, kineto, truth: files below fixtures/.
-        operators: of the ET, all of which have one call in the Kineto trace.
-        device_events: kernels, copies and fills; launched_by: those of them with an operator around their launch.
-        followed: events that another one follows on their stream.
-        gaps_us: time between topmost calls of a thread; span_us: from the first call to the last end, both of the calls
-            that the ET has.
-    """
-
     name: str
     what: str
     et: str
@@ -97,8 +85,6 @@ class CaseTruth:
 
 @dataclass
 class OutputNode:
-    """A node of an output; times are ns, −1 where they are not recorded."""
-
     id: int
     name: str
     on_device: bool
@@ -119,13 +105,6 @@ class Output:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One test of an output.
-
-    Attributes:
-        test: its name. expected, found: counts, or µs. ok: None where the output does not record what is tested.
-        text: what is tested, with the first case that fails.
-    """
-
     test: str
     expected: float
     found: float
@@ -164,7 +143,6 @@ def case_of(file: str, name: str | None = None) -> LinkerCase:
 
 
 def write_pairs(folder: Path) -> list[str]:
-    """Copy the pairs, and the index of what they hold, for other linkers to run on; returns the files' names."""
     source, written = files("etplus.fixtures"), []
     names = [name for case in cases() for name in (case.et, case.kineto)]
     for name in ("conformance.json", *names):
@@ -358,12 +336,6 @@ def _gaps(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def gaps_ns(calls: Iterable[tuple[int, int, Any]]) -> int:
-    """Time between neighbouring topmost calls of each thread, ns; calls are start, duration, thread.
-
-    Example:
-        >>> gaps_ns([(0, 10, 1), (2, 3, 1), (15, 5, 1), (0, 4, 2)])
-        5
-    """
     total, until = 0, dict[Any, int]()
     for ts, dur, thread in sorted(calls, key=lambda call: (call[0], -call[1])):
         if thread in until and ts > until[thread]:
@@ -404,7 +376,6 @@ def _first(text: str, wrong: list[Any], form: str) -> str:
 
 
 def counts_of(case: LinkerCase) -> dict[str, float]:
-    """The counts of a case's index, from what is known of it: for the test of the index, and for who adds a case."""
     known = truth(case)
     events = msgspec.json.decode(gzip.decompress((files("etplus.fixtures") / case.kineto).read_bytes()))["traceEvents"]
     work = sum(event.get("cat") in GPU_CATEGORIES for event in events)
@@ -422,7 +393,7 @@ def counts_of(case: LinkerCase) -> dict[str, float]:
 
 def main(words: list[str] | None = None) -> int:
     """Write the pairs, or test outputs and print the verdicts; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Score a linker's output against pairs whose links are known.")
+    parser = argparse.ArgumentParser(description="Score a linker's output against pairs with known links.")
     parser.add_argument("files", nargs="*", metavar="OUTPUT", help="ET+ or .et that a linker wrote for a case")
     parser.add_argument("--case", metavar="NAME", help="the case of the outputs (default: by their names)")
     parser.add_argument("--pairs", metavar="FOLDER", help="write the pairs of all cases and their index to FOLDER")

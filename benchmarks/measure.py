@@ -40,7 +40,6 @@ ONE_THREAD = Options(threads=1)
 SMALL, LARGE = 8, 32
 SEQUENCE, WIDTH, STEPS = 24, 64, 3
 POOLED = 4
-"""Pairs of recordings whose medians are compared with executed times."""
 
 
 def ratio(files: Sequence[str]) -> None:
@@ -73,10 +72,6 @@ def batch(small: str, large: str) -> None:
 def _error(
     small: Trace, large: Trace, change: ShapeChange, known: Measured | None
 ) -> tuple[float, Mapping[str, float]]:  # fmt: skip
-    """Of the step at the larger batch, predicted from the smaller one; and where the times are from.
-
-    Steps are sums of the medians of their parts on both sides, as in predict_programs.py.
-    """
     done = predict(small, fitted([small]), shape=change, measured=known, keep_outliers=True, force=True, host="model")
     return done.predicted_ns / done.iterations / 1e6 / step(large, fitted([large])).ms - 1, done.sources
 
@@ -167,7 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("programs", "ratio", "batch", "repro"))
     parser.add_argument("files", nargs="*")
-    parser.add_argument("--only", default="", help="take only programs whose name has this in it")
+    parser.add_argument("--only", default="", help="take only programs with this in their name")
     parser.add_argument("--rounds", type=int, default=4, help="over the operators of a program")
     parser.add_argument(
         "--pairs", type=int, default=3, help="recordings of a program at both batch sizes in each round"

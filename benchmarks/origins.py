@@ -45,7 +45,6 @@ def shares(trace: Trace) -> dict[str, float]:
 
 
 def recorded(trace: Trace) -> str:
-    """What the trace has that names modules or phases: "modules", "annotations", "stacks"."""
     kinds = trace.calls.kind
     names = {trace.names[code] for code in np.unique(trace.calls.name[kinds == ANNOTATION]).tolist()}
     found = ["modules"] if np.any(kinds == MODULE) or trace.stacks.module_names else []
@@ -55,7 +54,7 @@ def recorded(trace: Trace) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; ETs beside them are linked with them")
+    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; ETs next to them are linked")
     print("{:32} {:>9} {:>11} {:>9} {:>9} {:>8} {:>8}  {}".format(*HEADS))
     for path in parser.parse_args().kineto:
         et = path.with_name(path.name.replace(".kineto.", ".et."))

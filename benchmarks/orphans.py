@@ -35,16 +35,6 @@ _OF_THE_CALL = ("grid", "block", "shared memory")
 
 @dataclass(frozen=True)
 class Score:
-    """What became of a trace's hidden launches; times in ns.
-
-    Attributes:
-        events, time: GPU events whose operator is known of the whole trace and no longer. paired, paired_time: those
-            with a counterpart. right: of these those with the right operator and shapes. in_module: how many are said
-            to be at the same place of the model; right_module: of these those with the right module.
-        certain: links of counterparts that are called certain.
-        replay_change: of the replay's length by counterparts, which must be 0; None where nothing can be replayed.
-    """
-
     events: int
     time: int
     paired: int
@@ -94,7 +84,6 @@ def score(kineto: bytes, et: Path | None = None, share: float = HIDDEN, *, rocm:
 
 
 def _operators(trace: Trace) -> dict[tuple[int, int, int], tuple[str, str, str]]:
-    """By start, stream and name's hash of each GPU event with a launch its operator, shapes and innermost module."""
     gpu, calls = trace.gpu, trace.calls
     module = nearest(gpu.call, calls.parent, calls.kind == MODULE)
     found = {}
@@ -146,7 +135,7 @@ def without_counterparts(trace: Trace) -> Trace:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; ETs beside them are linked with them")
+    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; ETs next to them are linked")
     parser.add_argument("--share", type=float, default=HIDDEN, help="of the recording whose launches are hidden")
     args = parser.parse_args()
     print(

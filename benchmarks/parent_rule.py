@@ -19,7 +19,6 @@ from etplus.schemas.kineto.read_kineto import read_kineto
 
 
 def wrong_parents(path: str) -> tuple[int, int]:
-    """Count the GPU events launched inside an op, and those whose parent is not the op that started last."""
     kineto = read_kineto(path)
     calls, events = cpu_calls(kineto), kineto.events
     found = attach_gpu_events(kineto, calls, np.ones(len(calls), np.bool_))

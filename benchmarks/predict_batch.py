@@ -28,7 +28,6 @@ from predict_cpu import INNER, parts, report
 
 BATCHES, OUTER = (4, 8, 16, 32, 64, 128), (4, 128)
 BEYOND = (((8,), 8, 32), ((4, 8, 16, 32), 32, 128))
-"""Batch sizes fitted on, the one whose recordings are used, the one predicted."""
 
 Pairs = dict[str, list[tuple[float, float]]]
 

@@ -1,4 +1,4 @@
-"""Cost models and end-to-end prediction on the real GPU traces beside the repository (`../shared/traces`).
+"""Cost models and end-to-end prediction on the real GPU traces next to the repository (`../shared/traces`).
 
     python benchmarks/predict_gpu.py                # everything
     python benchmarks/predict_gpu.py MORE…          # traces or folders that are predicted from all of the shared ones
@@ -72,13 +72,6 @@ def shared_traces() -> dict[str, Trace]:
 
 @dataclass(frozen=True)
 class Held:
-    """Held-out predictions, one entry a distinct event of a trace.
-
-    Attributes:
-        trace: its name. count: how often it occurs. ns: measured. bound: ns, 0 where it is not known.
-        predicted: by model, ns. low, high: ends of this model's interval, ns.
-    """
-
     trace: npt.NDArray[np.str_]
     count: Floats
     ns: Floats
@@ -128,11 +121,6 @@ def models(given: Sequence[MeasuredTask]) -> dict[str, CostModel]:
 
 
 def hold_out(events: Mapping[str, list[MeasuredTask]], fold_of: Callable[[str], str], only: Iterable[str] = ()) -> Held:
-    """Predict every trace from those of other folds; intervals are from how events of other folds were missed.
-
-    Args:
-        fold_of: name of a trace to its fold. only: predict the traces of these folds; the others make the intervals.
-    """
     rows: list[tuple[str, MeasuredTask, tuple[str, ...]]] = []
     predicted: dict[str, list[float]] = {}
     for fold in dict.fromkeys(map(fold_of, events)):
@@ -163,7 +151,6 @@ def hold_out(events: Mapping[str, list[MeasuredTask]], fold_of: Callable[[str], 
 def intervals(
     rows: Sequence[tuple[str, MeasuredTask, tuple[str, ...]]], predicted: Floats, fold_of: Callable[[str], str]
 ) -> tuple[Floats, Floats]:
-    """Ends of the 80% intervals of held-out predictions, from those of the other folds."""
     low, high = np.zeros(len(rows)), np.zeros(len(rows))
     ratios = np.log([one.ns for _, one, _ in rows]) - np.log(predicted)
     folds = np.array([fold_of(name) for name, _, _ in rows])
@@ -178,12 +165,10 @@ def intervals(
 
 
 def factor(predicted: Floats, ns: Floats) -> float:
-    """By what predictions are off, over or under alike."""
     return float(np.exp(np.nanmean(np.abs(np.log(predicted / ns)))) - 1)
 
 
 def show_held(title: str, held: Held, traces: Mapping[str, Trace]) -> None:
-    """Pooled errors, then those of each trace, with that of the sum over all its GPU events."""
     print(f"\n{title}\n{'':24}{'known FLOPs or bytes':>27}{'all':>28}")
     heads = f"{'events':>9}{'median':>9}{'factor':>9} "
     print(f"{'pooled':24}{heads}{heads}{'within 80%':>11}")

@@ -111,7 +111,7 @@ def main() -> None:
     """Compare and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="take only programs whose name has this in it")
+    parser.add_argument("--only", default="", help="take only programs with this in their name")
     parser.add_argument("--no-times", action="store_true", help="compare shapes only")
     parser.add_argument("--no-shapes", action="store_true", help="compare times only")
     parser.add_argument("--also", action="store_true", help="derive shapes with the other recording's help")

@@ -40,8 +40,6 @@ SAMPLES = 1500
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a program is made for: batch size, length of its sequences, hidden width, number of training steps."""
-
     batch: int
     seq: int
     width: int
@@ -60,7 +58,6 @@ def program(function: Program) -> Program:
 
 
 def loader(size: Sizes, *columns: Callable[[int], Tensor]) -> DataLoader[tuple[Tensor, ...]]:
-    """A data loader over the first samples of a data set, as many as the steps take."""
     samples = TensorDataset(*(column(SAMPLES) for column in columns))
     return DataLoader(samples, batch_sampler=BatchSampler(range(size.batch * size.steps), size.batch, drop_last=True))
 
@@ -114,8 +111,6 @@ def vit(size: Sizes) -> Iterator[None]:
 
 
 class Residual(nn.Module):
-    """Two convolutions with batch norm beside a shortcut."""
-
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         self.first, self.one = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)
@@ -209,7 +204,6 @@ class Gpt(nn.Module):
 
 @program
 def gpt_loader(size: Sizes) -> Iterator[None]:
-    """A language model on sequences of a data loader, of which the next token is the target."""
     model = Gpt(size.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for (tokens,) in loader(size, lambda n: torch.randint(100, (n, size.seq + 1))):
@@ -270,7 +264,6 @@ def lstm_time(size: Sizes) -> Iterator[None]:
 
 @program
 def recommender(size: Sizes) -> Iterator[None]:
-    """Embedding bags of several features beside dense ones."""
     w = size.width
     bags = nn.ModuleList(nn.EmbeddingBag(500, w, mode="sum") for _ in range(3))
     bottom, top = (
@@ -291,7 +284,6 @@ def recommender(size: Sizes) -> Iterator[None]:
 
 @program
 def contrastive(size: Sizes) -> Iterator[None]:
-    """Two views of each sample, joined to 2 × batch; every one is to find its other view."""
     w = size.width
     model = nn.Sequential(nn.Linear(48, w), nn.BatchNorm1d(w), nn.ReLU(), nn.Linear(w, 16))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -360,8 +352,8 @@ def main() -> None:
     parser.add_argument("--width", type=int, nargs="+", default=[64])
     parser.add_argument("--steps", type=int, default=7, help="recorded after three to warm up")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tries", type=int, default=1, help="recordings, of which the shortest is kept")
-    parser.add_argument("--only", default="", help="take only programs whose name has this in it")
+    parser.add_argument("--tries", type=int, default=1, help="recordings; the shortest is kept")
+    parser.add_argument("--only", default="", help="take only programs with this in their name")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(arguments.threads)

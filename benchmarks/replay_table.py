@@ -1,4 +1,4 @@
-"""Errors of the replay on every trace beside the repository, as the tables of docs/reference/replay.md.
+"""Errors of the replay on every trace next to the repository, as the tables of docs/reference/replay.md.
 
     python benchmarks/replay_table.py [--traces FOLDER]
 
@@ -34,12 +34,9 @@ COPIES = "cuspy"
 ALIKE = 0.1
 WHAT_IFS = ("kernel*0.5", "cpu*0")
 MAKESPAN, STARTS = 0.003, 0.005
-"""Errors that a replay may have where the unexplained share is not larger."""
 
 
 def graphs(folder: Path) -> Iterator[tuple[str, ReplayGraph, list[HeldOut]]]:
-    """By name every trace alone, with what its iterations are from each other, and every GPU pair. (Iterations are
-    those of the whole Kineto trace: an ET mostly covers one.)"""
     for kineto in sorted(folder.glob("*/*.json.gz")):
         name = kineto.name.removesuffix(".json.gz").removesuffix(".kineto")
         if kineto.name.endswith(".et.json.gz") or kineto.parent.name == "et-only":
@@ -53,7 +50,6 @@ def graphs(folder: Path) -> Iterator[tuple[str, ReplayGraph, list[HeldOut]]]:
 
 
 def gpu_row(name: str, graph: ReplayGraph, summary: Summary) -> str:
-    """Constants, errors, and what two changes would bring beside their bound."""
     constants = fit_constants(graph)
     result = replay(graph, constants)
     changes = [_change(graph, result, text) for text in WHAT_IFS]
@@ -86,8 +82,6 @@ def held_row(name: str, held: list[HeldOut]) -> str:
 
 
 def held_out(graph: ReplayGraph) -> list[HeldOut]:
-    """Every iteration predicted from the others, but for those that are set apart; [] for a trace with fewer than
-    three."""
     try:
         iterations = find_iterations(graph.trace)
     except ConvertError:
@@ -99,7 +93,7 @@ def held_out(graph: ReplayGraph) -> list[HeldOut]:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: beside the repository")
+    parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: next to the repository")
     arguments = parser.parse_args()
     print("| trace | GPU events | latency µs | gap µs | Q | measured ms | makespan error % | mean start error % |"
           " unexplained % | busiest stream | kernel×0.5 (bound) | cpu×0 (bound) |")  # fmt: skip

@@ -5,9 +5,9 @@
 
 RECORDINGS has a folder FAMILY.LAYOUT for each recording, with rank0.et.json.gz and rank0.kineto.json.gz, as
 `record_families.py` of the shared tools writes them: one step with a global batch of 8, memory profiled. From that of
-SOURCE each other layout of a family is derived and held against its recording: every operator that computes with the
+SOURCE each other layout of a family is derived and compared with its recording: every operator that computes with the
 shapes of what it takes, every collective with its kind, group, elements and order. "refused" and "listed" (exit status
-3 of the command) are no errors; "WRONG" is one: it differs and says nothing. With --self each recording is derived from
+3 of the command) are no errors; "WRONG" is one: a silent difference. With --self each recording is derived from
 itself instead.
 
 Peak memory: the most that was allocated in the step by the profiler's events, and what was there before it (parameters,
@@ -53,11 +53,6 @@ def layout_of(name: str, family: str) -> Layout:
 
 
 def allocated(folder: Path) -> int:
-    """The most bytes that were allocated in the step, 0 where memory was not profiled.
-
-    The profiler does not see what Gloo's threads free, so its "Total Allocated" grows by chance: here memory that is
-    allocated again counts as freed.
-    """
     events = orjson.loads(gzip.decompress((folder / "rank0.kineto.json.gz").read_bytes()))["traceEvents"]
     events = [event for event in events if event.get("name") == "[memory]"]
     starts, sizes, total, most = list[int](), dict[int, int](), 0, 0
@@ -76,7 +71,6 @@ def allocated(folder: Path) -> int:
 
 
 def held_before(job: Resharded) -> int:
-    """Bytes of parameters, optimizer state and buckets, which were there before the step."""
     memory, layout = job.memory[0], job.layout
     buckets = memory.buffers if layout.dp > 1 and layout.zero < 3 else 0
     return memory.parameters + memory.optimizer + buckets

@@ -1,6 +1,6 @@
-"""How well links are found on recorded pairs, with and without ids: `make score`.
+"""Accuracy of links on recorded pairs, with and without ids: `make score`.
 
-Reads the traces beside the repository (`../shared/traces`): pairs with known links, real GPU pairs, pairs of unlike
+Reads the traces next to the repository (`../shared/traces`): pairs with known links, real GPU pairs, pairs of different
 programs, broken files. Figures with a bar are compared with it; the exit status is 1 if one is missed.
 """
 
@@ -29,7 +29,6 @@ TRACES = Path(__file__).parents[2] / "shared" / "traces"
 BEGIN, END = "<!-- score: begin -->", "<!-- score: end -->"
 VARIANTS = ("ids", "no ids", "no ids, no numbers")
 UNLIKE = ("conv_one", "tf_adam_loop", "dlrm_same", "lstm_layer", "infer_mlp")
-"""CPU pairs of which the ET of each goes with the Kineto trace of every other: 20 ordered pairs."""
 CUT, CUTS, SEED = "conv_same", 50, 20
 _WIDEST = 60
 _LINKED_LESS, _MIN_MATCH = 3, 0.95
@@ -126,7 +125,7 @@ def cpu_scores() -> list[Score]:
         if known["links"] is None:
             continue
         et, kineto = (load(path.with_name(known[side])).data for side in ("et", "kineto"))
-        rank = file_rank(known["et"])  # bytes have no name that says it
+        rank = file_rank(known["et"])  # bytes have no name
         scores += [_score(known, v, link(strip(et, v), strip(kineto, v), rank=rank)) for v in VARIANTS]
     return scores
 
@@ -148,7 +147,6 @@ def _score(known: dict[str, Any], variant: str, result: Trace) -> Score:
 
 
 def _note(result: Trace) -> str:
-    """What the report says about the windows: iteration, numbers, whether it is one run; else what it says first."""
     notes = _notes(result)
     return next((note for note in notes if note.startswith(("the ET ", "two runs"))), next(iter(notes), ""))
 
@@ -207,7 +205,6 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def other_tables() -> list[Table]:
-    """GPU pairs, unlike programs, broken files."""
     head = ("pair", "ops", "linked", "certain", "GPU events", "attached", "method", "window")
     return [
         Table("GPU pairs", head, tuple(_gpu_lines())),

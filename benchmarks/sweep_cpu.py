@@ -132,7 +132,7 @@ def main() -> None:
     """Record, link and export everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="take only graphs whose name has this in it")
+    parser.add_argument("--only", default="", help="take only graphs with this in their name")
     arguments = parser.parse_args()
     target: Path = arguments.out / "etplus"
     target.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ Of the time of all kernels (not copies and memsets; overlapping ones count each)
 - that have FLOPs or bytes themselves: an operator that computes none has bytes,
 - whose operator has FLOPs or bytes, at this kernel or at another one (helpers of a product, a reduction of parts).
 
-Without arguments it takes the traces of serving engines beside the repository, those of replayed graphs with their
+Without arguments it takes the traces of serving engines next to the repository, those of replayed graphs with their
 captures. Prints a line a trace, and below it what the longest kernels without either are.
 """
 
@@ -74,7 +74,6 @@ def coverage(trace: Trace) -> Coverage:
 
 
 def main() -> None:
-    """Print the shares of each trace."""
     named = {Path(text.split("+")[0]).name: tuple(text.split("+")) for text in sys.argv[1:]}
     files = named or {name: tuple(str(TRACES / file) for file in parts) for name, parts in SERVING.items()}
     print(f"{'trace':<32} {'FLOPs':>8} {'or bytes':>9} {'operators':>10}")

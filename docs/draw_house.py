@@ -1,6 +1,6 @@
 """Draws the two pictures of the house: `python docs/draw_house.py` writes house.svg and kernel.svg in docs/pictures.
 
-The folders and their order are those of the contract "layers" in pyproject.toml; what is written in them is said here.
+Folders and order come from the contract "layers" in pyproject.toml, their texts from this file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ TIP = (
 
 
 def layers() -> list[list[str]]:
-    """The folders from the top, those beside each other in one list, as import-linter checks them."""
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
     (contract,) = (one for one in project["tool"]["importlinter"]["contracts"] if one["type"] == "layers")
     return [[name.strip().removeprefix("etplus.") for name in layer.split("|")] for layer in contract["layers"]]
@@ -86,7 +85,6 @@ def house() -> str:
 
 
 def kernel() -> str:
-    """The forms of one kernel event, from bytes to what is written."""
     parts, height, top = list[str](), 82, 16.0
     for number, (name, *lines) in enumerate(KERNEL):
         parts += box(LEFT, top, 420, height, name, tuple(lines))
@@ -94,7 +92,7 @@ def kernel() -> str:
         if number + 1 < len(KERNEL):
             parts.append(arrow(LEFT + 210, top))
             top += 24
-    return svg(420 + 2 * LEFT, top + 16, "One kernel event, from bytes to what is written", parts)
+    return svg(420 + 2 * LEFT, top + 16, "One kernel event, from bytes to output", parts)
 
 
 def svg(width: float, height: float, title: str, parts: list[str]) -> str:

@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/draw_pages.py
 
-The traces are those of `../shared/traces`, as in the tests; the browser is driven as in the tests (`tests/browser.py`).
+It uses `../shared/traces` and drives the browser with `tests/browser.py`.
 """
 
 from __future__ import annotations

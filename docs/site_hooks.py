@@ -103,7 +103,7 @@ def schemas_page() -> str:
     """Keys of the published JSON schemas, with their descriptions."""
     parts = [
         "# JSON schemas\n",
-        "What etplus writes is held against these schemas by its tests. "
+        "Tests compare the output of etplus with these schemas. "
         "This page lists their keys; the files themselves: "
         + ", ".join(f"[{title}]({name})" for name, title in _SCHEMAS.items())
         + ".\n",

@@ -24,7 +24,7 @@ class Area(NamedTuple):
 
 AREAS = (
     Area("Opening files", ("schemas/text/", "schemas/mapped", "jobs/patterns"),
-         "The file is missing, empty, damaged, too large for the memory limit or not of a kind that the command reads.",
+         "The file is missing, empty, damaged, too large for the memory limit, or in another format.",
          "Check the path and permissions. Copy or record a damaged file again; without "
          "`--strict` what can be recovered of a cut file is read. Raise `ETPLUS_MEMORY_LIMIT` for files you trust."),
     Area("Writing files", ("schemas/text/transaction.py", "schemas/parquet/parquet_writer.py", "cli/outputs.py",
@@ -36,7 +36,7 @@ AREAS = (
          "Give the file that `torch.profiler.ExecutionTraceObserver` wrote, or record with `etplus record`."),
     Area("Kineto traces", ("schemas/kineto/", "schemas/inductor/"),
          "The file is not a trace of PyTorch's profiler, or the profiler was not active; for compiled code: the file "
-         "beside the trace is not one that Inductor wrote.",
+         "next to the trace does not come from Inductor.",
          "Record again with the profiler active during the steps that you want."),
     Area("ET+ files", ("schemas/etplus/", "schemas/graph_arrays.py", "schemas/opcodes"),
          "The file was edited, cut off or written by a newer version of etplus.",
@@ -56,8 +56,8 @@ AREAS = (
          "[Linking](reference/linking.md#identity)."),
     Area("Jobs", ("jobs/", "converters/folder.py", "converters/traces.py",
                   "cli/link_folder.py"),
-         "The files are not the ranks of one job, two are of the same rank, or no scheduler answers.",
-         "Look at what belongs together with `etplus link FOLDER --dry-run`; choose with `--ranks`."),
+         "The files are not the ranks of one job, two have the same rank, or no scheduler answers.",
+         "List the pairs with `etplus link FOLDER --dry-run`; choose with `--ranks`."),
     Area("Choosing a part of a trace", ("trace/selection.py", "trace/steps.py",
                                          "trace/shown", "trace/access"),
          "The step, window, module or phase that was asked for is not in the trace.",
@@ -97,8 +97,6 @@ AREAS = (
 
 
 class Message(NamedTuple):
-    """One error: `…` stands for what is filled in."""
-
     path: str
     problem: str
     remedy: str
@@ -165,7 +163,6 @@ def _raised(path: Path) -> Iterator[Message]:
 
 
 def _template(node: ast.expr) -> str:
-    """The text of an expression, … for what is filled in."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -185,5 +182,4 @@ def _cell(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Prose in a cell; what Markdown would take as markup is not."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")

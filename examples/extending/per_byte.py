@@ -1,4 +1,4 @@
-"""A cost model: time in proportion to the bytes moved, fitted on what was measured."""
+"""A cost model: time in proportion to the bytes moved, fitted on measured times."""
 
 from collections.abc import Mapping, Sequence
 

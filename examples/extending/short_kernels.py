@@ -25,5 +25,5 @@ class ShortKernels:
                 advice="capture a CUDA graph, or torch.compile",
                 check="fewer kernels in `etplus analyze`",
                 interventions=(Intervention("kernel*0.5", rows),),
-                least_gain=0,  # also where it gains nothing end to end
+                least_gain=0,  # also where the end-to-end gain is zero
             )

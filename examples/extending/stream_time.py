@@ -1,4 +1,4 @@
-"""An analysis table: how long the kernels of each stream take. Text, JSON, CSV, page and data frames show it."""
+"""An analysis table: kernel time per stream. Text, JSON, CSV, page and data frames show it."""
 
 from etplus.analysis import Analysis, Row, Table, column
 
