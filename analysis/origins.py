@@ -31,7 +31,7 @@ class SourceRow(Row):
     line: int = inferred("number", "Line.")
     function: str = inferred("name", "Function.")
     own: bool = inferred("yes/no", "In own code.")
-    exact: bool = inferred("yes/no", "The line is the call's; otherwise it is the first line of the function.")
+    exact: bool = inferred("yes/no", "The line is the call's (PyTorch 2.14 and newer); otherwise the function's first.")
     calls: int = column("count", "Outermost operators that it called.")
     host_ns: int = column("ns", "CPU time of the operators that it called, without Python's own.")
     device_self_ns: int = column("ns", "GPU time that it caused.", "GPU self")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..trace.kinds import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION
-from ..trace.stacks import SourceLine
+from ..trace.stacks import SourceLine, place_text
 from .breakdown import iteration_at, launched_in
 from .origins import LineWork
 from .summary import Analysis
@@ -67,7 +67,7 @@ class LineRow(Row):
         """File, lines in both traces, and function."""
         numbers = [side.line for side in (self.a, self.b) if side is not None]
         moved = f"{numbers[0]} → {numbers[1]}" if len(set(numbers)) > 1 else str(numbers[0])
-        return f"{self.file}:{moved}" + (f" ({self.function})" if self.function else "")
+        return place_text(self.file, moved, self.function, self.exact)
 
 
 class _Lines(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePath
 from typing import NamedTuple
 
 from ..trace.kernel_names import kernel_label
@@ -78,7 +79,8 @@ def _modules(analysis: Analysis) -> Iterable[_TopPart]:
 
 def _lines(analysis: Analysis) -> Iterable[_TopPart]:
     for row in analysis.sources:
-        yield _TopPart(f"{row.file}:{row.line}", str(row.source), row.device_self_ns, row.host_ns, row.calls)
+        label = str(row.source._replace(file=PurePath(row.file).name))
+        yield _TopPart(f"{row.file}:{row.line}", label, row.device_self_ns, row.host_ns, row.calls)
 
 
 def _phases(analysis: Analysis) -> Iterable[_TopPart]:

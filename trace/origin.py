@@ -8,14 +8,14 @@ kernels it launches, except communication ("gradient communication").
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .brief import Record
-from .call_tree import nearest
+from .call_tree import nearest, nesting
 from .columns import IntColumn, distinct, distinct_rows, matching, run_starts, scatter
 from .comm_kernels import is_comm_kernel
 from .index import CallIndex, ColumnOf, GpuIndex, Positions, as_column, as_positions
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["PHASES", "THROUGH", "Origin", "RowOrigin", "origin_of", "origin_of_rows"]
 
 _SEQUENCE = 1
+_Paths = list[tuple[str, ...]]
 
 _ENGINE = "autograd::engine::evaluate_function: "
 _FUNCTION = re.compile(rf"(?:{_ENGINE})?(?:.*::)?(\w+?)Backward\d*")
@@ -86,9 +87,10 @@ class Origin(Record):
 
 
 def origin_of(trace: Trace) -> Origin:
+    backward = _backward_roots(trace)
+    trace = _with_lost_callers(trace, backward)
     calls, gpu = trace.calls, trace.gpu
     own_entry = trace.stacks.first_entry(calls.source)
-    backward = _backward_roots(trace)
     forward, through = _forward_of(trace, backward)
     phase = _phases(trace, backward, forward, own_entry)
     behind = _inherited(trace, forward, phase)
@@ -96,7 +98,7 @@ def origin_of(trace: Trace) -> Origin:
     stated = trace.stacks.stated(calls.source)
     entry = _with_forward(own_entry, behind, table, stated)
     paths, module = _module_paths(trace)
-    module = _inherited_modules(trace, module, forward, behind, phase)
+    paths, module = _inherited_modules(trace, paths, module, forward, behind, phase)
     gpu_call = gpu.call.copy()
     other = trace.counterpart
     gpu_call[other >= 0] = gpu.call[other[other >= 0]]
@@ -135,6 +137,30 @@ def _backward_roots(trace: Trace) -> npt.NDArray[np.bool_]:
     named = matching(calls.name, trace.names, _is_backward)
     found: npt.NDArray[np.bool_] = (named & (calls.kind == OP)) | (trace.nodes.scope[calls.source] == _BACKWARD_SCOPE)
     return found
+
+
+def _with_lost_callers(trace: Trace, backward: npt.NDArray[np.bool_]) -> Trace:
+    """Return the trace with callers by time on threads where a checkpoint recomputes.
+
+    `torch.utils.checkpoint` stops a recomputation by an exception. The ET's observer then misses the ends of some calls
+    and records later calls of the thread without their caller, or with an ended one.
+    """
+    calls = trace.calls
+    around = nearest(calls.parent, calls.parent, backward)
+    recomputes = (around >= 0) & ~backward & (calls.kind == OP) & (trace.nodes.seq_id[calls.source] >= 0)
+    if not trace.times_recorded or not recomputes.any():
+        return trace
+    order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts, calls.thread))
+    outer = nesting(calls.thread[order], calls.ts[order], calls.end[order])
+    by_time = np.full(len(calls), -1, np.int64)
+    by_time[order] = np.where(outer >= 0, order[outer], -1)
+    ended = (calls.thread[calls.parent] == calls.thread) & (calls.ts >= calls.end[calls.parent])
+    lost = ((calls.parent < 0) | ended) & np.isin(calls.thread, calls.thread[recomputes])
+    lost &= (by_time < np.arange(len(calls))) & (by_time != calls.parent)
+    if not lost.any():
+        return trace
+    parent = as_positions(np.where(lost, by_time, calls.parent))
+    return trace.with_tables(replace(trace.tables, calls=replace(calls, parent=parent)))
 
 
 def _is_backward(name: str) -> bool:
@@ -249,7 +275,7 @@ def _phases(
     differentiable = (calls.kind == OP) & ~backward & (trace.nodes.seq_id[calls.source] >= 0)
     around = nearest(calls.parent, calls.parent, backward)
     again = (around >= 0) & (differentiable | (calls.kind == MODULE))
-    mark[again] = RECOMPUTATION
+    mark[again & ~_in_grad_mode(trace, backward, differentiable)[around]] = RECOMPUTATION
     _mark_stacks(trace, mark, entry)
     behind = forward[forward >= 0]
     mark[behind[mark[behind] < 0]] = FORWARD
@@ -264,6 +290,20 @@ def _phases(
     inside = nearest(np.arange(len(calls)), calls.parent, communicates) >= 0
     phase[inside & (phase == UNKNOWN)] = COMMUNICATION
     return phase
+
+
+def _in_grad_mode(
+    trace: Trace, backward: npt.NDArray[np.bool_], differentiable: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Return which backward roots run with `create_graph=True`: all operators that they call directly have numbers.
+
+    A root that recomputes a checkpoint also calls operators of its own, which have none. The last entry is for no root.
+    """
+    calls = trace.calls
+    direct = (calls.parent >= 0) & ~backward & (calls.kind != ANNOTATION)
+    without = np.append(matching(calls.name, trace.names, lambda name: "Checkpoint" in name), False)
+    without[calls.parent[direct & ~differentiable]] = True  # operators without a number, and modules
+    return ~without
 
 
 def _communicates(name: str) -> bool:
@@ -296,14 +336,25 @@ def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) ->
 
 
 def _inherited_modules(
-    trace: Trace, module: IntColumn, forward: IntColumn, behind: IntColumn, phase: npt.NDArray[np.int8]
-) -> IntColumn:
+    trace: Trace, paths: _Paths, module: IntColumn, forward: IntColumn, behind: IntColumn, phase: npt.NDArray[np.int8]
+) -> tuple[_Paths, IntColumn]:
+    """Give calls without a module that of their forward call, and modules called again those around them in forward."""
     if not len(module):
-        return module
+        return paths, module
     at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
     checkpoint = np.where((phase == RECOMPUTATION) & (at >= 0), forward[np.maximum(at, 0)], -1)
+    again = np.flatnonzero((checkpoint >= 0) & (module >= 0) & (module[checkpoint] >= 0))
+    known = {path: code for code, path in enumerate(paths)}
+    pairs, pair = distinct_rows(module[again], module[checkpoint[again]])
+    whole = [known.setdefault(_rooted(paths[inner], paths[outer]), len(known)) for inner, outer in pairs.tolist()]
     module = np.where((module < 0) & (checkpoint >= 0), module[checkpoint], module)
-    return np.where((module < 0) & (behind >= 0), module[behind], module)
+    module[again] = np.array(whole, np.int64)[pair]
+    return list(known), np.where((module < 0) & (behind >= 0), module[behind], module)
+
+
+def _rooted(path: tuple[str, ...], outer: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the path of a module that is called again below the modules around it in forward."""
+    return (outer[: outer.index(path[0])] if path[0] in outer else outer) + path
 
 
 def _nearest_value(trace: Trace, values: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:

@@ -36,6 +36,17 @@ _LIBRARY = (
 _STANDARD = frozenset(sys.stdlib_module_names) | {"asyncore", "distutils", "imp"}
 
 
+def place_text(file: str, line: str, function: str, exact: bool) -> str:
+    """Return a source line as text: "train.py:17 (forward)" if `line` is a call's, else "forward (train.py:17)".
+
+    Before 2.14 PyTorch records for a frame the line of its `def`, and for module-level code the line where the
+    recording began, which is left out.
+    """
+    if exact or not function:
+        return f"{file}:{line}" + (f" ({function})" if function else "")
+    return f"module level ({file})" if function == "<module>" else f"{function} ({file}:{line})"
+
+
 class SourceLine(NamedTuple):
     """A line of a program."""
 
@@ -49,7 +60,7 @@ class SourceLine(NamedTuple):
         return f"<line {shortened(str(self), _WIDTH)}>"
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}" + (f" ({self.function})" if self.function else "")
+        return place_text(self.file, str(self.line), self.function, self.exact)
 
 
 @dataclass(frozen=True, repr=False)

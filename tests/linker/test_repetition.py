@@ -88,9 +88,9 @@ def test_the_source_line_follows_from_the_repetition() -> None:
     document["traceEvents"].append({**frame, "ts": 1, "dur": 10**7, "args": {"Python id": 1}})
     trace = link(None, orjson.dumps(document))
     kernel = trace.kernels[3]
-    assert kernel.counterpart is not None and str(kernel.source) == "train.py:7 (main)" and not kernel.stack
+    assert kernel.counterpart is not None and str(kernel.source) == "main (train.py:7)" and not kernel.stack
     rows = source_table(trace)
-    assert [str(row.source) for row in rows] == ["train.py:7 (main)"] and "by repetition" in rows[0].above()
+    assert [str(row.source) for row in rows] == ["main (train.py:7)"] and "by repetition" in rows[0].above()
     assert (rows[0].device_self_ns, rows[0].repeated_ns) == (trace.gpu.dur.sum(), trace.gpu.dur[:60].sum())
 
 

@@ -117,3 +117,24 @@ def test_there_is_a_recording_of_each_kind() -> None:
         "linear", "conv", "lstm", "attention", "tied", "twice", "checkpoint", "checkpoint_reentrant",
         "checkpoint_thread", "other_thread", "ddp", "fsdp",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("own", "phase"), [([], "backward"), ([("aten::mul", {})], "recomputation")])
+def test_numbered_operators_in_backward_are_recomputed_only_next_to_operators_without_a_number(
+    own: list[tuple[str, dict[str, int]]], phase: str
+) -> None:
+    """With `create_graph=True` all operators of backward have numbers; after a recomputation its own have none."""
+    root = {"Sequence number": 7, "Fwd thread id": 1}
+    calls = [
+        ("aten::mm", {"Sequence number": 7}, 0, 10),
+        (f"{ENGINE}MmBackward0", root, 20, 90),
+        ("MmBackward0", root, 21, 88),
+    ]
+    inner = [("aten::mm", {"Sequence number": 9}), *own]
+    calls += [(name, args, 30 + 20 * at, 10) for at, (name, args) in enumerate(inner)]
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
+        for name, args, ts, dur in calls
+    ]
+    trace = link(None, orjson.dumps({"schemaVersion": 1, "traceEvents": events}))
+    assert PHASES[trace.origin.phase[3]] == phase
