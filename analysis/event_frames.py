@@ -127,7 +127,7 @@ class EventFrame(_Frame):
     grid = series("name", _GRID, lambda f: [grid for grid, _ in f.dimensions])
     block = series("name", "Threads of a block, x,y,z.", lambda f: [block for _, block in f.dimensions])
     dtype = series("name", "Dtype that it computes in.", lambda f: f.texts(f.work.dtypes, f.work.dtype), INFERRED)
-    flops = series("flop", "Floating-point operations.", lambda f: f.known(f.work.flops), INFERRED)
+    flops = series("flop", "Floating-point operations.", lambda f: f.known(f.work.all_flops), INFERRED)
     bytes = series("bytes", _BYTES, lambda f: f.known(f.work.bytes), INFERRED)
     most_bytes = series("bytes", "Upper bound of bytes.", lambda f: f.known(f.work.most_bytes), INFERRED)
     flops_share = series("share", "Share of the device's peak for the dtype.", lambda f: f.against_peaks[0], INFERRED)
@@ -236,7 +236,7 @@ class EventFrame(_Frame):
             rate[own] = device.bytes_per_second
             for code, dtype in enumerate(work.dtypes):
                 peak[own & (work.dtype[rows] == code)] = device.peak_flops(dtype) or 0
-        dur, flops, size = gpu.dur[rows], work.flops[rows], work.bytes[rows]
+        dur, flops, size = gpu.dur[rows], np.where(peak > 0, work.all_flops[rows], work.flops[rows]), work.bytes[rows]
         judged = from_memory(self.trace, work.bytes, devices)[rows]
         with np.errstate(divide="ignore", invalid="ignore"):
             at_peak, at_rate = flops / peak * 1e9, size / rate * 1e9

@@ -36,7 +36,7 @@ from .experts import (
     product_kernels,
     split_kernels,
 )
-from .flops import MOST_WORK, bytes_moved, computed_in, flops, operator, tried
+from .flops import MOST_WORK, bytes_moved, computed_in, element_flops, flops, operator, tried
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 _CACHE_WRITE = re.compile(r".*(?:reshape_and_cache\w*|store_cache)")
@@ -62,6 +62,8 @@ class Work:
         operator_ns: int64, durations of all kernels of the operator (with layout changes and partial sums), shared
             like the FLOPs; 0 if FLOPs are unknown.
         counted: bool, the event's operator has known FLOPs or bytes, at this or another kernel.
+        elements: int64, `element_flops` at the longest kernel of the launching call; −1 for none.
+        elements_ns: int64, durations of all kernels of that call; 0 for none.
         notes: what is unknown and why, in sentences.
     """
 
@@ -73,14 +75,26 @@ class Work:
     call: IntColumn
     operator_ns: IntColumn
     counted: Mask
+    elements: IntColumn
+    elements_ns: IntColumn
     notes: tuple[str, ...] = ()
 
     __repr__ = brief
 
     def take(self, events: IntColumn) -> Work:
         """Return the work of some events."""
-        arrays = ("flops", "bytes", "most_bytes", "dtype", "call", "operator_ns", "counted")
+        arrays = ("flops", "bytes", "most_bytes", "dtype", "call", "operator_ns", "counted", "elements", "elements_ns")
         return replace(self, **{name: getattr(self, name)[events] for name in arrays})
+
+    @property
+    def all_flops(self) -> IntColumn:
+        """int64, `flops` or else `elements`."""
+        return np.where(self.flops >= 0, self.flops, self.elements)
+
+    def coverage(self, durations: IntColumn) -> float | None:
+        """Return the share of GPU time in operators with known FLOPs; None without GPU time."""
+        known, total = int(self.operator_ns.sum() + self.elements_ns.sum()), int(durations.sum())
+        return min(known / total, 1.0) if total else None
 
 
 def work_of_events(trace: Trace) -> Work:
@@ -99,7 +113,8 @@ def work_of_events(trace: Trace) -> Work:
     unknown, none = np.full(len(gpu), -1, np.int64), np.zeros(len(gpu), np.int64)
     dtypes = ["", *sorted({signature.dtype for signature in trace.signatures} - {""} | {"float32", "tf32"})]
     codes, sizes = np.zeros(len(gpu), np.int32), (gpu.bytes.copy(), gpu.bytes.copy())
-    work = Work(unknown, *sizes, codes, dtypes, caller.copy(), none, gpu.bytes >= 0)
+    elements = unknown.copy(), none.copy()
+    work = Work(unknown, *sizes, codes, dtypes, caller.copy(), none, gpu.bytes >= 0, *elements)
     named = matching(gpu.name, trace.names, computes_products)
     by_data = of_data.attention | of_data.experts
     parts = np.where(by_data, 0, _parts(trace)[calls.name])
@@ -128,10 +143,25 @@ def work_of_events(trace: Trace) -> Work:
             main = _main(trace, events, "", named)
             _share(trace, work.bytes, main, int(size[caller[events[0]]]))
             work.counted[events] |= size[caller[events[0]]] >= 0
+    _count_elements(trace, work, launched)
     np.maximum(work.most_bytes, work.bytes, out=work.most_bytes)
     _set_dtypes(trace, work)
     notes = tuple(f"calls without FLOPs: {count:,}; {why}" for why, count in of_data.notes.items())
     return replace(work, notes=notes)
+
+
+def _count_elements(trace: Trace, work: Work, launched: IntColumn) -> None:
+    """Count elementwise operators and reductions at the longest kernel of the call that launched it."""
+    calls, caller = trace.attribution.calls, trace.attribution.call
+    events = launched[(work.flops[launched] < 0) & (work.operator_ns[launched] == 0)]
+    count = np.full(len(calls), -1, np.int64)
+    for (name, signature), members in grouped(calls.name[caller[events]], calls.signature[caller[events]]):
+        flop = element_flops(trace.names[name], trace.signatures[signature]) if signature >= 0 else None
+        count[caller[events[members]]] = -1 if flop is None else flop
+    events = events[count[caller[events]] >= 0]
+    groups = _groups(trace, caller, events, np.zeros(len(trace.gpu), np.bool_), np.ones(len(calls), np.int64))
+    work.elements[groups.first] = count[groups.call]
+    work.elements_ns[groups.first] = groups.total(trace.gpu.dur)
 
 
 def _give_whole(

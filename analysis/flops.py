@@ -4,16 +4,18 @@ A multiply-add counts as two operations. FLOPs of GEMMs, convolutions and attent
 `torch.utils.flop_counter`, corrected where torch is wrong: the weight gradient of grouped convolutions (counted once
 per group), `cudnn_convolution` and `_slow_conv2d_forward` (argument order), `_flash_attention_forward` and related
 operators (their tensors are (batch, sequence, head, dimension)).
+
+Elementwise operators and reductions, which torch does not count, have one FLOP per element (`element_flops`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import prod
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from ..trace.dtypes import values_per_element
 from ..trace.tensors import Signature, Tensor, once, read_bytes, total_bytes
@@ -26,6 +28,7 @@ from .operator_outputs import (
     NORMALISATIONS,
     POINTWISE,
     REDUCTIONS,
+    RESIZED,
     SEVERAL_GRADIENTS,
     WRITES_ONLY,
     Returned,
@@ -62,6 +65,7 @@ class Operator:
         moved: bytes of a call, if they are not the sum of inputs and outputs.
         parts: number of kernels that share the FLOPs: two in a convolution's backward.
         product: dimensions of a GEMM.
+        elements: tensors that `element_flops` counts; "" for none.
     """
 
     flops: Callable[[Signature], int | None] | None = None
@@ -69,6 +73,7 @@ class Operator:
     moved: Callable[[Signature], int | None] | None = None
     parts: int = 1
     product: Callable[[Signature], Product | None] | None = None
+    elements: Literal["", "input", "output", "rotated"] = ""
 
 
 _OPERATORS: dict[str, Operator] = {}
@@ -106,6 +111,26 @@ def flops(name: str, signature: Signature) -> int | None:
     """Return the floating-point operations of a call such as "aten::addmm"; None if unknown."""
     entry = operator(name)
     return _number(entry.flops, signature) if entry is not None else None
+
+
+@once
+def element_flops(name: str, signature: Signature) -> int | None:
+    """Return one FLOP per output element, for reductions per input element; None for other operators and dtypes.
+
+    Rotary embeddings count the elements of queries and keys, operators on lists those of the first list.
+    """
+    plain = plain_name(name).removesuffix("_")
+    entry = operator(plain.removeprefix("_foreach_") if plain.startswith("_foreach_") else name)
+    if entry is None or not entry.elements or plain in _COPIES:
+        return None
+    tensors: Sequence[Tensor] | None = signature.tensors[:1]
+    if plain.startswith("_foreach_"):
+        tensors = [Tensor((sum(tensor.numel for tensor in signature.inputs[0].tensors),), signature.dtype)]
+    elif entry.elements == "rotated":
+        tensors = [Tensor((sum(tensor.numel for tensor in signature.tensors[1:3]),), signature.dtype)]
+    elif entry.elements == "output":
+        tensors = returned(name, signature)
+    return max((tensor.numel for tensor in tensors or ()), default=0) or None if "float" in signature.dtype else None
 
 
 @once
@@ -260,18 +285,20 @@ def _pointwise_outputs(signature: Signature, dtype: str | None = None) -> Return
     return None if shape is None else [shape if dtype is None else Tensor(shape, dtype)]
 
 
-register(POINTWISE, Operator(outputs=_pointwise_outputs))
-register(COMPARISONS, Operator(outputs=partial(_pointwise_outputs, dtype="bool")))
-register(NORMALISATIONS, Operator(outputs=_like_first))
+_COPIES = frozenset("clone contiguous where masked_fill tril triu flip roll sort".split())  # no arithmetic
+register(POINTWISE, Operator(outputs=_pointwise_outputs, elements="output"))
+register(COMPARISONS, Operator(outputs=partial(_pointwise_outputs, dtype="bool"), elements="output"))
+register(NORMALISATIONS, Operator(outputs=_like_first, elements="output"))
+register(RESIZED, Operator(elements="output"))
 register(WRITES_ONLY, _BUFFERS)
 for _name, _moved in operator_outputs.MOVED_BY_INDEX.items():
     register(_name, Operator(moved=_moved))
 
 register("cat concat concatenate", Operator(outputs=concatenated))
 for _name, _reduction in REDUCTIONS.items():
-    register(_name, Operator(outputs=_reduction.outputs, moved=_reduction.moved))
+    register(_name, Operator(outputs=_reduction.outputs, moved=_reduction.moved, elements="input"))
 for _name, _gradients in SEVERAL_GRADIENTS.items():
-    register(_name, Operator(outputs=_gradients.outputs))
+    register(_name, Operator(outputs=_gradients.outputs, elements="output"))
 
 
 # Serving frameworks
@@ -294,7 +321,7 @@ def _of_library(name: str) -> Operator | None:
         return Operator(partial(_of_experts, name), moved=lambda signature: None)
     moved = serving.memory_bound(name)
     if moved is not None:
-        return Operator(moved=moved)
+        return Operator(moved=moved, elements=serving.counted_elements(name))
     if not is_library_product(name):
         return None
     gemm = _multiplies(partial(_library_product, name), lambda signature: None)

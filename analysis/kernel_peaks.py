@@ -124,18 +124,18 @@ def kernel_table(
     keys, inverse = distinct_rows(gpu.device, gpu.name, gpu.category, work.dtype)
     ops = _ops_by_row(trace, inverse, len(keys))
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(keys))
-    operator_ns = sums(inverse, work.operator_ns, len(keys))
+    operator_ns = sums(inverse, work.operator_ns + work.elements_ns, len(keys))
     again = sums(inverse, np.where(trace.attribution.repetition > 0, gpu.dur, 0), len(keys))
     judged = np.where(from_memory(trace, work.bytes, devices), work.bytes, -1)
-    done, moved, most, passed = (
-        _known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes, work.most_bytes, judged)
-    )
+    columns = (work.all_flops, work.flops, work.bytes, work.most_bytes, judged)
+    done, products, moved, most, passed = (_known_sums(inverse, column, gpu.dur, len(keys)) for column in columns)
     rows = Table(KernelRow)
     for row in np.argsort(-total, kind="stable").tolist():
         number, name, category, dtype = keys[row].tolist()
         device = devices.get(number)
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
-        bounds = against_peaks(device, peak, done[row], moved[row], passed[row])
+        # Without a peak for the dtype, FLOPs of elementwise kernels must not hide that memory bounds them.
+        bounds = against_peaks(device, peak, done[row] if peak else products[row], moved[row], passed[row])
         kernel = number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row]
         (flops, flops_ns), (size, size_ns) = done[row], moved[row]
         amounts = flops, flops_ns, size, most[row][0], size_ns, int(operator_ns[row])

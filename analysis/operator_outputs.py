@@ -29,6 +29,11 @@ NORMALISATIONS = (
     " layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm batch_norm _batch_norm_impl_index"
     " native_group_norm group_norm rms_norm _fused_rms_norm native_dropout cumsum flip roll sort"
 )
+# Operators that pad or interpolate; their output is known only if it is recorded.
+RESIZED = (
+    "replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d upsample_nearest1d"
+    " upsample_nearest2d upsample_nearest3d upsample_bilinear2d"
+)
 # Operators that write the first tensor without reading it.
 WRITES_ONLY = "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_"
 # Operators with one bool output of the broadcast shape of their inputs.

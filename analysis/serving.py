@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from math import prod
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..trace.conventions import LONGEST_NAME
 from ..trace.dtypes import itemsize, values_per_element
@@ -171,6 +171,14 @@ def memory_bound(name: str) -> Moved | None:
         return None
     plain = name.partition("::")[2]
     return next((moved for names, moved in _BY_NAME if names.fullmatch(plain)), None)
+
+
+def counted_elements(name: str) -> Literal["", "input", "rotated"]:
+    """Return which tensors have one FLOP per element: all of the first one, or the rotated ones."""
+    plain = name.partition("::")[2]
+    if plain == "rotary_embedding":
+        return "rotated"
+    return "input" if re.search(r"norm|_and_mul", plain) else ""
 
 
 # Attention over caches and experts without their weights; `attention.py` and `experts.py` count them.

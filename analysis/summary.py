@@ -162,6 +162,11 @@ class Analysis(Suggests):
         return {name: _call(plugin, self) for name, plugin in _plugins().items()}
 
     @property
+    def flops_coverage(self) -> float | None:
+        """Share of GPU time in operators with known FLOPs; None without GPU time."""
+        return self.work.coverage(self.trace.gpu.dur)
+
+    @property
     def mean_latency_ns(self) -> float | None:
         return float(np.mean([iteration.latency_ns for iteration in self.iterations])) if self.iterations else None
 
@@ -196,7 +201,7 @@ def table_of(analysis: Analysis, name: str) -> Records[Any]:
 GROUP = "etplus.analysis_tables"  # of entry points: the name is the table's, the value a function `Analysis -> Table`
 _TAKEN = (
     *(*TABLES, "overheads", "file", "rank", "damage", "notes", "devices", "host", "iterations"),
-    *("consecutive_kernel_delay_ns", "kernel_labels", "findings"),
+    *("consecutive_kernel_delay_ns", "kernel_labels", "flops_coverage", "findings"),
 )
 
 
@@ -302,6 +307,7 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
         "overheads": msgspec.to_builtins(analysis.overheads),
         "consecutive_kernel_delay_ns": analysis.kernel_delay_ns,
         "kernel_labels": _labels(trace),
+        "flops_coverage": analysis.flops_coverage,
         **tables_of(analysis),
     }
 

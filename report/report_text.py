@@ -93,6 +93,10 @@ def _head(analysis: Analysis, width: int) -> str:
     for use in analysis.device_use:
         name = trace.properties.get(use.device, {}).get("name") or "no name"
         lines.append(f"device  {use.device} {name}{_peaks(analysis.devices.get(use.device))}")
+    if analysis.devices and analysis.flops_coverage:
+        lines.append(
+            f"peaks   FLOPs known for {analysis.flops_coverage:.0%} of GPU time; shares of peaks cover only that"
+        )
     if trace.times_recorded:
         lines.append(
             f"host    {host.host_ns / _MS:,.3f} ms and {host.loading_ns / _MS:,.3f} ms data loading;"
