@@ -68,6 +68,7 @@ _REPLACED = {
     "ask": "top", "augment": "convert --augment", "batch": "link FOLDER", "evaluate": "predict evaluate",
     "fit": "predict fit", "redact": "convert --redact", "repro": "measure --script OP", "train": "predict train",
 }  # fmt: skip
+_OTHER_NAMES = {"--device": "--gpu", "--gpu": "--device", "--fail-over": "--max-regression"}
 _HELP, _TITLE = "help", 19
 _EXAMPLES = 3  # of --help, so that it fits one screen
 _USAGE = "usage: etplus COMMAND [options]"
@@ -318,5 +319,6 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
 def _suggestion(word: str, known: Collection[str]) -> str:
     from difflib import get_close_matches  # for mistakes only
 
-    meant = get_close_matches(word, sorted(known), 1)
+    other = _OTHER_NAMES.get(word, "")
+    meant = [other] if other in known else get_close_matches(word, sorted(known), 1)
     return f"; did you mean {meant[0]}?" if meant else ""

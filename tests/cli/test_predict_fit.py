@@ -43,15 +43,15 @@ def test_the_candidates_on_what_was_held_out() -> None:
     model = KernelModel(
         NO_LAW, ("a", "b"), held_out=2, errors={"a > b": ((0.1, -0.25), (0.3, 0.5)), "b": ((0.0, 0.251),)}
     )
-    text, empty = held_out_lines(model, 200)
-    title, heads, *rows = text.splitlines()
-    assert title.startswith("GPU events, each of 2 traces from the others: medians over what was held out")
-    assert "within 25%" in heads and empty == ""
+    title, text = held_out_lines(model, 200)
+    heads, *rows = text.splitlines()
+    assert title.startswith("GPU kernels off by ") and title.endswith("held out: each of 2 traces from the others")
+    assert "within 25%" in heads
     assert [line.split() for line in rows if line.strip("─- ")] == [
         ["a", ">", "b", "20.0%", "30.0%", "37.5%", "50%", "*"], ["b", "0.0%", "0.0%", "25.1%", "0%"]
     ]  # fmt: skip
     alone = KernelModel(NO_LAW, errors={"b": ((0.0, 0.0),)})
-    assert held_out_lines(alone)[0].startswith("GPU events, one trace, fifths of its work")
+    assert held_out_lines(alone, 200)[0].endswith("held out: fifths of one trace's work")
     assert held_out_lines(KernelModel(NO_LAW)) == []
 
 

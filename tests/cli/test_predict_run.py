@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_texts import check_texts
-from etplus.cli.predict_run import _shapes, _text
+from etplus.cli.predict_run import _full, _screen, _shape_notes
 from etplus.planning.costs.end_to_end import OpRow, Prediction
 from etplus.planning.reshape.reshape import Reshaped, Underived
 from etplus.planning.reshape.shape_change import SizeChange
@@ -52,41 +52,41 @@ def prediction(rows: int = 1, **more: Any) -> Prediction:
     return Prediction(**(plain | {"rows": made} | more))
 
 
-def test_what_is_shown_of_a_prediction() -> None:
-    lines = _text(prediction(), 200).splitlines()
-    assert lines[0] == "t.json" and lines[1].split() == ["engine", "replay", "time", "µs", "against", "measured"]
-    assert [" ".join(line.split()) for line in lines[2:7]] == [
-        "predicted 1,500.0 +50.00%", "80% between 750.0 -25.00%", "and 1,250.0 +25.00%", "measured 1,000.0",
+def test_the_first_line_has_the_prediction_and_its_interval() -> None:
+    first, *others = _screen(prediction(), 200).splitlines()
+    assert first == "predicted 1.5 ms (80%: 750 µs to 1.2 ms), recorded 1.0 ms (+50.00%)"
+    assert " ".join(others[-1].split()) == "op0 2 3 4 model"
+    assert _screen(prediction(measured_ns=0), 200).splitlines()[0].endswith("recorded 0 ns")
+
+
+def test_all_tables_of_a_prediction() -> None:
+    lines = [" ".join(line.split()) for line in _full(prediction(without_waiting=(3_000, 2_000)), 200).splitlines()]
+    for line in (
+        "predicted 1,500.0 +50.00%",
+        "80% from 750.0 -25.00%",
+        "to 1,250.0 +25.00%",
+        "measured 1,000.0",
         "recorded again 2,000.0 +100.00%",
-    ]  # fmt: skip
-    assert " ".join(lines[-1].split()) == "op0 2 3 4 model"
+        "predicted without waiting for other ranks 3.0 +50.00%",
+    ):
+        assert line in lines
 
 
-def test_operators_beyond_the_table_are_counted() -> None:
-    assert _text(prediction(15), 200).splitlines()[-1].split()[0] == "op14"
-    shown = _text(prediction(16), 200).splitlines()
-    assert shown[-1] == "and 1 more; all with --json" and shown[-2].split()[0] == "op14"
+def test_operators_beyond_the_screen_are_counted() -> None:
+    assert _screen(prediction(8), 200).splitlines()[-1].split()[0] == "op7"
+    assert _screen(prediction(9), 200).splitlines()[-1] == "and 1 more with --full"
+    assert _full(prediction(9), 200).splitlines()[-1].split()[0] == "op8"
 
 
 def test_what_makes_a_prediction_doubtful() -> None:
-    """In its notes; a prediction of what took no time is against nothing."""
-    text = _text(prediction(unknown=0.125, notes=("guessed",), weakest_link="few", high_ns=1_400_000), 200)
+    text = _screen(prediction(unknown=0.125, notes=("guessed",), weakest_link="few", high_ns=1_400_000), 200)
     assert "12.5% of the work has no counterpart in the model: as recorded" in text and text.endswith("guessed")
     assert "UNCERTAIN: the interval reaches over 25% from the prediction" in text and "weakest    few" in text
-    forced = _text(prediction(weakest_link="few", low_ns=1, high_ns=3), 200)
+    forced = _screen(prediction(weakest_link="few", low_ns=1, high_ns=3), 200)
     assert "UNRELIABLE, forced: the interval is wider than a factor of 2" in forced and "UNCERTAIN" not in forced
-    assert "weakest" not in _text(prediction(), 200) and "counterpart" not in _text(prediction(), 200)
-    assert "%" not in _text(prediction(measured_ns=0, base=BaseError(0.0, None)), 200).splitlines()[2]
-    other = _text(prediction(changed=True), 200)
-    assert "measured (other shapes or device)" in other
-    waiting = [" ".join(line.split()) for line in _text(prediction(without_waiting=(3_000, 2_000)), 200).splitlines()]
-    assert "predicted without waiting for other ranks 3.0 +50.00%" in waiting
-    assert "measured without waiting for other ranks 2.0" in waiting
-    nothing = _text(prediction(without_waiting=(3_000, 0)), 200).splitlines()
-    assert any(line.split()[-2:] == ["ranks", "3.0"] for line in nothing)
-    measured = _text(prediction(sources={"measured here": 0.25, "recorded": 0.75}), 200)
+    assert "weakest" not in _screen(prediction(), 200) and "counterpart" not in _screen(prediction(), 200)
+    measured = _screen(prediction(sources={"measured here": 0.25, "recorded": 0.75}), 200)
     assert "time 25.0% measured here, 75.0% recorded" in measured
-    assert "time 100" not in _text(prediction(sources={"measured here": 0.0, "recorded": 1.0}), 200)
 
 
 def reshaped(underived: int = 0, **more: Any) -> Reshaped:
@@ -99,19 +99,9 @@ def reshaped(underived: int = 0, **more: Any) -> Reshaped:
 
 
 def test_what_is_shown_of_other_shapes() -> None:
-    assert _shapes(reshaped(), 200) == ["batch 4 to 8, seq 2 to 3: 3 of 5 operator calls have other shapes"]
-    assert _shapes(reshaped(sizes=(), dtype="bfloat16"), 200)[0].startswith("dtype bfloat16: as measured with it")
-    _, table = _shapes(reshaped(2), 200)
-    lines = table.splitlines()
-    assert lines[0] == "4 calls, 25.0% of the time, keep shapes that could not be re-derived:"
-    assert [line.split() for line in lines[-2:]] == [["op0", "2", "1", "12.5%"], ["op1", "2", "1", "12.5%"]]
-    assert len(_shapes(reshaped(15), 200)) == 2
-    assert _shapes(reshaped(16), 200)[-1] == "and 1 more operators; all with --json"
-    text = _text(prediction(shapes=(reshaped(dtype="half"),)), 200)
-    heads = [" ".join(line.split()) for line in text.splitlines()[1:6]]
-    assert (
-        heads[0].endswith("time µs to the recorded") and heads[1] == "predicted at batch 8, seq 3, half 1,500.0 1.500×"
-    )
-    assert heads[4] == "recorded at batch 4, seq 2 1,000.0" and "recorded µs" in text
-    own = _text(prediction(shapes=(reshaped(sizes=(), dtype="half"),)), 200)
-    assert "recorded at its own types" in own and "predicted at half" in own
+    assert _shape_notes(reshaped()) == ["batch 4 to 8, seq 2 to 3: 3 of 5 operator calls have other shapes"]
+    assert _shape_notes(reshaped(sizes=(), dtype="bfloat16"))[0].startswith("dtype bfloat16: as measured with it")
+    assert _shape_notes(reshaped(2))[1].startswith("4 calls, 25.0% of the time, keep their recorded shapes")
+    first = _screen(prediction(shapes=(reshaped(dtype="half"),)), 200).splitlines()[0]
+    assert first.startswith("predicted 1.5 ms at batch 8, seq 3, half (80%: ") and first.endswith("seq 2 (1.500×)")
+    assert "op1" in _full(prediction(shapes=(reshaped(2),)), 200)

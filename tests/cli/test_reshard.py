@@ -48,7 +48,7 @@ def test_links() -> None:
 def test_the_text_of_a_report() -> None:
     layout = {"tp": 2, "dp": 4, "pp": 1, "zero": 0, "ranks": 8}
     report: dict[str, Any] = {"layout": layout, "rank_map": {"0": 0, "4": 1}, "not_derived": []}
-    assert _text(report, None, 80) == "layout  tp 2 x dp 4 x pp 1: 8 ranks, 2 of them different"
+    assert _text(report, None, 80) == "derived on 8 ranks (tp 2 x dp 4 x pp 1), 2 of them different"
     report["layout"] = layout | {"zero": 3, "ranks": 8000}
     held = {"parameters": 2e9, "gradients": 1e9, "optimizer": 4e9, "activations": 5e8, "buffers": 0, "total": 7.5e9}
     report |= {
@@ -58,18 +58,17 @@ def test_the_text_of_a_report() -> None:
     }  # fmt: skip
     shown = _text(report, 8, 90)
     assert shown.startswith(textwrap.dedent("""\
-        layout  tp 2 x dp 4 x pp 1, ZeRO 3: 8,000 ranks, 2 of them different
-        step    12.3 ms predicted
-        time    75.0% recorded, 25.0% scaled (operators on the host)
+        step 12.3 ms predicted on 8,000 ranks (tp 2 x dp 4 x pp 1, ZeRO 3), 2 of them different
+        time    75.0% recorded, 25.0% scaled (CPU operators)
         matched 1,234 collectives and messages of these
         wrote   2 files: a.json ...
 
         memory of a rank, MB
         stage"""))  # fmt: skip
-    memory = [line.split() for line in shown.splitlines()[8:10]]
+    memory = [line.split() for line in shown.splitlines()[7:9]]
     numbers = ["2,000.0", "1,000.0", "4,000.0", "500.0", "0.0"]
     assert memory == [["0", *numbers, "7,500.0", "yes"], ["1", *numbers, "8,000.0", "yes"]]
-    assert [line.split()[-1] for line in _text(report, 7.9, 90).splitlines()[8:10]] == ["yes", "no"]
+    assert [line.split()[-1] for line in _text(report, 7.9, 90).splitlines()[7:9]] == ["yes", "no"]
     assert "fits" not in _text(report, None, 90) and "fits 8 GB" in shown
     assert shown.count("no shape") == 15 and "50.0%" in shown
 
