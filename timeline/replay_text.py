@@ -33,7 +33,8 @@ def render(found: Summary, width: int = 80) -> str:
     if found.exposed_ns or found.measured_exposed_ns:
         lines.append(f"exposed communication {change_text(found.measured_exposed_ns, found.exposed_ns)}")
     if found.untraced is None and found.recorded:
-        lines.append("note   times include the profiler's overhead: no untraced steps were timed")
+        why = ": no untraced steps were timed" if found.span is None else ""  # not estimated on other networks
+        lines.append(f"note   times include the profiler's overhead{why}")
     lines = [part for line in lines for part in ([line] if len(line) <= width else textwrap.wrap(line, width))]
     return "\n".join([*lines, *(line for note in found.notes for line in _note(note, width)[:2])])
 
