@@ -1,4 +1,4 @@
-"""Analysis of a trace: where the time goes. Names are imported on first use."""
+"""Analysis of a trace. Names are imported on first use."""
 
 from __future__ import annotations
 

@@ -49,8 +49,6 @@ def visible_pairs(
 
 
 def _pairs_up_to(queries: int, keys: int, diagonal: int) -> int:
-    """Return the number of pairs (i, j) with j − i ≤ diagonal."""
-
     def total(last: int) -> int:
         below = min(max(last, 0), keys)
         return below * (below + 1) // 2 + keys * max(last - keys, 0)
@@ -115,7 +113,6 @@ class Attention:
         return [query, key, value] if self.backward else [(*query[:-1], value[-1])]
 
     def _shapes(self, signature: Signature, dimensions: int) -> list[Shape] | None:
-        """Return the shapes of query, key and value; None if one is not recorded or has too few dimensions."""
         shapes = [signature.shape(self.query + i) or () for i in range(3)]
         return None if any(len(shape) < dimensions for shape in shapes) else shapes
 
@@ -163,7 +160,6 @@ class Attention:
 
 
 def _given(signature: Signature, position: int) -> bool:
-    """Return whether an optional argument is a tensor or a number above 0."""
     if position >= len(signature.inputs):
         return False
     argument = signature.inputs[position]
@@ -227,7 +223,7 @@ _PREFILL, _DECODE = re.compile(r"prefill|context|extend"), re.compile(r"decode|p
 
 
 def is_paged_attention(name: str) -> bool:
-    """Return whether an operator attends to keys in pages, whose number its arguments do not show."""
+    """Return whether an operator attends to a paged cache; its arguments do not show the number of keys."""
     plain = _PROFILED.sub("", name) if len(name) <= LONGEST_NAME else ""
     return _PAGED.fullmatch(plain) is not None and _NOT_PAGED.search(plain) is None
 

@@ -224,7 +224,6 @@ def device_use(trace: Trace) -> Table[DeviceUse]:
 
 
 def _gpu_spans(trace: Trace) -> dict[int, int]:
-    """Return by device the ns from the start of its first event to the end of its last event."""
     gpu = trace.gpu
     devices = distinct(gpu.device).tolist()
     return {device: int(gpu.end[gpu.device == device].max() - gpu.ts[gpu.device == device].min()) for device in devices}
@@ -299,7 +298,6 @@ def _busy(trace: Trace, chosen: npt.NDArray[np.bool_]) -> Intervals:
 
 
 def _overlapped(trace: Trace, chosen: npt.NDArray[np.bool_]) -> int:
-    """Return the time with events on two or more streams."""
     gpu, events = trace.gpu, np.flatnonzero(chosen)
     of_streams = [union(gpu.ts[events[at]], gpu.end[events[at]]) for _, at in grouped(gpu.stream[events])]
     edges = np.concatenate([stream.start for stream in of_streams] + [stream.end for stream in of_streams])
@@ -308,7 +306,6 @@ def _overlapped(trace: Trace, chosen: npt.NDArray[np.bool_]) -> int:
 
 
 def _named(trace: Trace, rows: IntColumn, pattern: re.Pattern[str]) -> IntColumn:
-    """Return the calls with a name that contains a pattern."""
     return rows[matching(trace.calls.name[rows], trace.names, pattern.search)]
 
 

@@ -113,7 +113,6 @@ def _output(inputs: Shape, weight: Shape, values: dict[str, Any], transposed: bo
 
 
 def _each(value: Any, missing: int, count: int) -> list[int]:
-    """Return a number for every dimension."""
     if isinstance(value, int):
         value = [value]
     if not isinstance(value, list) or not value or not all(type(number) is int for number in value):

@@ -115,7 +115,6 @@ class _Idle:
 
 
 def _of_device(trace: Trace, events: IntColumn) -> list[_Idle]:
-    """Return the longest gaps of a device."""
     gpu, span = trace.gpu, trace.span
     events = events[np.argsort(gpu.ts[events], kind="stable")]
     end = gpu.end[events]

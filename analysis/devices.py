@@ -71,7 +71,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.memory_gb_s * _GB
 
     def least_ns(self, size: float) -> float:
-        """Return the least time to move some bytes, of which the last-level cache may hold a part."""
+        """Return the least time to move some bytes; the last-level cache may hold a part."""
         cached = min(size, self.l2_bytes or 0)
         speed = max(self.l2_gb_s / self.memory_gb_s, 1.0) if self.l2_gb_s else _CACHE_SPEED
         return (size - cached + cached / speed) / self.memory_gb_s

@@ -53,31 +53,19 @@ class Work:
     The work of an operator is given to its main kernel: the longest one with the name of a GEMM, convolution or
     attention, else the longest. A convolution's backward splits it between two kernels; experts give it to the kernels
     that compute their GEMMs. The sum over an operator's events is the operator's work.
-
-    Attributes:
-        flops, bytes: int64, −1 if unknown or given to another kernel.
-        most_bytes: int64, upper bound; larger than `bytes` if the bytes depend on data that is not recorded.
-        dtype: int32 code into `dtypes` for the peak that applies; 0 ("") if unknown.
-        call: int64, call of `Trace.attribution` that the FLOPs belong to, else the launching call; −1 for none.
-        operator_ns: int64, durations of all kernels of the operator (with layout changes and partial sums), shared
-            like the FLOPs; 0 if FLOPs are unknown.
-        counted: bool, the event's operator has known FLOPs or bytes, at this or another kernel.
-        elements: int64, `element_flops` at the longest kernel of the launching call; −1 for none.
-        elements_ns: int64, durations of all kernels of that call; 0 for none.
-        notes: what is unknown and why, in sentences.
     """
 
-    flops: IntColumn
-    bytes: IntColumn
+    flops: IntColumn  # −1 if unknown or given to another kernel
+    bytes: IntColumn  # the same; a lower bound if it depends on data that is not recorded
     most_bytes: IntColumn
-    dtype: npt.NDArray[np.int32]
+    dtype: npt.NDArray[np.int32]  # code into `dtypes` for the peak that applies; 0 ("") if unknown
     dtypes: list[str]
-    call: IntColumn
-    operator_ns: IntColumn
-    counted: Mask
-    elements: IntColumn
-    elements_ns: IntColumn
-    notes: tuple[str, ...] = ()
+    call: IntColumn  # call of `Trace.attribution` that the FLOPs belong to, else the launching call; −1 for none
+    operator_ns: IntColumn  # of all kernels of the operator, shared like its FLOPs; 0 if these are unknown
+    counted: Mask  # the event's operator has known FLOPs or bytes, at this or another kernel
+    elements: IntColumn  # `element_flops` at the longest kernel of the launching call; −1 for none
+    elements_ns: IntColumn  # of all kernels of that call; 0 for none
+    notes: tuple[str, ...] = ()  # unknown work, in sentences
 
     __repr__ = brief
 
@@ -177,7 +165,6 @@ def _give_whole(
 
 
 def _give_data_work(trace: Trace, work: Work, of_data: _WorkOfData, call: int, events: IntColumn, named: Mask) -> None:
-    """Give the work of one call of attention or experts to its kernels."""
     if of_data.attention[call]:
         attending = named[events] & ~of_data.joining[events]
         kernels = events[attending] if attending.any() else events[:1]
@@ -301,7 +288,7 @@ _NO_EXPERTS = "neither the weights nor the experts of each token are recorded"
 
 
 def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]:
-    """Return FLOPs and bytes of every call, −1 if unknown; mark the calls whose work depends on data instead."""
+    """Return FLOPs and bytes of every call, −1 if unknown; calls with work that depends on data are marked instead."""
     calls = trace.attribution.calls
     count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
     ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
@@ -345,7 +332,6 @@ def _count_triton(trace: Trace, size: IntColumn) -> None:
 
 
 def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
-    """Return the chosen calls with no chosen call inside."""
     outer = np.zeros(len(parent), np.bool_)
     above = distinct(parent[chosen])
     while len(above := above[above >= 0]):

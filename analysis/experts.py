@@ -154,7 +154,6 @@ def expert_dtype(signature: Signature) -> str | None:
 
 
 def _packings(dtype: str) -> tuple[int, ...]:
-    """Return how many values an element of a stored dtype may hold."""
     if dtype in ("int32", "uint32"):
         return 8, 4
     if values_per_element(dtype) > 1:
@@ -252,7 +251,6 @@ def _narrow(rows: Tensor, weights: Tensor) -> int:
 
 
 def _weight(weights: Tensor, others: Tensor, scales: Sequence[Tensor]) -> ByteRange:
-    """Return the bytes of one expert's weights with the scales that fit their dimensions."""
     experts = weights.shape[0]
     stored = own = (weights.nbytes or 0) // experts
     either = 0

@@ -154,7 +154,7 @@ def returned(name: str, signature: Signature) -> tuple[Tensor, ...] | None:
 
 @once
 def computed_in(name: str, signature: Signature) -> str:
-    """Return the dtype whose peak applies: the call's, or the dtype of the multiplication for quantized operands."""
+    """Return the dtype for the peak: the call's dtype, or for quantized operands the dtype of the multiplication."""
     if computes_experts(name):
         return expert_dtype(signature) or signature.dtype
     gemm = tried(partial(library_product, name), signature) if is_library_product(name) else None
@@ -316,7 +316,6 @@ register(serving.DEPENDS_ON_DATA, _UNCOUNTED)
 
 @lru_cache(maxsize=1 << 12)
 def _of_library(name: str) -> Operator | None:
-    """Return how operators of serving libraries are counted, by families of names."""
     if computes_experts(name):
         return Operator(partial(_of_experts, name), moved=lambda signature: None)
     moved = serving.memory_bound(name)
@@ -362,7 +361,6 @@ def _moved_by_triton(name: str, signature: Signature) -> int | None:
 
 
 def _part(buffer: Tensor, buffers: tuple[Tensor, ...], index: int) -> Tensor:
-    """Return a buffer cut to the size of the largest other buffer."""
     most = max(other.numel for other in (*buffers[:index], *buffers[index + 1 :]))
     return buffer if buffer.numel <= most else Tensor((most,), buffer.dtype)
 

@@ -79,7 +79,6 @@ def compared_rank(trace: Trace, *, annotation: str | None = None, by_shape: bool
 
 
 def _totals(trace: Trace, latency_ns: float, events: _Mask, calls: _Mask, count: int, by_shape: bool) -> PartTotals:
-    """Return the totals of some events and calls, divided by the number of iterations."""
     part = trace if events.all() else in_iterations(trace, np.flatnonzero(events))
     ops: dict[str, list[int]] = {}
     for row in breakdown(part):
@@ -135,7 +134,7 @@ class RankChange(Row):
 class JobDiffRow(DiffRow):
     """An operator or a kernel on all ranks in both jobs."""
 
-    rank: int = column("number", "Rank whose time changes most.")
+    rank: int = column("number", "Rank with the largest change.")
     rank_change_ns: float = column("ns", "Change on this rank.")
 
 

@@ -71,7 +71,7 @@ class RankSpread(Row):
 
 
 class RankOutlier(Row):
-    """A rank with a quantity far above that of the others."""
+    """A rank that stands out in a quantity."""
 
     rank: int = column("number", "Rank.")
     quantity: str = column("text", "Quantity.")
@@ -82,8 +82,6 @@ class RankOutlier(Row):
 
 
 class _SharedWork(Row):
-    """All events of one name on all ranks."""
-
     name: str = column("name", "Name.")
     ranks: int = column("count", "Ranks that have it.")
     count: int = column("count", "Number of events on all ranks.")
@@ -216,7 +214,6 @@ def job_summary(ranks: Mapping[int, RankContribution]) -> JobSummary:
 
 
 def _shared(kind: type[_SharedWork], ranks: Mapping[int, NamedTotals]) -> list[Any]:
-    """Return the totals of all ranks by name, longest first."""
     table = StringTable()
     codes = [table.codes([kernel_label(name) for name in totals.names]) for totals in ranks.values()]
     if not any(map(len, codes)):

@@ -101,7 +101,7 @@ class QueueUse(Row):
     span_ns: int = column("ns", "That time.")
     longest: int = column("count", "Longest queue.")
     mean: float | None = column("number", "Mean length over time.")
-    full_ns: int = column("ns", "Time with a full queue (1,024 launches), which blocks the CPU.")
+    full_ns: int = column("ns", "Time with a full queue (1,024 launches); the CPU blocks then.")
 
 
 def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[IdleCauses]:

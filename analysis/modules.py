@@ -19,7 +19,7 @@ from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, c
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
 _ORDINAL = re.compile(r"\.\d+(?=\.|$)")  # number of one of several equal modules in a qualified name
-_REPEATED = "Part of device_self_ns launched before the trace, whose module is known by repetition."
+_REPEATED = "Part of device_self_ns launched before the trace; module known by repetition."
 
 
 class ModuleRow(WithMean, Row):
@@ -139,7 +139,6 @@ def _open_at(trace: Trace, annotations: IntColumn, times: IntColumn) -> IntColum
 
 
 def _with_inner(paths: list[tuple[int, tuple[str, ...]]], own: IntColumn) -> IntColumn:
-    """Return the sums over each path and all paths inside it."""
     total = own.copy()
     for row in sorted(range(1, len(paths)), key=lambda row: -len(paths[row][1])):
         total[paths[row][0]] += total[row]
@@ -196,7 +195,6 @@ def _inside(parent: IntColumn, thread: IntColumn, regions: IntColumn, is_region:
 
 
 def _in_tree_order(rows: list[ModuleRow], parents: list[int]) -> list[ModuleRow]:
-    """Return the rows without the root, each before its children."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     order = sorted(range(1, len(rows)), key=lambda k: (-rows[k].device_total_ns, -rows[k].total_ns, rows[k].path))
     for row in order:

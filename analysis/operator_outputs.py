@@ -186,7 +186,6 @@ class Reduction:
 
 
 def _is_binary(signature: Signature) -> bool:
-    """Return whether it is the pointwise overload of `max` or `min` with two tensors."""
     return len(signature.inputs) == 2 and bool(signature.inputs[1].tensors)
 
 

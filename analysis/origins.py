@@ -15,7 +15,7 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .table import Row, Table, TextColumn, column, inferred, repeated
 
-_REPEATED = "Part of device_self_ns launched before the trace, whose line is known by repetition."
+_REPEATED = "Part of device_self_ns launched before the trace; line known by repetition."
 _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 
 
@@ -202,5 +202,4 @@ def _stacks_of(
 
 
 def _looked_up(of_entry: IntColumn, entry: IntColumn) -> IntColumn:
-    """Return the line codes of entries, −1 for none."""
     return np.where(entry >= 0, np.append(of_entry, -1)[entry], -1)

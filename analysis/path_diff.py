@@ -73,7 +73,7 @@ class PathRow(Row):
 def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]:
     """Return all call paths of both traces, callers before callees, siblings by the change in time.
 
-    The change is that of GPU time, or of CPU time if neither trace has GPU events.
+    The change is in GPU time, or in CPU time if neither trace has GPU events.
 
     Args:
         per_iteration: count calls that begin in an iteration, divided by the number of iterations.
@@ -99,7 +99,6 @@ def _names(analysis: Analysis, names: StringTable) -> IntColumn:
 
 
 def _sides(analysis: Analysis, node: IntColumn, count: int, per_iteration: bool) -> dict[str, Any]:
-    """Return the columns of `PathSide` by path."""
     trace, iterations = analysis.trace, analysis.iterations
     calls, gpu = trace.calls, trace.gpu
     inside, counted = np.ones(len(calls), np.bool_), gpu.call >= 0

@@ -33,7 +33,6 @@ def moved_once(signature: Signature) -> int | None:
 
 
 def _like_rows(tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """Return the floating-point tensors with the shape of the first tensor."""
     return [one for one in tensors if one.shape == tensors[0].shape and "float" in one.dtype]
 
 
@@ -279,7 +278,6 @@ def _is_wide(one: Tensor) -> bool:
 
 
 def _packings(weights: Tensor, wide: int) -> tuple[int, ...]:
-    """Return how many values an element of the stored dtype may hold."""
     size, whole = itemsize(weights.dtype), "int" in weights.dtype
     if max(wide, values_per_element(weights.dtype)) > 1:
         return (max(wide, values_per_element(weights.dtype)),)

@@ -17,8 +17,6 @@ ALL_PHASES = "all"
 
 
 class _Rates:
-    """Mix-in for rows with tokens and their time."""
-
     phase: str
     tokens: int | None
     prefill_tokens: int | None
@@ -191,7 +189,6 @@ def _phase(phase: str, steps: Sequence[ServingStep], time: int) -> ServingPhase:
 
 
 def _total(steps: Sequence[ServingStep], name: str) -> int | None:
-    """Return a sum; None if a step lacks the value."""
     values = [getattr(step, name) for step in steps]
     return None if None in values else sum(values)
 

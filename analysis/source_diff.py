@@ -160,7 +160,6 @@ def _files(one: _Lines, other: _Lines) -> list[tuple[str, str]]:
 
 
 def _shared_parts(one: str, other: str) -> int:
-    """Return how many last parts of two paths are equal."""
     parts = zip(reversed(PurePath(one).parts), reversed(PurePath(other).parts), strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], parts)))
 

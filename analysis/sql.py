@@ -180,7 +180,6 @@ class SqlTables:
         return table
 
     def _add_named(self, sql: str) -> None:
-        """Make the tables that a query may name."""
         words = set(_WORD.findall(sql.lower()))
         named = [name for name in SQL_TABLES if name in words] if words & set(SQL_TABLES) else SQL_TABLES
         for name in dict.fromkeys(("device", *named) if RANKS in named else named):
@@ -189,7 +188,6 @@ class SqlTables:
                 self._add_ranks() if name == RANKS else self._add(name, self._parts(name))
 
     def _parts(self, name: str) -> list[Any]:
-        """Return a table of each rank."""
         if name in VIEWS:
             parts = [self._ranked(made.table(name), rank) for rank, made in self._tables.items()]
             return [*parts, *(self._dataset(folder, name, ranks) for folder, ranks in self._folders.items())]
@@ -197,7 +195,6 @@ class SqlTables:
         return [self._ranked(frame.to_arrow(), rank) for frame, rank in frames]
 
     def _whole(self) -> Iterator[tuple[int, Trace]]:
-        """Yield all traces; folders are read."""
         yield from self._traces.items()
         for folder, ranks in self._folders.items():
             for rank in _ranks_of(folder, ranks):
@@ -296,7 +293,7 @@ _IN_MEMORY = 4  # ranks with tables in memory at the same time
 
 @contextlib.contextmanager
 def job_tables(job: Job, memory: str = MEMORY) -> Iterator[SqlTables]:
-    """Provide the tables of all ranks in a block; only those of a few ranks are in memory."""
+    """Provide the tables of all ranks in a block; only a few ranks are in memory at a time."""
     chosen = job._chosen
     stored: dict[str, set[int]] = {}
     others = []
@@ -325,7 +322,6 @@ def job_tables(job: Job, memory: str = MEMORY) -> Iterator[SqlTables]:
 
 
 def _columns(trace: Trace) -> list[bytes]:
-    """Return the Parquet files of a trace."""
     with TemporaryDirectory(prefix="etplus-") as scratch:
         with transaction(nested=True):
             write_rank(trace, scratch, 0)

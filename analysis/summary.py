@@ -257,7 +257,6 @@ def analyse(
 
 
 def _missing(trace: Trace) -> list[str]:
-    """Return what the trace lacks, in sentences."""
     compiled = compiled_summary(trace.summary)
     known = [f"source lines {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
     if len(trace) and not trace.nodes.dur.any():
@@ -313,7 +312,6 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
 
 
 def _labels(trace: Trace) -> dict[str, str]:
-    """Return readable names of the GPU events with unreadable names, see `kernel_label`."""
     named = ((name, kernel_label(name)) for name in sorted(trace.names[code] for code in distinct(trace.gpu.name)))
     return {name: label for name, label in named if label != name}
 

@@ -31,8 +31,6 @@ class TopRow(Row):
 
 
 class _TopPart(NamedTuple):
-    """The contribution of one trace to a row."""
-
     name: str
     label: str
     device_ns: int

@@ -63,33 +63,24 @@ class DiffRow(Row):
 
 @dataclass(frozen=True)
 class Difference(Suggests):
-    """The comparison of two traces; rows with the greatest change first.
-
-    Attributes:
-        per_iteration: all numbers are means of an iteration; otherwise of the whole traces.
-        outside_a, outside_b: number and ns of GPU events launched outside iterations.
-        total_a, total_b: device time, ns.
-        latency_a, latency_b: ns of an iteration if iterations are compared, otherwise of the traces; 0 if unknown.
-        damage: problems of the files, in sentences.
-        lines: by source line, if stacks are recorded.
-    """
+    """The comparison of two traces; rows with the greatest change first."""
 
     a: str
     b: str
     device_a: str
     device_b: str
-    per_iteration: bool
+    per_iteration: bool  # numbers are means of an iteration; otherwise of the whole traces
     iterations_a: int
     iterations_b: int
-    outside_a: tuple[int, int]
+    outside_a: tuple[int, int]  # number and ns of GPU events launched outside iterations
     outside_b: tuple[int, int]
-    total_a: float
+    total_a: float  # device time, ns
     total_b: float
     ops: list[DiffRow]
     kernels: list[DiffRow]
-    latency_a: float
+    latency_a: float  # ns of an iteration if iterations are compared, otherwise of the trace; 0 if unknown
     latency_b: float
-    damage: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()  # problems of the files, in sentences
     paths: list[PathRow] = field(default_factory=list)
     phases: list[PhaseChange] = field(default_factory=list)
     lines: list[LineRow] = field(default_factory=list)

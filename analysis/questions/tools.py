@@ -123,7 +123,6 @@ def table(
 
 
 def _page(rows: Sequence[Any], offset: int, limit: int) -> Answer:
-    """Return the rows that fit an answer, the number of all rows, and the offset of the next rows."""
     room, shown = MOST_CHARACTERS, list[Any]()
     for row in rows[offset : offset + limit]:
         row = harmless(row)
