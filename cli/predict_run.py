@@ -115,7 +115,7 @@ def _screen(found: Prediction, width: int) -> str:
     lines = wrap(_answer(found), width)
     lines += _doubt(found)
     lines += [] if found.untraced is None else found.untraced.to_lines()
-    lines += found.base.to_lines()
+    lines += [*found.base.to_lines(), *outlier_lines(found.set_apart)]
     lines += _operators(found, width, _ON_SCREEN)
     notes = [*_notes(found), *(note for shapes in found.shapes for note in _shape_notes(shapes)), *found.notes]
     lines += [line for note in notes for line in wrap(f"note   {note}", width, subsequent_indent=" " * 7)[:2]]
@@ -168,7 +168,9 @@ def _operators(found: Prediction, width: int, count: int) -> list[str]:
 
 
 def _notes(found: Prediction) -> list[str]:
-    notes = [f"{found.unknown:.1%} of the work has no counterpart in the model: as recorded"] if found.unknown else []
+    notes = ["the recorded time is of other shapes or another device"] if found.changed and not found.shapes else []
+    if found.unknown:
+        notes.append(f"{found.unknown:.1%} of the work has no counterpart in the model: as recorded")
     if found.sources.get("measured here"):
         notes.append("time " + ", ".join(f"{share(part)} {source}" for source, part in found.sources.items()))
     if found.share_unfamiliar >= _LEAST_UNLIKE:

@@ -313,7 +313,7 @@ def test_the_command_as_in_its_help(tmp_path: Path) -> None:
     done = call("convert", "rank0.json.gz", "rank1.json.gz", "--to", "astra-sim", "--out", "job", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     told = done.stderr.decode()
-    assert "wrote   job.0.et\nwrote   job.1.et\nwrote   job.comm_groups.json\nwrote   job.network.yml\n" in told
+    assert told.startswith("wrote   job.0.et (") and "\nwrote   job.1.et\nwrote   job.comm_groups.json\n" in told
     assert "note    2 of 8 ranks were given" in told
     assert done.stdout == b""
     assert call("check", "job", "--profile", "astra-sim", cwd=tmp_path).returncode == 0

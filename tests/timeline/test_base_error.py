@@ -81,7 +81,7 @@ def test_a_trace_without_length_has_no_error() -> None:
 
 def test_every_replay_shows_it(files: dict[str, Path]) -> None:
     for name, file in files.items():
-        done = call("replay", file)
+        done = call("replay", file, "--full")
         told = orjson.loads(call("replay", file, "--json", "-").stdout)
         assert done.returncode == 0 and b"base error makespan -" in done.stdout and b"kernel starts" in done.stdout
         assert max(map(len, done.stdout.decode().splitlines())) <= 80
@@ -124,9 +124,9 @@ def test_a_what_if_on_a_wrong_base_is_refused(files: dict[str, Path], tmp_path: 
 
 def test_predicted_iterations_show_it(files: dict[str, Path]) -> None:
     base = orjson.loads(call("replay", files["refused"], "--json", "-").stdout)["base_error"]
-    held = orjson.loads(call("replay", files["refused"], "--steps", "all", "--json", "-").stdout)
+    held = orjson.loads(call("replay", files["refused"], "--cross-validate", "--json", "-").stdout)
     assert len(held) == STEPS and all(one["base_error"] == base for one in held)
-    text = call("replay", files["refused"], "--steps", "1").stdout.decode()
+    text = call("replay", files["refused"], "--cross-validate", "1").stdout.decode()
     assert "base error" in text and "UNRELIABLE" in text and max(map(len, text.splitlines())) <= 80
 
 

@@ -103,8 +103,8 @@ def test_nothing_measured_is_shown_next_to_the_prediction(tmp_path: Path) -> Non
     assert numbers["makespan_ns"] == {"predicted": 300_000, "measured": None, "error": None}
     assert numbers["base_error"] is None and numbers["gpu_start_error_ns"] is None
     assert replayed(prefix, 2, None).measured_ns == 0
-    done = call("replay", f"{prefix}.0.et", "--steps", "1")
-    assert done.returncode == 2 and b"no iteration was measured" in done.stderr
+    done = call("replay", f"{prefix}.0.et", "--cross-validate", "1")
+    assert done.returncode == 2 and b"no step was measured" in done.stderr
     assert call("replay", f"{prefix}.0.et", "--chrome", tmp_path / "c.json").returncode == 0
     assert "predicted" in (timeline := (tmp_path / "c.json").read_text()) and "measured" not in timeline
 

@@ -26,9 +26,10 @@ TRACES = [
 @cache
 def printed(*words: str) -> str:
     """What a command prints but for findings, whose own numbers prove nothing; of `analyze` and `replay` also JSON."""
-    done = call(*words)
+    more = ["--full"] if words[0] in ("analyze", "replay") else []
+    done = call(*words, *more)
     assert done.returncode == 0, done.stderr
-    text = done.stdout.decode().split("\n\nfindings: ")[0]
+    text = re.split(r"\n\n\d+ problems? |\n\nno problems found", done.stdout.decode())[0]
     if words[0] in ("analyze", "replay"):
         numbers = json.loads(call(*words, "--json", "-").stdout)
         text += json.dumps(_without_findings(numbers))
