@@ -1,12 +1,15 @@
 """Findings scored on pairs of traces before and after a change, and false alarms on every trace beside the repository.
 
-    python benchmarks/findings.py [--traces FOLDER] [PAIR…]
+    python benchmarks/findings.py [--traces FOLDER] [--gains FOLDER]... [PAIR…]
 
 Three kinds of pairs: steps recorded on a CPU, whose gain was measured without the profiler (`fixtures/findings`); made
 steps of one GPU (`tests/made_gpu_steps.py`) and made jobs (`tests/made_job_pairs.py`), whose gain follows from how they
 were made. Of each: is the finding that is expected there before the change, and gone after it; is the sign of its gain
 right; is its size within 30% of the measured one; does its interval contain that. Gains are shares of the time before:
-a recorded step is longer than one without the profiler. With `--traces` all findings on these traces are printed, too.
+a recorded step is longer than one without the profiler. With `--traces` all findings on these traces are printed.
+
+With `--gains` only folders of `benchmarks/record_gains.py` are scored: the predicted gain of each change, from a
+what-if or from findings, against both versions timed without a profiler.
 """
 
 from __future__ import annotations
@@ -19,8 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
+from etplus import build_graph, fit_constants, replay
 from etplus.analysis.findings import Case, Finding, Findings, find_findings
 from etplus.linker import link
+from etplus.timeline.untraced import untraced_answer
+from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import EtplusError
 
 ROOT = Path(__file__).parents[1]
@@ -70,6 +76,31 @@ HELD_OUT: dict[str, tuple[str, ...]] = {
     "norms": ("small-operators",),
 }
 """Likewise, recorded when the findings were done; they do not count in the totals."""
+# Of each folder of `--gains` the what-ifs that express its change, or the finding that suggests it.
+GAINS: dict[str, str | list[str]] = {
+    "checkpointed": ["phase=recomputation cpu*0"],
+    "depth_5to4": ["module~Blk_4 cpu*0"],
+    "loader": ["remove op:~DataLoader"],
+    "opt_every_2": ["remove op:~Optimizer.step"],
+    "no_backward": ["phase=backward cpu*0", "phase~accumulation cpu*0", "remove op:~Optimizer"],
+    "gelu_twice": ["op:aten::gelu*0.5", "op:aten::gelu_backward*0.5"],
+    "dropout": ["remove op:aten::dropout", "remove op:~MulBackward0"],
+    "block": ["module~Extra cpu*0"],
+    "blocks_small": ["module~Extra cpu*0"],
+    "norms": ["module~LayerNorm cpu*0"],
+    "momentum_step": ["remove op:~Optimizer.step"],
+    "adam_step": ["remove op:~Optimizer.step"],
+    "loading": ["remove op:~DataLoader"],
+    "float64": "double-precision",
+    "loop_to_fused": "optimizer-loop",
+    "fused_step": "optimizer-loop",
+    "sleep_removed": "unrecorded-host-time",
+    "small_ops": "small-operators",
+    "experts": "small-operators",
+    "attention": "eager-attention",
+    "reading": "host-loop",
+}
+NARROW, NARROW_STEP, THIRD, LARGE = 0.4, 0.015, 1 / 3, 0.03
 UNEXPECTED = ("batch",)
 """Changes that no finding suggests: nothing in a trace says that a bigger batch would still train."""
 
@@ -222,6 +253,46 @@ def _price(finding: Finding, makespan: int) -> str:
     return "     –" if finding.gain is None else f"{finding.gain.ns / max(makespan, 1):6.1%}"
 
 
+def predicted_gain(folder: Path, change: str | list[str]) -> tuple[float, float, float] | None:
+    """Return the gain of a recorded change with its interval, as shares of the untraced step; None if not found."""
+    trace = link(folder / "rank-0.et.json.gz", folder / "rank-0.kineto.json.gz")
+    if isinstance(change, str):
+        found = find_findings(Case([trace]))
+        gains = [finding.gain for finding in found if finding.id == change and finding.gain is not None]
+        ends = zip(*((gain.ns, gain.low_ns, gain.high_ns) for gain in gains), strict=True)
+        shares = [sum(values) / found.makespan_ns for values in ends]
+        return (shares[0], shares[1], shares[2]) if shares else None
+    graph = build_graph(trace)
+    constants = [fit_constants(graph)]
+    what_ifs = [parse_what_if(text) for text in change]
+    answer = untraced_answer(replay(graph, constants), constants, lambda to: apply_what_ifs(to, what_ifs, constants))
+    if answer is None:
+        return None
+    usual, low, high = (1 - ns / answer.measured_ns for ns in (answer.usual_ns, answer.high_ns, answer.low_ns))
+    return usual, low, high
+
+
+def print_gains(folders: Sequence[Path]) -> None:
+    """A line for each recorded change, then the shares that meet each bar."""
+    print(f"{'change':16}{'true':>8}{'gain':>8}{'interval':>18}  within  narrow   third")
+    bars: dict[str, list[bool]] = {"within": [], "narrow": [], "third": []}
+    for file in sorted(file for folder in folders for file in folder.glob("*/truth.json")):
+        name, measured = file.parent.name, orjson.loads(file.read_bytes())
+        if name not in GAINS:
+            continue
+        truth, gain = 1 - measured["b"] / measured["a"], predicted_gain(file.parent, GAINS[name])
+        usual, low, high = gain or (0.0, 0.0, 0.0)
+        marks = {"within": low <= truth <= high, "narrow": (high - low) / 2 <= max(NARROW * abs(truth), NARROW_STEP)}
+        if abs(truth) > LARGE:
+            marks["third"] = abs(usual - truth) <= THIRD * abs(truth)
+        for bar, met in marks.items():
+            bars[bar].append(met)
+        flags = "".join(f"{_mark(marks[bar]) if bar in marks else '–':>8}" for bar in bars)
+        print(f"{name:16}{truth:8.1%}{usual:8.1%}{f'{low:.1%} to {high:.1%}':>18}{flags}")
+    for bar, met in bars.items():
+        print(f"{bar:8}{sum(met):4} of {len(met)}")
+
+
 def print_scores(names: Sequence[str], *, whole: bool) -> None:
     """A line a pair, and totals."""
     found = []
@@ -244,7 +315,11 @@ def main() -> None:
     )
     parser.add_argument("--traces", type=Path, help="print all findings on the traces of this folder")
     parser.add_argument("--all", action="store_true", help="print all findings of each pair")
+    parser.add_argument("--gains", type=Path, action="append", help="score a folder that record_gains.py wrote")
     options = parser.parse_args()
+    if options.gains:
+        print_gains(options.gains)
+        return
     for names in ([*options.pairs],) if options.pairs else ([*EXPECTED], [*HELD_OUT]):
         print(f"{'pair':20}{'measured':>8}{'gain':>8}{'interval':>14}   there    gone    sign    size  within  finding")
         print_scores(names, whole=options.all)

@@ -1,15 +1,21 @@
-"""The cost of recording for the host, and replays without it."""
+"""The timeline without the recorder: each event gives back what recording it cost.
+
+Recording an operator costs time in two places: before its start, in its caller's time, and at its end, in its own time.
+Operators that compute nothing show both in the trace itself. If `etplus record` timed steps before the window, the
+host work that is left is then scaled until a step takes as long; pauses in which nothing was recorded keep their time.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..trace.columns import IntColumn, matching, median
-from ..trace.conventions import PROFILER_STEP
+from ..trace.columns import IntColumn, distinct_rows, matching
+from ..trace.conventions import ANNOTATION_SCOPE, PROFILER_STEP
 from ..trace.kinds import GPU
 from ..trace.step_annotations import UntracedStep, untraced_step
 from ..trace.tables import OP
@@ -18,141 +24,311 @@ from .constants import Constants
 from .graph_replay import Replay, replay
 from .replay_graph import HOST, ReplayGraph
 
-# Operators that compute nothing and touch no data: their time is their call (some 0.3 µs) and its recording.
+# Operators and autograd nodes that compute nothing: their own time is a dispatch (0.4 µs) and recording.
 _TRIVIAL = re.compile(
-    r"aten::(?:as_strided|view|_unsafe_view|_reshape_alias|detach|alias|_local_scalar_dense|lift_fresh)"
+    r"aten::(?:as_strided|_?(?:unsafe_)?view|_reshape_alias|detach|alias|t|transpose|permute|resolve_conj|resolve_neg"
+    r"|expand|select|slice|unsqueeze|squeeze|linear|matmul|reshape|flatten|to|item|_local_scalar_dense|lift_fresh"
+    r"|empty|empty_like|empty_strided|zeros|zeros_like|layer_norm|unbind|split|chunk)"
+    r"|detach|autograd::engine::.*|\w*Backward\d*|torch::autograd::\w+"
 )
-_OWN_NS = 300
-# With fewer such calls the median means nothing.
-_FEWEST = 8
-# Halvings of the share of host work that is left: precise to 0.4%.
-_HALVINGS = 8
-# Smaller shares of the makespan, or of the host's steps, are ignored.
+_DISPATCH_NS, _CALL_NS = 400, 200
+_FEWEST = 20
+# Of a usual operator: its arguments, and the Python frames around it.
+_USUAL_ARGUMENTS, _FRAMES = 4, 3
+# A time over its expectation by this factor is not recording: the operator allocated, or was interrupted.
+_MOST = 5.0
+# Costs in the trace's small operators, which run from a warm cache, times these: usual, least, and most. Measured on
+# programs whose parts were timed without a profiler (`benchmarks/findings.py --gains`).
+_SHARES = (1.5, 1.2, 2.0)
+# The same without a step that was timed before the window, and without operators that show the costs.
+_UNTIMED_SHARES, _UNFITTED_SHARES = (1.5, 0.8, 2.5), (1.0, 0.0, 2.0)
+# Host time of at least 1 ms in which nothing is recorded: a sleep, I/O, or Python. The recorder does not prolong it.
+PAUSE_NS = 1_000_000
+# A time that is so many times the median of its kind, and longer by so much, was interrupted.
+_INTERRUPTED, _INTERRUPTION_NS = 3.0, 300_000
+# Less of the makespan is not corrected.
 _LITTLE = 0.02
+# What is left of the host's work is scaled within these bounds, to meet the untraced step.
+_LEAST_SCALE, _MOST_SCALE = 0.25, 2.0
+_ROUNDS = 3
+# Work on a CPU differs by so much from run to run, as a share of a gain and of the step; work of a device does not.
+_UNEVEN, _UNEVEN_STEP = 0.2, 0.005
+_COSTS = re.compile(r"etplus\.costs operator_ns=(\d{1,9}) annotation_ns=(\d{1,9}) frame_ns=(\d{1,9})", re.ASCII)
 
 
-def event_cost_ns(trace: Trace) -> int:
-    """Return the ns that recording adds to each call of the host (3 to 8 µs with stacks and shapes); 0 if unknown."""
+@dataclass(frozen=True)
+class RecordingCosts:
+    """Costs of recording, in ns per event.
+
+    Attributes:
+        inside: at the end of an operator, in its own time; `argument` for each argument in addition.
+        outside: before the start of an operator, in its caller's time.
+        annotation: likewise, before an annotation.
+        frames: before an operator that Python called, for the Python frames around it.
+        runtime: in the own time of a runtime call.
+        fitted: costs of operators are those in the trace.
+    """
+
+    inside: float
+    argument: float
+    outside: float
+    annotation: float
+    frames: float
+    runtime: float
+    fitted: bool = False
+
+    def of_rows(self, trace: Trace) -> tuple[IntColumn, IntColumn]:
+        """Return for each row what recording costs before its start, and within its own time, in ns."""
+        calls, before, within = trace.calls, np.zeros(len(trace)), np.zeros(len(trace))
+        is_op = calls.kind == OP
+        from_python = is_op & ~np.append(is_op, False)[calls.parent]
+        before[calls.source] = np.where(is_op, self.outside, self.annotation) + self.frames * from_python
+        within[calls.source] = np.where(is_op, self.inside + self.argument * _arguments(trace), 0)
+        within[trace.runtime.source] = self.runtime
+        return before.astype(np.int64), within.astype(np.int64)
+
+
+def recording_costs(trace: Trace) -> RecordingCosts:
+    """Return the costs of recording the events of a trace.
+
+    Those of operators are fitted to the operators that compute nothing, if the trace has enough of them.
+    """
+    return trace.once(_recording_costs)
+
+
+def _recording_costs(trace: Trace) -> RecordingCosts:
     calls = trace.calls
-    leaf = np.ones(len(calls), np.bool_)
-    leaf[calls.parent[calls.parent >= 0]] = False
-    leaf[trace.runtime.call[trace.runtime.call >= 0]] = False
-    trivial = leaf & (calls.kind == OP) & matching(calls.name, trace.names, _TRIVIAL.fullmatch)
-    taken = trace.self_ns[trivial]
-    return max(int(median(taken)) - _OWN_NS, 0) if len(taken) >= _FEWEST else 0
+    usual = _usual_costs(trace)
+    is_op = calls.kind == OP
+    launches = np.zeros(len(calls), np.bool_)
+    launches[trace.runtime.call[trace.runtime.call >= 0]] = True
+    trivial = np.flatnonzero(is_op & ~launches & matching(calls.name, trace.names, _TRIVIAL.fullmatch))
+    if len(trivial) < _FEWEST:
+        return usual
+    called = np.bincount(calls.parent[(calls.parent >= 0) & is_op], minlength=len(calls))[trivial]
+    columns = np.stack([np.ones(len(trivial)), _arguments(trace)[trivial], called], axis=1)
+    taken = trace.self_ns[trivial] - _DISPATCH_NS - _CALL_NS * called
+    found = np.array([usual.inside, usual.argument, usual.outside])
+    for _ in range(_ROUNDS):
+        expected = columns @ found + _DISPATCH_NS
+        weight = (taken < _MOST * expected) / expected
+        found = np.maximum(np.linalg.lstsq(columns * weight[:, None], taken * weight, rcond=None)[0], 0)
+    inside, argument, outside = found.tolist()
+    return replace(usual, inside=inside, argument=argument, outside=outside, fitted=True)
 
 
-def without_recording(graph: ReplayGraph, cost_ns: Sequence[int]) -> ReplayGraph:
-    """Subtract `cost_ns` (by rank) from each call, or from the pause before it if the call took less."""
+def _usual_costs(trace: Trace) -> RecordingCosts:
+    """Return the costs that `etplus record` measured before the window, else those of one machine."""
+    kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # with or without Execution Trace
+    annotation, frame = 2 * sum(kinds), 300
+    measured = next(filter(None, map(_COSTS.fullmatch, trace.names)), None)
+    if measured is not None:
+        operator, annotation, frame = map(int, measured.groups())
+        ratio = operator / (kinds[0] + _USUAL_ARGUMENTS * kinds[1] + kinds[2])
+        kinds = tuple(round(ratio * ns) for ns in kinds)
+    frames = _FRAMES * frame if len(trace.stacks) else 0
+    return RecordingCosts(*kinds, annotation, frames, 1_000)
+
+
+def _arguments(trace: Trace) -> IntColumn:
+    """Return the number of arguments and results of each call, tensors of lists counted one by one."""
+    counts = [
+        len(signature.inputs) + sum(max(len(argument.tensors) - 1, 0) for argument in signature.inputs)
+        + len(signature.outputs or ())
+        for signature in trace.signatures
+    ]  # fmt: skip
+    return np.array([*counts, 0], np.int64)[trace.calls.signature]
+
+
+def without_recording(graph: ReplayGraph, share: float = _SHARES[0], *, typical: bool = False) -> ReplayGraph:
+    """Take from the host's work what recording cost, times `share`, but leave what a dispatch takes.
+
+    Times between the same two kinds of events give back the same share of themselves: single times are disturbed.
+
+    Args:
+        typical: first shorten times that are far longer than others of their kind: other programs interrupted them.
+    """
     edges = graph.edges
-    cost = np.asarray(cost_ns, np.int64)[graph.rank_of_row]
-    host = (graph.column("kind") != GPU) & (graph.start >= 0)
-    cost[~host] = 0
-    own = (edges.kind == HOST) & (edges.owner >= 0)
-    owner = np.maximum(edges.owner, 0)
-    total = np.bincount(edges.owner[own], weights=edges.lag[own], minlength=len(cost))
-    share = 1 - np.minimum(cost, total) / np.maximum(total, 1)
-    lag = np.where(own, np.rint(edges.lag * share[owner]), edges.lag)
-    left: IntColumn = np.rint(np.maximum(cost - total, 0)).astype(np.int64)
-    row = np.maximum(graph.row[edges.target], 0)
-    pause = (edges.kind == HOST) & (edges.owner < 0) & (edges.source > 0) & (edges.target == graph.start[row])
-    lag = np.where(pause, np.maximum(lag - left[row], 0), lag)
-    return graph.with_latencies(lag)
+    row, owner = graph.row[edges.target], np.maximum(edges.owner, 0)
+    host = np.flatnonzero((edges.kind == HOST) & (row >= 0) & (edges.source > 0))
+    row, owner = row[host], np.where(edges.owner[host] >= 0, graph.column("name")[owner[host]], -1)
+    ends = edges.target[host] == graph.end[row]
+    before, within = (np.concatenate(parts) for parts in zip(*map(_cost_of_rows, graph.traces), strict=True))
+    signature = np.concatenate([_signatures(trace) for trace in graph.traces])
+    kind = distinct_rows(graph.rank_of_row[row], ends, owner, graph.column("name")[row], signature[row])[1]
+    cost = np.bincount(kind, share * np.where(ends, within[row], before[row]))
+    lag = edges.lag.astype(np.float64)
+    if typical:
+        order = np.lexsort((lag[host], kind))
+        first = np.searchsorted(kind[order], np.arange(len(cost) + 1))
+        usual = lag[host][order][(first[:-1] + first[1:]) // 2]
+        lag[host] = np.minimum(lag[host], np.maximum(_INTERRUPTED * usual, usual + _INTERRUPTION_NS)[kind])
+    taken = np.bincount(kind, lag[host])
+    least = np.bincount(kind, np.where(ends, _DISPATCH_NS * (within[row] > 0), _CALL_NS * (before[row] > 0)))
+    left = np.minimum(np.maximum(taken - cost, least), taken)
+    lag[host] *= (left / np.maximum(taken, 1))[kind]
+    return graph.with_latencies(np.rint(lag))
+
+
+def _cost_of_rows(trace: Trace) -> tuple[IntColumn, IntColumn]:
+    return recording_costs(trace).of_rows(trace)
+
+
+def _signatures(trace: Trace) -> IntColumn:
+    found = np.full(len(trace), -1, np.int64)
+    found[trace.calls.source] = trace.calls.signature
+    return found
+
+
+def pauses(graph: ReplayGraph) -> IntColumn:
+    """Return the edges of host time, in no operator or runtime call, in which nothing is recorded for 1 ms or more."""
+    edges = graph.edges
+    calls = np.append((graph.column("kind") != GPU) & (graph.column("scope") != ANNOTATION_SCOPE), False)
+    long = (edges.kind == HOST) & (edges.lag >= PAUSE_NS) & (edges.source > 0)
+    found: IntColumn = np.flatnonzero(long & ~calls[edges.owner])
+    return found
 
 
 def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
-    steps = [step for trace in traces if (step := untraced_step(trace.names)) is not None]
-    if not steps or len(steps) < len(traces):
+    """Return the untraced step, the mean over the ranks; None if a rank does not say."""
+    found = [step for trace in traces if (step := untraced_step(trace.names)) is not None]
+    if not found or len(found) < len(traces):
         return None
-    step_ns, host_ns = (round(float(np.mean(times))) for times in zip(*(step[1:] for step in steps), strict=True))
-    return UntracedStep(min(step.steps for step in steps), step_ns, host_ns)
+    step_ns, host_ns = (round(float(np.mean(times))) for times in zip(*(step[1:] for step in found), strict=True))
+    return UntracedStep(min(step.steps for step in found), step_ns, host_ns)
 
 
 def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> tuple[Replay, ...]:
-    """Return replays of the unrecorded timeline that bracket the truth; none if recording cost little.
-
-    With a measured step there are two: one subtracts the same time from each call, one shrinks all host work equally,
-    until the host's steps take the measured time. Without a measured step there is one, with the least cost of a call.
-    """
+    """Replay the timeline without recording: with the usual costs, the least and the most; () if they were little."""
     graph, step = base.graph, untraced_step_of(base.graph.traces)
-    cost, rows = [event_cost_ns(trace) for trace in graph.traces], _step_rows(graph)
-    if step is not None and (recorded := _host_step_ns(base, rows)) is not None:
-        if step.host_ns > (1 - _LITTLE) * recorded:
-            return ()
-        ways = (lambda left: _less_cost_first(graph, cost, left), lambda left: _scale_host(graph, left))
-        return tuple(_at_pace(way, constants, rows, step.host_ns) for way in ways)
-    if not any(cost):
+    rows = _step_rows(graph)
+    recorded = _host_step_ns(base, rows)
+    if step is not None and recorded is not None and step.host_ns > (1 - _LITTLE) * recorded:
         return ()
-    cheaper = replay(without_recording(graph, cost), constants)
-    return (cheaper,) if cheaper.makespan_ns < (1 - _LITTLE) * base.makespan_ns else ()
+    fitted = all(recording_costs(trace).fitted for trace in graph.traces)
+    shares = _UNFITTED_SHARES if not fitted else _SHARES if step is not None else _UNTIMED_SHARES
+    graphs = [without_recording(graph, share, typical=step is not None) for share in shares]
+    if step is not None and recorded is not None:
+        kept = pauses(graph)
+        return tuple(_at_pace(graph, kept, constants, rows, step.host_ns) for graph in graphs)
+    found = tuple(replay(graph, constants) for graph in graphs)
+    return found if found[0].makespan_ns < (1 - _LITTLE) * base.makespan_ns else ()
+
+
+def _at_pace(
+    graph: ReplayGraph, kept: IntColumn, constants: Sequence[Constants], rows: Sequence[IntColumn], host_ns: int
+) -> Replay:
+    """Scale the host's work, except pauses, until a step takes `host_ns` on the host."""
+    work = graph.edges.kind == HOST
+    work[kept] = False
+    scales, times = [0.0], [_host_step_ns(replay(graph.scaled(work, 0.0), constants), rows) or 0.0]
+    scale = 1.0
+    for _ in range(_ROUNDS):
+        done = replay(graph.scaled(work, scale), constants)
+        scales.append(scale)
+        times.append(_host_step_ns(done, rows) or 0.0)
+        slope = (times[-1] - times[0]) / scale  # a step is a sum of the scaled work and what waits for devices
+        if slope <= 0:
+            break
+        scale = float(np.clip((host_ns - times[0]) / slope, _LEAST_SCALE, _MOST_SCALE))
+    return replay(graph.scaled(work, scale), constants)
 
 
 @dataclass(frozen=True)
 class UntracedAnswer:
-    """Step time without the recorder, ns: measured before the window, and with the changes."""
+    """Step time without the recorder, ns: measured before the window, and expected with the changes."""
 
     measured_ns: int
+    usual_ns: int
     low_ns: int
     high_ns: int
 
     def to_lines(self) -> list[str]:
-        low, high = (f"{ns / 1e6:,.3f}" for ns in (self.low_ns, self.high_ns))
-        span = f"{low} ms" if low == high else f"{low} to {high} ms"
-        return [f"untraced   a step took {self.measured_ns / 1e6:,.3f} ms before recording; with the changes {span}"]
+        """Return text for a terminal, under a label of eleven columns."""
+        times = self.measured_ns, self.usual_ns, self.low_ns, self.high_ns
+        measured, usual, low, high = (f"{ns / 1e6:,.3f}" for ns in times)
+        first = f"untraced   a step took {measured} ms before recording"
+        if low == high:
+            return [first] if usual == measured else [f"{first}; with the changes {usual} ms"]
+        change = self.usual_ns / max(self.measured_ns, 1) - 1
+        return [f"{first}; with the changes {usual} ms ({low} to {high} ms), {change:+.1%}"]
 
 
 def untraced_answer(
     base: Replay, constants: Sequence[Constants], *changes: Callable[[ReplayGraph], ReplayGraph]
 ) -> UntracedAnswer | None:
-    step, steps = untraced_step_of(base.graph.traces), len(_step_rows(base.graph)[0])
-    if step is None or not steps or not base.graph.times_recorded:
+    """Return the untraced step time, with each of the changes of the graph; None if the traces do not say it.
+
+    Example:
+        >>> graph = etplus.build_graph(trace)
+        >>> constants = [etplus.fit_constants(graph)]
+        >>> untraced_answer(etplus.replay(graph, constants), constants) is None  # `etplus record` did not make it
+        True
+    """
+    step, rows = untraced_step_of(base.graph.traces), _step_rows(base.graph)
+    if step is None or not all(map(len, rows)) or not base.graph.times_recorded:
         return None
     timelines = without_recording_replays(base, constants) or (base,)
-    graphs = [change(found.graph) for found in timelines for change in changes or (lambda graph: graph,)]
-    took = [round(replay(graph, constants).makespan_ns / steps) for graph in graphs]
-    return UntracedAnswer(step.step_ns, min(took), max(took))
+    if not changes:
+        return UntracedAnswer(step.step_ns, step.step_ns, step.step_ns, step.step_ns)
+    gains = [
+        1 - replay(change(done.graph), constants).makespan_ns / max(done.makespan_ns, 1)
+        for change in changes
+        for done in timelines
+    ]
+    low, high = gain_range(gains, base.graph) if any(gains) else (0.0, 0.0)
+    times = (round(step.step_ns * (1 - gain)) for gain in (gains[0], min(high, 1.0), low))
+    return UntracedAnswer(step.step_ns, *times)
 
 
-def recording_note(base: Replay, step: UntracedStep) -> str:
-    recorded = _host_step_ns(base, _step_rows(base.graph)) or 0.0
+def gain_range(
+    gains: Sequence[float], graph: ReplayGraph, *, low: float = 1.0, high: float = 1.0, doubt: float = 0.0
+) -> tuple[float, float]:
+    """Return the interval of a gain: independent doubts add up as the root of the sum of squares.
+
+    Args:
+        gains: shares of the timelines, the usual one first.
+        low, high: least and most that a change takes away, as shares of the time that it takes away in the replay.
+        doubt: of the replay itself, as a share of the gain.
+    """
+    usual = gains[0]
+    size = max(abs(usual), 1e-9)
+    on_device = bool(np.any(graph.column("kind") == GPU))
+    uneven, least = (0.0, 0.0) if on_device else (_UNEVEN, _UNEVEN_STEP)
+    below = math.hypot(uneven, 1 - low, (usual - min(gains)) / size, doubt) * size + least
+    above = math.hypot(uneven, high - 1, (max(gains) - usual) / size, doubt) * size + least
+    return usual - below, usual + above
+
+
+def recording_note(base: Replay, corrected: Replay) -> str:
+    """Say by how much recording slowed the host, and how gains correct it."""
+    graph, step = base.graph, untraced_step_of(base.graph.traces)
+    operators = sum(int(np.count_nonzero(trace.calls.kind == OP)) for trace in graph.traces)
+    taken = sum(int(part.sum()) for trace in graph.traces for part in _cost_of_rows(trace)) * _SHARES[0]
+    each = f"{taken / max(operators, 1) / 1e3:.1f} µs for each of {operators:,} operators"
+    if step is None:
+        ratio = base.makespan_ns / max(corrected.makespan_ns, 1)
+        return f"recording took about {each} (estimated, {ratio:.1f} times as long together); gains are without it"
+    recorded = _host_step_ns(base, _step_rows(graph)) or 0.0
     return (
         f"a step on the host took {recorded / max(step.host_ns, 1):.1f} times as long while recording "
-        f"({recorded / 1e6:,.3f} ms, {step.host_ns / 1e6:,.3f} ms in the {step.steps} steps before); gains are shares "
-        "of the unrecorded step time"
+        f"({recorded / 1e6:,.3f} ms, {step.host_ns / 1e6:,.3f} ms in the {step.steps} steps before): about {each}; "
+        "gains are of the steps before"
     )
 
 
-def _scale_host(graph: ReplayGraph, left: float) -> ReplayGraph:
-    return graph.scaled(graph.edges.kind == HOST, left)
-
-
-def _less_cost_first(graph: ReplayGraph, cost: Sequence[int], left: float) -> ReplayGraph:
-    """Reduce `left` from 1 to 0.5 to take the recording cost from calls, then to 0 to shrink all work."""
-    whole = without_recording(graph, [round(ns * min(2 - 2 * left, 1)) for ns in cost])
-    return _scale_host(whole, min(2 * left, 1))
-
-
-def _at_pace(
-    way: Callable[[float], ReplayGraph], constants: Sequence[Constants], rows: Sequence[IntColumn], host_ns: int
-) -> Replay:
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        taken = _host_step_ns(replay(way(middle), constants), rows)
-        low, high = (middle, high) if taken is not None and taken <= host_ns else (low, middle)
-    return replay(way(low), constants)
-
-
-def _host_step_ns(replayed: Replay, steps: Sequence[IntColumn]) -> float | None:
+def _host_step_ns(done: Replay, steps: Sequence[IntColumn]) -> float | None:
+    """Return the mean time of the profiler's steps on the host; None if a rank has none."""
     if not all(map(len, steps)):
         return None
-    return float(np.mean([int(replayed.end[rows].max() - replayed.start[rows].min()) / len(rows) for rows in steps]))
+    return float(np.mean([int(done.end[rows].max() - done.start[rows].min()) / len(rows) for rows in steps]))
 
 
 def _step_rows(graph: ReplayGraph) -> list[IntColumn]:
-    rows_of_ranks = list[IntColumn]()
+    """Return, per rank, the rows of the profiler's steps on its host."""
+    found = list[IntColumn]()
     for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
         steps = matching(trace.nodes.name, trace.names, PROFILER_STEP.fullmatch) & (trace.nodes.kind != GPU)
         rows: IntColumn = first + np.flatnonzero(steps)
-        rows_of_ranks.append(rows[graph.start[rows] >= 0])
-    return rows_of_ranks
+        found.append(rows[graph.start[rows] >= 0])
+    return found

@@ -13,12 +13,12 @@ from .double_precision import DoublePrecision
 from .eager_attention import EagerAttention
 from .finding import Candidate, Detector
 from .fusable import ElementwiseChains, OptimizerLoop
-from .host import LateFinish, LateStart, LaunchBound, PageableCopies, SynchronisingCalls
+from .host import LateFinish, LateStart, LaunchBound, LongestGap, PageableCopies, SynchronisingCalls, UnrecordedTime
 from .host_work import DataLoading, HostLoop, PythonOverhead
 from .layouts import Copies, LayoutConversions, Recomputation
 from .like_work import SlowerThanLike
 from .memory_use import AllocatorCalls, MemoryNearlyFull
-from .products import NoTensorFloat, OldKernels, ProductDimensions
+from .products import MixedPrecision, NoTensorFloat, OldKernels, ProductDimensions
 from .recording_gaps import RECORDING
 from .serving_findings import SERVING
 from .small_operators import SmallOperators
@@ -29,13 +29,13 @@ GROUP = "etplus.findings"
 """Group of the entry points of other packages: the name is the finding's, the value a `Detector` or a class of one."""
 
 _HOST: tuple[Detector, ...] = (
-    *(LateStart(), LaunchBound(), SynchronisingCalls(), PageableCopies(), DataLoading(), HostLoop(), PythonOverhead()),
-    LateFinish(),
+    *(LateStart(), LongestGap(), LaunchBound(), SynchronisingCalls(), PageableCopies(), DataLoading(), HostLoop()),
+    *(PythonOverhead(), UnrecordedTime(), LateFinish()),
 )
 _DEVICE: tuple[Detector, ...] = (
-    *(EagerAttention(), ProductDimensions(), OldKernels(), NoTensorFloat(), DoublePrecision(), ElementwiseChains()),
-    *(OptimizerLoop(), SmallOperators(), LayoutConversions(), Copies(), Recomputation(), SlowerThanLike()),
-    *(AllocatorCalls(), MemoryNearlyFull()),
+    *(EagerAttention(), ProductDimensions(), OldKernels(), NoTensorFloat(), MixedPrecision(), DoublePrecision()),
+    *(ElementwiseChains(), OptimizerLoop(), SmallOperators(), LayoutConversions(), Copies(), Recomputation()),
+    *(SlowerThanLike(), AllocatorCalls(), MemoryNearlyFull()),
 )
 BUILT_IN: tuple[Detector, ...] = (*_HOST, *_DEVICE, *COMMUNICATION, *STRAGGLERS, *SERVING, *STEPS, *RECORDING)
 

@@ -118,13 +118,22 @@ class Case:
 
     @cached_property
     def unrecorded(self) -> tuple[Replay, ...]:
-        """Replays without changes and without what recording cost the host; none where that is little, or where the
-        trace does not show it. See `replaying.untraced`."""
+        """Replays without recording: usual, with the least and the most costs; () if recording cost little."""
         return without_recording_replays(self.base, self.constants)
+
+    @property
+    def timelines(self) -> tuple[Replay, ...]:
+        """Timelines on which gains are estimated, the usual one first."""
+        return self.unrecorded or (self.base,)
+
+    @property
+    def untraced_ns(self) -> int:
+        """Makespan without recording, of which gains are shares."""
+        return self.timelines[0].makespan_ns
 
     @cached_property
     def untraced_step(self) -> UntracedStep | None:
-        """What a step took before it was recorded, where `etplus record` measured it."""
+        """Time of a step before it was recorded, if `etplus record` measured it."""
         return untraced_step_of(self.traces)
 
     @cached_property

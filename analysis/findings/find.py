@@ -32,7 +32,7 @@ class Findings(Suggests, Sequence[Finding]):
         all: every finding. together: what the first three with a gain bring together, None if there are not
             several. looked_for: ids of all detectors, () if the trace has no time to compare with. base: error of the
             replay without changes, None if there is none.
-        makespan_ns: of that replay. notes: what could not be said, in sentences.
+        makespan_ns: time without recording, of which gains are shares. notes: sentences on what gains mean.
     """
 
     all: tuple[Finding, ...]
@@ -124,9 +124,9 @@ def find_findings(case: Case) -> Findings:
     notes: list[str] = []
     if len(real) < AMONG:
         found, notes = real, missing if real else []
-    if case.untraced_step is not None and case.unrecorded:
-        notes.append(recording_note(case.base, case.untraced_step))
+    if case.unrecorded:
+        notes.append(recording_note(case.base, case.unrecorded[0]))
     if base.largest > REFUSED:
         notes.append(f"the replay is off by {base.makespan:+.1%}; over {REFUSED:.0%} it says nothing of gains")
     all_found = tuple(finding for _, finding in found)
-    return Findings(all_found, together(case, found), tuple(known), base, case.makespan_ns, tuple(notes))
+    return Findings(all_found, together(case, found), tuple(known), base, case.untraced_ns, tuple(notes))

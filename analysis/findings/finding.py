@@ -63,15 +63,14 @@ class Where:
 
 @dataclass(frozen=True)
 class Gain:
-    """By how much the replay with a finding's change is shorter than that without.
+    """Time that a finding's change saves.
 
     Attributes:
-        ns: that; 0 where the change is off the critical path. Where recording cost the host much, less what of it would
-            not be there without: see `etplus.analysis.findings.pricing`.
-        low_ns, high_ns: what it may be: see `etplus.analysis.findings.pricing`.
+        ns: of the timeline without recording; 0 if the change is off the critical path. At most what is at stake.
+        low_ns, high_ns: interval.
         base_error: relative error of the replay without the change. unexplained: share of the makespan with the change
-            that waits make up which nothing in the trace explains; the replay keeps them as they were measured.
-        replayed_ns: what `etplus replay` shows, in which recording's cost is host work like any other; None if `ns`.
+            in which the host or device waits for something that the trace does not explain.
+        replayed_ns: the time that `etplus replay` shows, of the recorded timeline.
     """
 
     ns: int
@@ -79,7 +78,7 @@ class Gain:
     high_ns: int
     base_error: float
     unexplained: float
-    replayed_ns: int | None = None
+    replayed_ns: int = 0
 
     __repr__ = brief
 

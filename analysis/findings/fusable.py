@@ -296,8 +296,11 @@ class OptimizerLoop:
             ),
             max(items.stake_ns(mine), self._step_ns(items) + (ns if items.on_device else 0)),
             LIKELY,
-            "torch.optim's fused=True (Adam, AdamW, SGD, Adagrad), or foreach=True",
-            "the phase optimizer has a few kernels named multi_tensor_apply",
+            "torch.optim's fused=True (Adam, AdamW, SGD, Adagrad)"
+            + (", or foreach=True" if items.on_device else "; foreach=True gains little on a CPU, where it loops, too"),
+            "the phase optimizer has a few kernels named multi_tensor_apply"
+            if items.on_device
+            else "the phase optimizer has one operator aten::_fused_adam_ (or the like) for each step",
         )
         yield of.candidate(candidate, self._changes(items, mine, fused), _OPTIMIZER_LOW, _OPTIMIZER_HIGH)
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...timeline.untraced import pauses
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, distinct, distinct_rows, grouped, matching, without
 from ...trace.host_waits import SYNCHRONIZE, blocking_copies
 from ...trace.intervals import sums
+from ...trace.printable import shortened
 from ...trace.tables import OP
 from ...trace.trace import Trace
 from ..launch_queues import idle_causes
@@ -36,12 +38,16 @@ ONCE_GAIN = 0.1
 """Share of the makespan that dropping a wait must gain which occurs once a step: that is how a step's end is found."""
 MOST_LINES = 3
 """So many lines with waits are reported, those that wait longest."""
+UNRECORDED = 0.03
+# A what-if each: pauses of more steps are not replayed.
+MOST_PAUSES = 12
 PAGEABLE = 0.02
 """Share of the makespan that copies from pageable memory must take."""
 _PINNED_SHARE = 0.4
 """A copy from pinned memory takes 0.2 to 0.6 of the time of one from pageable memory, which is copied twice (CUDA C++
 Best Practices Guide, "Pinned Memory"; 8 against 20 GB/s on PCIe 4)."""
 _TO_DEVICE = re.compile(r"(?i)htod|hosttodevice")
+_LOADING = re.compile(r"DataLoader|^$")
 _CAPTURE = re.compile(r"BeginCapture|EndCapture")
 _PAGEABLE = re.compile(r"(?i)pageable")
 
@@ -143,6 +149,131 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
     return np.concatenate([*events, np.zeros(0, np.int64)]), np.concatenate([*gaps, np.zeros(0, np.int64)])
 
 
+class LongestGap:
+    """The device waits once, for longer than in all its other waits for the host together."""
+
+    id = "longest-gap"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        trace = of.trace
+        events, gaps = host_gaps(trace)
+        if not len(gaps) or 2 * gaps.max() <= gaps.sum() or captures(trace):
+            return
+        longest = int(np.argmax(gaps))
+        gap, event = int(gaps[longest]), int(events[longest])
+        if gap < HOST_WAIT * of.case.makespan_ns:
+            return
+        begin = int(trace.gpu.ts[event]) - gap
+        why, advice, rows = _cause_of_gap(trace, event, begin)
+        idle = max(idle_causes(trace), key=lambda idle: idle.host_wait_ns)
+        yield Candidate(
+            self.id,
+            f"the device waits once for {gap / 1e6:,.1f} ms, {gap / of.case.makespan_ns:.1%} of the time: {why}",
+            of.where(rows, start_ns=begin - trace.nodes.span.start, end_ns=begin + gap - trace.nodes.span.start),
+            (
+                of.evidence(
+                    f"idle time of stream {idle.stream} for the host, in {idle.host_waits:,} gaps",
+                    idle.host_wait_ns,
+                    "ns",
+                ),
+            ),
+            gap,
+            MEASURED,
+            advice,
+            "the longest gap in the idle time of `etplus analyze` is short",
+            (of.change(_window(trace, begin, gap)),),
+            low=0.7,
+        )
+
+
+_FIRST_USES = (
+    (re.compile(r"ModuleLoad|LibraryLoad|ModuleGetFunction|LoadData"), "a module is loaded on first use"),
+    (re.compile(r"(?i)triton|inductor|dynamo|compile|autotun"), "code is compiled or tuned on first use"),
+    (re.compile(r"(?i)cudnn|miopen|convolution"), "convolution algorithms are tried on first use"),
+    (re.compile(r"(?i)malloc|empty|HostAlloc|MemCreate"), "memory is allocated"),
+)
+_FIRST_USE_ADVICE = (
+    "this is paid once: leave it out of measurements (record after warm-up, torch.profiler.schedule(wait=1, warmup=2, "
+    "active=3)), or move it to start-up by running one step of each shape"
+)
+
+
+def _cause_of_gap(trace: Trace, event: int, begin: int) -> tuple[str, str, IntColumn]:
+    """Return what the host does in a gap of the device before an event, advice, and rows of the place."""
+    runtime, calls, end = trace.runtime, trace.calls, int(trace.gpu.ts[event])
+    best, name, row = 0, "", trace.gpu.source[event : event + 1]
+    operators = np.where(calls.kind == OP, trace.self_ns, 0)
+    for table, own in ((runtime, runtime.end - runtime.ts), (calls, operators)):
+        inside = np.minimum(table.end, end) - np.maximum(table.ts, begin)
+        share = np.minimum(inside, own)
+        if len(share) and share.max() > best:
+            at = int(np.argmax(share))
+            best, name, row = int(share[at]), trace.names[int(table.name[at])], table.source[at : at + 1]
+    if 2 * best < end - begin:
+        return "nothing is recorded on the host meanwhile", "look at what the program does there, such as I/O", row
+    label = shortened(name, 60)
+    launches = "Launch" in name
+    for pattern, why in _FIRST_USES:
+        if pattern.search(name):
+            return f"in {label}, {why}", _FIRST_USE_ADVICE, row
+    if launches:
+        return f"in {label}, which loads its module on first use", _FIRST_USE_ADVICE, row
+    return f"the host is in {label}", _FIRST_USE_ADVICE if calls_once(trace, name) else "make that call shorter", row
+
+
+def calls_once(trace: Trace, name: str) -> bool:
+    """Return whether a call takes much longer the first time than later."""
+    mine = trace.calls.name == trace.name_codes[name]
+    taken = trace.calls.dur[mine]
+    return len(taken) < 2 or bool(taken.max() > 10 * np.median(taken))
+
+
+class UnrecordedTime:
+    """The host does something in most steps that nothing records: a sleep, I/O, Python without PyTorch."""
+
+    id = "unrecorded-host-time"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        trace, graph = of.trace, of.case.graphs[of.number]
+        edges, at = graph.edges, pauses(graph)
+        names, nodes = np.append(trace.nodes.name, -1), trace.nodes
+        at = at[~matching(names[edges.owner[at]], [*trace.names, ""], _LOADING.search)]  # `DataLoading` reports it
+        row = graph.row[edges.target[at]]
+        step = trace.steps.of(graph.measured[edges.target[at]] + nodes.span.start - 1, nodes.thread[row])
+        at, row, step = at[step >= 0], row[step >= 0], step[step >= 0]
+        for (name, _), mine in grouped(nodes.name[row], nodes.thread[row]):
+            by_step = np.bincount(step[mine], edges.lag[at[mine]], len(trace.steps))
+            taken, steps = int(by_step.sum()), int(np.count_nonzero(by_step))
+            even = 2 * steps > len(trace.steps) > 1 and 2 * by_step[by_step > 0].min() > by_step.max()
+            if even and taken >= UNRECORDED * of.case.untraced_ns:  # other programs interrupt a step at any place
+                yield self._candidate(of, at[mine], trace.names[name], taken, steps)
+
+    def _candidate(self, of: RankOfCase, at: IntColumn, name: str, taken: int, steps: int) -> Candidate:
+        graph = of.case.graphs[of.number]
+        edges = graph.edges
+        longest = at[np.argsort(-edges.lag[at], kind="stable")][:MOST_PAUSES]
+        spans = np.stack([graph.measured[edges.source[longest]], graph.measured[edges.target[longest]]], axis=1)
+        before = shortened(name, 60)
+        return Candidate(
+            self.id,
+            f"{taken / steps / 1e6:,.1f} ms of a step pass before {before} without any recorded call",
+            of.where(graph.row[edges.target[at]]),
+            (of.evidence(f"host time without a call before {before}, in {steps:,} steps", taken, "ns"),),
+            taken,
+            MEASURED,
+            "look at the lines before it: a sleep, I/O, logging, or Python without PyTorch (py-spy shows it); move "
+            "it out of the step or to a thread",
+            "the time before it is gone from the timeline of `etplus report`",
+            tuple(of.change(f"window={begin}ns-{end}ns cpu*0") for begin, end in spans.tolist()),
+        )
+
+
 class LaunchBound:
     """The device waits for the host's launches."""
 
@@ -154,6 +285,9 @@ class LaunchBound:
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, makespan = of.trace, of.case.makespan_ns
         events, gaps = host_gaps(trace)
+        if len(gaps) and 2 * gaps.max() > gaps.sum():  # `LongestGap` reports it
+            kept = np.arange(len(gaps)) != np.argmax(gaps)
+            events, gaps = events[kept], gaps[kept]
         waited = int(gaps.sum())
         launches = len(distinct(trace.gpu.runtime[trace.gpu.runtime >= 0]))
         if waited < HOST_WAIT * makespan or launches < FEWEST_LAUNCHES or captures(trace):

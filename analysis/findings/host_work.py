@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...timeline.untraced import event_cost_ns
+from ...timeline.untraced import recording_costs
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, distinct, grouped, matching
 from ...trace.intervals import intersection, union
@@ -168,7 +168,7 @@ class PythonOverhead:
         ops = np.flatnonzero((trace.hierarchy.top == np.arange(len(calls))) | (trace.origin.phase == DATA))
         busy = intersection(union(calls.ts[ops], calls.end[ops]), within).length
         outside = within.length - busy
-        cost = event_cost_ns(trace) * len(calls)
+        cost = sum(int(part.sum()) for part in recording_costs(trace).of_rows(trace))
         if outside < PYTHON * within.length or outside < cost:
             return
         yield Candidate(

@@ -20,6 +20,8 @@ from .places import where_of
 
 WAITS = 0.1
 """Share of the time of decode that it must wait for prefill: prefill has to run some time, a tenth of that is usual."""
+# Share of a step, and of all steps, before the first kernel: launching alone takes a percent or two.
+FIRST_KERNEL = 0.15
 PADDED = 0.1
 """Share of the tokens of padded steps that are padding; sizes are captured in steps of 8, of large batches some
 tokens."""
@@ -91,6 +93,58 @@ class PrefillBlocksDecode:
             (*_without(between), *_as_decode(mixed, usual)),
             low=0.7,
             high=1.2,
+        )  # fmt: skip
+
+
+class WaitsForFirstKernel:
+    """Serving steps whose first kernel starts long after the step, while the device is idle."""
+
+    id = "waits-for-first-kernel"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        trace, busy = case.trace, union(case.trace.gpu.ts, case.trace.gpu.end)
+        late: list[tuple[ServingStep, int, int]] = []
+        total = 0
+        for step in case.analysis.serving_steps:
+            events = _events(trace, [step])
+            if not events.any():
+                continue
+            total += step.time_ns
+            first = int(trace.gpu.ts[events].min())
+            at = int(np.searchsorted(busy.start, first, side="right")) - 1
+            begin = max(step.start_ns, int(busy.end[at - 1]) if at else step.start_ns)
+            if busy.start[at] < first:  # the device runs something else until then
+                continue
+            if first - begin >= FIRST_KERNEL * step.time_ns:
+                late.append((step, begin, first))
+        waited = sum(first - begin for _, begin, first in late)
+        if not late or waited < FIRST_KERNEL * total:
+            return
+        steps = [step for step, _, _ in late]
+        latency = sum(step.latency_ns for step in steps)
+        origin = trace.nodes.span.start
+        longest = sorted(late, key=lambda each: each[1] - each[2])[:_MOST_STEPS]
+        yield Candidate(
+            self.id,
+            f"{len(late):,} serving steps wait {in_ms(waited)} of {in_ms(latency)} before their first kernel; the "
+            "device is idle meanwhile",
+            where_of(trace, _rows(trace, steps)),
+            (
+                Evidence(
+                    f"time from the start of {len(late):,} steps to their first GPU event, without other GPU work",
+                    waited, "ns", f"etplus analyze {case.shell()}",
+                ),
+            ),
+            waited,
+            MEASURED,
+            "prepare the next step while this one runs (vLLM's --async-scheduling, SGLang's overlap schedule); a rate "
+            "measured between GPU events leaves this time out",
+            "the steps' first GPU event starts with them in `etplus report`",
+            tuple(
+                Intervention(f"window={begin - origin}ns-{first - origin}ns cpu*0")
+                for _, begin, first in longest
+            ),
+            low=0.5,
         )  # fmt: skip
 
 
@@ -296,4 +350,10 @@ def _as_decode(steps: Sequence[ServingStep], usual: float) -> Iterator[Intervent
         yield Intervention(f"step={step.step} kernel*{usual / step.time_ns:.4g}")
 
 
-SERVING: tuple[Detector, ...] = (PrefillBlocksDecode(), PaddedBatches(), GraphGaps(), DecodeFarFromPeak())
+SERVING: tuple[Detector, ...] = (
+    PrefillBlocksDecode(),
+    WaitsForFirstKernel(),
+    PaddedBatches(),
+    GraphGaps(),
+    DecodeFarFromPeak(),
+)

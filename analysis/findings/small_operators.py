@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, distinct, grouped, matching, median
+from ...trace.intervals import union
 from ...trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from ..storages import Storages
 from ..summary import Analysis
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 _LEAST_ROUNDS = 8
 """So many rounds at least: fewer are as often layers of a model."""
-_STEPS = 100
-"""What is left of calls around loops is rounded to such parts: each other factor is a pass over the graph."""
+# Of further loops the Python time between operators stays: each window is a pass over the graph.
+_MOST_WINDOWS = 16
 _MOST_PERIOD = 4
 """Operators of a round at most."""
 _SMALL_NS = 100_000
@@ -90,9 +91,12 @@ def _loops(items: WorkItems, analysis: Analysis) -> tuple[OperatorLoop, ...]:
             continue
         period, length = int(periods[place]), int(lengths[place])
         after = place + length - length % period
-        members = tuple(at[place:after].tolist())
-        if independent.holds(members, period):
-            found.append(OperatorLoop(members, period, int(ts[place]), int(end[after - 1])))
+        for first in range(place, place + period):  # a round may begin with any of its operators
+            last = after - (period if first > place else 0) + first - place
+            members = tuple(at[first:last].tolist())
+            if independent.holds(members, period):
+                found.append(OperatorLoop(members, period, int(ts[first]), int(end[last - 1])))
+                break
     return tuple(found)
 
 
@@ -196,7 +200,7 @@ class SmallOperators:
                 time_of_work(items, f"{len(every):,} operators in loops", every),
                 *time_on_host(items, every),
             ),
-            ns,
+            ns + self._backward_ns(items, loops),
             LIKELY,
             "stack the tensors and call torch.bmm, or one operator with a batch dimension (torch.vmap)"
             if product
@@ -206,38 +210,42 @@ class SmallOperators:
         slow, usual, fast = ((1 - left) / (1 - _LEFT[1]) for left in _LEFT)
         yield of.candidate(candidate, self._changes(items, loops), slow / usual, fast / usual)
 
+    def _backward_ns(self, items: WorkItems, loops: Sequence[OperatorLoop]) -> int:
+        calls, tops = items.trace.calls, _with_backward(items, loops)
+        backward = tops[items.trace.origin.forward[tops] >= 0]
+        return union(calls.ts[backward], calls.end[backward]).length
+
     def _changes(self, items: WorkItems, loops: Sequence[OperatorLoop]) -> tuple[Intervention, ...]:
         """The loops' operators, and the host's own time between them, at what is left."""
-        trace = items.trace
-        every = [at for loop in loops for at in loop.items]
-        left = _LEFT[1]
+        trace, calls, left = items.trace, items.trace.calls, _LEFT[1]
         inside = np.zeros(len(trace), np.bool_)
-        for loop in loops:
-            inside[trace.calls.source[_with_ends(items, loop)[0]]] = True
+        inside[calls.source[_with_backward(items, loops)]] = True
         inside |= nearest(trace.nodes.parent_row, trace.nodes.parent_row, inside) >= 0
-        changes = [Intervention(f"cpu*{left}", np.flatnonzero(inside & (trace.nodes.kind != GPU)))]
+        changes = list[Intervention]()
+        for loop in sorted(loops, key=lambda loop: loop.begin - loop.end)[:_MOST_WINDOWS]:  # with Python between calls
+            tops, begin, end = _with_ends(items, loop)
+            span = begin - trace.nodes.span.start, end - trace.nodes.span.start
+            changes.append(Intervention(f"window={span[0]}ns-{span[1]}ns cpu*{left}"))
+            mine = np.zeros(len(trace), np.bool_)
+            mine[calls.source[tops]] = True
+            inside &= ~(nearest(trace.nodes.parent_row, trace.nodes.parent_row, mine) >= 0) & ~mine
+        if np.any(inside & (trace.nodes.kind != GPU)):
+            changes.append(Intervention(f"cpu*{left}", np.flatnonzero(inside & (trace.nodes.kind != GPU))))
         if items.on_device:
+            every = [at for loop in loops for at in loop.items]
             changes.append(Intervention(f"kernel*{left}", items.rows(every)))
-        around = _time_around(items, loops)
-        alike: dict[float, list[int]] = {}
-        for call, between in around.items():
-            own = int(trace.self_ns[call])
-            factor = 1 - (1 - left) * min(between, own) / max(own, 1)
-            alike.setdefault(round(factor * _STEPS) / _STEPS, []).append(call)
-        changes += [Intervention(f"cpu*{factor}", trace.calls.source[calls]) for factor, calls in sorted(alike.items())]
         return tuple(changes)
 
 
-def _time_around(items: WorkItems, loops: Sequence[OperatorLoop]) -> dict[int, int]:
-    """Of the calls directly around loops (an annotation, a module) the time that is in the loops and in no operator."""
-    calls, found = items.trace.calls, dict[int, int]()
-    for loop in loops:
-        tops, begin, end = _with_ends(items, loop)
-        inside = int((calls.end[tops] - calls.ts[tops]).sum())
-        parents = set(calls.parent[tops].tolist())
-        if len(parents) == 1 and -1 not in parents:
-            parent = parents.pop()
-            found[parent] = found.get(parent, 0) + max(end - begin - inside, 0)
+def _with_backward(items: WorkItems, loops: Sequence[OperatorLoop]) -> IntColumn:
+    """Return the outermost operators of loops, and the calls of their backward."""
+    calls, forward = items.trace.calls, items.trace.origin.forward
+    tops = distinct(np.concatenate([_with_ends(items, loop)[0] for loop in loops]))
+    inside = np.zeros(len(calls), np.bool_)
+    inside[tops] = True
+    inside = nearest(np.arange(len(calls)), calls.parent, inside) >= 0
+    backward = (forward >= 0) & np.append(inside, False)[forward]
+    found: IntColumn = np.flatnonzero(backward | np.isin(np.arange(len(calls)), tops))
     return found
 
 

@@ -20,7 +20,8 @@ from ...trace.trace import Trace
 from ..breakdown import launched_in
 from ..summary import Analysis
 from ..trace_diff import Difference, DiffRow, difference, json_of_difference
-from .find import NO_TIMES, Findings
+from .case import Case
+from .find import NO_TIMES, Findings, find_findings
 from .finding import LIKELY, MEASURED, POSSIBLE, Evidence, Finding, Where
 from .places import where_of
 
@@ -33,10 +34,12 @@ UNIFORM, OF_TIME, KERNELS = 0.1, 0.8, 4
 """Kernels are slower alike if those of `OF_TIME` of their time, and at least so many, are slower by one factor within
 `UNIFORM`: another clock does that, another program or library does not."""
 LOOKED_FOR = (
-    "other-device", "other-software", "other-settings", "slower-clock", "slower-kernel", "other-kernels",
-    "more-launches", "less-overlap", "more-idle", "other-line", "more-calls", "slower-operator",
-)  # fmt: skip
+    *("other-device", "other-software", "other-settings", "followed-without-gain", "slower-clock", "slower-kernel"),
+    *("other-kernels", "more-launches", "less-overlap", "more-idle", "other-line", "more-calls", "slower-operator"),
+)
 """Ids of the findings of a comparison."""
+# Share of the time that a finding must promise to be missed.
+FOLLOWED = 0.03
 _TOP = 3
 _NAME = 60
 
@@ -77,7 +80,9 @@ def changes(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = F
     if not (a.trace.times_recorded and b.trace.times_recorded):
         notes = (NO_TIMES,)
     columns = {column.name: getattr(found, column.name) for column in fields(Difference)}
-    findings = Findings((*case.setting(), *slower), None, LOOKED_FOR, None, round(found.latency_a), notes)
+    findings = Findings(
+        (*case.setting(), *case.without_gain(), *slower), None, LOOKED_FOR, None, round(found.latency_a), notes
+    )
     return TraceChanges(**columns, findings=findings)
 
 
@@ -127,6 +132,29 @@ class _Compared:
         yield from self.lines()
         if not len(self.a.trace.gpu) and not len(self.b.trace.gpu):
             yield from self.operators()
+
+    def without_gain(self) -> Iterator[Finding]:
+        """Findings of A that B no longer has, though B is hardly faster."""
+        sides = [self.a, self.b]
+        if not self.found.latency_a or not all(side.trace.times_recorded and len(side.iterations) for side in sides):
+            return
+        before, after = (find_findings(Case([side.trace], analyses=[side])) for side in sides)
+        took, takes = before.makespan_ns / len(self.a.iterations), after.makespan_ns / len(self.b.iterations)
+        left = {finding.id for finding in after}
+        for finding in before.first:
+            gain = finding.gain
+            if gain is None or finding.id in left or gain.ns < FOLLOWED * before.makespan_ns:
+                continue
+            promised = gain.ns / before.makespan_ns
+            if took - takes < promised * took / 3:
+                yield self.finding(
+                    "followed-without-gain",
+                    f"{finding.id} of A is gone in B, without the gain of {promised:.0%}: an iteration takes "
+                    f"{in_ms(took)} in A and {in_ms(takes)} in B, without recording",
+                    [(finding.title, gain.ns, "ns")],
+                    "keep the change only for other reasons; the time went elsewhere, or was not on the critical path",
+                    where=finding.where,
+                )
 
     def setting(self) -> Iterator[Finding]:
         """Devices, software and settings that differ: times compare them as well."""

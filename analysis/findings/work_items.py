@@ -321,7 +321,9 @@ def _of_cpu(trace: Trace, shell: str) -> WorkItems:
     is_op = calls.kind == OP
     scalar = np.array([_is_scalar(signature) for signature in trace.signatures] + [False], np.bool_)
     works = is_op & ~views & ~scalar[calls.signature]
-    mostly_own = works & (2 * trace.self_ns >= calls.end - calls.ts)
+    # by name: whether a single small call has most of its time itself is chance
+    own_ns, ns = (np.bincount(calls.name, column)[calls.name] for column in (trace.self_ns, calls.dur))
+    mostly_own = works & (2 * own_ns >= ns)
     mostly_own |= is_op & matching(calls.name, trace.names, lambda name: plain_name(name) in _WHOLE)
     works &= nearest(calls.parent, calls.parent, mostly_own) < 0
     around = nearest(calls.parent[works], calls.parent, works)

@@ -39,7 +39,7 @@ def test_the_recorder_timed_the_step_as_it_takes_without_a_profiler(trace: Trace
 def test_the_timeline_without_recording_takes_as_long_as_the_steps_before_the_window(trace: Trace, case: Case) -> None:
     """Its steps on the host are set; that the whole takes as long as it did follows from the replay."""
     step = untraced_step(trace.names)
-    assert step is not None and len(case.unrecorded) == 2
+    assert step is not None and len(case.unrecorded) == 3
     for found in case.unrecorded:
         assert found.makespan_ns / len(trace.steps) == pytest.approx(step.step_ns, rel=0.1)
 
@@ -49,7 +49,6 @@ def test_the_measured_gain_is_in_the_interval(case: Case) -> None:
     first = found.first[0]
     assert first.id == "float32-without-tf32" and first.gain is not None
     assert first.gain.low_ns < MEASURED_GAIN * found.makespan_ns < first.gain.high_ns
-    assert first.gain.replayed_ns is not None and first.gain.replayed_ns < 0.5 * found.makespan_ns
     assert any(note.startswith("a step on the host took ") for note in found.notes)
 
 

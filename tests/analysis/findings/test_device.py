@@ -386,4 +386,5 @@ def test_an_optimizer_that_loops_gains_what_the_fused_one_takes_less() -> None:
         if kind == "loop":
             gain = found["optimizer-loop"].gain
     brought = spent["loop"] - spent["fused"]
-    assert gain is not None and abs(gain.ns - brought) < 0.3 * brought and gain.low_ns <= brought <= gain.high_ns
+    assert gain is not None and abs(gain.replayed_ns - brought) < 0.3 * brought  # of the timeline with recording
+    assert gain.ns < brought / 3  # recording made the loop longer, which no change saves

@@ -89,7 +89,8 @@ def test_rows_take_the_place_of_the_target(trace: Trace, only: Callable[..., Non
 def test_what_costs_or_gains_little_is_left_out(trace: Trace, only: Callable[..., None]) -> None:
     share = Case([trace]).makespan_ns // 100
     only(
-        candidate("cheap", share - 10, "kernel*0.5"), candidate("named", share // 2, "cpu*0.5", least_share=0.001),
+        candidate("cheap", share - 10, "kernel*0.5"),
+        candidate("named", share // 2, "cpu*0.5", least_share=0.001, least_gain=0.001),
         candidate("off the path", 10**9, "copy*0.9999"), candidate("said", None), candidate("not replayed", share * 2),
     )  # fmt: skip
     found = trace.findings()
