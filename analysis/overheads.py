@@ -154,7 +154,6 @@ def overhead_rows(
 
 
 def _launches(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Launching runtime calls inside operators, and their topmost operators, by operator and start."""
     runtime, top = trace.runtime, trace.hierarchy.top
     launches = np.flatnonzero(runtime.launches & (runtime.call >= 0))
     launches = launches[top[runtime.call[launches]] >= 0]
@@ -166,7 +165,6 @@ def _launches(trace: Trace) -> tuple[IntColumn, IntColumn]:
 def _of_operators(
     trace: Trace, ops: IntColumn, launches: IntColumn, owner: IntColumn, event_ns: int
 ) -> list[tuple[int, IntColumn, IntColumn]]:
-    """T2, T3 and T5: type, operators, ns."""
     calls, top = trace.calls, trace.hierarchy.top
     inside = np.flatnonzero((top >= 0) & (top != np.arange(len(calls))))
     start, end = trace.runtime.ts[launches], trace.runtime.end[launches]
@@ -228,7 +226,6 @@ def read_overheads(source: Source) -> Overheads:
 
 
 def _gaps(trace: Trace, ops: IntColumn) -> IntColumn:
-    """ns between neighbours of one thread and one calling operator; annotations are looked through."""
     calls = trace.calls
     above = nearest(calls.parent[ops], calls.parent, calls.kind == OP) if len(ops) else ops
     order = np.lexsort((calls.ts[ops], above, calls.thread[ops]))
@@ -239,7 +236,6 @@ def _gaps(trace: Trace, ops: IntColumn) -> IntColumn:
 
 
 def _counts_before(group: IntColumn, ts: IntColumn, of: IntColumn, at: IntColumn) -> IntColumn:
-    """For times `at` in groups `of`: how many entries of the same group have an earlier or equal `ts`."""
     groups, times = np.concatenate([group, of]), np.concatenate([ts, at])
     asks = np.repeat([False, True], [len(group), len(of)])
     order = np.lexsort((asks, times, groups))
@@ -252,7 +248,6 @@ def _counts_before(group: IntColumn, ts: IntColumn, of: IntColumn, at: IntColumn
 
 
 def _labels(trace: Trace, ops: IntColumn, by_shape: bool) -> dict[int, str]:
-    """Name of each operator, with the shapes of its inputs if asked for."""
     labels = {}
     for op, name in zip(ops.tolist(), trace.calls.name[ops].tolist(), strict=True):
         signature = trace.signature_of(op) if by_shape else None
@@ -263,7 +258,6 @@ def _labels(trace: Trace, ops: IntColumn, by_shape: bool) -> dict[int, str]:
 def _sequences(
     trace: Trace, labels: dict[int, str], launches: IntColumn, owner: IntColumn
 ) -> Counter[tuple[str, tuple[str, ...]]]:
-    """How often each operator launched with each sequence of calls."""
     names, begin = trace.runtime.name[launches].astype(np.int32).tobytes(), np.flatnonzero(run_starts(owner))
     ends = (4 * begin).tolist(), (4 * np.append(begin, len(owner))[1:]).tolist()
     spans = zip(owner[begin].tolist(), *ends, strict=True)
@@ -275,11 +269,6 @@ def _sequences(
 
 
 def _statistic(value: IntColumn, clipped: int = 0) -> Statistic:
-    """Mean and spread of ns as µs.
-
-    Args:
-        clipped: rows below zero that are not among them.
-    """
     if not len(value):
         return Statistic(0.0, 0.0, 0, clipped, 0, 0.0)
     us = np.maximum(value, 0) / 1000

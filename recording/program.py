@@ -118,7 +118,6 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> int:
 
 
 def _limits() -> Callable[[], None] | None:
-    """Return a function that restores the memory limit of the caller, which this process has lowered for itself."""
     try:
         import resource
     except ImportError:  # Windows
@@ -139,10 +138,6 @@ def _limits() -> Callable[[], None] | None:
 
 @contextlib.contextmanager
 def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Forward signals to the program; yields a function that takes the program once it runs.
-
-    Signals from a terminal (Ctrl-C) reach the program directly.
-    """
     children: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
 
@@ -173,7 +168,6 @@ _OF_TERMINAL = {getattr(signal, name, None) for name in ("SIGINT", "SIGQUIT", "S
 
 
 def _in_foreground() -> bool:
-    """Return whether the terminal sends its signals to this process and thus to the program."""
     try:
         with open("/dev/tty", "rb", buffering=0) as terminal:  # noqa: PTH123
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -182,13 +176,11 @@ def _in_foreground() -> bool:
 
 
 def _has_call_lines(version: str) -> bool:
-    """Return whether this PyTorch records the line of each call (`CallFrom`)."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= (2, 14)
 
 
 def _processes(scratch: Path) -> dict[str, dict[str, Any]]:
-    """Return the last status of each process with a recorder, by the stem of its files."""
     processes: dict[str, dict[str, Any]] = {}
     for path in sorted(scratch.glob("*.status.json")):
         with contextlib.suppress(ValueError):  # the process was killed as it wrote
@@ -199,7 +191,6 @@ def _processes(scratch: Path) -> dict[str, dict[str, Any]]:
 def _pairs(
     scratch: Path, processes: dict[str, dict[str, Any]], plan: RecordingWindow
 ) -> tuple[dict[int, str], list[str]]:
-    """Return the stem of each rank's files, and a sentence for each process or rank that fell short."""
     recorded = {int(state["rank"]): stem for stem, state in processes.items() if state["state"] == "recorded"}
     notes = [note for state in processes.values() if (note := _shortfall(state, plan))]
     if not recorded and not notes:
@@ -212,10 +203,6 @@ def _pairs(
 
 
 def _by_time(scratch: Path, processes: dict[str, dict[str, Any]]) -> dict[int, str]:
-    """Return for each rank the process that ran most operators in the seconds recorded for lack of steps.
-
-    Processes that start the ranks, or load data for them, also import PyTorch.
-    """
     found: dict[int, tuple[int, str]] = {}
     for stem, state in processes.items():
         operators = _operators(scratch / f"{stem}.time.et.json") if state.get("otherwise") else 0
@@ -225,13 +212,11 @@ def _by_time(scratch: Path, processes: dict[str, dict[str, Any]]) -> dict[int, s
 
 
 def _operators(path: Path) -> int:
-    """Return roughly how many PyTorch operators an Execution Trace has."""
     with path.open("rb") as file:
         return sum(line.count(b'"aten::') for line in file)
 
 
 def _shortfall(state: dict[str, Any], plan: RecordingWindow) -> str:
-    """Return what the process of a rank recorded less than it should, "" for nothing."""
     ending = f"was stopped by signal {state['signal']}" if "signal" in state else "ended"
     if state["state"] == "recorded" and state.get("cut") and not plan.by_time:
         where = f"in step {state['steps']}, before step {plan.last:g} was over"
@@ -248,7 +233,6 @@ def _shortfall(state: dict[str, Any], plan: RecordingWindow) -> str:
 
 
 def _nothing(scratch: Path, processes: Sequence[dict[str, Any]], plan: RecordingWindow) -> str:
-    """Return why no process recorded anything."""
     if not (scratch / "started").exists():
         return "no Python process started with the recorder: is it Python, and without -I, -E and -S?"
     if not processes:

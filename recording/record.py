@@ -79,13 +79,11 @@ class Recording:
         return os.getpid() != self._pid
 
     def _mark_begin(self) -> None:
-        """Write an id of this recording into both files as soon as both observers run."""
         if not self._marked and _is_recording(self._profiler):
             self._marked = True
             self._mark()
 
     def _finish(self, window: str, link: bool) -> None:
-        """Check that the window is complete, and link the traces."""
         if not self.finished:
             counted = f"step() was called {self.steps} times and {window} need {self.steps_needed}"
             raise UsageError(f"nothing was recorded: {counted}; run more iterations or lower these numbers")
@@ -101,7 +99,6 @@ class Recording:
 
     @contextlib.contextmanager
     def _running(self, options: dict[str, Any]) -> Iterator[None]:
-        """Run both observers; their output stays in a hidden folder until it is complete."""
         with self._scratch() as folder, contextlib.ExitStack() as phases:
             capture, scratch = folder / "capture", folder / "window"
             capture.mkdir()
@@ -122,7 +119,6 @@ class Recording:
 
     @contextlib.contextmanager
     def _scratch(self) -> Iterator[Path]:
-        """Make a hidden folder until the block ends; a fork that leaves the block does not remove it."""
         folder = tempfile.mkdtemp(dir=self.et_path.parent, prefix=".recording-")
         try:
             yield Path(folder)
@@ -142,7 +138,6 @@ class Recording:
 
     @contextlib.contextmanager
     def _window(self, scratch: Path, options: dict[str, Any]) -> Iterator[None]:
-        """Record the iterations of the window."""
         observer = _observer(scratch / "et.json")
 
         def window_over(profiler: Any) -> None:
@@ -170,7 +165,6 @@ class Recording:
 
     @contextlib.contextmanager
     def _capture_phase(self, scratch: Path, options: dict[str, Any]) -> Iterator[None]:
-        """Record what runs until the graphs are captured; the files appear when the window begins."""
         observer = _observer(scratch / "et.json")
         always = {key: value for key, value in options.items() if key != "schedule"}
         try:
@@ -188,10 +182,6 @@ class Recording:
 
 @contextlib.contextmanager
 def _tracking_provenance(wanted: bool) -> Iterator[None]:
-    """Have Inductor keep information about its kernels, if `torch.compile` was called and PyTorch can (2.14).
-
-    Its caches are disabled, because a kernel from a cache comes without information.
-    """
     if not wanted or "torch._dynamo" not in sys.modules:
         yield
         return
@@ -205,7 +195,6 @@ def _tracking_provenance(wanted: bool) -> Iterator[None]:
 
 
 def _kernel_information() -> bytes:
-    """Return Inductor's information about the kernels that it compiled, b"" for none."""
     read = getattr(sys.modules.get("torch._inductor.debug"), "get_kernel_information_jsons", None)
     information = {key: kernels for key, kernels in read().items() if kernels} if read is not None else {}
     return json.dumps(information, default=str).encode() if information else b""
@@ -218,7 +207,6 @@ def _is_recording(profiler: Any) -> bool:
 
 
 def _put_in_place(scratch: Path, et_path: Path, kineto_path: Path) -> None:
-    """Move the output of the observers to its files."""
     with transaction():  # both or none
         for plain, target in (("et.json", et_path), ("kineto.json", kineto_path)):
             with (scratch / plain).open("rb") as source, open_output(target) as file:
@@ -287,7 +275,6 @@ def record(
 def _profile_options(
     wait: int, warmup: int, active: int, activities: Iterable[Any] | None, all_threads: bool
 ) -> dict[str, Any]:
-    """Return the arguments of `torch.profiler.profile` for one window."""
     if wait < 0 or warmup < 0 or active < 1:
         raise UsageError(f"wait={wait}, warmup={warmup}, active={active}: at least 0, 0 and 1 are needed")
     try:
@@ -310,7 +297,6 @@ def _rank() -> int:
 
 
 def _observer(path: Path) -> Any:
-    """Return an ExecutionTraceObserver that will write to `path`; a process can have only one at a time."""
     import torch
 
     observer = make_observer(torch, path)

@@ -51,7 +51,6 @@ def without_waits(trace: Trace) -> Trace:
 def _earlier(
     times: IntColumn, thread: IntColumn, wait_thread: IntColumn, begin: IntColumn, length: IntColumn
 ) -> ColumnOf[Any, np.int64]:
-    """Subtract what each thread had waited by then; waits of a thread do not overlap."""
     result = times.copy()
     waiting = dict(grouped(wait_thread))
     for number, places in grouped(thread):

@@ -118,7 +118,6 @@ def _recording_costs(trace: Trace) -> RecordingCosts:
 
 
 def _usual_costs(trace: Trace) -> RecordingCosts:
-    """Return the costs that `etplus record` measured before the window, else those of one machine."""
     kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # with or without Execution Trace
     annotation, frame = 2 * sum(kinds), 300
     measured = next(filter(None, map(_COSTS.fullmatch, trace.names)), None)
@@ -131,7 +130,6 @@ def _usual_costs(trace: Trace) -> RecordingCosts:
 
 
 def _arguments(trace: Trace) -> IntColumn:
-    """Return the number of arguments and results of each call, tensors of lists counted one by one."""
     counts = [
         len(signature.inputs) + sum(max(len(argument.tensors) - 1, 0) for argument in signature.inputs)
         + len(signature.outputs or ())
@@ -218,7 +216,6 @@ def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> t
 def _at_pace(
     graph: ReplayGraph, kept: IntColumn, constants: Sequence[Constants], rows: Sequence[IntColumn], host_ns: int
 ) -> Replay:
-    """Scale the host's work, except pauses, until a step takes `host_ns` on the host."""
     work = graph.edges.kind == HOST
     work[kept] = False
     scales, times = [0.0], [_host_step_ns(replay(graph.scaled(work, 0.0), constants), rows) or 0.0]
@@ -318,14 +315,12 @@ def recording_note(base: Replay, corrected: Replay) -> str:
 
 
 def _host_step_ns(done: Replay, steps: Sequence[IntColumn]) -> float | None:
-    """Return the mean time of the profiler's steps on the host; None if a rank has none."""
     if not all(map(len, steps)):
         return None
     return float(np.mean([int(done.end[rows].max() - done.start[rows].min()) / len(rows) for rows in steps]))
 
 
 def _step_rows(graph: ReplayGraph) -> list[IntColumn]:
-    """Return, per rank, the rows of the profiler's steps on its host."""
     found = list[IntColumn]()
     for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
         steps = matching(trace.nodes.name, trace.names, PROFILER_STEP.fullmatch) & (trace.nodes.kind != GPU)

@@ -9,16 +9,16 @@ from ...trace.errors import EtplusError
 from ...trace.plugins import Plugin, plugins
 from .case import Case
 from .communication_findings import COMMUNICATION
-from .double_precision import DoublePrecision
 from .eager_attention import EagerAttention
 from .finding import Candidate, Detector
 from .fusable import ElementwiseChains, OptimizerLoop
-from .host import LateFinish, LateStart, LaunchBound, LongestGap, PageableCopies, SynchronisingCalls, UnrecordedTime
-from .host_work import DataLoading, HostLoop, PythonOverhead
+from .host import LateFinish, LateStart, LaunchBound, LongestGap, PageableCopies, SynchronisingCalls
+from .host_work import DataLoading, HostLoop, PythonOverhead, UnrecordedTime
 from .layouts import Copies, LayoutConversions, Recomputation
 from .like_work import SlowerThanLike
 from .memory_use import AllocatorCalls, MemoryNearlyFull
-from .products import MixedPrecision, NoTensorFloat, OldKernels, ProductDimensions
+from .precision import DoublePrecision, MixedPrecision
+from .products import NoTensorFloat, OldKernels, ProductDimensions
 from .recording_gaps import RECORDING
 from .serving_findings import SERVING
 from .small_operators import SmallOperators

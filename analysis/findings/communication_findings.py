@@ -56,11 +56,7 @@ _OTHER_ADVICE = (
 
 @dataclass(frozen=True)
 class _CollectivesOfGroup:
-    """The communications of one kind and group, on the ranks that have them.
-
-    Attributes:
-        of: by rank (position among those of the case) positions in its `RankTimes`.
-    """
+    """The communications of one kind and group, on the ranks that have them."""
 
     label: str
     group: str
@@ -68,13 +64,11 @@ class _CollectivesOfGroup:
     of: dict[int, IntColumn]
 
     def rows(self, case: Case, times: TimesOfJob) -> IntColumn:
-        """Their rows in the case's graph."""
         first = case.graph.first_row
         return np.concatenate([times.ranks[k].row[at] + int(first[k]) for k, at in self.of.items()])
 
 
 def _parts(times: TimesOfJob) -> list[_CollectivesOfGroup]:
-    """Collectives by kind and group, messages not: they take turns with compute by design of a pipeline's schedule."""
     found: dict[tuple[int, str], _CollectivesOfGroup] = {}
     for k, rank in enumerate(times.ranks):
         comms = rank.comms
@@ -130,13 +124,7 @@ class ExposedCommunication:
 
 
 class _Overlap(NamedTuple):
-    """Of the communications of a part, ns on a rank on average.
-
-    Attributes:
-        transfer: some of them transfer. exposed: and nothing is computed meanwhile.
-        hideable: how much of that would be hidden if only the last of `PIECES` pieces were not, given compute enough.
-        free: compute beside which nothing is communicated.
-    """
+    """Of the communications of a part, ns on a rank on average."""
 
     transfer: float
     exposed: float
@@ -154,12 +142,10 @@ def _overlap(times: TimesOfJob, part: _CollectivesOfGroup) -> _Overlap:
 
 
 def _factor(case: Case, rows: IntColumn, ns: float) -> float:
-    """What rows of the graph are to be scaled by, to take so much less time together."""
     return max(1 - ns / max(float(case.graph.durations[rows].sum()), 1.0), 0.0)
 
 
 def _of_gradients(rank: RankTimes, at: IntColumn) -> bool:
-    """Whether they reduce gradients or belong to the backward pass, but for one in ten (of buffers, of a loss)."""
     phase = origin_of_rows(rank.trace).phase[rank.row[at]]
     return float(np.mean(np.isin(phase, (GRADIENT_COMMUNICATION, ACCUMULATION, BACKWARD)))) > 0.9
 
@@ -259,7 +245,6 @@ class SmallMessages:
 
 
 def _issuing(rank: RankTimes, at: IntColumn) -> str:
-    """The operator that issues some communications, "" where that is not known or it issues others, too."""
     trace, row = rank.trace, rank.row
     issues = (trace.nodes.kind == CPU) & matching(trace.nodes.name, trace.names, _ISSUES.match)
     of_host = issuing_calls(trace, row)
@@ -272,8 +257,6 @@ def _issuing(rank: RankTimes, at: IntColumn) -> str:
 
 
 def _latency(size: IntColumn, ns: IntColumn) -> tuple[float, bool]:
-    """ns that a message of no size takes, by a line through the least times of the smallest and of the largest size,
-    and whether there are two sizes that tell; of one size that least time itself, which it may be at most."""
     known = size > 0
     size, ns = size[known], ns[known]
     low, high = int(size.min()), int(size.max())

@@ -85,7 +85,6 @@ def _groups(items: WorkItems) -> tuple[AttentionGroup, ...]:
 
 
 def _product_beside(items: WorkItems, softmax: int, step: int) -> int | None:
-    """The next matrix product on the stream, if only what belongs to attention is between."""
     for at in range(softmax + step, softmax + step * (_REACH + 1), step):
         if not 0 <= at < len(items) or items.lane[at] != items.lane[softmax]:
             return None
@@ -97,7 +96,6 @@ def _product_beside(items: WorkItems, softmax: int, step: int) -> int | None:
 
 
 def _checked(items: WorkItems, first: int, softmax: int, last: int) -> AttentionGroup | None:
-    """The group if the products make the scores and use them, by their extents; without shapes if both are batched."""
     one, other, scores = items.product(first), items.product(last), items.output(softmax)
     if one is None or other is None or not scores:
         batched = all(items.name(at).rpartition("::")[2] in ("bmm", "baddbmm") for at in (first, last))
@@ -117,7 +115,6 @@ def _checked(items: WorkItems, first: int, softmax: int, last: int) -> Attention
 
 
 def _begin(items: WorkItems, first: int) -> int:
-    """The first of the copies that the product's own operator (`aten::matmul`) makes before it."""
     calls, call = items.calls, items.call
     top = int(calls.parent[call[first]]) if call[first] >= 0 else -1
     at = first
@@ -132,7 +129,6 @@ def _begin(items: WorkItems, first: int) -> int:
 
 
 def _with_backward(items: WorkItems, groups: Sequence[AttentionGroup]) -> tuple[AttentionGroup, ...]:
-    """The groups with what runs backward for their calls, as sequence numbers show."""
     origin, calls = items.trace.origin, items.trace.calls
     owner = np.full(len(calls) + 1, -1, np.int64)
     for number, group in enumerate(groups):
@@ -166,7 +162,6 @@ def in_attention(case: Case, rank: int) -> np.ndarray[tuple[int], np.dtype[np.bo
 
 
 def _fused_ns(items: WorkItems, group: AttentionGroup, case: Case, rank: int) -> tuple[float, float, float]:
-    """What one fused operator would take in place of a group, ns: at most, mostly, at least."""
     products_ns = items.time([group.first, group.last])
     work = 1 + (_BACKWARD_WORK if group.backward else 0)
     bound = _bound_ns(items, group, case, rank)
@@ -180,7 +175,6 @@ def _fused_ns(items: WorkItems, group: AttentionGroup, case: Case, rank: int) ->
 
 
 def _bound_ns(items: WorkItems, group: AttentionGroup, case: Case, rank: int) -> float | None:
-    """What the forward of a fused kernel takes at the device's peaks, ns; None where shapes or peaks are not known."""
     if group.products is None or not items.on_device:
         return None
     analysis, event = case.analyses[rank], int(items.events([group.first])[0])
@@ -277,7 +271,6 @@ class EagerAttention:
 
 
 def _few(classes: list[list[AttentionGroup]]) -> list[list[AttentionGroup]]:
-    """Classes that are changed by a factor each: the largest, and all others as one."""
     classes.sort(key=len, reverse=True)
     rest = [group for members in classes[_CLASSES:] for group in members]
     return [*classes[:_CLASSES], *([rest] if rest else [])]

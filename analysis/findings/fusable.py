@@ -96,8 +96,6 @@ class _Shapes:
             self.moved.append(bytes_moved(text, found) or 0)
 
     def follows(self, one: int, other: int) -> bool:
-        """Whether one item writes what, by its shape, the other reads; where no shapes are recorded whether both are of
-        one operator."""
         first, then = int(self.of[one]), int(self.of[other])
         if first < 0 or then < 0:
             return self._same_operator(one, other)
@@ -118,7 +116,6 @@ class _Shapes:
 
     @cached_property
     def on_numbers(self) -> npt.NDArray[np.bool_]:
-        """Of each item whether it works on single numbers only."""
         found = [bool(read) and all(prod(shape) <= 1 for shape in read) for read in self.read]
         return np.array([*found, False], np.bool_)[self.of]
 
@@ -173,8 +170,6 @@ _LONGEST = 64
 
 
 def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[FusableChain]:
-    """The chain with what one kernel would take: its time by the bytes that remain, and no less than its longest
-    reduction; without bytes as long as its longest operator."""
     if len(chain) < 2:
         return []
     kinds, ns = items.kind[chain], items.ns[chain]
@@ -247,7 +242,6 @@ def _text(items: WorkItems, names: tuple[str, ...]) -> str:
 
 
 def _fused(items: WorkItems, chains: Sequence[FusableChain]) -> tuple[Intervention, ...]:
-    """Of each chain the longest item stays, with the time of the fused kernel; the others are gone."""
     kept = [max(chain.items, key=lambda at: (int(items.ns[at]), -at)) for chain in chains]
     gone = set[int]().union(*(chain.items for chain in chains)) - set(kept)
     factor = sum(chain.fused_ns for chain in chains) / max(items.time(kept), 1)
@@ -310,7 +304,6 @@ class OptimizerLoop:
         return int((calls.end - calls.ts)[steps].sum())
 
     def _changes(self, items: WorkItems, mine: Sequence[int], fused: float) -> tuple[Intervention, ...]:
-        """One kernel in place of all, and the host's part of the step at what a fused one keeps of it."""
         trace = items.trace
         steps = matching(trace.calls.name, trace.names, _STEP.match)
         inside = np.zeros(len(trace), np.bool_)
@@ -328,8 +321,6 @@ class OptimizerLoop:
         )
 
     def _fused_ns(self, items: WorkItems, chains: Sequence[FusableChain]) -> float:
-        """By the bytes that remain and the best rate of a chain; the sum of the fused chains where no sizes are
-        known."""
         fused = sum(chain.fused_ns for chain in chains)
         if not all(chain.saved_bytes for chain in chains):
             return fused / 2

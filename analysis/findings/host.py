@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...timeline.untraced import pauses
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, distinct, distinct_rows, grouped, matching, without
 from ...trace.host_waits import SYNCHRONIZE, blocking_copies
@@ -38,16 +37,12 @@ ONCE_GAIN = 0.1
 """Share of the makespan that dropping a wait must gain which occurs once a step: that is how a step's end is found."""
 MOST_LINES = 3
 """So many lines with waits are reported, those that wait longest."""
-UNRECORDED = 0.03
-# A what-if each: pauses of more steps are not replayed.
-MOST_PAUSES = 12
 PAGEABLE = 0.02
 """Share of the makespan that copies from pageable memory must take."""
 _PINNED_SHARE = 0.4
 """A copy from pinned memory takes 0.2 to 0.6 of the time of one from pageable memory, which is copied twice (CUDA C++
 Best Practices Guide, "Pinned Memory"; 8 against 20 GB/s on PCIe 4)."""
 _TO_DEVICE = re.compile(r"(?i)htod|hosttodevice")
-_LOADING = re.compile(r"DataLoader|^$")
 _CAPTURE = re.compile(r"BeginCapture|EndCapture")
 _PAGEABLE = re.compile(r"(?i)pageable")
 
@@ -124,7 +119,6 @@ class LateFinish:
 
 
 def _window(trace: Trace, begin: int, length: int) -> str:
-    """The change that takes host work out of a time: what starts in it."""
     start = max(begin - trace.nodes.span.start, 0)
     return f"window={start}ns-{start + length}ns cpu*0"
 
@@ -202,7 +196,6 @@ _FIRST_USE_ADVICE = (
 
 
 def _cause_of_gap(trace: Trace, event: int, begin: int) -> tuple[str, str, IntColumn]:
-    """Return what the host does in a gap of the device before an event, advice, and rows of the place."""
     runtime, calls, end = trace.runtime, trace.calls, int(trace.gpu.ts[event])
     best, name, row = 0, "", trace.gpu.source[event : event + 1]
     operators = np.where(calls.kind == OP, trace.self_ns, 0)
@@ -215,11 +208,10 @@ def _cause_of_gap(trace: Trace, event: int, begin: int) -> tuple[str, str, IntCo
     if 2 * best < end - begin:
         return "nothing is recorded on the host meanwhile", "look at what the program does there, such as I/O", row
     label = shortened(name, 60)
-    launches = "Launch" in name
     for pattern, why in _FIRST_USES:
         if pattern.search(name):
             return f"in {label}, {why}", _FIRST_USE_ADVICE, row
-    if launches:
+    if "Launch" in name:
         return f"in {label}, which loads its module on first use", _FIRST_USE_ADVICE, row
     return f"the host is in {label}", _FIRST_USE_ADVICE if calls_once(trace, name) else "make that call shorter", row
 
@@ -229,49 +221,6 @@ def calls_once(trace: Trace, name: str) -> bool:
     mine = trace.calls.name == trace.name_codes[name]
     taken = trace.calls.dur[mine]
     return len(taken) < 2 or bool(taken.max() > 10 * np.median(taken))
-
-
-class UnrecordedTime:
-    """The host does something in most steps that nothing records: a sleep, I/O, Python without PyTorch."""
-
-    id = "unrecorded-host-time"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
-
-    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
-        trace, graph = of.trace, of.case.graphs[of.number]
-        edges, at = graph.edges, pauses(graph)
-        names, nodes = np.append(trace.nodes.name, -1), trace.nodes
-        at = at[~matching(names[edges.owner[at]], [*trace.names, ""], _LOADING.search)]  # `DataLoading` reports it
-        row = graph.row[edges.target[at]]
-        step = trace.steps.of(graph.measured[edges.target[at]] + nodes.span.start - 1, nodes.thread[row])
-        at, row, step = at[step >= 0], row[step >= 0], step[step >= 0]
-        for (name, _), mine in grouped(nodes.name[row], nodes.thread[row]):
-            by_step = np.bincount(step[mine], edges.lag[at[mine]], len(trace.steps))
-            taken, steps = int(by_step.sum()), int(np.count_nonzero(by_step))
-            even = 2 * steps > len(trace.steps) > 1 and 2 * by_step[by_step > 0].min() > by_step.max()
-            if even and taken >= UNRECORDED * of.case.untraced_ns:  # other programs interrupt a step at any place
-                yield self._candidate(of, at[mine], trace.names[name], taken, steps)
-
-    def _candidate(self, of: RankOfCase, at: IntColumn, name: str, taken: int, steps: int) -> Candidate:
-        graph = of.case.graphs[of.number]
-        edges = graph.edges
-        longest = at[np.argsort(-edges.lag[at], kind="stable")][:MOST_PAUSES]
-        spans = np.stack([graph.measured[edges.source[longest]], graph.measured[edges.target[longest]]], axis=1)
-        before = shortened(name, 60)
-        return Candidate(
-            self.id,
-            f"{taken / steps / 1e6:,.1f} ms of a step pass before {before} without any recorded call",
-            of.where(graph.row[edges.target[at]]),
-            (of.evidence(f"host time without a call before {before}, in {steps:,} steps", taken, "ns"),),
-            taken,
-            MEASURED,
-            "look at the lines before it: a sleep, I/O, logging, or Python without PyTorch (py-spy shows it); move "
-            "it out of the step or to a thread",
-            "the time before it is gone from the timeline of `etplus report`",
-            tuple(of.change(f"window={begin}ns-{end}ns cpu*0") for begin, end in spans.tolist()),
-        )
 
 
 class LaunchBound:
@@ -324,7 +273,6 @@ class LaunchBound:
 
 
 def _lines_of_gaps(trace: Trace, events: IntColumn, gaps: IntColumn) -> str:
-    """The lines of own code that launched what the device waited for, with their shares."""
     table, entry = trace.source_table, trace.origin.gpu_entry[events]
     code = np.append(table.of_entry, -1)[entry] if len(table.of_entry) else np.full(len(events), -1)
     known = code >= 0
@@ -428,7 +376,6 @@ def blocked_copies(trace: Trace) -> IntColumn:
 
 
 def _advice(name: str) -> str:
-    """What to try in place of a call that waits."""
     if name.endswith(("item", "_local_scalar_dense", "is_nonzero", "tolist", "equal")):
         return (
             "read values of the device less often: sum them on the device and read them every N steps, or read the "
@@ -491,7 +438,6 @@ class PageableCopies:
 
 
 def _lines(trace: Trace, rows: IntColumn) -> IntColumn:
-    """Code of the line of own code of each row, −1 for none."""
     from ...trace.origin import origin_of_rows
 
     entry = origin_of_rows(trace).entry[rows]

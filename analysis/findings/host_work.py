@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...timeline.untraced import recording_costs
+from ...timeline.untraced import pauses, recording_costs
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, distinct, grouped, matching
 from ...trace.intervals import intersection, union
@@ -29,12 +29,15 @@ LOOP = 0.03
 MOST_LOOPS = 3
 PYTHON = 0.4
 """Share of the steps outside of any operator: Python, the interpreter's calls of operators, what is not recorded."""
+UNRECORDED = 0.03
+# A what-if each: pauses of more steps are not replayed.
+MOST_PAUSES = 12
+_LOADING = re.compile(r"DataLoader|^$")
 _READS = re.compile(r"aten::(?:item|is_nonzero|_local_scalar_dense)")
 _UNBIND = re.compile(r"aten::(?:unbind|split|chunk)")
 
 
 def _rows_below(trace: Trace, calls: IntColumn) -> IntColumn:
-    """Rows of calls and of all that they call on the host."""
     inside = np.zeros(len(trace.calls), np.bool_)
     inside[calls] = True
     parent = trace.calls.parent
@@ -107,7 +110,6 @@ class HostLoop:
         yield from sorted(found, key=lambda one: -(one.cost_ns or 0))[:MOST_LOOPS]
 
     def _loop(self, of: RankOfCase, mine: IntColumn, line: int, count: float) -> Candidate:
-        """The finding of one line, with the iteration over a tensor (`unbind`) that feeds its loop."""
         trace, calls = of.trace, of.trace.calls
         feeding = _feeding(trace, mine)
         every = np.concatenate([mine, feeding])
@@ -137,8 +139,6 @@ class HostLoop:
 
 
 def _feeding(trace: Trace, mine: IntColumn) -> IntColumn:
-    """Calls that take a tensor apart right before a loop over its parts: on the loop's thread in its file, and what
-    they yield is at least as many views as the loop has rounds."""
     calls = trace.calls
     apart = np.flatnonzero(matching(calls.name, trace.names, _UNBIND.fullmatch) & (calls.kind == OP))
     apart = apart[trace.hierarchy.top[apart] == apart]
@@ -183,3 +183,46 @@ class PythonOverhead:
             "work out of the step, or use torch.compile, which calls operators without Python",
             "the operators' share of the steps rises",
         )  # fmt: skip
+
+
+class UnrecordedTime:
+    """The host does something in most steps that nothing records: a sleep, I/O, Python without PyTorch."""
+
+    id = "unrecorded-host-time"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        return worst_rank(case, self._of_rank)
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        trace, graph = of.trace, of.case.graphs[of.number]
+        edges, at = graph.edges, pauses(graph)
+        names, nodes = np.append(trace.nodes.name, -1), trace.nodes
+        at = at[~matching(names[edges.owner[at]], [*trace.names, ""], _LOADING.search)]  # `DataLoading` reports it
+        row = graph.row[edges.target[at]]
+        step = trace.steps.of(graph.measured[edges.target[at]] + nodes.span.start - 1, nodes.thread[row])
+        at, row, step = at[step >= 0], row[step >= 0], step[step >= 0]
+        for (name, _), mine in grouped(nodes.name[row], nodes.thread[row]):
+            by_step = np.bincount(step[mine], edges.lag[at[mine]], len(trace.steps))
+            taken, steps = int(by_step.sum()), int(np.count_nonzero(by_step))
+            even = 2 * steps > len(trace.steps) > 1 and 2 * by_step[by_step > 0].min() > by_step.max()
+            if even and taken >= UNRECORDED * of.case.untraced_ns:  # other programs interrupt a step at any place
+                yield self._candidate(of, at[mine], trace.names[name], taken, steps)
+
+    def _candidate(self, of: RankOfCase, at: IntColumn, name: str, taken: int, steps: int) -> Candidate:
+        graph = of.case.graphs[of.number]
+        edges = graph.edges
+        longest = at[np.argsort(-edges.lag[at], kind="stable")][:MOST_PAUSES]
+        spans = np.stack([graph.measured[edges.source[longest]], graph.measured[edges.target[longest]]], axis=1)
+        before = shortened(name, 60)
+        return Candidate(
+            self.id,
+            f"{taken / steps / 1e6:,.1f} ms of a step pass before {before} without any recorded call",
+            of.where(graph.row[edges.target[at]]),
+            (of.evidence(f"host time without a call before {before}, in {steps:,} steps", taken, "ns"),),
+            taken,
+            MEASURED,
+            "look at the lines before it: a sleep, I/O, logging, or Python without PyTorch (py-spy shows it); move "
+            "it out of the step or to a thread",
+            "the time before it is gone from the timeline of `etplus report`",
+            tuple(of.change(f"window={begin}ns-{end}ns cpu*0") for begin, end in spans.tolist()),
+        )

@@ -150,7 +150,6 @@ class Copies:
 
 
 def _copies_much(items: WorkItems) -> npt.NDArray[np.bool_]:
-    """Which items have a large tensor; where sizes are not known, which take long."""
     sizes = [[tensor.nbytes for tensor in signature.tensors] for signature in items.trace.signatures]
     known = np.array([bool(each) and None not in each for each in sizes] + [False])[items.signature_code]
     large = [any(size is not None and size >= _LEAST_COPY_BYTES for size in each) for each in sizes]
@@ -158,7 +157,6 @@ def _copies_much(items: WorkItems) -> npt.NDArray[np.bool_]:
 
 
 def _outer_name(items: WorkItems, item: int) -> str:
-    """The outermost operator of ATen around an item."""
     name, at = items.name(item), int(items.call[item])
     while at >= 0:
         text = items.trace.names[items.calls.name[at]]
@@ -209,7 +207,6 @@ class Recomputation:
 
 
 def _computes(items: WorkItems, item: int) -> bool:
-    """Not of DTensor's own functions, which are recorded as forward work inside of backward and move data there."""
     at = int(items.call[item])
     if not _COMPUTES.match(items.name(item)):
         return False
@@ -219,7 +216,6 @@ def _computes(items: WorkItems, item: int) -> bool:
 
 
 def _memory_left(case: Case, rank: int) -> float | None:
-    """Share of a device's memory that its allocator never reserved, None where that is not recorded."""
     for memory in case.analyses[rank].memory:
         whole = capacity(case.traces[rank], memory)
         if whole is not None:

@@ -72,7 +72,6 @@ def slow_among_like(case: Case, rank: int) -> list[LikeWork]:
 
 
 def _judged(items: WorkItems, case: Case, rank: int) -> IntColumn:
-    """Items of one kernel each that is bound by memory, on known bytes and beside no other stream's work."""
     if not items.on_device:
         return np.zeros(0, np.int64)
     devices = case.analyses[rank].devices.values()
@@ -84,7 +83,6 @@ def _judged(items: WorkItems, case: Case, rank: int) -> IntColumn:
 
 
 def _beside(items: WorkItems, at: IntColumn) -> npt.NDArray[np.bool_]:
-    """Which of some items run beside GPU events of other streams of their device."""
     gpu, found = items.trace.gpu, np.zeros(len(at), np.bool_)
     event = items.event[items.first[at]]
     for (device, stream), mine in grouped(gpu.device[event], gpu.stream[event]):

@@ -93,7 +93,6 @@ class AllocatorCalls:
 
 
 def _while_working(trace: Trace, ts: IntColumn) -> Any:
-    """Which times are after the first kernel began and before the last one ended: what is before is preparation."""
     kernels = np.flatnonzero(trace.is_kernel)
     if not len(kernels):
         return np.zeros(len(ts), np.bool_)
@@ -153,7 +152,6 @@ class MemoryNearlyFull:
 
 
 def _held_since(memory: DeviceMemory) -> int:
-    """Bytes held at the peak that were allocated in the trace."""
     return memory.peak_bytes - min(memory.base, memory.peak_bytes)
 
 

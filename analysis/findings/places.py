@@ -65,7 +65,6 @@ def where_of(
 
 
 def _operators(trace: Trace, rows: IntColumn) -> IntColumn:
-    """Code of the name of each row's innermost operator: its own, or that which launched it; −1 for none."""
     calls = trace.calls
     call = np.full(len(trace), -1, np.int64)
     call[calls.source] = np.arange(len(calls))
@@ -93,14 +92,12 @@ def _path(trace: Trace, code: int) -> str | None:
 
 
 def _steps(trace: Trace, rows: IntColumn) -> list[str | None]:
-    """Name of the step in which each row starts, None outside."""
     if not len(trace.steps):
         return [None]
     return [trace.steps.names[step] if step >= 0 else None for step in trace.steps.of(trace.nodes.ts[rows]).tolist()]
 
 
 def _mostly(codes: npt.NDArray[np.integer], ns: IntColumn, value_of: Callable[[int], str | None]) -> str | None:
-    """The value of most of the time, None where that is less than half, or not known."""
     found, first, which = np.unique(codes, return_index=True, return_inverse=True)
     time = sums(which.reshape(-1), np.maximum(ns, 1), len(found))
     total = Counter[str | None]()
@@ -113,5 +110,4 @@ def _mostly(codes: npt.NDArray[np.integer], ns: IntColumn, value_of: Callable[[i
 
 
 def _only(values: Sequence[_T | None]) -> _T | None:
-    """The value if there is only one."""
     return values[0] if len(set(values)) == 1 else None

@@ -65,8 +65,6 @@ def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
 
 
 def _replayed(case: Case, candidates: Sequence[Candidate]) -> tuple[list[Change], Replay]:
-    """Return the changes of some candidates, each found in the graph with those before it, and the recorded timeline
-    with all of them."""
     graph, changes = case.graph, list[Change]()
     for made in (made for candidate in candidates for made in candidate.interventions):
         what_if = parse_what_if(made.what_if)
@@ -76,7 +74,6 @@ def _replayed(case: Case, candidates: Sequence[Candidate]) -> tuple[list[Change]
 
 
 def _gain_on(case: Case, base: Replay, changes: Sequence[Change]) -> float:
-    """Return the gain of the changes on another timeline, as a share of it."""
     graph = base.graph
     for change in changes:
         graph = change(graph)

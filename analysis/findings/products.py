@@ -109,7 +109,6 @@ def _groups(case: Case, rank: int) -> tuple[ProductGroup, ...]:
 
 
 def _compared(items: WorkItems, groups: Sequence[ProductGroup]) -> list[ProductGroup]:
-    """The groups, those whose bound is not known with one by the fastest large product of their type in the trace."""
     flops = [items.flops[list(group.items)] for group in groups]
     rates = {
         at: float(done.sum() / group.ns)
@@ -163,7 +162,6 @@ def why_slow_extents(group: ProductGroup) -> str:
 
 
 def _change(items: WorkItems, groups: Sequence[ProductGroup]) -> tuple[list[Intervention], float, float]:
-    """The products at the share of their bound that good ones reach; and the low and high shares of `Candidate`."""
     changes, least, middle, most = [], 0.0, 0.0, 0.0
     for group in sorted(groups, key=lambda group: -group.ns)[:_REPLAYED]:
         slow, usual, fast = (group.bound_ns / share + _LAUNCH_NS * len(group.items) for share in _REACHED)
@@ -264,7 +262,6 @@ def _capability(items: WorkItems, item: int) -> int | None:
 
 
 def _older(items: WorkItems, group: ProductGroup) -> tuple[int, int] | None:
-    """What the kernel is made for and what the device is, where the former is an older generation."""
     made, device = made_for(items.kernel(group.items[0])), _capability(items, group.items[0])
     return (made, device) if made is not None and device is not None and made // 10 < device // 10 else None
 
@@ -385,7 +382,6 @@ class NoTensorFloat:
         yield of.candidate(candidate, (change,), (ns - slow) / (ns - usual), (ns - fast) / (ns - usual))
 
     def _full(self, items: WorkItems, analysis: Analysis) -> list[int]:
-        """Items that compute so on such a device."""
         trace, event = items.trace, items.event[items.first[:-1]]
         able = [
             number for number, device in analysis.devices.items()
@@ -404,54 +400,3 @@ class NoTensorFloat:
         event = int(items.event[items.first[found[0]]])
         device = devices[int(items.trace.gpu.device[event])]
         return float(moved[moved >= 0].sum() / device.bytes_per_second * 1e9)
-
-
-# Factors of time in bfloat16 over float32 or TF32, of products and of other work: least saved, usual, and most.
-_MIXED_PRODUCTS, _MIXED_OTHERS = (0.8, 0.5, 0.3), (0.9, 0.65, 0.5)
-# Shares of the makespan in which the device works, and of its time in products of float32.
-_BUSY, _IN_FLOAT32 = 0.8, 0.3
-
-
-class MixedPrecision:
-    """A device that is busy all the time with products in float32, though it is faster in 16 bits."""
-
-    id = "mixed-precision"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        if len(case.traces) == 1:  # the trace of any rank of a job shows it by itself
-            yield from self._of_rank(RankOfCase(case, 0))
-
-    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
-        case, rank = of.case, of.number
-        items, analysis = work_items(case)[rank], case.analyses[rank]
-        if not items.on_device or not len(items):
-            return
-        busy = sum(use.busy_ns for use in analysis.device_use) / max(len(analysis.device_use), 1)
-        dtypes = analysis.work.dtypes
-        dtype = analysis.work.dtype[items.event[items.first[:-1]]]
-        products = items.kind == PRODUCT_WORK
-        single = matching(dtype, dtypes, ("float32", "tf32").__contains__)
-        half = products & matching(dtype, dtypes, ("float16", "bfloat16").__contains__)
-        at = np.flatnonzero(products & single)
-        ns = int(items.ns[at].sum())
-        faster = all((device.peak_flops("bfloat16") or 0) >= _WORTH * (device.peak_flops("float32") or np.inf)
-                     for device in analysis.devices.values())  # fmt: skip
-        if busy < _BUSY * case.makespan_ns or ns < _IN_FLOAT32 * items.total_ns or half.any() or not faster:
-            return
-        others = np.flatnonzero(single & ~products)
-        candidate = Candidate(
-            self.id,
-            f"the device is busy {busy / case.makespan_ns:.0%} of the time, and products in float32 or TF32 take"
-            f" {ns / max(items.total_ns, 1):.0%} of {items.what}: nothing runs in 16 bits",
-            place_of(items.trace, items.rows(at.tolist())),
-            (time_of_work(items, "products in float32 or TF32", at.tolist()),),
-            ns + int(items.ns[others].sum()),
-            POSSIBLE,
-            'torch.autocast("cuda", torch.bfloat16) around forward and loss; check that the loss stays the same',
-            "the table of kernels has type bfloat16, and the phase forward is shorter",
-        )
-        changes = [Intervention(f"kernel*{_MIXED_PRODUCTS[1]}", items.rows(at.tolist()))]
-        if len(others):
-            changes.append(Intervention(f"kernel*{_MIXED_OTHERS[1]}", items.rows(others.tolist())))
-        low, high = ((1 - _MIXED_PRODUCTS[end]) / (1 - _MIXED_PRODUCTS[1]) for end in (0, 2))
-        yield of.candidate(candidate, tuple(changes), low, high)

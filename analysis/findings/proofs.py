@@ -80,11 +80,6 @@ def _claim(
     items: WorkItems, text: str, at: IntColumn, column: str, name: npt.NDArray[np.integer],
     phase: npt.NDArray[np.integer], ns: IntColumn, time: str, table: str,
 ) -> Evidence:  # fmt: skip
-    """
-    Args:
-        at: positions in the table. column: what `name` is there, a code of the trace's names by position.
-        ns: by position, which the table calls `time`.
-    """
     trace: Trace = items.trace
     codes, inverse = np.unique(name[at], return_inverse=True)
     most = np.argsort(-np.bincount(inverse, ns[at], len(codes)), kind="stable")[:_MOST_NAMES]

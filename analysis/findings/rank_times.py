@@ -161,7 +161,6 @@ def uncovered(busy: Intervals, start: IntColumn, end: IntColumn) -> IntColumn:
 
 
 def _covered_until(busy: Intervals, ts: IntColumn) -> IntColumn:
-    """int64 ns of the time before each time that intervals cover."""
     total = np.concatenate([[0], np.cumsum(busy.end - busy.start)])
     begun = np.searchsorted(busy.start, ts, side="right")
     over = np.append(0, busy.end)[begun] - ts

@@ -44,7 +44,6 @@ class IncompleteRecording:
 
 
 def _missing(case: Case) -> Iterator[tuple[str, str, str]]:
-    """What is missing, what it would tell, and the code that records it."""
     trace = case.trace
     if len(trace.calls) and not any(signature.label for signature in trace.signatures):
         yield "shapes of operators", "FLOPs, bytes and what a kernel could reach", "record_shapes=True"
@@ -60,7 +59,6 @@ def _missing(case: Case) -> Iterator[tuple[str, str, str]]:
 
 
 def _other_ranks(trace: Trace, given: int) -> int:
-    """How many ranks' traces are not given, of a trace that communicates."""
     return max((trace.world_size or 1) - given, 0) if len(comm_rows(trace)) else 0
 
 

@@ -300,13 +300,11 @@ class DecodeFarFromPeak:
 
 
 def _decodes(steps: Sequence[ServingStep], after: Sequence[ServingStep] = ()) -> bool:
-    """Whether the step next to a prefill decodes; after it other prefills may follow first."""
     following = [step for step in after if step.phase != PREFILL][:1] or list(steps)
     return any((step.decode_requests or 0) > 0 for step in following)
 
 
 def _ns_a_token(steps: Sequence[ServingStep]) -> float | None:
-    """How much longer the device works for a token more, by a line through steps of several sizes; None of one size."""
     size = np.array([step.size for step in steps], np.float64)
     if len(set(size.tolist())) < 2:
         return None
@@ -320,13 +318,11 @@ def _numbers(trace: Trace, steps: Sequence[ServingStep]) -> IntColumn:
 
 
 def _events(trace: Trace, steps: Sequence[ServingStep]) -> npt.NDArray[np.bool_]:
-    """Which device events some steps launched."""
     found: npt.NDArray[np.bool_] = np.isin(trace.step_of_event, _numbers(trace, steps))
     return found
 
 
 def _rows(trace: Trace, steps: Sequence[ServingStep]) -> IntColumn:
-    """Rows of the calls, runtime calls and device events of some steps."""
     numbers = _numbers(trace, steps)
     runtime = trace.steps.of(trace.runtime.ts, trace.runtime.thread)
     rows = np.concatenate([
@@ -338,14 +334,12 @@ def _rows(trace: Trace, steps: Sequence[ServingStep]) -> IntColumn:
 
 
 def _without(steps: Sequence[ServingStep]) -> Iterator[Intervention]:
-    """The longest steps taken away, their host work as well."""
     for step in sorted(steps, key=lambda step: -step.time_ns)[:_MOST_STEPS]:
         yield Intervention(f"step={step.step} remove gpu")
         yield Intervention(f"step={step.step} cpu*0")
 
 
 def _as_decode(steps: Sequence[ServingStep], usual: float) -> Iterator[Intervention]:
-    """Kernels of the longest mixed steps take as long as those of decode alone."""
     for step in sorted(steps, key=lambda step: -step.time_ns)[:_MOST_STEPS]:
         yield Intervention(f"step={step.step} kernel*{usual / step.time_ns:.4g}")
 

@@ -70,8 +70,6 @@ def operator_loops(case: Case) -> tuple[tuple[OperatorLoop, ...], ...]:
 
 
 def _loops(items: WorkItems, analysis: Analysis) -> tuple[OperatorLoop, ...]:
-    """Loops of small operators whose rounds do not depend on each other, as the ET's storages or the source line
-    say."""
     at = _eligible(items)
     found: list[OperatorLoop] = []
     if not len(at):
@@ -101,7 +99,6 @@ def _loops(items: WorkItems, analysis: Analysis) -> tuple[OperatorLoop, ...]:
 
 
 def _medians(items: WorkItems, at: IntColumn) -> npt.NDArray[np.float64]:
-    """Of some items the median time of those with the same operator and shapes: single ones are disturbed."""
     call, found = items.call[at], np.zeros(len(at))
     for _, mine in grouped(items.calls.name[call], items.calls.signature[call]):
         found[mine] = median(items.ns[at[mine]])
@@ -109,8 +106,6 @@ def _medians(items: WorkItems, at: IntColumn) -> npt.NDArray[np.float64]:
 
 
 def _eligible(items: WorkItems) -> IntColumn:
-    """Items with an operator of the trace, not of phases that have findings of their own; without what is on
-    scalars."""
     phase = phases_of(items)
     known = (items.call >= 0) & (items.call < len(items.trace.calls))
     known &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION, OPTIMIZER, BACKWARD))
@@ -122,8 +117,6 @@ def _eligible(items: WorkItems) -> IntColumn:
 
 
 def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
-    """From each place on how many operators of its thread repeat those of the period before them, the first period
-    included; 0 where fewer than a period do. Threads are sorted."""
     count = len(key)
     ends = np.full(count, count)  # where an operator differs, or is of another thread, than the one a period before
     same = (key[period:] == key[:-period]) & (thread[period:] == thread[:-period])
@@ -144,13 +137,11 @@ class _Independence:
 
     @cached_property
     def _by_use(self) -> tuple[IntColumn, IntColumn]:
-        """Uses of storages in order of the calls, int64: the call, and the storage."""
         storage = np.repeat(np.arange(len(self._held)), np.diff(self._held.first))
         order = np.argsort(self._held.uses, kind="stable")
         return self._held.uses[order], storage[order]
 
     def holds(self, members: Sequence[int], period: int) -> bool:
-        """By the storages of an ET: what one round makes or changes no other one is given. False without them."""
         if not len(self._held):
             return False
         uses, of_storage = self._by_use
@@ -216,7 +207,6 @@ class SmallOperators:
         return union(calls.ts[backward], calls.end[backward]).length
 
     def _changes(self, items: WorkItems, loops: Sequence[OperatorLoop]) -> tuple[Intervention, ...]:
-        """The loops' operators, and the host's own time between them, at what is left."""
         trace, calls, left = items.trace, items.trace.calls, _LEFT[1]
         inside = np.zeros(len(trace), np.bool_)
         inside[calls.source[_with_backward(items, loops)]] = True
@@ -238,7 +228,6 @@ class SmallOperators:
 
 
 def _with_backward(items: WorkItems, loops: Sequence[OperatorLoop]) -> IntColumn:
-    """Return the outermost operators of loops, and the calls of their backward."""
     calls, forward = items.trace.calls, items.trace.origin.forward
     tops = distinct(np.concatenate([_with_ends(items, loop)[0] for loop in loops]))
     inside = np.zeros(len(calls), np.bool_)
@@ -255,8 +244,6 @@ _CLOSES = frozenset(("aten::stack", "aten::cat"))
 
 
 def _with_ends(items: WorkItems, loop: OperatorLoop) -> tuple[IntColumn, int, int]:
-    """The outermost operators of a loop with those directly before and after it that take apart and join; and when the
-    first begins and the last ends, ns."""
     calls, names = items.trace.calls, items.trace.names
     tops = _tops(items, loop.items)
     order, place = items.siblings
@@ -264,7 +251,6 @@ def _with_ends(items: WorkItems, loop: OperatorLoop) -> tuple[IntColumn, int, in
     first, last = int(place[alike[0]]), int(place[alike[-1]])
 
     def beside(at: int, others: Container[str]) -> bool:
-        """Whether the operator at a place has the caller and thread of the loop's first one, and one of these names."""
         if not 0 <= at < len(order):
             return False
         call = order[at]
@@ -280,6 +266,5 @@ def _with_ends(items: WorkItems, loop: OperatorLoop) -> tuple[IntColumn, int, in
 
 
 def _tops(items: WorkItems, members: Sequence[int]) -> IntColumn:
-    """The outermost operators around items."""
     top = items.trace.hierarchy.top[items.call[list(members)]]
     return distinct(top[top >= 0])

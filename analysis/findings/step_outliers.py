@@ -39,13 +39,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class _LongerInStep(NamedTuple):
-    """What takes longer in a step than in the others: its rows of one name.
-
-    Attributes:
-        key: the name, and whether it runs on the device. rows: int64, in the trace.
-        own_ns, usual_ns: what they take, waiting left out, in it and in the median of the others. times, usual_times:
-            how many there are. shapes: whether operators of this name have shapes in it that no other step has.
-    """
+    """What takes longer in a step than in the others: its rows of one name."""
 
     key: tuple[str, bool]
     rows: IntColumn
@@ -114,7 +108,6 @@ class OutlierStep:
 
 
 def _proof(trace: Trace, cause: _LongerInStep, step: int, shell: str) -> Evidence:
-    """The whole time of what a step has more of, waiting included, by name."""
     table, name = ("device" if cause.key[1] else "calls"), trace.name_at(int(trace.nodes.name[cause.rows[0]]))
     text = (
         f"{_what(cause)} in it, {cause.times:,} times, {in_ms(cause.own_ns)} without waiting; in the others "
@@ -125,7 +118,6 @@ def _proof(trace: Trace, cause: _LongerInStep, step: int, shell: str) -> Evidenc
 
 
 def _longer(steps: MarkedIterations) -> Iterator[tuple[Outlier, float, IntColumn]]:
-    """The steps that are not like the others of their phase, by how much they take longer, ns, and those others."""
     trace, count = steps.trace, len(steps)
     times = steps.times(trace.nodes.ts, trace.nodes.end)
     phases = np.array(steps.phases) if steps.phases else np.zeros(count, np.int8)
@@ -145,13 +137,7 @@ def _longer(steps: MarkedIterations) -> Iterator[tuple[Outlier, float, IntColumn
 
 @dataclass(frozen=True)
 class _RowsOfSteps:
-    """The rows of a trace by step and name.
-
-    Attributes:
-        row: int64, rows that are in a step. step, key: int64, of each. names: by key the name, and whether on the
-        device.
-        ns: int64 by row of the trace, what it takes, waiting left out. shapes: int64 by row of the trace, a code.
-    """
+    """The rows of a trace by step and name."""
 
     trace: Trace
     steps: MarkedIterations
@@ -171,7 +157,6 @@ class _RowsOfSteps:
         return _RowsOfSteps(trace, steps, row, steps.of_row[row], key, list(known), ns, shapes)
 
     def extras(self, step: int, like: IntColumn) -> list[_LongerInStep]:
-        """What takes longer in a step than in others, the most first."""
         wide = len(self.names)
         mine = self.step == step
         own = sums(self.key[mine], self.ns[self.row[mine]], wide)
@@ -192,7 +177,6 @@ class _RowsOfSteps:
         ]  # fmt: skip
 
     def _other_shapes(self, key: int, mine: Flags, other: Flags) -> bool:
-        """Whether operators of a name have shapes in a step that they have in no other."""
         shapes = [set(self.shapes[self.row[which & (self.key == key)]].tolist()) for which in (mine, other)]
         return not self.names[key][1] and bool(shapes[0] - shapes[1])
 
@@ -201,8 +185,6 @@ _SHAPES = "; with shapes that it has in no other step"
 
 
 def _causes(extras: list[_LongerInStep], longer: float) -> list[_LongerInStep]:
-    """The fewest that explain a longer step, on the device or else on the host; else all there is on either; none where
-    that does not explain it."""
     for most in (_MOST_NAMED, _MOST_LOOKED_AT):
         for device in (True, False):
             found, ns = list[_LongerInStep](), 0.0
@@ -216,7 +198,6 @@ def _causes(extras: list[_LongerInStep], longer: float) -> list[_LongerInStep]:
 
 
 def _together(extras: list[_LongerInStep]) -> _LongerInStep:
-    """Many small ones as one."""
     device = extras[0].key[1]
     sizes = (sum(getattr(extra, name) for extra in extras) for name in ("own_ns", "usual_ns", "times", "usual_times"))
     own_ns, usual_ns, times, usual_times = sizes
@@ -228,7 +209,6 @@ def _together(extras: list[_LongerInStep]) -> _LongerInStep:
 
 
 def _interventions(causes: list[_LongerInStep], within: str, first_row: int) -> Iterator[Intervention]:
-    """Each cause as long as in the other steps."""
     for cause in causes:
         target = "kernel" if cause.key[1] else "cpu"
         if not cause.several:

@@ -40,13 +40,7 @@ _NAME = 60
 
 @dataclass(frozen=True)
 class _Late:
-    """A rank that the others wait for.
-
-    Attributes:
-        k: position among the traces. last, of: to how many collectives it came last, and in how many it was.
-        wait_ns: how long another rank waited for it, on average. share: of all waiting, what it caused.
-        since_ns: on its clock, when it was first late. since: the ordinal of that collective among its own.
-    """
+    """A rank that the others wait for."""
 
     k: int
     rank: int
@@ -59,12 +53,7 @@ class _Late:
 
 
 class _LongerOnRank(NamedTuple):
-    """What a rank does longer than the others: rows of one name on it.
-
-    Attributes:
-        rows: int64, in the case's graph. own_ns, usual_ns: what they take on it, and on the other ranks in the median.
-        times, usual_times: how often.
-    """
+    """What a rank does longer than the others: rows of one name on it."""
 
     name: str
     on_device: bool
@@ -108,10 +97,6 @@ class UnlikeWork:
 
 
 def _late_ranks(case: Case) -> Iterator[_Late]:
-    """The rank that causes most of the waiting, if one does.
-
-    The first collective of all does not count: ranks begin to record at different times.
-    """
     times = job_times(case)
     if not times.joint:
         return
@@ -140,9 +125,6 @@ def _late_ranks(case: Case) -> Iterator[_Late]:
 
 
 def _extras(case: Case, late: _Late) -> tuple[list[_LongerOnRank], float]:
-    """What the late rank does longer than the others since then, the most first; and how unlike its work is: calls and
-    GPU events of the whole recording that it has more or fewer of, by name, over theirs. Calls that communicate are
-    left out: they may wait."""
     graph, times = case.graph, job_times(case)
     durations = graph.durations
     known: dict[tuple[str, bool], int] = {}
@@ -176,8 +158,6 @@ def _extras(case: Case, late: _Late) -> tuple[list[_LongerOnRank], float]:
 
 
 def _compared_time(times: TimesOfJob, late: _Late) -> list[tuple[int, int]]:
-    """Of each rank the time, on its trace's clock, in which ranks are compared: from the collective before the first to
-    which the late rank came late until their last one, so that all have been through the same part of the program."""
     largest = max((group.ranks for group in times.joint if late.rank in group.ranks), key=len)
     group = next(group for group in times.joint if group.ranks == largest)
     mine = group.start[:, group.ranks.index(late.rank)] - times.ranks[late.k].trace.base_time_ns
@@ -236,7 +216,6 @@ def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank],
 
 
 def _causes(extras: list[_LongerOnRank], wait: float) -> list[_LongerOnRank]:
-    """The fewest that explain the lateness, on the device or else on the host; none where they do not."""
     for device in (True, False):
         found, ns = list[_LongerOnRank](), 0.0
         for extra in extras:
@@ -249,7 +228,6 @@ def _causes(extras: list[_LongerOnRank], wait: float) -> list[_LongerOnRank]:
 
 
 def _interventions(rank: int, causes: list[_LongerOnRank], extras: list[_LongerOnRank]) -> Iterator[Intervention]:
-    """Each cause as long as on the others; of many all that the rank does on the device, or on the host."""
     if len(causes) <= _MOST_NAMED:
         for extra in causes:
             target = "kernel:name=" if extra.on_device else "op:"
@@ -262,7 +240,6 @@ def _interventions(rank: int, causes: list[_LongerOnRank], extras: list[_LongerO
 
 
 def _cause(causes: list[_LongerOnRank], wait: float) -> str:
-    """What takes longer, in words."""
     first = causes[0]
     if first.ns >= EXPLAINS * wait:
         slower = (

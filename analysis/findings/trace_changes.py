@@ -121,8 +121,6 @@ class _Compared:
         return Finding(name, title, where or Where(), proof, cost, None, (), certainty, advice, check)
 
     def slower(self) -> Iterator[Finding]:
-        """Findings of what takes longer; none without start times, or if A takes no time: every threshold is a share of
-        it."""
         if not self.found.latency_a or not self.b.trace.times_recorded:
             return
         yield from self.kernels_slower()
@@ -134,7 +132,6 @@ class _Compared:
             yield from self.operators()
 
     def without_gain(self) -> Iterator[Finding]:
-        """Findings of A that B no longer has, though B is hardly faster."""
         sides = [self.a, self.b]
         if not self.found.latency_a or not all(side.trace.times_recorded and len(side.iterations) for side in sides):
             return
@@ -157,7 +154,6 @@ class _Compared:
                 )
 
     def setting(self) -> Iterator[Finding]:
-        """Devices, software and settings that differ: times compare them as well."""
         found = self.found
         if found.device_a != found.device_b:
             yield self.finding(
@@ -181,14 +177,12 @@ class _Compared:
 
     @cached_property
     def both(self) -> list[DiffRow]:
-        """Kernels that both have, about as often."""
         return [
             row for row in self.found.kernels
             if row.a and row.b and row.a.total_ns and abs(row.b.count - row.a.count) <= SAME_COUNT * row.a.count
         ]  # fmt: skip
 
     def kernels_slower(self) -> Iterator[Finding]:
-        """The same kernels, as often, take longer: all of them alike, or some."""
         longer = sum(row.change_ns for row in self.both)
         if longer >= self.least_ns and (ratio := self._common_ratio()) is not None:
             yield self.finding(
@@ -220,7 +214,6 @@ class _Compared:
             )  # fmt: skip
 
     def _common_ratio(self) -> float | None:
-        """By what factor kernels are slower, if nearly all are by the same."""
         ratio = np.array([row.b.mean_ns / row.a.mean_ns for row in self.both if row.a and row.b])
         time = np.array([row.a.total_ns for row in self.both if row.a and row.b])
         if len(ratio) < KERNELS:
@@ -232,7 +225,6 @@ class _Compared:
         return middle if fits else None
 
     def other_kernels(self) -> Iterator[Finding]:
-        """Operators that both have run other kernels."""
         sides = [_kernels_of_operators(analysis, self.found.per_iteration) for analysis in (self.a, self.b)]
         rows = []
         for op in sides[0].keys() & sides[1].keys():
@@ -256,7 +248,6 @@ class _Compared:
             )  # fmt: skip
 
     def more_launches(self) -> Iterator[Finding]:
-        """Kernels of both, or of B alone, run more often."""
         more = [
             (row, (row.b.count - row.a.count) * row.b.mean_ns)
             for row in self.found.kernels if row.a and row.b and row.b.count > (1 + SAME_COUNT) * row.a.count
@@ -278,8 +269,6 @@ class _Compared:
         )  # fmt: skip
 
     def overlap_and_idle(self) -> Iterator[Finding]:
-        """Less of the device's work runs at the same time, or the device is idle for longer; where the whole takes
-        longer, since a faster device waits more and overlaps less."""
         if self.found.latency_b - self.found.latency_a < self.least_ns:
             return
         (busy_a, sum_a), (busy_b, sum_b) = (_busy(of, self.found.per_iteration) for of in (self.a, self.b))
@@ -311,7 +300,6 @@ class _Compared:
             )  # fmt: skip
 
     def lines(self) -> Iterator[Finding]:
-        """Lines of the program that call other operators than before, and take longer."""
         changed = [row for row in self.found.lines if row.changed and row.change_ns >= self.least_ns]
         for row in sorted(changed, key=lambda row: (-row.change_ns, row.place))[:_TOP]:
             what = {name: "" if side is None else ", ".join(f"{n}× {op}" for op, n in side.operators[:_TOP])
@@ -324,7 +312,6 @@ class _Compared:
             )  # fmt: skip
 
     def operators(self) -> Iterator[Finding]:
-        """Operators that take longer on the host, of traces without device events."""
         own: dict[str, list[float]] = defaultdict(lambda: [0.0] * 4)
         for row in self.found.paths:
             for at, side in ((0, row.a), (2, row.b)):
@@ -348,8 +335,6 @@ class _Compared:
             )  # fmt: skip
 
     def _other_shapes(self, kernel: str, kernel_a: str | None = None) -> str:
-        """A sentence, if operators that launch a kernel have other shapes in B than in A; "" if not, or not
-        recorded."""
         one, other = _shapes_of(self.a.trace, kernel_a or kernel), _shapes_of(self.b.trace, kernel)
         if not one or not other or one == other:
             return ""
@@ -383,7 +368,6 @@ def _yes(is_so: bool) -> str:
 
 
 def _kernels_of_operators(analysis: Analysis, per_iteration: bool) -> dict[str, dict[str, float]]:
-    """ns by topmost operator and kernel."""
     trace = analysis.trace
     inside, by = np.ones(len(trace.gpu), np.bool_), 1
     if per_iteration:
@@ -400,7 +384,6 @@ def _kernels_of_operators(analysis: Analysis, per_iteration: bool) -> dict[str, 
 
 
 def _busy(analysis: Analysis, per_iteration: bool) -> tuple[float, float]:
-    """ns in which the devices ran something, and the sum of the durations of what they ran."""
     gpu = analysis.trace.gpu
     if not per_iteration:
         return float(union(gpu.ts, gpu.end).length), float(gpu.dur.sum())
@@ -409,13 +392,11 @@ def _busy(analysis: Analysis, per_iteration: bool) -> tuple[float, float]:
 
 
 def _named(trace: Trace, kernel: str) -> IntColumn:
-    """Device events of a name."""
     codes = [code for code, name in enumerate(trace.names) if name == kernel]
     return np.flatnonzero(np.isin(trace.gpu.name, codes))
 
 
 def _shapes_of(trace: Trace, kernel: str) -> set[str]:
-    """Shapes of the operators that launch a kernel."""
     calls = trace.gpu.call[_named(trace, kernel)]
     codes = distinct(trace.calls.signature[calls[calls >= 0]])
     return {trace.signatures[code].label for code in codes.tolist() if code >= 0} - {""}

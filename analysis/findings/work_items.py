@@ -315,7 +315,6 @@ def _known_sum(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
 
 
 def _of_cpu(trace: Trace, shell: str) -> WorkItems:
-    """Operators that take most of their time themselves, or have none inside that computes."""
     calls = trace.calls
     views = matching(calls.name, trace.names, lambda name: plain_name(name) in _VIEWS or bool(_WRAPPER.match(name)))
     is_op = calls.kind == OP
@@ -341,14 +340,12 @@ def _of_cpu(trace: Trace, shell: str) -> WorkItems:
 
 
 def _is_scalar(signature: Signature) -> bool:
-    """Whether a call was given numbers only, as tensors: what operators do with a Python number."""
     return bool(signature.tensors) and all(tensor.numel <= 1 for tensor in signature.tensors)
 
 
 def _kinds(
     trace: Trace, calls: Calls, op: IntColumn, kernel: npt.NDArray[np.int32], is_copy: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int8]:
-    """Of each item its kind, by the operator's name, or else by the kernel's."""
     found = np.zeros(len(op), np.int8)
     op_name = np.where(op >= 0, np.append(calls.name, 0)[op], -1)
     for (code, of_kernel), at in grouped(op_name, kernel):
@@ -380,7 +377,6 @@ def _kind_of_op(name: str) -> int:
 
 
 def _kind_of_kernel(kernel: str) -> int:
-    """Of a kernel whose operator is not known."""
     if _SOFTMAX_KERNEL.search(kernel, 0, MAX_NAME):
         return SOFTMAX_BACKWARD_WORK if _BACKWARD_KERNEL.search(kernel, 0, MAX_NAME) else SOFTMAX_WORK
     kind = GPU_KINDS[gpu_kind(kernel, "kernel", is_comm=False)]

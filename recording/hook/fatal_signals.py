@@ -84,7 +84,6 @@ class FatalSignals:
             os.kill(os.getpid(), number)
 
     def _limit_time(self) -> None:
-        """Start a thread that sees the signal at once, whatever the main thread does."""
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
         before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
@@ -100,7 +99,6 @@ class FatalSignals:
         threading.Thread(target=self._end_late, args=(read_end,), daemon=True, name="etplus-record").start()
 
     def _end_late(self, read_end: int) -> None:
-        """Wait for a signal, then for the traces, then end the process as the signal would have."""
         watched = set(self._watched)
         try:
             while True:
@@ -143,7 +141,6 @@ class FatalSignals:
         self._wakeup = -1
 
     def _in_child(self) -> None:
-        """Stop watching in a fork, which records nothing and shares the pipe."""
         if not self._watched:
             return
         with contextlib.suppress(ValueError):

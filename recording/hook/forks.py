@@ -34,7 +34,6 @@ def keep_out_of_forks(torch: Any, observer: Any, path: Path) -> None:
 
 
 def _descriptors(path: Path) -> list[int]:
-    """Return this process's open descriptors of a file; none if the system does not list them."""
     wanted, found = path.stat(), []
     with contextlib.suppress(OSError):
         for name in os.listdir("/dev/fd"):  # noqa: PTH208
@@ -45,12 +44,7 @@ def _descriptors(path: Path) -> list[int]:
 
 
 def _end_config_thread() -> None:
-    """End the thread in which libkineto waits for a new configuration, before a fork.
-
-    A fork has the condition variable but not the thread that waits on it, and at exit glibc waits until nobody does.
-    The thread only serves profiling on demand. A program that asks for that has the thread without the recorder, too,
-    and keeps it.
-    """
+    """End the thread in which libkineto waits for a new configuration, before a fork."""
     if _at_work is None or sys.platform != "linux" or "KINETO_USE_DAEMON" in os.environ:
         return
     with contextlib.suppress(Exception):  # a PyTorch that does not export these functions
@@ -63,7 +57,6 @@ def _end_config_thread() -> None:
 
 
 def _stop_in_child() -> None:
-    """Stop both observers in a fork, and discard what is left for the parent's file."""
     if _at_work is None or not _at_work.observer._registered:
         return
     torch, observer, descriptors = _at_work
@@ -74,12 +67,7 @@ def _stop_in_child() -> None:
 
 
 def _drop_profiler(torch: Any) -> None:
-    """Drop the profiler and what it has recorded.
-
-    Stopping it would wait for devices and turn the parent's records into events. The end of the older profiler does
-    neither and works for both; its options are to clean up this thread and to make no events. PyTorch also keeps the
-    last session until the next one ends, for threads that join in; at exit it would end after Python has, and crash.
-    """
+    """Drop the profiler and what it has recorded."""
     autograd = torch.autograd
     if not getattr(autograd.profiler, "_is_profiler_enabled", True):  # it waits or warms up
         return
@@ -98,7 +86,6 @@ def _drop_profiler(torch: Any) -> None:
 
 @contextlib.contextmanager
 def _nowhere(descriptors: list[int]) -> Iterator[None]:
-    """Discard what is written to these descriptors from now on, and to standard error within the block."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in descriptors:
         os.dup2(nowhere, descriptor)

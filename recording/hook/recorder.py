@@ -89,7 +89,6 @@ class StepRecorder:
     # The window
 
     def _boundary(self, kind: str) -> None:
-        """One step is over and the next begins."""
         if self._over or (self._profiler is not None and threading.get_ident() != self._thread):
             return
         with self._signals.deferred():
@@ -97,7 +96,6 @@ class StepRecorder:
 
     @property
     def _before_window(self) -> int:
-        """Steps that are over when the observers start: one more warms them up, if there is one."""
         return max(int(self._first) - 1, 1)
 
     def _step_over(self, kind: str) -> None:
@@ -139,7 +137,6 @@ class StepRecorder:
                 self._end()
 
     def _begin_otherwise(self) -> None:
-        """Record by time, because no step was seen; this is dropped if steps come and reach their window."""
         import torch
 
         if self._over or self._done or self._profiler is not None or torch.utils.data.get_worker_info() is not None:
@@ -156,7 +153,6 @@ class StepRecorder:
                 self._end_provisional()
 
     def _end_provisional(self) -> None:
-        """Keep the recording by time, and wait for steps again."""
         try:
             self._stop()
             self._status["otherwise"] = self._complete
@@ -167,8 +163,6 @@ class StepRecorder:
             self._write()
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
-        """Call `then` later on the main thread: PyTorch's profiler sees only the thread on which it starts."""
-
         def call_back(_argument: Any) -> int:
             then()
             return 0
@@ -183,7 +177,6 @@ class StepRecorder:
         threading.Thread(target=later, daemon=True, name="etplus-record").start()
 
     def _begin(self) -> None:
-        """Start both observers, with a step of warm-up if there is one."""
         import torch
 
         self._status["rank"] = rank = rank_of(torch)
@@ -229,7 +222,6 @@ class StepRecorder:
             self._begin_annotation()
 
     def _begin_annotation(self) -> None:
-        """Begin the next step, named as PyTorch's profiler names it."""
         import torch
 
         self._step = torch.profiler.record_function(f"ProfilerStep#{self._done}")
@@ -241,7 +233,6 @@ class StepRecorder:
             step.__exit__(None, None, None)
 
     def _mark(self) -> None:
-        """Write the id of this recording into both files, and the time of a step before the window if known."""
         import torch
 
         annotate_run(torch, self._status["rank"])
@@ -253,7 +244,6 @@ class StepRecorder:
         self._complete = self._status.get("marked", False)
 
     def _end(self) -> None:
-        """Stop for good, and write both traces if the window was complete."""
         self._over = True
         try:
             self._stop()
@@ -266,7 +256,6 @@ class StepRecorder:
             self._write()
 
     def _stop(self) -> None:
-        """Stop both observers, and write both traces if the window was complete."""
         profiler, self._profiler = self._profiler, None
         observer, self._observer = self._observer, None
         try:
@@ -282,12 +271,10 @@ class StepRecorder:
             self._signals.unwatch()
 
     def _at_exit(self) -> None:
-        """Keep what there is of the window when the program ends."""
         with self._reporting(), self._signals.deferred():
             self._end_early()
 
     def _in_child(self) -> None:
-        """Record the steps of a fork only if it was forked before the window."""
         self._status.pop("otherwise", None)  # the parent's
         if self._profiler is None:
             return
@@ -296,13 +283,11 @@ class StepRecorder:
         self._hooks.drop()
 
     def _interrupted(self, number: int) -> None:
-        """Save the traces; the signal ends the program when this returns."""
         with self._reporting():
             self._status["signal"] = number
             self._end_early()
 
     def _lost(self, number: int) -> None:
-        """Note that a signal ends the program in a call that does not return."""
         with contextlib.suppress(Exception):
             self._status["signal"] = number
             self._write()
@@ -336,7 +321,6 @@ class StepRecorder:
 
     @contextlib.contextmanager
     def _reporting(self) -> Iterator[None]:
-        """Turn an exception into a line of the status, so the program goes on."""
         try:
             yield
         except Exception as error:

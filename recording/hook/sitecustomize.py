@@ -9,7 +9,6 @@ _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (no i
 
 
 def _load_recorder() -> None:
-    """Load this folder as a package of a name that no program has; whatever fails must not stop the program."""
     try:
         path = os.path.join(_HERE, "__init__.py")  # noqa: PTH118
         spec = importlib.util.spec_from_file_location("_etplus_hook", path, submodule_search_locations=[_HERE])
@@ -23,7 +22,6 @@ def _load_recorder() -> None:
 
 
 def _run_shadowed() -> None:
-    """Import the `sitecustomize` that would have run without this one, if there is one."""
     ours = sys.modules.pop("sitecustomize", None)
     try:
         importlib.import_module("sitecustomize")

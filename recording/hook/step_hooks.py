@@ -14,10 +14,7 @@ _OF_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on mo
 
 
 class _StepEnd(dict):  # type: ignore[type-arg]
-    """The keyword arguments of an `Optimizer.step()`, whose destructor runs when the step has returned.
-
-    PyTorch's hook after a step runs inside the step's annotation, where a window must not begin or end.
-    """
+    """The keyword arguments of an `Optimizer.step()`, whose destructor runs when the step has returned."""
 
     ended: Callable[[], None] | None = None
 
@@ -84,10 +81,6 @@ class StepHooks:
             self._local.step = None
 
     def _counts(self, optimizer: Any) -> bool:
-        """Return whether a step of this optimizer is a step of the program.
-
-        If several take turns, the first one counts. Another replaces it after two steps without the first one.
-        """
         if self._optimizer is not None and self._optimizer() is optimizer:
             self._others.clear()
             return True
@@ -128,7 +121,6 @@ def _is_compiling(torch: Any) -> bool:
 
 
 def _optimizer_exists(torch: Any) -> bool:
-    """Return whether the program has made an optimizer; PyTorch marks `step` of its class then."""
     pending = [torch.optim.Optimizer]
     while pending:
         kind = pending.pop()

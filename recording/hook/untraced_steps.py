@@ -59,6 +59,5 @@ class UntracedSteps:
 
 
 def _synchronize(torch: Any) -> None:
-    """Wait for the GPU, if the program uses one and captures no graph."""
     if torch is not None and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
         torch.cuda.synchronize()

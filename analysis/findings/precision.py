@@ -1,4 +1,4 @@
-"""Work in float64, which the model was hardly meant to do."""
+"""Findings of dtypes that are wider than needed: float64, and float32 on a busy device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .finding import MEASURED, Candidate, Intervention
+from ...trace.columns import matching
+from .finding import MEASURED, POSSIBLE, Candidate, Intervention
 from .module_paths import place_of
 from .proofs import time_of_work
 from .ranks_of_case import RankOfCase, worst_rank
@@ -75,11 +76,7 @@ class DoublePrecision:
 
 
 def _products_in_single(ratio: float | None) -> tuple[float, float]:
-    """Time of a product in float32 over that in float64: what is likely, and the most.
-
-    A product that FLOPs bound gains what the device's peaks differ by, one that bytes bound half. On devices whose
-    tensor cores compute in float64 the peaks are alike: there it may gain nothing (measured on an H100: 17%).
-    """
+    """Time of a product in float32 over that in float64: what is likely, and the most."""
     if ratio is None:
         return _FACTORS[1], _FACTORS[0]
     if ratio >= 1 / _FACTORS[1]:
@@ -88,7 +85,6 @@ def _products_in_single(ratio: float | None) -> tuple[float, float]:
 
 
 def _in_double(items: WorkItems) -> list[int]:
-    """Items whose operator has a tensor of float64 with more than one element."""
     double = [
         any(tensor.dtype == "float64" and tensor.numel > 1 for tensor in signature.tensors)
         for signature in items.trace.signatures
@@ -101,9 +97,61 @@ def _in_double(items: WorkItems) -> list[int]:
 
 
 def _peak_ratio(case: Case, rank: int) -> float | None:
-    """Peak FLOP/s in float32 over those in float64, None where they are not known."""
     for device in case.analyses[rank].devices.values():
         full, double = device.peak_flops("float32"), device.peak_flops("float64")
         if full and double:
             return full / double
     return None
+
+
+# Factors of time in bfloat16 over float32 or TF32, of products and of other work: least saved, usual, and most.
+_MIXED_PRODUCTS, _MIXED_OTHERS = (0.8, 0.5, 0.3), (0.9, 0.65, 0.5)
+# Peak in bfloat16 over float32 from which on it is worth the change.
+_WORTH = 2.0
+# Shares of the makespan in which the device works, and of its time in products of float32.
+_BUSY, _IN_FLOAT32 = 0.8, 0.3
+
+
+class MixedPrecision:
+    """A device that is busy all the time with products in float32, though it is faster in 16 bits."""
+
+    id = "mixed-precision"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        if len(case.traces) == 1:  # the trace of any rank of a job shows it by itself
+            yield from self._of_rank(RankOfCase(case, 0))
+
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
+        items, analysis = work_items(case)[rank], case.analyses[rank]
+        if not items.on_device or not len(items):
+            return
+        busy = sum(use.busy_ns for use in analysis.device_use) / max(len(analysis.device_use), 1)
+        dtypes = analysis.work.dtypes
+        dtype = analysis.work.dtype[items.event[items.first[:-1]]]
+        products = items.kind == PRODUCT_WORK
+        single = matching(dtype, dtypes, ("float32", "tf32").__contains__)
+        half = products & matching(dtype, dtypes, ("float16", "bfloat16").__contains__)
+        at = np.flatnonzero(products & single)
+        ns = int(items.ns[at].sum())
+        faster = all((device.peak_flops("bfloat16") or 0) >= _WORTH * (device.peak_flops("float32") or np.inf)
+                     for device in analysis.devices.values())  # fmt: skip
+        if busy < _BUSY * case.makespan_ns or ns < _IN_FLOAT32 * items.total_ns or half.any() or not faster:
+            return
+        others = np.flatnonzero(single & ~products)
+        candidate = Candidate(
+            self.id,
+            f"the device is busy {busy / case.makespan_ns:.0%} of the time, and products in float32 or TF32 take"
+            f" {ns / max(items.total_ns, 1):.0%} of {items.what}: nothing runs in 16 bits",
+            place_of(items.trace, items.rows(at.tolist())),
+            (time_of_work(items, "products in float32 or TF32", at.tolist()),),
+            ns + int(items.ns[others].sum()),
+            POSSIBLE,
+            'torch.autocast("cuda", torch.bfloat16) around forward and loss; check that the loss stays the same',
+            "the table of kernels has type bfloat16, and the phase forward is shorter",
+        )
+        changes = [Intervention(f"kernel*{_MIXED_PRODUCTS[1]}", items.rows(at.tolist()))]
+        if len(others):
+            changes.append(Intervention(f"kernel*{_MIXED_OTHERS[1]}", items.rows(others.tolist())))
+        low, high = ((1 - _MIXED_PRODUCTS[end]) / (1 - _MIXED_PRODUCTS[1]) for end in (0, 2))
+        yield of.candidate(candidate, tuple(changes), low, high)
