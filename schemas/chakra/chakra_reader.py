@@ -76,8 +76,10 @@ def _read(file: str, metadata: GlobalMetadata, messages: Iterator[reading.Encode
         calls += [read for read in nodes if read.runtime]
         add([read for read in nodes if not read.runtime], runtime=False)
     add(sorted(calls, key=lambda call: (call.times[0], call.node.id)), runtime=True)
-    texts, whole, tensors = (partial(make, form, bodies) for make in (_texts, _file_text, _tensor_texts))
-    return rows.trace(form.header, form.summary, MadeRecords(texts, whole, tensors), needs.edges)
+    texts = MadeRecords(
+        partial(_texts, form, bodies), partial(_file_text, form, bodies), partial(_tensor_texts, form, bodies)
+    )
+    return rows.trace(form.header, form.summary, texts, needs.edges)
 
 
 def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], output: str | os.PathLike[str]) -> int:

@@ -164,7 +164,7 @@ class _Reader:
         texts = FileRecords(self.data, *np.concatenate(self.spans, axis=1))
         edges: Callable[[], IntColumn] | None = None if raw_edges is None else partial(self._edges, raw_edges)
         if not timed:  # missing edges are inferred from times
-            edges = partial(np.zeros, (0, 3), np.int64)
+            edges = _no_edges
         return self.rows.trace(header, summary, texts, edges)
 
     def _header(self) -> Record:
@@ -267,6 +267,10 @@ class _Reader:
             except OverflowError:
                 raise TraceFormatError(self.file, '"edges"', "an id beyond 64 bits", _SPOILT) from None
         return np.concatenate(parts)
+
+
+def _no_edges() -> IntColumn:
+    return np.zeros((0, 3), np.int64)
 
 
 class NodeRows:
