@@ -27,17 +27,10 @@ from ...trace.trace import Trace
 from ..execution_trace.arguments import ATTRIBUTES, Attr, attribute_type
 from ..text.files import Blob, Source, load
 from ..text.records import decode_raws
+from . import sections
 from .captured_graphs import CapturedBy, read_captured
 from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offset_in
-from .sections import (
-    Counterpart,
-    decode_section,
-    read_counterparts,
-    read_generated,
-    read_memory,
-    read_stacks,
-    read_unattached,
-)
+from .sections import Counterpart, decode_section
 
 _BLOCK = 4 << 20
 _CUTS_TRIED = 64  # false cuts inside strings or nested arrays must not cost quadratic time
@@ -317,12 +310,14 @@ class NodeRows:
         report = decode_section(file, "etplus", msgspec.json.decode, summary)
         if not isinstance(report, dict):
             raise TraceFormatError(file, '"etplus"', "is not an object", _SPOILT)
-        unattached = read_unattached(file, bytes(header.get("unattached", b"[]")))
+        unattached = sections.read_unattached(file, bytes(header.get("unattached", b"[]")))
         captured = read_captured(file, header, self.captured_by)
-        memory = read_memory(file, bytes(header.get("memory", b"[]")), builder.column("id"))
-        stacks = read_stacks(file, bytes(header.get("stacks", b"null")), builder.column("id"))
-        generated = read_generated(file, bytes(header.get("generated_kernels", b"null")), builder.column("id"))
-        counterparts = read_counterparts(file, header, self.counterpart, builder.column("id"), builder.column("kind"))
+        memory = sections.read_memory(file, bytes(header.get("memory", b"[]")), builder.column("id"))
+        stacks = sections.read_stacks(file, bytes(header.get("stacks", b"null")), builder.column("id"))
+        generated = sections.read_generated(file, bytes(header.get("generated_kernels", b"null")), builder.column("id"))
+        counterparts = sections.read_counterparts(
+            file, header, self.counterpart, builder.column("id"), builder.column("kind")
+        )
         trace = builder.build(
             texts, summary=report, header=header, flat=self.flat, edges=None if edges is None else edges(),
             unattached=unattached, memory=memory, stacks=stacks, generated=generated, captured=captured,
