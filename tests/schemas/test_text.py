@@ -16,7 +16,7 @@ from etplus.linker import link
 from etplus.schemas.etplus import write_etplus as etplus
 from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.schemas.kineto import read_kineto as kineto_module
-from etplus.schemas.text import files, records, tolerant
+from etplus.schemas.text import files, records, recover
 from etplus.schemas.text import memory_limit as memory
 from etplus.schemas.text.text import FileText, find, rfind
 from etplus.trace.errors import TraceFormatError
@@ -64,10 +64,10 @@ def nameless(document: dict[str, Any]) -> dict[str, Any]:
 def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small file is read and written as a large one is, by several processes if they are asked for."""
     monkeypatch.setattr(files, "_KEPT_IN_MEMORY", 0)
-    monkeypatch.setattr(tolerant, "_PART", 40_000)
-    monkeypatch.setattr(tolerant, "_LEAST_PART", 40_000)
+    monkeypatch.setattr(recover, "_PART", 40_000)
+    monkeypatch.setattr(recover, "_LEAST_PART", 40_000)
     monkeypatch.setattr(records.RecordArray.blocks, "__defaults__", (None, 9_000))
-    for module in (kineto_module, tolerant, etplus):
+    for module in (kineto_module, recover, etplus):
         monkeypatch.setattr(module, "_WORTH_A_PROCESS", 1)
 
 
