@@ -58,27 +58,17 @@ def _pairs_up_to(queries: int, keys: int, diagonal: int) -> int:
 
 @dataclass(frozen=True)
 class Attention:
-    """One spelling of attention: positions of its arguments.
+    """One spelling of attention: positions of its arguments, −1 for none."""
 
-    Attributes:
-        causal: flag `is_causal`, or `custom_mask_type`.
-        corner: alignment of a causal mask; "mask type" if an argument decides; None if the backend decides.
-        query: key and value follow it.
-        heads_last: tensors are (batch, sequence, head, dimension), not (…, head, sequence, dimension).
-        packed: offsets of sequences packed into one tensor (total, head, dimension), with the longest lengths two
-            arguments later; −1 if none.
-        window: left side of the window, followed by the right side; −1 if none.
-        unknown: arguments that, if given (a tensor, a number above 0), change the count by unrecorded data.
-    """
-
-    causal: int
+    causal: int  # flag `is_causal`, or `custom_mask_type`
+    # Alignment of a causal mask; "mask type" if an argument decides; None if the backend decides.
     corner: Corner | Literal["mask type"] | None = "upper left"
-    query: int = 0
-    heads_last: bool = False
-    packed: int = -1
+    query: int = 0  # key and value follow it
+    heads_last: bool = False  # tensors are (batch, sequence, head, dimension), not (…, head, sequence, dimension)
+    packed: int = -1  # offsets of sequences packed into one tensor; the longest lengths are two arguments later
     backward: bool = False
-    window: int = -1
-    unknown: tuple[int, ...] = ()
+    window: int = -1  # left side of the window, followed by the right side
+    unknown: tuple[int, ...] = ()  # if given (a tensor, a number above 0), unrecorded data changes the count
 
     def flops(self, signature: Signature) -> int | None:
         """Return 2·heads·pairs·(d + dv), for backward 2·heads·pairs·(3d + 2dv), over the pairs that the mask leaves.
@@ -305,11 +295,6 @@ def requests_of(name: str, rows: int, prefill: RequestSums, decode: RequestSums)
 
     Engines issue one call for both phases or one per phase. The number of tokens decides (captured calls may have
     more), then the operator's name.
-
-    Example:
-        >>> prefill, decode = RequestSums(2, 10, 10, 58, 58), RequestSums(3, 3, 90, 3, 90)
-        >>> [requests_of("attention", rows, prefill, decode).k for rows in (13, 10, 3)]
-        [100, 10, 90]
     """
     both = added([prefill, decode])
     if not prefill.requests or not decode.requests:

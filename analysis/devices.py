@@ -29,27 +29,18 @@ _REMEDY = "see the table devices.json of etplus.analysis for the form"
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A device.
-
-    Attributes:
-        aliases: whole words, in any case, in the names that `deviceProperties` give it.
-        properties: all must match for a device without a name in the trace ("", "AMD Radeon Graphics"); a pair of
-            numbers is an inclusive range.
-        min_memory_gb, max_memory_gb: range of the memory size, in 10⁹ bytes.
-        tflops: 10¹² operations per second by torch dtype; "tf32" for float32 on tensor cores; "float8" and "float4"
-            stand for all dtypes of eight and four bits.
-        memory_gb_s: 10⁹ bytes per second.
-        multiprocessors: SMs or CUs. l2_bytes, l2_gb_s: of the last-level cache. None if unknown.
-    """
+    """A device; fields of the last-level cache are None if unknown."""
 
     name: str
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()  # whole words, in any case, in the names that `deviceProperties` give it
+    # All must match for a device without a name in the trace; a pair of numbers is an inclusive range.
     properties: dict[str, int | str | tuple[int, int]] = {}
-    min_memory_gb: float = 0
+    min_memory_gb: float = 0  # range of the memory size, in 10⁹ bytes
     max_memory_gb: float = float("inf")
+    # 10¹² operations per second by torch dtype; "tf32" for float32 on tensor cores; "float8" and "float4" for variants.
     tflops: dict[str, Positive]
-    memory_gb_s: Positive
-    multiprocessors: int | None = None
+    memory_gb_s: Positive  # 10⁹ bytes per second
+    multiprocessors: int | None = None  # SMs or CUs
     l2_bytes: int | None = None
     l2_gb_s: float | None = None
 

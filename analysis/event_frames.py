@@ -270,23 +270,13 @@ def _types(signatures: Sequence[Signature | None]) -> list[str]:
 
 
 def op_frame(trace: Trace, rows: IntColumn) -> Frame:
-    """Return the columns of some calls, given by positions in `trace.calls`.
-
-    Example:
-        >>> op_frame(trace, trace.ops.rows[:2])["name"]
-        ['aten::rand', 'aten::empty']
-    """
+    """Return the columns of some calls, given by positions in `trace.calls`."""
     frame = CallFrame(trace, rows)
     return {name: getattr(frame, name) for name in CallFrame.names()}
 
 
 def event_frame(trace: Trace, rows: IntColumn, only: str | None = None) -> Frame:
-    """Return the columns (or only one) of some GPU events, given by positions in `trace.gpu`.
-
-    Example:
-        >>> event_frame(trace, trace.kernels.rows[:1], "block")
-        {'block': ['256,1,1']}
-    """
+    """Return the columns (or only one) of some GPU events, given by positions in `trace.gpu`."""
     frame = EventFrame(trace, rows)
     return {name: getattr(frame, name) for name in EventFrame.names() if only in (None, name)}
 

@@ -375,12 +375,7 @@ def product_kernels(names: Sequence[str]) -> list[str]:
 
 
 def split_kernels(names: Sequence[str], products: int) -> Iterator[int]:
-    """Yield which GEMM each of an operator's kernels computes, in order of launch; −1 for none.
-
-    Example:
-        >>> list(split_kernels(["topk", "fused_moe_kernel", "silu_and_mul", "fused_moe_kernel"], 2))
-        [-1, 0, -1, 1]
-    """
+    """Yield which GEMM each of an operator's kernels computes, in order of launch; −1 for none."""
     products_of = set(product_kernels(names))
     computing = [name in products_of for name in names]
     each = sum(computing) % products == 0

@@ -23,22 +23,7 @@ from . import operator_outputs, serving
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS, GRADIENTS, Convolution
 from .experts import computes_experts, expert_dtype, expert_work
-from .operator_outputs import (
-    COMPARISONS,
-    NORMALISATIONS,
-    POINTWISE,
-    REDUCTIONS,
-    RESIZED,
-    SEVERAL_GRADIENTS,
-    WRITES_ONLY,
-    Returned,
-    as_tensors,
-    broadcast,
-    concatenated,
-    functional,
-    matmul_shape,
-    plain_name,
-)
+from .operator_outputs import Returned, as_tensors, broadcast, concatenated, functional, matmul_shape, plain_name
 from .serving import is_library_product, library_product, moved_by_product
 
 _T = TypeVar("_T")
@@ -57,23 +42,14 @@ class Product(NamedTuple):
 
 @dataclass(frozen=True)
 class Operator:
-    """How to count one operator; functions return None if the shapes do not determine the result.
-
-    Attributes:
-        flops: FLOPs of a call.
-        outputs: outputs of a call, for traces that do not record them: shapes (of the call's dtype) or tensors.
-        moved: bytes of a call, if they are not the sum of inputs and outputs.
-        parts: number of kernels that share the FLOPs: two in a convolution's backward.
-        product: dimensions of a GEMM.
-        elements: tensors that `element_flops` counts; "" for none.
-    """
+    """How to count one operator; functions return None if the shapes do not determine the result."""
 
     flops: Callable[[Signature], int | None] | None = None
-    outputs: _Outputs | None = None
-    moved: Callable[[Signature], int | None] | None = None
-    parts: int = 1
+    outputs: _Outputs | None = None  # for traces that do not record them: shapes (of the call's dtype) or tensors
+    moved: Callable[[Signature], int | None] | None = None  # bytes, if not the sum of inputs and outputs
+    parts: int = 1  # number of kernels that share the FLOPs: two in a convolution's backward
     product: Callable[[Signature], Product | None] | None = None
-    elements: Literal["", "input", "output", "rotated"] = ""
+    elements: Literal["", "input", "output", "rotated"] = ""  # tensors that `element_flops` counts
 
 
 _OPERATORS: dict[str, Operator] = {}
@@ -286,18 +262,18 @@ def _pointwise_outputs(signature: Signature, dtype: str | None = None) -> Return
 
 
 _COPIES = frozenset("clone contiguous where masked_fill tril triu flip roll sort".split())  # no arithmetic
-register(POINTWISE, Operator(outputs=_pointwise_outputs, elements="output"))
-register(COMPARISONS, Operator(outputs=partial(_pointwise_outputs, dtype="bool"), elements="output"))
-register(NORMALISATIONS, Operator(outputs=_like_first, elements="output"))
-register(RESIZED, Operator(elements="output"))
-register(WRITES_ONLY, _BUFFERS)
+register(operator_outputs.POINTWISE, Operator(outputs=_pointwise_outputs, elements="output"))
+register(operator_outputs.COMPARISONS, Operator(outputs=partial(_pointwise_outputs, dtype="bool"), elements="output"))
+register(operator_outputs.NORMALISATIONS, Operator(outputs=_like_first, elements="output"))
+register(operator_outputs.RESIZED, Operator(elements="output"))
+register(operator_outputs.WRITES_ONLY, _BUFFERS)
 for _name, _moved in operator_outputs.MOVED_BY_INDEX.items():
     register(_name, Operator(moved=_moved))
 
 register("cat concat concatenate", Operator(outputs=concatenated))
-for _name, _reduction in REDUCTIONS.items():
+for _name, _reduction in operator_outputs.REDUCTIONS.items():
     register(_name, Operator(outputs=_reduction.outputs, moved=_reduction.moved, elements="input"))
-for _name, _gradients in SEVERAL_GRADIENTS.items():
+for _name, _gradients in operator_outputs.SEVERAL_GRADIENTS.items():
     register(_name, Operator(outputs=_gradients.outputs, elements="output"))
 
 

@@ -138,19 +138,13 @@ class Reduction:
 
     Overloads differ in their arguments: `keepdim`, a bool, follows the dimensions. Without it, and with at most `whole`
     arguments, all dimensions are reduced.
-
-    Attributes:
-        dim: position of the dimensions (a number, a list, or None for all).
-        dtype: "" keeps the dtype of the input, "sum" turns integers into int64, otherwise the output's dtype.
-        indices: the overload with dimensions also returns indices (int64).
-        given: offset of the argument `dtype` from `keepdim` (without dimensions: its position), 0 for none.
     """
 
-    dim: int = 1
+    dim: int = 1  # position of the dimensions (a number, a list, or None for all)
     whole: int = 1
-    dtype: str = ""
-    indices: bool = False
-    given: int = 0
+    dtype: str = ""  # "" keeps the dtype of the input, "sum" turns integers into int64
+    indices: bool = False  # the overload with dimensions also returns indices (int64)
+    given: int = 0  # offset of the argument `dtype` from `keepdim` (without dimensions: its position), 0 for none
 
     def outputs(self, signature: Signature) -> Returned | None:
         """Return the outputs; None if dimensions or dtypes are not recorded."""

@@ -17,7 +17,7 @@ BUDGETS = {
     "converters": 7_650,  # plan: 7,500
     "timeline": 5783,  # plan: 5,500
     "cli": 4_720,  # plan: 3,600
-    "analysis": 14631,  # plan: 14,000
+    "analysis": 14552,  # plan: 14,000
     "report": 3_150,  # plan: 2,000
     "planning": 18_300,  # plan: 14,500
 }
