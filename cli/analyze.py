@@ -27,7 +27,7 @@ from ..trace.frames import library
 from ..trace.library import MOST_IN_FULL
 from ..trace.text_tables import Cell, terminal_width
 from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts, shell_of
-from .options import add_analysis, add_device_spec, add_engine, add_graph_captures, add_top, own_devices
+from .options import add_analysis, add_device_spec, add_engine, add_graph_captures, add_top, options_of, own_devices
 from .outputs import add_tables_and_switch, write_csv, write_json, write_tables
 from .terminal import print_warnings
 
@@ -83,19 +83,15 @@ def run(arguments: argparse.Namespace) -> int:
     csv_folder, plots_folder = (
         None if name is None else make_folder(name) for name in (arguments.csv, arguments.plots)
     )  # first, since other outputs may be in them
-    inputs = find_inputs(
-        arguments, outputs=[arguments.overheads, arguments.json, arguments.output],
-        reads=[arguments.device_spec, *arguments.graph_capture],
-    )  # fmt: skip
+    outputs, reads = [arguments.overheads, arguments.json, arguments.output], [arguments.device_spec]
+    inputs = find_inputs(arguments, outputs=outputs, reads=[*reads, *arguments.graph_capture])
     many = len(inputs) > MOST_IN_FULL and arguments.overheads is None
     if many if arguments.summary is None else arguments.summary:
         return _write_summary(arguments, inputs, csv_folder)
     output = _Output(arguments, csv_folder, plots_folder, several=len(inputs) > 1)
-    analysed = partial(
-        analyse, own_devices=own_devices(arguments), event_ns=output.event_ns, annotation=arguments.annotation,
-        consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay, by_shape=arguments.by_shape,
-        batch_size=arguments.batch_size,
-    )  # fmt: skip
+    options = options_of(arguments, "annotation by_shape batch_size")
+    options |= {"event_ns": output.event_ns, "consecutive_kernel_delay_ns": arguments.consecutive_kernel_delay}
+    analysed = partial(analyse, own_devices=own_devices(arguments), **options)
     for given, trace in zip(inputs, read_parts(arguments, inputs), strict=True):
         output.add(analysed(trace), shell_of(given, arguments))
     output.write()

@@ -81,20 +81,19 @@ def _run_lines(runs: Mapping[str, Sequence[SimulatedRank]]) -> list[str]:
     if len(runs) == 1:
         ((network, ranks),) = runs.items()
         head = ["rank", "nodes run", "simulated ms", "replayed ms", "recorded ms"]
-        rows = [
-            [str(rank.rank), f"{'?' if rank.ran is None else rank.ran} of {rank.nodes}",
-             *(_ms(value) for value in (rank.simulated, rank.replayed, rank.recorded))]
-            for rank in ranks
-        ]  # fmt: skip
+        rows = []
+        for rank in ranks:
+            times = map(_ms, (rank.simulated, rank.replayed, rank.recorded))
+            rows.append([str(rank.rank), f"{'?' if rank.ran is None else rank.ran} of {rank.nodes}", *times])
         table = render(f"ASTRA-sim on {network}", head, rows, terminal_width())
     else:
         head = ["network", "ranks done", "simulated ms", "replayed ms"]
-        rows = [
-            [network, f"{sum(rank.is_complete for rank in ranks)} of {len(ranks)}",
-             _ms(max((rank.simulated or 0 for rank in ranks), default=None)),
-             _ms(max((rank.replayed or 0 for rank in ranks), default=None))]
-            for network, ranks in runs.items()
-        ]  # fmt: skip
+        rows = []
+        for network, ranks in runs.items():
+            longest = (
+                max((getattr(rank, key) or 0 for rank in ranks), default=None) for key in ("simulated", "replayed")
+            )
+            rows.append([network, f"{sum(rank.is_complete for rank in ranks)} of {len(ranks)}", *map(_ms, longest)])
         table = render("ASTRA-sim", head, rows, terminal_width())
     hung = [str(rank.rank) for ranks in runs.values() for rank in ranks if not rank.is_complete]
     return [table, *([f"failed: rank {few(hung)} did not run to the end"] if hung else [])]

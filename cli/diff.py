@@ -117,9 +117,7 @@ def _compare_jobs(arguments: argparse.Namespace, a: Sequence[TraceInput], b: Seq
     return _write(arguments, found, lambda: job_diff_html(found))
 
 
-def _write(
-    arguments: argparse.Namespace, found: TraceChanges | JobDifference, html: Callable[[], bytes]
-) -> int:  # fmt: skip
+def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, html: Callable[[], bytes]) -> int:
     """Write the page or the text, and the numbers."""
     shell = " ".join(shell_word(name) for name in [*arguments.first_files, *arguments.files])
     if arguments.versus is not None:

@@ -219,11 +219,10 @@ def _link_pair(arguments: argparse.Namespace) -> int:
     reads = [*inputs, *arguments.graph_capture, *(arguments.provenance or ())]
     check_outputs([None if columns else output, arguments.json], reads)
     jobs = (os.cpu_count() or 1) if arguments.jobs is None else arguments.jobs
-    result = link(
-        et, chosen_file(arguments, kineto), progress=not (arguments.no_progress or arguments.quiet),
-        graph_captures=arguments.graph_capture, provenance=arguments.provenance,
-        jobs=jobs, iteration=arguments.iteration or "median", **options_of(arguments, f"rank {LINK_OPTIONS}"),
-    )  # fmt: skip
+    options = options_of(arguments, f"rank provenance {LINK_OPTIONS}")
+    options |= {"graph_captures": arguments.graph_capture, "iteration": arguments.iteration or "median", "jobs": jobs}
+    has_bars = not (arguments.no_progress or arguments.quiet)
+    result = link(et, chosen_file(arguments, kineto), progress=has_bars, **options)
     graphs = result.captured
     counts: dict[str, Any] = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}
     counts |= {"compiled": result.summary["compiled"]} if "compiled" in result.summary else {}
@@ -233,10 +232,8 @@ def _link_pair(arguments: argparse.Namespace) -> int:
     if problem:
         say_error(problem)
     status = _LINKED_LESS if problem else 0
-    facts = facts_of_run(
-        arguments, status, [result.report.ops], outputs=[output], started=started,
-        warnings=result.report.all_warnings([] if graphs is None else graphs.sentences),
-    )  # fmt: skip
+    warnings = result.report.all_warnings([] if graphs is None else graphs.sentences)
+    facts = facts_of_run(arguments, status, [result.report.ops], outputs=[output], warnings=warnings, started=started)
     write_json(arguments.json, result.report.to_dict() | counts | facts)
     return status
 
@@ -302,9 +299,14 @@ def _default_output(first: str, arguments: argparse.Namespace) -> str:
 
 
 def facts_of_run(
-    arguments: argparse.Namespace, status: int, ops: Iterable[Mapping[str, int]], *, outputs: Sequence[str],
-    warnings: Sequence[str], started: float,
-) -> dict[str, Any]:  # fmt: skip
+    arguments: argparse.Namespace,
+    status: int,
+    ops: Iterable[Mapping[str, int]],
+    *,
+    outputs: Sequence[str],
+    warnings: Sequence[str],
+    started: float,
+) -> dict[str, Any]:
     """Return what a program should know of a run, JSON-ready.
 
     Args:

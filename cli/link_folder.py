@@ -32,13 +32,14 @@ def link_folder(arguments: argparse.Namespace) -> int:
         return _dry_run(arguments, folder, where)
     check_outputs([arguments.json])
     try:
-        batch = link_many(
-            folder, arguments.output, progress=not (arguments.no_progress or arguments.quiet),
-            graph_captures=arguments.graph_capture, provenance=arguments.provenance, **where,
-            engine=arguments.engine or ("processes" if arguments.scheduler is None else "dask"),
-            iteration=arguments.iteration or "first", apply_clock_offsets=bool(arguments.apply_clock_offsets),
-            **options_of(arguments, f"jobs scheduler min_match min_certain {LINK_OPTIONS}"),
-        )  # fmt: skip
+        options = options_of(arguments, f"provenance jobs scheduler min_match min_certain {LINK_OPTIONS}") | {
+            "graph_captures": arguments.graph_capture,
+            "engine": arguments.engine or ("processes" if arguments.scheduler is None else "dask"),
+            "iteration": arguments.iteration or "first",  # the same iteration of every rank
+            "apply_clock_offsets": bool(arguments.apply_clock_offsets),
+        }
+        has_bars = not (arguments.no_progress or arguments.quiet)
+        batch = link_many(folder, arguments.output, progress=has_bars, **where, **options)
     except KeyboardInterrupt:
         print("etplus: interrupted; what is linked is kept, the same command resumes", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -63,11 +64,9 @@ def _facts(arguments: argparse.Namespace, batch: Batch, status: int, started: fl
     report = batch.report
     names = [*(rank.output for rank in report.ranks if rank.output), REPORT, REPORT_TEXT]
     ops = [{"total": rank.ops, "linked": rank.linked, "certain": rank.certain} for rank in report.ranks]
-    facts = facts_of_run(
-        arguments, status, ops,
-        outputs=[f"{batch.output.rstrip('/')}/{name}" for name in names],
-        warnings=[*warnings_of(report.ranks), *report.notes], started=started,
-    )  # fmt: skip
+    outputs = [f"{batch.output.rstrip('/')}/{name}" for name in names]
+    warnings = [*warnings_of(report.ranks), *report.notes]
+    facts = facts_of_run(arguments, status, ops, outputs=outputs, warnings=warnings, started=started)
     of_job: dict[str, Any] = msgspec.to_builtins(report)
     return facts | of_job
 

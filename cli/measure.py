@@ -143,12 +143,11 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 def measured_lines(found: Measured, width: int) -> Sequence[str]:
-    """The tables of a measurement."""
-    rows: list[list[Cell]] = [
-        [timing.op, shorten(timing.shapes, _LABEL), timing.count,
-         *(None if ns is None else number(ns / 1000) for ns in (timing.recorded_ns, timing.ns, timing.iqr_ns))]
-        for timing in found.timings[:_ROWS]
-    ]  # fmt: skip
+    """Return the text of a measurement."""
+    rows: list[list[Cell]] = []
+    for timing in found.timings[:_ROWS]:
+        times = (number(ns, 1, 1000) for ns in (timing.recorded_ns, timing.ns, timing.iqr_ns))
+        rows.append([timing.op, shorten(timing.shapes, _LABEL), timing.count, *times])
     heads = ["operator", "shapes", "count", "recorded µs", "here µs", "IQR µs"]
     ratios = found.ratios()
     off = f"; they take {np.median(ratios):.2f} of the recorded time (median of {len(ratios)})" if ratios else ""

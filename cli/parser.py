@@ -64,10 +64,8 @@ COMMANDS = {
 
 GROUP = "etplus.commands"  # entry points of other packages: name of the command, a `Command` or its class
 
-_REPLACED = {
-    "ask": "top", "augment": "convert --augment", "batch": "link FOLDER", "evaluate": "predict evaluate",
-    "fit": "predict fit", "redact": "convert --redact", "repro": "measure --script OP", "train": "predict train",
-}  # fmt: skip
+_REPLACED = {task.partition(" ")[2]: task for task in TASKS} | {"ask": "top", "augment": "convert --augment"}
+_REPLACED |= {"batch": "link FOLDER", "redact": "convert --redact", "repro": "measure --script OP"}
 _OTHER_NAMES = {"--device": "--gpu", "--gpu": "--device", "--fail-over": "--max-regression"}
 _HELP, _TITLE = "help", 19
 _EXAMPLES = 3  # of --help, so that it fits one screen

@@ -12,7 +12,7 @@ from ..planning.learned.graph_baselines import baselines, log_times, quality, ru
 from ..schemas.graph_arrays import SPLITS, read_dataset
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
-from ..trace.text_tables import number, render, share, terminal_width
+from ..trace.text_tables import Cell, number, render, share, terminal_width
 from .options import MISSING_LEARN
 from .outputs import add_tables, write_tables
 
@@ -61,11 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     measured, models = np.exp(log_times(held)), [graph.model for graph, _ in runs(held)]
     qualities = {name: quality(predicted, measured, models) for name, predicted in predictions.items()}
     title = f"{len(measured)} runs of {len(held)} graphs of {len(set(models))} models in {arguments.split}/"
-    rows = [
-        [name, *map(share, (found.errors.geomean, found.errors.median, found.errors.mape)),
-         f"{found.errors.bias:+.1%}", number(found.tau, 3), *map(share, (found.pairs, found.top1, found.top5))]
-        for name, found in qualities.items()
-    ]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for name, found in qualities.items():
+        errors, ranking = found.errors, (found.pairs, found.top1, found.top5)
+        relative = map(share, (errors.geomean, errors.median, errors.mape))
+        rows.append([name, *relative, f"{errors.bias:+.1%}", number(found.tau, 3), *map(share, ranking)])
     heads = ["model", "geomean", "median", "mean", "total", "tau", "pairs", "top 1", "top 5"]
     plain = {name: asdict(found) for name, found in qualities.items()}
     write_tables(arguments, render(title, heads, rows, terminal_width()), plain)

@@ -48,8 +48,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     window = parser.add_mutually_exclusive_group()
     window.add_argument("--steps", type=_steps, metavar="A-B", help="steps to record, from 1 (default: 10-12)")
-    window.add_argument("--seconds", type=_seconds, metavar="S",
-        help="record by time, in seconds after PyTorch is imported: 5 for the first five, or 20-25")  # fmt: skip
+    about = "record by time, in seconds after PyTorch is imported: 5 for the first five, or 20-25"
+    window.add_argument("--seconds", type=_seconds, metavar="S", help=about)
     add("-o", "--output", default="traces", metavar="DIR", help="folder for the traces (default: traces)")
     add("program", nargs=argparse.REMAINDER, metavar="COMMAND", help="the program and its arguments, best after --")
 
@@ -67,8 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     if recorded.ranks:
         _link(folder, recorded.ranks)
         if not recorded.call_lines:
-            say("note    the Python stacks have the first line of each function (its def), not the\n"
-                "        line of each call; PyTorch 2.14 or later records the lines of calls")  # fmt: skip
+            say("note   Python stacks have the first line of each function; PyTorch 2.14 records lines of calls")
     return recorded.status
 
 

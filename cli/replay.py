@@ -113,9 +113,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replayed(
-    ranks: Sequence[ReplayGraph], graph: ReplayGraph, what_ifs: Sequence[WhatIf], network: Network | None,
+    ranks: Sequence[ReplayGraph],
+    graph: ReplayGraph,
+    what_ifs: Sequence[WhatIf],
+    network: Network | None,
     arguments: argparse.Namespace,
-) -> tuple[Replay, Summary]:  # fmt: skip
+) -> tuple[Replay, Summary]:
     """The replay of one trace, or of ranks together, with the changes that were asked for."""
     constants = [fit_constants(rank) for rank in ranks]
     before = after = replay_changed(graph, constants, ())
@@ -123,10 +126,8 @@ def _replayed(
     if changes:
         BaseError.of(before).refuse(few([trace.file for trace in graph.traces]), force=arguments.force)
         after = replay_changed(graph, constants, what_ifs, network, partial(_bounds, graph.traces), before)
-    return after, summarize(
-        after, constants, before=before if changes else None, what_ifs=changes, span=after.answer_range,
-        untraced=after.untraced,
-    )  # fmt: skip
+    facts: dict[str, Any] = {"span": after.answer_range, "untraced": after.untraced, "what_ifs": changes}
+    return after, summarize(after, constants, before=before if changes else None, **facts)
 
 
 def _bounds(traces: Sequence[Trace]) -> IntColumn:
@@ -171,14 +172,15 @@ def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
     return _HeldOut(graph.trace.file, graph.trace.damage, BaseError.of(replay(graph, constants)), done, set_apart)
 
 
-def _held_dict(of: _HeldOut, case: HeldOut) -> dict[str, Any]:
-    return {
-        "file": of.file, "iteration": case.index, "label": case.label, "predicted_ns": case.predicted_ns,
-        "measured_ns": case.measured_ns, "error": case.error, "spread": case.spread, "unknown": case.unknown,
-        "others_ns": list(case.others_ns), "outlier": None if case.outlier is None else case.outlier.reason,
-        "set_apart": [asdict(outlier) for outlier in of.set_apart], "base_error": of.base.to_dict(),
-        "damage": list(of.damage),
-    }  # fmt: skip
+def _held_dict(held: _HeldOut, case: HeldOut) -> dict[str, Any]:
+    names = "label predicted_ns measured_ns error spread unknown"
+    return {"file": held.file, "iteration": case.index, **{name: getattr(case, name) for name in names.split()}} | {
+        "others_ns": list(case.others_ns),
+        "outlier": None if case.outlier is None else case.outlier.reason,
+        "set_apart": [asdict(outlier) for outlier in held.set_apart],
+        "base_error": held.base.to_dict(),
+        "damage": list(held.damage),
+    }
 
 
 def _held_text(files: Sequence[_HeldOut], width: int) -> str:

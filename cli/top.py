@@ -30,8 +30,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "List what takes most GPU time, or CPU time if there is no GPU time."
     parser.epilog = _EPILOG
     add_inputs(parser, "several are added up")
-    parser.add_argument("--by", choices=tuple(TOP_BY), default="kernel", metavar="WHAT",
-        help=f"{', '.join(list(TOP_BY)[:-1])} or rank (default: kernel)")  # fmt: skip
+    about = f"{', '.join(list(TOP_BY)[:-1])} or rank (default: kernel)"
+    parser.add_argument("--by", choices=tuple(TOP_BY), default="kernel", metavar="WHAT", help=about)
     add_top(parser)
     add_selection(parser, "count only")
     add_own(parser)

@@ -16,14 +16,14 @@ BUDGETS = {
     "jobs": 2_680,  # plan: 3,000
     "converters": 7_650,  # plan: 7,500
     "timeline": 5783,  # plan: 5,500
-    "cli": 4_720,  # plan: 3,600
+    "cli": 4_660,  # plan: 3,600
     "analysis": 14552,  # plan: 14,000
     "report": 3_150,  # plan: 2,000
     "planning": 18_300,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60
-SKIPS = 148  # plan: 150
+SKIPS = 136  # plan: 150
 """How often `# fmt: skip` may keep the formatter away."""
 
 

@@ -23,6 +23,7 @@ from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.iterations import Outlier, Percentiles, percentiles, step_times, warm_up
 from etplus.timeline.replay_summary import summarize
+from etplus.timeline.replay_text import render_full
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
@@ -91,7 +92,7 @@ def test_step_times_are_a_distribution_without_the_warm_up() -> None:
     found = step_times(trace, done.start, done.end)
     assert found is not None and (found.count, found.warm_up, len(found.set_apart)) == (11, 2, 2)
     assert found.measured == found.predicted == Percentiles(97_000, 101_000, 105_000)
-    text = summarize(done, fit_constants(graph)).to_text()
+    text = render_full(summarize(done, fit_constants(graph)))
     assert "11 similar; set apart: 2 at the beginning as warm-up" in " ".join(text.split())
     assert "p10 97.0, p50 101.0, p90 105.0 µs" in text
     assert step_times(steps([100]), done.start, done.end) is None
