@@ -1,13 +1,16 @@
-"""The bars of predictions: every job predicted by a model that was fitted on all other jobs.
+"""Score predictions of every shared trace by a model that was fitted on all other jobs, next to trivial predictors.
 
-    python benchmarks/bench_predict.py                # on the traces beside the repository (`../shared/traces`)
-    python benchmarks/bench_predict.py MORE…          # these files, each predicted from all of those
+    python benchmarks/bench_predict.py                # on the traces next to the repository (`../shared/traces`)
+    python benchmarks/bench_predict.py MORE…          # predict these files from all of those
 
-For each trace the end-to-end error, its 80% interval, and what `predict run` would do: give it, mark it (exit status
-3) or refuse it (2), with the weakest link; those without GPU events also with `--host model`. Then the bars: given
-without a mark within 25%, none given beyond a factor of 2; GPU events of known work off by at most 30% in the median
-and by a factor of 55%, totals within 25% in more than half of the traces, and 75% to 85% of the events within their
-intervals, in the mean over jobs. A bar that is missed makes the exit status 1.
+For each trace: the end-to-end error and its 80% interval, the share of the critical path that the model predicts, the
+outcome of `predict run` (given; marked, exit status 3; refused, exit status 2), and the weakest link. CPU traces are
+also predicted with `--host model`.
+
+Trivial predictors. End to end: the recorded host with kernels that take no time, and with every kernel at the mean of
+its class; with `--host model` the mean of the fitted traces. Kernel totals: every kernel at the mean of its name in
+the fitted traces (a copy of their recordings), and at the mean of its class. A case counts only if all its trivial
+predictors miss it by over 25%. A missed bar makes the exit status 1.
 """
 
 from __future__ import annotations
@@ -28,10 +31,11 @@ from etplus.linker.pipeline import read_captures
 from etplus.planning.costs.end_to_end import Prediction, calibrated, predict
 from etplus.planning.costs.fitting import Part, fit_parts, prepare
 from etplus.planning.costs.kernel_model import fit_kernels
+from etplus.planning.costs.measured_models import KindMean
 from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.model_file import FittedModel
 from etplus.planning.costs.pricing import Price, Pricing
-from etplus.planning.costs.rank_job import Host
+from etplus.planning.costs.rank_job import Host, RankJob
 from etplus.trace.trace import Trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
@@ -106,17 +110,24 @@ class Outcome:
     subject: Subject
     host: Host
     done: Prediction
+    trivial: tuple[float, ...]  # errors of trivial predictors
 
     @property
-    def said(self) -> str:
-        """What the command would do."""
+    def outcome(self) -> str:
+        if self.done.limited_by_host:
+            return "host" if self.done.reliable else "host, marked"
         return "refused" if self.done.forced else "given" if self.done.reliable else "marked"
+
+    @property
+    def counts(self) -> bool:
+        return all(abs(error) > CLOSE for error in self.trivial)
 
     def line(self) -> str:
         done = self.done
         low, high = (end / max(done.measured_ns, 1) - 1 for end in (done.low_ns, done.high_ns))
-        return (f"{self.subject.name:30}{self.host:7}{done.error:>+9.1%}{low:>+9.0%}{high:>+9.0%}  {self.said:8}"
-                f"{done.weakest_link or ''}")  # fmt: skip
+        trivial = " ".join(f"{error:+.0%}" for error in self.trivial)
+        return (f"{self.subject.name:30}{self.host:7}{done.error:>+9.1%}{low:>+9.0%}{high:>+9.0%}"
+                f"{done.from_model:>7.0%}{trivial:>14}  {self.outcome:13}{done.weakest_link or ''}")  # fmt: skip
 
 
 def outcomes(chosen: Iterable[Subject], models: Models) -> Iterable[tuple[Outcome, FittedModel]]:
@@ -124,7 +135,34 @@ def outcomes(chosen: Iterable[Subject], models: Models) -> Iterable[tuple[Outcom
     for subject in chosen:
         model = models.without(subject)
         for host in ("trace",) if subject.part.gpu else ("trace", "model"):
-            yield Outcome(subject, host, predict(subject.trace, model, host=host, force=True)), model  # type: ignore[arg-type]
+            done = predict(subject.trace, model, host=host, force=True)  # type: ignore[arg-type]
+            yield Outcome(subject, host, done, trivial_errors(subject, model, done, host)), model  # type: ignore[arg-type]
+
+
+def trivial_errors(subject: Subject, model: FittedModel, done: Prediction, host: Host) -> tuple[float, ...]:
+    """Return relative end-to-end errors of the trivial predictors."""
+    if host == "model":
+        return (done.baselines["mean of the traces fitted on"] / max(done.measured_ns, 1) - 1,)
+    if not subject.part.gpu:
+        return (0.0,)  # the recording itself
+    job, mean = RankJob(subject.trace, model, None, None, False, None, True), KindMean(model.gpu)
+    times = [estimate.ns if (estimate := mean.predict(task)) else 0.0 for task in job.pricing.tasks]
+    return tuple(job.total(each) / max(job.measured, 1) - 1 for each in ([0.0] * len(times), times))
+
+
+class NameMean:
+    """Geometric mean of the events of one kernel's name, else of its class: a copy of the fitted recordings."""
+
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
+        logs: dict[str, list[float]] = {}
+        for known in measured:
+            logs.setdefault(known.task.kernel, []).append(np.log(max(known.ns, 1.0)))
+        self._names = {name: float(np.exp(np.mean(values))) for name, values in logs.items()}
+        self._kinds = KindMean(measured)
+
+    def ns(self, event: MeasuredTask) -> float:
+        estimate = self._kinds.predict(event.task)
+        return self._names.get(event.task.kernel, estimate.ns if estimate else 0.0)
 
 
 @dataclass(frozen=True)
@@ -134,6 +172,7 @@ class PricedEvent:
     subject: Subject
     event: MeasuredTask
     price: Price
+    trivial: tuple[float, ...]  # ns by trivial predictors
 
     @property
     def log_ratio(self) -> float:
@@ -145,38 +184,55 @@ def priced(subject: Subject, model: FittedModel) -> list[PricedEvent]:
     pricing = Pricing(model, subject.trace)
     first = {task: event for event, task in reversed(list(enumerate(pricing.tasks)))}
     events = [event for event in subject.part.gpu if event.ns > 0]
-    return [PricedEvent(subject, event, pricing.price(first[event.task])) for event in events]
+    names, kinds = NameMean(model.gpu), KindMean(model.gpu)
+    return [
+        PricedEvent(subject, event, pricing.price(first[event.task]), (names.ns(event), estimate.ns))
+        for event in events
+        if (estimate := kinds.predict(event.task)) is not None
+    ]
 
 
 def bars(found: Sequence[Outcome], events: Sequence[PricedEvent]) -> list[tuple[str, bool]]:
     """Each bar in a line, and whether it is reached."""
-    given = [outcome for outcome in found if outcome.said == "given"]
-    off = [outcome for outcome in given if abs(outcome.done.error) > CLOSE]
+    given = [outcome for outcome in found if outcome.outcome == "given"]
+    counted = [outcome for outcome in given if outcome.counts]
+    off = [outcome for outcome in counted if abs(outcome.done.error) > CLOSE]
     silent = [outcome for outcome in given if not 0.5 <= outcome.done.ratio <= 2]
+    widths = [outcome for outcome in found if outcome.done.predicted_ns and outcome.done.high_ns <= outcome.done.low_ns]
+    unlike = [outcome for outcome in found if outcome.done.reliable and outcome.done.share_unfamiliar > 0.1]
+    apart = f"{len(given) - len(counted)} do not count, {len(found) - len(given)} are marked, refused or host-limited"
     lines = [
-        (f"given without a mark within 25%: {len(given) - len(off)} of {len(given)}; {len(found) - len(given)} others "
-         "marked or refused", not off),
+        (f"end to end, missed by trivial predictors: {len(counted) - len(off)} of {len(counted)} within 25%; {apart}",
+         not off),
         (f"given without a mark beyond a factor of 2: {len(silent)}", not silent),
+        (f"intervals without width: {len(widths)}; reliable with over 10% unlike: {len(unlike)}", not widths + unlike),
     ]  # fmt: skip
     known = np.array([event.log_ratio for event in events if event.price.bound is not None])
     if len(known):
         median, factor = float(np.median(np.abs(np.exp(-known) - 1))), float(np.exp(np.abs(known).mean()) - 1)
         lines.append((f"known work, {len(known)} events: median {median:.0%}, factor {factor:.0%}",
                       median <= 0.3 and factor <= 0.55))  # fmt: skip
-    totals, within = [], []
+    totals, hard, within = [], [], []
     for job in dict.fromkeys(event.subject.job for event in events):
         of_job = [event for event in events if event.subject.job == job]
         within.append(np.mean([event.price.low <= event.event.ns <= event.price.high for event in of_job]))
     for name in dict.fromkeys(event.subject.name for event in events):
-        mine = [event for event in events if event.subject.name == name]
-        predicted, measured = (sum(time * event.event.count for time, event in of) for of in (
-            [(event.price.ns, event) for event in mine], [(event.event.ns, event) for event in mine]))  # fmt: skip
+        own = [event for event in events if event.subject.name == name]
+        measured, predicted, *trivial = (
+            sum(ns * event.event.count for ns, event in zip(times, own, strict=True))
+            for times in zip(*((event.event.ns, event.price.ns, *event.trivial) for event in own), strict=True)
+        )
         totals.append(predicted / measured - 1)
+        copied, mean = (total / measured - 1 for total in trivial)
+        print(f"kernels of {name:30} {totals[-1]:>+8.0%}   copied {copied:>+8.0%}   mean of the class {mean:>+8.0%}")
+        hard += [totals[-1]] * (min(abs(copied), abs(mean)) > CLOSE)
     close, pooled = (
         sum(abs(total) <= CLOSE for total in totals),
         np.mean([event.price.low <= event.event.ns <= event.price.high for event in events]),
     )
-    lines.append((f"totals of GPU events within 25%: {close} of {len(totals)} traces", 2 * close > len(totals)))
+    near = sum(abs(total) <= CLOSE for total in hard)
+    lines.append((f"kernel totals within 25%: {close} of {len(totals)} traces, {near} of {len(hard)} that trivial "
+                  "predictors miss", 2 * near > len(hard)))  # fmt: skip
     mean = float(np.mean(within))
     lines.append((f"80% intervals: {pooled:.0%} of the events, {mean:.0%} in the mean over jobs", 0.75 <= mean <= 0.85))
     return lines
@@ -189,7 +245,8 @@ def main(files: Sequence[str] = ()) -> int:
         return 0
     known = subjects()
     chosen = [Subject.of(Path(file).name, load(file)) for file in files] or known
-    print(f"{'trace':30}{'host':7}{'error':>9}{'80% from':>9}{'to':>9}  {'said':8}weakest link")
+    head = f"{'trace':30}{'host':7}{'error':>9}{'80% from':>9}{'to':>9}{'model':>7}{'trivial':>14}"
+    print(f"{head}  {'outcome':13}weakest link")
     found, events = [], []
     for outcome, model in outcomes(chosen, Models(known)):
         print(outcome.line(), flush=True)

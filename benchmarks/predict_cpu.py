@@ -3,8 +3,8 @@
     python benchmarks/predict_cpu.py OUT          # what sweep_cpu.py recorded there
 
 For each number of threads: fitted on all batch sizes but one of the inner ones, that one is predicted; fitted on four
-fifths of the models, the last one; fitted on all families but one, that one. Prints errors of both engines and of the
-mean of what was fitted on.
+fifths of the models, the last one; fitted on all families but one, that one. Prints errors of predictions and of
+the mean of the fitted traces.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 from etplus.planning.costs.crossval import score
 from etplus.planning.costs.end_to_end import calibrated, predict
 from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.rank_job import ENGINES
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 
@@ -33,12 +32,11 @@ def parts(name: str) -> tuple[str, int, int]:
 
 
 def held_out(known: Sequence[Trace], held: Sequence[Trace], found: dict[str, list[tuple[float, float]]]) -> None:
-    """Fit on some, predict others; adds predicted and measured ns by engine."""
+    """Fit on some, predict others; adds predicted and measured ns."""
     model = calibrated(fit(known), known)
     for document in held:
-        for engine in ENGINES:
-            one = predict(document, model, engine=engine, changed=True, host="model", force=True)
-            found[engine].append((one.predicted_ns, one.measured_ns))
+        one = predict(document, model, changed=True, host="model", force=True)
+        found["prediction"].append((one.predicted_ns, one.measured_ns))
         found["mean of those fitted on"].append((sum(model.makespans_ns) / len(known), one.measured_ns))
 
 

@@ -107,10 +107,9 @@ def run(arguments: argparse.Namespace) -> int:
             numbers[title] = {name: asdict(score) for name, score in found.scores().items()}
             if arguments.json != "-":
                 print_text("\n".join(crossval_lines(title, found, terminal_width())))
-    write_json(arguments.json, {"cross_validation": numbers, "calibration": dict(model.calibration)})
+    write_json(arguments.json, {"cross_validation": numbers, "calibration": model.calibration})
     sys.stdout.flush()
-    factors = ", ".join(f"{engine} {factor:.3f}" for engine, factor in model.calibration.items()) or "none"
-    say(f"calibration {factors}\nwrote {arguments.output}")
+    say(f"calibration {model.calibration:.3f}\nwrote {arguments.output}")
     return 0
 
 

@@ -28,7 +28,7 @@ _UNCERTAIN = 3
 """Exit status of a prediction that is given and marked, unless --force asked for it."""
 _LEAST_UNLIKE = 0.005
 _FILE = 40
-COMMON = "files model changes gpu_model engine steps rank_couple full json"
+COMMON = "files model changes gpu_model steps rank_couple full json"
 _EPILOG = """\
 examples:
   etplus predict run rank2.json --model model.json
@@ -40,6 +40,8 @@ examples:
 
 The model of `etplus predict fit` estimates GPU work. CPU times come from the
 trace, or with --host model from the machine that the model was fitted on.
+If most of the critical path is recorded CPU time, only the GPU time is
+predicted: kernel time does not change such a step.
 
 Exit status: 0 predicted; 3 a prediction is UNCERTAIN; 2 bad input, or refused
 because an interval is wider than a factor of 2.
@@ -60,8 +62,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "each is predicted by itself, or with --rank-couple as the ranks of a job", gpu=False)
     add_tables(parser)
     add("--model", required=True, metavar="MODEL", help="output of `etplus predict fit`")
-    about = "replay the graph, or sum operators and their overheads (default: replay)"
-    add("--engine", choices=("replay", "overheads"), default="replay", help=about)
     add_steps(parser, "predict only")
     add_selection(parser, "predict only", steps=False)
     about = "predict for another GPU, such as 'H100 SXM'; a number chooses a GPU of an Nsight Systems export"
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         shape = replace(shape, also=read_input(arguments.also))
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     traces = (without_enclosing(selected(trace, arguments)) for trace in read_each(inputs))
-    common = options_of(arguments, "engine force host")
+    common = options_of(arguments, "force host")
     common |= {"device": arguments.gpu_model, "shape": shape, "measured": measured}
     if not arguments.rank_couple:
         common |= {"iterations": arguments.steps, "keep_outliers": arguments.keep_outliers}
@@ -123,6 +123,11 @@ def _screen(found: Prediction, width: int) -> str:
 
 
 def _answer(found: Prediction) -> str:
+    total = found.kernel_total
+    if found.limited_by_host and total is not None:
+        text = f"GPU time {in_short(total.predicted)} (80%: {in_short(total.low)} to {in_short(total.high)}), recorded "
+        text += f"{in_short(total.measured)}; this step is limited by the host ({found.from_model:.0%} of the critical "
+        return text + f"path is predicted); kernel time does not change its {in_short(found.measured_ns)}"
     new, old = _sizes(found.shapes[0]) if found.shapes else ("", "")
     against = _against(found, found.predicted_ns)
     text = f"predicted {in_short(found.predicted_ns)}{f' at {new}' if new else ''}"
@@ -142,12 +147,18 @@ def _full(found: Prediction, width: int) -> str:
         )
     ]  # fmt: skip
     rows.insert(3, [recorded, _us(found.measured_ns), None])
+    if found.limited_by_host:
+        rows = rows[3:]
+    if (total := found.kernel_total) is not None:
+        named = ("predicted", total.predicted), ("80% from", total.low), ("to", total.high), (recorded, total.measured)
+        rows += [[f"GPU time, {name}", _us(ns), _against(found, ns, total.measured)] for name, ns in named]
+    rows.append(["critical path that the model predicts", f"{found.from_model:.0%}", None])
     if found.without_waiting is not None:
         predicted, alone = found.without_waiting
         change = f"{predicted / alone - 1:+.2%}" if alone else None
         rows.append(["predicted without waiting for other ranks", _us(predicted), change])
         rows.append(["measured without waiting for other ranks", _us(alone), None])
-    lines = [*wrap(_answer(found), width), render("", [f"engine {found.engine}", "time µs", against], rows, width)]
+    lines = [*wrap(_answer(found), width), render("", ["", "time µs", against], rows, width)]
     steps = [] if found.steps is None else found.steps.to_lines()
     untraced = [] if found.untraced is None else found.untraced.to_lines()
     facts = [*_doubt(found), *untraced, *found.base.to_lines(), *steps, *outlier_lines(found.set_apart)]
@@ -181,16 +192,19 @@ def _notes(found: Prediction) -> list[str]:
 def _doubt(found: Prediction) -> list[str]:
     if found.weakest_link is None:
         return []
-    much = "UNRELIABLE, forced: the interval is wider than a factor of 2" if found.forced else (
-        "UNCERTAIN: the interval reaches over 25% from the prediction"
-    )  # fmt: skip
+    much = "UNCERTAIN: the interval reaches over 25% from the prediction"
+    if found.forced:
+        much = "UNRELIABLE, forced: the interval is wider than a factor of 2"
+    elif found.share_unfamiliar > 0.1:
+        much = "UNCERTAIN: over 10% of the GPU time is unlike anything in the fit"
     return [f"weakest    {found.weakest_link}", f"           {much}"]
 
 
-def _against(found: Prediction, ns: int) -> str | None:
-    if not found.measured_ns:
+def _against(found: Prediction, ns: int, measured: int | None = None) -> str | None:
+    measured = found.measured_ns if measured is None else measured
+    if not measured:
         return None
-    return f"{ns / found.measured_ns:.3f}×" if found.shapes else f"{ns / found.measured_ns - 1:+.2%}"
+    return f"{ns / measured:.3f}×" if found.shapes else f"{ns / measured - 1:+.2%}"
 
 
 def _shape_notes(shapes: Reshaped) -> list[str]:

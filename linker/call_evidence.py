@@ -111,8 +111,8 @@ def _threads(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Cont
 
 
 def _inputs(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
-    chosen = _to_compare(len(node))
-    node, call = node[chosen], call[chosen]
+    if len(node) > _FIRST + _LAST:
+        node, call = (np.concatenate([side[:_FIRST], side[-_LAST:]]) for side in (node, call))
     events, known, first = pair.kineto.events, dict[tuple[bytes, ...], str](), ""
     differ = 0
     texts = pair.et.texts.of(pair.nodes.node[node]), events.records.texts.of(events.index[pair.calls.row[call]])
@@ -130,12 +130,6 @@ def _inputs(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contr
     if differ:
         says = f"{differ:,} of {len(node):,} compared calls have other inputs"
         yield Contradiction("inputs", f"two runs: {says}, such as {first}")
-
-
-def _to_compare(links: int) -> IntColumn:
-    if links <= _FIRST + _LAST:
-        return np.arange(links)
-    return np.concatenate([np.arange(_FIRST), np.arange(links - _LAST, links)])
 
 
 def _name(pair: TracePair, node: int) -> str:

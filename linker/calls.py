@@ -15,23 +15,14 @@ from ..trace.columns import IntColumn, positions
 
 @dataclass(frozen=True)
 class EtCalls:
-    """The ET's calls in order of start: all nodes except process and thread nodes.
+    """The ET's calls in order of start: all nodes except process and thread nodes."""
 
-    Attributes:
-        node: int64, position in the `ExecutionTrace`.
-        parent: int64, position in this table, −1 if the caller is a thread node or not in the file.
-        orphan: bool, the caller's node is missing from the file.
-        thread: int64, the ET's thread ordinal (`tid`).
-        name: int64, code of the name among Kineto's names, −1 if Kineto does not have it.
-        seq: int64, sequence number, −1 for none.
-    """
-
-    node: IntColumn
-    parent: IntColumn
-    orphan: npt.NDArray[np.bool_]
-    thread: IntColumn
-    name: IntColumn
-    seq: IntColumn
+    node: IntColumn  # position in the `ExecutionTrace`
+    parent: IntColumn  # position in this table, −1 if the caller is a thread node or not in the file
+    orphan: npt.NDArray[np.bool_]  # the caller's node is missing from the file
+    thread: IntColumn  # the ET's thread ordinal (`tid`)
+    name: IntColumn  # code of the name among Kineto's names, −1 if Kineto does not have it
+    seq: IntColumn  # sequence number, −1 for none
 
     def __len__(self) -> int:
         return len(self.node)

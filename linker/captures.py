@@ -61,38 +61,23 @@ _FORWARD = "give the Kineto trace of the run in which the graphs were captured"
 
 @dataclass(frozen=True)
 class Capture:
-    """One trace of a capture phase; launches in order of their calls.
+    """One trace of a capture phase; launches in order of their calls."""
 
-    Attributes:
-        file: the trace's name, without folders.
-        rank: in the job, None if not recorded.
-        batch_size, mode: by graph, None and "" if not recorded.
-        graph: int64, by launch the ordinal of its graph, ascending.
-        kernel: by launch its `kernel_key`, None if the capture has no name.
-        grid: int64 (n, 2, 3), by launch its grid and block, −1 if not recorded.
-        op: int64, by launch the position of the innermost call around it, −1 for none.
-        name, kind, parent: calls around launches, in order; see `CapturedGraphs`.
-        of_graph: int64, by call the graph that was being captured, −1 for none.
-        texts: by call a JSON object of its inputs and outputs.
-        comm: by call, its communication.
-        notes: sentences about launches and files that were left out.
-    """
-
-    file: str
-    rank: int | None
-    batch_size: tuple[int | None, ...]
+    file: str  # the trace's name, without folders
+    rank: int | None  # in the job, None if not recorded
+    batch_size: tuple[int | None, ...]  # batch_size, mode: by graph, None and "" if not recorded
     mode: tuple[str, ...]
-    graph: IntColumn
-    kernel: list[str | None]
-    grid: IntColumn
-    op: IntColumn
-    name: list[str]
+    graph: IntColumn  # by launch the ordinal of its graph, ascending
+    kernel: list[str | None]  # by launch its `kernel_key`, None if the capture has no name
+    grid: IntColumn  # (n, 2, 3), by launch its grid and block, −1 if not recorded
+    op: IntColumn  # by launch the position of the innermost call around it, −1 for none
+    name: list[str]  # name, kind, parent: calls around launches, in order; see `CapturedGraphs`
     kind: npt.NDArray[np.int8]
     parent: IntColumn
-    of_graph: IntColumn
-    texts: list[bytes]
-    comm: dict[int, Comm]
-    notes: tuple[str, ...] = ()
+    of_graph: IntColumn  # by call the graph that was being captured, −1 for none
+    texts: list[bytes]  # by call a JSON object of its inputs and outputs
+    comm: dict[int, Comm]  # by call, its communication
+    notes: tuple[str, ...] = ()  # sentences about launches and files that were left out
 
 
 def kernel_key(name: str, category: str = "kernel") -> str:

@@ -146,17 +146,11 @@ def comm_of_tensor(text: bytes) -> Comm:
 
 
 class CommRecord(NamedTuple):
-    """Fields of a `record_param_comms` that pair `Work.wait` with its collective.
+    """Fields of a `record_param_comms` that pair `Work.wait` with its collective."""
 
-    Attributes:
-        collective: its name, `WAIT` for `Work.wait`.
-        sequence: number of the collective within its group.
-        group: name of the process group, "" if unknown (PyTorch before 2.4 writes none for `Work.wait`).
-    """
-
-    collective: str
-    sequence: int | None
-    group: str
+    collective: str  # its name, `WAIT` for `Work.wait`
+    sequence: int | None  # number of the collective within its group
+    group: str  # name of the process group, "" if unknown (PyTorch before 2.4 writes none for `Work.wait`)
 
 
 def comm_records(et: ExecutionTrace, nodes: EtCalls, positions: IntColumn) -> list[CommRecord | None]:

@@ -36,23 +36,16 @@ _COMM_CALL = re.compile(r"(?:nccl|c10d|_c10d_functional|symm_mem)::?.*|record_pa
 
 @dataclass(frozen=True)
 class _CommCall:
-    """Call that launches one collective, or several coalesced ones.
-
-    Attributes:
-        outermost: position in `nodes` of the call's outermost operator, −1 for none.
-        begin, launch, end: ns, of that operator and of its first launch.
-        first, last: positions in `gpu_row` of its first and last kernel by launch.
-        record: its `record_param_comms`, None without one.
-    """
+    """Call that launches one collective, or several coalesced ones."""
 
     thread: int
-    outermost: int
-    begin: int
+    outermost: int  # position in `nodes` of the call's outermost operator, −1 for none
+    begin: int  # begin, launch, end: ns, of that operator and of its first launch
     launch: int
     end: int
-    first: int
+    first: int  # first, last: positions in `gpu_row` of its first and last kernel by launch
     last: int
-    record: CommRecord | None
+    record: CommRecord | None  # its `record_param_comms`, None without one
 
 
 def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: IntColumn) -> list[tuple[int, int]]:

@@ -30,26 +30,18 @@ _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
 
 class Dependencies(NamedTuple):
-    """All edges, and waits of single nodes.
+    """All edges, and waits of single nodes."""
 
-    Attributes:
-        edges: int64 (m, 3): places of source and target (see `Join`), index into EDGE_KINDS; no duplicates.
-        inter_thread_dep: by position in the ET, the place of the op on another thread that a node waits for.
-        sync_dep: by position in the ET, places of the GPU nodes that must end before a node starts.
-        inferred: the edges that are inferred from calls, tensors or times.
-        contradicted: by kind, number of edges left out because the measured order contradicts them.
-        unresolved: number of synchronization records without a known stream or event, and of arrows within CUDA graphs
-            without known nodes.
-        clock_skew_ns: see `Waits`; `sync` edges may contradict the measured order by this much.
-    """
-
-    edges: IntColumn
+    edges: IntColumn  # (m, 3): places of source and target (see `Join`), index into EDGE_KINDS; no duplicates
+    # By position in the ET, the place of the op on another thread that a node waits for
     inter_thread_dep: dict[int, int]
-    sync_dep: dict[int, list[int]]
-    inferred: list[tuple[int, int]]
-    contradicted: dict[str, int]
+    sync_dep: dict[int, list[int]]  # by position in the ET, places of the GPU nodes that must end before a node starts
+    inferred: list[tuple[int, int]]  # the edges that are inferred from calls, tensors or times
+    contradicted: dict[str, int]  # by kind, number of edges left out because the measured order contradicts them
+    # Number of synchronization records without a known stream or event, and of arrows within CUDA graphs without known
+    # nodes
     unresolved: int
-    clock_skew_ns: int
+    clock_skew_ns: int  # see `Waits`; `sync` edges may contradict the measured order by this much
 
     def counts(self) -> dict[str, Any]:
         """Return the report's counts of edges, by kind, and those left out, inferred or unresolved."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -41,20 +41,13 @@ _SAMPLES = 3
 
 @dataclass(frozen=True)
 class CodeOrigins:
-    """Origins of kernels besides recorded Python frames, by place (see `Join`).
+    """Origins of kernels besides recorded Python frames, by place (see `Join`)."""
 
-    Attributes:
-        place: int64, of nodes.
-        kernel: int64, by node the position in `kernels`.
-        stacks: by evidence of `Stacks`, the stacks of places.
-        summary: `etplus.compiled`; None without files.
-    """
-
-    kernels: tuple[GeneratedKernel, ...] = ()
-    place: IntColumn = field(default_factory=lambda: np.zeros(0, np.int64))
-    kernel: IntColumn = field(default_factory=lambda: np.zeros(0, np.int64))
-    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]] = field(default_factory=dict)
-    summary: dict[str, Any] | None = None
+    kernels: tuple[GeneratedKernel, ...]
+    place: IntColumn  # of nodes
+    kernel: IntColumn  # by node the position in `kernels`
+    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # by evidence of `Stacks`, the stacks of places
+    summary: dict[str, Any] | None  # `etplus.compiled`; None without files
 
     __repr__ = brief
 
@@ -93,15 +86,8 @@ def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
     return CodeOrigins(kernels, join.nodes.node[node[linked]], codes[linked], known, summary)
 
 
-class _KernelArgs(msgspec.Struct, gc=False):
-    kernel_file: Any = ""
-    kernel_hash: Any = ""
-    kernel_kwargs: Any = ""
-    kernel_backend: Any = ""
-
-
 class _KernelEvent(msgspec.Struct, gc=False):
-    args: _KernelArgs = msgspec.field(default_factory=_KernelArgs)
+    args: dict[str, Any] = {}
 
 
 _decode_kernel = msgspec.json.Decoder(_KernelEvent).decode
@@ -112,7 +98,7 @@ def _kernel_args(text: bytes) -> tuple[str, ...]:
         args = _decode_kernel(text).args
     except UNREADABLE:
         return ("",) * len(_KERNEL_KEYS)
-    values = (getattr(args, key) for key in _KERNEL_KEYS)
+    values = map(args.get, _KERNEL_KEYS)
     return tuple(value if isinstance(value, str) else "" for value in values)
 
 
@@ -199,12 +185,9 @@ def _annotated_stacks(
     written, annotated = dict[int, tuple[Frames, ...]](), dict[int, tuple[Frames, ...]]()
     for place, (ids, own) in zip(join.gpu_places.tolist(), _args_of(events, rows), strict=True):
         given = next((annotations[node] for node in reversed(ids) if node in annotations), None)
-        module = next(
-            (annotation.module for annotation in (own, given) if annotation is not None and annotation.module), ""
-        )
-        stacks = next(
-            (annotation.stacks for annotation in (own, given) if annotation is not None and annotation.stacks), ()
-        )
+        known = [annotation for annotation in (own, given) if annotation is not None]
+        module = next((annotation.module for annotation in known if annotation.module), "")
+        stacks = next((annotation.stacks for annotation in known if annotation.stacks), ())
         if module or (stacks and (given is not None or ids)):
             frame = (f"{MODULE_FRAME}{module}",) if module else ()
             annotated[place] = tuple((*frame, *stack) for stack in stacks or ((),))
@@ -232,39 +215,24 @@ Refusal = Literal[
 
 @dataclass(frozen=True)
 class GraphCall:
-    """Call of a compiled graph.
+    """Call of a compiled graph."""
 
-    Attributes:
-        call: position among the calls.
-        owner: position of the region, or of the backward, that it was called in.
-        region: name of the region, "" for a backward without its forward in the trace.
-        kernels: int64, positions of the outermost operators below it, in order.
-    """
-
-    call: int
-    owner: int
-    region: str
+    call: int  # position among the calls
+    owner: int  # position of the region, or of the backward, that it was called in
+    region: str  # name of the region, "" for a backward without its forward in the trace
     backward: bool
-    kernels: IntColumn
+    kernels: IntColumn  # positions of the outermost operators below it, in order
 
 
 @dataclass(frozen=True)
 class CompiledCalls:
-    """Kernels that calls belong to.
+    """Kernels that calls belong to."""
 
-    Attributes:
-        call: int64, ascending, positions among the calls.
-        kernel: int64, by call the position in `kernels`.
-        kernels: with the graph that each belongs to.
-        graph_calls: number of calls of compiled graphs.
-        refused: how many are not matched, by reason.
-    """
-
-    call: IntColumn
-    kernel: IntColumn
-    kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]
-    graph_calls: int
-    refused: dict[str, int]
+    call: IntColumn  # ascending, positions among the calls
+    kernel: IntColumn  # by call the position in `kernels`
+    kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]  # with the graph that each belongs to
+    graph_calls: int  # number of calls of compiled graphs
+    refused: dict[str, int]  # how many are not matched, by reason
 
 
 def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[CompiledGraph]) -> CompiledCalls:
@@ -273,7 +241,7 @@ def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[Compile
     known = _Graphs(graphs)
     made = graph_calls(events, calls)
     for _, siblings in groupby(sorted(made, key=lambda graph: (graph.owner, graph.call)), lambda graph: graph.owner):
-        fits = [known.fit(of, events, calls) for of in siblings]
+        fits = [known.fit(graph_call, events, calls) for graph_call in siblings]
         several = sum(not isinstance(fit, str) for fit in fits) > 1  # one graph of a region is in the files
         for fit in fits:
             if isinstance(fit, str) or several:
@@ -281,17 +249,14 @@ def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[Compile
             else:
                 found += [(call, fit.graph, kernel) for call, kernel in fit.pairs]
     found.sort(key=lambda match: match[0])
-    codes: dict[tuple[str, str, int, str], int] = {}
-    kernels = list[tuple[CompiledGraph, CompiledKernel]]()
-    kernel = []
-    for _, graph, of_kernel in found:
-        key = (graph.file, graph.region, of_kernel.handle, f"{graph.backward} {of_kernel.name}")
-        if key not in codes:
-            codes[key] = len(codes)
-            kernels.append((graph, of_kernel))
-        kernel.append(codes[key])
+    kernels: dict[tuple[object, ...], tuple[int, tuple[CompiledGraph, CompiledKernel]]] = {}
+    codes = []
+    for _, graph, kernel in found:
+        key = graph.file, graph.region, graph.backward, kernel.handle, kernel.name
+        codes.append(kernels.setdefault(key, (len(kernels), (graph, kernel)))[0])
     at = np.array([call for call, _, _ in found], np.int64)
-    return CompiledCalls(at, np.array(kernel, np.int64), tuple(kernels), len(made), dict(sorted(refused.items())))
+    listed = tuple(kernel for _, kernel in kernels.values())
+    return CompiledCalls(at, np.array(codes, np.int64), listed, len(made), dict(sorted(refused.items())))
 
 
 def graph_calls(events: EventTable, calls: CpuCalls) -> list[GraphCall]:
@@ -345,9 +310,6 @@ class _CompiledFit(NamedTuple):
     pairs: list[tuple[int, CompiledKernel]]
 
 
-_NO_PAIR = -1, CompiledKernel("", -1)
-
-
 class _Graphs:
     def __init__(self, graphs: Sequence[CompiledGraph]) -> None:
         self.by_region = defaultdict[tuple[str, bool | None], list[CompiledGraph]](list)
@@ -372,8 +334,8 @@ class _Graphs:
                 refusal = "its operators have other shapes"
         if not fits:
             return refusal
-        alike = all(_same_sources(fit, fits[0]) for fit in fits)
-        return fits[0] if alike else "several graphs fit"
+        equal = all(_sources(fit) == _sources(fits[0]) for fit in fits)
+        return fits[0] if equal else "several graphs fit"
 
     def _candidates(self, of: GraphCall) -> list[CompiledGraph]:
         if of.region:
@@ -422,11 +384,8 @@ class _Graphs:
         return [kernels, *(kernels[begin:] for begin in sorted(begins, reverse=True))]
 
 
-def _same_sources(fit: _CompiledFit, other: _CompiledFit) -> bool:
-    return all(
-        call == other_call and (kernel.stacks, kernel.nodes) == (like.stacks, like.nodes)
-        for (call, kernel), (other_call, like) in zip_longest(fit.pairs, other.pairs, fillvalue=_NO_PAIR)
-    )
+def _sources(fit: _CompiledFit) -> list[object]:
+    return [(call, kernel.stacks, kernel.nodes) for call, kernel in fit.pairs]
 
 
 @lru_cache(maxsize=1 << 14)

@@ -22,23 +22,14 @@ from .join import Join
 
 @dataclass(frozen=True)
 class GpuOrder:
-    """GPU events of a linked trace by stream and launch.
+    """GPU events of a linked trace by stream and launch."""
 
-    Attributes:
-        stream: int64, by event a code of its (device, stream).
-        key: (device, stream) by code.
-        launch: ns, when each was launched, or its own start if unknown.
-        free: ns, when all earlier work of its stream had ended; 0 for the first.
-        queue: by code, positions in order of launch.
-        queue_launch: their launch times.
-    """
-
-    stream: IntColumn
-    key: list[tuple[int, int]]
-    launch: IntColumn
-    free: IntColumn
-    queue: list[IntColumn]
-    queue_launch: list[IntColumn]
+    stream: IntColumn  # by event a code of its (device, stream)
+    key: list[tuple[int, int]]  # (device, stream) by code
+    launch: IntColumn  # ns, when each was launched, or its own start if unknown
+    free: IntColumn  # ns, when all earlier work of its stream had ended; 0 for the first
+    queue: list[IntColumn]  # by code, positions in order of launch
+    queue_launch: list[IntColumn]  # their launch times
 
     @staticmethod
     def of(linked: Join) -> GpuOrder:

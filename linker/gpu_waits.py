@@ -52,25 +52,16 @@ _RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
 
 
 class Waits(NamedTuple):
-    """Pairs, each an int64 array (m, 2).
+    """Pairs, each an int64 array (m, 2)."""
 
-    Attributes:
-        event: GPU event → GPU event of another stream that waits for it (positions in `gpu_row`).
-        sync: GPU event → position in `runtime_row` of the call that ends when it has ended.
-        blocking: GPU event of a blocking copy → position in `runtime_row` of the thread's next call.
-        released: GPU event → position in `EtCalls` of the first op after the call that waited.
-        inferred: pairs of places without a record.
-        unresolved: number of records that name no stream or event of the trace.
-        clock_skew_ns: the most by which a waiting call returned before the event it waited for had ended, because host
-            and device clocks differ; 0 if none did.
-    """
-
-    event: IntColumn
-    sync: IntColumn
-    blocking: IntColumn
-    released: IntColumn
-    inferred: set[tuple[int, int]]
-    unresolved: int
+    event: IntColumn  # GPU event → GPU event of another stream that waits for it (positions in `gpu_row`)
+    sync: IntColumn  # GPU event → position in `runtime_row` of the call that ends when it has ended
+    blocking: IntColumn  # GPU event of a blocking copy → position in `runtime_row` of the thread's next call
+    released: IntColumn  # GPU event → position in `EtCalls` of the first op after the call that waited
+    inferred: set[tuple[int, int]]  # pairs of places without a record
+    unresolved: int  # number of records that name no stream or event of the trace
+    # The most by which a waiting call returned before the event it waited for had ended, because host and device clocks
+    # differ; 0 if none did
     clock_skew_ns: int
 
 
@@ -80,12 +71,11 @@ def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
     resolved = finder.from_records()
     finder.from_runtime_calls(resolved, kernels)
     finder.from_blocking_copies()
-    event, sync, blocking, released = map(_pairs, (finder.event, finder.sync, finder.blocking, finder.released))
-    return Waits(event, sync, blocking, released, finder.inferred, finder.unresolved, finder.skew)
-
-
-def _pairs(pairs: list[tuple[int, int]]) -> IntColumn:
-    return np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
+    pairs = (
+        np.array(sorted(set(found)), np.int64).reshape(-1, 2)
+        for found in (finder.event, finder.sync, finder.blocking, finder.released)
+    )
+    return Waits(*pairs, finder.inferred, finder.unresolved, finder.skew)
 
 
 class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):

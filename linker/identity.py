@@ -59,24 +59,17 @@ class StatedRank:
 
 @dataclass(frozen=True)
 class Claims:
-    """Claims of both files and the user about the rank, and facts about the files; see `read_claims`.
-
-    Attributes:
-        machine: number of ranks in the timeline if exactly one of them has the ET's process id; otherwise 0.
-        timezone: time zone of the machine that recorded the ET, according to the user; see `offsets_of`.
-        modified_s: when the ET and the Kineto trace were last written, seconds since the epoch; None if unknown.
-        whole_job: the files of all ranks are at hand, and these two fit no others.
-        one_of_several: files of other ranks are at hand.
-    """
+    """Claims of both files and the user about the rank, and facts about the files; see `read_claims`."""
 
     et: Claim
     kineto: Claim
     stated: StatedRank | None
-    machine: int
-    timezone: str | None
+    machine: int  # number of ranks in the timeline if exactly one of them has the ET's process id; otherwise 0
+    timezone: str | None  # time zone of the machine that recorded the ET, according to the user; see `offsets_of`
+    # When the ET and the Kineto trace were last written, seconds since the epoch; None if unknown
     modified_s: tuple[float, float] | None
-    whole_job: bool
-    one_of_several: bool = False
+    whole_job: bool  # the files of all ranks are at hand, and these two fit no others
+    one_of_several: bool = False  # files of other ranks are at hand
 
     @property
     def same_run(self) -> bool:
@@ -255,7 +248,8 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
     begin_ns, end_ns = int(calls.ts[linked].min()), int(calls.end[linked].max())
     begin_s, length = (pair.kineto.base_time_ns + begin_ns) / 1e9, (end_ns - begin_ns) / 1e9
     known = None if claims.timezone is None else offsets_of(claims.timezone, et.started_s)
-    zones = [zone for zone in OFFSETS_S if _is_inside(begin_s - (et.started_s - zone), length, et.duration_s)]
+    longest = et.duration_s + 2 * _SLACK_S - length
+    zones = [zone for zone in OFFSETS_S if -_SLACK_S <= begin_s - (et.started_s - zone) <= longest]
     shown = [zone for zone in zones if known is None and _were_written(claims, et, zone, begin_s + length)]
     fitting = shown or [zone for zone in zones if known is None or zone in known]
     if not fitting:
@@ -276,10 +270,6 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
     else:
         zone = f" (local time {offset_name(fitting[0])})" if fitting[0] else ""
         yield _Weighed("time", "proves", f"the linked Kineto events lie in the time in which the ET was recorded{zone}")
-
-
-def _is_inside(after_s: float, length_s: float, duration_s: float) -> bool:
-    return after_s >= -_SLACK_S and after_s + length_s <= duration_s + 2 * _SLACK_S
 
 
 def _were_written(claims: Claims, et: ExecutionTrace, zone: int, end_s: float) -> bool:

@@ -32,25 +32,15 @@ _LAUNCH_OF_ONE = re.compile(r"^(?!.*(?:Graph|Multi|Batch)).*Launch")
 
 @dataclass(frozen=True)
 class Attachment:
-    """GPU events in order of start, with launcher and parent.
+    """GPU events in order of start, with launcher and parent."""
 
-    Attributes:
-        row: int64, row in the `EventTable`.
-        launcher: int64, row of the launching runtime call, −1 for none.
-        method: int8 index into `ATTACH_METHODS`, −1 for none.
-        repeated: number of events with a correlation that several calls share.
-        shared: bool, other events have the same launcher, though it launches one kernel only.
-        call: int64, position in `CpuCalls` of the innermost linked call at the launch, −1 if not attached.
-        reason: int8 index into `UNATTACHED_REASONS`.
-    """
-
-    row: IntColumn
-    launcher: IntColumn
-    method: npt.NDArray[np.int8]
-    repeated: int
-    shared: npt.NDArray[np.bool_]
-    call: IntColumn
-    reason: npt.NDArray[np.int8]
+    row: IntColumn  # row in the `EventTable`
+    launcher: IntColumn  # row of the launching runtime call, −1 for none
+    method: npt.NDArray[np.int8]  # index into `ATTACH_METHODS`, −1 for none
+    repeated: int  # number of events with a correlation that several calls share
+    shared: npt.NDArray[np.bool_]  # other events have the same launcher, though it launches one kernel only
+    call: IntColumn  # position in `CpuCalls` of the innermost linked call at the launch, −1 if not attached
+    reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
 
 
 def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_]) -> Attachment:
@@ -153,28 +143,17 @@ class Join(TracePair):
     """A matched pair with its attachments, as positions in the tables of both traces.
 
     A row of the trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls.
-
-    Attributes:
-        match: the call that each of `nodes` is linked to.
-        node_of_call: int64, position in `nodes` of the node linked to each of `calls`, −1 for none.
-        attachment: the launch of every GPU event.
-        gpu_row: int64, event rows of the attached GPU events, in order of GPU start.
-        gpu_parent: int64, position in `nodes` of its parent.
-        gpu_launcher: int64, event row of the runtime call that launched it, −1 for none.
-        runtime_row: int64, event rows of the runtime calls in the window, in order of start.
-        runtime_parent: int64, position in `nodes` of its innermost linked caller, −1 for none.
-        has_storages: the nodes can name storages of tensors; nodes made from a Kineto trace cannot.
     """
 
-    match: Match
-    node_of_call: IntColumn
-    attachment: Attachment
-    gpu_row: IntColumn
-    gpu_parent: IntColumn
-    gpu_launcher: IntColumn
-    runtime_row: IntColumn
-    runtime_parent: IntColumn
-    has_storages: bool = True
+    match: Match  # the call that each of `nodes` is linked to
+    node_of_call: IntColumn  # position in `nodes` of the node linked to each of `calls`, −1 for none
+    attachment: Attachment  # the launch of every GPU event
+    gpu_row: IntColumn  # event rows of the attached GPU events, in order of GPU start
+    gpu_parent: IntColumn  # position in `nodes` of its parent
+    gpu_launcher: IntColumn  # event row of the runtime call that launched it, −1 for none
+    runtime_row: IntColumn  # event rows of the runtime calls in the window, in order of start
+    runtime_parent: IntColumn  # position in `nodes` of its innermost linked caller, −1 for none
+    has_storages: bool = True  # the nodes can name storages of tensors; nodes made from a Kineto trace cannot
 
     @property
     def gpu_places(self) -> IntColumn:

@@ -36,17 +36,13 @@ from .stacks import find_stacks
 
 @dataclass(frozen=True)
 class Numbering:
-    """Ids of the rows by place (see `Join`), and the order of the rows.
-
-    Attributes:
-        order: int64, places in row order, parents before children: Chakra's converter drops a `ctrl_deps` entry if
-            it has not read the node yet.
-        is_new: ET nodes have new ids.
-    """
+    """Ids of the rows by place (see `Join`), and the order of the rows."""
 
     id: IntColumn
+    # Places in row order, parents before children: Chakra's converter drops a `ctrl_deps` entry if it has not read the
+    # node yet
     order: IntColumn
-    is_new: bool = False
+    is_new: bool = False  # ET nodes have new ids
 
     __repr__ = brief
 
@@ -172,32 +168,20 @@ def _add(builder: TraceBuilder, rows: LinkedRows, chosen: IntColumn) -> None:
 
 @dataclass(frozen=True)
 class LinkedRows:
-    """Rows of a join; implements `RowSource`, and keeps no more of the join than it needs.
-
-    Attributes:
-        event: int64, by place the row in `events`, −1 for a node that is not linked.
-        parent: int64, by place the position in `et` of the parent of GPU events and runtime calls, −1 for none.
-        link: int8, by ET node the certainty of its link.
-        exclusive: ns, by ET node.
-        doubtful: int64, places of GPU events that share a launch of one kernel.
-        waiting: ET nodes that wait for an operator on another thread.
-        waits_for: ids of the operators.
-        left: event rows of GPU events without a row.
-        reason: int8, as in `UnattachedEvents`.
-    """
+    """Rows of a join; implements `RowSource`, and keeps no more of the join than it needs."""
 
     et: ExecutionTrace
     events: EventTable
     numbers: Numbering
-    event: IntColumn
-    parent: IntColumn
-    link: npt.NDArray[np.int8]
-    exclusive: IntColumn
-    doubtful: IntColumn
-    waiting: IntColumn
-    waits_for: IntColumn
-    left: IntColumn
-    reason: npt.NDArray[np.int8]
+    event: IntColumn  # by place the row in `events`, −1 for a node that is not linked
+    parent: IntColumn  # by place the position in `et` of the parent of GPU events and runtime calls, −1 for none
+    link: npt.NDArray[np.int8]  # by ET node the certainty of its link
+    exclusive: IntColumn  # ns, by ET node
+    doubtful: IntColumn  # places of GPU events that share a launch of one kernel
+    waiting: IntColumn  # ET nodes that wait for an operator on another thread
+    waits_for: IntColumn  # ids of the operators
+    left: IntColumn  # event rows of GPU events without a row
+    reason: npt.NDArray[np.int8]  # as in `UnattachedEvents`
     kind: npt.NDArray[np.int8]
     sync_dep: dict[int, list[int]]
     edges: IntColumn

@@ -61,35 +61,20 @@ _KINETO_PID = re.compile(rb'"cat"\s*:\s*"cpu_op"[^{}]*?"pid"\s*:\s*"?(\d{1,18})\
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A trace file.
+    """A trace file."""
 
-    Attributes:
-        name: below the folder.
-        kind: ET or KINETO; "" for neither.
-        named: rank in its name ("rank3"), None for none.
-        inside: rank in its contents: `distributedInfo`, or process groups that only one rank is in.
-        maybe: a number in its name that may be the rank.
-        process: a number in its name that may be the process id, -1 for none.
-        stem: its name without the parts that distinguish the two kinds.
-        ranks: ranks that its contents allow, None if unknown.
-        world_size: number of ranks of the job in its contents, None if unknown.
-        pid: process id in it, -1 if unknown.
-        settled: names or contents give the rank, not merely a process id or the lack of other files.
-        shared: it has several ranks: an export of Nsight Systems or a merged Kineto trace.
-    """
-
-    name: str
-    kind: Kind
-    named: int | None = None
-    inside: int | None = None
-    maybe: int | None = None
-    process: int = -1
-    stem: str = ""
-    ranks: frozenset[int] | None = None
-    world_size: int | None = None
-    pid: int = -1
-    settled: bool = True
-    shared: bool = False
+    name: str  # below the folder
+    kind: Kind  # ET or KINETO; "" for neither
+    named: int | None = None  # rank in its name ("rank3"), None for none
+    inside: int | None = None  # rank in its contents: `distributedInfo`, or process groups that only one rank is in
+    maybe: int | None = None  # a number in its name that may be the rank
+    process: int = -1  # a number in its name that may be the process id, -1 for none
+    stem: str = ""  # its name without the parts that distinguish the two kinds
+    ranks: frozenset[int] | None = None  # ranks that its contents allow, None if unknown
+    world_size: int | None = None  # number of ranks of the job in its contents, None if unknown
+    pid: int = -1  # process id in it, -1 if unknown
+    settled: bool = True  # names or contents give the rank, not merely a process id or the lack of other files
+    shared: bool = False  # it has several ranks: an export of Nsight Systems or a merged Kineto trace
 
     @property
     def rank(self) -> int | None:

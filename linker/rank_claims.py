@@ -45,19 +45,12 @@ _MAX_LISTED = 1 << 16
 
 @dataclass(frozen=True)
 class Claim:
-    """Rank and job of a process according to one file.
+    """Rank and job of a process according to one file."""
 
-    Attributes:
-        ranks: ranks that the process can have, None if unknown.
-        world_size: number of ranks of the job, None if unknown.
-        communicates: calls or kernels of the file communicate with other processes.
-        runs: ids of recordings, from annotations of `etplus.recording`.
-    """
-
-    ranks: frozenset[int] | None = None
-    world_size: int | None = None
-    communicates: bool = False
-    runs: frozenset[str] = frozenset()
+    ranks: frozenset[int] | None = None  # ranks that the process can have, None if unknown
+    world_size: int | None = None  # number of ranks of the job, None if unknown
+    communicates: bool = False  # calls or kernels of the file communicate with other processes
+    runs: frozenset[str] = frozenset()  # ids of recordings, from annotations of `etplus.recording`
 
     @property
     def rank(self) -> int | None:
@@ -89,8 +82,8 @@ def group_ranks(groups: Iterable[Any]) -> Claim:
         size = group.get("group_size", group.get("pg_size"))
         if group.get("pg_desc") == _DEFAULT_GROUP:
             world_size = size if _is_count(size) else world_size
-        elif members := _members(group.get("ranks")):
-            ranks = _both(ranks, members)
+        elif isinstance(members := group.get("ranks"), list) and members and all(map(_is_rank, members)):
+            ranks = _both(ranks, frozenset(members))
     return Claim(ranks or None, world_size)
 
 
@@ -139,10 +132,6 @@ def _is_rank(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 < value < MAX_RANKS
-
-
-def _members(ranks: Any) -> frozenset[int]:
-    return frozenset(ranks) if isinstance(ranks, list) and all(map(_is_rank, ranks)) else frozenset()
 
 
 def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:

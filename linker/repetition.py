@@ -77,25 +77,16 @@ def find_repetition(trace: Trace) -> Trace:
 
 @dataclass(frozen=True)
 class _Sequences:
-    """All GPU events, stream by stream in order of start, with a separator after each stream.
+    """All GPU events, stream by stream in order of start, with a separator after each stream."""
 
-    Attributes:
-        event: int64, position among the device events (rows, then `Trace.unattached`), −1 for a separator.
-        symbol: int64, equal for interchangeable events of one stream. Each separator has its own negative symbol.
-        operator: int64, equal for equal operators with equal shapes, −1 if no operator is known.
-        module: int64, name code of the innermost module around the launch, −1 for none.
-        waits: bool, the duration depends on other ranks.
-        unknown: bool, the launch is not in the trace.
-    """
-
-    event: IntColumn
-    symbol: IntColumn
-    operator: IntColumn
-    module: IntColumn
+    event: IntColumn  # position among the device events (rows, then `Trace.unattached`), −1 for a separator
+    symbol: IntColumn  # equal for interchangeable events of one stream. Each separator has its own negative symbol.
+    operator: IntColumn  # equal for equal operators with equal shapes, −1 if no operator is known
+    module: IntColumn  # name code of the innermost module around the launch, −1 for none
     dur: IntColumn
-    waits: Mask
+    waits: Mask  # the duration depends on other ranks
     launched: IntColumn
-    unknown: Mask
+    unknown: Mask  # the launch is not in the trace
 
     def take(self, kept: Mask) -> _Sequences:
         return _Sequences(**{column.name: getattr(self, column.name)[kept] for column in fields(self)})
@@ -233,17 +224,12 @@ def _numbered_runs(symbol: IntColumn, surroundings: _Surroundings) -> list[tuple
 
 
 class _RepeatedRuns(NamedTuple):
-    """Runs of one length with unknown events that also occur among known events.
-
-    Attributes:
-        matched: bool, such a run begins at this place.
-        starts: int64, begins of the occurrences among known events, grouped by run.
-        first, times: int64, by place, position in `starts` of the run's first occurrence, and number of occurrences.
-    """
+    """Runs of one length with unknown events that also occur among known events."""
 
     length: int
-    matched: Mask
-    starts: IntColumn
+    matched: Mask  # such a run begins at this place
+    starts: IntColumn  # begins of the occurrences among known events, grouped by run
+    # first, times: by place, position in `starts` of the run's first occurrence, and number of occurrences
     first: IntColumn
     times: IntColumn
 
@@ -304,22 +290,14 @@ class _Trial(NamedTuple):
     """Result of pairing events with known launches, as if the launches were unknown.
 
     The earlier half of the pairs shows which symbols vary; only the later half, without these, is counted.
-
-    Attributes:
-        length: int64, by later pair its run length.
-        right: bool, its operator is right.
-        conclusive: enough events were paired.
-        varies: int64, symbols with different operators in repetitions.
-        same_modules: modules are also right.
-        counts: for the report.
     """
 
-    length: IntColumn
-    right: Mask
-    conclusive: bool
-    varies: IntColumn
-    same_modules: bool
-    counts: dict[str, int]
+    length: IntColumn  # by later pair its run length
+    right: Mask  # its operator is right
+    conclusive: bool  # enough events were paired
+    varies: IntColumn  # symbols with different operators in repetitions
+    same_modules: bool  # modules are also right
+    counts: dict[str, int]  # for the report
 
 
 def _trial(events: _Sequences) -> _Trial:

@@ -26,22 +26,14 @@ _STRAY = 0.05
 
 @dataclass(frozen=True)
 class Iterations:
-    """Iterations of the Kineto trace in time order.
+    """Iterations of the Kineto trace in time order."""
 
-    Attributes:
-        start, end: int64 ns; an iteration ends when the next one starts.
-        label: name in the trace ("ProfilerStep#7"), or ordinal.
-        marker: int64, event rows of the annotations; empty if the annotation ends an iteration.
-        annotation: name that marks the iterations, "" for none.
-        notes: sentences for the report.
-    """
-
-    start: IntColumn
+    start: IntColumn  # start, end: ns; an iteration ends when the next one starts
     end: IntColumn
-    label: list[str]
-    marker: IntColumn
-    annotation: str = ""
-    notes: tuple[str, ...] = ()
+    label: list[str]  # name in the trace ("ProfilerStep#7"), or ordinal
+    marker: IntColumn  # event rows of the annotations; empty if the annotation ends an iteration
+    annotation: str = ""  # name that marks the iterations, "" for none
+    notes: tuple[str, ...] = ()  # sentences for the report
 
     def __len__(self) -> int:
         return len(self.start)

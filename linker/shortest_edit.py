@@ -33,12 +33,10 @@ class CallOrder:
         return CallOrder(self.name[part][::step], self.seq[part][::step])
 
 
-def shortest_edit(
-    pattern: CallOrder, text: CallOrder, *, whole: bool = False, most: int = _MAX_DIFFERENCES
-) -> tuple[IntColumn, IntColumn]:
+def shortest_edit(pattern: CallOrder, text: CallOrder, *, whole: bool = False) -> tuple[IntColumn, IntColumn]:
     """Return the positions matched by a shortest edit script from the start of both sides (Myers 1986, greedy).
 
-    O(length · differences). Everything after more than `most` insertions and deletions is left out.
+    O(length · differences). Everything after more than 500 insertions and deletions is left out.
 
     Args:
         whole: both sides must be used up; otherwise the script ends when either side does.
@@ -48,7 +46,7 @@ def shortest_edit(
     furthest = {1: 0}
     trail: list[dict[int, int]] = []
     best, done = (0, 0, 0), None
-    for d in range(min(n + m, most) + 1):
+    for d in range(min(n + m, _MAX_DIFFERENCES) + 1):
         trail.append(dict(furthest))
         for k in range(-d, d + 1, 2):
             down = k == -d or (k != d and furthest.get(k - 1, -1) < furthest.get(k + 1, -1))

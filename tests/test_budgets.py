@@ -11,7 +11,7 @@ from support import ROOT
 BUDGETS = {
     "trace": 7_240,  # plan: 6,500
     "schemas": 14235,  # plan: 12,500
-    "linker": 7_690,  # plan: 6,500
+    "linker": 7_420,  # plan: 6,500
     "recording": 1560,  # plan: 1,400
     "jobs": 2_680,  # plan: 3,000
     "converters": 7_650,  # plan: 7,500
@@ -19,7 +19,7 @@ BUDGETS = {
     "cli": 4_660,  # plan: 3,600
     "analysis": 14552,  # plan: 14,000
     "report": 3_150,  # plan: 2,000
-    "planning": 18_300,  # plan: 14,500
+    "planning": 17_590,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60

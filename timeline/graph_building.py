@@ -19,7 +19,6 @@ from .beside_transfers import with_time_beside
 from .constants import SYNC_RETURN_NS, Constants, counted_lags, fit_constants
 from .graph_events import GraphEvents
 from .host_backends import host_collectives, with_settled_ends
-from .host_time import SYNC_COST_NS
 from .predicted_graph import predicted_graph
 from .replay_graph import (
     DURATION,
@@ -38,6 +37,8 @@ from .replay_graph import (
 )
 from .thread_edges import handoffs, host_chains, without_backend_work, without_polling
 
+# Own time of a synchronizing call, ns; the rest of its duration is waiting.
+SYNC_COST_NS = 3_000
 # A call that takes this many times the median did something else first (loaded a module, staged a copy, grew a pool).
 _SLOW = 3
 # Calls at the queue's limit take at least this multiple of the time of calls below it.

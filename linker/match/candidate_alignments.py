@@ -65,17 +65,11 @@ _FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
 
 @dataclass(frozen=True)
 class Alignment:
-    """By call of the pattern, its position in the text.
+    """By call of the pattern, its position in the text."""
 
-    Attributes:
-        at: int64, −1 for none; otherwise ascending.
-        unsure: bool, the call could as well be linked to a neighbor with the same name.
-        anchors: how many pairs sequence numbers fixed.
-    """
-
-    at: IntColumn
-    unsure: npt.NDArray[np.bool_]
-    anchors: int = 0
+    at: IntColumn  # −1 for none; otherwise ascending
+    unsure: npt.NDArray[np.bool_]  # the call could as well be linked to a neighbor with the same name
+    anchors: int = 0  # how many pairs sequence numbers fixed
 
     @property
     def matched(self) -> int:
@@ -85,20 +79,13 @@ class Alignment:
 
 @dataclass(frozen=True)
 class CandidateAlignment:
-    """One way to place an ET thread in a Kineto thread.
-
-    Attributes:
-        evidence: DISAGREE, NAMES or NUMBERS.
-        distinct: how many different sequence numbers agree.
-        offset: Kineto's sequence numbers minus the ET's if that is one constant, else None.
-        steady: share of the pairs with numbers that have the most frequent offset.
-    """
+    """One way to place an ET thread in a Kineto thread."""
 
     alignment: Alignment
-    evidence: int
-    distinct: int
-    offset: int | None
-    steady: float = 1.0
+    evidence: int  # DISAGREE, NAMES or NUMBERS
+    distinct: int  # how many different sequence numbers agree
+    offset: int | None  # Kineto's sequence numbers minus the ET's if that is one constant, else None
+    steady: float = 1.0  # share of the pairs with numbers that have the most frequent offset
 
     @property
     def matched(self) -> int:
@@ -191,7 +178,8 @@ def _with_gaps(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
     middles = [k + int(votes[k]) // 2 for k in sorted(taken)]
     names, others = CallOrder.of_names(pattern.name), CallOrder.of_names(text.name)
     found = [align_from(names, others, int(i[k]), int(j[k])) for k in middles]
-    least = _MIN_OVERLAP if _is_one_program(pattern.name, text.name) else _MIN_DENSITY
+    common = min(np.isin(pattern.name, text.name).mean(), np.isin(text.name, pattern.name).mean())
+    least = _MIN_OVERLAP if common >= _MIN_COMMON_NAMES else _MIN_DENSITY
     return [alignment for alignment in found if _is_dense(alignment) and _overlaps(alignment, len(text), least)]
 
 
@@ -231,11 +219,6 @@ def _hashes(names: IntColumn, length: int) -> IntColumn:
 def _is_dense(alignment: Alignment) -> bool:
     placed = np.flatnonzero(alignment.at >= 0)
     return len(placed) >= _MIN_DENSITY * int(placed[-1] - placed[0] + 1)
-
-
-def _is_one_program(pattern: IntColumn, text: IntColumn) -> bool:
-    shares = (np.isin(pattern, text).mean(), np.isin(text, pattern).mean())
-    return bool(min(shares) >= _MIN_COMMON_NAMES)
 
 
 def _overlaps(alignment: Alignment, size: int, least: float) -> bool:

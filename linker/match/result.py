@@ -30,23 +30,14 @@ REASONS = (
 
 @dataclass(frozen=True)
 class Match:
-    """Links of the ET's calls to Kineto's CPU calls.
+    """Links of the ET's calls to Kineto's CPU calls."""
 
-    Attributes:
-        call: int64, by call of `EtCalls` the position in `CpuCalls`, −1 for none.
-        link: int8, UNLINKED, EQUIVALENT or CERTAIN.
-        reason: int8 index into `REASONS`.
-        method: the method that made the links, "" for none.
-        notes: sentences for the report.
-        facts: numbers for the report (candidates, offsets, windows).
-    """
-
-    call: IntColumn
-    link: npt.NDArray[np.int8]
-    reason: npt.NDArray[np.int8]
-    method: str = ""
-    notes: tuple[str, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
+    call: IntColumn  # by call of `EtCalls` the position in `CpuCalls`, −1 for none
+    link: npt.NDArray[np.int8]  # UNLINKED, EQUIVALENT or CERTAIN
+    reason: npt.NDArray[np.int8]  # index into `REASONS`
+    method: str = ""  # the method that made the links, "" for none
+    notes: tuple[str, ...] = ()  # sentences for the report
+    facts: dict[str, Any] = field(default_factory=dict)  # numbers for the report (candidates, offsets, windows)
 
     @property
     def linked(self) -> int:

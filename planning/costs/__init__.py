@@ -1,4 +1,4 @@
-"""Predicts times with fitted cost models: of kernels, operators, whole traces."""
+"""Predict times with fitted cost models: of kernels, operators, whole traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least time that work can take on a device: what it computes and moves, at the device's peaks."""
+"""The least time of work on a device: its FLOPs and bytes at the device's peaks."""
 
 from __future__ import annotations
 
@@ -12,25 +12,20 @@ _NS_PER_S = 1e9
 
 
 class Bound(NamedTuple):
-    """Two lower bounds of the time of a task, ns; the greater one holds.
+    """Two lower bounds of the time of a task, ns; the greater one holds."""
 
-    Attributes:
-        compute: FLOPs over the peak for the element type. memory: bytes over the bandwidth.
-    """
-
-    compute: float
-    memory: float
+    compute: float  # FLOPs over the peak for the dtype
+    memory: float  # bytes over the bandwidth
 
     @property
     def ns(self) -> float:
-        """The bound."""
         return max(self)
 
 
 def times_at_peak(task: Task, device: Device) -> Bound:
-    """FLOPs over the peak and bytes over the bandwidth of device memory; 0 for what is not known.
+    """Return FLOPs over the peak and bytes over the bandwidth of device memory; 0 for unknown amounts.
 
-    An element type without a peak in the record counts as float32.
+    A dtype without a peak in the record has the peak of float32.
     """
     peak = device.peak_flops(task.dtype) or device.peak_flops("float32")
     compute = task.flops / peak if task.flops and peak else 0.0
@@ -38,15 +33,15 @@ def times_at_peak(task: Task, device: Device) -> Bound:
 
 
 def device_of(task: Task, devices: Mapping[str, Device]) -> Device | None:
-    """The record of a task's device; where it is one of two with equal peaks ("X or Y"), the first."""
+    """Return the record of a task's device; the first of two with equal peaks ("X or Y")."""
     return devices.get(task.device) or devices.get(task.device.partition(" or ")[0])
 
 
 def bound_of(task: Task, devices: Mapping[str, Device]) -> Bound | None:
-    """What a GPU event takes at least; None if neither its FLOPs nor its bytes are known, or its device is not.
+    """Return the least time of a GPU event; None if neither its FLOPs nor its bytes are known, or its device is not.
 
-    As much as the last cache holds may come from there, at its bandwidth. An operator's FLOPs and bytes are those of
-    its main kernel; of its other kernels nothing is known.
+    Bytes that fit the last cache may come from it, at its bandwidth. An operator's FLOPs and bytes belong to its main
+    kernel; nothing is known about its other kernels.
 
     Example:
         >>> from etplus.analysis.devices import Device

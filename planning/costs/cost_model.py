@@ -1,4 +1,4 @@
-"""What a cost model is, built-in or of another package."""
+"""The interface of cost models, built-in or from another package."""
 
 from __future__ import annotations
 
@@ -12,32 +12,28 @@ from .task import Estimate, Task
 
 
 class CostModel(Protocol):
-    """Says what work takes, after what equal or similar work took.
+    """Predicts the time of work from the times of equal or similar work.
 
-    A package adds one for GPU events by an entry point of the group `etplus.cost_models`, whose value is a class with
-    these methods; one that inherits from this class needs no more than `fit` and `predict`.
+    A package adds one for GPU events by an entry point of the group `etplus.cost_models`. Its value is a class with
+    these methods; a class that inherits from this one needs only `fit` and `predict`.
     """
 
     @classmethod
     @abstractmethod
     def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
-        """The model that some measured tasks lead to.
-
-        Args:
-            measured: distinct tasks with what they took. devices: records by name.
-        """
+        """Return a model of measured tasks; `devices` are records by name."""
 
     @abstractmethod
     def predict(self, task: Task) -> Estimate | None:
-        """What a task takes; None for one that the model does not serve: then the next model is asked."""
+        """Return the time of a task; None if the model does not serve it: then the next model is asked."""
 
     def state(self) -> Any:
-        """What a model file keeps of it, JSON-ready; None if it is to be fitted anew on the tasks in the file."""
+        """Return a JSON-ready state for the model file; None to fit the model again on the tasks in the file."""
         return None
 
     @classmethod
     def restored(cls, state: Any, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
-        """The model that had this state; the other arguments as in `fit`."""
+        """Return the model of a state; the other arguments as in `fit`."""
         return cls.fit(measured, devices)
 
 
@@ -46,7 +42,7 @@ class FromMeasured(CostModel):
 
     @abstractmethod
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
-        """Take what was measured."""
+        pass
 
     @classmethod
     def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:

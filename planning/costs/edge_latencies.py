@@ -31,72 +31,50 @@ _HASH_BYTES = 8
 
 
 class EdgeLatencies(msgspec.Struct, frozen=True):
-    """Medians of what work took, ns.
+    """Medians of times, ns."""
 
-    Attributes:
-        places: by place: names and shapes of the calls from the thread down, ordinal in the iteration, device.
-        transfers: least duration of collectives by kind, size and group (`transfer_key`), which is without waiting.
-        collectives: median duration of those on the host, waiting included.
-        host_ratio, device_ratio: what iterations take over the sum of the medians of their places. A sum of medians is
-            less than the median of sums if times are skewed or written in whole µs.
-    """
-
+    # By place: names and shapes of the calls from the thread down, ordinal in the iteration, device
     places: dict[str, int]
+    # Least duration of collectives, without waiting, by kind, size and group (`transfer_key`)
     transfers: dict[str, int] = {}
+    # host_ratio, device_ratio: time of iterations over the sum of the medians of their places. A sum of medians is less
+    # than the median of sums if times are skewed or written in whole µs.
     host_ratio: float = 1.0
     device_ratio: float = 1.0
-    collectives: dict[str, int] = {}
+    collectives: dict[str, int] = {}  # median duration of collectives on the host, waiting included
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class Places:
-    """Places of the edges that a model predicts.
+    """Places of the edges that a model predicts."""
 
-    Attributes:
-        edges: int64, GPU events and collectives; own times of operators if there are no GPU events.
-        place: keys of `EdgeLatencies`. iteration: int64, one per edge.
-    """
-
-    edges: IntColumn
-    place: list[str]
-    iteration: IntColumn
+    edges: IntColumn  # GPU events and collectives; own times of operators if there are no GPU events
+    place: list[str]  # keys of `EdgeLatencies`
+    iteration: IntColumn  # one per edge
 
 
 @dataclass(frozen=True)
 class EdgeLags:
-    """Times of the predicted edges of one trace: what a fit on many ranks keeps of it.
+    """Times of the predicted edges of one trace, kept by a fit on many ranks."""
 
-    Attributes:
-        place: keys of `EdgeLatencies`; equal ones are one object. lag: int64 ns. iteration: int64.
-        host: bool, own times of operators. on_device: the trace has GPU events.
-        transfers: key, ns, and whether it is on the host, of each collective or message.
-    """
-
-    place: list[str]
+    place: list[str]  # keys of `EdgeLatencies`; equal ones are one object
     lag: IntColumn
     iteration: IntColumn
-    host: npt.NDArray[np.bool_]
-    on_device: bool
-    transfers: list[tuple[str, int, bool]]
+    host: npt.NDArray[np.bool_]  # own times of operators
+    on_device: bool  # the trace has GPU events
+    transfers: list[tuple[str, int, bool]]  # key, ns, and whether it is on the host, of collectives and messages
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Chosen iterations of a trace.
+    """Chosen iterations of a trace."""
 
-    Attributes:
-        of_row: int64, the iteration of each row, −1 for rows outside.
-        index: int64, the chosen iterations.
-        split: all marked iterations, if any is left out; None for the whole trace.
-        set_apart: iterations that were asked for and are unlike the others; left out.
-    """
-
-    of_row: IntColumn
-    index: IntColumn
-    split: MarkedIterations | None = None
-    set_apart: tuple[Outlier, ...] = ()
+    of_row: IntColumn  # by row its iteration, −1 for rows outside
+    index: IntColumn  # the chosen iterations
+    split: MarkedIterations | None = None  # all marked iterations, if any is left out; None for the whole trace
+    set_apart: tuple[Outlier, ...] = ()  # requested iterations that differ from the others; left out
 
 
 def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> Chosen:
@@ -106,7 +84,7 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
         wanted: "0-19" or "7", from 0 and inclusive, or a phase such as "decode"; None for the whole trace.
 
     Raises:
-        UsageError: not such a text, no such iterations, or all of them are unlike the others.
+        UsageError: not such a text, no such iterations, or all of them differ from the others.
         ConvertError: iterations are wanted, but none are marked.
     """
     try:
@@ -134,7 +112,7 @@ def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
 
     Args:
         trace: the graph's, or the same with other shapes.
-        of_row: int64, the iteration of each row, −1 for rows whose edges are left out.
+        of_row: int64, by row its iteration, −1 to leave its edges out.
     """
     edges, recorded = graph.edges, graph.trace
     priced = (edges.kind == DURATION) | ((edges.kind == HOST) & (not np.any(recorded.nodes.kind == GPU)))
@@ -197,7 +175,7 @@ def edge_lags(graph: ReplayGraph, at: Places) -> EdgeLags:
 
 
 def fit_edge_latencies(parts: Sequence[EdgeLags]) -> EdgeLatencies:
-    """Return medians of the lags of several traces, and what iterations take over their sums."""
+    """Return medians of the lags of several traces, and times of iterations over their sums."""
     by_place, by_key = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     transfers: dict[str, int] = {}
     for part in parts:
@@ -228,7 +206,7 @@ def host_collective_keys(trace: Trace) -> dict[int, str]:
 
 
 def _ratio(parts: Sequence[EdgeLags], middle: dict[str, int], *, on_host: bool) -> float:
-    """Return what operators (else GPU events) of iterations take over the sum of their medians."""
+    """Return the time of operators (else GPU events) of iterations over the sum of their medians."""
 
     def lags() -> Iterator[tuple[IntColumn, IntColumn, IntColumn]]:
         for part in parts:

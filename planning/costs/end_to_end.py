@@ -1,11 +1,12 @@
-"""End to end: the time of a trace, or of iterations of it, with all durations from a fitted model; and what fitting
-learns of both engines: one factor each, and how far each is off for traces that were not fitted on.
+"""Predict the time of a trace, or of iterations of it, with durations from a fitted model.
+
+Fitting also calibrates the model: one factor for host work, and the errors on traces that it was not fitted on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from math import ceil, exp, expm1, hypot, log
 from statistics import median
@@ -17,8 +18,8 @@ import numpy as np
 from ...schemas.communications import comm_rows
 from ...timeline.graph_replay import relative_error, replay
 from ...timeline.iterations import Outlier, StepTimes
-from ...timeline.rank_coupling import find_rendezvous, join_ranks
-from ...timeline.replay_graph import COMM, ReplayGraph
+from ...timeline.rank_coupling import join_ranks
+from ...timeline.replay_graph import COMM
 from ...timeline.replay_summary import BaseError
 from ...timeline.untraced import UntracedAnswer
 from ...trace.brief import brief
@@ -31,77 +32,88 @@ from ..reshape.shape_change import ShapeChange
 from .edge_latencies import iterations_of
 from .fitting import fit_parts, prepare, step_ratios
 from .model_file import EndToEndError, FittedModel
-from .overhead_model import overhead_model_of_ranks
 from .prediction_intervals import NEW
 from .pricing import OpRow, PricedKernel, half_width, interval
-from .rank_job import ENGINES, Engine, Host, RankJob
+from .rank_job import Host, RankJob
 from .task import Task
 
+# By rank, ns of its GPU events
 Times = Sequence[Sequence[float]]
-"""ns of the GPU events of each rank."""
+
+# An 80% interval wider than this factor is refused: the two ends suggest opposite decisions.
+WIDEST = 2.0
+# A prediction is marked if an end of its interval is farther than this factor from it.
+_SURE = 1.25
+# Share of unknown work from which it is the weakest link, and a prediction is not reliable.
+_MUCH = 0.1
+# With a smaller predicted share of the critical path, the end-to-end time is a copy of the recording.
+_LEAST_PREDICTED = 0.5
+_NAME = 40
+# Parts that traces are dealt into, and number of traces that errors are learned from: a job's ranks are similar.
+_FOLDS, _MOST_HELD_OUT = 6, 128
+
+
+class KernelTotal(NamedTuple):
+    """Time of all GPU events, ns: measured, predicted, and the ends of the 80% interval."""
+
+    measured: int
+    predicted: int
+    low: int
+    high: int
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted time of a trace and the measured one, in ns.
-
-    Attributes:
-        baselines: predictions without an engine, by name. rows: by operator, the longest measured first.
-        unknown: share of the edges with work that the model does not know; they keep their recorded times (replay
-            only).
-        base: error of the replay of the measured times.
-        changed: the measured time belongs to other shapes or another device.
-        shapes: how the shapes of each rank were re-derived for other sizes.
-        without_waiting: predicted and measured ns if collectives do not wait for absent ranks, but take the least time
-            of equal ones in the fitted traces. None without collectives, for several ranks, and if `changed`.
-        set_apart: iterations that are not predicted, because they are unlike the others.
-        sources: shares of the time by source: measured here, from traces, modelled, recorded (replay only).
-        kernels: GPU events, equal ones in one row, the longest predicted first.
-        low_ns, high_ns: ends of the 80% interval.
-        steps: predicted and measured times of an iteration; predicted ones are spread like those of the fitted traces.
-        weakest_link: why the interval reaches over 25% from the prediction, None if it does not.
-        untraced: time of a step without a profiler, for traces that `etplus record` made (replay only).
-    """
+    """Predicted and measured time of a trace, in ns."""
 
     file: str
-    engine: Engine
     iterations: int
     predicted_ns: int
     measured_ns: int
-    baselines: dict[str, int]
-    rows: tuple[OpRow, ...]
-    unknown: float
-    base: BaseError
-    changed: bool = False
+    baselines: dict[str, int]  # predictions without a model, by name
+    rows: tuple[OpRow, ...]  # by operator, the longest measured first
+    unknown: float  # share of the edges with work that the model does not know; they keep their recorded times
+    base: BaseError  # error of the replay of the measured times
+    from_model: float = 1.0  # share of the predicted critical path that comes from the model; the rest is as recorded
+    kernel_total: KernelTotal | None = None  # None without GPU events
+    changed: bool = False  # the measured time belongs to other shapes or another device
     notes: tuple[str, ...] = field(default=())
-    shapes: tuple[Reshaped, ...] = ()
+    shapes: tuple[Reshaped, ...] = ()  # by rank, how its shapes were re-derived for other sizes
+    # Predicted and measured ns if collectives do not wait for absent ranks, but take the least time of equal
+    # collectives in the fitted traces. None without collectives, for several ranks, and if `changed`.
     without_waiting: tuple[int, int] | None = None
-    set_apart: tuple[Outlier, ...] = ()
+    set_apart: tuple[Outlier, ...] = ()  # iterations that are not predicted, because they differ from the others
+    # Shares of the time by source: measured here, from traces, modelled, recorded
     sources: Mapping[str, float] = field(default_factory=dict)
-    kernels: tuple[PricedKernel, ...] = ()
-    low_ns: int = 0
+    kernels: tuple[PricedKernel, ...] = ()  # GPU events, equal events in one row, the longest predicted first
+    low_ns: int = 0  # low_ns, high_ns: ends of the 80% interval
     high_ns: int = 0
-    steps: StepTimes | None = None
-    weakest_link: str | None = None
-    untraced: UntracedAnswer | None = None
-
-    @property
-    def forced(self) -> bool:
-        """Whether the interval is so wide that the prediction is given only on request."""
-        return not self.predicted_ns or self.high_ns > WIDEST * self.low_ns
-
-    @property
-    def reliable(self) -> bool:
-        """Whether the interval reaches at most 25% from the prediction."""
-        return self.weakest_link is None
+    steps: StepTimes | None = None  # predicted and measured times of an iteration, with the spread of the fitted traces
+    weakest_link: str | None = None  # why an interval reaches over 25% from the prediction, None if it does not
+    untraced: UntracedAnswer | None = None  # time of a step without a profiler, for traces that `etplus record` made
 
     __repr__ = brief
 
     @property
+    def limited_by_host(self) -> bool:
+        """True if GPU events are predicted, but most of the critical path is recorded host time."""
+        return self.kernel_total is not None and self.from_model < _LEAST_PREDICTED
+
+    @property
+    def forced(self) -> bool:
+        """True if the interval is so wide that the prediction is given only on request."""
+        return not self.limited_by_host and (not self.predicted_ns or self.high_ns > WIDEST * self.low_ns)
+
+    @property
+    def reliable(self) -> bool:
+        """True if the interval reaches at most 25% from the prediction, and a tenth of GPU time at most is
+        unfamiliar."""
+        return self.weakest_link is None and self.share_unfamiliar <= _MUCH
+
+    @property
     def share_unfamiliar(self) -> float:
-        """Share of the predicted GPU time that is unlike anything in the fitted traces."""
-        total = sum(row.predicted_ns for row in self.kernels)
-        return sum(row.predicted_ns for row in self.kernels if row.level == NEW) / total if total else 0.0
+        """Share of the predicted GPU time that differs from everything in the fitted traces."""
+        return _unfamiliar(self.kernels)
 
     @property
     def error(self) -> float:
@@ -115,11 +127,14 @@ class Prediction:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reference/predict.md."""
+        total = self.kernel_total
         return {
-            "file": self.file, "engine": self.engine, "iterations": self.iterations,
+            "file": self.file, "iterations": self.iterations,
             "predicted_ns": self.predicted_ns, "low_ns": self.low_ns, "high_ns": self.high_ns,
             "measured_ns": self.measured_ns, "ratio": self.ratio,
             "forced": self.forced, "reliable": self.reliable, "weakest_link": self.weakest_link,
+            "from_model": self.from_model, "limited_by_host": self.limited_by_host,
+            "kernel_total_ns": None if total is None else total._asdict(),
             "error": None if self.shapes else self.error, "shapes": [shape.to_dict() for shape in self.shapes],
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
             "without_waiting_ns": self.without_waiting, "steps": None if self.steps is None else self.steps.to_dict(),
@@ -132,128 +147,125 @@ class Prediction:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Took:
-    """An end-to-end time with its interval, ns.
+def _unfamiliar(rows: Sequence[PricedKernel]) -> float:
+    total = sum(row.predicted_ns for row in rows)
+    return sum(row.predicted_ns for row in rows if row.level == NEW) / total if total else 0.0
 
-    Attributes:
-        factor: calibration, included in the times.
-        own, host, gpu, waits: half widths in log time, of the engine's error with recorded times, of host work with
-            other than recorded times, of GPU events, and of waiting in collectives.
-        speed: log of the ratio of two hosts' speeds if it is beyond `WIDEST`, else 0.
-        unknown: share of host work that the model does not know. error: errors on held-out traces; None if host work
-            keeps its recorded times.
-    """
+
+@dataclass(frozen=True)
+class _EndToEnd:
+    """End-to-end time with its interval, ns."""
 
     ns: int
     low: int
     high: int
-    factor: float
+    factor: float  # calibration, included in the times
+    # own, host, gpu, waits: half widths in log time: of the replay with recorded times, of host work with other than
+    # recorded times, of GPU events, and of waiting in collectives
     own: float
     host: float
     gpu: float
     waits: float
-    speed: float
-    unknown: float
-    error: EndToEndError | None
+    speed: float  # log of the ratio of two hosts' speeds if it is beyond `WIDEST`, else 0
+    unknown: float  # share of host work that the model does not know
+    error: EndToEndError | None  # errors on held-out traces; None if host work keeps its recorded times
 
     @staticmethod
     def of(
         jobs: Sequence[RankJob],
-        engine: Engine,
         measured: int,
         recorded: int,
         total: Callable[[Times], int],
-        waits: Sequence[int] = (),
-    ) -> _Took:
-        """Predict the time of ranks by an engine.
+        waits: Sequence[int],
+    ) -> _EndToEnd:
+        """Predict the time of ranks.
 
         Args:
-            measured: ns. recorded: the engine's time with all times as recorded.
-            total: the engine's time with given times of GPU events. waits: its times with other waits in collectives.
+            recorded: the replay's time with recorded times.
+            total: the replay's time with given times of GPU events.
+            waits: the replay's times with other waits in collectives.
         """
         model, by_model = jobs[0].model, any(job.by_model for job in jobs)
         missed = log(measured / recorded) if measured and recorded else 0.0
-        error, factor = None, exp(missed) if engine == "overheads" else 1.0
-        if by_model:
-            error, factor = model.end_to_end.get(engine), model.calibration.get(engine, 1.0)
+        error, factor = (model.end_to_end, model.calibration) if by_model else (None, 1.0)
         unknown = max(job.unknown for job in jobs)
         host = half_width(error, unknown) if by_model or jobs[0].host == "model" else 0.0
         speed = max(abs(log(job.speed.ratio)) for job in jobs)
-        speed = speed if speed > log(WIDEST) else 0.0  # what is held out says nothing of a host so different
+        speed = speed if speed > log(WIDEST) else 0.0  # held-out traces ran on hosts of similar speed
         ns = round(total([job.pricing.times for job in jobs]) * factor)
-        known = (
-            [ns, ns]
-            if not any(job.pricing.tasks for job in jobs)
-            else [round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)]
-        )
+        known = [ns, ns]
+        if any(job.pricing.tasks for job in jobs):
+            known = [round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)]
         waited = [round(wait * factor) for wait in waits]
         corrected = abs(missed) if factor != 1.0 else 0.0
-        off = 1.0 if corrected else exp(missed)  # what is missed and not corrected is missed again
+        off = 1.0 if corrected else exp(missed)  # an error that is not corrected occurs again
         ends = [of(of(known) / max(ns, 1), 1.0) * of([*waited, ns]) * of(off, 1.0) for of in (min, max)]
         low, high = interval(ns, round(ends[0]), round(ends[1]), hypot(corrected, host, speed))
         gpu, waiting = (max((abs(log(max(end, 1) / max(ns, 1))) for end in of), default=0.0) for of in (known, waited))
-        return _Took(ns, low, high, factor, abs(missed), host, gpu, waiting, speed, unknown, error)
+        return _EndToEnd(ns, low, high, factor, abs(missed), host, gpu, waiting, speed, unknown, error)
 
-    def links(self, kernels: Sequence[PricedKernel]) -> list[Link]:
-        """The uncertain parts of the prediction."""
-        return [
-            kernel_link(self.gpu, kernels),
+    def weakest(self, files: str, total: KernelTotal | None, shown: Prediction, *, force: bool) -> str | None:
+        gpu = kernel_link(self.gpu, shown.kernels)
+        if shown.limited_by_host and total is not None:
+            return checked(files, total.predicted, total.low, total.high, [gpu], force=True)
+        links = [
+            gpu,
             held_out_link(self.host, self.error, self.unknown),
-            Link(self.own, f"the engine is off by {expm1(self.own):.0%} with all times as recorded"),
+            Link(self.own, f"the replay is off by {expm1(self.own):.0%} with all times as recorded"),
             Link(self.waits, "times of collectives, in which ranks wait for each other"),
             Link(self.speed, f"one of the two hosts is {exp(self.speed):.1f} times as fast as the other"),
         ]
+        return checked(files, self.ns, self.low, self.high, links, force=force)
 
 
 def predict(
-    trace: Trace, model: FittedModel, *, engine: Engine = "replay", iterations: str | None = None,
-    device: str | None = None, changed: bool = False, shape: ShapeChange | None = None, keep_outliers: bool = False,
-    force: bool = False, measured: Measured | None = None, host: Host = "trace",
+    trace: Trace, model: FittedModel, *, iterations: str | None = None, device: str | None = None,
+    changed: bool = False, shape: ShapeChange | None = None, keep_outliers: bool = False, force: bool = False,
+    measured: Measured | None = None, host: Host = "trace",
 ) -> Prediction:  # fmt: skip
     """Predict the time of a linked trace: work by the model, everything else as recorded.
 
     Args:
-        iterations: predict these, such as "30-39"; those before them are replayed as measured (replay only).
+        iterations: predict these, such as "30-39"; earlier iterations are replayed as measured.
         device: predict for this device, the name of a record; by default the trace's own.
         changed: the trace's shapes are not those that were measured.
         shape: predict with other sizes, or another dtype (`reshaped`).
-        keep_outliers: also predict iterations that are unlike the others (`find_outliers`).
+        keep_outliers: also predict iterations that differ from the others (`find_outliers`).
         force: predict despite a base error of over 5% (`BaseError`) or too wide an interval.
-        measured: operators timed on this machine, which take precedence; by default those of the model.
+        measured: operators timed on this machine; they take precedence. By default those in the model file.
         host: take times of host work from the trace, or from the fitted traces (`Host`).
 
     Raises:
         UsageError: unknown device or iterations, an ambiguous size, too large a base error for a change, or an interval
-            wider than a factor of 2. ConvertError: no times in the trace.
+            wider than a factor of 2.
+        ConvertError: no times in the trace.
     """
     job = RankJob(trace, model, iterations, device, changed, shape, keep_outliers or iterations is None, measured, host)
-    if changed or device is not None or shape is not None:
+    changed = changed or device is not None or shape is not None
+    if changed:
         job.base.refuse(trace.file, force=force)
-    waits = [job.waiting(engine)] if len(comm_rows(trace)) else []
-    took = _Took.of([job], engine, job.measured, job.recorded(engine), lambda of: job.total(engine, of[0]), waits)
-    kernels, steps = job.kernels(), job.steps(took.ns)
-    weakest = checked(trace.file, took.ns, took.low, took.high, took.links(kernels), force=force)
-    return Prediction(
-        trace.file, engine, len(job.chosen.index), took.ns, job.measured, job.baselines(),
-        job.rows(engine), job.unknown_edges if engine == "replay" else 0.0, job.base,
-        changed or device is not None or shape is not None, job.notes,
-        () if job.shapes is None else (job.shapes,), job.without_waiting(engine, took.factor), job.chosen.set_apart,
-        job.sources if engine == "replay" else {}, kernels, took.low, took.high, steps, weakest,
-        job.untraced() if engine == "replay" else None,
+    waits = [job.waiting()] if len(comm_rows(trace)) else []
+    took = _EndToEnd.of([job], job.measured, job.recorded(), lambda of: job.total(of[0]), waits)
+    done = Prediction(
+        trace.file, len(job.chosen.index), took.ns, job.measured, job.baselines(), job.rows(), job.unknown_edges,
+        job.base, job.from_model(), _kernel_total([job]), changed, job.notes, () if job.shapes is None else
+        (job.shapes,), job.without_waiting(took.factor), job.chosen.set_apart, job.sources, job.kernels(), took.low,
+        took.high, job.steps(took.ns), None, job.untraced(),
     )  # fmt: skip
+    return _weighed(done, took, force=force)
 
 
 def predict_ranks(
-    traces: Sequence[Trace], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
-    shape: ShapeChange | None = None, force: bool = False, measured: Measured | None = None, host: Host = "trace",
+    traces: Sequence[Trace], model: FittedModel, *, device: str | None = None, shape: ShapeChange | None = None,
+    force: bool = False, measured: Measured | None = None, host: Host = "trace",
 ) -> Prediction:  # fmt: skip
-    """Predict ranks of a job together; the traces' clocks tell when each begins.
+    """Predict ranks of a job together; the traces' clocks give the starts.
 
     Collectives start when the last of these ranks is ready and take the least time of equal ones in the fitted traces.
 
     Raises:
-        UsageError: fewer than two ranks, and as in `predict`. ConvertError: no times in a trace.
+        UsageError: fewer than two ranks, and as in `predict`.
+        ConvertError: no times in a trace.
     """
     jobs = [RankJob(trace, model, None, device, False, shape, True, measured, host) for trace in traces]
     joint = join_ranks([job.graph for job in jobs])
@@ -262,29 +274,35 @@ def predict_ranks(
     base = BaseError.of(unchanged)
     if changed:
         base.refuse(files, force=force)
-    if engine == "overheads":
-        together = partial(_walk_together, jobs, joint)
-        recorded = together([job.gpu_ns for job in jobs], as_recorded=True)
-    else:
-        together, recorded = partial(_replay_together, jobs), unchanged.makespan_ns
+    together = partial(_replay_together, jobs)
     waits = [together([job.gpu_ns_waiting for job in jobs], as_recorded=True)]
-    took = _Took.of(jobs, engine, unchanged.measured_ns, recorded, together, waits)
-    kernels = [row for job in jobs for row in job.kernels()]
-    unknown = float(np.mean([job.unknown_edges for job in jobs]))
-    weakest = checked(files, took.ns, took.low, took.high, took.links(kernels), force=force)
+    took = _EndToEnd.of(jobs, unchanged.measured_ns, unchanged.makespan_ns, together, waits)
     each = [job.baselines() for job in jobs]
-    greatest = {name: max(of_rank.get(name, 0) for of_rank in each) for name in each[0]}
-    rows = tuple(row for job in jobs for row in job.rows(engine))
-    notes = tuple(dict.fromkeys(note for job in jobs for note in job.notes))
-    shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
-    return Prediction(
-        files, engine, 1, took.ns, unchanged.measured_ns, greatest, rows, unknown if engine == "replay" else 0.0, base,
-        changed, notes, shapes, kernels=tuple(kernels), low_ns=took.low, high_ns=took.high, weakest_link=weakest,
+    done = Prediction(
+        files, 1, took.ns, unchanged.measured_ns,
+        {name: max(of_rank.get(name, 0) for of_rank in each) for name in each[0]},
+        tuple(row for job in jobs for row in job.rows()), float(np.mean([job.unknown_edges for job in jobs])), base,
+        float(np.mean([job.from_model() for job in jobs])), _kernel_total(jobs), changed,
+        tuple(dict.fromkeys(note for job in jobs for note in job.notes)),
+        tuple(job.shapes for job in jobs if job.shapes is not None),
+        kernels=tuple(row for job in jobs for row in job.kernels()), low_ns=took.low, high_ns=took.high,
     )  # fmt: skip
+    return _weighed(done, took, force=force)
+
+
+def _weighed(done: Prediction, took: _EndToEnd, *, force: bool) -> Prediction:
+    weakest = took.weakest(done.file, done.kernel_total, done, force=force)
+    if weakest is None and done.share_unfamiliar > _MUCH:
+        weakest = kernel_link(took.gpu, done.kernels).what
+    return replace(done, weakest_link=weakest)
+
+
+def _kernel_total(jobs: Sequence[RankJob]) -> KernelTotal | None:
+    totals = [job.kernel_times() for job in jobs if not job.on_host]
+    return KernelTotal(*(round(sum(times)) for times in zip(*totals, strict=True))) if totals else None
 
 
 def _replay_together(jobs: Sequence[RankJob], kernel_ns: Times, *, as_recorded: bool = False) -> int:
-    """Replay ranks that meet in collectives, whose transfers the model predicts unless they are to stay as recorded."""
     coupled = join_ranks(
         [job.graph.with_latencies(job.lags_at(times)) for job, times in zip(jobs, kernel_ns, strict=True)]
     )
@@ -296,34 +314,6 @@ def _replay_together(jobs: Sequence[RankJob], kernel_ns: Times, *, as_recorded: 
     return replay(coupled.with_latencies(lags), [job.constants for job in jobs]).makespan_ns
 
 
-def _walk_together(jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times, *, as_recorded: bool = False) -> int:
-    """Run the overheads engine over ranks that meet in collectives; recorded transfers take the least of the given
-    times."""
-    timed = np.flatnonzero(joint.row >= 0)
-    begin = np.full(len(jobs), np.inf)
-    np.minimum.at(begin, joint.rank_of_row[joint.row[timed]], joint.measured[timed])
-    rendezvous: list[Mapping[int, int]] = []
-    times = [list(of) for of in kernel_ns]
-    for met in find_rendezvous([job.original for job in jobs]).found:
-        if met.on_host:
-            continue
-        events = {rank: jobs[rank].event_of[row] for rank, row in zip(met.rank, met.row, strict=True)}
-        rendezvous.append(events)
-        least = min(times[rank][event] for rank, event in events.items())  # the others wait for the last one
-        for (rank, event), row in zip(events.items(), met.row, strict=True):
-            times[rank][event] = least if as_recorded else jobs[rank].transfers.get(row, least)
-    traces, of_rows = [job.trace for job in jobs], [job.of_row for job in jobs]
-    return overhead_model_of_ranks(traces, [job.walked for job in jobs], times, of_rows, begin.tolist(), rendezvous)
-
-
-WIDEST = 2.0
-"""The most that the high end of an 80% interval may be over the low end."""
-_SURE = 1.25
-"""A prediction is marked if an end of its interval is by more than this factor away from it."""
-_MUCH = 0.1
-_NAME = 40
-
-
 class Link(NamedTuple):
     """One uncertain part of a prediction: half width of its interval in log time, and its description."""
 
@@ -331,30 +321,31 @@ class Link(NamedTuple):
     what: str
 
 
-def checked(what: str, ns: int, low: int, high: int, links: Sequence[Link], *, force: bool) -> str | None:
-    """The weakest link of an end-to-end time, None if both ends of its interval are near it.
+def checked(files: str, ns: int, low: int, high: int, links: Sequence[Link], *, force: bool) -> str | None:
+    """Return the weakest link of a time, None if both ends of its interval are near it.
 
     Args:
-        what: the files, for the message. links: the uncertain parts. force: accept any interval.
+        files: for the message.
+        links: the uncertain parts.
+        force: accept any interval.
 
     Raises:
         UsageError: the interval is wider than a factor of 2, or nothing was predicted.
     """
-    weakest = max(links, key=lambda link: link.half).what if ns else "the engine finds no work in the trace"
+    weakest = max(links, key=lambda link: link.half).what if ns else "the replay finds no work in the trace"
     if (not ns or high > WIDEST * low) and not force:
         raise UsageError(
-            f"{what}: predicted {ns / 1e6:,.3f} ms, between {low / 1e6:,.3f} and {high / 1e6:,.3f} ms (80%), wider "
+            f"{files}: predicted {ns / 1e6:,.3f} ms, between {low / 1e6:,.3f} and {high / 1e6:,.3f} ms (80%), wider "
             f"than a factor of {WIDEST:g}; weakest link: {weakest}; --force predicts it all the same"
         )
     return weakest if not ns or high > _SURE * ns or ns > _SURE * low else None
 
 
 def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
-    """GPU events: the share of their time that is unlike any fitted event, or the event with the widest interval."""
-    whole = sum(row.predicted_ns for row in rows) or 1
-    unlike = sum(row.predicted_ns for row in rows if row.level == NEW) / whole
-    if unlike >= _MUCH or not rows:
-        return Link(half, f"{unlike:.0%} of the time on devices is unlike anything fitted on")
+    """Return the unfamiliar share of GPU time if it is large, else the event with the widest interval."""
+    whole, unfamiliar = sum(row.predicted_ns for row in rows) or 1, _unfamiliar(rows)
+    if unfamiliar >= _MUCH or not rows:
+        return Link(half, f"{unfamiliar:.0%} of the time on devices is unlike anything fitted on")
     worst = max(rows, key=lambda row: row.high_ns - row.low_ns)
     low, high = (end / max(worst.predicted_ns, 1) for end in (worst.low_ns, worst.high_ns))
     name = shortened(worst.name, _NAME)
@@ -362,7 +353,7 @@ def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
 
 
 def held_out_link(half: float, error: EndToEndError | None, unknown: float) -> Link:
-    """Host work: the share that the model does not know, or the worst error on a held-out trace."""
+    """Return the share of host work that the model does not know, or the worst error on a held-out trace."""
     if unknown >= _MUCH:
         return Link(half, f"host lags of {unknown:.0%} of the edges have no counterpart")
     if error is None or not error.log_ratios:
@@ -371,28 +362,16 @@ def held_out_link(half: float, error: EndToEndError | None, unknown: float) -> L
     return Link(half, f"a trace held out in fitting took {expm1(worst):+.0%} against its prediction")
 
 
-_FOLDS = 6
-"""Into how many parts traces are dealt to be held out."""
-
-
-_MOST_HELD_OUT = 128
-"""Traces that are predicted to learn errors from, evenly chosen; those of a job's ranks are alike."""
-
-
 def calibrated(
-    model: FittedModel,
-    traces: Sequence[Trace],
-    iterations: str | None = None,
-    *,
-    keep_outliers: bool = False,
+    model: FittedModel, traces: Sequence[Trace], iterations: str | None = None, *, keep_outliers: bool = False
 ) -> FittedModel:
-    """Add factors and errors to a model, from the traces that it was fitted on.
+    """Add a factor for host work and held-out errors to a model, from the traces that it was fitted on.
 
-    Factors correct what an engine leaves out, such as pauses that are too long to be an overhead. With collectives
-    there are none, since the waits for other ranks would be in them.
+    The factor corrects times that the replay leaves out, such as pauses that are too long to be an overhead. With
+    collectives there is none, because it would contain waits for other ranks.
     """
     on_host, communicating = list[int](), False
-    for k, trace in enumerate(traces):  # one after the other: of many ranks only one is in memory
+    for k, trace in enumerate(traces):  # one after the other, so that only one is in memory
         if not np.any(trace.gpu.source >= 0):
             on_host.append(k)
             communicating |= len(comm_rows(trace)) > 0
@@ -400,13 +379,12 @@ def calibrated(
     model = msgspec.structs.replace(model, end_to_end=_errors(model, traces, on_host, iterations, keep_outliers))
     if not on_host or communicating:
         return model
-    ratios: dict[str, list[float]] = {engine: [] for engine in ENGINES}
+    ratios = []
     for k in on_host:
         job = RankJob(traces[k], model, iterations, None, False, None, keep_outliers, host="model")
-        for engine in ENGINES:
-            predicted = job.total(engine)
-            ratios[engine].append(job.measured / predicted if predicted else 1.0)
-    return msgspec.structs.replace(model, calibration={engine: median(of) for engine, of in ratios.items()})
+        predicted = job.total()
+        ratios.append(job.measured / predicted if predicted else 1.0)
+    return msgspec.structs.replace(model, calibration=median(ratios))
 
 
 def _errors(
@@ -415,21 +393,20 @@ def _errors(
     on_host: Sequence[int],
     iterations: str | None,
     keep_outliers: bool,
-) -> dict[str, EndToEndError]:
-    """Errors of each engine with models of the other traces; with one trace, how its iterations differ."""
+) -> EndToEndError | None:
+    """Return errors with models of the other traces; with one trace, how its iterations differ."""
     if len(traces) == 1:
         chosen = iterations_of(traces[0], iterations, keep_outliers=keep_outliers)
         ratios = tuple(round(log(ratio), 4) for ratio in step_ratios(traces[0], chosen))
-        return {engine: EndToEndError(ratios, (0.0,) * len(ratios)) for engine in ENGINES if ratios}
+        return EndToEndError(ratios, (0.0,) * len(ratios)) if ratios else None
     known: dict[Task, Task] = {}
     parts = [prepare(traces[k], iterations, model.devices, keep_outliers, known) for k in on_host]
-    found: dict[str, list[tuple[float, float]]] = {engine: [] for engine in ENGINES}
+    found: list[tuple[float, float]] = []
     for fold in range(min(_FOLDS, len(parts)) if len(parts) > 1 else 0):
         other = fit_parts([part for k, part in enumerate(parts) if k % _FOLDS != fold], model.devices, None)
         for k in on_host[fold::_FOLDS]:
             job = RankJob(traces[k], other, iterations, None, False, None, keep_outliers, host="model")
-            for engine in ENGINES:
-                predicted = job.total(engine)
-                if predicted and job.measured:
-                    found[engine].append((round(log(job.measured / predicted), 4), round(job.unknown_edges, 4)))
-    return {engine: EndToEndError(*zip(*of, strict=True)) for engine, of in found.items() if of}
+            predicted = job.total()
+            if predicted and job.measured:
+                found.append((round(log(job.measured / predicted), 4), round(job.unknown_edges, 4)))
+    return EndToEndError(*zip(*found, strict=True)) if found else None

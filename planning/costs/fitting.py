@@ -1,4 +1,4 @@
-"""Linked traces → a model of what work takes."""
+"""Fit a model of the time of work on linked traces."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ...analysis.devices import Device, known_devices
-from ...analysis.overheads import OverheadRows, overhead_rows, pool, summarise
 from ...timeline.graph_building import build_graph
-from ...timeline.host_time import without_waits
 from ...timeline.iterations import Outlier, find_iterations, percentiles
 from ...timeline.replay_graph import ReplayGraph
 from ...trace.columns import IntColumn
@@ -30,11 +28,10 @@ _LEAST_STEPS = 3
 
 @dataclass(frozen=True)
 class Part:
-    """What one trace contributes to a model; nothing of the trace itself, so that there may be many."""
+    """Contribution of one trace to a model, without the trace, so that there may be many."""
 
     file: str
     lags: EdgeLags
-    overheads: OverheadRows
     gpu: list[MeasuredTask]
     cpu: list[Task]
     cpu_ns: IntColumn
@@ -56,21 +53,22 @@ def fit(
     Args:
         iterations: take only these, such as "0-19" (`iterations_of`).
         devices: records that take precedence over the table's.
-        keep_outliers: also fit on iterations that are unlike the others (`find_outliers`).
+        keep_outliers: also fit on iterations that differ from the others (`find_outliers`).
 
     Raises:
-        UsageError: no traces, or no such iterations. ConvertError: a trace without times.
+        UsageError: no traces, or no such iterations.
+        ConvertError: a trace without times.
     """
     if not traces:
         raise UsageError("nothing to fit; give ET+ files")
     known: dict[Task, Task] = {}
+    records = {device.name: device for device in (*known_devices(), *devices)}
     parts = [prepare(trace, iterations, devices, keep_outliers, known) for trace in traces]
-    return fit_parts(parts, devices, fit_kernels([part.gpu for part in parts], _records(devices)))
+    return fit_parts(parts, devices, fit_kernels([part.gpu for part in parts], records))
 
 
 def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelModel | None) -> FittedModel:
-    """The model of the contributions of several traces; `kernels` is the model of their GPU events."""
-    rows = pool([part.overheads for part in parts])
+    """Return the model of several contributions; `kernels` is the model of their GPU events."""
     ratios = [ratio for part in parts for ratio in part.step_ratios]
     gpu = pooled(event for part in parts for event in part.gpu)
     cpu = medians((t for part in parts for t in part.cpu), (n for part in parts for n in part.cpu_ns.tolist()))
@@ -79,7 +77,6 @@ def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelM
         tuple(part.file for part in parts),
         tuple(part.took for part in parts),
         sum(part.iterations for part in parts),
-        summarise(rows, 0),
         fit_edge_latencies([part.lags for part in parts]),
         tuple(gpu),
         tuple(cpu),
@@ -90,10 +87,6 @@ def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelM
     )
 
 
-def _records(devices: Sequence[Device]) -> dict[str, Device]:
-    return {device.name: device for device in (*known_devices(), *devices)}
-
-
 def prepare(
     trace: Trace,
     wanted: str | None,
@@ -101,8 +94,7 @@ def prepare(
     keep_outliers: bool,
     known: dict[Task, Task] | None = None,
 ) -> Part:
-    """The contribution of a trace; arguments as in `fit`. `known` shares equal tasks of several traces to save
-    memory."""
+    """Return the contribution of a trace; arguments as in `fit`. `known` shares equal tasks to save memory."""
     shared = {} if known is None else known
     chosen = iterations_of(trace, wanted, keep_outliers=keep_outliers)
     of_row = chosen.of_row
@@ -110,11 +102,9 @@ def prepare(
     gpu = np.flatnonzero(of_row[trace.gpu.source] >= 0)
     tasks, ns = gpu_tasks(trace, devices), trace.gpu.dur
     calls, own = self_time(graph, trace, of_row)
-    counted = of_row >= 0
     return Part(
         Path(trace.file).name,
         edge_lags(graph, places(graph, trace, of_row)),
-        overhead_rows(without_waits(trace), 0, counted=counted),
         medians([shared.setdefault(tasks[i], tasks[i]) for i in gpu.tolist()], ns[gpu].tolist()),
         [shared.setdefault(task, task) for task in cpu_tasks(trace, calls)],
         own,
@@ -126,13 +116,13 @@ def prepare(
 
 
 def step_ratios(trace: Trace, chosen: Chosen) -> tuple[float, ...]:
-    """What each chosen iteration takes over their mean; none where fewer than three are marked."""
+    """Return the time of chosen iterations over their mean; () if fewer than three are marked."""
     times = measured_steps(trace, chosen)
     return tuple((times / times.mean()).round(4).tolist()) if len(times) >= _LEAST_STEPS and times.all() else ()
 
 
 def measured_steps(trace: Trace, chosen: Chosen) -> IntColumn:
-    """ns that each chosen iteration took; empty where none are marked."""
+    """Return ns that each chosen iteration took; empty if none are marked."""
     try:
         split = chosen.split or find_iterations(trace)
     except ConvertError:
@@ -141,14 +131,15 @@ def measured_steps(trace: Trace, chosen: Chosen) -> IntColumn:
 
 
 def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Operators of the iterations: positions in `Trace.calls`, and their own host times (without callees), ns."""
+    """Return operators of the iterations, as positions in `Trace.calls`, and their own host times (without callees),
+    ns."""
     own, source = graph.durations, trace.calls.source
     calls = np.flatnonzero((trace.calls.kind == OP) & (of_row[source] >= 0))
     return calls, own[source[calls]]
 
 
 def measured_ns(trace: Trace, chosen: Chosen) -> int:
-    """What the chosen iterations took together; of a whole trace from the first start to the last end."""
+    """Return the time of the chosen iterations together; of a whole trace from the first start to the last end."""
     if chosen.split is not None:
         return int(chosen.split.times(trace.nodes.ts, trace.nodes.end)[chosen.index].sum())
     rows = np.flatnonzero(trace.nodes.timed & (chosen.of_row >= 0) & np.isin(trace.nodes.kind, (CPU, GPU)))

@@ -1,4 +1,4 @@
-"""The fitted model of GPU events: utilisation model, order of models, intervals, held-out errors."""
+"""The fitted model of GPU events: utilization model, order of models, intervals, held-out errors."""
 
 from __future__ import annotations
 
@@ -21,28 +21,22 @@ from .utilisation import Utilisation, fit_utilisation
 
 
 class KernelModel(msgspec.Struct, frozen=True):
-    """The model of GPU events.
-
-    Attributes:
-        order: names of cost models; the first that serves an event predicts it.
-        intervals: factors around predicted times. held_out: number of traces that they come from; 0 for one trace,
-            whose own work was held out. jobs: number of jobs of these traces.
-        states: kept states of the cost models of other packages (`CostModel.state`).
-        errors: by candidate order (names joined by " > "), factor and total error of each held-out trace's GPU events.
-    """
+    """Model of GPU events."""
 
     utilisation: Utilisation
-    order: tuple[str, ...] = ORDER
-    intervals: PredictionIntervals = PredictionIntervals()
-    held_out: int = 0
-    jobs: int = 0
+    order: tuple[str, ...] = ORDER  # names of cost models; the first that serves an event predicts it
+    intervals: PredictionIntervals = PredictionIntervals()  # factors around predicted times
+    held_out: int = 0  # number of traces that the intervals come from; 0 if parts of one trace were held out
+    jobs: int = 0  # number of their jobs
+    # By candidate order (names joined by " > "), factor and total error per held-out trace
     errors: dict[str, tuple[tuple[float, float], ...]] = {}
-    states: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET  # not in the file where there are none
+    # Kept states of the cost models of other packages (`CostModel.state`)
+    states: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET  # not in the file if empty
 
     __repr__ = brief
 
     def fitted(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> dict[str, CostModel]:
-        """The models that need not be fitted again, by name.
+        """Return the models that need not be fitted again, by name.
 
         Raises:
             UsageError: a cost model of a package that is not installed.
@@ -59,7 +53,8 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     held out; with one trace, fifths of its groups of operator and shapes.
 
     Args:
-        traces: distinct GPU events of each trace. devices: records by name.
+        traces: distinct GPU events by trace.
+        devices: records by name.
     """
     traces = [[event for event in trace if event.ns > 0] for trace in traces]
     everything = pooled(event for trace in traces for event in trace)
@@ -88,8 +83,7 @@ _SAME_JOB = 0.5
 
 
 def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
-    """The first trace of each trace's job. Traces with over half of all their distinct events in common are of one job,
-    such as its ranks, or recordings of it.
+    """Return the first trace of each trace's job: traces that share over half of all their distinct events.
 
     Example:
         >>> from etplus.planning.costs.task import Task
@@ -108,8 +102,8 @@ def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
 def _intervals(
     held: Sequence[HeldOutEvents], equal: Sequence[HeldOutEvents], order: Order, jobs: Sequence[int] | None
 ) -> PredictionIntervals:
-    """Intervals by model: from held-out jobs, and for equal events from held-out traces, since ranks of a job differ as
-    well."""
+    """Return intervals by model: from held-out jobs, and for equal events from held-out traces, since a job's ranks
+    differ."""
     if equal is held:
         return fit_intervals(*_log_ratios(held, order, None, jobs))
     by_law = fit_intervals(*_log_ratios(held, order, False, jobs))
@@ -120,8 +114,8 @@ def _intervals(
 def _log_ratios(
     held: Sequence[HeldOutEvents], order: Order, measured: bool | None, jobs: Sequence[int] | None
 ) -> tuple[list[tuple[str, ...]], list[float], list[int]]:
-    """Group, log(measured/predicted) and job of held-out events; `measured` selects those with or without an equal
-    event."""
+    """Return group, log(measured/predicted) and job of held-out events; `measured` selects events with an
+    equal event."""
     groups, ratios, of_job = [], [], []
     for part in held:
         for event, estimate, group in zip(part.measured, part.estimates[order], part.groups, strict=True):
@@ -133,7 +127,7 @@ def _log_ratios(
 
 
 def interval_group(how: str, group: Sequence[str]) -> tuple[str, ...]:
-    """The groups of an event's interval, from wide to narrow: the model that prices it, then `Familiarity.group`."""
+    """Return the groups of an event's interval, from wide to narrow: its model, then `Familiarity.group`."""
     return (how.partition(" at ")[0], *group)
 
 
@@ -145,17 +139,12 @@ _CLEARLY = 0.1
 
 @dataclass(frozen=True)
 class HeldOutEvents:
-    """One trace's events, predicted by models that were fitted without it.
+    """One trace's events, predicted by models that were fitted without it."""
 
-    Attributes:
-        measured: distinct events. estimates: one per event, by order of models.
-        groups: `Familiarity.group` of each event. trace: its position among the traces, 0 for one trace.
-    """
-
-    measured: Sequence[MeasuredTask]
-    estimates: Mapping[Order, Sequence[Estimate]]
-    groups: Sequence[tuple[str, str, str]]
-    trace: int = 0
+    measured: Sequence[MeasuredTask]  # distinct events
+    estimates: Mapping[Order, Sequence[Estimate]]  # one per event, by order of models
+    groups: Sequence[tuple[str, str, str]]  # `Familiarity.group` by event
+    trace: int = 0  # its position among the traces, 0 for one trace
 
 
 def by_traces(
@@ -164,7 +153,7 @@ def by_traces(
     orders: Sequence[Order] | None = None,
     jobs: Sequence[int] | None = None,
 ) -> list[HeldOutEvents]:
-    """Predict every trace by models fitted on the others; `jobs` numbers each trace's job, to leave all of it out."""
+    """Predict every trace by models fitted on the others; `jobs` numbers the traces' jobs, to leave a job out whole."""
     orders, jobs = candidates() if orders is None else orders, range(len(traces)) if jobs is None else jobs
     others = {
         held: pooled(event for job, of in zip(jobs, traces, strict=True) if job != held for event in of)
@@ -178,7 +167,7 @@ def by_traces(
 
 
 def by_groups(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> list[HeldOutEvents]:
-    """Every fifth of the groups (operator and shapes), in order of appearance, by models fitted on the rest."""
+    """Predict every fifth of the groups (operator and shapes), in order of appearance, by models fitted on the rest."""
     numbers: dict[tuple[str, str], int] = {}
     fold = [numbers.setdefault(event.task.group, len(numbers)) % _FOLDS for event in measured]
     found = []
@@ -204,7 +193,8 @@ def _predict(
 
 
 def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
-    """Factor by which predictions are off (exp of the mean |log ratio|, less 1), and relative error of the total."""
+    """Return the typical factor of predictions (exp of the mean |log ratio|, less 1), and relative error of
+    the total."""
     predicted = np.array([max(estimate.ns, 1.0) for estimate in held.estimates[order]])
     measured, count = (np.array([getattr(event, name) for event in held.measured]) for name in ("ns", "count"))
     factor = float(np.exp(np.abs(np.log(predicted / measured)).mean()) - 1)
@@ -212,8 +202,10 @@ def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
 
 
 def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[tuple[float, float], ...]]]:
-    """The candidate with the least sum over the held-out traces of log factor and log error of the total, and the
-    errors of all; the first candidate unless another one's sum is a tenth less."""
+    """Return the candidate with the least held-out errors, and the errors of all.
+
+    The built-in order wins unless another candidate's sum of log factors and log errors of the total is a tenth less.
+    """
     errors = {
         order: tuple(errors_of(part, order) for part in held)
         for order in candidates()

@@ -1,4 +1,4 @@
-"""The tasks of a trace with what they took, and the medians of equal ones."""
+"""The tasks of a trace with their times, and the medians of equal ones."""
 
 from __future__ import annotations
 
@@ -24,24 +24,19 @@ from ...trace.trace import Trace
 from .task import Task
 
 CPU_OP = "cpu_op"
+# Equal collectives did not wait if their times differ by less than this factor.
 _ABOUT = 2.0
-"""Equal collectives whose times differ by less than this factor count as not waiting."""
 
 
 class MeasuredTask(msgspec.Struct, frozen=True):
-    """A task and its measured time.
-
-    Attributes:
-        ns: median of `count` equal events. low_ns, high_ns: their tenth and ninetieth percentiles.
-        times: all times of a rank's collectives, in trace order; () for other work.
-    """
+    """A task and its measured time."""
 
     task: Task
-    ns: float
+    ns: float  # median of `count` equal events
     count: int
-    low_ns: float = 0.0
+    low_ns: float = 0.0  # low_ns, high_ns: their tenth and ninetieth percentiles
     high_ns: float = 0.0
-    times: tuple[float, ...] = ()
+    times: tuple[float, ...] = ()  # all times of a rank's collectives, in trace order; () for other work
 
     __repr__ = brief
 
@@ -57,10 +52,11 @@ class _Caller:
 
 
 def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = None) -> list[Task]:
-    """A task for every GPU event of a trace, in the order of `Trace.gpu`.
+    """Return a task for every GPU event of a trace, in the order of `Trace.gpu`.
 
     Args:
-        own: devices that take precedence over the table's. device: predict for this one instead of the event's own.
+        own: devices that take precedence over the table's.
+        device: predict for this one instead of the event's own.
     """
     work, gpu, devices = work_of_events(trace), trace.gpu, find_devices(trace, own)
     callers = _Callers(trace)
@@ -98,13 +94,11 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
 
 
 def _byte_factor(least: int, most: int) -> float:
-    """The middle of a range of bytes over its lower end."""
     return round((least + most) / 2 / least, 3) if 0 < least < most else 1.0
 
 
 def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
-    """A task for the self time of operators (positions in `Trace.calls`); `name` distinguishes CPUs and their
-    settings."""
+    """Return a task for the self time of operators (positions in `Trace.calls`); `name` distinguishes CPUs."""
     callers = _Callers(trace)
     distinct, which = distinct_rows(trace.calls.name[calls], trace.calls.signature[calls])
     tasks = []
@@ -128,15 +122,14 @@ def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
 
 
 class _Callers:
-    """Operators with tensors, each distinct one counted once."""
-
     def __init__(self, trace: Trace) -> None:
         self._trace, self._calls = trace, trace.calls
         self._with_tensors = [bool(signature.tensors) for signature in trace.signatures]
         self._known: dict[tuple[int, int], _Caller] = {}
 
     def above(self, call: CallIndex) -> CallIndex:
-        """The innermost operator with tensors that is or encloses a call; else the innermost operator; −1 for none."""
+        """Return the innermost operator with tensors that is or encloses a call; else the innermost operator; −1 for
+        none."""
         calls, first = self._calls, CallIndex(-1)
         while call >= 0:
             if calls.kind[call] == OP:
@@ -153,7 +146,6 @@ class _Callers:
         return self.known(int(self._calls.name[call]), int(self._calls.signature[call]))
 
     def known(self, name: int, signature: int) -> _Caller:
-        """By codes of name and signature, −1 for none."""
         if (name, signature) not in self._known:
             text, given = self._trace.names[name], self._trace.signatures[signature] if signature >= 0 else None
             counted = (None, None) if given is None else (flops(text, given), bytes_moved(text, given))
@@ -162,7 +154,7 @@ class _Callers:
 
 
 def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
-    """Equal tasks as one, in order of first appearance."""
+    """Merge equal tasks, in order of first appearance."""
     found: dict[Task, list[float]] = {}
     for task, time in zip(tasks, ns, strict=True):
         found.setdefault(task, []).append(time)
@@ -179,8 +171,9 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
 
 
 def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
-    """Merge equal tasks of several traces: their median, each trace counted once. Of collectives, the time of an
-    unmeasured rank (`unseen_rank_duration`).
+    """Merge equal tasks of several traces: their median, each trace counted once.
+
+    For collectives it is the time of an unmeasured rank (`unseen_rank_duration`).
 
     Example:
         >>> pooled([MeasuredTask(Task("a"), 4.0, 9, 3.0, 5.0), MeasuredTask(Task("a"), 6.0, 1, 6.0, 6.0)])[0].ns
@@ -210,19 +203,19 @@ def _together(task: Task, of: Sequence[MeasuredTask]) -> float:
 
 
 def unseen_rank_duration(times: npt.NDArray[np.float64], ranks: int | None = None) -> float:
-    """The mean time of equal collectives in a rank that was not measured.
+    """Return the mean time of equal collectives in a rank that was not measured.
 
     All ranks leave a collective together. The last one to arrive does not wait and takes the least time. If none of the
     measured ranks took about the least time, an absent rank was the last.
 
     Args:
-        times: (measured ranks, collectives), ns; at least two ranks. ranks: of the group; if None, one more than
-            measured.
+        times: (measured ranks, collectives), ns; at least two ranks.
+        ranks: size of the group; if None, one more than measured.
 
     Example:
         >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 500]]), 4)  # the second waits for the fourth
         10.0
-        >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 10]]), 4)  # and here for the third
+        >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 10]]), 4)  # and this one for the third
         405.0
     """
     known, mean, least = len(times), times.mean(axis=0), float(times.min())

@@ -1,10 +1,10 @@
-"""80% intervals of predicted times, from how similar work was missed by models that had not seen its trace.
+"""80% intervals of predicted times, from the errors on similar work by models that had not seen its trace.
 
-Split conformal prediction by group (Vovk et al., 2005; "Mondrian"): of the log ratios measured/predicted of held-out
-events in the narrowest group that has enough of them, the tenth and ninetieth percentiles, with the rank of a sample of
-one more. What follows such events in new traces is covered as often, if it is missed as those were.
+Split conformal prediction by group (Vovk et al., 2005; "Mondrian"): the tenth and ninetieth percentiles of the log
+ratios measured/predicted of held-out events in the narrowest group that has enough of them, with the rank of a sample
+of one more. The intervals cover the same share of new events if their errors are similar.
 
-Events of one job are missed alike, so that what is exchangeable are jobs and not events: each job has the same weight,
+Events of one job have similar errors, so the exchangeable units are jobs and not events: each job has the same weight,
 however many events it has (Dunn, Wasserman, Ramdas: "Distribution-free prediction sets for two-layer hierarchical
 models", 2022).
 """
@@ -25,20 +25,20 @@ from .task import Task
 from .utilisation import EventWork, kernel_family, kind_of, work_of
 
 COVERAGE = 0.8
+# Events that a group needs; with fewer the wider group counts.
 _ENOUGH = 16
-"""Events that a group needs; with fewer the wider group counts."""
+# Jobs that these must come from, or all jobs if there are fewer.
 _ENOUGH_JOBS = 5
-"""Jobs that these must be from, or as many as there are."""
+# Share of a job's weight that is kept for the next job, at either end. With all of it intervals would be
+# distribution-free: they cover 92% of the events of held-out jobs, and reach a factor of 15; with a quarter 85%, and
+# 78% in the mean over jobs; without it 71%.
 _NEXT_JOB = 0.25
-"""Share of a job's weight that is kept for the job to come, at either end. With all of it intervals would be
-distribution-free: they cover 92% of the events of held-out jobs, and reach a factor of 15; with a quarter 85%, and 78%
-in the mean over jobs; with none 71%."""
+# Factor up and down if nothing similar was held out.
 _UNKNOWN = 3.0
-"""Factor up and down where nothing was held out that could say."""
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """The measured over predicted times of a group: 80% of `count` held-out events are between `low` and `high`."""
+    """Measured over predicted times of a group: 80% of `count` held-out events are between `low` and `high`."""
 
     count: int
     low: float
@@ -46,18 +46,18 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class PredictionIntervals(msgspec.Struct, frozen=True):
-    """Spreads by group, whose names are joined by "|"."""
+    """Spreads by group; its names are joined by "|"."""
 
     spreads: dict[str, Spread] = {}
 
     __repr__ = brief
 
     def of(self, group: Sequence[str], usual: Spread | None = None) -> Spread:
-        """The factors of the narrowest known group.
+        """Return the factors of the narrowest known group.
 
         Args:
             group: from wide to narrow, such as ("utilisation", "new", "work", "Elementwise").
-            usual: for an unknown first level; by default that of everything.
+            usual: for an unknown first level; by default the spread of everything.
 
         Example:
             >>> PredictionIntervals({"measured": Spread(20, 0.9, 1.2)}).of(("measured", "same kernel")).high
@@ -75,11 +75,12 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
 def fit_intervals(
     groups: Sequence[Sequence[str]], log_ratios: Sequence[float], jobs: Sequence[int] | None = None
 ) -> PredictionIntervals:
-    """Percentiles of every group, wide and narrow, with enough events.
+    """Return percentiles of every group, wide and narrow, with enough events.
 
     Args:
-        groups: of each held-out event, from wide to narrow. log_ratios: log(measured/predicted).
-        jobs: number of each event's job; each job has the same weight.
+        groups: by held-out event, from wide to narrow.
+        log_ratios: log(measured/predicted).
+        jobs: by event, the number of its job; all jobs have the same weight.
     """
     of_job = [0] * len(groups) if jobs is None else jobs
     found: dict[str, list[tuple[float, int]]] = {}
@@ -97,7 +98,6 @@ def fit_intervals(
 
 
 def _spread(events: list[tuple[float, int]]) -> Spread:
-    """Of log ratios, each with its job."""
     ordered, tail = sorted(events), (1 - COVERAGE) / 2
     each, most = Counter(job for _, job in ordered), len(events) - 1
     if len(each) == 1:
@@ -112,11 +112,11 @@ def _spread(events: list[tuple[float, int]]) -> Spread:
 
 
 _ROUNDING = 1e-9
+# Levels of the most similar fitted event of a size within a factor of `_NEAR`.
 LEVELS = ("same kernel and device", "same kernel", "same family", "same kind", "new")
-"""Of the fitted events the most alike one: of how much the same, and of a size within a factor of `_NEAR`."""
 NEW = LEVELS[-1]
+# How many times larger or smaller, in time at the peak, a similar event may be.
 _NEAR = 8.0
-"""How many times larger or smaller, in time at the peak, an event may be and still count as alike."""
 
 
 class Familiarity:
@@ -132,11 +132,11 @@ class Familiarity:
                 self._sizes[key] = min(least, work.size), max(most, work.size)
 
     def of(self, task: Task) -> str:
-        """One of `LEVELS`."""
+        """Return one of `LEVELS`."""
         return self.group(task)[0]
 
     def group(self, task: Task) -> tuple[str, str, str]:
-        """The level, what is known of the work (`state_of`), and the kind of the event: the groups of intervals."""
+        """Return the groups of an event's interval: level, known quantities of its work (`state_of`), and kind."""
         work = work_of(task, self._devices)
         level = NEW
         for at, key in zip(LEVELS, _keys(task, work), strict=False):
@@ -148,13 +148,13 @@ class Familiarity:
 
 
 def _keys(task: Task, work: EventWork) -> tuple[tuple[str, ...], ...]:
-    state = state_of(work)  # sizes are comparable where they measure the same
+    state = state_of(work)  # sizes are comparable if they measure the same
     named = (state, task.kernel, task.device), (state, task.kernel)
-    if state == "name":  # of other names nothing follows where the work may be of any size
+    if state == "name":  # without known work, another name says nothing about the size
         return named
     return (*named, (state, kind_of(task), kernel_family(task.kernel)), (state, kind_of(task), "", ""))
 
 
 def state_of(work: EventWork) -> str:
-    """What is known of an event's work: "work", "grid" or "name"."""
+    """Return the known quantities of an event's work: "work", "grid" or "name"."""
     return "work" if work.known else "grid" if work.size else "name"

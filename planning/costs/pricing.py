@@ -1,4 +1,4 @@
-"""What the GPU events and CPU operators of a trace cost by a fitted model, on their own device or another one."""
+"""Estimate the GPU events and CPU operators of a trace by a fitted model, for their device or another one."""
 
 from __future__ import annotations
 
@@ -22,41 +22,36 @@ from ...trace.trace import Trace
 from ..reshape.shape_change import FLOATING
 from .bound import bound_of, times_at_peak
 from .kernel_model import interval_group
+from .measured_models import MeasuredTable
 from .measured_tasks import CPU_OP, gpu_tasks
 from .model_file import EndToEndError, FittedModel
 from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
-from .similar import MeasuredTable
 from .task import Estimate, Task
 from .utilisation import Utilisation, fit_utilisation, kernel_family
 
+# Source of a time if no model serves the work.
 UNKNOWN = "unknown"
-"""How a time was found where no model serves the work."""
+# Spread of equal events if too few were held out.
 _MEASURED = {"measured": Spread(0, 0.8, 1.25)}
-"""Of an equal event, where too few were held out to tell."""
 _NOTHING = Estimate(0.0, UNKNOWN)
 
 
 class Price(NamedTuple):
-    """The predicted time of a GPU event, ns.
-
-    Attributes:
-        low, high: ends of the 80% interval. bound: lower bound, None if neither FLOPs nor bytes are known.
-        how: the model that predicted it. level: similarity to the fitted events (`familiarity.LEVELS`).
-    """
+    """Predicted time of a GPU event, ns."""
 
     ns: float
-    low: float
+    low: float  # low, high: ends of the 80% interval
     high: float
-    bound: float | None
-    how: str
-    level: str
+    bound: float | None  # lower bound, None if neither FLOPs nor bytes are known
+    how: str  # the model that predicted it
+    level: str  # similarity to the fitted events (`prediction_intervals.LEVELS`)
 
 
 class Pricing:
     """Estimates of one trace's work, each looked up when it is first asked for.
 
     Args:
-        device: name of the record to predict for, instead of each event's own device.
+        device: name of the record to predict for, instead of the events' own devices.
         beyond: the trace has other shapes than recorded, so recorded launch sizes do not hold.
         dtype: dtype of the floating-point tensors, None for their own.
 
@@ -93,25 +88,24 @@ class Pricing:
         self.notes: list[str] = []
         if device is not None and not self._measured_there:
             self.notes.append(
-                f"nothing was measured on {device}: times are scaled by what the utilisation model says of both devices"
+                f"nothing was measured on {device}: times are scaled by the utilization model of both devices"
             )
 
     @property
     def kinds(self) -> list[str]:
-        """Of each GPU event, what it counts to in tables (`Task.kind`)."""
+        """`Task.kind` of the GPU events."""
         return [task.kind for task in self.tasks]
 
     @cached_property
     def times(self) -> list[float]:
-        """ns of each GPU event."""
         return [self.event(event).ns for event in range(len(self.tasks))]
 
     def event(self, event: int) -> Estimate:
-        """The time of a GPU event, 0 if no model serves it."""
+        """Return the time of a GPU event, 0 if no model serves it."""
         return self._of_type(self.tasks[event], self._on_device) or _NOTHING
 
     def _of_type(self, task: Task, price: Callable[[Task], Estimate | None]) -> Estimate | None:
-        """The price of a task with the wanted element type: as measured with it, else scaled by what bounds it."""
+        """Return the estimate of a task with the wanted dtype: as measured with it, else scaled by its bound."""
         new, device = retyped(task, self._dtype), self._to or task.device
         if new == task:
             return price(task)
@@ -139,7 +133,7 @@ class Pricing:
         return Estimate(max(found.ns * ratio, bound.ns if bound else 0.0), f"{found.how}, scaled")
 
     def price(self, event: int) -> Price:
-        """The time of a GPU event with its interval and bound."""
+        """Return the time of a GPU event with its interval and bound."""
         task = self.tasks[event]
         if task not in self._known:
             there = retyped(task, self._dtype)
@@ -173,30 +167,24 @@ class Pricing:
         return MeasuredTable(self._model.gpu)
 
     def call(self, task: Task) -> Estimate | None:
-        """The own time of a CPU operator; None for one that the model has not seen."""
+        """Return the own time of a CPU operator; None for an operator that the model has not seen."""
         return self._of_type(task, self._costs.predict) if task.op in self._ops else None
 
 
 def _typed_key(task: Task, device: str) -> Hashable:
-    """What equal work has in common whatever kernel does it."""
     return task.op, task.category, task.inputs, task.outputs, task.place, task.collective, device
 
 
 @dataclass(frozen=True)
 class OpRow:
-    """All work of one operator.
-
-    Attributes:
-        count: GPU events; calls in a trace without GPU events.
-        predicted_ns, measured_ns: sums of GPU times; of self times on the host in a trace without GPU events.
-        how: the models that predicted it, most frequent first.
-    """
+    """All work of one operator."""
 
     op: str
-    count: int
+    count: int  # GPU events; calls in a trace without GPU events
+    # predicted_ns, measured_ns: sums of GPU times; of self times on the host in a trace without GPU events
     predicted_ns: int
     measured_ns: int
-    how: tuple[str, ...]
+    how: tuple[str, ...]  # the models that predicted it, most frequent first
 
     __repr__ = brief
 
@@ -213,34 +201,28 @@ def op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[O
 
 @dataclass(frozen=True)
 class PricedKernel:
-    """Equal GPU events: of one kernel, operator, shapes, dtypes and device.
-
-    Attributes:
-        op: the operator, "" if unknown. shapes: of its inputs, as text.
-        measured_ns, predicted_ns, low_ns, high_ns, bound_ns: sums; low and high are the ends of the 80% interval, the
-            bound is None if neither FLOPs nor bytes are known.
-        how: the model that predicted them. level: similarity to the fitted events (`familiarity.LEVELS`).
-    """
+    """Equal GPU events: one kernel, operator, shapes, dtypes and device."""
 
     name: str
-    op: str
-    shapes: str
+    op: str  # the operator, "" if unknown
+    shapes: str  # of its inputs, as text
     device: str
     count: int
+    # measured_ns, predicted_ns, low_ns, high_ns, bound_ns: sums; low and high are the ends of the 80% interval, the
+    # bound is None if neither FLOPs nor bytes are known
     measured_ns: int
     predicted_ns: int
     low_ns: int
     high_ns: int
     bound_ns: int | None
-    how: str
-    level: str
+    how: str  # the model that predicted them
+    level: str  # similarity to the fitted events (`prediction_intervals.LEVELS`)
 
     __repr__ = brief
 
 
 def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[PricedKernel, ...]:
-    """Rows of the GPU events of some iterations, and of those without a row in the trace; the longest predicted
-    first."""
+    """Return rows of the GPU events of some iterations, and of events without a row; the longest predicted first."""
     groups: dict[Task, list[int]] = {}
     for event, (task, row) in enumerate(zip(pricing.tasks, trace.gpu.source.tolist(), strict=True)):
         if row < 0 or of_row[row] >= 0:
@@ -257,22 +239,25 @@ def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[Pric
     return tuple(sorted(rows, key=lambda row: (-row.predicted_ns, row.name, row.op, row.shapes)))
 
 
+# Ninetieth percentiles of Student's t with 1, 2, … degrees of freedom.
 _STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.44, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.35, 1.345, 1.341)
-"""Ninetieth percentiles of Student's t with 1, 2, … degrees of freedom."""
 _NORMAL = 1.282
+# Half width in log time of every end-to-end interval: a replay does not reproduce even its own recording exactly.
+_LEAST_HALF = 0.01
+# Half width in log time if nothing was held out; and the standard deviation that counts like one held-out trace (of
+# jobs on hosts, each predicted from nine others).
 _USUAL, _BEFORE = 0.3, 0.2
-"""Half width in log time where nothing was held out; standard deviation that counts as much as one held-out trace (of
-jobs on hosts, each predicted from nine others)."""
 
 
 def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
-    """Half width of the 80% interval in log time.
+    """Return the half width of the 80% interval in log time.
 
-    The log ratios count as drawn from a normal distribution around 0, because predictions are not corrected by their
-    mean; its deviation has the prior `_BEFORE`. Only held-out traces count of which the others knew as much.
+    The log ratios are treated as drawn from a normal distribution around 0, because predictions are not corrected by
+    their mean; its deviation has the prior `_BEFORE`. Only held-out traces count that the other traces knew equally
+    well.
 
     Args:
-        unknown: share of the timed edges without an estimate; they count as 0.
+        unknown: share of the timed edges without an estimate; their time is taken as 0.
 
     Example:
         >>> round(half_width(EndToEndError((0.1, -0.1), (0.0, 0.0))), 3)  # 1.886 √((0.1² + 0.1² + 0.2²) / 2)
@@ -287,7 +272,7 @@ def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
 
 
 def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list[float]]:
-    """ns of each GPU event at both ends of the joint interval of some events; the others stay as predicted."""
+    """Return ns of all GPU events at both ends of the joint interval of some events; the others stay as predicted."""
     prices = {event: pricing.price(event) for event in events}
     ends = []
     for side in ("low", "high"):
@@ -307,7 +292,7 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
 
 
 def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int]:
-    """80% interval of an end-to-end time, ns.
+    """Return the 80% interval of an end-to-end time, ns.
 
     Args:
         predicted, low, high: with all GPU events as predicted, and at the ends of their interval.
@@ -315,14 +300,15 @@ def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int
     """
     if not predicted:
         return 0, 0
+    half = max(half, _LEAST_HALF)
     down, up = (hypot(half, abs(log(max(end, 1) / predicted))) for end in (min(low, predicted), max(high, predicted)))
     return round(predicted * exp(-down)), round(predicted * exp(up))
 
 
 def retyped(task: Task, dtype: str | None) -> Task:
-    """A task whose floating-point tensors are of another type, or as it is; its bytes change as those tensors do.
+    """Return a task with floating-point tensors of another dtype; its bytes change with these tensors.
 
-    The kernel is left open: a library chooses others for another type.
+    The kernel is left open: a library chooses others for another dtype.
 
     Example:
         >>> from etplus.trace.tensors import Tensor
@@ -346,7 +332,7 @@ def retyped(task: Task, dtype: str | None) -> Task:
 
 
 def time_ratio(old: Task, new: Task, device: Device | None) -> float:
-    """Ratio of a task's times with another dtype and its own, if it reaches the same share of its bound.
+    """Return the ratio of a task's times with another dtype and its own, if it reaches the same share of its bound.
 
     The bound is the larger of FLOPs by peak and bytes by bandwidth. Without a device record, as on a CPU, it is the
     bytes; work with FLOPs, whose rate is then unknown, takes as long as before.

@@ -1,8 +1,8 @@
-"""One rank to predict, in the forms that both engines need, and what the edges of its replay graph take.
+"""One rank to predict: its replay graph, and the times of its edges.
 
-Work is priced by a fitted model: GPU events and collectives; if asked for, also the operators' own times of a trace
-without GPU events. What else a host does, and what a launch, a stream or a thread waits, says nothing of another job:
-it stays as recorded, or is scaled to the speed of another host.
+A fitted model predicts GPU events and collectives; if asked for, also the operators' own times of a trace without GPU
+events. Other host work, and waits of launches, streams and threads, stay as recorded, or are scaled to the speed of
+another host.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from functools import cached_property, partial
 from statistics import median
 from typing import Literal, NamedTuple
 
-import msgspec
 import numpy as np
 
-from ...analysis.overheads import Overheads, overhead_rows, summarise
 from ...schemas.communications import comm_rows
 from ...timeline.constants import Constants, fit_constants
+from ...timeline.critical import binding_edges
 from ...timeline.graph_building import build_graph
 from ...timeline.graph_replay import replay
-from ...timeline.host_time import without_waits
 from ...timeline.iterations import StepTimes, percentiles, warm_up
 from ...timeline.replay_graph import DURATION, HOST, ReplayGraph
 from ...timeline.replay_summary import BaseError
@@ -42,24 +40,25 @@ from .edge_latencies import host_collective_keys, iterations_of, places, transfe
 from .fitting import measured_ns, measured_steps, self_time
 from .measured_tasks import cpu_tasks, medians
 from .model_file import FittedModel
-from .overhead_model import overhead_model, scaled, with_work_of
 from .pricing import UNKNOWN, OpRow, PricedKernel, Pricing, drawn_in, kernel_rows, op_rows
 from .task import Estimate
 
-Engine = Literal["replay", "overheads"]
-ENGINES: tuple[Engine, ...] = ("replay", "overheads")
+# Source of the times of host work: the predicted trace, or the host of the fitted traces. Work without a counterpart in
+# the model is scaled by the ratio of speeds of equal calls.
 Host = Literal["trace", "model"]
-"""Whose times host work has: those of the trace that is predicted, or those that it has on the host of the traces
-fitted on. What the model has no counterpart of is carried over by the ratio of speeds of like calls."""
 
 
 class RankJob:
-    """One rank to predict, in the forms that both engines need.
+    """One rank to predict.
 
     Args:
-        wanted: iterations (`iterations_of`). keep_outliers: also those that are unlike the others.
-        device: name of the device to predict for. changed: the shapes are not those that were measured.
-        shape: other sizes, or another dtype. measured: operators timed on this machine. host: see `Host`.
+        wanted: iterations (`iterations_of`).
+        keep_outliers: also predict iterations that differ from the others.
+        device: name of the device to predict for.
+        changed: the shapes are not those that were measured.
+        shape: other sizes, or another dtype.
+        measured: operators timed on this machine.
+        host: see `Host`.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class RankJob:
 
     @cached_property
     def measured(self) -> int:
-        """ns that was measured."""
+        """Measured time, ns."""
         return measured_ns(self.original, self.chosen)
 
     @cached_property
@@ -94,7 +93,7 @@ class RankJob:
 
     @cached_property
     def constants(self) -> Constants:
-        """Those of the trace itself: launches and streams of other traces are those of other machines."""
+        """Constants of the trace itself: launches and streams of other traces belong to other machines."""
         return fit_constants(self.graph)
 
     @cached_property
@@ -102,15 +101,13 @@ class RankJob:
         """Error of the replay of the graph as measured."""
         return BaseError.of(replay(self.graph, self.constants))
 
-    def recorded(self, engine: Engine) -> int:
-        """ns that an engine says if it is given all times as recorded."""
-        if engine == "replay":
-            return self.replayed(self.graph.edges.lag)
-        return overhead_model(self.trace, self._walked(self._own_overheads), self.gpu_ns, self.of_row).total
+    def recorded(self) -> int:
+        """Return the replay's time with all times as recorded, ns."""
+        return self.replayed(self.graph.edges.lag)
 
     @cached_property
     def gpu_ns(self) -> list[float]:
-        """ns of each GPU event as recorded."""
+        """Recorded times of the GPU events, ns."""
         return [float(ns) for ns in self.trace.gpu.dur.tolist()]
 
     @cached_property
@@ -120,7 +117,7 @@ class RankJob:
 
     @cached_property
     def speed(self) -> HostSpeed:
-        """The host of the trace, as recorded, beside that of the traces fitted on."""
+        """Speed of the trace's host, relative to the fitted traces' host."""
         if not self.by_model and self.host == "trace":
             return HostSpeed(1.0, 0.0)
         calls, own = self_time(self.graph, self.original, self.of_row)
@@ -159,7 +156,7 @@ class RankJob:
         return replace(priced, lag=lag)
 
     def _price_edges(self) -> PricedEdges:
-        """Lags of the iterations' work by the first that knows it: operators timed here, the same place in the fitted
+        """Find lags of the iterations' work by the first source: operators timed here, the same place in the fitted
         traces, equal collectives, the cost models."""
         graph, edges, of_row, table = self.graph, self.graph.edges, self.of_row, self.model.lags
         reshaped, speed = self._changed or self._retyped, self._speed_of_models
@@ -201,11 +198,10 @@ class RankJob:
 
     @property
     def _speed_of_models(self) -> float:
-        """Factor for times of host work that come from the fitted traces."""
         return self.speed.ratio if self.host == "trace" else 1.0
 
     def _own_times(self, wanted: Mapping[Row, Sequence[int]]) -> dict[Row, Estimate]:
-        """Self times of operators by the cost models, by row, without operators that the model has not seen."""
+        """Return self times of operators by the cost models, by row, without operators that the model has not seen."""
         calls, _ = self_time(self.graph, self.trace, self.of_row)
         calls = calls[np.isin(self.trace.calls.source[calls], list(wanted))]
         rows, speed = self.trace.calls.source[calls].tolist(), self._speed_of_models
@@ -213,8 +209,7 @@ class RankJob:
         return {row: Estimate(price.ns * speed, price.how) for row, price in prices if price is not None}
 
     def _host_work(self) -> IntColumn:
-        """Edges of the iterations that are work of the host: all but long pauses outside of calls, which may be
-        waits."""
+        """Return edges of the iterations that are work of the host; long pauses outside of calls may be waits."""
         edges = self.graph.edges
         host = np.flatnonzero(edges.kind == HOST)
         host = host[self.of_row[self.graph.row[edges.target[host]]] >= 0]
@@ -227,7 +222,7 @@ class RankJob:
     def notes(self) -> tuple[str, ...]:
         """See `Prediction`."""
         vague = self.on_host and not self.by_model
-        own = ["no GPU events: operators take as long as recorded; --host model prices them, too"] * vague
+        own = ["no GPU events: operators keep their recorded times; --host model predicts them"] * vague
         return (*self.pricing.notes, *own)
 
     @property
@@ -238,31 +233,15 @@ class RankJob:
         return shares_of_sources([*times, (RECORDED, float(priced.recorded_ns))])
 
     @cached_property
-    def _own_overheads(self) -> Overheads:
-        return summarise(overhead_rows(without_waits(self.trace), 0, counted=self.of_row >= 0), 0)
-
-    @cached_property
-    def walked(self) -> FittedModel:
-        """The model with the overheads that the overheads engine takes."""
-        own = self._own_overheads
-        here = own if self.host == "trace" else scaled(own, 1 / self.speed.ratio)
-        if self.by_model:
-            here = with_work_of(here, self.model.overheads, self._speed_of_models)
-        return self._walked(here)
-
-    def _walked(self, overheads: Overheads) -> FittedModel:
-        return msgspec.structs.replace(self.model, overheads=overheads)
-
-    @cached_property
     def transfers(self) -> dict[int, int]:
-        """Row of each collective of the iterations to the least ns that equal ones took in the traces fitted on."""
+        """Least ns of equal collectives in the fitted traces, by row."""
         known, gpu = self.model.lags.transfers, self.trace.gpu
         keys = {int(gpu.source[event]): transfer_key(comm) for event, comm in gpu.comm.items()}
         keys |= host_collective_keys(self.original)
         return {row: known[key] for row, key in keys.items() if self.of_row[row] >= 0 and key in known}
 
     def replayed(self, lags: IntColumn, *, wait: bool = True) -> int:
-        """ns of the iterations in a replay with other lags; without `wait` collectives wait for no other rank."""
+        """Return ns of the iterations with other lags; without `wait` collectives wait for no other rank."""
         if not wait:
             edges = self.graph.edges
             rows = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, list(self.transfers)))
@@ -275,14 +254,14 @@ class RankJob:
 
     @cached_property
     def ends(self) -> tuple[list[float], list[float]]:
-        """ns of each GPU event at both ends of the joint interval; collectives keep their times, which are waits
+        """ns of the GPU events at both ends of the joint interval; collectives keep their times, which are waits
         (`waiting`)."""
         source = self.trace.gpu.source
         counted = (source >= 0) & (self.of_row[source] >= 0) & ~self.trace.is_comm
         return drawn_in(self.pricing, np.flatnonzero(counted).tolist())
 
     def lags_at(self, times: Sequence[float] | None) -> IntColumn:
-        """Lags from the model with other times of GPU events; as predicted if None."""
+        """Return lags from the model with other times of GPU events; as predicted if None."""
         lags = self.priced.lag
         if times is None:
             return lags
@@ -293,19 +272,14 @@ class RankJob:
                 lags[edge] = round(lags[edge] * times[event] / usual[event])
         return lags
 
-    def total(self, engine: Engine, kernel_ns: Sequence[float] | None = None, *, wait: bool = True) -> int:
-        """ns of the iterations by an engine with other times of GPU events; as predicted if None."""
-        if engine == "replay":
-            return self.replayed(self.lags_at(kernel_ns), wait=wait)
-        times = list(self.pricing.times if kernel_ns is None else kernel_ns)
-        for row, event in () if wait else self.event_of.items():
-            times[event] = min(times[event], self.transfers.get(row, times[event]))
-        return overhead_model(self.trace, self.walked, times, self.of_row).total
+    def total(self, kernel_ns: Sequence[float] | None = None, *, wait: bool = True) -> int:
+        """Return the replay's time with other times of GPU events, ns; as predicted if None."""
+        return self.replayed(self.lags_at(kernel_ns), wait=wait)
 
     def untraced(self) -> UntracedAnswer | None:
-        """Time of a step without a profiler: of the prediction and of both ends of its interval.
+        """Return the time of a step without a profiler: as predicted and at both ends of its interval.
 
-        None if the trace does not tell what recording cost, or if only some iterations are predicted.
+        None if the trace does not tell the cost of recording, or if only some iterations are predicted.
         """
         if self.split is not None:
             return None
@@ -318,39 +292,47 @@ class RankJob:
         changes = [partial(changed, lag=lag) for lag in lags]
         return untraced_answer(replay(self.graph, self.constants), [self.constants], *changes)
 
-    def waiting(self, engine: Engine) -> int:
-        """ns of the iterations with collectives as recorded: no model knows how long a rank waits in them for
-        others."""
-        if engine == "replay":
-            edges, lags = self.graph.edges, self.priced.lag.copy()
-            met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.original)))
-            lags[met] = edges.lag[met]
-            return self.replayed(lags)
-        return self.total(engine, self.gpu_ns_waiting)
+    def waiting(self) -> int:
+        """Return ns of the iterations with collectives as recorded, because no model knows how long a rank waits."""
+        edges, lags = self.graph.edges, self.priced.lag.copy()
+        met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.original)))
+        lags[met] = edges.lag[met]
+        return self.replayed(lags)
 
     @property
     def gpu_ns_waiting(self) -> list[float]:
-        """ns of each GPU event as predicted, of collectives as recorded."""
+        """Predicted times of the GPU events, of collectives as recorded, ns."""
         times = zip(self.gpu_ns, self.trace.is_comm.tolist(), self.pricing.times, strict=True)
         return [here if comm else ns for here, comm, ns in times]
 
-    def without_waiting(self, engine: Engine, factor: float) -> tuple[int, int] | None:
+    def without_waiting(self, factor: float) -> tuple[int, int] | None:
         """See `Prediction`."""
-        walks_past = engine == "overheads" and self.on_host  # collectives of the host are none of its operators
-        if not self.transfers or self._changed or self._moved or self.shapes is not None or walks_past:
+        if not self.transfers or self._changed or self._moved or self.shapes is not None:
             return None
-        return round(self.total(engine, wait=False) * factor), self.replayed(self.graph.edges.lag, wait=False)
+        return round(self.total(wait=False) * factor), self.replayed(self.graph.edges.lag, wait=False)
 
-    def rows(self, engine: Engine) -> tuple[OpRow, ...]:
-        """GPU events by operator; self times of calls in a trace without GPU events."""
+    def from_model(self) -> float:
+        """Return the share of the predicted critical path that the model predicts."""
+        edges, how = self.graph.edges, self.priced.how
+        path = replay(self.graph.with_latencies(self.priced.lag), self.constants)
+        edge = binding_edges(path)
+        inside = self.of_row[self.graph.row[edges.target[edge]]] >= 0
+        edge = edge[inside]
+        predicted = [how.get(number, UNKNOWN) != UNKNOWN for number in edge.tolist()]
+        whole = int(path.lag[edge].sum())
+        return float(path.lag[edge][np.array(predicted, np.bool_)].sum() / whole) if whole else 0.0
+
+    def kernel_times(self) -> tuple[float, float, float, float]:
+        """Return the time of all GPU events of the iterations, ns: measured, predicted, low and high."""
+        source = self.trace.gpu.source
+        counted = np.flatnonzero((source >= 0) & (self.of_row[source] >= 0))
+        each = self.gpu_ns, self.pricing.times, *drawn_in(self.pricing, counted.tolist())
+        measured, predicted, low, high = (float(np.array(times)[counted].sum()) for times in each)
+        return measured, predicted, low, high
+
+    def rows(self) -> tuple[OpRow, ...]:
+        """Return GPU events by operator; self times of calls in a trace without GPU events."""
         trace, found = self.original, dict[str, list[tuple[int, int, int, str]]]()
-        if engine == "overheads":
-            for event, kind in enumerate(self.pricing.kinds):
-                if self.of_row[self.trace.gpu.source[event]] >= 0:
-                    estimate = self.pricing.event(event)
-                    took = int(self.trace.gpu.dur[event])
-                    found.setdefault(kind, []).append((event, round(estimate.ns), took, estimate.how))
-            return op_rows(found)
         edges, lags, how = self.graph.edges, self.priced.lag, self.priced.how
         kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
         for edge in places(self.graph, self.trace, self.of_row).edges.tolist():
@@ -362,7 +344,7 @@ class RankJob:
         return op_rows(found)
 
     def steps(self, predicted: int) -> StepTimes | None:
-        """Times of one iteration if all take this long; None if the model or the trace has no iterations."""
+        """Return times of one iteration if all take this long; None if the model or the trace has no iterations."""
         times, spread = measured_steps(self.original, self.chosen), self.model.steps
         if spread is None or not len(times):
             return None
@@ -371,13 +353,13 @@ class RankJob:
         return StepTimes(len(times), warm_up(apart), apart, percentiles(times).times(1), each)
 
     def kernels(self) -> tuple[PricedKernel, ...]:
-        """The GPU events of the iterations, including those of unknown operators."""
+        """Return the GPU events of the iterations, including events of unknown operators."""
         trace = with_unattached(self.trace) if self.split is None else self.trace
         pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # all events have a row
         return kernel_rows(pricing, trace, self.of_row)
 
     def baselines(self) -> dict[str, int]:
-        """GPU time of the busiest stream as measured, and the mean of the traces fitted on."""
+        """Return GPU time of the busiest stream as measured, and the mean of the fitted traces."""
         gpu = np.flatnonzero((self.original.nodes.kind == GPU) & (self.of_row >= 0))
         found = {}
         if len(gpu):
@@ -393,22 +375,18 @@ class RankJob:
 
 
 _SAME_PLACE, _EQUAL = "same place", "measured"
+# Equal calls that show the speed of one machine relative to another; fewer may have been disturbed.
 _LEAST_ALIKE = 8
-"""So many distinct equal calls tell the speed of one machine from that of another; fewer may have been disturbed."""
 
 
 @dataclass(frozen=True)
 class PricedEdges:
-    """Lags of a graph.
+    """Lags of a graph."""
 
-    Attributes:
-        lag: int64 ns, one per edge. how: the source of each lag that the model was asked for; `UNKNOWN` if it stays as
-            recorded. recorded_ns: host work that the model was not asked for.
-    """
-
-    lag: IntColumn
+    lag: IntColumn  # ns, one per edge
+    # By edge that the model was asked for, the source of its lag; `UNKNOWN` if it stays as recorded
     how: Mapping[int, str]
-    recorded_ns: int
+    recorded_ns: int  # host work that the model was not asked for
 
     @property
     def unknown(self) -> float:
@@ -423,13 +401,9 @@ def _parts(graph: ReplayGraph, edges: Sequence[int], whole: int, estimate: Estim
 
 
 class HostSpeed(NamedTuple):
-    """The speed of a trace's host compared with the fitted traces' host.
+    """Speed of a trace's host compared with the fitted traces' host."""
 
-    Attributes:
-        ratio: median over distinct operators of their time in the trace over their time in the fitted traces; 1 if the
-            traces have too few operators in common.
-        unknown: share of the trace's self time in operators that no fitted trace has; 1 with that ratio.
-    """
-
+    # Median over distinct operators of their time in the trace over their time in the fitted traces; 1 if the traces
+    # have too few operators in common
     ratio: float
-    unknown: float
+    unknown: float  # share of the trace's self time in operators that no fitted trace has; 1 with that ratio

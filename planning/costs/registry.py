@@ -1,4 +1,4 @@
-"""Which model prices which work: models by name, in the order in which they are asked."""
+"""Cost models by name, in the order in which they are asked, and explanations of their predictions."""
 
 from __future__ import annotations
 
@@ -7,61 +7,60 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from math import exp
 
-import numpy as np
-
 from ...analysis.devices import Device
 from ...trace.errors import UsageError
 from .bound import bound_of
 from .cost_model import CostModel
+from .measured_models import Extrapolated, Interpolated, KindMean, MeasuredTable
 from .measured_tasks import CPU_OP, MeasuredTask
-from .similar import Extrapolated, Interpolated, MeasuredTable, Similar, distances, features
 from .task import Estimate, Task
-from .utilisation import START, THREADS, EventWork, Law, Utilisation, fit_utilisation, kernel_family, work_of
+from .utilisation import START, THREADS, EventWork, Law, Utilisation, fit_utilisation, work_of
 
+# Group of the entry points: the name is the model's, the value a class that is a `CostModel`.
 GROUP = "etplus.cost_models"
-"""Group of the entry points: the name is the model's, the value a class that is a `CostModel`."""
 UTILISATION = "utilisation"
 
 _LOG = logging.getLogger("etplus")
 
 
 class Utilised(CostModel):
-    """The utilisation model, for all GPU events. Model files have its laws under `kernels`, which intervals also
-    need."""
+    """The utilization model, for all GPU events. Model files have its laws under `kernels`, which intervals
+    also need."""
 
     def __init__(self, fitted: Utilisation, devices: Mapping[str, Device]) -> None:
         self.fitted, self._devices = fitted, devices
 
     @classmethod
     def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilised:
-        """Of the GPU events among measured tasks."""
+        """Fit the model on the GPU events among measured tasks."""
         events = [event for event in measured if event.task.category != CPU_OP and event.ns > 0]
         return cls(fit_utilisation(events, devices), devices)
 
     def predict(self, task: Task) -> Estimate | None:
-        """ns of a GPU event; None for a CPU operator."""
+        """Return the time of a GPU event; None for a CPU operator."""
         if task.category == CPU_OP:
             return None
         return Estimate(self.fitted.nanoseconds(task, self._devices), UTILISATION)
 
 
+# The built-in models.
 MODELS: dict[str, type[CostModel]] = {
     "measured": MeasuredTable,
     UTILISATION: Utilised,
     "between": Interpolated,
-    "similar": Similar,
     "grown": Extrapolated,
+    "mean": KindMean,
 }
-"""The built-in ones, by name."""
+# Order of models for a GPU event; the first that serves it answers.
 ORDER = ("measured", UTILISATION)
-"""Models asked for a GPU event, the first that serves it answers."""
-CPU_ORDER = ("measured", "between", "similar")
-"""The order of models for a CPU operator."""
+# Order of models for a CPU operator.
+CPU_ORDER = ("measured", "between", "mean")
 
 
 @cache
 def cost_models() -> Mapping[str, type[CostModel]]:
-    """All models by name, the built-in ones first. One of another package that cannot be loaded is left out."""
+    """Return all models by name, the built-in ones first; models of other packages that cannot be loaded
+    are left out."""
     from importlib.metadata import entry_points
 
     found = dict(MODELS)
@@ -77,15 +76,16 @@ def cost_models() -> Mapping[str, type[CostModel]]:
 
 
 def candidates() -> tuple[tuple[str, ...], ...]:
-    """Orders among which `etplus predict fit` chooses: the built-in one, and one with each model of another package."""
+    """Return the orders among which `etplus predict fit` chooses: the built-in one, and one per model of another
+    package."""
     return (ORDER, *(("measured", name, UTILISATION) for name in cost_models() if name not in MODELS))
 
 
 def model_class(name: str) -> type[CostModel]:
-    """The model of a name.
+    """Return the model of a name.
 
     Raises:
-        UsageError: no package that is installed has one.
+        UsageError: no installed package has it.
     """
     known = MODELS.get(name) or cost_models().get(name)  # entry points are searched for other names alone: that is slow
     if known is None:
@@ -102,9 +102,10 @@ class Costs:
     No GPU event is predicted to take less than its bound, unless an equal event was measured to.
 
     Args:
-        devices: records by name. order: names of models.
-        beyond: first ask "between" for sizes between measured ones, and "grown" for larger ones; of GPU events only
-            without the utilisation model, which grows with size itself.
+        devices: records by name.
+        order: names of models.
+        beyond: first ask "between" for sizes between measured ones, and "grown" for larger ones; for GPU events only
+            without the utilization model, because it grows with size itself.
         fitted: models that were fitted on these tasks before.
     """
 
@@ -123,7 +124,7 @@ class Costs:
         self._known: dict[Task, Estimate] = {}
 
     def predict(self, task: Task) -> Estimate | None:
-        """ns of a task, by the first model that serves it; None if nothing was measured."""
+        """Return the time of a task by the first model that serves it; None if nothing was measured."""
         if task not in self._known:
             if not self._measured:
                 return None
@@ -141,23 +142,21 @@ class Costs:
 
     @property
     def fitted(self) -> Mapping[str, CostModel]:
-        """The models that were asked, by name."""
         return self._models
 
     def model(self, name: str) -> CostModel:
-        """One of the models."""
         if name not in self._models:
             self._models[name] = model_class(name).fit(self._measured, self._devices)
         return self._models[name]
 
 
-_EVENTS, _WEIGHTS, _NEIGHBOURS = 3, 4, 4
+_EVENTS, _WEIGHTS = 3, 4
 
 
 def explain(
     name: str, model: Utilisation, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
 ) -> list[str]:
-    """Explain in lines how the fitted events are predicted whose kernel's name contains a text, in any case."""
+    """Explain in lines the prediction of fitted events with a text in their kernel's name, in any case."""
     chosen = [event for event in measured if name.lower() in event.task.kernel.lower()]
     if not chosen:
         return [f"no kernel was fitted on whose name contains {name!r}"]
@@ -168,14 +167,13 @@ def explain(
         launch = f", {task.blocks} blocks of {task.block_threads} threads" if task.blocks else ""
         lines += [task.kernel, f"  {task.op or 'no operator'} {task.shapes}"]
         lines.append(f"  {task.device}, {event.count} times{launch}")
-        lines += [*_terms(event, model, devices), *_neighbours(event, model, measured, devices), ""]
+        lines += [*_terms(event, model, devices), ""]
     if len(chosen) > _EVENTS:
         lines.append(f"and {len(chosen) - _EVENTS} more distinct events of such kernels")
     return lines
 
 
 def _terms(event: MeasuredTask, model: Utilisation, devices: Mapping[str, Device]) -> list[str]:
-    """The formula with this event's numbers."""
     work = work_of(event.task, devices)
     law, lines = model.law(work), []
     terms = law.terms(work)
@@ -200,26 +198,6 @@ def _terms(event: MeasuredTask, model: Utilisation, devices: Mapping[str, Device
 
 
 def _weights(law: Law, work: EventWork, term: str) -> str:
-    """The labels that count most."""
     counts = {label: law.weights[term].get(label, 0.0) * value for label, value in work.labels.items()}
     most = sorted((label for label in counts if counts[label]), key=lambda label: (-abs(counts[label]), label))
     return ", ".join(f"{label} {counts[label]:+.2f}" for label in most[:_WEIGHTS])
-
-
-def _neighbours(
-    event: MeasuredTask, model: Utilisation, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
-) -> list[str]:
-    """The least different events of the same family, others than this one."""
-    family = kernel_family(event.task.kernel)
-    near = [other for other in measured if other is not event and kernel_family(other.task.kernel) == family]
-    if not near:
-        return ["  no other event of this family was fitted on"]
-    apart = distances(features([event.task]), features([other.task for other in near]))[0]
-    lines = ["  nearest events of this family: measured, predicted µs"]
-    for at in np.argsort(apart, kind="stable")[:_NEIGHBOURS].tolist():
-        other: Task = near[at].task
-        lines.append(
-            f"    {near[at].ns / 1000:10,.2f} {model.nanoseconds(other, devices) / 1000:10,.2f}  {other.device}, "
-            f"{other.op} {other.shapes}"
-        )
-    return lines

@@ -1,18 +1,18 @@
-"""The utilisation model: a GPU event's time from what it must compute and move, and how well kernels like it use peaks.
+"""The utilization model: a GPU event's time from its FLOPs and bytes, and from how well similar kernels use the peaks.
 
     time = start + max(C (1 + e^u), M (1 + e^v)),   efficiencies 1/(1 + e^u) and 1/(1 + e^v)
 
-C is FLOPs over the peak, M bytes over the bandwidth (`bound_of`); log start, u and v are sums of weights, one for each
-label of the event: kind, family and name of the kernel, operator, element type, vendor, and three numbers of device and
-grid. So the time grows with FLOPs and bytes, is never below the bound, and the share of the peak that is reached grows
-from 0 with size towards the efficiency: NeuSight's utilisation (Lee et al., ASPLOS 2025) with the start-up time of
-Hockney's r∞, n½ model (1982) as its law of size. Where neither FLOPs nor bytes are known,
+C is FLOPs over the peak, M bytes over the bandwidth (`bound_of`). Log start, u and v are sums of weights, one per label
+of the event: kind, family and name of the kernel, operator, dtype, vendor, and three numbers of device and grid. So the
+time grows with FLOPs and bytes, is never below the bound, and the reached share of the peak grows from 0 with size
+towards the efficiency: NeuSight's utilization (Lee et al., ASPLOS 2025) with the start-up time of Hockney's r∞, n½
+model (1982) as its law of size. If neither FLOPs nor bytes are known,
 
     time = start + N e^w,
 
-N being the threads launched, at 16 bytes each and the bandwidth; without a grid it is the start alone: what kernels of
-that name and family take. All three are multiplied by what such events take on average over their median. Where only
-bounds of the bytes are known (experts), M is of the middle, and the prediction not below the least.
+with N launched threads, at 16 bytes each and the bandwidth; without a grid it is the start alone: the time of kernels
+of that name and family. All three are multiplied by the mean of such events over their median. If only bounds of the
+bytes are known (experts), M is the middle, and the prediction not below the least.
 """
 
 from __future__ import annotations
@@ -34,37 +34,36 @@ from .bound import bound_of, device_of
 from .measured_tasks import MeasuredTask
 from .task import Task
 
+# Terms of the law; the names of labels begin with them.
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
-"""The terms of the law; the names of labels begin with them."""
+# Start-up time before anything is learned, for known and unknown work; and of a collective: its ranks must meet.
 _START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0
-"""Start-up time before anything is learned, where the work is known and where it is not; of a collective, whose ranks
-must meet."""
+# u, v and w before anything is learned: 55% of the peak, 65% of the bandwidth, 16 bytes a thread.
 _USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
-"""u, v and w before anything is learned: 55% of the peak, 65% of the bandwidth, 16 bytes a thread."""
+# u of dtypes that tensor cores do not compute: 75% of the peak. Slower arithmetic waits less for its operands.
 _SCALAR_USUAL, _SCALAR_TYPES = -1.1, frozenset({"float32", "float64"})
-"""u of element types that tensor cores do not compute: 75% of the peak. The fewer operations a second, the easier it is
-to bring their operands in time."""
 _BYTES_PER_THREAD = 16
+# Multiprocessors and bandwidth of an unknown device.
 _USUAL_DEVICE = 100, 2e12
-"""Multiprocessors and bandwidth of a device that is not known."""
+# Bytes per second of copies from and to the host, of copies from pageable memory, and of collectives. No record has
+# them; learned weights correct them.
 _HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 8e9, 100e9
-"""Bytes per second of copies from and to the host, of those from pageable memory, and of collectives, which no record
-says; what is learned of them makes up for what is wrong in these."""
 _PRODUCTS = frozenset({"GEMM", "Convolution", "Attention"})
+# Least and greatest log of a start-up time in ns; greatest u, v and w.
 LOG_START, MOST_LOSS = (log(300), 25.0), 12.0
-"""Least and greatest log of a start-up time in ns; greatest u, v and w."""
 _TEMPLATE = re.compile(r"[<(]")
 _ARCHITECTURE = re.compile(r"^(?:cudnn_|infer_|train_)*(?:maxwell|volta|turing|ampere|hopper|sm\d+)_")
 _SIZES = re.compile(r"_(?:MT)?\d+x\d+|_\d|_t?b?f\d+|_tilesize")
+# Names of kernels by TorchInductor and Tensile (of rocBLAS and hipBLASLt). The rest of the name has the fused
+# operators, or layouts, dtypes and tiles.
 _GENERATED = re.compile(r"triton_[a-z]+|Cijk")
-"""What TorchInductor and Tensile (of rocBLAS and hipBLASLt) call kernels; what follows says what is fused, or which
-layouts, types and tiles."""
 
 
 @cache
 def kernel_family(kernel: str) -> str:
-    """A kernel's name without namespaces, template arguments and parameters; of a library's, without architecture,
-    element types and tile sizes; of a generated one, what generates it.
+    """Return a kernel's name without namespaces, template arguments and parameters.
+
+    Names of libraries lose architecture, dtypes and tile sizes; of generated kernels only the generator remains.
 
     Example:
         >>> kernel_family("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor>(int)")
@@ -83,7 +82,8 @@ def kernel_family(kernel: str) -> str:
 
 
 def _unmangled(kernel: str) -> str:
-    """The last part of a nested name of the Itanium C++ ABI: "_ZN5aiter7rmsnormIfEvv" is aiter::rmsnorm<float>."""
+    """Return the last part of a nested name of the Itanium C++ ABI: "_ZN5aiter7rmsnormIfEvv" is
+    aiter::rmsnorm<float>."""
     at, name = len("_ZN"), kernel
     while length := re.match(r"\d{1,4}", kernel[at:]):
         at += len(length[0]) + int(length[0])
@@ -92,7 +92,7 @@ def _unmangled(kernel: str) -> str:
 
 
 def kind_of(task: Task) -> str:
-    """One of `GPU_KINDS`; of copies between host and device, and of each collective, a kind of their own."""
+    """Return one of `GPU_KINDS`; copies between host and device, and each collective, have their own kinds."""
     if task.collective:
         return f"collective {task.collective}"
     if "HtoD" in task.kernel or "DtoH" in task.kernel:
@@ -106,8 +106,10 @@ def _kind(kernel: str, category: str) -> str:
 
 
 def wire_factor(collective: str, ranks: int | None) -> float:
-    """Share of a buffer that passes the slowest link (`bus_factor`); 1 if unknown, and of a scatter, whose root sends
-    to one rank after the other."""
+    """Return the share of a buffer that passes the slowest link (`bus_factor`).
+
+    1 if unknown, and for a scatter: its root sends to one rank after the other.
+    """
     name = collective.lower().replace("-", "_")
     if not ranks or ranks < 2 or ("scatter" in name and "reduce" not in name):
         return 1.0
@@ -115,30 +117,23 @@ def wire_factor(collective: str, ranks: int | None) -> float:
 
 
 class EventWork(msgspec.Struct, frozen=True):
-    """A GPU event as the law sees it.
+    """Features of a GPU event."""
 
-    Attributes:
-        known: FLOPs or bytes are known. bound: ns, 0 if not.
-        usual: by term, log start in ns and u, v, w before anything is learned.
-        amounts: time at the peak by term (COMPUTE and MEMORY, or THREADS), ns.
-        labels: features that weights are learned for, with their values. kernel: the name.
-    """
-
-    known: bool
-    bound: float
-    usual: dict[str, float]
-    amounts: dict[str, float]
-    labels: dict[str, float]
-    kernel: str
+    known: bool  # FLOPs or bytes are known
+    bound: float  # ns, 0 if not
+    usual: dict[str, float]  # by term, log start in ns and u, v, w before anything is learned
+    amounts: dict[str, float]  # time at the peak by term (COMPUTE and MEMORY, or THREADS), ns
+    labels: dict[str, float]  # features that weights are learned for, with their values
+    kernel: str  # the name
 
     @property
     def size(self) -> float:
-        """ns, the greatest of the amounts."""
+        """The greatest of the amounts, ns."""
         return max(self.amounts.values())
 
 
 def work_of(task: Task, devices: Mapping[str, Device]) -> EventWork:
-    """The event as the law sees it; `devices` are records by name."""
+    """Return the features of an event; `devices` are records by name."""
     device, bound = device_of(task, devices), bound_of(task, devices)
     many, bandwidth = _USUAL_DEVICE
     if device is not None:
@@ -159,7 +154,7 @@ def _usual(task: Task, known: bool) -> dict[str, float]:
 
 
 def _through(task: Task) -> float | None:
-    """Bytes per second of what a copy or collective passes other than the device's memory."""
+    """Return bytes per second of a copy's or collective's link, if it is not the device's memory."""
     if task.collective:
         return _NETWORK / wire_factor(task.collective, task.group_size)
     return {"pageable copy": _PAGEABLE, "host copy": _HOST_LINK}.get(kind_of(task))
@@ -188,23 +183,18 @@ def _vendor(device: str) -> str:
 
 
 class Law(msgspec.Struct, frozen=True):
-    """The learned law of events whose work is known, or of those whose work is not.
+    """Learned law of events with known work, or with unknown work."""
 
-    Attributes:
-        weights: by term and label; missing labels count 0.
-        kernels: by kernel name, log of the ratio of its events' times and the rest of the law.
-        smearing: mean of measured over predicted times without it, because a regression of logs finds medians and sums
-            follow means (Duan, "Smearing estimate", 1983).
-    """
-
-    weights: dict[str, dict[str, float]]
-    kernels: dict[str, float]
+    weights: dict[str, dict[str, float]]  # by term and label; missing labels count 0
+    kernels: dict[str, float]  # by kernel name, log of the ratio of its events' times and the rest of the law
+    # Mean of measured over predicted times without it, because a regression of logs finds medians and sums follow means
+    # (Duan, "Smearing estimate", 1983)
     smearing: float = 1.0
 
     __repr__ = brief
 
     def terms(self, work: EventWork) -> dict[str, float]:
-        """Start in ns, and the time of each amount in ns, before the factors of the kernel's name and of smearing."""
+        """Return start and the time of each amount, ns, before the factors of the kernel's name and of smearing."""
         sums = {term: work.usual[term] + _sum(weights, work.labels) for term, weights in self.weights.items()}
         found = {START: exp(min(max(sums[START], LOG_START[0]), LOG_START[1]))}
         for term, amount in work.amounts.items():
@@ -212,7 +202,7 @@ class Law(msgspec.Struct, frozen=True):
         return found
 
     def nanoseconds(self, work: EventWork) -> float:
-        """The time of an event, not below its bound."""
+        """Return the time of an event, not below its bound."""
         terms = self.terms(work)
         ns = terms.pop(START) + max(terms.values())
         return max(ns * exp(self.kernels.get(work.kernel, 0.0)) * self.smearing, work.bound)
@@ -223,33 +213,30 @@ def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:
 
 
 class Utilisation(msgspec.Struct, frozen=True):
-    """The fitted model; JSON-ready.
+    """The fitted model; JSON-ready."""
 
-    Attributes:
-        known: law of events with FLOPs or bytes. unknown: law of events with a grid. named: law of events with only a
-            name; None in old files, whose `unknown` holds for them.
-    """
-
-    known: Law
-    unknown: Law
-    named: Law | None = None
+    known: Law  # law of events with FLOPs or bytes
+    unknown: Law  # law of events with a grid
+    named: Law | None = None  # law of events with only a name; None in old files: `unknown` holds for them
 
     __repr__ = brief
 
     def law(self, work: EventWork) -> Law:
-        """The one that holds for an event."""
+        """Return the law that holds for an event."""
         if work.known:
             return self.known
         return self.unknown if work.size or self.named is None else self.named
 
     def nanoseconds(self, task: Task, devices: Mapping[str, Device]) -> float:
-        """Predicted time of a GPU event."""
+        """Return the predicted time of a GPU event."""
         work = work_of(task, devices)
         return self.law(work).nanoseconds(work)
 
 
 Floats = npt.NDArray[np.float64]
 
+# By whether the work is known, term and group of labels ("" are numbers): the number of events without a difference
+# that a weight must outweigh. Other groups have no weights in the term.
 _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     True: {
         START: {"all": 0.3, "kind": 5, "family": 10, "vendor": 10},
@@ -261,11 +248,9 @@ _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
         THREADS: {"all": 0.3, "kind": 1.5, "family": 2, "": 3},
     },
 }
-"""By whether the work is known, term and group of labels ("" are numbers), how strongly a weight is drawn to 0: as by
-that many events that show no difference. Groups that are not listed have no weights in the term."""
 _NUMBERS = ("bandwidth of a multiprocessor", "multiprocessors", "multiprocessors without a block")
+# Log residuals above this count in proportion, not squared.
 _HUBER = 0.5
-"""Log residuals above this count in proportion, not squared."""
 _NAME_PENALTY, _MOST_RESIDUAL = 1.5, 1.5
 _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
@@ -273,7 +258,7 @@ _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 def fit_utilisation(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilisation:
     """Fit the three laws on GPU events with positive times.
 
-    Events of which more is known also count for the other laws, as if it were not known.
+    Events with more known quantities also count for the other laws, as if these were unknown.
     """
     log_ns = np.log([max(event.ns, 1.0) for event in measured])
     sized = [event.task for event in measured]
@@ -293,7 +278,7 @@ def fit_utilisation(measured: Sequence[MeasuredTask], devices: Mapping[str, Devi
 
 
 class _Term:
-    """The columns of one linear sum: labels, their penalties, and the values of each event."""
+    """Columns of one linear sum: labels, their penalties, and the values by event."""
 
     def __init__(self, term: str, works: Sequence[EventWork], penalties: Mapping[str, float]) -> None:
         self.labels: dict[str, int] = {}
@@ -315,7 +300,6 @@ class _Term:
 
 
 def _fit_law(works: Sequence[EventWork], log_ns: Floats, known: bool) -> Law:
-    """Gauss-Newton steps with weights by residual (Huber, 1964), towards weights of 0."""
     terms = {term: _Term(term, works, penalties) for term, penalties in _PENALTIES[known].items()}
     penalty = np.concatenate([np.array(term.penalty) for term in terms.values()])
     ends = np.cumsum([len(term.penalty) for term in terms.values()])[:-1]
@@ -343,7 +327,6 @@ def _fit_law(works: Sequence[EventWork], log_ns: Floats, known: bool) -> Law:
 
 
 def _predict(terms: Mapping[str, _Term], weights: Sequence[Floats], known: bool) -> tuple[Floats, Floats]:
-    """Log times, and their slopes by weight (events, weights)."""
     sums = [term.usual + term.rows @ of for term, of in zip(terms.values(), weights, strict=True)]
     start = np.exp(np.clip(sums[0], *LOG_START))
     names, work = list(terms)[1:], [np.exp(np.minimum(of, MOST_LOSS)) for of in sums[1:]]
@@ -358,7 +341,7 @@ def _predict(terms: Mapping[str, _Term], weights: Sequence[Floats], known: bool)
 
 
 def _by_kernel(works: Sequence[EventWork], residual: Floats) -> dict[str, float]:
-    """Of each kernel's name the mean residual, drawn to 0 where there are few events."""
+    """Return the mean residual by kernel name, drawn to 0 for few events."""
     found: dict[str, list[float]] = {}
     for work, value in zip(works, residual.tolist(), strict=True):
         found.setdefault(work.kernel, []).append(value)

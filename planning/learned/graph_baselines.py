@@ -1,4 +1,4 @@
-"""Plain predictors of graphs' times, to hold the learned ones against, and how good any are. Needs numpy alone."""
+"""Plain predictors of graphs' times as baselines for learned ones, and metrics. Needs only numpy."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _TREES, _PENALTY = 200, 1.0
 
 
 def runs(graphs: Sequence[GraphArrays]) -> list[tuple[GraphArrays, int]]:
-    """Every graph with every configuration in which it was measured."""
+    """Return every graph with every configuration in which it was measured."""
     return [(graph, c) for graph in graphs for c in range(len(graph.config_runtime))]
 
 
 def log_times(graphs: Sequence[GraphArrays]) -> Floats:
-    """Natural logarithm of the measured times of `runs`, of at least 1."""
+    """Return the natural logarithm of the measured times of `runs`, at least 1."""
     return np.log(np.maximum(np.concatenate([graph.config_runtime for graph in graphs]), 1).astype(np.float64))
 
 
 def baselines(train: Sequence[GraphArrays], held: Sequence[GraphArrays]) -> dict[str, Floats]:
-    """Times of the runs of `held` by predictors fitted on `train`.
+    """Return times of the runs of `held` by predictors fitted on `train`.
 
     The global mean; a roofline (sum over nodes of max(FLOPs/peak, bytes/bandwidth), the two fitted); ridge regression
     and, if scikit-learn is installed, ExtraTrees on sums over the graph, counts of opcodes and the configuration.
@@ -61,7 +61,6 @@ def _features(graphs: Sequence[GraphArrays]) -> Floats:
 
 
 def _roofline(train: Sequence[GraphArrays], held: Sequence[GraphArrays], y: Floats) -> Floats:
-    """Peak and bandwidth from a grid, by the least mean error of log time."""
     best: tuple[float, float, float] | None = None
     for peak in np.logspace(-1, 4, 21).tolist():  # FLOPs and bytes per ns
         for bandwidth in np.logspace(-2, 3, 21).tolist():
@@ -83,28 +82,18 @@ def _bound(graphs: Sequence[GraphArrays], peak: float, bandwidth: float) -> Floa
 
 @dataclass(frozen=True)
 class Quality:
-    """Metrics of predictions.
+    """Metrics of predictions."""
 
-    Attributes:
-        errors: geometric mean, median, mean of relative errors, factor, bias of the total.
-        tau: Kendall's τ (b) over all graphs. pairs: share of pairs of unlike graphs in the right order.
-        top1, top5: best true time among the K variants predicted fastest over the best of all, less 1; mean over
-            models.
-    """
-
-    errors: Score
-    tau: float
-    pairs: float
+    errors: Score  # geometric mean, median, mean of relative errors, factor, bias of the total
+    tau: float  # Kendall's τ (b) over all graphs
+    pairs: float  # share of pairs of different graphs in the right order
+    # top1, top5: best true time among the K variants predicted fastest over the best of all, less 1; mean over models
     top1: float
     top5: float
 
 
 def quality(predicted: Floats, measured: Floats, model: Sequence[str]) -> Quality:
-    """All metrics.
-
-    Args:
-        model: of each graph, of which it is a variant.
-    """
+    """Return all metrics; `model` names the model that each graph is a variant of."""
     return Quality(
         score(predicted, measured),
         kendall_tau(predicted, measured),
@@ -121,21 +110,21 @@ def _signs(values: Floats) -> Floats:
 
 
 def kendall_tau(predicted: Floats, measured: Floats) -> float:
-    """Kendall's τ-b, 1 for the same order and −1 for the reverse; 0 where all are equal."""
+    """Return Kendall's τ-b: 1 for the same order, −1 for the reverse, 0 if all are equal."""
     a, b = _signs(predicted), _signs(measured)
     scale = float(np.sqrt(np.count_nonzero(a) * np.count_nonzero(b)))
     return float((a * b).sum()) / scale if scale else 0.0
 
 
 def ordered_pairs(predicted: Floats, measured: Floats) -> float:
-    """Share of the pairs with unlike measurements that are predicted in their order; ties are wrong."""
+    """Return the share of pairs with different measurements that are predicted in their order; ties are wrong."""
     a, b = _signs(predicted), _signs(measured)
     unlike = b != 0
     return float((a[unlike] == b[unlike]).mean()) if unlike.any() else 1.0
 
 
 def top_slowdown(predicted: Floats, measured: Floats, model: Sequence[str], k: int) -> float:
-    """Over models with several variants, what the best of the K predicted fastest loses on the best of all."""
+    """Return the loss of the best of the K variants predicted fastest against the best of all; mean over models."""
     names = np.array(model)
     lost = []
     for name in dict.fromkeys(model):

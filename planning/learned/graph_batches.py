@@ -1,6 +1,6 @@
 """Runs of graphs as tensors, joined into batches.
 
-Nodes that a network cannot tell apart are one row. Example: two `aten::relu` nodes with equal features and equal
+Nodes that a network cannot distinguish are one row. Example: two `aten::relu` nodes with equal features and equal
 neighbors are one row of `feat`; after a layer over the edges they stay one row, and `row` maps both nodes to it. So a
 graph of ten equal iterations costs about as much as one iteration.
 """
@@ -18,27 +18,23 @@ from torch import Tensor
 from ...schemas.graph_arrays import CONFIG_FEATURES, NODE_FEATURES, GraphArrays, opcodes
 from ...trace.columns import IntColumn
 
+# A graph and the number of its configuration.
 Run = tuple[GraphArrays, int]
-"""A graph and the number of its configuration."""
+# By kind of network, how often states are aggregated over the edges.
 LAYERS = {"gru": 0, "sage": 2}
-"""By kind of network, how often states are aggregated over the edges."""
 _TILE = 24
+# Node features, the node's own configuration, the mean one of the graph, the tile configuration.
 INPUTS = NODE_FEATURES + 2 * CONFIG_FEATURES + _TILE
-"""Node features, the node's own configuration, the mean one of the graph, the tile configuration."""
+# Multipliers of SplitMix64 (Steele et al., 2014).
 _MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
-"""Multipliers of SplitMix64 (Steele et al., 2014)."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """An aggregation over edges, from the p rows before it to c rows: classes of nodes with equal neighbors.
+    """Aggregation over edges, from the p rows before it to c rows: classes of nodes with equal neighbors."""
 
-    Attributes:
-        own: (c), the row before it. inputs, outputs: (2, m), of the edges of one node per class, its row and the row
-            before it of the producer or consumer.
-    """
-
-    own: Tensor
+    own: Tensor  # (c), the row before it
+    # inputs, outputs: (2, m), edges of one node per class: its row, and the row before it of the producer or consumer
     inputs: Tensor
     outputs: Tensor
 
@@ -49,31 +45,26 @@ class GraphBatch:
 
     Nodes with equal features are one of u rows; after each layer nodes with equal states and equal neighbors are one
     row.
-
-    Attributes:
-        feat: (u, INPUTS), scaled. opcode: (u). layers: aggregations, each on the rows of the one before.
-        row: (n), each node's row of the last layer; nodes of a graph are adjacent in topological order.
-        graph: (n), each node's graph. rows: numbers of u and of each layer's rows, per graph.
-        node_log: (n), log of self times in ns, NaN if unknown. graph_log: (g), log of the times of the graphs.
     """
 
-    feat: Tensor
-    opcode: Tensor
-    layers: tuple[Layer, ...]
-    row: Tensor
-    graph: Tensor
-    rows: Tensor
-    node_log: Tensor
-    graph_log: Tensor
+    feat: Tensor  # (u, INPUTS), scaled
+    opcode: Tensor  # (u)
+    layers: tuple[Layer, ...]  # aggregations, each on the rows of the one before
+    row: Tensor  # (n), by node its row of the last layer; nodes of a graph are adjacent in topological order
+    graph: Tensor  # (n), by node its graph
+    rows: Tensor  # numbers of u and of the layers' rows, per graph
+    node_log: Tensor  # (n), log of self times in ns, NaN if unknown
+    graph_log: Tensor  # (g), log of the times of the graphs
 
     @property
     def work(self) -> int:
-        """Rows that a network computes a state for, which is what its time goes by."""
+        """Rows that a network computes a state for; its time is proportional to them."""
         return int(self.rows[:, -1].sum()) if self.layers else len(self.row)
 
 
 def single(run: Run, kind: str, centre: Tensor, scale: Tensor) -> GraphBatch:
-    """One run for a kind of network, made once and joined again for every step; centre and scale are (INPUTS)."""
+    """Return one run for a kind of network, made once and joined again for every step; centre and scale are
+    (INPUTS)."""
     graph, c = run
     order = _topological(graph)
     place = np.empty(len(order), np.int64)
@@ -101,9 +92,9 @@ def single(run: Run, kind: str, centre: Tensor, scale: Tensor) -> GraphBatch:
 
 
 def joined(singles: Sequence[GraphBatch]) -> GraphBatch:
-    """Runs, each made by `single`, as one graph."""
+    """Join runs made by `single` to one graph."""
     rows = torch.cat([run.rows for run in singles])
-    begins = (torch.cumsum(rows, 0) - rows).T  # of each layer, one a graph
+    begins = (torch.cumsum(rows, 0) - rows).T  # by layer and graph
     layers = []
     for at, of in enumerate(zip(*(run.layers for run in singles), strict=True)):
         before, here = begins[at], begins[at + 1]
@@ -129,7 +120,7 @@ def joined(singles: Sequence[GraphBatch]) -> GraphBatch:
 
 
 def dealt(singles: Sequence[GraphBatch], graphs: int, nodes: int) -> Iterator[GraphBatch]:
-    """Joins runs in their order, as many at a time as give at most so many graphs and, but for a larger one, nodes."""
+    """Join runs in their order, at most `graphs` at a time, and at most `nodes` except for a larger run."""
     begin, held = 0, 0
     for at, run in enumerate(singles):
         if at > begin and (at - begin == graphs or held + len(run.row) > nodes):
@@ -141,7 +132,7 @@ def dealt(singles: Sequence[GraphBatch], graphs: int, nodes: int) -> Iterator[Gr
 
 
 def raw_features(graph: GraphArrays, c: int) -> npt.NDArray[np.float32]:
-    """(n, INPUTS) of one configuration, unscaled."""
+    """Return (n, INPUTS) of one configuration, unscaled."""
     out = np.zeros((len(graph), INPUTS), np.float32)
     out[:, :NODE_FEATURES] = graph.node_feat
     if len(graph.node_config_ids):
@@ -154,7 +145,7 @@ def raw_features(graph: GraphArrays, c: int) -> npt.NDArray[np.float32]:
 
 
 def _topological(graph: GraphArrays) -> npt.NDArray[np.int64]:
-    """Producers before consumers as far as there are no cycles; otherwise in the order of the file."""
+    """Return producers before consumers if there are no cycles, else the order of the file."""
     consumer, producer = graph.edge_index[:, 0], graph.edge_index[:, 1]
     if (producer < consumer).all():
         return np.arange(len(graph))
@@ -170,7 +161,7 @@ def _topological(graph: GraphArrays) -> npt.NDArray[np.int64]:
 
 
 def _distinct(rows: npt.NDArray[np.float32] | npt.NDArray[np.uint64]) -> tuple[IntColumn, IntColumn]:
-    """Of equal rows the first one each, and of each row which of these it equals."""
+    """Return the first of equal rows, and by row the position of its first one."""
     wide = np.ascontiguousarray(rows)
     whole = wide.view(np.dtype((np.void, wide.itemsize * wide.shape[1]))).ravel()
     _, first, code = np.unique(whole, return_index=True, return_inverse=True)
@@ -178,7 +169,7 @@ def _distinct(rows: npt.NDArray[np.float32] | npt.NDArray[np.uint64]) -> tuple[I
 
 
 def _aggregated(row: IntColumn, edges: IntColumn) -> tuple[Layer, IntColumn]:
-    """The layer over edges (m, 2), rows [consumer, producer], and each node's row after it.
+    """Return the layer over edges (m, 2), rows [consumer, producer], and by node its row after it.
 
     Color refinement (Weisfeiler and Leman, 1968): a class is split by the multisets of its neighbors' classes, which
     are compared by sums of hashes of 64 bits.
@@ -199,7 +190,6 @@ def _aggregated(row: IntColumn, edges: IntColumn) -> tuple[Layer, IntColumn]:
 
 
 def _hashed(row: IntColumn) -> npt.NDArray[np.uint64]:
-    """SplitMix64 of each number."""
     mixed = (row.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     for shift, by in zip((30, 27), _MIX, strict=True):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * by

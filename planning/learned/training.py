@@ -24,15 +24,15 @@ from .graph_baselines import runs
 from .graph_batches import INPUTS, LAYERS, GraphBatch, Run, dealt, raw_features, single
 
 KINDS = tuple(LAYERS)
+# Nodes after which the GRU starts again: ten times as fast as one state through hundreds of nodes.
 PIECE = 64
-"""Nodes after which the GRU begins anew: ten times as fast as one state through hundreds of nodes."""
 _GRAPHS = {"gru": 64, "sage": 16}
+# Nodes after which a step takes no further graph.
 _NODES = 32_000
-"""Graphs a step, and nodes after which it takes no further graph."""
+# Default limit; fewer for more work than `_WORK` allows.
 EPOCHS = {"gru": 25, "sage": 150}
-"""At most, by default; fewer for more work than `_WORK` allows."""
+# Rows (`GraphBatch.work`) in all epochs together after which a training ends by default: five minutes of CPU time.
 _WORK = 14_000_000
-"""Rows (`GraphBatch.work`) in all epochs together after which a training ends by default: five minutes of CPU time."""
 _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25
 _RISING, _HALVING = 5, 50
@@ -41,8 +41,8 @@ _CHECKPOINT_EVERY = 10
 
 
 class Trained:
-    """A network with the scaling of its inputs, centre and scale (INPUTS) of the training set, its error on the
-    validation set (mean |log ratio|), and the number of epochs."""
+    """A network, the scaling of its inputs (INPUTS), its error on the validation set (mean |log ratio|), and its
+    epochs."""
 
     def __init__(self, net: GraphNet, centre: Tensor, scale: Tensor, valid: float = float("inf"), epochs: int = 0):
         self.net, self.centre, self.scale, self.valid, self.epochs = net, centre, scale, valid, epochs
@@ -67,7 +67,8 @@ def train(
 
     Args:
         epochs: at most; by default EPOCHS, fewer for many nodes.
-        checkpoint: file that holds the state of every tenth epoch. resume: continue from it.
+        checkpoint: file that holds the state of every tenth epoch.
+        resume: continue from the checkpoint.
         report: called with each epoch and its validation error.
 
     Raises:
@@ -106,7 +107,7 @@ def train(
 
 
 def _usual_epochs(kind: str, singles: Sequence[GraphBatch]) -> int:
-    """By kind, and no more than `_WORK` allows, but enough to see whether it still improves."""
+    """Return the default number of epochs: enough to see whether it still improves, and no more than `_WORK` allows."""
     work = sum(run.work for run in singles)
     return min(EPOCHS[kind], max(_PATIENCE, _WORK // work))
 
@@ -124,8 +125,6 @@ def _descend(state: _TrainingState, batch: GraphBatch) -> None:
 
 
 class _TrainingState:
-    """All that training changes."""
-
     def __init__(self, kind: str, hidden: int, graphs: Sequence[GraphArrays]) -> None:
         rows = np.concatenate([raw_features(graph, 0) for graph in graphs])
         self.centre = torch.from_numpy(rows.mean(axis=0))
@@ -137,14 +136,12 @@ class _TrainingState:
         self.best = {name: value.clone() for name, value in self.net.state_dict().items()}
 
     def judge(self, error: float) -> None:
-        """Keep the weights if they are the best so far."""
         self.last = error
         if error < self.best_error:
             self.best_error, self.best_epoch = error, self.epoch
             self.best = {name: value.clone() for name, value in self.net.state_dict().items()}
 
     def save(self, path: Path) -> None:
-        """Write the checkpoint."""
         tensors = {f"net.{name}": value for name, value in self.net.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
         for i, moments in self.optimizer.state_dict()["state"].items():
@@ -153,7 +150,6 @@ class _TrainingState:
         _write(path, tensors, self.net, meta)
 
     def restore(self, path: Path) -> None:
-        """Read a checkpoint of the same kind of network."""
         tensors, meta = _read(path)
         if (meta["kind"], meta["hidden"]) != (self.net.kind, self.net.hidden):
             raise UsageError(f"{path}: is of {meta['kind']} with {meta['hidden']} hidden; give the same options")
@@ -173,14 +169,13 @@ def _batches(of: Sequence[Run], kind: str, centre: Tensor, scale: Tensor) -> lis
 
 
 def _error(net: GraphNet, held: Sequence[GraphBatch]) -> float:
-    """Mean |log ratio| over the graphs."""
     with torch.no_grad():
         wrong = torch.cat([(net(batch)[1] - batch.graph_log).abs() for batch in held])
     return float(wrong.mean())
 
 
 def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> npt.NDArray[np.float64]:
-    """Times of all runs of the graphs, in ns (or what the training set had)."""
+    """Return times of all runs of the graphs, in the unit of the training set."""
     with torch.no_grad():
         held = _batches(runs(graphs), trained.net.kind, trained.centre, trained.scale)
         found = [trained.net(batch)[1] for batch in held]
@@ -195,7 +190,7 @@ def write_trained(trained: Trained, path: str | os.PathLike[str]) -> None:
 
 
 def read_trained(path: str | os.PathLike[str]) -> Trained:
-    """Read what `write_trained` wrote.
+    """Read a file of `write_trained`.
 
     Raises:
         TraceFormatError: no such file, or another one.
@@ -241,7 +236,8 @@ class GraphNet(nn.Module):
     """Log times of nodes, and of graphs as the log of the sum of their nodes' times, corrected by the pooled state.
 
     Args:
-        kind: one of KINDS. hidden: width of the state of a node.
+        kind: one of KINDS.
+        hidden: width of the state of a node.
     """
 
     def __init__(self, kind: str, hidden: int) -> None:
@@ -260,7 +256,7 @@ class GraphNet(nn.Module):
         self.offset = nn.Parameter(torch.tensor(8.0))
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Log ns of nodes, (n), and of graphs, (g)."""
+        """Return log ns of nodes, (n), and of graphs, (g)."""
         first = self.encode(torch.cat([batch.feat, self.opcode(batch.opcode)], dim=1))
         first, state = (self._recurrent if self.kind == "gru" else self._aggregated)(first, batch)
         node = self.head(torch.cat([first, state], dim=1)).squeeze(1) + self.offset
@@ -274,7 +270,7 @@ class GraphNet(nn.Module):
         return node, top + torch.log(total) + correction
 
     def _recurrent(self, first: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """States of nodes before and after the GRU. Pieces are padded at their end, which no state depends on."""
+        """Return states of nodes before and after the GRU. Padding at the end of pieces changes no state."""
         sizes = torch.bincount(batch.graph, minlength=len(batch.graph_log))
         pieces = (sizes + PIECE - 1).div(PIECE, rounding_mode="floor") * PIECE
         place = torch.arange(len(batch.row)) + torch.repeat_interleave(
@@ -285,7 +281,6 @@ class GraphNet(nn.Module):
         return first.index_select(0, batch.row), after.reshape(-1, self.hidden).index_select(0, place)
 
     def _aggregated(self, first: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """States of the rows of the last layer before and after all layers."""
         state = first
         for linear, layer in zip(self.layers, batch.layers, strict=True):
             own = state.index_select(0, layer.own)
@@ -296,7 +291,6 @@ class GraphNet(nn.Module):
 
 
 def _mean(state: Tensor, edges: Tensor, count: int) -> Tensor:
-    """(count, hidden), mean of the states of the sources of each target's edges (2, m); 0 without edges."""
     target, source = edges
     total = torch.zeros(count, state.shape[1]).index_add_(0, target, state.index_select(0, source))
     return total / torch.bincount(target, minlength=count).clamp(min=1)[:, None]

@@ -1,4 +1,4 @@
-"""Times operators of a trace on the machine at hand, and writes scripts that reproduce them."""
+"""Time operators of a trace on this machine, and write scripts that reproduce them."""
 
 from __future__ import annotations
 

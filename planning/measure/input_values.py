@@ -1,4 +1,4 @@
-"""What tensors that an operator takes have to contain: indices in range, rising offsets, masks. No torch."""
+"""Contents of an operator's tensors: indices in range, rising offsets, masks. Needs no torch."""
 
 from __future__ import annotations
 
@@ -6,51 +6,41 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+# `kind` and its numbers; `standalone.filled` makes the values. uniform: [0.1, 1). index: integers in [low, high).
+# sorted: rising from 0 to below high. offsets: from 0, evenly rising up to high. mask: number of true values, evenly
+# spread. value: all the same. rising: floats in order.
 Fill = dict[str, Any]
-"""`kind` and its numbers; `standalone.filled` makes the values.
-
-uniform: [0.1, 1). index: integers in [low, high). sorted: rising from 0 to below high. offsets: from 0, evenly rising
-up to high. mask: true of them, evenly spread. value: all the same. rising: floats in order.
-"""
 
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
 
 
 class Given(NamedTuple):
-    """The arguments of an operator, as far as the content of its tensors depends on them.
+    """Arguments of an operator that the contents of its tensors depend on."""
 
-    Attributes:
-        op: name without namespace and without the underscore of in-place forms.
-        shapes: shapes of the tensors by argument, None for a list without tensors. numbers: other values by argument.
-        results: shapes of the tensors that it returned.
-    """
-
-    op: str
+    op: str  # name without namespace and without the underscore of in-place forms
+    # shapes of the tensors by argument, None for a list without tensors
     shapes: Mapping[str, Sequence[tuple[int, ...] | None]]
-    numbers: Mapping[str, Any]
-    results: Sequence[tuple[int, ...]]
+    numbers: Mapping[str, Any]  # other values by argument
+    results: Sequence[tuple[int, ...]]  # shapes of the tensors that it returned
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of the only tensor of an argument, () if there is none."""
+        """Return the shape of the only tensor of an argument, else ()."""
         found = self.shapes.get(name) or ()
         return (found[0] or ()) if len(found) == 1 else ()
 
     def extent(self, name: str, dim: int) -> int:
-        """An extent of an argument's tensor, 1 where it has none."""
+        """Return a size of an argument's tensor, else 1."""
         shape = self.shape(name)
         return shape[dim] if -len(shape) <= dim < len(shape) else 1
 
     def number(self, name: str, usual: int) -> int:
-        """A whole number among the arguments."""
+        """Return an integer argument."""
         value = self.numbers.get(name)
         return value if type(value) is int else usual
 
 
 def fill_of(given: Given, argument: str, place: int, dtype: str) -> Fill:
-    """The content of a tensor.
-
-    Args:
-        place: of the tensor in its argument's list, else 0. dtype: torch's name.
+    """Return the contents of a tensor; `place` is its position in its argument's list.
 
     Example:
         >>> given = Given("embedding", {"weight": [(50, 8)], "indices": [(4,)]}, {}, [(4, 8)])
@@ -82,7 +72,6 @@ def _below_number(name: str) -> Callable[[Given, int, str], Fill]:
 
 
 def _along_dim(given: Given, place: int, dtype: str) -> Fill:
-    """Indices along the dimension `dim` of `self`, of its smallest extent where there is no such dimension."""
     shape = given.shape("self") or given.shape("input")
     dim = given.number("dim", 0)
     high = shape[dim] if -len(shape) <= dim < len(shape) else min(shape, default=1)
@@ -90,7 +79,6 @@ def _along_dim(given: Given, place: int, dtype: str) -> Fill:
 
 
 def _advanced(given: Given, place: int, dtype: str) -> Fill:
-    """The place-th of a list of indices: a mask takes as many dimensions as it has, an integer tensor one."""
     shape, dim = given.shape("self"), place
     if dtype in ("bool", "uint8"):
         results = given.results[0] if given.results else ()
@@ -121,7 +109,6 @@ def _classes(given: Given, place: int, dtype: str) -> Fill | None:
 
 
 def _window(given: Given, place: int, dtype: str) -> Fill:
-    """Positions in the pooled planes, whose number of dimensions the operator's name has."""
     spatial = 3 if "3d" in given.op else 2
     return _index(math.prod(given.shape("self")[-spatial:]))
 
@@ -160,6 +147,7 @@ def _rising(given: Given, place: int, dtype: str) -> Fill | None:
     return None if dtype in _INTEGERS else {"kind": "rising"}
 
 
+# By operator and argument; None leaves it to the argument's type.
 _RULES: dict[tuple[str, str], Callable[[Given, int, str], Fill | None]] = {
     ("embedding", "indices"): _below_rows("weight"),
     ("embedding_renorm", "indices"): _below_rows("self"),
@@ -212,10 +200,9 @@ _RULES: dict[tuple[str, str], Callable[[Given, int, str], Fill | None]] = {
     (name, "indices"): _coordinates
     for name in ("sparse_coo_tensor", "_sparse_coo_tensor_unsafe", "_sparse_coo_tensor_with_dims_and_tensors")
 }  # fmt: skip
-"""By operator and argument; None leaves it to the argument's type."""
 
+# For operators without a rule, integer tensors by the argument's name.
 _BY_ARGUMENT: dict[str, Callable[[Given, int, str], Fill]] = {
     "index": _along_dim,  # gather, scatter, index_select, index_add, …
     "target": lambda given, place, dtype: _index(given.extent("self", 1 if len(given.shape("self")) > 1 else 0)),
 }
-"""Of operators without a rule, integer tensors by the argument's name."""

@@ -1,4 +1,4 @@
-"""The times that calls of a trace took here, for predictions."""
+"""Times that calls of a trace took on this machine, for predictions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .measured import Measured
 from .reader import recorded_calls
 from .recorded_calls import RecordedCall
 
+# Source of a time that was measured on this machine.
 EXECUTED = "executed"
-"""How a time was found that was measured on this machine."""
+# Source of a time that is the trace's own.
 RECORDED = "recorded"
-"""How a time was found that is the trace's own."""
 _FROM_TRACES, _UNKNOWN = {"same place", "measured"}, "unknown"
 
 
 def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
-    """Self times of operators that were executed here, ns, by row of a trace; with what recording adds to them."""
+    """Return self times of executed operators by row, ns, including the time that recording adds."""
     if measured is None:
         return {}
     known = dict[str, float | None]()
@@ -36,10 +36,10 @@ def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
 
 
 def shares_of_sources(times: Iterable[tuple[str, float]]) -> Mapping[str, float]:
-    """Shares of the time by source: measured here, from traces, modelled, and, if there are any, as recorded.
+    """Return shares of the time by source: measured here, from traces, modelled, and, if there are any, as recorded.
 
     Example:
-        >>> shares_of_sources([("executed", 60.0), ("same place", 30.0), ("similar", 10.0)])
+        >>> shares_of_sources([("executed", 60.0), ("same place", 30.0), ("between measured", 10.0)])
         {'measured here': 0.6, 'from traces': 0.3, 'modelled': 0.1}
     """
     found = defaultdict[str, float](float, {"measured here": 0.0, "from traces": 0.0, "modelled": 0.0})

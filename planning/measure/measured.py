@@ -1,4 +1,4 @@
-"""What operators of traces took on this machine, and the file that says so."""
+"""Times of a trace's operators on this machine, and the file that holds them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ...trace.errors import TraceFormatError
 
 VERSION = 1
 _NEAR_NS, _AS_NEAR, _MOST_COUNTED = 1000, 0.25, 1000
+# Only calls that take at least this long are compared with their recorded times.
 _LONG_NS = 50_000
-"""Calls from this time on are compared with their recorded times."""
 _LEAST_TO_FIT, _REWEIGHTED = 12, 30
 _REMEDY = "make it with `etplus measure`"
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    """Where operators were timed: the device's name, threads of torch, version of torch."""
+    """Conditions of timing: name of the device, threads of torch, version of torch."""
 
     device: str
     threads: int
@@ -35,30 +35,23 @@ class Conditions(msgspec.Struct, frozen=True):
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A distinct call and its time here.
+    """A distinct call and its time on this machine."""
 
-    Attributes:
-        key: operator, shapes, strides, dtypes and numbers (`RecordedCall.key`). op: qualified name.
-        shapes, dtypes: of its tensors, such as "4x8 8x2" and "float32".
-        ns, iqr_ns: median and interquartile range over `runs` calls, callees included.
-        own_ns: without the callees' own times; None if a callee was not executed, or if it called others here (under
-            no_grad, attention and recurrent layers choose other ways).
-        count: calls in the traces. recorded_ns, recorded_own_ns: medians there, of the launched GPU events for calls
-            measured on a GPU; None for shapes that were not recorded, and for traces of another kind.
-        callees, own_tensors: recorded calls directly below it, and tensors that it takes and returns itself.
-    """
-
-    key: str
-    op: str
-    shapes: str
+    key: str  # operator, shapes, strides, dtypes and numbers (`RecordedCall.key`)
+    op: str  # qualified name
+    shapes: str  # shapes, dtypes: of its tensors, such as "4x8 8x2" and "float32"
     dtypes: str
-    ns: float
+    ns: float  # ns, iqr_ns: median and interquartile range over `runs` calls, callees included
     iqr_ns: float
     runs: int
+    # Without the callees' own times; None if a callee was not executed, or if it called others on this machine
     own_ns: float | None = None
-    count: int = 0
+    count: int = 0  # calls in the traces
+    # recorded_ns, recorded_own_ns: medians in the traces, of the launched GPU events for calls measured on a GPU; None
+    # for shapes that were not recorded, and for traces of another kind
     recorded_ns: float | None = None
     recorded_own_ns: float | None = None
+    # callees, own_tensors: number of recorded calls directly below it, and of tensors that it takes and returns itself
     callees: int = 0
     own_tensors: int = 0
 
@@ -66,7 +59,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NotExecuted(msgspec.Struct, frozen=True):
-    """Calls that were not executed: `count` of an operator, their share of all operators' self time, and why."""
+    """Calls that were not executed: their number, their share of all operators' self time, and the reason."""
 
     op: str
     reason: str
@@ -77,9 +70,10 @@ class NotExecuted(msgspec.Struct, frozen=True):
 
 
 class Recorder(NamedTuple):
-    """How recorded self times differ from executed ones: `slowdown` times the executed one, and what recording adds,
-    ns: for the call, for each call directly below it, and for each tensor that it takes and returns. In a program an
-    operator's data are not in the caches, and its machine may be another one."""
+    """Difference of recorded and executed self times: a factor, and ns that recording adds per call, callee and tensor.
+
+    In a program an operator's data are not in the caches, and its machine may be another one.
+    """
 
     slowdown: float
     call_ns: float
@@ -106,12 +100,12 @@ class Recorder(NamedTuple):
         return Recorder(*found.tolist())
 
     def added(self, callees: int, tensors: int) -> float:
-        """What recording adds to the self time of a call with so many callees and tensors, ns."""
+        """Return ns that recording adds to the self time of a call."""
         return self.call_ns + self.callee_ns * callees + self.tensor_ns * tensors
 
 
 def _not_negative(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Least squares; unknowns that would be negative are 0, the most negative one first."""
+    """Solve least squares without negative unknowns: the most negative one becomes 0 first."""
     kept = list(range(left.shape[1]))
     found = np.zeros(left.shape[1])
     while kept:
@@ -124,42 +118,32 @@ def _not_negative(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64])
 
 
 class Measured(msgspec.Struct, frozen=True, dict=True):
-    """Times of the distinct operator calls of traces on one machine.
-
-    Attributes:
-        timings: executed calls, the longest in the traces first.
-        not_executed: the others by operator and reason, the largest share first.
-        executed: share of the operators' self time in calls that were executed or are part of such a call.
-        outside: share of all calls' self time that belongs to the autograd engine, Python and annotations.
-    """
+    """Times of the distinct operator calls of traces on one machine."""
 
     version: int
     files: tuple[str, ...]
     conditions: Conditions
-    timings: tuple[Timing, ...]
-    not_executed: tuple[NotExecuted, ...]
-    executed: float
-    outside: float
+    timings: tuple[Timing, ...]  # executed calls, the longest in the traces first
+    not_executed: tuple[NotExecuted, ...]  # the others by operator and reason, the largest share first
+    executed: float  # share of the operators' self time in calls that were executed or are part of such a call
+    outside: float  # share of all calls' self time that belongs to the autograd engine, Python and annotations
 
     __repr__ = brief
 
     @cached_property
     def by_key(self) -> Mapping[str, Timing]:
-        """The timings by the key of their call."""
         return {timing.key: timing for timing in self.timings}
 
     @cached_property
     def recorder(self) -> Recorder:
-        """What recording added to the traces' times."""
         return Recorder.of(self.timings)
 
     def own_ns(self, key: str) -> float | None:
-        """Self time of a call in a recording, ns; None if it was not executed.
+        """Return the self time of a call in a recording, ns; None if it was not executed.
 
-        It is the time here times the slowdown, plus what recording adds: the median of what it added to recorded calls
-        of the operator with similar self time and number of tensors. For a call with more callees and tensors this
-        grows with the square root of what `Recorder` says, since the code and data for many tensors are in the caches
-        from the second one on.
+        It is the time on this machine times the slowdown, plus the time that recording adds: the median over recorded
+        calls of the operator with similar self time and number of tensors. With more callees and tensors this grows
+        with the square root of `Recorder.added`, since code and data for further tensors are in the caches.
         """
         found = self.by_key.get(key)
         if found is None or found.own_ns is None:
@@ -178,8 +162,8 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _recorded(self) -> Mapping[str, npt.NDArray[np.float64]]:
-        """Self time here and recorded, number of tensors, and added time by `Recorder` of each call by operator: (4,
-        calls), ns. A distinct call counts as often as it was recorded."""
+        """Self time executed and recorded, number of tensors, and added time by operator: (4, calls), ns, repeated by
+        count."""
         found: dict[str, list[tuple[float, float, float, float]]] = {}
         for timing in self.timings:
             if timing.own_ns is not None and timing.recorded_own_ns is not None:
@@ -189,7 +173,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         return {op: np.array(calls).T for op, calls in found.items()}
 
     def ratios(self, *, least_ns: float = _LONG_NS) -> list[float]:
-        """Executed over recorded self time, less the time that recording adds, of calls of at least `least_ns`.
+        """Return executed over recorded self time, less the time that recording adds, of calls of at least `least_ns`.
 
         Calls to which recording added more than half of their time are left out.
         """
@@ -210,14 +194,14 @@ def write_measured(measured: Measured, path: str) -> None:
 
 
 def read_measured(source: Source) -> Measured:
-    """Read what `write_measured` wrote.
+    """Read a file of `write_measured`.
 
     Raises:
         TraceFormatError: no such file, or another one.
     """
     found, name = read_struct(source, Measured, "invalid measured times", _REMEDY)
     if found.version != VERSION:
-        raise TraceFormatError(name, "version", f"{found.version}, expected {VERSION}", "measure anew")
+        raise TraceFormatError(name, "version", f"{found.version}, expected {VERSION}", "measure again")
     for at, timing in enumerate(found.timings):
         times = (timing.ns, timing.iqr_ns, timing.own_ns or 0, timing.recorded_ns or 0)
         if not all(0 <= value < MAX_NS for value in (*times, timing.callees, timing.own_tensors)):

@@ -1,7 +1,7 @@
-"""A process that calls operators: one that hangs, crashes or takes too much memory costs one operator, not the run.
+"""A process that calls operators: if one hangs, crashes or takes too much memory, only that operator is lost.
 
-It starts isolated (`python -I`), works in an empty folder, and takes over this process's import path without the
-current folder, where traces lie beside whatever came with them: nothing is imported from there.
+It starts isolated (`python -I`) in an empty folder. It takes over this process's import path without the current
+folder, so that nothing next to a trace is imported.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import selectors
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ...trace.errors import EtplusError, UsageError
 
+# Default limit for the tensors of one operator.
 MAX_BYTES = 4 << 30
-"""Default of how much memory an operator's tensors may take, bytes."""
 _WORKER = f"{__package__}.worker"
 _PACKAGE = __name__.partition(".")[0]
+# Takes this package from its place in this process; it may not be on the import path.
 _START_CODE = f"""
 import importlib.util, json, sys
 sys.path[:], file, folders = json.loads(sys.argv[1])
@@ -33,17 +33,16 @@ spec.loader.exec_module(module)
 from {_WORKER} import main
 main()
 """
-"""This package is taken from where this process has it, which need not be on the import path."""
 _START_S = 120.0
 _INSTALL = "pip install 'etplus[torch]' (on a CPU, PyTorch's CPU build)"
 
 
 class ExecutionError(EtplusError):
-    """What torch says of a call that it cannot make."""
+    """Torch's reason for a call that it cannot make."""
 
 
 def check_device(device: str) -> str:
-    """Check that a device is named as torch names it.
+    """Check that a device has one of torch's names.
 
     Raises:
         UsageError: neither cpu nor a GPU.
@@ -55,10 +54,12 @@ def check_device(device: str) -> str:
 
 
 class WorkerProcess:
-    """A worker process, started when it is first asked, and again after it was killed.
+    """A worker process, started with the first request, and again after it was killed.
 
     Args:
-        device: "cpu" or "cuda:N". threads: of torch; 0 for its own choice. timeout_s: of one request.
+        device: "cpu" or "cuda:N".
+        threads: of torch; 0 for its own choice.
+        timeout_s: for one request.
 
     Raises:
         UsageError: torch is not installed, or has no such device; from `about` and `ask`.
@@ -86,22 +87,15 @@ class WorkerProcess:
         self.close()
 
     def about(self) -> dict[str, Any]:
-        """Version of torch, number of threads, name of the device."""
+        """Return version of torch, number of threads, and name of the device."""
         if self._process is None:
             self._open()
         return self._about
 
-    def ask(self, progress: Callable[[], int] = lambda: 0, **request: Any) -> dict[str, Any]:
-        """Ask the worker and return its answer.
-
-        Args:
-            progress: a number that changes while the worker makes progress; each change restarts the timeout.
-
-        Raises:
-            ExecutionError: torch refuses, or it took too long, or the process ended.
-        """
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Call an operator as `standalone.measure` does, and return its answer."""
         self.about()
-        answer = self._exchange(request, self.timeout_s, progress)
+        answer = self._exchange(request, self.timeout_s)
         if "error" in answer:
             raise ExecutionError(answer["error"])
         return answer
@@ -143,27 +137,22 @@ class WorkerProcess:
             raise UsageError(f"device {self._start['device']!r}: {answer['error']}; give --device cpu")
         self._about = answer
 
-    def _exchange(
-        self, request: dict[str, Any], timeout_s: float, progress: Callable[[], int] = lambda: 0
-    ) -> dict[str, Any]:
+    def _exchange(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._process.stdout, selectors.EVENT_READ)
-            before = progress()
-            while not waiting.select(timeout_s):
-                if before == (before := progress()):
-                    self.close()
-                    raise ExecutionError(f"took over {timeout_s:g} s")
+            if not waiting.select(timeout_s):
+                self.close()
+                raise ExecutionError(f"took over {timeout_s:g} s")
         line = self._process.stdout.readline()
         if not line:
             status = self._process.wait()
             self.close()
             ended = f"signal {-status}" if status < 0 else f"status {status}"
             raise ExecutionError(f"the process that called it ended ({ended})")
-        # A message of the pipe, no file format: `worker` writes it, with the standard library, as it loads torch only.
         answer: dict[str, Any] = json.loads(line)
         return answer
 

@@ -1,4 +1,4 @@
-"""Reads the operator calls of a trace from its records."""
+"""Read the operator calls of a trace from its records."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _ANYWHERE = "device"
 
 
 class _UncallableError(Exception):
-    """A call that cannot be made again, and why."""
+    pass
 
 
 def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str]]:
-    """The operators of a trace in order of start; a text instead of a call gives the reason why it cannot be called
-    again.
+    """Yield the operators of a trace in order of start; a text instead of a call is the reason why it cannot be
+    repeated.
 
     Names without namespace and schema (the autograd engine's, Python's) are left out. In a trace with other shapes
-    (`reshaped`) calls have these shapes; recorded strides, and sizes among the numbers, follow.
+    (`reshaped`) calls have these shapes, with strides and sizes to match.
     """
     ops = np.flatnonzero(trace.calls.kind == OP)
     host = "cpu" if len(trace.gpu) else _ANYWHERE
@@ -74,14 +74,11 @@ def _recorded(trace: Trace, call: CallIndex, record: CallRecord, host: str) -> R
 
 
 class _Arguments:
-    """Reads arguments and collects their tensors; `host` replaces "cpu" in traces without a GPU."""
-
     def __init__(self, host: str) -> None:
         self.tensors: list[TensorArg] = []
         self._host = host
 
     def read(self, side: DecodedSide) -> tuple[Any, ...]:
-        """The values, {"tensor": k} for tensors."""
         return tuple(self._argument(*argument) for argument in side.rows())
 
     def _argument(self, value: Any, shape: Any, kind: str, strides: Any) -> Any:
@@ -127,7 +124,6 @@ class _Arguments:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The types in a list of them."""
     depth = begin = 0
     for at, char in enumerate(text):
         depth += (char in "[(") - (char in "])")
@@ -139,7 +135,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _float(value: Any) -> Any:
-    """A float; {"float": "inf"} for one that JSON has no number for."""
+    """Return a float; {"float": "inf"} if JSON has no number for it."""
     if type(value) in (int, float):
         return float(value)
     if isinstance(value, str) and value.lower().lstrip("+-") in ("inf", "nan", "infinity"):

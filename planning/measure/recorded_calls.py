@@ -1,6 +1,4 @@
-"""The operator calls of a trace as JSON-ready values that can be called again: shapes, strides, types, numbers; and the
-same calls at other shapes.
-"""
+"""Operator calls of a trace as JSON-ready values that can be called again, also at other shapes."""
 
 from __future__ import annotations
 
@@ -21,20 +19,15 @@ from .schema import OpSchema
 
 
 class TensorArg(NamedTuple):
-    """A tensor as a node names it.
-
-    Attributes:
-        strides, offset: in elements. dtype: torch's name. id, storage: numbers of the object and of its memory.
-        device: "cpu", or "device" for the one on which operators are called.
-    """
+    """A tensor of a node."""
 
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-    id: int
+    strides: tuple[int, ...]  # strides, offset: in elements
+    dtype: str  # torch's name
+    id: int  # id, storage: numbers of the object and of its memory
     storage: int
     offset: int
-    device: str
+    device: str  # "cpu", or "device" for the device that operators are called on
 
     def __repr__(self) -> str:
         return brief(self)
@@ -54,29 +47,24 @@ class TensorArg(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A call of a trace that can be made again.
+    """A call of a trace that can be made again."""
 
-    Attributes:
-        index: position in `Trace.calls`. schema: as recorded.
-        args: values by position, {"tensor": k} for the k-th of `tensors`. tensors: inputs. results: outputs.
-    """
-
-    index: CallIndex
+    index: CallIndex  # position in `Trace.calls`
     schema: OpSchema
-    args: tuple[Any, ...]
-    tensors: tuple[TensorArg, ...]
-    results: tuple[TensorArg, ...]
+    args: tuple[Any, ...]  # values by position, {"tensor": k} for the k-th of `tensors`
+    tensors: tuple[TensorArg, ...]  # inputs
+    results: tuple[TensorArg, ...]  # outputs
 
     __repr__ = brief
 
     @cached_property
     def key(self) -> str:
-        """Equal calls have equal ones."""
+        """Equal calls have equal keys."""
         return hashlib.blake2b(orjson.dumps(self.call, option=orjson.OPT_SORT_KEYS), digest_size=12).hexdigest()
 
     @property
     def needed_bytes(self) -> int:
-        """Bytes to call it by itself: its tensors and results, shared memory counted once."""
+        """Bytes to call it alone: its tensors and results, shared memory counted once."""
         first, tensors = dict[int, int](), (*self.tensors, *self.results)
         for tensor in tensors:
             first[tensor.storage] = min(first.get(tensor.storage, tensor.offset), tensor.offset)
@@ -90,7 +78,7 @@ class RecordedCall:
 
     @cached_property
     def call(self) -> dict[str, Any]:
-        """JSON-ready, as `standalone` takes it: storages numbered by first use, offsets kept where memory is shared."""
+        """JSON-ready argument of `standalone`: storages numbered by first use, offsets kept if memory is shared."""
         storages: dict[int, list[TensorArg]] = {}
         for tensor in self.tensors:
             storages.setdefault(tensor.storage, []).append(tensor)
@@ -120,14 +108,13 @@ class RecordedCall:
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """Of each tensor the argument, and its place among those of a list, others than tensors included."""
+        """By tensor, its argument and its position in the argument's list."""
         found = dict[int, tuple[str, int]]()
         for name, _, tensors in self._arguments():
             found |= {tensor: (name, place) for place, tensor in enumerate(tensors) if tensor is not None}
         return [found[at] for at in range(len(self.tensors))]
 
     def _arguments(self) -> Iterator[tuple[str, Any, list[int | None]]]:
-        """Each argument's name and value, and of its value or of each in its list the position of the tensor."""
         for argument, value in zip(self.schema.arguments, self.args, strict=False):
             numbers = [item.get("tensor") if isinstance(item, dict) else None for item in _flat(value)]
             yield argument.name, value, numbers
@@ -143,7 +130,7 @@ class RecordedCall:
 
 
 def bytes_of(tensors: Sequence[TensorArg]) -> int:
-    """Bytes of tensors together, of each storage as much as its largest one needs."""
+    """Return the bytes of tensors together; the largest tensor of a storage counts."""
     most: dict[int, int] = {}
     for tensor in tensors:
         most[tensor.storage] = max(most.get(tensor.storage, 0), tensor.nbytes)
@@ -151,7 +138,7 @@ def bytes_of(tensors: Sequence[TensorArg]) -> int:
 
 
 def _asked_bytes(call: RecordedCall) -> int:
-    """Bytes that numbers among the arguments ask for: those of a factory, of repetitions."""
+    """Return the bytes that numbers among the arguments ask for, such as the sizes of a factory."""
     most = 0
     for argument, value in zip(call.schema.arguments, call.args, strict=False):
         numbers = [abs(number) for number in _flat(value) if type(number) is int] if isinstance(value, list) else []
@@ -173,13 +160,13 @@ def _flat(value: Any) -> list[Any]:
     return [value]
 
 
+# Arguments that have the shape of a result.
 _SIZES = {"size", "sizes", "shape", "input_sizes", "self_sizes", "output_size", "input_size"}
-"""Arguments that have the shape of a result."""
 _STRIDED = {"as_strided", "_reshape_alias", "empty_strided", "new_empty_strided"}
 
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides without gaps, the last dimension innermost."""
+    """Return strides without gaps, the last dimension innermost."""
     steps, step = [0] * len(shape), 1
     for dim in reversed(range(len(shape))):
         steps[dim] = step
@@ -188,11 +175,11 @@ def dense(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[Sequence[int]]) -> RecordedCall:
-    """The call with tensors of other shapes.
+    """Return the call with tensors of other shapes.
 
     Args:
         given, made: shapes of inputs and outputs; another number of shapes keeps the recorded ones. A call that takes
-            one list of tensors alone (`stack`, `cat`) may be given more or fewer.
+            only one list of tensors (`stack`, `cat`) may be given more or fewer.
     """
     if len(given) != len(found.tensors):
         found = _of_another_number(found, len(given))
@@ -208,7 +195,7 @@ def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[
 
 
 def _of_another_number(found: RecordedCall, count: int) -> RecordedCall:
-    """The call with so many tensors in its list, the last one repeated in other memory; without a list as it is."""
+    """Return the call with another number of tensors in its list, the last one repeated in other memory."""
     lists = [at for at, value in enumerate(found.args) if isinstance(value, list) and {"tensor": 0} in value]
     if not count or len(lists) != 1 or len(found.args[lists[0]]) != len(found.tensors):
         return found
@@ -228,10 +215,10 @@ def _with_shapes(tensors: tuple[TensorArg, ...], shapes: Sequence[Sequence[int]]
 
 
 def _with_shape(old: TensorArg, shape: tuple[int, ...]) -> TensorArg:
-    """A tensor of another shape with the same order of dimensions in memory.
+    """Return a tensor of another shape with the same order of dimensions in memory.
 
-    Strides grow with the dimensions within them; gaps and broadcast dimensions stay. A tensor that begins a multiple of
-    its size into its storage (a part of a larger one) does so at the new size.
+    Strides grow with the dimensions within them; gaps and broadcast dimensions stay. An offset that is a multiple of
+    the tensor's size stays that multiple.
     """
     if shape == old.shape:
         return old
@@ -248,7 +235,7 @@ def _with_shape(old: TensorArg, shape: tuple[int, ...]) -> TensorArg:
 
 
 def _moved(offset: int, old: TensorArg, new: TensorArg) -> int:
-    """An offset into a tensor, as a position of its elements, at its new strides."""
+    """Return an offset into a tensor, as a position of its elements, at its new strides."""
     found, left = 0, offset
     for was, now in sorted(zip(old.strides, new.strides, strict=True), reverse=True):
         if was:
@@ -260,7 +247,6 @@ def _moved(offset: int, old: TensorArg, new: TensorArg) -> int:
 def _renumbered(
     found: RecordedCall, name: str, value: Any, results: Sequence[tuple[int, ...]], taken: Sequence[TensorArg]
 ) -> Any:
-    """A number or list of numbers that says a size, as it is at the new shapes."""
     op = found.schema.name.removesuffix("_")
     if not results:
         return value

@@ -1,7 +1,6 @@
-"""Operators of a trace as a sequence: which are called, how tensors and memory hang together, and scripts that call
-them.
+"""Operators of a trace as a sequence: the calls, their tensors and memory, and scripts that call them.
 
-Nothing here needs torch; the scripts need nothing else.
+Nothing in this module needs torch; the scripts need nothing else.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _PLAIN = ("uniform", "index")
 
 @dataclass(frozen=True)
 class ProgramPlan:
-    """Calls in the recorded order, and what `sequence.run` takes; `peak_bytes` is the memory of tensors in use
-    together."""
+    """Calls in the recorded order, and the argument of `sequence.run`; `peak_bytes` is the memory of simultaneous
+    tensors."""
 
     calls: tuple[RecordedCall, ...]
     program: dict[str, Any]
@@ -38,7 +37,7 @@ def outermost(
     among: Iterable[CallIndex],
     skip: Callable[[CallIndex], bool] = lambda call: False,
 ) -> list[RecordedCall]:
-    """Of some calls those that can be called and are not within another one; callees replace a call to skip."""
+    """Return the calls that can be made and are not within another one; callees replace a call to skip."""
     chosen, within = list[RecordedCall](), set[CallIndex]()
     for call in among:
         recorded = found.get(call)
@@ -51,7 +50,7 @@ def outermost(
 
 
 def program_of(calls: Sequence[RecordedCall], max_bytes: int) -> ProgramPlan:
-    """The calls with their tensors wired by number and storage.
+    """Connect the tensors of calls by number and storage.
 
     Raises:
         UsageError: the tensors take over `max_bytes` together.
@@ -91,7 +90,6 @@ def _plain(tensor: TensorArg) -> dict[str, Any]:
 
 
 def _ending(last: Mapping[int, int], count: int) -> list[list[int]]:
-    """The keys of each call that are not used after it."""
     found: list[list[int]] = [[] for _ in range(count)]
     for key, at in last.items():
         found[at].append(key)
@@ -99,7 +97,6 @@ def _ending(last: Mapping[int, int], count: int) -> list[list[int]]:
 
 
 def _peak(uses: Sequence[tuple[int, TensorArg]], last: Mapping[int, int]) -> int:
-    """The most bytes that are in use at a time."""
     size, first = dict[int, int](), dict[int, int]()
     for at, tensor in uses:
         size[tensor.storage] = max(size.get(tensor.storage, 0), tensor.nbytes)
@@ -108,7 +105,7 @@ def _peak(uses: Sequence[tuple[int, TensorArg]], last: Mapping[int, int]) -> int
 
 
 def _storages(calls: Sequence[RecordedCall]) -> dict[str, Any]:
-    """What each storage has to contain if it is not a result: indices in range wherever they are used."""
+    """Return the contents of each storage that is not a result: indices must be in range for every use."""
     wanted: dict[int, list[tuple[TensorArg, Fill]]] = {}
     for call in calls:
         for tensor, made in zip(call.tensors, call.call["tensors"], strict=True):
@@ -119,7 +116,6 @@ def _storages(calls: Sequence[RecordedCall]) -> dict[str, Any]:
 
 
 def _storage(of: Sequence[tuple[TensorArg, Fill]], least: int) -> dict[str, Any]:
-    """Of one storage; `least` is below all bounds of indices, for integers that are only handed on."""
     tensor, fill = next((use for use in of if use[1]["kind"] not in _PLAIN), of[0])
     if fill["kind"] == "index":
         bounds = [other["high"] for _, other in of if other["kind"] == "index" and not other["low"]]
@@ -174,11 +170,7 @@ if __name__ == "__main__":
 
 
 def op_script(call: RecordedCall, recorded_us: float, source: str, name: str, *, device: str, threads: int) -> str:
-    """A script that calls one operator repeatedly.
-
-    Args:
-        source: recorded file. name: of the script. threads: of torch.
-    """
+    """Return a script that calls one operator repeatedly."""
     main = _MAIN_OF_ONE.format(
         data=_data(call.call), recorded=repr(float(recorded_us)), device=repr(device), threads=int(threads)
     )
@@ -188,7 +180,7 @@ def op_script(call: RecordedCall, recorded_us: float, source: str, name: str, *,
 def sequence_script(
     plan: ProgramPlan, recorded_us: Sequence[float], title: str, source: str, name: str, *, device: str, threads: int
 ) -> str:
-    """The text of a script that calls operators in their order."""
+    """Return a script that calls operators in their order."""
     main = _MAIN_OF_SEVERAL.format(
         data=_data(plan.program),
         recorded=_data([float(us) for us in recorded_us]),
@@ -199,24 +191,23 @@ def sequence_script(
 
 
 def _head(title: str, source: str, name: str) -> str:
-    """The docstring. What traces and users name is data: only letters, digits and a few signs of it are kept."""
     return _HEAD.format(title=_one_line(title), source=_one_line(source), name=_one_line(name))
 
 
 def _one_line(text: str) -> str:
+    """Keep only letters, digits and a few signs, because names in traces are data."""
     kept = "".join(char if char.isascii() and (char.isalnum() or char in " _-.:/#[](),") else "?" for char in text)
     return kept[:200]
 
 
 def _data(value: Any) -> str:
-    """JSON as a Python literal, which can hold nothing but text."""
     text = json.dumps(value)
     pieces = [repr(text[at : at + 100]) for at in range(0, len(text), 100)]
     return "(\n    " + "\n    ".join(pieces) + "\n)" if len(pieces) > 1 else repr(text)
 
 
 def _code(*modules: str) -> str:
-    """The text of modules that need torch only, without what they import of each other."""
+    """Return the text of modules that need only torch, without imports of each other."""
     texts = [files(__package__).joinpath(f"{module}.py").read_text(encoding="utf-8") for module in modules]
     lines = [line for text in texts for line in _body(text).splitlines()]
     imports = sorted({line for line in lines if line.startswith(("import ", "from ")) and "torch" not in line})
@@ -227,6 +218,5 @@ def _code(*modules: str) -> str:
 
 
 def _body(text: str) -> str:
-    """A module without its docstring and without imports of this package."""
     body = text.split('"""', 2)[2]
     return "\n".join(line for line in body.splitlines() if not line.startswith("from ."))

@@ -1,4 +1,4 @@
-"""Operator schemas as Execution Traces record them, and which operators may be called. No torch."""
+"""Operator schemas in Execution Traces, and which operators may be called. Needs no torch."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ...trace.brief import brief
 
+# Torch's own operators that compute. Other libraries' operators are not loaded, and never imported.
 NAMESPACES = ("aten", "mkldnn", "onednn", "quantized")
-"""Of `torch.ops`: torch's own operators that compute. Those of other libraries are not loaded, and never imported."""
 
 _HEAD = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(", re.ASCII)
 _MOST = 1 << 14
@@ -37,7 +37,7 @@ class SchemaArgument(NamedTuple):
 
     @property
     def written(self) -> bool:
-        """The operator changes it."""
+        """True if the operator changes it."""
         return "!" in self.type
 
 
@@ -60,7 +60,7 @@ class OpSchema(NamedTuple):
 
 @lru_cache(maxsize=1 << 12)
 def parse_schema(text: str) -> OpSchema | None:
-    """Parse the text of a schema, which has the form of torch's native_functions.yaml; None for another text.
+    """Parse the text of a schema in the form of torch's native_functions.yaml; None for another text.
 
     Example:
         >>> found = parse_schema("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
@@ -87,7 +87,7 @@ def parse_schema(text: str) -> OpSchema | None:
 
 
 def _split(text: str, begin: int) -> list[str] | None:
-    """The parts between commas up to the parenthesis that closes; None where none does."""
+    """Return the parts between commas up to the closing parenthesis; None without one."""
     parts, depth, at, quoted = list[str](), 0, begin, ""
     for end in range(begin, len(text)):
         char = text[end]
@@ -108,7 +108,7 @@ def _split(text: str, begin: int) -> list[str] | None:
 
 
 def refused(schema: OpSchema) -> str:
-    """Why an operator is not called, "" for one that may be."""
+    """Return why an operator is not called, "" if it may be called."""
     if schema.namespace in _COLLECTIVES:
         return "collective: it needs its process group"
     if schema.namespace not in NAMESPACES:

@@ -1,21 +1,18 @@
-"""Calls operators in the recorded order and hands tensors on from call to call. Needs torch only, as `standalone`."""
+"""Call operators in the recorded order and pass tensors on from call to call. Needs only torch, like `standalone`."""
 
-import mmap
-import struct
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from .standalone import Call, bind, clock_of, dtype_of, filled, itemsize, operator_of, span, synchronize, within_storage
 
+# `calls`, with `results`, and with `free` and `free_storages` (not used after the call); and `storages`: by number, as
+# text, the `bytes`, `dtype`, `fill` and `cpu` of memory that no call of the program has returned.
 Program = dict[str, Any]
-"""`calls`, each with `results` and with `free` and `free_storages` (what is not used after it); and `storages`: by
-number, as text, the `bytes`, `dtype`, `fill` and `cpu` of memory that no call of the program has returned."""
 
 
 class Tensors:
-    """The tensors of a run: by number what a call returned, else in the memory of their storage, else made."""
+    """Tensors of a run: results of earlier calls by number, else views of their storage, else new ones."""
 
     def __init__(self, program: Program, device: str) -> None:
         self._storages, self._device = program["storages"], device
@@ -23,7 +20,7 @@ class Tensors:
         self._by_storage: dict[int, torch.Tensor] = {}
 
     def taken(self, wanted: dict[str, Any]) -> torch.Tensor:
-        """The tensor of an argument."""
+        """Return the tensor of an argument."""
         dtype, number = dtype_of(wanted["dtype"]), wanted["storage"]
         held = self._by_id.get(wanted["id"])
         if held is not None and list(held.shape) == wanted["shape"] and held.dtype == dtype:
@@ -42,14 +39,12 @@ class Tensors:
         return filled(storage["fill"], count, storage["dtype"]).to("cpu" if storage["cpu"] else self._device)
 
     def returned(self, results: list[dict[str, Any]], value: Any) -> None:
-        """Keep what a call returned."""
         flat = [one for one in _flat(value) if isinstance(one, torch.Tensor)]
         for wanted, tensor in zip(results, flat, strict=False):
             if tensor.layout == torch.strided:
                 self._by_id[wanted["id"]] = self._by_storage[wanted["storage"]] = tensor
 
     def free(self, call: Call) -> None:
-        """Forget what is not used after a call."""
         for number in call["free"]:
             self._by_id.pop(number, None)
         for number in call["free_storages"]:
@@ -62,12 +57,11 @@ def _flat(value: Any) -> list[Any]:
     return [value]
 
 
-def once(program: Program, device: str, begins: Callable[[int], None]) -> tuple[list[int], dict[int, str]]:
-    """Call all operators once: ns of each, −1 for one that failed; and why those did."""
+def once(program: Program, device: str) -> tuple[list[int], dict[int, str]]:
+    """Call all operators once; return ns per call, −1 if it failed, and the reasons of failures."""
     tensors, took, failed = Tensors(program, device), list[int](), dict[int, str]()
     clock = clock_of(device, torch.get_num_threads())
     for at, call in enumerate(program["calls"]):
-        begins(at)
         ns = -1
         try:
             operator = operator_of(call)
@@ -89,24 +83,10 @@ def once(program: Program, device: str, begins: Callable[[int], None]) -> tuple[
     return took, failed
 
 
-def run(program: Program, device: str = "cpu", repeat: int = 3, progress_file: str = "") -> dict[str, Any]:
-    """Call all operators `repeat` times, after one warm-up.
-
-    Args:
-        progress_file: 16 bytes for a watching process: the running call, and how many have begun.
-    """
-    begins: Callable[[int], None] = lambda at: None  # noqa: E731
-    if progress_file:
-        with open(progress_file, "r+b") as file:  # noqa: PTH123
-            place, begun = mmap.mmap(file.fileno(), 16), 0
-
-        def begins(at: int) -> None:
-            nonlocal begun
-            begun += 1
-            place[:16] = struct.pack("<qq", at, begun)
-
+def run(program: Program, device: str = "cpu", repeat: int = 3) -> dict[str, Any]:
+    """Call all operators `repeat` times, after one warm-up."""
     with torch.no_grad():
-        failed = once(program, device, begins)[1]
-        times = [once(program, device, begins)[0] for _ in range(repeat)]
-    middle = [sorted(of)[len(of) // 2] for of in zip(*times, strict=True)]
+        failed = once(program, device)[1]
+        times = [once(program, device)[0] for _ in range(repeat)]
+    middle = [sorted(of_call)[len(of_call) // 2] for of_call in zip(*times, strict=True)]
     return {"ns": middle, "failed": {str(at): why for at, why in failed.items()}}

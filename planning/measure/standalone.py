@@ -1,9 +1,9 @@
-"""Makes the arguments of recorded calls and calls their operators. Needs torch only, as scripts of `measure` do.
+"""Make the arguments of recorded calls and call their operators. Needs only torch, like the scripts of `measure`.
 
 A call is JSON-ready: `op` ("aten::mm"), `overload` ("" for the default one), `names` and `args` in the order of the
 schema, and `tensors`. An argument {"tensor": 0} is one of `tensors`, {"device": "cuda:0"} a device; lists hold such
-values. A tensor has `shape`, `strides` and `offset` (in elements), `dtype`, `cpu` (whether it is on the CPU even where
-the rest is not), `storage` (tensors of the same number share memory) and `fill`, what it contains.
+values. A tensor has `shape`, `strides` and `offset` (in elements), `dtype`, `cpu` (it is on the CPU even if the call is
+not), `storage` (tensors of one number share memory) and `fill`, its contents.
 """
 
 import collections
@@ -21,13 +21,13 @@ _LONGEST_QUEUE = 256
 _MOST_SINGLE_RUNS = 200
 _BLOCK_S = 100e-6
 _LEAST_BLOCKS = 3
+# More copies of a call's tensors than a core's own caches hold.
 _MOST_COPIES, _COPIES_BYTES = 64, 8 << 20
-"""Of a call's tensors: more than a core's own caches hold."""
 _MOST_S = 1.0
 
 
 def make_tensors(tensors: list[dict[str, Any]], device: str) -> list[torch.Tensor]:
-    """Tensors of the shapes, strides and contents wanted, those of one storage in the same memory."""
+    """Make tensors of the wanted shapes, strides and contents; tensors of one storage share memory."""
     bases: dict[int, torch.Tensor] = {}
     for number in {one["storage"]: None for one in tensors}:
         alike = [one for one in tensors if one["storage"] == number]
@@ -39,13 +39,13 @@ def make_tensors(tensors: list[dict[str, Any]], device: str) -> list[torch.Tenso
 
 
 def view(base: torch.Tensor, tensor: dict[str, Any]) -> torch.Tensor:
-    """A tensor in the memory of another one."""
+    """Return a tensor in the memory of another one."""
     empty = torch.empty(0, dtype=dtype_of(tensor["dtype"]), device=base.device)
     return empty.set_(base.untyped_storage(), tensor["offset"], tensor["shape"], tensor["strides"])
 
 
 def span(tensor: dict[str, Any]) -> int:
-    """Elements from the beginning of its storage to the end of a tensor."""
+    """Return the elements from the beginning of its storage to the end of a tensor."""
     if 0 in tensor["shape"]:
         return int(tensor["offset"])
     steps = zip(tensor["shape"], tensor["strides"], strict=True)
@@ -54,7 +54,7 @@ def span(tensor: dict[str, Any]) -> int:
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """The element type of a name such as "bfloat16"."""
+    """Return the dtype of a name such as "bfloat16"."""
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
         raise TypeError(f"element type {name!r} is not known to this torch")
@@ -62,13 +62,13 @@ def dtype_of(name: str) -> torch.dtype:
 
 
 def itemsize(name: str) -> int:
-    """Bytes of one element."""
+    """Return the bytes of one element."""
     size: int = torch.empty(0, dtype=dtype_of(name)).element_size()
     return size
 
 
 def filled(fill: dict[str, Any], count: int, dtype: str) -> torch.Tensor:
-    """A row of values as `fills.py` describes them."""
+    """Return a row of values as `input_values` describes them."""
     kind, wanted = fill["kind"], dtype_of(dtype)
     if kind == "index":
         values = torch.randint(fill["low"], fill["high"], (count,), dtype=torch.int64)
@@ -97,10 +97,10 @@ def _uniform(count: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def operator_of(call: Call) -> Any:
-    """The operator in torch's registry.
+    """Return the operator in torch's registry.
 
     Raises:
-        LookupError: this torch has none of that name.
+        LookupError: this torch does not have it.
     """
     namespace, _, name = call["op"].partition("::")
     try:
@@ -111,10 +111,10 @@ def operator_of(call: Call) -> Any:
 
 
 def bind(operator: Any, call: Call, tensors: list[torch.Tensor], device: str) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments, by the names of the registered schema.
+    """Return positional and keyword arguments, by the names of the registered schema.
 
     Raises:
-        TypeError: an argument that it does not have, or one of another type.
+        TypeError: an unknown argument, or an argument of another type.
     """
     given = dict(zip(call["names"], call["args"], strict=False))
     schema = operator._schema
@@ -152,7 +152,7 @@ def _value(value: Any, tensors: list[torch.Tensor], device: str) -> Any:
 
 
 def within_storage(result: Any) -> bool:
-    """Whether tensors refer to memory of their own storages only."""
+    """Return whether tensors refer only to memory of their own storages."""
     if isinstance(result, (list, tuple)):
         return all(map(within_storage, result))
     if not isinstance(result, torch.Tensor) or result.layout != torch.strided or not result.numel():
@@ -165,12 +165,12 @@ def within_storage(result: Any) -> bool:
 def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float = 0.05) -> dict[str, Any]:
     """Call an operator repeatedly; return median and interquartile range of a call in ns, and the number of calls.
 
-    The times include the call from Python (`empty_call_ns`). On a CPU each call has other tensors than the ones before
-    it, as in a program, whose data are seldom in the nearest cache. In-place operators work on the same tensors again;
-    those that change a tensor's shape or memory get new ones.
+    The times include the call from Python (`empty_call_ns`). On a CPU each call has other tensors than the calls
+    before, as in a program, where data are seldom in the nearest cache. In-place operators work on the same tensors
+    again; if they change a tensor's shape or memory, they get new tensors.
 
     Raises:
-        Exception: what torch raises if the operator cannot be called like this.
+        Exception: torch's error if the operator cannot be called with these arguments.
     """
     with torch.no_grad():
         operator = operator_of(call)
@@ -192,12 +192,11 @@ def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float =
 
 
 def clock_of(device: str, threads: int) -> Callable[[], float]:
-    """Seconds; of operators that run on this thread alone its CPU time, which other processes do not add to."""
+    """Return a clock in seconds: CPU time of this thread if operators run on it alone, without other processes."""
     return time.thread_time if device == "cpu" and threads == 1 else time.perf_counter
 
 
 def _bytes(value: Any) -> int:
-    """Of the memory of all tensors in nested lists, those without strides left out."""
     if isinstance(value, (list, tuple)):
         return sum(map(_bytes, value))
     strided = isinstance(value, torch.Tensor) and value.layout == torch.strided
@@ -205,14 +204,13 @@ def _bytes(value: Any) -> int:
 
 
 def _timer(operator: Any, copies: list[tuple[Any, Any]], clock: Callable[[], float], threads: int = 1) -> Timer:
-    """Calls an operator with each of several arguments in turn, and keeps as many results."""
+    """Call an operator with several arguments in turn, and keep the same number of results."""
     given = {"op": operator, "copies": itertools.cycle(copies), "results": collections.deque(maxlen=len(copies))}
     code = "args, kwargs = next(copies); results.append(op(*args, **kwargs))"
     return Timer(code, timer=clock, globals=given, num_threads=threads)
 
 
 def _in_blocks(timer: Timer, min_time: float) -> dict[str, Any]:
-    """Times in blocks so short that most of them are not disturbed by other processes."""
     once = min(_block(timer, 1) for _ in range(3))
     number, times = max(1, min(int(_BLOCK_S / once), 10_000)), list[float]()
     begin = time.perf_counter()
@@ -222,12 +220,11 @@ def _in_blocks(timer: Timer, min_time: float) -> dict[str, Any]:
 
 
 def _block(timer: Timer, number: int) -> float:
-    """Seconds of one of so many calls; `Measurement.median` takes longer than a block."""
     return float(timer.timeit(number).raw_times[0] / number)
 
 
 def empty_call_ns() -> float:
-    """What calling an operator from Python takes beside its work: the time of one that does nothing."""
+    """Return the time of calling an operator from Python that does nothing."""
     timer = _timer(torch.ops.aten.is_complex.default, [((torch.zeros(1),), {})], time.thread_time)
     return min(_block(timer, 100) for _ in range(50)) * 1e9
 
@@ -250,7 +247,7 @@ def _single_runs(operator: Any, fresh: Any, min_time: float, device: str, clock:
 
 
 def _on_device(operator: Any, positional: list[Any], by_name: dict[str, Any], min_time: float) -> dict[str, Any]:
-    """Times between events around calls that are queued behind a waiting kernel, so that the host is not in them."""
+    """Time between events around calls that are queued behind a waiting kernel, without the host."""
     cuda: Any = torch.cuda
     times, count, end = list[float](), 1, time.perf_counter() + min_time
     while time.perf_counter() < end or len(times) < 5:

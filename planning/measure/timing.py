@@ -1,4 +1,4 @@
-"""Times the distinct operator calls of traces on this machine, and keeps what was timed so far."""
+"""Time the distinct operator calls of traces on this machine, and keep finished times."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .process import MAX_BYTES, ExecutionError, WorkerProcess
 from .reader import recorded_calls
 from .recorded_calls import RecordedCall
 
+# Median and interquartile range in ns, and the number of runs.
 Timed = tuple[float, float, int]
-"""Median and interquartile range in ns, and the number of runs."""
 
 
 class _Line(msgspec.Struct):
@@ -46,7 +46,7 @@ class Checkpoint:
         self._conditions = Conditions("", 0, "")
 
     def read(self, conditions: Conditions) -> dict[str, list[Timed]]:
-        """Times by key, of each round, taken under the same conditions; those that follow are added to them."""
+        """Return times of earlier rounds by key, taken under the same conditions."""
         self._conditions = conditions
         if not self._resume:
             self.remove()
@@ -73,35 +73,26 @@ class Checkpoint:
 
 
 _ROUND_S = 0.004
+# A call that takes this long in one round is left out of the other rounds.
 _LONG_S = 0.2
-"""A call that takes this time in one round is in no other one."""
 _TOO_LARGE, _NOT_ASKED, _SMALL, _NO_TIME = "over --max-bytes", "not among --ops", "below --min-share", "over --budget"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is measured, and within which bounds.
+    """What is measured, and the limits."""
 
-    Attributes:
-        ops: measure operators whose names contain a match; None for all.
-        min_share: leave out distinct calls with less of all operators' self time.
-        budget_s: time for all. timeout_s: for one call. threads: of torch, 0 for its own choice.
-        max_bytes: of the tensors of one call. rounds: over all calls, to spread the times of each over the whole run.
-    """
-
-    ops: Pattern[str] | None = None
-    min_share: float = 0.0
-    budget_s: float | None = None
-    timeout_s: float = 30.0
-    threads: int = 0
-    max_bytes: int = MAX_BYTES
-    rounds: int = 5
+    ops: Pattern[str] | None = None  # measure operators with a match in their names; None for all
+    min_share: float = 0.0  # leave out distinct calls with less of all operators' self time
+    budget_s: float | None = None  # time for all
+    timeout_s: float = 30.0  # time for one call
+    threads: int = 0  # of torch, 0 for its own choice
+    max_bytes: int = MAX_BYTES  # for the tensors of one call
+    rounds: int = 5  # over all calls, to spread their times over the whole run
 
 
 @dataclass
 class _Distinct:
-    """Calls that are equal, over all traces: when they were recorded, or re-shaped."""
-
     call: RecordedCall
     below: Sequence[str | None]
     calls: int = 0
@@ -112,15 +103,13 @@ class _Distinct:
 
 @dataclass
 class _Asked:
-    """Distinct calls by key; and for each trace the keys of its calls, or the reason why a call cannot be made."""
-
     distinct: dict[str, _Distinct] = field(default_factory=dict)
     keys: list[tuple[Trace, Mapping[CallIndex, str], Mapping[CallIndex, str]]] = field(default_factory=list)
 
 
 @dataclass
 class TimedShare:
-    """Self times, ns: of all calls, of operators, and by operator and reason of each operator that was not executed."""
+    """Self times, ns: of all calls, of operators, and of operators that were not executed by operator and reason."""
 
     all_ns: int = 0
     operators_ns: int = 0
@@ -128,7 +117,6 @@ class TimedShare:
 
     @staticmethod
     def sum(several: Iterable[TimedShare]) -> TimedShare:
-        """Of several traces together."""
         total = TimedShare()
         for share in several:
             total.all_ns += share.all_ns
@@ -149,11 +137,11 @@ class TimedShare:
 
     @property
     def outside(self) -> float:
-        """Share of all self time that is not operators'."""
+        """Share of all self time that is not in operators."""
         return 1 - self.operators_ns / self.all_ns if self.all_ns else 0.0
 
     def not_executed(self) -> tuple[NotExecuted, ...]:
-        """By operator and reason, the largest share first."""
+        """Return the reasons by operator, the largest share first."""
         whole = max(self.operators_ns, 1)
         found = [NotExecuted(op, why, len(times), sum(times) / whole) for (op, why), times in self.lost.items()]
         return tuple(sorted(found, key=lambda row: (-row.share, row.op, row.reason)))
@@ -168,10 +156,11 @@ def measure(
     checkpoint: Checkpoint | None = None,
     progress: bool = False,
 ) -> Measured:
-    """Call each distinct operator call of traces repeatedly on this machine, in a process of its own.
+    """Call each distinct operator call of traces repeatedly on this machine, in a separate process.
 
     Args:
-        device: "cpu" or "cuda:N". reshaped: traces with other shapes (`reshaped`), whose recorded times do not count.
+        device: "cpu" or "cuda:N".
+        reshaped: traces with other shapes (`reshaped`); their recorded times do not count.
         checkpoint: rounds that were timed before, and those that are timed now.
         progress: show a bar on standard error if it takes over two seconds.
 
@@ -199,7 +188,6 @@ def measure(
 
 
 def _add(work: _Asked, trace: Trace, device: str, *, recorded: bool) -> None:
-    """Add the calls of a trace; on a GPU their recorded times are those of the device events that they launched."""
     found = list(recorded_calls(trace))
     keys = {call: recorded.key for call, recorded in found if isinstance(recorded, RecordedCall)}
     reasons = {call: recorded for call, recorded in found if isinstance(recorded, str)}
@@ -223,14 +211,13 @@ def _add(work: _Asked, trace: Trace, device: str, *, recorded: bool) -> None:
 
 
 def _device_times(trace: Trace) -> tuple[list[int], list[int]]:
-    """ns by call of the GPU events launched in it, with its callees and without."""
+    """Return ns by call of the GPU events launched in it, with its callees and without."""
     took, parent = trace.device_ns, trace.calls.parent
     below = np.flatnonzero(parent >= 0)
     return took.tolist(), (took - sums(parent[below], took[below], len(took))).tolist()
 
 
 def _callees(trace: Trace, found: Container[CallIndex]) -> dict[CallIndex, list[CallIndex]]:
-    """The operators directly below each."""
     parents, below = trace.calls.parent.tolist(), dict[CallIndex, list[CallIndex]]()
     for at in np.flatnonzero(trace.calls.kind == OP).tolist():
         call, above = CallIndex(at), parents[at]
@@ -249,7 +236,6 @@ def _execute(
     checkpoint: Checkpoint | None,
     bar: bool,
 ) -> tuple[dict[str, Timed], dict[str, str]]:
-    """Times by key; and the reasons of those that have none."""
     wanted, failed = _wanted(work, options)
     times = checkpoint.read(conditions) if checkpoint is not None else {}
     begin, empty, long = time.monotonic(), process.about()["empty_call_ns"], set[str]()
@@ -264,11 +250,7 @@ def _execute(
                 continue
             try:
                 answer = process.ask(
-                    do="measure",
-                    call=call.call,
-                    device=process.device,
-                    threads=conditions.threads,
-                    min_time=_ROUND_S,
+                    call=call.call, device=process.device, threads=conditions.threads, min_time=_ROUND_S
                 )
             except ExecutionError as error:
                 failed[key] = str(error)
@@ -284,7 +266,6 @@ def _execute(
 
 
 def _wanted(work: _Asked, options: Options) -> tuple[list[RecordedCall], dict[str, str]]:
-    """The calls to time, the longest in the traces first; and by key the reasons of the others."""
     whole = max(sum(distinct.self_ns for distinct in work.distinct.values()), 1)
     wanted, left_out = list[RecordedCall](), dict[str, str]()
     for key, entry in sorted(work.distinct.items(), key=lambda item: (-item[1].self_ns, item[0])):
@@ -300,14 +281,13 @@ def _wanted(work: _Asked, options: Options) -> tuple[list[RecordedCall], dict[st
 
 
 def _together(rounds: Sequence[Timed]) -> Timed:
-    """Of several rounds the median; the interquartile range is that within a round, or of the rounds if it is wider."""
+    """Combine rounds: median time, and the wider of the interquartile ranges within and between rounds."""
     ns, iqr_ns, runs = np.array(rounds).T
     low, middle, high = np.percentile(ns, (25, 50, 75))
     return float(middle), max(float(np.median(iqr_ns)), float(high - low)), int(runs.sum())
 
 
 def _measured(work: _Asked, conditions: Conditions, done: Mapping[str, Timed], failed: Mapping[str, str]) -> Measured:
-    """Put together what was timed and what was not."""
     timings = [_timing(key, distinct, done) for key, distinct in work.distinct.items() if key in done]
     timings.sort(key=lambda timing: (-_self_ns(timing) * timing.count, timing.op, timing.key))
     shares = []
@@ -327,10 +307,11 @@ def covered(
     reasons: Mapping[CallIndex, str],
     among: Container[CallIndex] | None = None,
 ) -> TimedShare:
-    """Share of a trace's self time in calls that were executed, or are part of such a call.
+    """Return the share of a trace's self time in calls that were executed, or are part of such a call.
 
     Args:
-        operators: calls with a schema, or that should have one. reasons: why others were not executed.
+        operators: calls with a schema, or that should have one.
+        reasons: why others were not executed.
         among: calls that count; None for all.
     """
     parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
@@ -349,8 +330,8 @@ def covered(
     return found
 
 
+# An operator that only calls another one takes less; more means that it called others on this machine.
 _DISPATCH_NS = 5000
-"""An operator that only calls another one takes less by itself; more means that it called others here."""
 
 
 def _timing(key: str, distinct: _Distinct, done: Mapping[str, Timed]) -> Timing:
@@ -360,7 +341,7 @@ def _timing(key: str, distinct: _Distinct, done: Mapping[str, Timed]) -> Timing:
     if own is not None and max(callees, default=0.0) > ns / 2 and own > max(ns / 5, _DISPATCH_NS):
         own = None
     op, number_of_callees = distinct.call.schema.op, len(distinct.below)
-    if op == "aten::stack":  # it calls `unsqueeze` for each tensor, of which another batch has others
+    if op == "aten::stack":  # it calls `unsqueeze` per tensor, and another batch has more tensors
         number_of_callees = max(number_of_callees, len(distinct.call.tensors) + 1)
     tensors = distinct.call.tensors
     shapes = " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in tensors)
@@ -372,7 +353,6 @@ def _timing(key: str, distinct: _Distinct, done: Mapping[str, Timed]) -> Timing:
 
 
 def _self_ns(timing: Timing) -> float:
-    """Self time as recorded, else as measured here."""
     known = (own for own in (timing.recorded_own_ns, timing.own_ns) if own is not None)
     return next(known, timing.ns)
 

@@ -1,4 +1,4 @@
-"""The process in which operators of a trace run: one JSON object a line in, one out. Killed by `process` if need be."""
+"""The process in which operators of a trace run: one JSON object per line in, one out. `process` kills it if needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 _BASE_BYTES = 1 << 30
@@ -15,23 +14,21 @@ _MOST_TEXT = 160
 
 
 def main() -> None:
-    """Serve requests from standard input until it ends. What else is printed goes to standard error."""
-    # Of the standard library's JSON, since this process imports nothing that torch does not: both ends are ours.
+    """Serve requests from standard input until it ends; other output goes to standard error."""
+    # The standard library's JSON: this process imports nothing that torch does not.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     start = json.loads(sys.stdin.readline())
     _leave_network(start["device"])
     try:
-        from . import sequence, standalone
+        from . import standalone
     except ImportError as error:
         _say(out, {"missing": str(error)})
         return
     _say(out, _prepare(start))
-    serve: dict[str, Callable[..., dict[str, Any]]] = {"measure": standalone.measure, "run": sequence.run}
     for line in sys.stdin:
-        request = json.loads(line)
         try:
-            answer = serve[request.pop("do")](**request)
+            answer = standalone.measure(**json.loads(line))
         except MemoryError:
             answer = {"error": "not enough memory"}
         except Exception as error:
@@ -44,12 +41,11 @@ _OF_THE_NETWORK = ("socket.__new__", "socket.connect", "socket.bind", "socket.ge
 
 
 def _leave_network(device: str) -> None:
-    """No operator needs a network. On Linux, where the kernel lets it, this process goes into a network of its own in
-    which there is nothing; everywhere Python's sockets are refused, though not those of native code."""
+    """Cut off the network: on Linux by an empty network namespace, and in Python's sockets."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):  # no such call in this libc
             unshare = ctypes.CDLL(None).unshare
-            # Only root may; others as a user of their own kind, whom a GPU's driver may not know.
+            # Only root may do this; others need a user namespace, and a GPU's driver may refuse its users.
             if unshare(_NEW_NETWORK) and device == "cpu":
                 unshare(_NEW_NETWORK | _NEW_USER)
     sys.addaudithook(_refuse_network)
@@ -66,7 +62,7 @@ def _prepare(start: dict[str, Any]) -> dict[str, Any]:
     from .standalone import empty_call_ns
 
     torch.manual_seed(0)
-    torch.set_flush_denormal(True)  # in-place operators that run often make such numbers, which are slow
+    torch.set_flush_denormal(True)  # in-place operators that run often make denormal numbers, and these are slow
     if start["threads"]:
         torch.set_num_threads(start["threads"])
     device, name = start["device"], "CPU"
@@ -90,8 +86,7 @@ def _prepare(start: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limit_memory(max_bytes: int) -> None:
-    """Let allocations beyond several times the wanted size fail, whatever an operator makes of its arguments."""
-    with contextlib.suppress(ImportError, OSError, ValueError):  # not on Windows; not where it is limited already
+    with contextlib.suppress(ImportError, OSError, ValueError):  # not on Windows, and not if it is limited already
         import resource
 
         used = _data_bytes()
@@ -100,7 +95,6 @@ def _limit_memory(max_bytes: int) -> None:
 
 
 def _data_bytes() -> int:
-    """Bytes of writable private memory of this process, Linux; elsewhere a guess."""
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123
         for line in status:
             if line.startswith("VmData:"):

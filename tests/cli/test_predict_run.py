@@ -25,7 +25,7 @@ def test_texts(tmp_path: Path) -> None:
         "predict fit plus.json -o model.json",
         "predict run plus.json --model model.json --force",
         "predict run plus.json --model model.json --force --json -",
-        "predict run plus.json --model model.json --force --engine overheads -o text.txt",
+        "predict run plus.json --model model.json --force -o text.txt",
         "predict run plus.json --model model.json --force --gpu 3",
         "predict run plus.json --model model.json --force --set batch=8",
         "predict run plus.json --model model.json --force --set dtype=bfloat16",
@@ -44,7 +44,7 @@ def test_texts(tmp_path: Path) -> None:
 def prediction(rows: int = 1, **more: Any) -> Prediction:
     """1.5 ms, predicted for what took 1 ms."""
     plain: dict[str, Any] = {
-        "file": "t.json", "engine": "replay", "iterations": 1, "predicted_ns": 1_500_000, "measured_ns": 1_000_000,
+        "file": "t.json", "iterations": 1, "predicted_ns": 1_500_000, "measured_ns": 1_000_000,
         "baselines": {"recorded again": 2_000_000}, "unknown": 0.0, "base": BaseError(0.01, None),
         "low_ns": 750_000, "high_ns": 1_250_000,
     }  # fmt: skip

@@ -8,10 +8,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.timeline.graph_building import blocking_copies as blocking_edges
 from etplus.timeline.graph_building import build_graph
-from etplus.timeline.graph_events import GraphEvents
-from etplus.timeline.host_time import blocking_copies
 from etplus.timeline.replay_graph import EVENT, SYNC
 from etplus.trace.trace import Trace
 from gpu_documents import call, edges, gpu, inferred, linked, record
@@ -122,11 +119,6 @@ def test_the_replay_takes_the_linkers_waits_and_one_rule_of_copies(path: Path) -
     event = graph.edges.take(graph.edges.kind == EVENT)
     taken = set(zip(graph.row[event.source].tolist(), graph.row[event.target].tolist(), strict=True))
     assert taken == {(a, b) for a, b, _ in document.edges_of("event").tolist()}
-    points = GraphEvents.of(document)
-    trace = document
-    assert set(points.row[blocking_edges(points).source].tolist()) == set(
-        trace.gpu.source[blocking_copies(trace)].tolist()
-    )
 
 
 def two_streams(name: str, *more: Document) -> tuple[Document, Trace]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from etplus.linker.shortest_edit import CallOrder, shortest_edit
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,10 +66,11 @@ def test_known_scripts() -> None:
         assert list(zip(*(column.tolist() for column in found), strict=True)) == pairs
 
 
-def test_beyond_the_allowed_differences_is_nothing_matched() -> None:
+def test_beyond_the_allowed_differences_is_nothing_matched(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = calls([0, 1, 5, 5, 5, 2]), calls([0, 1, 2])
     for most, expected in ((3, [0, 1, 5]), (2, [0, 1]), (0, [0, 1])):
-        assert shortest_edit(one, other, whole=True, most=most)[0].tolist() == expected
+        monkeypatch.setattr("etplus.linker.shortest_edit._MAX_DIFFERENCES", most)
+        assert shortest_edit(one, other, whole=True)[0].tolist() == expected
 
 
 def test_slices_and_names_alone() -> None:

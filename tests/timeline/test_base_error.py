@@ -132,7 +132,7 @@ def test_predicted_iterations_show_it(files: dict[str, Path]) -> None:
 
 @pytest.mark.slow
 def test_predictions_show_it_and_changes_are_refused(files: dict[str, Path], tmp_path: Path) -> None:
-    """Of the graph as it is, and of another device's; both engines."""
+    """Of the graph as it is, and of another device's."""
     base = orjson.loads(call("replay", files["refused"], "--json", "-").stdout)["base_error"]
     model = tmp_path / "m.json"
     assert call("predict", "fit", files["refused"], "-o", model).returncode == 0
@@ -141,12 +141,11 @@ def test_predictions_show_it_and_changes_are_refused(files: dict[str, Path], tmp
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
     assert read_json(tmp_path / "p.json")["base_error"] == base
     other = ("predict", "run", files["refused"], "--model", model, "--gpu", "H100 SXM")
-    for engine in ("replay", "overheads"):
-        refused = call(*other, "--engine", engine, "--json", tmp_path / "q.json")
-        assert refused.returncode == 2 and not refused.stdout and refused.stderr.count(b"\n") == 1
-        assert b"refused.json" in refused.stderr and b"--force" in refused.stderr
-        assert not (tmp_path / "q.json").exists()
-        assert call(*other, "--engine", engine, "--force").returncode == 0
+    refused = call(*other, "--json", tmp_path / "q.json")
+    assert refused.returncode == 2 and not refused.stdout and refused.stderr.count(b"\n") == 1
+    assert b"refused.json" in refused.stderr and b"--force" in refused.stderr
+    assert not (tmp_path / "q.json").exists()
+    assert call(*other, "--force").returncode == 0
 
 
 def test_ranks_predicted_together_have_one_base(files: dict[str, Path]) -> None:

@@ -13,7 +13,6 @@ from etplus.planning.costs import end_to_end
 from etplus.planning.costs.end_to_end import Prediction, calibrated, predict, predict_ranks
 from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.model_file import FittedModel, read_model
-from etplus.planning.costs.rank_job import ENGINES, Engine
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from support import call, shared_pair, shared_trace
@@ -64,24 +63,23 @@ def test_ranks_of_a_job_on_gloo_are_fitted_and_predicted(job: str, others: tuple
     coupled = call("predict", "run", *files[-2:], "--rank-couple", "--model", tmp_path / "m.json", "--json", "-")
     together = orjson.loads(coupled.stdout)
     assert coupled.returncode == (0 if together["reliable"] else 3) and abs(together["error"]) < CLOSE
-    for more in (["--engine", "overheads"], ["--host", "model"], ["--gpu", "H100 SXM"], ["--set", "batch=4:8"]):
+    for more in (["--host", "model"], ["--gpu", "H100 SXM"], ["--set", "batch=4:8"]):
         other = call("predict", "run", files[-1], "--model", tmp_path / "m.json", *more)
         assert other.returncode == 0 or other.stderr.count(b"\n") == (2 if b"deprecated" in other.stderr else 1)
         assert b"this is a bug" not in other.stderr and (other.returncode != 2) == bool(other.stdout)
         assert (other.returncode == 3) == (b": uncertain; weakest link: " in other.stderr)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("job", ["mlp.tp2", "mlp.fsdp2", "mlp.single1", "block.single1"])
-def test_a_job_from_other_jobs_is_close_or_says_so(job: str, engine: Engine) -> None:
+def test_a_job_from_other_jobs_is_close_or_says_so(job: str) -> None:
     """On hosts; operators as recorded, or priced by the model."""
     ranks = {"mlp.tp2": 2, "mlp.fsdp2": 2, "mlp.single1": 1, "block.single1": 1}
     model = fitted(*((other, number) for other, count in ranks.items() if other != job for number in range(count)))
     for number in range(ranks[job]):
         for host in ("trace", "model"):
-            assert said(predict(rank(job, number), model, engine=engine, host=host, force=True))  # type: ignore[arg-type]
+            assert said(predict(rank(job, number), model, host=host, force=True))  # type: ignore[arg-type]
     if ranks[job] > 1:
-        assert said(predict_ranks([rank(job, number) for number in range(2)], model, engine=engine, force=True))
+        assert said(predict_ranks([rank(job, number) for number in range(2)], model, force=True))
 
 
 @cache
@@ -95,11 +93,10 @@ def with_pauses() -> FittedModel:
     return calibrated(fit(others), others)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["h100_bert", "mi250_minitoy", "mi300_bert", "cuda_event_sync", "triton_example"])
-def test_pauses_of_other_traces_are_no_law(name: str, engine: Engine) -> None:
-    """Fitted on traces with pauses of seconds, 4 ms became 17 ms by one engine and 8 s by the other."""
-    done = predict(of_gpu(name), with_pauses(), engine=engine, force=True)
+def test_pauses_of_other_traces_are_no_law(name: str) -> None:
+    """Fitted on traces with pauses of seconds, 4 ms became 17 ms."""
+    done = predict(of_gpu(name), with_pauses(), force=True)
     assert said(done) and (done.forced or done.high_ns <= 2 * done.low_ns)
 
 
@@ -146,7 +143,7 @@ def test_host_times_carry_over_by_the_speed_of_like_calls(gpu: bool) -> None:
     here = predict(slow, model)
     assert here.predicted_ns == pytest.approx(3 * 1_100_000 + 900_000, rel=0.01) and here.error < 0.01
     there = predict(slow, model, host="model", force=True)
-    assert there.predicted_ns * model.calibration.get("replay", 1.0) ** -1 == pytest.approx(2_000_000, rel=0.02)
+    assert there.predicted_ns / model.calibration == pytest.approx(2_000_000, rel=0.02)
 
 
 @pytest.mark.parametrize("factor", [1.5, 2.5])
@@ -189,4 +186,4 @@ def test_errors_are_learned_from_some_ranks_of_a_large_job(monkeypatch: pytest.M
     monkeypatch.setattr(end_to_end, "_MOST_HELD_OUT", 2)
     traces = [steps(1 + rank / 10, gpu=False) for rank in range(5)]
     errors = calibrated(fit(traces), traces).end_to_end
-    assert [len(of.log_ratios) for of in errors.values()] == [2] * len(ENGINES)
+    assert errors is not None and len(errors.log_ratios) == 2

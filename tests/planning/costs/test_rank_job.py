@@ -71,26 +71,25 @@ def test_host_times_of_the_model() -> None:
     model, trace = fit([steps([100, 100, 100])]), steps([200, 200, 200])
     slow = job(trace, model, host="model")
     assert slow.measured == 3 * 200_000 + 2 * 14_000 + 4000
-    assert slow.recorded("replay") == slow.measured
+    assert slow.recorded() == slow.measured
     # in a step 2 before the op and 2 after it, and 10 between two, of the trace's host: half
-    assert slow.total("replay") == 3 * 100_000 + 2 * 7000 + 2000
+    assert slow.total() == 3 * 100_000 + 2 * 7000 + 2000
     assert slow.unknown == 0.0 and slow.unknown_edges == 0.0
     same = job(trace, model)
-    assert same.total("replay") == same.measured and same.sources["as recorded"] == 1.0
-    assert same.notes == ("no GPU events: operators take as long as recorded; --host model prices them, too",)
+    assert same.total() == same.measured and same.sources["as recorded"] == 1.0
+    assert same.notes == ("no GPU events: operators keep their recorded times; --host model predicts them",)
     assert slow.notes == ()
 
 
 def test_rows_of_operators_and_of_kernels() -> None:
     model, trace = fit([steps([100] * 3)]), steps([200] * 3)
-    rows = {row.op: row for row in job(trace, model, host="model").rows("replay")}
+    rows = {row.op: row for row in job(trace, model, host="model").rows()}
     assert (rows["work"].count, rows["work"].predicted_ns, rows["work"].measured_ns) == (3, 150_000, 300_000)
     assert (rows["part3"].count, rows["part3"].predicted_ns, rows["part3"].how) == (3, 15_000, ("same place",))
     gpu = steps([100] * 3, [30, 40, 50])
     of_gpu = job(gpu, fit([gpu]))
-    for engine in ("replay", "overheads"):
-        [row] = of_gpu.rows(engine)  # type: ignore[arg-type]
-        assert (row.count, row.predicted_ns, row.measured_ns) == (3, 120_000, 120_000)
+    [row] = of_gpu.rows()
+    assert (row.count, row.predicted_ns, row.measured_ns) == (3, 120_000, 120_000)
     assert not of_gpu.on_host and of_gpu.gpu_ns == [30_000.0, 40_000.0, 50_000.0]
     assert of_gpu.baselines()["GPU time of the busiest stream, measured"] == 120_000
     assert of_gpu.baselines()["mean of the traces fitted on"] == of_gpu.measured
@@ -117,11 +116,11 @@ def test_a_gpu_job_with_other_kernel_times() -> None:
         free = start + 300
     document = trace.document()
     one = job(document, fit([document]))
-    assert one.total("replay") == one.measured == 12_000 + 3 * 300_000 + 2000
-    assert one.total("replay", [600_000.0] * 3) == 12_000 + 3 * 600_000 + 2000
+    assert one.total() == one.measured == 12_000 + 3 * 300_000 + 2000
+    assert one.total([600_000.0] * 3) == 12_000 + 3 * 600_000 + 2000
     low, high = one.ends
     assert low[0] < 300_000 < high[0] and one.transfers == {}
-    assert (one.without_waiting("replay", 1.0) is None and one.sources == {"fitted traces": 1.0}) or one.sources
+    assert (one.without_waiting(1.0) is None and one.sources == {"fitted traces": 1.0}) or one.sources
 
 
 def test_parts_of_an_operators_time() -> None:
@@ -165,9 +164,9 @@ def test_what_is_known_too_little_is_refused() -> None:
     with pytest.raises(UsageError, match="wider than a factor of 2; weakest link: the weak one"):
         checked("f", 100, 70, 141, links, force=False)
     assert checked("f", 100, 70, 141, links, force=True) == "the weak one"
-    with pytest.raises(UsageError, match="the engine finds no work"):
+    with pytest.raises(UsageError, match="the replay finds no work"):
         checked("f", 0, 0, 0, links, force=False)
-    assert checked("f", 0, 0, 0, links, force=True) == "the engine finds no work in the trace"
+    assert checked("f", 0, 0, 0, links, force=True) == "the replay finds no work in the trace"
 
 
 def test_calibration_and_how_held_out_traces_were_missed() -> None:
@@ -175,17 +174,14 @@ def test_calibration_and_how_held_out_traces_were_missed() -> None:
     first, second = steps([100, 102, 98]), steps([100, 102, 104])
     alone = calibrated(fit([first]), [first])
     ratios = tuple(round(float(np.log(ratio)), 4) for ratio in (114 / 110.6667, 116 / 110.6667, 102 / 110.6667))
-    assert alone.end_to_end["replay"].log_ratios == pytest.approx(ratios, abs=2e-4)
-    assert alone.end_to_end["replay"].unknown == (0.0,) * 3 == alone.end_to_end["overheads"].unknown
-    assert alone.calibration["replay"] == pytest.approx(1.0, abs=0.02) and set(alone.calibration) == set(
-        alone.end_to_end
-    )
+    assert alone.end_to_end is not None and alone.end_to_end.log_ratios == pytest.approx(ratios, abs=2e-4)
+    assert alone.end_to_end.unknown == (0.0,) * 3 and alone.calibration == pytest.approx(1.0, abs=0.02)
     both = calibrated(fit([first, second]), [first, second])
-    assert both.end_to_end["replay"].log_ratios == pytest.approx((0.0, 0.0), abs=0.05)
+    assert both.end_to_end is not None and both.end_to_end.log_ratios == pytest.approx((0.0, 0.0), abs=0.05)
     gpu = steps([100] * 3, [30] * 3)
-    assert calibrated(fit([gpu]), [gpu]).calibration == {}
+    assert calibrated(fit([gpu]), [gpu]).calibration == 1.0
     again = calibrated(fit([gpu, gpu]), [gpu, gpu])
-    assert again.end_to_end == {} == again.calibration
+    assert again.end_to_end is None and again.calibration == 1.0
 
 
 def rank(number: int, launch: int, start: int, dur: int) -> Trace:
@@ -218,8 +214,6 @@ def test_ranks_are_predicted_together() -> None:
     assert alone.without_waiting == (50_000, 50_000), "10 until the kernel, 40 for the transfer"
     assert jobs[0].gpu_ns_waiting == [90_000.0]
     assert done.baselines["GPU time of the busiest stream, measured"] == 90_000
-    walked = predict_ranks(traces, model, engine="overheads", force=True)
-    assert walked.measured_ns == 100_000 and walked.unknown == 0.0
 
 
 def test_a_prediction_of_itself() -> None:
@@ -227,7 +221,7 @@ def test_a_prediction_of_itself() -> None:
     model = calibrated(fit([trace]), [trace])
     done = predict(trace, model)
     assert (done.predicted_ns, done.measured_ns, done.iterations, done.error) == (332_000, 332_000, 3, 0.0)
-    assert done.ratio == 1.0 and not done.forced and done.low_ns == done.high_ns == 332_000
+    assert done.ratio == 1.0 and not done.forced and 325_000 < done.low_ns < 332_000 < done.high_ns < 340_000
     told = done.to_dict()
     assert told["reliable"] and told["steps"]["count"] == 3 and told["kernels"] == [] and told["unlike"] == 0.0
     assert done.steps is not None and done.steps.measured.p50 == 114_000

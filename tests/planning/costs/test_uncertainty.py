@@ -24,7 +24,7 @@ from etplus.timeline.graph_replay import replay
 from etplus.timeline.iterations import Outlier, Percentiles, percentiles, step_times, warm_up
 from etplus.timeline.replay_summary import summarize
 from etplus.timeline.replay_text import render_full
-from etplus.trace.errors import TraceFormatError, UsageError
+from etplus.trace.errors import TraceFormatError
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from support import call, fixture_pair, linked, shared_pair, shared_trace
@@ -142,17 +142,12 @@ def test_events_that_could_not_be_attached_are_priced(gpu_shaped: Trace) -> None
     )
 
 
-def test_both_engines_take_a_trace_without_operators() -> None:
-    """There is nothing to walk for the overheads engine; the other one replays the launches."""
+def test_a_trace_without_operators_is_predicted() -> None:
     made = kernels({"k": [10, 30]})
     made.call("cudaDeviceSynchronize", 5, 90)
     trace = made.document()
     model = calibrated(fit([trace]), [trace])
-    assert model.calibration == {}, "no times of the host are the model's"
-    with pytest.raises(UsageError, match="the engine finds no work in the trace; --force"):
-        predict(trace, model, engine="overheads")
-    empty = predict(trace, model, engine="overheads", force=True)
-    assert empty.predicted_ns == 0 and empty.forced and not empty.to_dict()["reliable"]
+    assert model.calibration == 1.0, "no times of the host are the model's"
     done = predict(trace, model, force=True)
     assert 0 < done.low_ns <= 60_000 < done.high_ns
 
@@ -178,10 +173,9 @@ def test_the_error_of_held_out_ranks_lies_in_its_interval(known: tuple[int, int]
     given = [rank(number) for number in known]
     model = calibrated(fit(given), given)
     others = [rank(number) for number in range(4) if number not in known]
-    for engine in ("replay", "overheads"):
-        done = predict_ranks(others, model, engine=engine)  # type: ignore[arg-type]
-        assert done.low_ns <= done.measured_ns <= done.high_ns
-        assert done.high_ns < 5 * done.low_ns or known not in ((0, 1), (0, 3))
+    done = predict_ranks(others, model)
+    assert done.low_ns <= done.measured_ns <= done.high_ns
+    assert done.high_ns < 5 * done.low_ns or known not in ((0, 1), (0, 3))
 
 
 @pytest.mark.parametrize(
@@ -189,6 +183,6 @@ def test_the_error_of_held_out_ranks_lies_in_its_interval(known: tuple[int, int]
 )
 def test_errors_that_no_fit_has_are_no_model(tmp_path: Path, ratios: dict[str, list[float]]) -> None:
     model = json.loads(msgspec.json.encode(fit([linked("pairs/gpu_shaped_from_cpu")])))
-    (tmp_path / "model.json").write_text(json.dumps(model | {"end_to_end": {"replay": ratios}}))
+    (tmp_path / "model.json").write_text(json.dumps(model | {"end_to_end": ratios}))
     with pytest.raises(TraceFormatError, match=r"model.json.*no model.*etplus predict fit"):
         read_model(tmp_path / "model.json")

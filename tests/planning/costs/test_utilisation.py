@@ -93,8 +93,8 @@ def priced(task: Task) -> float:
 def test_a_law_carries_over_to_a_thousand_times_the_size(task: Task) -> None:
     """Regressions of the time itself are drawn to the mean: they are off by factors."""
     assert priced(task) == pytest.approx(true_ns(task), rel=0.15)
-    similar = model_class("similar").fit(made(), DEVICES).predict(task)
-    assert similar is not None and similar.ns < 0.5 * true_ns(task)
+    mean = model_class("mean").fit(made(), DEVICES).predict(task)
+    assert mean is not None and mean.ns < 0.5 * true_ns(task)
 
 
 @pytest.mark.parametrize("task", [moved("add", 10**8, "large"), product(8192, device="large")])
@@ -125,7 +125,7 @@ def test_no_time_is_below_its_bound_or_falls_with_size(task: Task, more_flops: i
     larger = replace(
         task, flops=task.flops and task.flops * more_flops, bytes=task.bytes and task.bytes * more_bytes
     )  # fmt: skip
-    for costs in (costs_of(ORDER), costs_of(("measured", "similar"))):
+    for costs in (costs_of(ORDER), costs_of(("measured", "mean"))):
         for one in (task, larger):
             estimate, bound = costs.predict(one), bound_of(one, DEVICES)
             assert estimate is not None and (bound is None or estimate.ns >= bound.ns)

@@ -36,7 +36,7 @@ class FakeWorker:
     def about(self) -> dict[str, Any]:
         return {"device": "CPU", "threads": 2, "torch": "2.13.0", "empty_call_ns": 100.0}
 
-    def ask(self, progress: Callable[[], int] = lambda: 0, **request: Any) -> dict[str, Any]:
+    def ask(self, **request: Any) -> dict[str, Any]:
         self.asked.append(request)
         found = self._answer(request)
         if isinstance(found, str):

@@ -73,14 +73,14 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_arguments_are_made_by_type_and_meaning(name: str, process: WorkerProcess) -> None:
     (one,) = calls_of(trace_of(KINDS[name]))
-    found = process.ask(do="measure", call=one.call, min_time=0.001)
+    found = process.ask(call=one.call, min_time=0.001)
     assert found["ns"] > 0 and found["iqr_ns"] >= 0 and found["runs"] >= 3
 
 
 def test_tensors_of_large_storages_are_not_copied(process: WorkerProcess) -> None:
     """32 numbers in 50 MB: as many copies as of 32 numbers would be more memory than the process may have."""
     (one,) = calls_of(trace_of(op("aten::mm", MM, tensor(1, 4, 8, strides=[2**22, 1]), tensor(2, 8, 2))))
-    assert process.ask(do="measure", call=one.call, min_time=0.001)["runs"] >= 3
+    assert process.ask(call=one.call, min_time=0.001)["runs"] >= 3
 
 
 REFUSED = {
@@ -101,7 +101,7 @@ def test_what_torch_refuses_is_a_reason(name: str, process: WorkerProcess) -> No
     node, why = REFUSED[name]
     (one,) = calls_of(trace_of(node))
     with pytest.raises(ExecutionError, match=why):
-        process.ask(do="measure", call=one.call, min_time=0.001)
+        process.ask(call=one.call, min_time=0.001)
 
 
 def test_an_operator_that_takes_too_long_costs_itself_only() -> None:

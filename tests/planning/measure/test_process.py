@@ -70,17 +70,6 @@ def test_it_starts_anew_after_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         assert worker._process is None
 
 
-def test_time_begins_anew_as_long_as_there_is_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    made(monkeypatch, ECHO)
-    seen = iter([1, 2, 3, 3])
-    with WorkerProcess(timeout_s=20) as worker:
-        worker.about()
-        worker.timeout_s = 0.01
-        with pytest.raises(ExecutionError, match="took over"):
-            worker.ask(lambda: next(seen), hang=True)
-    assert next(seen, None) is None
-
-
 @pytest.mark.parametrize(
     ("answer", "says"),
     [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,7 +59,7 @@ def test_tensors_are_handed_on(sequence: Any, seen: list[list[Tensor]]) -> None:
     run = program(
         one("aten::make", [a], [b]), one("aten::make", [b, wanted(3, 20, [1], offset=1), a], []), s10={"bytes": 16}
     )
-    took, failed = sequence.once(run, "cuda:0", lambda at: None)
+    took, failed = sequence.once(run, "cuda:0")
     assert took == [1000, 2000] and failed == {}
     assert seen[0][0].array.tolist() == [[7, 7], [7, 7]] and seen[0][0].device == "cuda:0"
     assert seen[1][0].array.tolist() == [9, 9] and seen[1][1].untyped_storage() is seen[1][0].untyped_storage()
@@ -75,7 +73,7 @@ def test_a_tensor_of_another_shape_or_type_is_made_anew(sequence: Any, seen: lis
         one("aten::make", [wanted(1, 10, [4], dtype="int32")], []), one("aten::make", [wanted(2, 10, [5])], []),
         s10={"bytes": 18, "cpu": True},
     )  # fmt: skip
-    sequence.once(run, "cuda:0", lambda at: None)
+    sequence.once(run, "cuda:0")
     storages = [given[0].untyped_storage() for given in seen]
     assert storages[0] is storages[1] is storages[2] is storages[3] and storages[0].nbytes() == 20
     assert [given[0].shape for given in seen] == [(4,), (2, 2), (4,), (5,)] and seen[2][0].dtype.name == "int32"
@@ -86,7 +84,7 @@ def test_memory_that_is_too_small_is_made_anew(sequence: Any, seen: list[list[Te
     small, large = wanted(1, 10, [2]), wanted(2, 10, [3])
     run = program(one("aten::make", [wanted(9, 11, [1])], [small]), one("aten::make", [large, small], []),
                   s10={"bytes": 12}, s11={"bytes": 4})  # fmt: skip
-    sequence.once(run, "cpu", lambda at: None)
+    sequence.once(run, "cpu")
     assert seen[1][0].array.tolist() == [7, 7, 7] and seen[1][1].array.tolist() == [9, 9]
 
 
@@ -94,7 +92,7 @@ def test_what_is_not_used_again_is_forgotten(sequence: Any, seen: list[list[Tens
     a, b = wanted(1, 10, [2]), wanted(2, 10, [2])
     run = program(one("aten::make", [a], [], free=(1, 5)), one("aten::make", [a, b], [], gone=(10, 11)),
                   one("aten::make", [b, wanted(3, 10, [2])], []), s10={"bytes": 8})  # fmt: skip
-    sequence.once(run, "cpu", lambda at: None)
+    sequence.once(run, "cpu")
     assert seen[1][0] is not seen[0][0] and seen[1][0].untyped_storage() is seen[0][0].untyped_storage()
     assert seen[2][0] is seen[1][1] and seen[2][1].untyped_storage() is not seen[1][0].untyped_storage()
 
@@ -104,9 +102,8 @@ def test_failures_are_told(sequence: Any, seen: list[list[Tensor]], torch: Any) 
     run = program(one("aten::fail", [a], []), one("aten::fail", [], []), one("aten::none", [], []),
                   one("aten::far", [a], []), one("aten::make", [wanted(2, 12, [2])], []),
                   s10={"bytes": 8}, s12={"bytes": 8})  # fmt: skip
-    begun = list[int]()
-    took, failed = sequence.once(run, "cuda:0", begun.append)
-    assert took[:4] == [-1] * 4 and took[4] > 0 and begun == [0, 1, 2, 3, 4]
+    took, failed = sequence.once(run, "cuda:0")
+    assert took[:4] == [-1] * 4 and took[4] > 0
     assert failed == {
         0: "why", 1: "ValueError", 2: "torch 9.9 has no operator aten::none.",
         3: "a tensor refers to memory beyond its storage",
@@ -122,13 +119,10 @@ def test_tensors_without_strides_are_not_handed_on(sequence: Any, seen: list[lis
     assert tensors.taken(wanted(1, 10, [2])).array.tolist() == [7, 7]
 
 
-def test_the_middle_of_several_runs(sequence: Any, seen: list[list[Tensor]], tmp_path: Path) -> None:
+def test_the_middle_of_several_runs(sequence: Any, seen: list[list[Tensor]]) -> None:
     """Times grow from call to call: of runs 2 to 4 of two calls the third; the first run warms up."""
     a = wanted(1, 10, [2])
     run = program(one("aten::make", [a], []), one("aten::fail", [a], []), s10={"bytes": 8})
-    file = tmp_path / "place"
-    file.write_bytes(bytes(16))
-    found = sequence.run(run, "cpu", repeat=3, progress_file=str(file))
+    found = sequence.run(run, "cpu", repeat=3)
     assert found == {"ns": [5000, -1], "failed": {"1": "why"}} and len(seen) == 8
-    assert struct.unpack("<qq", file.read_bytes()) == (1, 8)
     assert sequence.run(run, repeat=1)["ns"] == [11_000, -1]

@@ -36,9 +36,8 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def modules(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
-    """Made `standalone` and `sequence`, and no limits."""
+    """A made `standalone`, and no limits."""
     standalone: Any = ModuleType("etplus.planning.measure.standalone")
-    sequence: Any = ModuleType("etplus.planning.measure.sequence")
 
     def measure(what: str) -> dict[str, Any]:
         if what == "memory":
@@ -50,10 +49,8 @@ def modules(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
         return {"measured": what}
 
     standalone.empty_call_ns, standalone.measure = lambda: 12.5, measure
-    sequence.run = lambda program: {"ran": program}
-    for name, module in (("standalone", standalone), ("sequence", sequence)):
-        monkeypatch.setitem(sys.modules, f"etplus.planning.measure.{name}", module)
-        monkeypatch.setattr(etplus.planning.measure, name, module, raising=False)
+    monkeypatch.setitem(sys.modules, "etplus.planning.measure.standalone", standalone)
+    monkeypatch.setattr(etplus.planning.measure, "standalone", standalone, raising=False)
     monkeypatch.setattr(worker, "_limit_memory", lambda limit: torch.told.append(("limit", limit)))
     monkeypatch.setattr(worker, "_leave_network", lambda device: torch.told.append(("network", device)))
 
@@ -73,10 +70,10 @@ def served(monkeypatch: pytest.MonkeyPatch, *requests: dict[str, Any]) -> list[d
 
 @pytest.mark.usefixtures("modules")
 def test_it_serves(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
-    requests = [{"do": "measure", "what": what} for what in ("x", "memory", "error", "silent")]
-    assert served(monkeypatch, START, *requests, {"do": "run", "program": 1}) == [
+    requests = [{"what": what} for what in ("x", "memory", "error", "silent")]
+    assert served(monkeypatch, START, *requests) == [
         {"torch": "9.9", "threads": 5, "device": "CPU", "empty_call_ns": 12.5}, {"measured": "x"},
-        {"error": "not enough memory"}, {"error": "first line"}, {"error": "ValueError"}, {"ran": 1},
+        {"error": "not enough memory"}, {"error": "first line"}, {"error": "ValueError"},
     ]  # fmt: skip
     assert torch.told == [
         ("network", "cpu"), ("manual_seed", 0), ("set_flush_denormal", True), ("set_num_threads", 3), ("limit", 1000),
@@ -105,11 +102,10 @@ def test_a_gpu(torch: Any) -> None:
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_leave_network", lambda device: None)
-    for name in ("standalone", "sequence"):
-        monkeypatch.delitem(sys.modules, f"etplus.planning.measure.{name}", raising=False)
-        monkeypatch.delattr(etplus.planning.measure, name, raising=False)
+    monkeypatch.delitem(sys.modules, "etplus.planning.measure.standalone", raising=False)
+    monkeypatch.delattr(etplus.planning.measure, "standalone", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
-    (answer,) = served(monkeypatch, START, {"do": "measure"})
+    (answer,) = served(monkeypatch, START, {"what": "x"})
     assert "torch" in answer["missing"]
 
 

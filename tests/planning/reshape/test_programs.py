@@ -15,10 +15,10 @@ import pytest
 from etplus.analysis.devices import known_devices
 from etplus.planning.costs.end_to_end import predict
 from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.measured_models import Interpolated
 from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.model_file import write_model
 from etplus.planning.costs.pricing import retyped, time_ratio
-from etplus.planning.costs.similar import Interpolated
 from etplus.planning.costs.task import Task
 from etplus.planning.reshape.reshape import Reshaped, counterparts, reshaped
 from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes

@@ -14,10 +14,10 @@ import pytest
 from etplus.linker import link
 from etplus.planning.costs.end_to_end import predict, predict_ranks
 from etplus.planning.costs.fitting import fit
+from etplus.planning.costs.measured_models import Extrapolated
 from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.model_file import FittedModel, write_model
 from etplus.planning.costs.registry import Costs
-from etplus.planning.costs.similar import Extrapolated
 from etplus.planning.costs.task import Task
 from etplus.planning.reshape.reshape import reshaped
 from etplus.planning.reshape.shape_change import batch_change, parse_changes
@@ -383,13 +383,12 @@ def test_work_beyond_what_was_measured_grows_with_its_size() -> None:
     assert other is not None and other.ns == 10_000
 
 
-@pytest.mark.parametrize("engine", ["replay", "overheads"])
-def test_gpu_traces_and_several_ranks(engine: Any) -> None:
+def test_gpu_traces_and_several_ranks() -> None:
     one = gpu_shaped()
     model = fit([one])
-    done = predict(one, model, engine=engine, shape=batch_change(64), device="V100 SXM2")
+    done = predict(one, model, shape=batch_change(64), device="V100 SXM2")
     assert done.predicted_ns > 0 and done.shapes[0].new_size == 64
-    joint = predict_ranks([one, one], model, engine=engine, shape=batch_change(64))
+    joint = predict_ranks([one, one], model, shape=batch_change(64))
     assert len(joint.shapes) == 2 and joint.changed and joint.predicted_ns > 0
 
 

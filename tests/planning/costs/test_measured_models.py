@@ -1,26 +1,10 @@
-"""What work that was measured says of other work: features and distances, each model on tasks worked out by hand."""
+"""Models made of measured tasks, on tasks worked out by hand."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from math import exp, log, log2
-
-import numpy as np
 import pytest
+from etplus.planning.costs.measured_models import Extrapolated, Interpolated, KindMean, MeasuredTable
 from etplus.planning.costs.measured_tasks import MeasuredTask
-from etplus.planning.costs.similar import (
-    FEATURES,
-    WEIGHTS,
-    Extrapolated,
-    Gaussian,
-    Interpolated,
-    MeasuredTable,
-    Similar,
-    distances,
-    family,
-    features,
-    words,
-)
 from etplus.planning.costs.task import Task
 from etplus.trace.tensors import Tensor
 from msgspec.structs import replace
@@ -37,37 +21,6 @@ def add(size: int, kernel: str = "add_kernel", *, device: str = "gpu", blocks: i
     )  # fmt: skip
 
 
-def test_features_are_logs_of_sizes_and_the_extents_of_the_three_largest_inputs() -> None:
-    task = Task(
-        "aten::bmm", "gemm", inputs=(tensor(3, 7), tensor(2, 3, 5, 7, 31), tensor(1), tensor(15)),
-        outputs=(tensor(7), tensor(56)), flops=1023, bytes=255, place=2, group_size=3,
-    )  # fmt: skip
-    sizes = [21, 6510, 1, 15]
-    assert features([task]).tolist() == [[
-        8, 10, log2(1 + 6510), log2(1 + sum(sizes)), 6, 4, 2, 2,
-        2, log2(6), 3, 5,  # the last four extents of the largest input: 3, 5, 7, 31
-        0, 0, 2, 3,  # 3, 7
-        0, 0, 0, 4,  # 15; the input of one element is the fourth
-    ]]  # fmt: skip
-    assert features([Task("x")]).tolist() == [[0.0] * len(FEATURES)]
-    assert features([]).shape == (0, 20) and len(FEATURES) == len(WEIGHTS) == 20
-    assert features([Task("x", flops=-1, bytes=0)])[0, :2].tolist() == [0, 0]
-    assert FEATURES[8] == "extent 0 of input 0" and FEATURES[-1] == "extent 3 of input 2"
-
-
-def test_distances_are_weighted_sums_of_differences() -> None:
-    left, right = np.zeros((1, 20)), np.zeros((2, 20))
-    right[0, [0, 4, 6]] = 2, -3, 1
-    right[1, 19] = 10
-    assert distances(left, right) == pytest.approx(np.array([[2 + 1.5 + 0.3, 3.0]]))
-    assert distances(right, left).shape == (2, 1)
-
-
-def test_names_of_kernels() -> None:
-    assert family("void at::add<float, 4>(int*)") == "at::add" and family("gemm(int)<3>") == "gemm"
-    assert words("sgemm_128x64_nn") == {"sgemm", "128", "x", "64", "nn"}
-
-
 def test_the_table_has_equal_tasks_whatever_is_recorded_of_their_launch() -> None:
     first, second = MeasuredTask(add(8, blocks=1), 10.0, 1), MeasuredTask(add(8, blocks=2), 20.0, 1)
     bare = MeasuredTask(Task("aten::x", "k", blocks=3), 30.0, 1)
@@ -78,56 +31,11 @@ def test_the_table_has_equal_tasks_whatever_is_recorded_of_their_launch() -> Non
     assert table.predict(add(8, blocks=2)) == (20.0, "measured") and table.predict(add(9)) is None
 
 
-def test_a_gaussian_process_goes_through_what_it_is_fitted_on() -> None:
-    measured = [MeasuredTask(add(4**k), 100.0 * 2**k, 1) for k in range(6)]
-    model = Gaussian(measured)
-    found = [estimate.ns for estimate in model.predict_all([known.task for known in measured]) if estimate]
-    assert found == pytest.approx([known.ns for known in measured], rel=0.05)
-    between = [estimate.ns for estimate in model.predict_all([add(2 * 4**k) for k in range(5)]) if estimate]
-    assert all(left.ns < ns < right.ns for ns, (left, right) in zip(between, pairwise(measured), strict=True))
-    assert model.predict_all([Task("aten::add", "", "cpu_op")]) == [None]
-
-
-def test_the_covariance_of_two_tasks() -> None:
-    """With itself (0.2 + 0.8)(0.2 + 2 + 1 + 0.3) + 3 · 2 · 2 = 15.5; with one on another device, of another
-    operator and with half of its words: the two sums with what remains."""
-    task = add(64, "add_kernel")
-    model = Gaussian([MeasuredTask(task, exp(5.0), 1)])
-    other = replace(task, op="aten::mul", kernel="add", device="else")
-    covariance = model._covariance([task, other], features([task, other]))
-    names = 1 / 2
-    assert covariance.tolist() == [[pytest.approx(15.5)], [pytest.approx(0.2 * (0.2 + 2 * names**2) + 3 * 1.5)]]
-    far = replace(task, bytes=8 * 64 * 32)
-    apart = abs(log2(1 + 8 * 64 * 32) - log2(1 + 8 * 64))
-    expected = exp(-apart / 20) * 3.5 + 12 * exp(-apart / 160)
-    assert model._covariance([far], features([far])).tolist() == [[pytest.approx(expected)]]
-    assert model._mean == pytest.approx(5.0)
-    two = Gaussian([MeasuredTask(task, exp(5.0), 1), MeasuredTask(far, exp(7.0), 1)])
-    weights = np.linalg.solve(
-        np.array([[15.51, expected], [expected, 15.51]]), np.array([-1.0, 1.0])
-    )  # fmt: skip
-    [found] = two.predict_all([task])
-    assert found is not None and log(found.ns) == pytest.approx(6 + weights @ [15.5, expected])
-
-
-def test_many_tasks_are_split_by_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = [MeasuredTask(add(2**k), 2.0**k, 1) for k in range(3)]
-    measured += [MeasuredTask(replace(add(2**k), op="aten::mul"), 9.0, 1) for k in range(2)]
-    other = Task("aten::sub", "sub", device="gpu")
-    assert Similar(measured).predict(other) is not None
-    monkeypatch.setattr("etplus.planning.costs.similar._MOST_TASKS", 4)
-    apart = Similar(measured)
-    assert apart.predict(other) is None
-    found = apart.predict_all([other, replace(add(1), op="aten::mul"), other, add(4)])
-    assert [None if estimate is None else round(estimate.ns, 1) for estimate in found[:3]] == [None, 9.0, None]
-    assert found[3] == Gaussian(measured[:3]).predict_all([add(4)])[0]
-
-
-def test_of_too_many_tasks_the_most_frequent_are_kept_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etplus.planning.costs.similar._MOST_TASKS", 2)
-    counts = (1, 3, 2, 3, 1)
-    model = Gaussian([MeasuredTask(add(2**k), 10.0, count) for k, count in enumerate(counts)])
-    assert model._tasks == [add(2), add(8)]
+def test_the_mean_of_a_kind_else_of_its_category() -> None:
+    mean = KindMean([MeasuredTask(add(1), 2.0, 1), MeasuredTask(add(2), 8.0, 1), MeasuredTask(Task("x"), 64.0, 1)])
+    assert mean.predict(add(77)) == (pytest.approx(4.0), "mean of its kind")
+    assert mean.predict(Task("unseen")) == (pytest.approx(1024 ** (1 / 3)), "mean of its kind")
+    assert mean.predict(Task("unseen", category="cpu_op")) is None
 
 
 @pytest.mark.parametrize(

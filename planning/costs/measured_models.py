@@ -1,0 +1,186 @@
+"""Cost models made of measured tasks alone: the same task, sizes between and beyond, and the mean of a kind.
+
+Held out by operator and shapes, nothing predicts self times of CPU operators better than the mean of their kind:
+Gaussian-process regression, nearest sizes and growth with bytes are off by the same factor or a larger one. So the mean
+is the last model, and sizes count only between measured sizes and for `--set` beyond them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from itertools import zip_longest
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.columns import IntColumn
+from .cost_model import FromMeasured
+from .measured_tasks import MeasuredTask
+from .task import Estimate, Task
+
+
+class MeasuredTable(FromMeasured):
+    """Median of the same operator, shapes, dtypes and kernel, launched with the same grid, on the same device.
+
+    If shapes are known, the recorded grid does not matter.
+    """
+
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
+        self._tasks = {known.task: known for known in measured}
+        self._unlaunched = {known.task.unlaunched: known for known in reversed(measured) if known.task.inputs}
+
+    def of(self, task: Task) -> MeasuredTask | None:
+        """Return the same task as it was measured; None for others."""
+        return self._tasks.get(task) or self._unlaunched.get(task.unlaunched)
+
+    def predict(self, task: Task) -> Estimate | None:
+        """Return the time of a measured task; None for others."""
+        known = self.of(task)
+        return None if known is None else Estimate(known.ns, "measured")
+
+
+class KindMean(FromMeasured):
+    """Geometric mean of the tasks of one category and kind, else of the category: the trivial model."""
+
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
+        logs = defaultdict[tuple[str, str], list[float]](list)
+        for known in measured:
+            for kind in (known.task.kind, ""):
+                logs[known.task.category, kind].append(np.log(max(known.ns, 1.0)))
+        self._means = {key: float(np.exp(np.mean(values))) for key, values in logs.items()}
+
+    def predict(self, task: Task) -> Estimate | None:
+        """Return the time of a task; None for a category that was not measured."""
+        keys = (task.category, task.kind), (task.category, "")
+        ns = next((self._means[key] for key in keys if key in self._means), None)
+        return None if ns is None else Estimate(ns, "mean of its kind")
+
+
+# Largest ratio of the sizes of two tasks that are interpolated: farther apart, other kernels run in between.
+_APART = 16
+# A median of this many times is reliable. For fewer times, tasks within this many doublings of extents also count.
+_ENOUGH, _SIMILAR = 5, 1.0
+
+
+class Interpolated(FromMeasured):
+    """Serves a task between two measured ones of the same operator, kernel, device and numbers of dimensions.
+
+    One measured task has no larger extent, the other no smaller one; the nearest such two count, by the sum of the
+    logarithms of extents. Time is interpolated linearly in FLOPs, bytes, or elements, so it is between theirs. Since a
+    library may choose another kernel for another size, tasks with any kernel count if the task's kernel has no two.
+    """
+
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
+        groups = defaultdict[Hashable, list[MeasuredTask]](list)
+        for known in measured:
+            if known.task.inputs or known.task.outputs:
+                for key in _keys(known.task):
+                    groups[key].append(known)
+        self._groups = {
+            key: (np.array([_extents(known.task) for known in members], np.int64), members)
+            for key, members in groups.items()
+            if len(members) > 1
+        }
+
+    def predict(self, task: Task) -> Estimate | None:
+        """Return the time of a task between two measured ones; None for others."""
+        groups = (self._groups[key] for key in _keys(task) if key in self._groups)
+        return next((found for group in groups if (found := self._within(task, *group)) is not None), None)
+
+    def _within(self, task: Task, rows: npt.NDArray[np.int64], members: Sequence[MeasuredTask]) -> Estimate | None:
+        own = np.array(_extents(task), np.int64)
+        low, high = np.flatnonzero((rows <= own).all(axis=1)), np.flatnonzero((rows >= own).all(axis=1))
+        if not len(low) or not len(high):
+            return None
+        (below, least), (above, most) = (_side(rows, own, some, members) for some in (low, high))
+        if most > _APART * least:
+            return None
+        share = (_size(task) - least) / (most - least) if most > least else 0.5
+        return Estimate(below + min(max(share, 0.0), 1.0) * (above - below), "between measured")
+
+
+def _side(
+    rows: npt.NDArray[np.int64], own: npt.NDArray[np.int64], some: IntColumn, members: Sequence[MeasuredTask]
+) -> tuple[float, int]:
+    """Return ns and size of the nearest row; the median over similar rows if it was measured rarely on a CPU."""
+    apart = np.abs(np.log2(rows[some] + 1.0) - np.log2(own + 1.0)).sum(axis=1)
+    order = np.argsort(apart, kind="stable")[:_ENOUGH]
+    near = [members[int(some[at])] for at in order if apart[at] <= apart[order[0]] + _SIMILAR]
+    times = np.array([near[0].ns] if near[0].count >= _ENOUGH or near[0].task.kernel else [known.ns for known in near])
+    return float(np.median(times)), _size(near[0].task)
+
+
+def _keys(task: Task) -> Sequence[Hashable]:
+    """Return keys that comparable tasks share, with their kernel and without."""
+    ranks = tuple((len(tensor.shape), tensor.dtype) for tensor in (*task.inputs, *task.outputs))
+    common = task.op, task.category, task.device, task.place, len(task.inputs), ranks
+    return tuple((kernel, *common) for kernel in dict.fromkeys((task.kernel, "")))
+
+
+def _extents(task: Task) -> list[int]:
+    return [extent for tensor in (*task.inputs, *task.outputs) for extent in tensor.shape]
+
+
+def _size(task: Task) -> int:
+    return max(task.flops or task.bytes or sum(tensor.numel for tensor in (*task.inputs, *task.outputs)), 1)
+
+
+# A task is larger than all measured ones from this ratio of sizes on, and is served up to the second one.
+_BEYOND, _MOST = 1.2, 16
+
+
+class Extrapolated(FromMeasured):
+    """Serves tasks that are larger than all measured ones of the same operator and kernel on the same device.
+
+    The least of their times stays (for tasks of one size, the least of all work of the category). The rest of the
+    nearest task's time grows with its FLOPs, or bytes. The nearest task is the one of the nearest size, or the one with
+    the fewest other extents, such as the same layer at a smaller batch. The smaller result counts, because the other
+    task has more time that does not grow.
+    """
+
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
+        groups = defaultdict[tuple[str, ...], list[MeasuredTask]](list)
+        usual = defaultdict[tuple[str, str], list[float]](list)
+        for known in measured:
+            usual[known.task.category, known.task.device].append(known.ns)
+            if _amount(known.task):
+                groups[_key(known.task)].append(known)
+        self._groups = {}
+        for key, members in groups.items():
+            sizes = {_amount(known.task) for known in members}
+            base = min(known.ns for known in members)
+            if len(sizes) == 1:
+                base = min(base, float(np.median(usual[members[0].task.category, members[0].task.device])))
+            self._groups[key] = members, max(sizes), base
+
+    def predict(self, task: Task) -> Estimate | None:
+        """Return the time of a task beyond the measured sizes; None for others."""
+        group, size = self._groups.get(_key(task)), _amount(task)
+        if group is None or not _BEYOND * group[1] <= size <= _MOST * group[1]:
+            return None
+        members, _, base = group
+        nearest = max(members, key=lambda known: _amount(known.task))
+        least_changed = min(members, key=lambda known: (_changed(task, known.task), -_amount(known.task)))
+        grown = (base + (near.ns - base) * size / _amount(near.task) for near in (nearest, least_changed))
+        return Estimate(min(grown), "grown from measured")
+
+
+def _key(task: Task) -> tuple[str, ...]:
+    return task.op, task.kernel, task.category, task.device, task.dtype
+
+
+def _changed(task: Task, other: Task) -> int:
+    """Return how many extents of the inputs differ; a large number if their ranks differ."""
+    pairs = [
+        extents
+        for left, right in zip(task.inputs, other.inputs, strict=False)
+        for extents in zip_longest(left.shape, right.shape)
+    ]
+    comparable = len(task.inputs) == len(other.inputs) and all(None not in extents for extents in pairs)
+    return sum(left != right for left, right in pairs) if comparable else sys.maxsize
+
+
+def _amount(task: Task) -> int:
+    return task.flops or task.bytes or 0
