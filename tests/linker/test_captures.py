@@ -123,7 +123,7 @@ def test_a_trace_without_a_capture_is_refused(tmp_path: Path) -> None:
     [
         ("[]", "lists no file"), ('[{"batch_size": 1}]', "entry 0: no file name, or an invalid batch size"),
         ('[{"file": "k", "batch_size": 0}]', "invalid batch size"), ('[{"file": "k", "batch_size": true}]', "invalid"),
-        ('[{"file": "none", "batch_size": 1}]', "there is no file none beside it"), ("{}", "cannot be read"),
+        ('[{"file": "none", "batch_size": 1}]', "there is no file none next to it"), ("{}", "cannot be read"),
     ],
 )  # fmt: skip
 def test_lists_of_captures_that_make_no_sense(tmp_path: Path, entries: str, message: str) -> None:

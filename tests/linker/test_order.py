@@ -232,13 +232,12 @@ def test_each_thread_is_paired_once_the_largest_first() -> None:
     assert match_tree(nodes, calls).call.tolist() == [4, 5, 0, 1, 2, 3]
 
 
-def test_forests_know_the_sizes_and_shapes_of_all_subtrees() -> None:
+def test_forests_know_the_shapes_of_all_subtrees() -> None:
     """A(B(C) D(C)) and A on one thread, A(B(C)) on the other; the name E is left out, its child goes to its caller."""
     nodes = nodes_of([A, B, E, C, D, C, A], [A, B, C], parent=[-1, 0, 1, 2, 0, 4, -1, -1, 7, 8])
     shapes: dict[tuple[int, tuple[int, ...]], int] = {}
     one, other = _forests(nodes, np.array([A, B, C, D]), shapes)
     assert one.children == {-1: [0, 6], 0: [1, 4], 1: [3], 4: [5]} and other.children == {-1: [7], 7: [8], 8: [9]}
-    assert one.size == {-1: 6, 0: 5, 1: 2, 3: 1, 4: 2, 5: 1, 6: 1} and other.size == {-1: 3, 7: 3, 8: 2, 9: 1}
     assert one.shape[1] == other.shape[8] and one.shape[3] == one.shape[5] == other.shape[9]
     assert len({one.shape[0], one.shape[1], one.shape[3], one.shape[4], one.shape[6], other.shape[7]}) == 6
 
