@@ -318,9 +318,11 @@ class RankJob:
         edge = binding_edges(path)
         inside = self.of_row[self.graph.row[edges.target[edge]]] >= 0
         edge = edge[inside]
-        predicted = [how.get(number, UNKNOWN) != UNKNOWN for number in edge.tolist()]
+        predicted = np.array([how.get(number, UNKNOWN) != UNKNOWN for number in edge.tolist()], np.bool_)
+        if self.host == "model":  # other host work is scaled to the model's host
+            predicted |= edges.kind[edge] == HOST
         whole = int(path.lag[edge].sum())
-        return float(path.lag[edge][np.array(predicted, np.bool_)].sum() / whole) if whole else 0.0
+        return float(path.lag[edge][predicted].sum() / whole) if whole else 0.0
 
     def kernel_times(self) -> tuple[float, float, float, float]:
         """Return the time of all GPU events of the iterations, ns: measured, predicted, low and high."""

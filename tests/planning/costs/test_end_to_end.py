@@ -152,8 +152,8 @@ def test_a_step_that_the_host_limits_says_so() -> None:
     assert done.kernel_total.low < 4000 < done.kernel_total.high and done.low_ns < done.predicted_ns < done.high_ns
     busy = Timeline()
     for k in range(4):
-        busy.op("work", 60 * k, 5)
-        busy.launch("kernel", 60 * k + 1, 2, 60 * k + 5, 58)
+        busy.op("work", 10 * k, 5)
+        busy.launch("kernel", 10 * k + 1, 2, 60 * k + 5, 58)
     two = busy.document()
     done = predict(two, fit([two]), force=True)
     assert not done.limited_by_host and done.from_model > 0.5

@@ -80,7 +80,7 @@ def test_own_times_and_measured_times() -> None:
 def test_a_model_of_two_traces() -> None:
     first, second = steps([100, 102, 98]).document(), steps([200, 200, 200]).document()
     model = fit([first, second])
-    assert (model.version, model.iterations, model.files) == (1, 6, ("<bytes>", "<bytes>"))
+    assert (model.version, model.iterations, model.files) == (2, 6, ("<bytes>", "<bytes>"))
     assert model.makespans_ns == (332_000, 632_000)
     assert {(known.task.op, known.ns, known.count) for known in model.cpu} == {
         ("work", np.median([50, 51, 49, 100, 100, 100]) * 1000, 6),

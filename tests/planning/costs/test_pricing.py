@@ -147,8 +147,8 @@ def test_end_to_end_intervals() -> None:
     assert interval(1000, 1000, 1000, log(2)) == (500, 2000)
     low, high = interval(1000, 500, 4000, log(2))
     assert (low, high) == (round(1000 * exp(-(2**0.5) * log(2))), round(1000 * exp(hypot(log(2), log(4)))))
-    assert interval(1000, 1500, 700, 0.0) == (1000, 1000), "neither end is on the other side"
-    assert interval(1000, 0, 1000, 0.0) == (1, 1000)
+    assert interval(1000, 1500, 700, 0.0) == (990, 1010), "neither end is on the other side, and no width is zero"
+    assert interval(1000, 0, 1000, 0.0) == (1, 1010)
 
 
 def test_rows_of_equal_events(model: FittedModel) -> None:
