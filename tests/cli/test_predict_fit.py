@@ -100,7 +100,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tup
     def run(gpu: tuple[Any, ...], cpu: tuple[Any, ...], *words: str) -> tuple[Any, list[str]]:
         compared: list[str] = []
         model = SimpleNamespace(
-            files=("t.json",), outliers=((),), kernels=None, gpu=gpu, cpu=cpu, records=dict, calibration={"replay": 1.5}
+            files=("t.json",), outliers=((),), kernels=None, gpu=gpu, cpu=cpu, records=dict, calibration=1.5
         )
         monkeypatch.setattr(module, "fit", lambda *_, **__: model)
         monkeypatch.setattr(module, "calibrated", lambda fitted, *_, **__: fitted)
@@ -118,7 +118,7 @@ def test_which_work_is_compared(fitted: Callable[..., tuple[Any, list[str]]]) ->
     assert compared == ["op"] and done.stdout.startswith(b"CPU operators: 0 distinct in 0 groups")
     done, compared = fitted(("kernel",), ("op",), "--compare")
     assert compared == ["kernel"] and done.stdout.startswith(b"GPU events: 0 distinct in 0 groups")
-    assert done.stderr == b"calibration replay 1.500\nwrote m.json\n"
+    assert done.stderr == b"calibration 1.500\nwrote m.json\n"
     done, compared = fitted(("kernel",), ("op",))
     assert (compared, done.stdout) == ([], b"")
     done, compared = fitted((), (), "--compare")
@@ -127,5 +127,5 @@ def test_which_work_is_compared(fitted: Callable[..., tuple[Any, list[str]]]) ->
 
 def test_json_in_place_of_the_tables(fitted: Callable[..., tuple[Any, list[str]]]) -> None:
     done, _ = fitted((), ("op",), "--compare", "--json", "-", "--explain", "gemm")
-    assert json.loads(done.stdout) == {"cross_validation": {"CPU operators": {}}, "calibration": {"replay": 1.5}}
+    assert json.loads(done.stdout) == {"cross_validation": {"CPU operators": {}}, "calibration": 1.5}
     assert fitted((), (), "--explain", "gemm")[0].stdout == b"no GPU event was fitted on\n"
