@@ -33,7 +33,7 @@ from .replay_graph import LAUNCH, STREAM, ReplayGraph
 GRAMMAR = """\
 kernel*0.5                time of all kernels
 kernel:name~gemm*0.5      of kernels with gemm in their name (~ part, = whole)
-gpu, copy, memset, comm   likewise: all GPU events, copies, memsets, collectives
+gpu, copy, memset, comm   likewise: GPU events, copies, memsets, collectives
 kernel:~gemm*bound/0.6    to their time at 60% of the device's peak
 stream=7*0.8              everything on a stream
 cpu*0                     all host work, including pauses between calls
