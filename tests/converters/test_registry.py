@@ -79,8 +79,8 @@ def test_the_exporter_of_the_docs_works(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         rows = [line.split(",", 3) for line in (tmp_path / output).read_text().splitlines()]
         assert sorted((int(row[2]), row[3]) for row in rows) == sorted(expected)
-        assert f"nodes   {len(expected)}\n" in done.stderr.decode()
-    listed = convert(tmp_path, env, "--help").stdout.decode()
+        assert f"({len(expected)} nodes)\n" in done.stderr.decode()
+    listed = convert(tmp_path, env, "--help-all").stdout.decode()
     assert "kernel-csv     a line a kernel" in listed
     assert ".kernels.csv[.gz]" in listed
     done = convert(tmp_path, env, "-o", "c.kernels.csv", "--max-nodes", "3")

@@ -212,7 +212,7 @@ def test_renumbered_ranks_are_those_of_a_job_that_begins_with_0(tmp_path: Path) 
         done = call("convert", *names, "--to", "astra-sim", "-o", f"{folder}/t", "--renumber-ranks", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert (b"note    ranks renumbered: 4 as 0, 5 as 1, 6 as 2, 7 as 3" in done.stderr) == (folder == "high")
-        assert b"count   4 messages with ranks that were not given" in done.stderr
+        assert b"note    4 messages with ranks that were not given" in done.stderr
     assert files(tmp_path / "high") == files(tmp_path / "low")
     assert check(tmp_path / "high" / "t", profile="astra-sim").ok
     refused = call("convert", *names, "--to", "astra-sim", "-o", "t", cwd=tmp_path)
