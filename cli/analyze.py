@@ -1,4 +1,4 @@
-"""`etplus analyze`: where the time goes, overheads, roofline."""
+"""`etplus analyze`: show where the time goes, overheads and roofline."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _is_trace(name: str) -> bool:
 
 
 def _lines(report: PreflightReport, *, full: bool = True) -> list[str]:
-    """The verdict, then what was found; without `full` one example of each kind."""
+    """Return the verdict, then each kind of problem, with all examples if `full`."""
     sizes = {noun: getattr(report, f"{noun}s") for noun in ("rank", "node", "collective", "message")}
     counts = ", ".join(f"{count:,} {noun}{'s' * (count != 1)}" for noun, count in sizes.items())
     lines = _wrap(f"{report.verdict}: {counts}, for {report.profile}", "")

@@ -1,4 +1,4 @@
-"""`etplus convert`: ET+ to what simulators and viewers read, and back."""
+"""`etplus convert`: convert ET+ to the formats of simulators and viewers, and back."""
 
 from __future__ import annotations
 

@@ -83,10 +83,10 @@ def _next(steps: Path, chakra: Path, *, has_insight: bool) -> str:
 
 
 def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:
-    """Lines of text: device events below the calls that launched them, callers first, a caller once.
+    """Yield lines: GPU events below the calls that launched them, each caller once.
 
     Args:
-        events: in the order wanted; those whose launching call is unknown are left out.
+        events: in the wanted order; events without a known launching call are left out.
 
     Example:
         >>> print("\\n".join(line[:70] for line in kernel_tree(trace.kernels.matching("gemm")[:1])))

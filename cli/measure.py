@@ -222,11 +222,7 @@ def _write_script(arguments: argparse.Namespace, options: Options) -> int:
 
 
 def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | str], *, subtree: bool) -> CallIndex:
-    """The call of an id; of a name the longest one, of those that can be called if there are any.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Return the call with an id, or the longest callable call with a name."""
     calls = trace.calls
     if wanted.isdecimal():
         at = np.flatnonzero(trace.nodes.id[calls.source] == int(wanted)) if len(wanted) < 19 else np.zeros(0, np.int64)

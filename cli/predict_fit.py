@@ -1,4 +1,4 @@
-"""`etplus predict fit`: fit a model of what work takes on linked traces, and show its errors on held-out work."""
+"""`etplus predict fit`: fit a cost model to linked traces, with its errors on held-out work."""
 
 from __future__ import annotations
 

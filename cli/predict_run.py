@@ -49,7 +49,7 @@ because an interval is wider than a factor of 2.
 
 
 class _Gpu(argparse.Action):
-    """A GPU to predict for, by name; or by number one of those of an input, as every command takes it."""
+    """Takes the name of a GPU to predict for, or the number of a GPU in the input."""
 
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _option: Any = None) -> None:
         setattr(namespace, "gpu" if values.isdecimal() else self.dest, int(values) if values.isdecimal() else values)

@@ -131,13 +131,13 @@ def _replayed(
 
 
 def _bounds(traces: Sequence[Trace]) -> IntColumn:
-    """What GPU events take at the device's peaks, for what-ifs that name a share of these."""
+    """Return the times of GPU events at the device's peaks, for what-ifs relative to them."""
     found: IntColumn = outer("analysis.event_bounds").row_bounds(traces)
     return found
 
 
 def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Iterator[Trace]:
-    """The part of each trace that is to be replayed, under the name of its file."""
+    """Yield the chosen part of each trace, named after its file."""
     traces = read_each(inputs)
     if arguments.groups is not None:
         groups = read_groups(arguments.groups)

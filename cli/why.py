@@ -83,7 +83,7 @@ def _screen(found: Findings, traces: list[Trace], shells: list[str], number: int
 
 
 def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
-    """The ranks of a job together, where the traces say that they are; else each by itself."""
+    """Group traces: all together if they are different ranks of one job, else each alone."""
     ranks = {trace.rank for trace, _ in named}
     worlds = {trace.world_size for trace, _ in named}
     if len(named) > 1 and None not in ranks and len(ranks) == len(named) and len(worlds) == 1:
@@ -92,7 +92,7 @@ def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
 
 
 def fails(found: Findings, ids: list[str]) -> bool:
-    """Whether a finding has one of some ids; "any" is that of all."""
+    """Return whether a finding has one of some ids, or any finding exists for "any"."""
     return any(finding.id in ids or "any" in ids for finding in found)
 
 

@@ -12,8 +12,7 @@ from ..analysis.summary import Analysis
 from ..timeline.graph_replay import Replay
 from ..trace.printable import shell_word
 
-MOST_RANKS = 16
-"""Ranks of a job whose traces are kept and replayed together for findings; of more `etplus why` tells."""
+MOST_RANKS = 16  # ranks whose traces a page keeps and replays together for findings
 
 
 def cards_of(
@@ -43,12 +42,12 @@ def cards_of(
 
 
 def plain_cards(found: Findings) -> dict[str, Any]:
-    """Findings as the page shows them, such as those of a comparison, whose page has no timeline."""
+    """Return findings for a page without a timeline, such as the page of a comparison."""
     return found.to_dict() | {"none_reason": found.none_reason, "first": len(found.first)}
 
 
 def cards_of_many(ranks: int) -> dict[str, Any]:
-    """What the page says in their place of a job with more ranks than `MOST_RANKS`."""
+    """Return the note of a page with more ranks than `MOST_RANKS`, in place of findings."""
     reason = (
         f"not looked for in a page of {ranks} ranks, over {MOST_RANKS}: `etplus why … --ranks LIST` tells those of the"
         " ranks that you name"

@@ -195,7 +195,7 @@ def gain_text(gain: Gain, makespan_ns: int = 0) -> str:
 
 
 def place_text(where: Where) -> str:
-    """Return the chain from the line to the kernel, as far as it is known."""
+    """Return the known parts of the place, from line to kernel."""
     rank = None if where.rank is None else f"rank {where.rank}"
     known = (rank, where.source, where.module, where.operator, where.kernel, where.phase and f"({where.phase})")
     return " > ".join(text for text in known if text)

@@ -115,7 +115,7 @@ def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, In
 def _with_frames(
     trace: Trace, frames: PythonFrames, thread: IntColumn, name: IntColumn, kind: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
-    """The columns of `_calls` with those of Python calls behind them, the callers found anew from the times."""
+    """Append Python calls to the columns of `_calls`; find all callers by time."""
     calls, runtime = trace.calls, trace.runtime
     ts = np.concatenate([calls.ts, runtime.ts, frames.ts])
     end = np.maximum(ts, np.concatenate([calls.end, runtime.end, frames.end]))
@@ -135,8 +135,7 @@ def _with_frames(
 def _with_stacks(
     trace: Trace, parent: IntColumn, thread: IntColumn, name: IntColumn, kind: IntColumn, dur: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
-    """The columns of `_calls` with the frames around calls behind them, which last as long as the calls in them, and
-    for how many calls each row counts."""
+    """Append the frames around calls to the columns of `_calls`, and count the calls of each row."""
     stacks = trace.stacks
     entry = stacks.first_entry(np.concatenate([trace.calls.source, trace.runtime.source]))
     modules = np.any(trace.calls.kind == MODULE)  # which are calls then

@@ -21,7 +21,6 @@ from ..trace.errors import EtplusError, UsageError
 
 _PARTS = files(__package__) / "page"
 _SCRIPT = "page.js"
-"""The bundle of `page/src`, which `make page` builds."""
 _STYLES = ("style.css", "drawings.css", "details.css", "access.css")
 _LIBRARY = "echarts.min.js.gz"
 _SUFFIXES = ("", ".html", ".htm")

@@ -86,7 +86,7 @@ def _in_detail(trace: Trace, devices: Sequence[Device], options: Mapping[str, An
 
 
 def _many_ranks(summary: JobSummary) -> dict[str, Any]:
-    """All ranks of a job, as `ManyRanks` of the page; values of quantities are ns, None where there is none."""
+    """Return all ranks of a job, as `ManyRanks` of the page; values are ns."""
     far: dict[str, list[int]] = {}
     for row in summary.outliers:
         far.setdefault(row.quantity, []).append(row.rank)

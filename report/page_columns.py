@@ -196,16 +196,16 @@ _LIKE = {
     "bus_bandwidth": "algorithm_bandwidth", "next_bytes": "bytes", "kept_bytes": "bytes",
     "change_ns": "a_total_ns", "rank_change_ns": "a_total_ns",
 }  # fmt: skip
-"""Columns that take the unit of another one, so that their numbers can be compared; a B takes that of its A."""
+"""Columns with the unit of another column, so that numbers can be compared; B has the unit of A."""
 _TITLES = {"flop/s": "Rate", "bytes/s": "Bandwidth", "bytes": "Size"}
 """Titles for headings that are a unit; the page shows its own unit next to a title."""
 _ENDS_MATTER = ("modules", "path", "place", "source", "module")
-"""Texts of which a narrow column shows the end."""
+"""Names that a narrow column cuts from the front."""
 
 
 @cache
 def page_columns() -> dict[str, list[dict[str, Any]]]:
-    """The columns of each table, as the page's script takes them (`TableColumn` in `page/src/types.d.ts`)."""
+    """Return the columns of each table, as `TableColumn` in `page/src/types.d.ts`."""
     return {
         name: [_described((_Added, *joined, kind), shown, names.split()) for shown in names.split()]
         for name, (kind, names, *joined) in _TABLES.items()

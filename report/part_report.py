@@ -1,4 +1,4 @@
-"""What the page shows of a trace in tables and maps, of all of it and of each of its steps alone."""
+"""Tables and maps of the page, for a whole trace and for each of its steps."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def step_reports(analysis: Analysis, files: int = 1, path: PathTable | None = No
 def _part_of_step(
     analysis: Analysis, number: int, most: int, path: PathTable | None
 ) -> tuple[dict[str, int], str] | None:
-    """The span of a step with the device work launched in it, and its block; None where it has nothing."""
+    """Return the span of a step with its GPU work, and its block; None if the step is empty."""
     trace = analysis.trace
     try:
         part = part_of(trace, steps=str(number))

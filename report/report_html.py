@@ -43,13 +43,12 @@ _LEAST_SPANS = 60
 def rank_report(
     analysis: Analysis, files: int = 1, chain: CriticalChain | None = None, frames: PythonFrames | None = None
 ) -> RankReport:
-    """What the page is to show of a trace; it holds nothing of the trace itself (`lanes` are what `report_html` draws
-    the ranks of a job with).
+    """Return the page's data of one trace; `lanes` are for the timeline of a job.
 
     Args:
-        frames: Python calls for the flame graph of host time.
-        files: number of traces that the page will show; the more, the coarser the timelines and the shorter the tables.
-        chain: the critical path, to be drawn in the timeline.
+        files: number of traces on the page; more traces get coarser timelines and shorter tables.
+        chain: critical path for the timeline.
+        frames: Python calls for the flame graph of CPU time.
     """
     trace = analysis.trace
     report, path = part_report(analysis, files), None if chain is None else PathTable(chain, trace)
@@ -76,14 +75,14 @@ def report_html(
     findings: dict[str, Any] | None = None,
     many: dict[str, Any] | None = None,
 ) -> bytes:
-    """The page; the same traces give the same bytes.
+    """Return the page; equal traces give equal bytes.
 
     Args:
-        ranks: one or several, from `rank_report`; shown in order of rank where all traces record theirs.
-        title: by default the file's name.
-        warnings: of the job, shown above everything, as is the damage of each trace.
+        ranks: from `rank_report`; sorted by rank if all traces record it.
+        title: default: the file's name.
+        warnings: of the job, shown above everything.
         findings: of the trace or the job, see `cards_of`.
-        many: all ranks of a job of which these are some, see `many_ranks`.
+        many: all ranks of a large job, see `many_ranks`.
     """
     found = [dict(rank) for rank in ranks]
     numbers = [rank["rank"] for rank in found]

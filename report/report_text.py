@@ -66,7 +66,7 @@ def table_text(rows: Sequence[Row], width: int, top: int | None = None) -> str:
 
 
 def overheads_text(overheads: Overheads, width: int, top: int = 15) -> str:
-    """Statistics of the overheads: all of each type, and the runtime calls."""
+    """Return statistics of all overheads of each type, and of the runtime calls."""
     rows = [("T1 between operators", overheads.t1)]
     rows += [(text, overheads.all[key]) for key, text in _TYPES.items()]
     calls = sorted(overheads.t4.items(), key=lambda item: -item[1].n)[:top]
@@ -123,7 +123,7 @@ def _ms(*ns: float) -> list[str | None]:
 
 
 def _streams(analysis: Analysis, width: int) -> str:
-    """Streams of a trace without start times, which does not say when they were busy."""
+    """Return the streams of a trace without start times: no busy time is known."""
     rows = [[f"device {use.device} stream {use.stream}", use.events, *_ms(use.total_ns)] for use in analysis.streams]
     return render("streams, sums of durations", ["stream", "events", "total ms"], rows, width)
 

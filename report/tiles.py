@@ -43,7 +43,7 @@ class LaneLayout:
 
     @cached_property
     def number(self) -> IntColumn:
-        """int64, the number of each event."""
+        """Number of each event, int64."""
         number = np.empty(len(self.order), np.int64)
         number[self.order] = np.arange(len(self.order))
         return number
@@ -60,11 +60,11 @@ class LaneLayout:
 
     @property
     def counts(self) -> IntColumn:
-        """int64, the number of events of each tile."""
+        """Number of events in each tile, int64."""
         return np.diff(np.append(self.starts, len(self.order)))
 
     def parts(self) -> Iterator[IntColumn]:
-        """The events of each tile."""
+        """Yield the events of each tile."""
         for start, count in zip(self.starts.tolist(), self.counts.tolist(), strict=True):
             yield self.order[start : start + count]
 

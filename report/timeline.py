@@ -235,7 +235,7 @@ def places_of(trace: Trace) -> list[dict[str, Any]]:
 
 
 def load_of(trace: Trace) -> list[list[float]]:
-    """Start, ns, and busy part of equal slices of the trace's span; of the host where no device did anything."""
+    """Return start (ns) and busy share of equal slices of the trace; of the CPU if no GPU event ran."""
     events = trace.gpu if len(trace.gpu) else trace.calls
     busy = union(events.ts - trace.span.start, events.end - trace.span.start)
     edges = np.linspace(0, max(trace.span.length, 1), _LOAD_BINS + 1, dtype=np.float64)

@@ -175,7 +175,6 @@ def _found(rows: _EventRows) -> list[dict[str, int]]:
 
 
 _LOCAL = frozenset({"id", "correlation", "kineto_event"})
-"""Columns whose neighboring values are similar."""
 _AT, _OTHER = "at", "other"
 
 Columns = dict[str, npt.NDArray[np.integer]]
@@ -370,7 +369,7 @@ def _generated(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _stacks(trace: Trace) -> dict[str, Any] | None:
-    """The tree of stacks with the source line of each entry; None without any."""
+    """Return the tree of stacks with source lines; None without stacks."""
     stacks, table = trace.stacks, trace.source_table
     if not len(stacks):
         return None
@@ -390,7 +389,7 @@ def _signature(signature: Signature) -> dict[str, Any]:
 
 
 def _evidence(trace: Trace) -> dict[str, Sequence[str]]:
-    """By link label, sentences on what it rests on."""
+    """Return, for each kind of link, sentences about its evidence."""
     try:
         report = trace.report if trace.outputs_recorded else None
     except ConvertError:
