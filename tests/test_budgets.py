@@ -16,9 +16,9 @@ BUDGETS = {
     "jobs": 2_680,  # plan: 3,000
     "converters": 7_650,  # plan: 7,500
     "timeline": 5783,  # plan: 5,500
-    "cli": 4_660,  # plan: 3,600
+    "cli": 4_652,  # plan: 3,600
     "analysis": 14552,  # plan: 14,000
-    "report": 3_150,  # plan: 2,000
+    "report": 3_138,  # plan: 2,000
     "planning": 17_590,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
