@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from .costs import measured_costs
 from .fatal_signals import FatalSignals
 from .observers import annotate, annotate_run, make_observer, make_profiler, profile_options, rank_of, without_notices
 from .step_hooks import FORWARD, StepHooks
@@ -38,6 +39,7 @@ class StepRecorder:
         self._first, self._last = plan["seconds" if self._by_time else "steps"]
         self._done = 0  # steps that are over
         self._untraced = UntracedSteps(self._before_window)
+        self._costs = ""
         self._kind = ""
         self._hooks = StepHooks(self._step_ended)
         self._thread: int | None = None  # whose forward passes count, and which records
@@ -191,6 +193,8 @@ class StepRecorder:
             self._fail("the program itself was profiling when the window began")
             return
         self._thread = threading.get_ident()
+        with contextlib.suppress(Exception), without_notices(self._folder):  # the recording does without
+            self._costs = measured_costs(torch, self._path("costs"))
         self._observer = make_observer(torch, self._path("et"))
         if self._observer is None:
             self._fail("the program itself records an Execution Trace")
@@ -236,8 +240,8 @@ class StepRecorder:
         import torch
 
         annotate_run(torch, self._status["rank"])
-        if untraced := self._untraced.annotation():
-            annotate(torch, untraced)
+        for text in filter(None, (self._untraced.annotation(), self._costs)):
+            annotate(torch, text)
         self._status["marked"] = True
 
     def _window_over(self, _profiler: Any) -> None:
