@@ -29,14 +29,13 @@ LATE_FINISH = 0.05
 """Share of the makespan after the last GPU event: what ends a step (metrics, the profiler's own) takes some time."""
 HOST_WAIT = 0.1
 """Share of the makespan in which the device waits for a launch: some waiting at the begin of each step is usual."""
-FEWEST_LAUNCHES = 10
-"""Of fewer launches nobody captures a graph."""
+FEWEST_LAUNCHES = 10  # nobody captures a graph of fewer
+SLOW_LAUNCH_NS = 100_000  # launches take 5 to 20 µs
 SYNC_WAIT = 0.02
 """Share of the makespan that one line's waits for the device must take."""
 ONCE_GAIN = 0.1
 """Share of the makespan that dropping a wait must gain which occurs once a step: that is how a step's end is found."""
-MOST_LINES = 3
-"""So many lines with waits are reported, those that wait longest."""
+MOST_LINES = 3  # reported, those that wait longest
 PAGEABLE = 0.02
 """Share of the makespan that copies from pageable memory must take."""
 _PINNED_SHARE = 0.4
@@ -131,7 +130,8 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
         event's operator where that is later, to the event's start.
     """
     gpu, runtime = trace.gpu, trace.runtime
-    launched = np.append(runtime.ts, -1)[gpu.runtime]
+    # a call that takes long submits its work at its end: it loads a module first
+    launched = np.append(np.maximum(runtime.ts, runtime.end - SLOW_LAUNCH_NS), -1)[gpu.runtime]
     events, gaps = [], []
     for _, at in grouped(gpu.device):
         order = at[np.argsort(gpu.ts[at], kind="stable")]

@@ -201,19 +201,20 @@ class UnrecordedTime:
         row = graph.row[edges.target[at]]
         step = trace.steps.of(graph.measured[edges.target[at]] + nodes.span.start - 1, nodes.thread[row])
         at, row, step = at[step >= 0], row[step >= 0], step[step >= 0]
-        for (name, _), mine in grouped(nodes.name[row], nodes.thread[row]):
+        ends = edges.target[at] == graph.end[row]  # of an annotation, as `pauses` gives no calls
+        for (name, _), mine in grouped(np.where(ends, -1, nodes.name[row]), nodes.thread[row]):
             by_step = np.bincount(step[mine], edges.lag[at[mine]], len(trace.steps))
             taken, steps = int(by_step.sum()), int(np.count_nonzero(by_step))
             even = 2 * steps > len(trace.steps) > 1 and 2 * by_step[by_step > 0].min() > by_step.max()
             if even and taken >= UNRECORDED * of.case.untraced_ns:  # other programs interrupt a step at any place
-                yield self._candidate(of, at[mine], trace.names[name], taken, steps)
+                before = "the end of the step" if name < 0 else shortened(trace.names[name], 60)
+                yield self._candidate(of, at[mine], before, taken, steps)
 
-    def _candidate(self, of: RankOfCase, at: IntColumn, name: str, taken: int, steps: int) -> Candidate:
+    def _candidate(self, of: RankOfCase, at: IntColumn, before: str, taken: int, steps: int) -> Candidate:
         graph = of.case.graphs[of.number]
         edges = graph.edges
         longest = at[np.argsort(-edges.lag[at], kind="stable")][:MOST_PAUSES]
         spans = np.stack([graph.measured[edges.source[longest]], graph.measured[edges.target[longest]]], axis=1)
-        before = shortened(name, 60)
         return Candidate(
             self.id,
             f"{taken / steps / 1e6:,.1f} ms of a step pass before {before} without any recorded call",

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from etplus import build_graph, fit_constants, link, replay
 from etplus.analysis.findings.case import Case
 from etplus.analysis.findings.find import find_findings
-from etplus.timeline.untraced import untraced_answer, without_recording_replays
+from etplus.timeline.untraced import pauses, recording_costs, untraced_answer, without_recording_replays
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.step_annotations import untraced_step
 from etplus.trace.trace import Trace
+from support import ROOT, shared_pair
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from findings import GAINS, predicted_gain
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "gpu" / "tf32"
 MEASURED_GAIN = 0.761
@@ -75,3 +83,30 @@ def test_the_library_answers_for_the_step_that_nothing_records(trace: Trace) -> 
     assert usual is not None and quick is not None
     assert usual.measured_ns == quick.measured_ns == pytest.approx(MEASURED_STEP_NS, rel=0.05)
     assert usual.low_ns <= usual.high_ns and quick.high_ns < 0.6 * usual.low_ns
+
+
+def recorded(name: str) -> Trace:
+    return link(*shared_pair(f"gains/{name}/rank-0"))
+
+
+def test_costs_are_those_of_operators_that_compute_nothing() -> None:
+    costs = recording_costs(recorded("opt_every_2"))
+    assert costs.fitted and 1_000 < costs.inside < 8_000 and 500 < costs.argument < 4_000 and costs.outside > 1_000
+
+
+def test_a_pause_keeps_its_time_without_recording() -> None:
+    case = Case([recorded("sleep_removed")])
+    kept = pauses(case.graph)
+    assert len(kept) == 3 and np.all(case.graph.edges.lag[kept] > 4_000_000)
+    for done in case.unrecorded:
+        assert np.all(done.graph.edges.lag[kept] > 0.95 * case.graph.edges.lag[kept])
+        assert done.makespan_ns / 3 == pytest.approx(case.untraced_step.host_ns, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["depth_5to4", "loader", "opt_every_2", "float64", "loop_to_fused"])
+def test_the_true_gain_is_in_the_interval(name: str) -> None:
+    folder = shared_pair(f"gains/{name}/rank-0")[0].parent
+    truth = json.loads((folder / "truth.json").read_text())
+    usual, low, high = predicted_gain(folder, GAINS[name])
+    gain = 1 - truth["b"] / truth["a"]
+    assert low <= gain <= high and abs(usual - gain) < gain / 3

@@ -28,13 +28,17 @@ def ids(trace: Trace) -> set[str]:
     return {finding.id for finding in found(trace)}
 
 
-def busy(steps: int = 3, *, late: float = 0, after: float = 0, sync: bool = False, data: float = 0) -> Trace:
+def busy(
+    steps: int = 3, *, late: float = 0, after: float = 0, sync: bool = False, data: float = 0, gap: float = 0,
+    pause: float = 0,
+) -> Trace:  # fmt: skip
     """Steps in which the device is busy for 10 ms with ten kernels, launched ahead within 200 µs.
 
     Args:
         late: µs of host work before the first launch. after: the same after the last wait.
         sync: a call waits after each kernel for it, and 500 µs of host work follow.
         data: µs of loading at the begin of each step.
+        gap: µs that the sixth launch of the second step takes. pause: µs without calls after each step.
     """
     trace, at, device = Timeline(), 0.0, 0.0
     if late:
@@ -49,9 +53,10 @@ def busy(steps: int = 3, *, late: float = 0, after: float = 0, sync: bool = Fals
             at += data
         for number in range(10):
             trace.op(f"aten::mm{number}", at, 18)
-            device = max(at + 10, device)
-            trace.launch(f"gemm{number}", at + 2, 6, device, 1000)
-            device, at = device + 1000, at + 20
+            slow = gap if (step, number) == (1, 5) else 0
+            device = max(at + slow + 10, device)
+            trace.launch(f"gemm{number}", at + 2, 6 + slow, device, 1000)
+            device, at = device + 1000, at + slow + 20
             if sync:
                 trace.op("aten::item", at, device + 10 - at)
                 trace.call("cudaStreamSynchronize", at + 2, device + 5 - at)
@@ -59,7 +64,8 @@ def busy(steps: int = 3, *, late: float = 0, after: float = 0, sync: bool = Fals
                 at = device + 500
         trace.call("cudaDeviceSynchronize", at, device + 5 - at if device + 5 > at else 5)
         at = max(device + 10, at + 10)
-        trace.op(f"ProfilerStep#{step}", begin, at - begin, category="user_annotation")
+        trace.op(f"ProfilerStep#{step}", begin, at + pause - begin, category="user_annotation")
+        at += pause
     if after:
         trace.op("aten::save", at, after)
     return trace.document()
@@ -75,6 +81,22 @@ def test_a_late_start_gains_what_comes_before() -> None:
     assert abs(finding.gain.ns - 5_000_000) < 20_000
     assert finding.where.operator == "aten::read" and finding.where.start_ns == 0 and finding.where.end_ns == 5_010_000
     assert "late-start" not in ids(busy(late=300))
+
+
+def test_one_long_launch_is_a_first_use_and_not_launch_bound() -> None:
+    trace = busy(gap=50_000)
+    finding = one(trace, "longest-gap")
+    assert finding.cost_ns == pytest.approx(45_000_000, rel=0.02) and "loads its module on first use" in finding.title
+    assert finding.where.start_ns is not None and "launch-bound" not in ids(trace)
+    assert finding.gain is not None and finding.gain.ns <= finding.cost_ns
+
+
+def test_a_pause_in_each_step_gains_its_time() -> None:
+    trace = busy(pause=5000)
+    finding = one(trace, "unrecorded-host-time")
+    assert finding.cost_ns == pytest.approx(15_000_000, rel=0.1)
+    assert finding.gain is not None and 0.5 * finding.cost_ns < finding.gain.ns <= finding.cost_ns
+    assert "unrecorded-host-time" not in ids(busy(pause=100))
 
 
 def test_a_late_finish_gains_what_comes_after() -> None:
