@@ -27,8 +27,8 @@ JOBS = [
 ]  # fmt: skip
 REFUSED = (
     "rank 2 lacks ALL_REDUCE of 530,432 bytes, collective 1 (from 0) of all ranks, which ranks 0, 1, 3 have "
-    "(node 1008 of rank 0); a simulator would wait forever: link that rank again with its Kineto trace, or keep what "
-    "does not match as computations of fixed duration with --degrade"
+    "(node 1008 of rank 0); a simulator would wait forever: link that rank again with its Kineto trace, or keep "
+    "unmatched communications as computations of fixed duration with --degrade"
 )
 
 
@@ -98,10 +98,11 @@ def test_on_request_what_does_not_match_is_fixed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     second = [list(find_communications(trace))[1].row for rank, trace in enumerate(traces) if rank != 2]
     ns = sum(int(trace.nodes.dur[row]) for trace, row in zip((traces[0], traces[1], traces[3]), second, strict=True))
-    told = "note    warning: degraded: 3 communications that differ between ranks, "
-    assert f"{told}{ns / 1e6:,.3f} ms, became computation of fixed duration\n" in done.stderr.decode()
-    assert b"those durations are as recorded; the set has durations of the replay on its network" in done.stderr
-    assert b"1 of 2 collectives of all ranks are not coupled" in done.stderr, "what the replay says of its times"
+    told = "note warning: degraded: 3 communications that differ between ranks, "
+    printed = " ".join(done.stderr.decode().split())
+    assert f"{told}{ns / 1e6:,.3f} ms, became computation of fixed duration" in printed
+    assert "those durations are as recorded; the set has durations of the replay on its network" in printed
+    assert "1 of 2 collectives of all ranks are not coupled" in printed, "what the replay says of its times"
     nodes = read_set(tmp_path / "set").ranks
     assert [sum(node.type == COLL for node in nodes[rank]) for rank in range(4)] == [1, 1, 1, 1]
     assert check(tmp_path / "set", profile="astra-sim").ok
@@ -148,9 +149,8 @@ def test_the_verdict_is_that_of_check(tmp_path: Path) -> None:
         trace.write(tmp_path / f"rank{name}.json")
     done = call("convert", "rank2.json", "rank3.json", "--to", "chakra", "-o", "set", "--json", "x.json", cwd=tmp_path)
     shown = call("check", "set", cwd=tmp_path)
-    verdict = shown.stdout.decode().splitlines()[-1]
-    assert verdict.startswith("failed: 1 error, ")
-    assert done.stderr.decode().splitlines()[-1] == f"check   {verdict}; etplus check set --profile chakra lists them"
+    assert shown.stdout.startswith(b"failed: 1 error, ")
+    assert b"check   failed: 1 error, " in done.stderr
     assert done.returncode == shown.returncode == 1
     told = read_json(tmp_path / "x.json")["check"]
     assert told["counts"]["missing-rank"] == 1 and not told["ok"]
