@@ -30,8 +30,8 @@ class BandwidthRow(Row):
     kind: str = column("text", "HtoD, DtoH, DtoD, PtoP, Memset and so on; Memcpy if the name does not say.")
     count: int = column("count", "Events with a recorded size.")
     bytes: int = column("bytes", "Bytes of these events.", "bytes")
-    total_ns: int = column("ns", "Sum of the durations of these events.")
-    busy_ns: int = column("ns", "Time in which at least one of these events ran.")
+    total_ns: int = column("ns", "Sum of their durations.")
+    busy_ns: int = column("ns", "Time with at least one of them running.")
     not_recorded: int = column("count", "Events without a size.")
 
     title = "copies and memsets"

@@ -28,7 +28,7 @@ class Counter(NamedTuple):
     values: npt.NDArray[Any]
 
     def title(self, number: int) -> str:
-        """Name with a device number, which a file of several ranks renumbers."""
+        """Name with a device number; a file of several ranks renumbers devices."""
         return f"CPU {self.name}" if self.device < 0 else f"GPU {number} {self.name}"
 
 
@@ -54,7 +54,7 @@ def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
 
 
 def drawn(counters: Iterable[Counter], start: int, spans: int) -> list[dict[str, Any]]:
-    """Return counters for a chart, thinned to the greatest and the last value of each of `spans` spans of time.
+    """Return counters for a chart, thinned to the greatest and the last value in each of `spans` spans.
 
     `ts` are ns after `start`; `values` are bytes, bytes/s or launches.
     """

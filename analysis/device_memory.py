@@ -191,7 +191,7 @@ class DeviceMemory(Row):
 
 
 def device_memory(trace: Trace, storages: Callable[[], Storages] | None = None) -> Records[DeviceMemory]:
-    """Return the memory of each device, largest peak first; `storages` saves finding them again."""
+    """Return memory by device, largest peak first; `storages` saves finding them again."""
     if len(trace.memory):
         memories = _from_events(trace)
     else:
@@ -363,7 +363,7 @@ class Backward:
 
 
 def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tuple[npt.NDArray[np.int8], IntColumn]:
-    """Return the category of each storage, from the calls that use it, and the ns until which it is held.
+    """Return storage categories, from the calls that use them, and the ns until which it is held.
 
     Storages last used by a node of the backward pass are held until the node ends; gradients until the next `zero_grad`
     begins; parameters and optimizer state until after the trace.
@@ -401,7 +401,7 @@ def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tu
 def category_of_blocks(
     trace: Trace, backward: Backward, call: Positions[int, CallIndex], begin: IntColumn, end: IntColumn
 ) -> npt.NDArray[np.int8]:
-    """Return the category of each block, from the call that allocated it (−1 for none) and the time it was freed."""
+    """Return block categories, from the calls that allocated them (−1 for none) and the times they were freed."""
     if not len(trace.calls):
         return np.full(len(call), _UNKNOWN, np.int8)
     calls, made = trace.calls, np.maximum(call, 0)

@@ -1,4 +1,4 @@
-"""Data frames of operators and of GPU events, which are also the SQL tables `ops` and `kernels`.
+"""Data frames of operators and of GPU events, also the SQL tables `ops` and `kernels`.
 
 Unlike rows of other tables, one object holds all rows: a column's value is the whole column.
 """

@@ -155,7 +155,7 @@ def _count_elements(trace: Trace, work: Work, launched: IntColumn) -> None:
 def _give_whole(
     trace: Trace, work: Work, groups: _EventGroups, caller: IntColumn, count: IntColumn, size: IntColumn
 ) -> None:
-    """Give all work of a call to the first event of each group in which this event does all of it."""
+    """Give all work of a call to the first event of a group that does all of it."""
     event, call = groups.first[groups.whole], groups.call[groups.whole]
     work.flops[event] = np.where(count[call] >= 0, count[call], work.flops[event])
     work.operator_ns[event] = np.maximum(groups.total(trace.gpu.dur)[groups.whole], 0)
@@ -316,7 +316,7 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
 
 
 def _count_triton(trace: Trace, size: IntColumn) -> None:
-    """Count bytes of Triton kernels, which are recorded as operators of that name: each pointer's tensor once.
+    """Count bytes of Triton kernels (operators of the kernel's name): each pointer's tensor once.
 
     Skip calls with more bytes than the kernel can move in its time: it reads only a part of a lookup table.
     """

@@ -1,7 +1,7 @@
 """Mixtures of experts: FLOPs and byte bounds of operators that send each token through some of their experts.
 
 FLOPs follow from shapes: every token meets the weights of its k experts, 2·tokens·k·(K·N) per GEMM. Bytes depend on the
-routing, which is not recorded: at least the weights of the k experts of one token are read, at most min(E, tokens·k)
+unrecorded routing: at least the weights of the k experts of one token are read, at most min(E, tokens·k)
 experts. Quantized weights count as stored, with the scales of their blocks.
 """
 
@@ -86,7 +86,7 @@ class ExpertWork(NamedTuple):
 
     @property
     def gathered(self) -> ByteRange:
-        """Bytes of a finishing kernel, which reads the results of a token's experts and writes their sum."""
+        """Bytes of a finishing kernel: it reads the results of a token's experts and writes their sum."""
         last, size = self.products[-1], itemsize(self.dtype) or 0
         moved = last.rows * last.n * size + last.written.least
         return ByteRange(moved, moved)
@@ -97,7 +97,7 @@ class ExpertWork(NamedTuple):
 
     @property
     def bytes(self) -> ByteRange:
-        """Bytes of all GEMMs; the lower bound omits states between two GEMMs, which one kernel may keep on chip."""
+        """Bytes of all GEMMs; the lower bound omits states that one kernel may keep on chip between GEMMs."""
         total = ByteRange(0, 0)
         for product in self.products:
             total += product.bytes

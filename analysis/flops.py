@@ -5,7 +5,7 @@ A multiply-add counts as two operations. FLOPs of GEMMs, convolutions and attent
 per group), `cudnn_convolution` and `_slow_conv2d_forward` (argument order), `_flash_attention_forward` and related
 operators (their tensors are (batch, sequence, head, dimension)).
 
-Elementwise operators and reductions, which torch does not count, have one FLOP per element (`element_flops`).
+Elementwise operators and reductions have one FLOP per element, unlike in torch (`element_flops`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def flops(name: str, signature: Signature) -> int | None:
 def element_flops(name: str, signature: Signature) -> int | None:
     """Return one FLOP per output element, for reductions per input element; None for other operators and dtypes.
 
-    Rotary embeddings count the elements of queries and keys, operators on lists those of the first list.
+    Rotary embeddings count queries and keys, operators on lists the first list.
     """
     plain = plain_name(name).removesuffix("_")
     entry = operator(plain.removeprefix("_foreach_") if plain.startswith("_foreach_") else name)

@@ -143,7 +143,7 @@ class JobDifference(Difference):
     """Two jobs compared, by the ranks that both have.
 
     Times and counts are sums over these ranks, per iteration if iterations are compared; `latency_a` and `latency_b`
-    are those of the slowest rank. Ranks with the greatest change come first; ranks of one job only are left out.
+    belong to the slowest rank. Ranks with the greatest change come first; ranks of one job only are left out.
     """
 
     ranks: list[RankChange] = field(default_factory=list)

@@ -257,7 +257,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
 
 
 def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str, Product]]]:
-    """Return the GEMM code of each call, −1 for none, and by code the operator and its dimensions."""
+    """Return the GEMM codes of calls, −1 for none, and by code the operator and its dimensions."""
     calls = trace.attribution.calls
     known: dict[tuple[str, Product], int] = {}
     codes = np.full(len(call), -1, np.int64)

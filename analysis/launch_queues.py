@@ -144,7 +144,7 @@ def launch_statistics(trace: Trace) -> Table[LaunchRow]:
 
 
 def queue_lengths(trace: Trace) -> list[QueueLength]:
-    """Return the launch queue of each stream over time: a launch counts from its call's start to its event's start."""
+    """Return the launch queues of streams over time: a launch counts from its call's start to its event's start."""
     gpu, launched = trace.gpu, _launch_start(trace)
     queues = []
     for device, stream, events in gpu.by_stream():

@@ -209,7 +209,7 @@ REDUCTIONS = {
 
 @dataclass(frozen=True)
 class GradientPlaces:
-    """Argument positions of a normalization's backward, which returns gradients of input, weight and bias.
+    """Argument positions of a normalization's backward; it returns gradients of input, weight and bias.
 
     Attributes:
         mask: position of the flags for the wanted gradients; −1 if all are returned.

@@ -156,7 +156,7 @@ class LineWork:
         self.event, self.entry, self.line, self.share = event[has], entry[has], line[has], share[has]
 
     def outermost_calls(self) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
-        """Return position, line and share of each operator that a line called outside other operators of that line."""
+        """Return positions, lines and shares of operators that a line called outside other operators of that line."""
         trace, calls = self.trace, self.trace.calls
         above = np.where(calls.parent >= 0, self.of_call[calls.parent], -1) if len(calls) else self.of_call
         inner = (above == self.of_call) & (np.where(calls.parent >= 0, calls.kind[calls.parent], -1) == OP)
@@ -181,7 +181,7 @@ class LineWork:
 def _stacks_of(
     trace: Trace, source: IntColumn, first: IntColumn
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
-    """Return position, entry and share of each stack.
+    """Return positions, entries and shares of stacks.
 
     An item with several stacks has one per line, in equal parts; others have their entry in `first`. Rows in `source`
     and entries in `first` are −1 for none.

@@ -44,7 +44,7 @@ def moved_by_norm(signature: Signature) -> int | None:
 
 
 def moved_by_norm_with_add(signature: Signature) -> int | None:
-    """Count `fused_add_rms_norm(input, residual, weight, …)`, which writes to both.
+    """Count `fused_add_rms_norm(input, residual, weight, …)`; it writes to both.
 
     With one result before them, only the residual is written; with two, neither.
     """

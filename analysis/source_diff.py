@@ -128,7 +128,7 @@ def _lines_of(analysis: Analysis, per_iteration: bool) -> _Lines:
 
 
 def _by_function(lines: _Lines, files: dict[str, str]) -> dict[tuple[str, str], list[int]]:
-    """Return the positions of the lines of each function in order; `files` maps files of B to their names in A."""
+    """Return the positions of lines by function, in order; `files` maps files of B to their names in A."""
     functions: dict[tuple[str, str], list[int]] = {}
     for index in sorted(range(len(lines.lines)), key=lambda index: lines.lines[index][:2]):
         line = lines.lines[index]

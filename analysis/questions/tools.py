@@ -243,7 +243,7 @@ def recorded_text(text: str, width: int = NAME_WIDTH) -> str:
 
 
 def harmless(value: Any, width: int = PROSE_WIDTH) -> Any:
-    """Return plain values with recorded text as short single lines, which steer neither terminal nor model."""
+    """Return plain values with recorded text as short single lines that steer neither terminal nor model."""
     if isinstance(value, str):
         return recorded_text(value, width)
     if isinstance(value, Mapping):
