@@ -37,6 +37,10 @@ _LEAST_SHARE = 0.25
 _LEAST_PERIOD = 3
 """Minimum calls of a further kind of block, for the same reason."""
 
+_LEAST_FURTHER = 4
+"""Minimum parameters of a block that is recognized by its sizes alone. A pair of weight and bias is no evidence."""
+_EMBEDDING = "aten::embedding"
+
 _Integers = npt.NDArray[np.int64]
 
 
@@ -71,12 +75,19 @@ class _Tokens:
     new: list[list[int]]
     before: _Integers
     most: _Integers
+    layer: npt.NDArray[np.bool_]
 
     def part(self, begin: int, end: int) -> _Tokens:
         """Tokens [begin, end)."""
         part = slice(begin, end)
         return _Tokens(
-            self.place[part], self.code[part], self.elements[part], self.new[part], self.before[part], self.most[part]
+            self.place[part],
+            self.code[part],
+            self.elements[part],
+            self.new[part],
+            self.before[part],
+            self.most[part],
+            self.layer[part],
         )
 
 
@@ -102,15 +113,18 @@ def repeated_blocks(
         if best is None:
             continue
         first, count, period = begin + best.first, best.blocks, best.period
-        inner = _best(tokens.part(first, first + period), least)
-        if inner is not None and inner.blocks * inner.period == period:  # two towers, the first result stays alive
-            count, period = count * inner.blocks, inner.period
-        least = least or _LEAST_SHARE * float(tokens.elements[first : first + count * period].sum()) / count
-        edges = [first + k * period for k in range(count + 1)]
-        places = [tokens.place[edge] if edge < len(tokens.place) else len(forward) for edge in edges]
-        bounds = [_with_views(forward, place, weights) if place < len(forward) else place for place in places]
-        found += [CallRange(left, right) for left, right in pairwise(bounds)]
-        waiting += [(edges[-1], end), (begin, edges[0])]
+        last = first + count * period
+        inner = _inner(tokens.part(first, first + period), least)
+        starts = range(first, last, period)
+        if inner is not None:
+            starts = [start + inner.first + k * inner.period for start in starts for k in range(inner.blocks)]
+            period = inner.period
+        least = least or _LEAST_SHARE * float(sum(tokens.elements[k : k + period].sum() for k in starts)) / len(starts)
+        for start in starts:
+            edges = (start, start + period)
+            places = [tokens.place[edge] if edge < len(tokens.place) else len(forward) for edge in edges]
+            found.append(CallRange(*(_with_views(forward, k, weights) if k < len(forward) else k for k in places)))
+        waiting += [(last, end), (begin, first)]
     return sorted([*found, *_of_other_sizes(sorted(found), forward, weights, alive)])
 
 
@@ -132,14 +146,31 @@ def _tokens_of(
     before = [1, *(alive[place] for place in places[:-1])]
     most = [1, *(max(alive[left:right]) for left, right in pairwise(places))]
     arrays = [np.array(values, np.int64) for values in (code, elements, before, most)]
-    return _Tokens(places, arrays[0], arrays[1], new, arrays[2], arrays[3])
+    layer = np.array([bool(one) and forward[k].name != _EMBEDDING for one, k in zip(new, places, strict=True)], bool)
+    return _Tokens(places, arrays[0], arrays[1], new, arrays[2], arrays[3], layer)
 
 
-def _best(tokens: _Tokens, least: float) -> _Repetition | None:
+def _inner(block: _Tokens, least: float) -> _Repetition | None:
+    """The blocks within a block, if they make up most of it: two towers repeat, and each consists of blocks.
+
+    Blocks within a block count only with a residual or if there are three, since two equal layers are usual.
+    """
+    inner = _best(block, least, strict=True)
+    if inner is None or inner.blocks * inner.period == len(block.place):
+        return inner
+    begin, end = inner.first, inner.first + inner.blocks * inner.period
+    residual = block.most[begin + 1 : begin + inner.period].max(initial=0) > block.before[begin]
+    most = 2 * block.elements[begin:end].sum() > block.elements.sum()
+    return inner if most and (residual or inner.blocks > 2) else None
+
+
+def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition | None:
     """The repetition whose blocks have most elements, of equal ones the shortest.
 
     Args:
         least: minimum elements of a block; 0 if none was found before.
+        strict: as many activations are alive between blocks as before the first. Else three blocks of several layers
+            may leave activations to later layers, such as exits or skip connections.
     """
     best: tuple[tuple[int, int], _Repetition] | None = None
     for period in _periods(tokens):
@@ -153,7 +184,12 @@ def _best(tokens: _Tokens, least: float) -> _Repetition | None:
             covered = int(parts.sum())
             if parts[0] <= 0 or parts[-1] <= 0 or covered / count < least:
                 continue
-            if between.max() > tokens.most[first]:  # more is alive than before the first: a part of a residual block
+            layers = int(np.count_nonzero(tokens.layer[first : first + period]))
+            if layers == 0:
+                continue
+            if (strict or layers == 1 or count < 3) and between.max() > tokens.most[
+                first
+            ]:  # a part of a residual block
                 continue
             key = covered, -period
             if best is None or key > best[0]:
@@ -269,8 +305,9 @@ def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights:
 def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int]]) -> tuple[list[list[int]], bool]:
     """Correct the parameters of blocks by the optimizer's order, in which a module's parameters follow each other.
 
-    A parameter between two of a block belongs to it, such as a table of positions that all blocks read. One that no
-    other block has and that lies apart does not, such as a tensor that enters the first block as an activation.
+    A parameter between two of a block belongs to it, such as a table of positions that all blocks read. Parameters
+    that lie apart do not, if what stays is equal to what stays of another block. Such are exits between blocks, and a
+    tensor that enters the first block as an activation.
 
     Args:
         sizes: of each parameter, by number.
@@ -281,16 +318,53 @@ def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int
     """
     owner = {number: k for k, block in enumerate(blocks) for number in block}
     between = {n: owner[n - 1] for n in sizes if n not in owner and n - 1 in owner and owner[n - 1] == owner.get(n + 1)}
-    shapes = [[tuple(sizes[number]) for number in sorted(block)] for block in blocks]
-    found, loose = list[list[int]](), False
-    for k, block in enumerate(blocks):
-        others = [shapes[other] for other in range(len(blocks)) if other != k]
-        apart = {n for n in block if owner.get(n - 1) != k and owner.get(n + 1) != k}
-        kept = sorted(block - apart)
-        if not apart or not any(Counter(tuple(sizes[n]) for n in kept) == Counter(other) for other in others):
-            kept = sorted(block)
-        own = [tuple(sizes[n]) for n in kept]
-        shorter = [other for other in others if 0 < len(other) < len(own) and own not in others]
-        loose |= any(other in (own[-len(other) :], own[: len(other)]) for other in shorter)
-        found.append(sorted({*kept, *(n for n, block_of in between.items() if block_of == k)}))
-    return found, loose
+    is_vector = [len(sizes[number]) < 2 for number in sorted(sizes)]
+    grouped = sum(left != right for left, right in pairwise(is_vector)) < len(blocks)  # weight decay in groups
+    kept = [_longest_runs(block, sizes, grouped=grouped) for block in blocks]
+    shapes = [Counter(tuple(sizes[n]) for n in numbers) for numbers in kept]
+    kept = [own if shapes.count(shapes[k]) > 1 else sorted(blocks[k]) for k, own in enumerate(kept)]
+    kept += _further(kept, sizes, {n for numbers in kept for n in numbers} | between.keys())
+    orders = [[tuple(sizes[n]) for n in numbers] for numbers in kept]
+    loose = any(
+        0 < len(other) < len(own)
+        and own not in orders[:k] + orders[k + 1 :]
+        and other in (own[-len(other) :], own[: len(other)])
+        for k, own in enumerate(orders)
+        for other in orders
+    )
+    return [sorted([*own, *(n for n in between if between[n] == k)]) for k, own in enumerate(kept)], loose
+
+
+def _further(blocks: Sequence[list[int]], sizes: Mapping[int, Sequence[int]], taken: Set[int]) -> Iterator[list[int]]:
+    """Further runs of parameters with the sizes of most blocks, such as blocks without the skip connection."""
+    orders = Counter(tuple(tuple(sizes[n]) for n in numbers) for numbers in blocks if _is_run(numbers))
+    wanted, count = orders.most_common(1)[0] if orders else ((), 0)
+    if count < 2 or len(wanted) < _LEAST_FURTHER:
+        return
+    free = sorted(sizes.keys() - taken)
+    place = 0
+    while place + len(wanted) <= len(free):
+        run = free[place : place + len(wanted)]
+        equal = _is_run(run) and tuple(tuple(sizes[n]) for n in run) == wanted
+        if equal:
+            yield run
+        place += len(wanted) if equal else 1
+
+
+def _is_run(numbers: Sequence[int]) -> bool:
+    return len(numbers) > 0 and numbers[-1] - numbers[0] == len(numbers) - 1
+
+
+def _longest_runs(block: set[int], sizes: Mapping[int, Sequence[int]], *, grouped: bool) -> list[int]:
+    """The longest run of consecutive numbers; if the optimizer has groups, that of vectors and that of others."""
+    runs = list[list[int]]()
+    for number in sorted(block):
+        if not runs or runs[-1][-1] != number - 1:
+            runs.append([])
+        runs[-1].append(number)
+    longest: dict[bool, list[int]] = {}
+    for run in runs:
+        key = grouped and len(sizes[run[0]]) < 2
+        if len(run) > len(longest.get(key, [])):
+            longest[key] = run
+    return sorted(chain.from_iterable(longest.values()))

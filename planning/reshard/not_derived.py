@@ -18,13 +18,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from ...trace.brief import brief
 from .derivation import Derivation
 from .model import PRODUCTS, Model, Parameter
 from .proof import Gradients, SelfProof
-from .step_calls import BOOKKEEPING, VIEWS, Call, walked
+from .step_calls import BOOKKEEPING, VIEWS, Call, tensor_values, walked
+from .wraps import candidates
 
 _NAMED = 4
 """Operators that a doubt names; the report lists all."""
@@ -199,12 +201,9 @@ def _gradients(derivation: Derivation) -> Iterator[_Gap]:
         if model.trains:
             sparse = {call.row for call in model.calls() if call.name.startswith("aten::_sparse_coo_tensor")}
             yield "gradients", "sparse ones, whose elements depend on values", len(sparse)
-        yield (
-            "weights without a gradient",
-            "what their layers compute does not reach the loss: if they are parameters, they are reduced with the "
-            "others",
-            model.unreached,
-        )
+        if derivation.layout.zero < 3:  # FSDP2 gathers them and does not reduce them, be they frozen or unused
+            reason = "their layers do not reach the loss; DDP reduces them with the others unless they are frozen"
+            yield "weights without a gradient", reason, model.unreached
     divides = derivation.layout.zero == 3 or _divides_the_model(derivation)
     if divides and derivation.layout.ranks > 1:
         yield (
@@ -220,10 +219,14 @@ def _fsdp_units(derivation: Derivation) -> Iterator[_Gap]:
         return
     if derivation.layout.fsdp_wrap is None and not model.wraps:
         if not model.blocks[1:]:
-            yield "units of FSDP", "no block repeats, so all parameters are in the root: give --fsdp-wrap", 1
+            reason = "no block repeats, so all parameters are in the root"
+            yield "units of FSDP", f"{reason}; pass --fsdp-wrap with {candidates(model)}", 1
         if model.loose_blocks:
-            reason = "it is not known whether some layers belong to blocks or to the root: give --fsdp-wrap"
-            yield "units of FSDP", reason, 1
+            reason = "some layers may belong to blocks or to the root"
+            yield "units of FSDP", f"{reason}; pass --fsdp-wrap with {candidates(model)}", 1
+    spans = sorted(wrap.units for wrap in derivation.wraps if not wrap.root)
+    shared = sum(left[1] >= right[0] for left, right in pairwise(spans))
+    yield "units of FSDP", "they run in one part of the model, so the order of their all-gathers is not known", shared
     again = "run several times in a forward pass, each time gathered; gathered once here"
     yield "units of FSDP", again, len(_run_again(derivation))
 
@@ -262,7 +265,7 @@ def _buffers(derivation: Derivation) -> Iterator[_Gap]:
     if model.weights.frozen and constants:
         reason = "as there are frozen weights, these may be such, which FSDP gathers and DDP does not broadcast"
         yield "buffers", reason, constants
-    elif layout.zero < 3 and _runs_apart(model):
+    elif layout.zero < 3 and _frozen_apart(model):
         reason = (
             "as there are frozen weights without autograd, these may be of another model, which DDP does not broadcast"
         )
@@ -303,16 +306,13 @@ def _reduces(call: Call) -> bool:
 
 
 def _unplaced(derivation: Derivation) -> bool:
-    """Whether the FSDP unit of some frozen weight is not known: they may be of another model, which runs without
-    autograd, or an FSDP unit other than the root has nothing else."""
+    """Whether the FSDP unit of some frozen weight is not known: it may be of another model, which runs without
+    autograd."""
     model = derivation.model
     if derivation.layout.pp > 1 or model.weights.evidence != "optimizer":
         return True
-    wraps, wanted = [wrap for wrap in derivation.wraps if not wrap.root], derivation.layout.fsdp_wrap or ""
-    known = {parameter.number for parameter in model.parameters}
-    if wanted == "each" or wanted.isdecimal() or any(known.isdisjoint(wrap.parameters) for wrap in wraps):
-        return True
-    return not model.wraps and _runs_apart(model)
+    wanted = derivation.layout.fsdp_wrap or ""
+    return wanted == "each" or wanted.isdecimal() or (not model.wraps and not _feeds_the_model(model))
 
 
 def _forward_calls(model: Model) -> Iterator[Call]:
@@ -320,12 +320,28 @@ def _forward_calls(model: Model) -> Iterator[Call]:
     return walked(call for part in parts for call in part)
 
 
-def _runs_apart(model: Model) -> bool:
-    """Whether some frozen weights are only taken without autograd: perhaps another model's, such as a teacher's."""
+def _frozen_apart(model: Model) -> set[int]:
+    """Frozen weights that are only taken without autograd: perhaps another model's, such as a teacher's."""
     differentiated = {
         weight.number for call in _forward_calls(model) if call.sequence >= 0 for weight in model.weights.read(call)
     }
-    return not differentiated.issuperset(weight.number for weight in model.weights.frozen)
+    return {weight.number for weight in model.weights.frozen} - differentiated
+
+
+def _feeds_the_model(model: Model) -> bool:
+    """Whether all frozen weights that run without autograd make what layers with parameters take: those of a frozen
+    tower do, those of a teacher do not."""
+    apart = _frozen_apart(model)
+    made: dict[int, frozenset[int]] = {}  # by storage: the frozen weights that it depends on
+    reached = set[int]()
+    for call in (call for part in (*(unit.forward for unit in model.units), model.loss_forward) for call in part):
+        given = {value[1] for value in tensor_values(call.record.get("inputs"))}
+        read = {p.number for inner in call.walk() for p in model.weights.read(inner)}
+        sources = frozenset(read & apart).union(*(made[storage] for storage in given & made.keys()))
+        if model.weights.takes(call):
+            reached |= sources
+        made |= {value[1]: sources for value in tensor_values(call.record.get("outputs"))}
+    return apart <= reached
 
 
 def _run_again(derivation: Derivation) -> set[str]:
@@ -374,6 +390,9 @@ def assumptions(derivation: Derivation) -> list[str]:
     constants = sum(not buffer.written for buffer in model.inferred)
     if constants:
         found.append(f"constants that forward takes are not frozen parameters: {constants}")
+    apart = len(_frozen_apart(model))
+    if apart:
+        found.append(f"FSDP also wraps the frozen weights that run without autograd: {apart}")
     blocks = sum(not wrap.root for wrap in derivation.wraps)
     if layout.fsdp_wrap is None and blocks:
         found.append(f"FSDP wraps each of {blocks} repeated blocks and the whole model; --fsdp-wrap chooses others")

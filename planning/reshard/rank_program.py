@@ -258,21 +258,25 @@ def _sink(rank: _Rank) -> SyntheticOp:
 
 def _backward(rank: _Rank, microbatch: int) -> Iterator[Item]:
     derivation, model, reduces = rank.derivation, rank.model, rank.reduces(microbatch)
-    again = [wrap for wrap in rank.wraps if derivation.gathered_again(wrap)][::-1]
+    again, started = [wrap for wrap in rank.wraps if derivation.gathered_again(wrap)][::-1], set[str]()
     late = [] if rank.place.pp else late_units(rank.units, rank.wraps, model.weights, derivation.recorded)
     if rank.is_last:
         loss = model.passes[rank.pass_of(microbatch)].loss_backward
         yield from _within(rank, _recorded(rank, loss, microbatch), None, forward=False)
-    if again:
-        yield from start_gather(derivation, again[0], "gather again")
+
+    def start(wraps: Sequence[Wrap]) -> Iterator[Item]:
+        for wrap in wraps:
+            if wrap.label not in started:
+                started.add(wrap.label)
+                yield from start_gather(derivation, wrap, "gather again")
+
+    yield from start(again[:1])
     for unit in rank.units_of(microbatch)[::-1]:
         for wrap in _beginning(rank, unit, 1):
-            if wrap not in again:
-                continue
-            yield from gathered(derivation, wrap, "gather again")
-            following = again.index(wrap) + 1
-            if following < len(again):
-                yield from start_gather(derivation, again[following], "gather again")
+            if wrap in again and any(rank.model.units[k].backward for k in range(wrap.units[0], wrap.units[1] + 1)):
+                yield from start([wrap])
+                yield from gathered(derivation, wrap, "gather again")
+                yield from start(again[again.index(wrap) + 1 :][:1])
         yield from _within(rank, _unit_backward(rank, unit, microbatch), unit, forward=False)
         for wrap in _beginning(rank, unit, 0) if reduces else ():
             if wrap not in late:

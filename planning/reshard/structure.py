@@ -109,7 +109,7 @@ def read_model(
     relate_loss(model)
     model.unmatched = assign_gradients(model, gathered)
     for wrap in (*model.wraps, *model.blocks):
-        wrap.units = _span(wrap, first.units)
+        wrap.units = _span(wrap, first.units, weights)
     return model
 
 
@@ -209,17 +209,26 @@ def _block_units(
         ordered = {parameter.number: extents.sizes(parameter.shape) for parameter in weights.parameters}
         own, more = in_module_order([block & ordered.keys() for block in taken], ordered)
         loose |= more
-        known = [[*numbers, *sorted(block - ordered.keys())] for numbers, block in zip(own, taken, strict=True)]
+        frozen = [sorted(block - ordered.keys()) for block in taken] + [[]] * (len(own) - len(taken))
+        known = [numbers + others for numbers, others in zip(own, frozen, strict=True)]
     found = [Wrap(f"block {number}", numbers) for number, numbers in enumerate(known)]
     in_blocks = {number for wrap in found for number in wrap.parameters}
     root = [parameter.number for parameter in weights.every if parameter.number not in in_blocks]
     return [*([Wrap("", root)] if root else []), *found], loose
 
 
-def _span(wrap: Wrap, units: Sequence[Unit]) -> tuple[int, int]:
-    """The first and last unit that own parameters of an FSDP unit."""
+def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int]:
+    """The first and last unit that own parameters of an FSDP unit, or take its frozen weights."""
     numbers = set(wrap.parameters)
     owners = [unit.number for unit in units if any(p.number in numbers for p in unit.parameters)]
+    if not owners:
+        owners = [
+            unit.number
+            for unit in units
+            for call in walked(unit.forward)
+            for p in weights.read(call)
+            if p.number in numbers
+        ]
     return (min(owners), max(owners)) if owners else (-1, -1)
 
 

@@ -118,7 +118,8 @@ def cut_units(
         following = place + 1
         if (live == 1 and following not in joined) or following in cuts or call is forward[-1]:
             owned = _used(segment, weights)
-            if owned or (units and call is forward[-1]):
+            frozen = not cuts.isdisjoint((following, following - len(segment))) and _reads(segment, weights)
+            if owned or frozen or (units and call is forward[-1]):
                 units.append(Unit(len(units), segment, parameters=owned, alone=live <= 1))
                 for parameter in owned:
                     parameter.unit = units[-1].number
@@ -127,7 +128,7 @@ def cut_units(
                 units[-1].alone = live <= 1
             segment = [] if units else segment
     loss: list[Call] = []
-    while units and not units[-1].parameters:
+    while units and not units[-1].parameters and not any(_in_model(call, weights) for call in units[-1].forward):
         loss = [*units.pop().forward, *loss]
     if not units:
         raise UsageError(f"{trace.file}: no parameters are found in the forward pass; record it with its tensors")
@@ -135,6 +136,15 @@ def cut_units(
     for unit in units:
         _describe(unit, shapes)
     return units, loss
+
+
+def _reads(calls: Iterable[Call], weights: Weights) -> bool:
+    return any(True for call in walked(calls) for _ in weights.read(call))
+
+
+def _in_model(call: Call, weights: Weights) -> bool:
+    """Whether a call, or one below it, takes a parameter, or a frozen weight of which autograd takes notice."""
+    return any(p.accumulates or inner.sequence >= 0 for inner in call.walk() for p in weights.read(inner))
 
 
 def _used(calls: Iterable[Call], weights: Weights) -> list[Parameter]:
@@ -146,7 +156,7 @@ def _used(calls: Iterable[Call], weights: Weights) -> list[Parameter]:
 def _split_loss(unit: Unit, weights: Weights) -> list[Call]:
     """Remove the loss from the last unit: its calls after the last parameter, from the first that makes a scalar."""
     forward = unit.forward
-    last = max((i for i, call in enumerate(forward) if weights.takes(call)), default=len(forward) - 1)
+    last = max((i for i, call in enumerate(forward) if _in_model(call, weights)), default=len(forward) - 1)
     for i in range(last + 1, len(forward)):
         call = forward[i]
         if "loss" in call.name or call.name == "aten::broadcast_tensors" or _scalar(call):

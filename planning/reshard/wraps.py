@@ -23,6 +23,8 @@ from .model import Model, Parameter, RecordedWrap, Weights, Wrap
 from .step_calls import SUM, SUM_IN_PLACE, Call, tensor_values, walked
 
 _LABEL = re.compile(r"FSDP::[a-z_]+(?: for)?(?: \((?P<label>[^)]*)\))?")
+_MODULE = "nn.Module: "
+_CANDIDATES = 3
 _COPY_IN, _COPY_OUT, _CHUNK_CAT = "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat"
 """FSDP2's calls: parts of parameters before the all-gather, whole parameters after it, gradients to be reduced."""
 
@@ -134,14 +136,11 @@ def chosen_wraps(model: Model, wanted: str | None, sizes: Callable[[Parameter], 
 
 def _of_modules(model: Model, name: str) -> list[Wrap]:
     """Units of the outermost modules of a class; the recording must have modules."""
-    trace = model.trace
-    wanted = re.compile(rf"nn\.Module: {re.escape(name)}(?:_\d+)?")
     found: dict[str, Wrap] = {}
     seen = set[int]()
     for unit in model.units:
         for call in walked(unit.forward):
-            around = trace.hierarchy.regions(int(trace.hierarchy.path[call.index]))  # outermost first
-            label = next((name for name in (trace.names[code] for code in around) if wanted.fullmatch(name)), None)
+            label = next((module for module in _modules_around(model, call) if _class_of(module) == name), None)
             for parameter in model.weights.read(call) if label is not None else ():
                 if parameter.number not in seen:
                     seen.add(parameter.number)
@@ -150,9 +149,35 @@ def _of_modules(model: Model, name: str) -> list[Wrap]:
                     wrap.units = wrap.units[0], unit.number
     if not found:
         raise UsageError(
-            f"{trace.file}: no module of class {name} is recorded; record with with_modules=True and with_stack=True, "
-            "or give --fsdp-wrap each or a number of elements"
+            f"{model.trace.file}: no module of class {name} is recorded; pass --fsdp-wrap with {candidates(model)}"
         )
     for wrap in found.values():
         wrap.parameters.sort()
     return list(found.values())
+
+
+def _modules_around(model: Model, call: Call) -> list[str]:
+    """The recorded modules around a call, outermost first, such as "nn.Module: Block_1"."""
+    hierarchy = model.trace.hierarchy
+    names = (model.trace.names[code] for code in hierarchy.regions(int(hierarchy.path[call.index])))
+    return [name for name in names if name.startswith(_MODULE)]
+
+
+def _class_of(module: str) -> str:
+    return re.sub(r"_\d+$", "", module.removeprefix(_MODULE))
+
+
+def candidates(model: Model) -> str:
+    """Values of `--fsdp-wrap` for this model: classes of modules that occur several times, largest modules first."""
+    numbers: dict[str, dict[str, set[int]]] = {}  # by class and module: its parameters
+    for call in model.forward_calls():
+        read = {parameter.number for parameter in model.weights.read(call)}
+        for module in _modules_around(model, call) if read else ():
+            numbers.setdefault(_class_of(module), {}).setdefault(module, set()).update(read)
+    sizes = {parameter.number: model.elements([parameter]) for parameter in model.every_parameter}
+    largest = {name: max(sum(sizes[n] for n in own) for own in modules.values()) for name, modules in numbers.items()}
+    repeated = sorted((name for name in largest if len(numbers[name]) > 1), key=lambda name: -largest[name])
+    if repeated:
+        return " or ".join(f"{name} ({len(numbers[name])} modules)" for name in repeated[:_CANDIDATES])
+    units = sum(bool(unit.parameters) for unit in model.units)
+    return f"each ({units} units) or a minimum of elements; record with with_stack=True to wrap modules by class"

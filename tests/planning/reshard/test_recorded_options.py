@@ -31,6 +31,7 @@ def _derived(model: str, layout: Layout) -> Resharded:
     ("model", "name", "layout"),
     [
         ("decoder", "ddp2", _DDP), ("decoder", "fsdp2", _FSDP), ("pairs", "ddp2", _DDP), ("towers", "fsdp2", _FSDP),
+        ("exits", "fsdp2", _FSDP), ("frozen", "fsdp2", _FSDP),
         ("decoder", "unused2", replace(_DDP, find_unused_parameters=True)),
         ("decoder", "kept2", replace(_FSDP, reshard_after_forward=False)),
     ],
@@ -45,6 +46,13 @@ def test_units_hold_what_lies_between_their_parameters() -> None:
     """The table of positions is the first block's; the queries, which enter that as activations, are the root's."""
     wraps = {wrap.label: wrap.parameters for wrap in _derived("decoder", _FSDP).derivation.wraps}
     assert wraps[""][0] == 0 and [len(wraps[f"block {k}"]) for k in range(3)] == [11, 10, 10]
+
+
+def test_blocks_are_found_between_exits_and_in_a_frozen_tower() -> None:
+    assert [len(wrap.parameters) for wrap in _derived("exits", _FSDP).derivation.wraps] == [8, 4, 4, 4]
+    frozen = _derived("frozen", _FSDP)
+    assert [len(wrap.parameters) for wrap in frozen.derivation.wraps] == [4, 4, 4, 4, 4]
+    assert "FSDP also wraps the frozen weights that run without autograd: 10" in frozen.assumptions
 
 
 def test_what_is_kept_is_not_gathered_again_and_takes_memory() -> None:

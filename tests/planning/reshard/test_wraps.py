@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from etplus.planning.reshard.blocks import CallRange, repeated_blocks, unsure_blocks
+from etplus.planning.reshard.blocks import CallRange, in_module_order, repeated_blocks, unsure_blocks
 from etplus.planning.reshard.model import Unit, Weights, Wrap
 from etplus.planning.reshard.wraps import boundaries, chosen_wraps
 from etplus.trace.errors import UsageError
@@ -60,14 +60,41 @@ def test_a_block_of_other_sizes_between_others(made: Made) -> None:
         assert found[: len(edges) - 1] == list(pairwise(edges)) and len(found) == (5 if "q" in middle else 4)
 
 
-def test_views_between_blocks_keep_data_alive(made: Made) -> None:
-    """A slice of a constant before the first block, which all blocks take, is alive between them, too."""
-    forward, weights, sizes, alive = chain(made, "e", "np+", "np+", "np+", "h")
+def test_two_blocks_with_more_alive_between_them_are_inside_a_residual_unless_it_was_alive_before(made: Made) -> None:
+    forward, weights, sizes, alive = chain(made, "e", "np+", "np+", "h")
     alive = [1, *(count + 1 for count in alive[1:-1]), 0]
     assert repeated_blocks(forward, weights, alive, sizes) == []
     slice_ = made.call("aten::slice", [(9, "n")], [(8, "n")])
     found = repeated_blocks([forward[0], slice_, *forward[1:]], weights, [1, 2, *alive[1:]], sizes)
-    assert [tuple(block) for block in found] == [(2, 5), (5, 8), (8, 11)]
+    assert [tuple(block) for block in found] == [(2, 5), (5, 8)]
+
+
+def test_three_blocks_may_leave_activations_to_later_layers(made: Made) -> None:
+    forward, weights, sizes, alive = chain(made, "e", "np+", "np+", "np+", "h")
+    alive = [count + place // 3 for place, count in enumerate(alive)]
+    found = [tuple(block) for block in repeated_blocks(forward, weights, alive, sizes)]
+    assert found == [(1, 4), (4, 7), (7, 10)]
+
+
+def test_two_towers_of_blocks_are_not_two_blocks(made: Made) -> None:
+    tower = ("i", "np+", "np+", "np+", "o")
+    assert blocks(made, *tower, *tower) == [(1, 4), (4, 7), (7, 10), (12, 15), (15, 18), (18, 21)]
+
+
+def test_exits_between_blocks_are_not_part_of_them() -> None:
+    """Modules have their parameters next to each other in the optimizer; a block without an exit is found by sizes."""
+    sizes = {k: ((9,), (8,), (7, 7), (7,))[k % 4] for k in range(16)} | dict.fromkeys(range(16, 19), (5, 5))
+    exits = [{*range(4 * k, 4 * k + 4), 16 + k} for k in range(3)]
+    found, loose = in_module_order(exits, sizes)
+    assert found == [list(range(k, k + 4)) for k in (0, 4, 8, 12)] and not loose
+    found, loose = in_module_order([{0, 1}, {4, 5, 6, 7}], sizes)
+    assert found == [[0, 1], [4, 5, 6, 7]] and loose
+
+
+def test_weights_and_biases_in_separate_groups_of_the_optimizer_are_one_block() -> None:
+    sizes = dict.fromkeys(range(6), (4, 4)) | dict.fromkeys(range(6, 13), (4,))
+    found, _ = in_module_order([{2 * k, 2 * k + 1, 6 + 2 * k, 7 + 2 * k} for k in range(3)], sizes)
+    assert found == [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]]
 
 
 def test_single_layers_with_an_activation_may_be_blocks_of_other_sizes(made: Made) -> None:
