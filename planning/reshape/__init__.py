@@ -14,9 +14,6 @@ __all__ = ["Reshaped", "ShapeChange", "SizeChange", "batch_change", "parse_chang
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {
-        ".reshape": "Reshaped reshaped",
-        ".shape_change": "ShapeChange SizeChange batch_change parse_changes",
-    },
+    {".reshape": "Reshaped reshaped", ".shape_change": "ShapeChange SizeChange batch_change parse_changes"},
     __all__,
 )

@@ -28,12 +28,11 @@ from .shapes.terms import Shape
 
 @dataclass(frozen=True)
 class Underived:
-    """Calls of an operator with extents that could not be re-derived: they stay as recorded, or are taken in
-    proportion.
+    """Calls of an operator whose extents were not derived: kept as recorded, or scaled in proportion.
 
     Attributes:
-        first: calls that take known shapes, with which the gap begins.
-        share: of the GPU time, or of all operators' self time in a trace without GPU events.
+        first: calls of known shapes with which the gap begins.
+        share: of the GPU time, or of operator self time if the trace has no GPU events.
     """
 
     op: str
@@ -47,14 +46,10 @@ class Reshaped:
     """A trace with other shapes and its recorded times.
 
     Attributes:
-        sizes: what was changed, with the recorded sizes.
-        unknown: bool per call of the trace: some of its extents could not be re-derived.
-        repeats: float64 per call of the trace: how often it is made per recorded call, since a data loader makes some
-            calls for each sample.
-        calls, changed: numbers of operator calls, and of those with other extents.
-        dtype: dtype of floating-point tensors for estimates, None for their own. Calls with several floating dtypes are
-            then unknown, since casts may be left out.
-        underived: what stays as recorded, by share; operators with which a gap begins first.
+        unknown: bool per call: some of its extents could not be derived.
+        repeats: float64 per call: how often it runs per recorded call, since a data loader calls once per sample.
+        calls, changed: numbers of operator calls, and of changed ones.
+        dtype: of floating-point tensors for estimates, None for their own. Calls with several dtypes are then unknown.
     """
 
     trace: Trace
@@ -70,12 +65,12 @@ class Reshaped:
 
     @property
     def recorded_size(self) -> int:
-        """The recorded size of the first dimension that was changed, 0 if none was."""
+        """Recorded size of the first changed dimension, 0 if none changed."""
         return (self.sizes[0].recorded_size or 0) if self.sizes else 0
 
     @property
     def new_size(self) -> int:
-        """The new one."""
+        """New size of that dimension."""
         return self.sizes[0].new_size if self.sizes else 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,7 +130,7 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
 
 
 def _changes(trace: Trace, shapes: Shapes, change: ShapeChange) -> tuple[list[SizeChange], dict[int, int], list[int]]:
-    """What changes, with the recorded sizes; classes of extents with their new values, and those that stay."""
+    """Return the requested changes with recorded sizes, classes with new values, and classes that keep theirs."""
     evidence, sizes, changed = SizeEvidence(trace.file, shapes), list[SizeChange](), dict[int, int]()
     shown = None if change.also is None else SecondRecording(trace, shapes, change.also)
     for size in change.sizes:
@@ -156,8 +151,7 @@ _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
 
 
 def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float64]:
-    """How often each call is made: within a data loader once per sample, except for what puts the samples together. Of
-    the calls of that, `unsqueeze` is made per sample."""
+    """Return how often each call is made. A data loader calls once per sample, except for what joins the samples."""
     ratio = next(
         (size.new_size / size.recorded_size for size in sizes if size.dimension == "batch" and size.recorded_size), 1.0
     )
@@ -176,7 +170,7 @@ def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float6
 
 
 def in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
-    """Of classes that follow changed ones in an unknown way, sizes in proportion to the one that changes most."""
+    """Scale classes that follow changed ones in an unknown way like the class that changes most."""
     ratio = {root: Fraction(new, extents.value[root]) for root, new in known.items() if extents.value[root]}
     found = dict[int, int]()
     for some, basis in extents.following:
@@ -203,7 +197,6 @@ class _Signatures:
         self._codes: dict[Hashable, tuple[int, bool, bool]] = {}
 
     def code(self, call: int) -> tuple[int, bool, bool]:
-        """The code of a call's signature, whether all that it takes is known, and whether anything is not."""
         row, old = int(self._trace.calls.source[call]), int(self._trace.calls.signature[call])
         inputs, results = self._shapes.inputs.get(row, ()), self._shapes.results.get(row, ())
         flat = [shape for tensors in (*inputs, *results) for shape in tensors if shape is not None]
@@ -217,8 +210,7 @@ class _Signatures:
         return self._codes[key]
 
     def _of_more(self, code: int, *, known: bool) -> tuple[int, bool]:
-        """The code of a signature with as many inputs as its result has room for, where they are samples of one shape;
-        and whether that is known."""
+        """Return the code of a call that joins samples, with one input per sample, and whether it is known."""
         (first, *others), outputs = self.values[code].inputs, self.values[code].outputs or ()
         parts, whole = set(first.tensors), sum(output.numel for output in outputs)
         sample = parts.pop() if len(parts) == 1 else None
@@ -245,7 +237,6 @@ class _Signatures:
         return len(self.values) - 1, taken, taken and done
 
     def _tensors(self, tensors: tuple[Tensor, ...], shapes: Sequence[Shape | None]) -> tuple[tuple[Tensor, ...], bool]:
-        """Tensors with new extents, and whether all are known."""
         value = self._shapes.extents.value
         defined = [shape for shape in shapes if shape is not None]
         known = all(self._new[extent] is not None for shape in defined for extent in shape)
@@ -262,17 +253,16 @@ class _Signatures:
 
 
 def _casts(signature: Signature) -> bool:
-    """Tensors of several floating-point types that would be of one."""
+    """Whether inputs of several floating-point types would have one type."""
     return len({tensor.dtype for tensor in (*signature.tensors, *(signature.outputs or ()))} & FLOATING.keys()) > 1
 
 
 def _adds_up(signature: Signature) -> bool:
-    """The result has the elements of all inputs: not so where a sample is an input, of which there are more."""
     return sum(tensor.numel for tensor in signature.tensors) == sum(output.numel for output in signature.outputs or ())
 
 
 def _scaled(trace: Trace, before: Trace) -> Trace:
-    """The trace with copies and collectives of new sizes: in proportion to the first tensor of the calls around."""
+    """Scale copies and collectives in proportion to the first tensor of the calls around them."""
     sizes, comm = trace.gpu.bytes.copy(), dict(trace.gpu.comm)
     for event in np.flatnonzero((sizes > 0) | np.isin(np.arange(len(sizes)), list(comm))).tolist():
         call = _above(trace, trace.gpu.call[event])
@@ -290,7 +280,6 @@ def _scaled(trace: Trace, before: Trace) -> Trace:
 
 
 def _above(trace: Trace, call: CallIndex) -> CallIndex:
-    """The innermost call with tensors that is or encloses a call, −1 for none."""
     while call >= 0:
         signature = trace.signature_of(call)
         if signature is not None and signature.tensors:
@@ -300,7 +289,6 @@ def _above(trace: Trace, call: CallIndex) -> CallIndex:
 
 
 def _underived(trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[np.bool_]) -> tuple[Underived, ...]:
-    """What is not known, by operator, with its share of the time."""
     calls, gpu = trace.calls, trace.gpu
     if len(gpu):
         own = np.zeros(len(calls), np.int64)
@@ -322,12 +310,7 @@ def _underived(trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[
 
 
 def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallIndex]]:
-    """Operator calls of two traces that correspond: equal names, in order, below calls that correspond.
-
-    Example:
-        >>> all(one == other for one, other in counterparts(trace, trace))
-        True
-    """
+    """Match operator calls of two traces: equal names, in order, below matching calls."""
     waiting = [(-1, -1)]
     while waiting:
         pair = waiting.pop()
@@ -341,7 +324,6 @@ def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallInd
 
 
 def _equal(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Positions of equal texts, in order in both."""
     if left == right:
         yield from zip(range(len(left)), range(len(right)), strict=True)
         return
@@ -350,7 +332,7 @@ def _equal(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int
 
 
 def _callees(trace: Trace, call: int) -> Sequence[int]:
-    """The calls directly below a call, in order; those below none where it is −1."""
+    """Calls directly below a call, in order; topmost calls for −1."""
     tree = trace.call_tree
     return (tree.children(CallIndex(call)) if call >= 0 else tree.order[: tree.first[0]]).tolist()
 
@@ -374,11 +356,7 @@ class SecondRecording:
     def find(
         self, evidence: SizeEvidence, dimension: str, recorded_size: int | None, new_size: int
     ) -> tuple[dict[int, int], int]:
-        """New values of the classes that change like the dimension or in proportion to it, and its recorded size.
-
-        Raises:
-            UsageError: nothing changed between the recordings, or the dimension is ambiguous.
-        """
+        """Return new values of the classes that change with the dimension, and its recorded size."""
         value = self._extents.value
         pairs = Counter((value[root], new) for root, new in self._values.items() if value[root] != new)
         if recorded_size is None and len({size for size, _ in pairs}) > 1:
@@ -398,12 +376,11 @@ class SecondRecording:
 
     @property
     def kept(self) -> list[int]:
-        """Classes that are of one size in both recordings."""
+        """Classes of the same size in both recordings."""
         return [root for root, new in self._values.items() if self._extents.value[root] == new]
 
 
 def _pairs(left: Shapes, right: Shapes, row: int, other: int) -> Iterator[tuple[int, int]]:
-    """Extents of the tensors of two calls that correspond, where there are as many of them."""
     for mine, theirs in ((left.inputs, right.inputs), (left.results, right.results)):
         for some, others in zip(mine.get(row, ()), theirs.get(other, ()), strict=False):
             for shape, counterpart in zip(some, others, strict=False):

@@ -28,8 +28,7 @@ class SizeChange:
 
 @dataclass(frozen=True)
 class ShapeChange:
-    """The wanted changes: sizes, the dtype of floating-point tensors (None to keep it), and `also`, a recording of the
-    same program at other sizes, which shows the extents that change."""
+    """Wanted sizes and floating-point dtype; `also` is a recording at other sizes, which shows what changes."""
 
     sizes: tuple[SizeChange, ...] = ()
     dtype: str | None = None
@@ -37,7 +36,7 @@ class ShapeChange:
 
 
 def batch_change(new_size: int, recorded_size: int | None = None) -> ShapeChange:
-    """Another batch size, and nothing else."""
+    """Return a change of the batch size."""
     return ShapeChange((SizeChange("batch", new_size, recorded_size),))
 
 

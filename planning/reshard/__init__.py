@@ -12,11 +12,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Layout", "Resharded", "parse_layout", "reshard"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        ".job": "Resharded reshard",
-        ".layout": "Layout parse_layout",
-    },
-    __all__,
-)
+__getattr__, __dir__ = lazy_names(__name__, {".job": "Resharded reshard", ".layout": "Layout parse_layout"}, __all__)

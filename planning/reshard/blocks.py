@@ -64,9 +64,9 @@ class _Tokens:
     """The calls of forward that compute.
 
     Attributes:
-        place: among the calls of forward. code: equal for equal tokens. elements: of parameters used first here.
-        new: numbers of these parameters. before: activations alive before the call. most: the most that are alive up
-            to the next token, with views between.
+        place: in forward. code: equal for equal tokens. new: parameters used first here. elements: of these.
+        before: activations alive before the call, without later views. most: the same with views.
+        layer: it takes new parameters and is no embedding.
     """
 
     place: list[int]
@@ -78,7 +78,6 @@ class _Tokens:
     layer: npt.NDArray[np.bool_]
 
     def part(self, begin: int, end: int) -> _Tokens:
-        """Tokens [begin, end)."""
         part = slice(begin, end)
         return _Tokens(
             self.place[part],
@@ -151,9 +150,9 @@ def _tokens_of(
 
 
 def _inner(block: _Tokens, least: float) -> _Repetition | None:
-    """The blocks within a block, if they make up most of it: two towers repeat, and each consists of blocks.
+    """Find blocks that make up most of a block: two towers repeat, and each consists of blocks.
 
-    Blocks within a block count only with a residual or if there are three, since two equal layers are usual.
+    Without a residual there must be three, since two equal layers are usual.
     """
     inner = _best(block, least, strict=True)
     if inner is None or inner.blocks * inner.period == len(block.place):
@@ -165,12 +164,12 @@ def _inner(block: _Tokens, least: float) -> _Repetition | None:
 
 
 def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition | None:
-    """The repetition whose blocks have most elements, of equal ones the shortest.
+    """Return the repetition with most elements, of equal ones the shortest.
 
     Args:
         least: minimum elements of a block; 0 if none was found before.
-        strict: as many activations are alive between blocks as before the first. Else three blocks of several layers
-            may leave activations to later layers, such as exits or skip connections.
+        strict: reject repetitions with more activations alive between blocks than before the first. Else three blocks
+            of several layers may leave activations to later layers, such as exits or skip connections.
     """
     best: tuple[tuple[int, int], _Repetition] | None = None
     for period in _periods(tokens):
@@ -198,16 +197,18 @@ def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition
 
 
 def _first_of(tokens: _Tokens, starts: range, count: int, period: int) -> int:
-    """The start whose blocks have parameters that are side by side in the optimizer, as a module has its own; then that
-    with the fewest activations alive between blocks; then the last, as the calls before the first block often resemble
-    the end of a block."""
+    """Choose where the first block begins.
+
+    Prefer blocks whose parameters are next to each other in the optimizer, as a module's are; then the fewest
+    activations between blocks; then the last start, since the calls before the first block often look like its end.
+    """
     pieces = dict(zip(starts, _pieces(tokens.new, starts, count, period), strict=True))
     between = {k: int(tokens.before[k : k + count * period : period].sum()) for k in starts}
     return min(starts, key=lambda start: (pieces[start], between[start], -start))
 
 
 def _pieces(numbers: Sequence[Sequence[int]], starts: range, count: int, period: int) -> Iterator[int]:
-    """Runs of consecutive numbers into which the parameters of the blocks fall, for each start."""
+    """Count, per start, the runs of consecutive numbers among the blocks' parameters."""
     found = 0
     for start in starts:
         if not found or numbers[start - 1]:  # else the blocks have the same parameters as at the start before
@@ -219,7 +220,7 @@ def _pieces(numbers: Sequence[Sequence[int]], starts: range, count: int, period:
 
 
 def _periods(tokens: _Tokens) -> list[int]:
-    """Distances between equal tokens that take new parameters, the most frequent ones in ascending order."""
+    """Return the most frequent distances between equal tokens that take new parameters, ascending."""
     earlier: dict[int, list[int]] = {}
     counts = Counter[int]()
     for place in np.flatnonzero(tokens.elements > 0).tolist():
@@ -230,13 +231,12 @@ def _periods(tokens: _Tokens) -> list[int]:
 
 
 def _runs(equal: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """Where runs of True begin and end."""
     edges = np.diff(np.concatenate(([0], equal.astype(np.int8), [0])))
     yield from zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True)
 
 
 def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
-    """The begin of a block, including the views of parameters before its first call."""
+    """Move the begin of a block before the views of its parameters."""
     while begin and forward[begin - 1].name in VIEWS and any(True for _ in weights.read(forward[begin - 1])):
         begin -= 1
     return begin
@@ -245,10 +245,10 @@ def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
 def _of_other_sizes(
     found: Sequence[CallRange], forward: Sequence[Call], weights: Weights, alive: Sequence[int]
 ) -> list[CallRange]:
-    """Blocks with the calls of a repeated block and other sizes, outside of the repeated ones.
+    """Find blocks with the calls of a repeated block and other sizes.
 
-    Such a block lies between two moments with one activation alive and lacks at most one call. If the repeated block is
-    a single layer, only a layer around a residual counts. The calls between two repeated blocks are a block if they
+    Such a block lies between two moments with one activation alive and lacks at most one call. If the repeated block
+    is a single layer, only a layer around a residual counts. The calls between two repeated blocks are a block if they
     take parameters with the same operators.
     """
     if not found:
@@ -281,8 +281,8 @@ def _of_other_sizes(
 def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> bool:
     """Whether other blocks are as likely.
 
-    One block has all calls of another one twice; or blocks are single layers, next to which are several layers of the
-    same kind, or the same calls as in a block.
+    A block has all calls of another one twice; or blocks are single layers next to several layers of the same kind or
+    next to the same calls.
     """
     uses = [place for place, call in enumerate(forward) if weights.takes(call)]
     inside = [Counter(forward[k].name for k in uses if block.begin <= k < block.end) for block in blocks]
@@ -305,15 +305,15 @@ def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights:
 def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int]]) -> tuple[list[list[int]], bool]:
     """Correct the parameters of blocks by the optimizer's order, in which a module's parameters follow each other.
 
-    A parameter between two of a block belongs to it, such as a table of positions that all blocks read. Parameters
-    that lie apart do not, if what stays is equal to what stays of another block. Such are exits between blocks, and a
-    tensor that enters the first block as an activation.
+    A parameter between two of a block belongs to it, such as a table of positions that all blocks read. Parameters that
+    lie apart belong to the root, if the others equal those of another block: exits between blocks, or a tensor that
+    enters the first block as an activation.
 
     Args:
         sizes: of each parameter, by number.
 
     Returns:
-        The sorted numbers of each block, and whether a block has more parameters at an edge than others have, which may
+        The sorted numbers of each block, and whether a block has more parameters at an edge than others have: these may
         be the root's.
     """
     owner = {number: k for k, block in enumerate(blocks) for number in block}
@@ -336,7 +336,7 @@ def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int
 
 
 def _further(blocks: Sequence[list[int]], sizes: Mapping[int, Sequence[int]], taken: Set[int]) -> Iterator[list[int]]:
-    """Further runs of parameters with the sizes of most blocks, such as blocks without the skip connection."""
+    """Yield further runs of parameters with the sizes of most blocks, such as blocks without the skip connection."""
     orders = Counter(tuple(tuple(sizes[n]) for n in numbers) for numbers in blocks if _is_run(numbers))
     wanted, count = orders.most_common(1)[0] if orders else ((), 0)
     if count < 2 or len(wanted) < _LEAST_FURTHER:
@@ -356,7 +356,7 @@ def _is_run(numbers: Sequence[int]) -> bool:
 
 
 def _longest_runs(block: set[int], sizes: Mapping[int, Sequence[int]], *, grouped: bool) -> list[int]:
-    """The longest run of consecutive numbers; if the optimizer has groups, that of vectors and that of others."""
+    """Return the longest run of consecutive numbers; per group if vectors are a group of the optimizer."""
     runs = list[list[int]]()
     for number in sorted(block):
         if not runs or runs[-1][-1] != number - 1:

@@ -28,17 +28,15 @@ SINK = "_DDPSink"
 
 
 def trace_is_ddp(trace: Trace) -> bool:
-    """Whether it was recorded with DistributedDataParallel."""
     return any(name.startswith("DistributedDataParallel") for name in trace.names)
 
 
 def finds_unused(trace: Trace) -> bool:
-    """Whether it was recorded with `find_unused_parameters`."""
     return any(name.endswith("reducer::search_unused_parameters") for name in trace.names)
 
 
 def recorded_buffers(trace: Trace, begin: int, end: int) -> list[Buffer]:
-    """The buffers that a step broadcasts, in order; none if it does not."""
+    """Return the buffers that DDP broadcasts in a step, in order."""
     calls, names = trace.calls, trace.names
     if not any(name.startswith("c10d::broadcast_") for name in names) or not trace_is_ddp(trace):
         return []
@@ -57,7 +55,7 @@ def recorded_buffers(trace: Trace, begin: int, end: int) -> list[Buffer]:
 
 
 def without_buffers(forward: Sequence[Call]) -> list[Call]:
-    """A forward pass without DDP's work on buffers: flatten, broadcast, copy back."""
+    """Remove DDP's work on buffers: flatten, broadcast, copy back."""
     found: list[Call] = []
     copied = False
     for call in forward:
@@ -70,13 +68,15 @@ def without_buffers(forward: Sequence[Call]) -> list[Call]:
 
 
 def without_sink(calls: Sequence[Call]) -> list[Call]:
-    """A pass without DDP's copy of the model's output."""
+    """Remove DDP's copy of the model's output."""
     return [call for call in calls if SINK not in call.name]
 
 
 def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int, ...]]]]:
-    """Dtype, itemsize, and sizes of the buffers that are broadcast together, in the order of the first buffer of each
-    dtype, as `dist._broadcast_coalesced` does (torch/csrc/distributed/c10d/comm.cpp)."""
+    """Return dtype, itemsize and sizes of buffers that are broadcast together, by first buffer of each dtype.
+
+    See `dist._broadcast_coalesced` in torch/csrc/distributed/c10d/comm.cpp.
+    """
     found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
     first: dict[tuple[str, int], int] = {}
     for place, buffer in enumerate(buffers):
@@ -90,11 +90,7 @@ def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int
 def find_buffers(
     weights: Weights, forward: Sequence[Call], batch: set[int], shapes: Shapes
 ) -> tuple[list[Buffer], list[Parameter]]:
-    """Infer buffers, in order of use, and frozen weights: what layers take as weights and no optimizer changes.
-
-    Args:
-        batch: classes of the batch extents.
-    """
+    """Infer buffers, in order of use, and frozen weights: layers take them and no optimizer changes them."""
     written = _written(forward)
     found, frozen = list[Buffer](), list[Parameter]()
     of_layers = weights_of_layers(walked(forward))
@@ -127,14 +123,14 @@ def find_buffers(
 
 
 def _counters(forward: Sequence[Call]) -> list[Buffer]:
-    """Counters (`num_batches_tracked`) of batch norms in evaluation, which read the statistics and not the counter."""
+    """Find `num_batches_tracked` of batch norms in evaluation, which read the statistics only."""
     norms = [call.record.get("inputs", {}).get("values", []) for call in walked(forward) if call.name == _BATCH_NORM]
     evaluated = {tensor[1] for values in norms if values[5:6] == [False] for tensor in tensor_values(values[3:4])}
     return [Buffer((), "int64", 8, written=True)] * len(evaluated)
 
 
 def _written(forward: Sequence[Call]) -> set[int]:
-    """Storages that forward changes in place: first arguments of such operators, running statistics of batch norms."""
+    """Storages that forward changes in place, with the running statistics of batch norms."""
     found: set[int] = set()
     for call in walked(forward):
         values = call.record.get("inputs", {}).get("values", [])
@@ -146,13 +142,9 @@ def _written(forward: Sequence[Call]) -> set[int]:
 
 
 def unreached_weights(passes: Sequence[tuple[Sequence[Call], Sequence[Call]]], weights: Weights) -> set[int]:
-    """Storages of weights without a gradient in layers whose autograd node no backward call belongs to.
+    """Storages of weights without gradient in layers that do not reach the loss.
 
-    Such a layer does not reach the loss. Its weights may be frozen, or parameters that happen to have no gradient,
-    which DDP and FSDP communicate all the same; the recording does not tell.
-
-    Args:
-        passes: calls of forward and of backward; none of inference.
+    They may be frozen, or unused parameters, which DDP communicates all the same; the recording does not tell.
     """
     reached = {call.sequence for _, backward in passes for call in walked(backward)}
     forward = [call for part, _ in passes for call in walked(part)]

@@ -21,9 +21,9 @@ class Clipping:
     """Calls on gradients before the optimizer.
 
     Attributes:
-        storages: of the gradients. joined: rows of the topmost calls that take the norm of the gradients' norms.
-        unknown: rows of calls whose results on parts of gradients would have to be summed over ranks in an unknown way.
-        scaled: rows of calls that look for infinite gradients, as gradient scaling does.
+        storages: of the gradients. joined: rows of calls that take the norm of the gradients' norms.
+        unknown: rows of calls whose results would have to be summed over ranks in an unknown way.
+        scaled: rows of calls that look for infinite gradients.
         copies: storages that calls next to the optimizer take with a parameter, such as averaged weights.
     """
 
@@ -36,8 +36,10 @@ class Clipping:
     __repr__ = brief
 
     def reduced(self, call: Call, count: int) -> Iterator[Item]:
-        """With gradients divided over `count` ranks: norms are raised, summed over the ranks, lowered again, as DTensor
-        does for the norm of a vector of partial norms (torch/distributed/tensor/_ops/_math_ops.py)."""
+        """Sum norms of sharded gradients over ranks: raise, all-reduce, lower.
+
+        DTensor does so for the norm of partial norms (torch/distributed/tensor/_ops/_math_ops.py).
+        """
         sizes = (_elements(call),)
         signature = call.signature
         dtype = signature.tensors[0].dtype if signature is not None and signature.tensors else "float32"
@@ -52,10 +54,7 @@ def _elements(call: Call) -> int:
 
 
 def find_clipping(model: Model) -> Clipping:
-    """Find the norms of gradients, and the norm of those norms.
-
-    Other calls that make one number of a gradient's elements are not known to be summed over ranks.
-    """
+    """Find the norms of gradients, and the norm of those norms."""
     gradients = frozenset(storage for storage, _ in gradients_of(model.weights))
     count, joined, unknown, scaled = len(model.parameters), set[int](), set[int](), set[int]()
     norms = False
@@ -74,7 +73,7 @@ def find_clipping(model: Model) -> Clipping:
 
 
 def _with_parameters(call: Call, model: Model) -> Iterator[int]:
-    """Storages of parameters that a call takes, and of tensors with as many elements beside each in its arguments."""
+    """Storages of parameters that a call takes, and of tensors of equal size next to them."""
     given = [value for value in call.record.get("inputs", {}).get("values", []) if isinstance(value, list)]
     single = [value for value in given if is_tensor(value)]
     lists = [value for value in given if value and isinstance(value[0], list)]
@@ -86,7 +85,6 @@ def _with_parameters(call: Call, model: Model) -> Iterator[int]:
 
 
 def _shrinks(call: Call, gradients: frozenset[int]) -> bool:
-    """A call on a gradient returns less than it takes."""
     if call.name in VIEWS or call.children:
         return False
     given = [value for value in tensor_values(call.record.get("inputs")) if value[1] in gradients]
@@ -95,8 +93,7 @@ def _shrinks(call: Call, gradients: frozenset[int]) -> bool:
 
 
 def whole_gradients(after: Sequence[Call], weights: Weights, shapes: Shapes) -> list[Call]:
-    """What FSDP recorded between backward and the optimizer as one rank runs it on whole gradients: with their extents,
-    and without what raises and lowers norms around their sum over the ranks."""
+    """What FSDP recorded between backward and the optimizer, on whole gradients and without the sum over ranks."""
     gradients = gradients_of(weights)
     count, found = len(weights.parameters), list[Call]()
 

@@ -34,26 +34,14 @@ from .vocabulary import VocabularyRegions, find_vocabulary
 from .wraps import chosen_wraps
 
 _OF_DATA = frozenset(
-    (
-        "aten::nonzero",
-        "aten::nonzero_numpy",
-        "aten::masked_select",
-        "aten::_unique2",
-        "aten::bincount",
-    )
+    ("aten::nonzero", "aten::nonzero_numpy", "aten::masked_select", "aten::_unique2", "aten::bincount")
 )
 """Operators whose results have sizes that depend on values."""
 
 
 @dataclass(frozen=True)
 class NewExtents:
-    """New values of classes of extents.
-
-    Attributes:
-        changed: new values of the classes that change.
-        unknown: classes that follow changed ones in an unknown way; they are taken in proportion.
-        of_data: classes that depend on values, such as how many tokens a router sends to an expert.
-    """
+    """New values of classes; `unknown` ones are taken in proportion, `of_data` ones depend on values (routing)."""
 
     changed: dict[int, int]
     unknown: frozenset[int] = field(default_factory=frozenset)
@@ -67,17 +55,12 @@ class Derivation:
     """A derived layout.
 
     Attributes:
-        recorded: the layout of the recorded job; the model is one of its ranks.
-        microbatches: of a step. rank_batch: samples of a data-parallel rank in a step, 0 if no batch was found.
-        changed: new values of classes within a microbatch; of experts those of the first rank of a group.
-        stages: the stage of each unit. wraps: FSDP units, the root first if it has parameters.
+        recorded: layout of the recorded job; the model is one of its ranks.
+        rank_batch: samples of a data-parallel rank per step, 0 if no batch was found.
+        changed: new values of classes within a microbatch. stages: of each unit. wraps: FSDP units, the root first.
         reductions: partial results by the row of the call after which they are reduced.
-        regions: where the sequence is divided, None without sequence parallelism.
-        vocabulary: changes by a divided vocabulary, None if it is whole.
-        buffers: those that DDP broadcasts. finds_unused: DDP looks for unused parameters.
-        keeps_gradients: gradients are set to zero, not to None, so those of the first pass are added to them.
+        keeps_gradients: gradients are set to zero, not to None, so the first pass adds to them.
         alike: per stage, the first data-parallel index that runs the same as each index.
-        optimizers: what `optimizer` has found so far, by stage and index.
     """
 
     model: Model
@@ -104,18 +87,17 @@ class Derivation:
     __repr__ = brief
 
     def units(self, stage: int) -> list[Unit]:
-        """The units of a stage, in order of forward."""
+        """Units of a stage, in order of forward."""
         return [unit for unit, of_unit in zip(self.model.units, self.stages, strict=True) if of_unit == stage]
 
     def parameters(self, stage: int, index: int = 0) -> list[Parameter]:
-        """The parameters of a stage, in the optimizer's order; `index` is that of a rank among those that share
-        experts."""
+        """Parameters of a stage, in the optimizer's order, on the `index`-th of ranks that share experts."""
         found = (parameter for unit in self.units(stage) for parameter in unit.parameters)
         owned = (parameter for parameter in found if self.experts.has(parameter, index))
         return sorted(owned, key=lambda parameter: parameter.number)
 
     def stage_wraps(self, stage: int) -> list[Wrap]:
-        """The FSDP units of a stage, in order of forward, with the stage's parameters."""
+        """FSDP units of a stage, in order of forward."""
         owned = {parameter.number for parameter in (*self.parameters(stage), *self.model.weights.frozen)}
         of_stage = [number for number, of_unit in enumerate(self.stages) if of_unit == stage]
         found = []
@@ -127,18 +109,17 @@ class Derivation:
         return sorted(found, key=lambda wrap: (not wrap.root, wrap.units))
 
     def sizes(self, parameter: Parameter) -> tuple[int, ...]:
-        """The sizes of a parameter on a rank before ZeRO divides it."""
+        """Sizes of a parameter on a rank before ZeRO shards it."""
         return tuple(self.model.shape(self.experts.shape(parameter), self.changed))
 
     def shard(self, place: Coordinates) -> Shard | None:
-        """The part of parameters that a rank's optimizer has, None for all."""
+        """Part of parameters that a rank's optimizer has, None for all."""
         if self.layout.zero == 0 or self.layout.dp == 1:
             return None
         return Shard(self.layout.dp, place.dp, flat=self.layout.zero < 3)
 
     def buckets(self, stage: int, index: int | None = None) -> list[Bucket]:
-        """Gradient buckets of a stage, in order of reduction: of parameters that all ranks have, or of the experts of
-        the rank with an index."""
+        """Gradient buckets of a stage, in order of reduction; with an index those of that rank's experts."""
         ready = in_order_of_gradients(self.units(stage))
         own, has = self.experts.parameters, self.experts.has
         ready = [p for p in ready if (p not in own if index is None else p in own and has(p, index))]
@@ -148,17 +129,17 @@ class Derivation:
         return fill_buckets(sized, self.layout.bucket_mib)
 
     def gathered_again(self, wrap: Wrap) -> bool:
-        """Whether FSDP frees a unit after its forward and gathers it again in backward; never the root."""
+        """Whether FSDP frees a unit after forward and gathers it again in backward."""
         given = self.layout.reshard_after_forward
         return not wrap.root and (wrap.again is not False if given is None else given)
 
     def representative(self, rank: int) -> int:
-        """The first rank that runs the same, but for its peers: of its stage, with shards of the same sizes."""
+        """First rank of the same stage and shard sizes, which runs the same apart from its peers."""
         place = self.layout.coordinates(rank)
         return self.layout.rank(0, self.alike[place.pp][place.dp], place.pp)
 
     def optimizer(self, stage: int, index: int = 0) -> list[Call]:
-        """The optimizer's steps with their calls for the parameters of a stage; `index` as in `parameters`."""
+        """The optimizer's steps for the parameters of a stage."""
         key = stage, index
         if key not in self.optimizers:
             owned = {parameter.number for parameter in self.parameters(stage, index)}
@@ -176,7 +157,7 @@ class Derivation:
 
 
 def _of_lists(call: Call, owned: Set[int], model: Model) -> Iterator[Call]:
-    """An optimizer's call on lists, with the entries of some parameters; nothing if none is among them."""
+    """An optimizer's call on lists, cut down to the entries of some parameters."""
     lists = model.weights.lists_of(call)
     count = next((len(tensors) for tensors in call.inputs if len(tensors) in lists), 0)
     places = [k for k, owner in enumerate(lists.get(count, ())) if owner.number in owned]
@@ -185,11 +166,6 @@ def _of_lists(call: Call, owned: Set[int], model: Model) -> Iterator[Call]:
 
 
 def derive(model: Model, plan: Plan, layout: Layout, recorded: Layout) -> Derivation:
-    """Derive a layout.
-
-    Raises:
-        UsageError: something does not divide; the message says what.
-    """
     if layout.vocabulary == "whole":
         plan = plan.without_words()
     divided = _divided_extents(model, plan, layout, recorded)
@@ -239,7 +215,6 @@ def _rank_batch(model: Model, layout: Layout, microbatches: int) -> int:
 
 
 def _divided_extents(model: Model, plan: Plan, layout: Layout, recorded: Layout) -> dict[int, int]:
-    """New values of the classes that tensor parallelism divides."""
     found: dict[int, int] = {}
     if layout.tp > 1 and not plan.divisions:
         raise UsageError(
@@ -265,11 +240,7 @@ def _divided_extents(model: Model, plan: Plan, layout: Layout, recorded: Layout)
 
 
 def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, int]) -> NewExtents:
-    """Carry another batch through all relations of the extents (`Extents.solve`).
-
-    Args:
-        divided: new values of what tensor parallelism divides. batch: of the batch extents, also if they stay.
-    """
+    """Carry another batch and divided extents through all relations (`Extents.solve`)."""
     extents = model.extents
     moved = {root: new for root, new in batch.items() if extents.value[root] != new}
     if not moved:
@@ -295,7 +266,7 @@ def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, in
 
 
 def _like_others(model: Model, known: Mapping[int, int], likely: Mapping[int, int]) -> set[int]:
-    """Classes without relations, such as those of a mask made of a number, whose value only classes that stay have."""
+    """Classes without relations, such as a mask's, whose value only unchanged classes have."""
     value = model.extents.value
     sizes = {value[root] for root, new in known.items() if new == value[root]}
     sizes -= {value[root] for root, new in known.items() if new != value[root]}
@@ -303,8 +274,7 @@ def _like_others(model: Model, known: Mapping[int, int], likely: Mapping[int, in
 
 
 def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:
-    """Classes that a tensor has next to the batch and that are no multiple of it, such as the layers of a recurrent
-    state: one extent of a tensor counts samples."""
+    """Classes next to the batch in a tensor, such as the layers of a recurrent state: they are no batch."""
     extents, periods = model.extents, {model.extents.value[root] for root in moved}
     found = set[int]()
     for shape in (shape for call in model.calls() for shape in call.shapes):
@@ -315,7 +285,7 @@ def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:
 
 
 def reduced_results(model: Model, plan: Plan, layout: Layout, partial: Sequence[Partial]) -> Iterator[Partial]:
-    """Partial results that are reduced: all with DTensor. Megatron sums input gradients first, so the last of a run."""
+    """Partial results to reduce: all with DTensor; Megatron sums input gradients first, so the last of a run."""
     for place, result in enumerate(partial):
         following = partial[place + 1] if place + 1 < len(partial) else None
         if (
@@ -329,8 +299,7 @@ def reduced_results(model: Model, plan: Plan, layout: Layout, partial: Sequence[
 
 
 def _of_other_input(model: Model, plan: Plan, result: Partial, following: Partial) -> bool:
-    """Whether two partial gradients are of different inputs: between them a row layer's backward makes a divided
-    gradient."""
+    """Whether a row layer's backward lies between two partial gradients, so that their inputs differ."""
     if (result.number, result.unit) != (following.number, following.unit):
         return True
     leaves, divided, one = model.leaves, plan.divided, model.passes[result.number]
@@ -376,7 +345,7 @@ def _keeps_gradients(model: Model) -> bool:
 
 
 def _alike(derivation: Derivation, stage: int) -> list[int]:
-    """The first data-parallel index with the same experts and with optimizer shards of the same sizes, per index."""
+    """Map each data-parallel index to the first one with the same experts and shard sizes."""
     layout, experts = derivation.layout, derivation.experts
     flat = layout.zero < 3
     sizes = {
@@ -393,7 +362,7 @@ def _alike(derivation: Derivation, stage: int) -> list[int]:
 
 
 def in_order_of_gradients(units: Sequence[Unit]) -> list[Parameter]:
-    """Parameters in the order in which their gradients are ready; those without a known call last in their unit."""
+    """Parameters in the order of their gradients; those without a known call last in their unit."""
     known = {parameter for unit in units for parameter in unit.ready.values()}
     found: dict[Parameter, None] = {}
     for unit in reversed(units):

@@ -16,13 +16,11 @@ from .step_calls import SUM, SUM_IN_PLACE, Call, pruned
 
 @dataclass(frozen=True)
 class DividedLayer:
-    """A layer of experts in a pass, with extents of their own for what one rank has of it.
+    """A layer of experts in a pass, with classes for what one rank has of it.
 
     Attributes:
-        layer: as recorded. unit: of the model. own: tokens that a rank gives to each expert; of experts with room for
-            so many tokens that room. routing: what these numbers are from.
-        tokens: of each expert a class for the tokens that it is given on its rank, or of the room for these; none where
-            how many these are is not recorded. total: of all of them together. experts: of the experts of a rank.
+        own: tokens, or room, of a rank for each expert. routing: source of these numbers.
+        tokens: class of each expert's tokens or room on its rank. total: of all together. experts: number on a rank.
     """
 
     layer: ExpertLayer
@@ -37,8 +35,7 @@ class DividedLayer:
 
 
 class BackwardStages:
-    """Calls of backward by what they belong to: 2k + 1 to the experts of layer k, 2k to what is before, 2k + 2 to what
-    is behind; each with the place in forward of the call whose gradient it computes."""
+    """Backward calls by stage, with their place in forward: 2k + 1 is the experts of layer k, 2k before it."""
 
     def __init__(self, unit: Unit, layers: Sequence[DividedLayer]) -> None:
         place_of = {
@@ -64,7 +61,7 @@ class BackwardStages:
             self._calls.setdefault(current[0], []).append((call, current[1]))
 
     def calls(self, stage: int) -> list[tuple[Call, int]]:
-        """The calls of a stage, in order."""
+        """Calls of a stage, in order."""
         return self._calls.get(stage, [])
 
 
@@ -93,7 +90,7 @@ class RankCalls:
         self._all = {root: new for rows in self.token_rows for root, new in rows.items()}
 
     def call(self, call: Call, place: int) -> list[Call]:
-        """The call on this rank; none where it is another rank's expert."""
+        """The call on this rank; None if it is another rank's expert."""
         layer, e = self._one.layer, self._expert.get(place, -1)
         if e >= 0 and len(layer.experts) > 1:
             return [with_shapes(call, lambda shape: self._new(shape, self.token_rows[e]))] if e in self._local else []
@@ -103,7 +100,7 @@ class RankCalls:
         return [self._grouped(call)]
 
     def _grouped(self, call: Call) -> Call:
-        """A call, and those below it, with what a product of all experts calls for each of them on this rank."""
+        """A grouped product cut down to the experts of this rank."""
         if GROUPED in call.name and self._one.tokens:
             children, parts = parts_of(call, self._one.layer.count)
             new = [self._grouped(child) for child in children]
@@ -119,8 +116,11 @@ class RankCalls:
         return replace(alone, children=new)
 
     def backward(self, calls: Sequence[tuple[Call, int]]) -> Iterator[Call]:
-        """Calls of backward on this rank. Gradients of a tensor with the weights of all experts are added to those of
-        the expert before: the first one on this rank is not."""
+        """Calls of backward on this rank.
+
+        Gradients of a tensor with all experts' weights are added to those of the expert before, except the first on
+        this rank.
+        """
         ran = list(dict.fromkeys(self._expert[place] for _, place in calls if place in self._expert))
         first = next((e for e in ran if e in self._local), -1)
         for call, place in calls:
@@ -146,14 +146,14 @@ class RankCalls:
 
 
 def token_rows(expert: Expert, extents: Extents) -> int:
-    """The extent of an expert's tokens, −1 where several are."""
+    """Extent of an expert's tokens, −1 if there are several."""
     rows = [extent for extent in expert.entry.shape[:-1] if extents.value[extent] != 1]
     rows = rows[1:] if len(expert.entry.shape) > 2 and len(rows) == 2 else rows
     return rows[0] if len(rows) == 1 else -1
 
 
 def with_shapes(call: Call, new: Callable[[Shape], Shape]) -> Call:
-    """A call, and those below it, with other extents."""
+    """Replace extents in a call and those below it."""
 
     def side(arguments: Sequence[tuple[Shape | None, ...]]) -> tuple[tuple[Shape | None, ...], ...]:
         return tuple(tuple(None if shape is None else new(shape) for shape in tensors) for tensors in arguments)

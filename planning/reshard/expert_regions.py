@@ -28,18 +28,11 @@ _COUNT = "int64", 8
 
 
 class ExpertRegions:
-    """What divided experts change in a rank's program.
+    """What expert parallelism changes in a rank's program.
 
-    Each rank has `count / ep` experts of a layer. It tells the others how many tokens it has for each of theirs, sends
-    them, and puts those that it received in the order of its experts; what these return goes the same way back, and so
-    do gradients. (S. Rajbhandari et al., "DeepSpeed-MoE", 2022; without padding as in T. Gale et al., "MegaBlocks",
-    2022.) All ranks route alike: as many tokens to each expert as recorded, in proportion, or to all the same.
-
-    Args:
-        changed: new values of classes of extents before experts are divided.
-
-    Raises:
-        UsageError: there are no routed experts, or they do not divide.
+    Each rank has `count / ep` experts. It tells the others how many tokens it has for theirs, sends them, and puts
+    received tokens in the order of its experts; results and gradients go the same way back. (S. Rajbhandari et al.,
+    "DeepSpeed-MoE", 2022; without padding as in T. Gale et al., "MegaBlocks", 2022.) All ranks route alike.
     """
 
     def __init__(self, model: Model, layout: Layout, changed: Mapping[int, int]) -> None:
@@ -70,12 +63,11 @@ class ExpertRegions:
 
     @property
     def layers(self) -> list[DividedLayer]:
-        """All of all passes."""
         return [layer for layers in self._of_unit.values() for layer in layers]
 
     @property
     def parameters(self) -> set[Parameter]:
-        """Those of divided experts."""
+        """Parameters of divided experts."""
         return {*self._stacked, *self._owner}
 
     def has(self, parameter: Parameter, index: int) -> bool:
@@ -103,7 +95,7 @@ class ExpertRegions:
 
     @property
     def stated(self) -> set[int]:
-        """Classes of tokens that follow from the routing that is assumed."""
+        """Classes of tokens that follow from the assumed routing."""
         extents, counts = self._model.extents, {d.layer.count for d in self.layers}
         rows = (one.entry.shape[d.layer.padded : -1] for d in self.layers for one in d.layer.experts)
         found = {leaf for shape in rows for leaf in extents.leaves(shape)}
@@ -114,7 +106,7 @@ class ExpertRegions:
 
     @property
     def rooms(self) -> set[int]:
-        """Classes of the room for tokens of an expert, where it changes: it is taken in proportion to the tokens."""
+        """Classes of the room for an expert's tokens, taken in proportion to the tokens."""
         return {
             self._model.extents.root(one.layer.experts[0].entry.shape[1])
             for one in self.layers
@@ -122,7 +114,7 @@ class ExpertRegions:
         }
 
     def changed(self, index: int) -> dict[int, int]:
-        """New values of classes of extents on a rank of a group."""
+        """New values of classes on a rank of a group."""
         if index not in self._known:
             self._known[index] = dict(self._base)
             for one in self.layers if self._layout.ep > 1 else ():
@@ -130,8 +122,7 @@ class ExpertRegions:
         return self._known[index]
 
     def kind(self, index: int) -> tuple[int, ...]:
-        """Equal for ranks of a group that run the same. Where experts are called one by one each has recorded times of
-        its own, so all differ."""
+        """Equal for ranks that run the same. Experts that are called one by one have their own times."""
         if self._layout.ep == 1:
             return ()
         if any(len(one.layer.experts) > 1 for one in self.layers):
@@ -172,7 +163,6 @@ class ExpertRegions:
         )
 
     def _outside(self, one: DividedLayer) -> dict[int, int]:
-        """Tokens of each expert where they are not divided."""
         root = self._model.extents.root
         if one.layer.padded:
             return {root(one.layer.experts[0].entry.shape[1]): one.own[0]}
@@ -182,7 +172,6 @@ class ExpertRegions:
         return {root(row): own for row, own in zip(rows, one.own, strict=True) if row >= 0}
 
     def _inside(self, one: DividedLayer, index: int) -> dict[int, int]:
-        """Extents of what a rank has of a layer."""
         mine, parts = one.own if one.layer.padded else self._mine(one, index), self._layout.ep
         found = {one.total: parts * sum(mine), one.experts: one.layer.count // parts}
         if one.layer.padded:
@@ -190,18 +179,15 @@ class ExpertRegions:
         return found | {one.tokens[e]: parts * one.own[e] for e in self._local(one, index) if one.tokens}
 
     def _local(self, one: DividedLayer, index: int) -> range:
-        """The experts of a rank of a group."""
         each = one.layer.count // self._layout.ep
         return range(index * each, (index + 1) * each)
 
     def _mine(self, one: DividedLayer, index: int) -> list[int]:
-        """Tokens that each rank gives to the experts of one of them."""
         return [one.own[e] for e in self._local(one, index)]
 
     # programs
 
     def forward(self, unit: Unit, index: int) -> list[Call | Item]:
-        """The forward pass of a unit on a rank of a group."""
         found, at = list[Call | Item](), 0
         for one in self._of_unit[id(unit)] if self._layout.ep > 1 else ():
             layer, divide = one.layer, RankCalls(self._model, one, self._local(one, index))
@@ -217,7 +203,6 @@ class ExpertRegions:
         return [*found, *unit.forward[at:]]
 
     def backward(self, unit: Unit, index: int) -> list[Call | Item]:
-        """The backward pass of a unit on a rank of a group."""
         layers = self._of_unit[id(unit)]
         if not layers or self._layout.ep == 1:
             return list(unit.backward)
@@ -240,8 +225,7 @@ class ExpertRegions:
         return found
 
     def optimizer(self, owned: Iterable[tuple[Call, Parameter | None]]) -> Iterator[tuple[Call, Parameter | None]]:
-        """Calls of an optimizer, each with its parameter (None: of all), on the experts of one rank where these have an
-        extent in a parameter."""
+        """Cut an optimizer's calls down to the experts of a rank, if experts are an extent of a parameter."""
         for call, parameter in owned:
             if parameter is not None:
                 yield with_shapes(call, self._of_parameter(parameter)), parameter
@@ -253,7 +237,6 @@ class ExpertRegions:
         return lambda shape: self.shape(parameter) if sizes(shape) == sizes(parameter.shape) else shape
 
     def _of_lists(self, call: Call) -> Call:
-        """A call on lists with one entry a parameter, and what it calls for each apart."""
         new = [self._of_parameter(parameter) for parameter in self._model.parameters]
         count = len(new)
 
@@ -273,7 +256,7 @@ class ExpertRegions:
     # communication
 
     def _send(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
-        """Tokens, or gradients of what experts return, to the ranks that have their experts, in the order of these."""
+        """Send tokens, or gradients of the experts' output, to the ranks that have the experts, in expert order."""
         expert, parts = one.layer.experts[0], self._layout.ep
         tensor = expert.entry if forward else expert.exit
         width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
@@ -292,7 +275,7 @@ class ExpertRegions:
         yield from self._ordered(one, index, width, element, by_expert=True)
 
     def _return(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
-        """What experts return, or gradients of their tokens, to the ranks that these are of."""
+        """Send the experts' output, or gradients of their tokens, back to the tokens' ranks."""
         tensor = one.layer.experts[0].exit if forward else one.layer.experts[0].entry
         width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
         if one.layer.padded:
@@ -309,7 +292,6 @@ class ExpertRegions:
     def _exchange(
         self, one: DividedLayer, index: int, width: tuple[int, ...], element: tuple[str, int], *, out: bool
     ) -> CommOp:
-        """Tokens to the ranks that have their experts, or back."""
         parts = self._layout.ep
         here = tuple(sum(self._mine(one, other)) for other in range(parts))
         there = (sum(self._mine(one, index)),) * parts
@@ -320,7 +302,7 @@ class ExpertRegions:
     def _ordered(
         self, one: DividedLayer, index: int, width: tuple[int, ...], element: tuple[str, int], *, by_expert: bool
     ) -> Iterator[Item]:
-        """Tokens from the order of ranks to that of experts, or the other way round."""
+        """Reorder tokens from rank order to expert order, or back."""
         mine, parts = self._mine(one, index), self._layout.ep
         if len(mine) > 1:
             rows = [own for own in mine for _ in range(parts)] if by_expert else mine * parts
@@ -329,7 +311,7 @@ class ExpertRegions:
     def _padded(
         self, one: DividedLayer, width: tuple[int, ...], element: tuple[str, int], *, sent: bool
     ) -> Iterator[Item]:
-        """Room of the same size for the tokens of each expert, exchanged in equal parts."""
+        """Exchange rooms of equal size."""
         parts, each = self._layout.ep, one.layer.count // self._layout.ep
         shape = (one.layer.count, one.own[0], *width)
         ordered = (each, parts, *shape[1:]) if sent else (parts, each, *shape[1:])
@@ -339,7 +321,6 @@ class ExpertRegions:
         yield from items
 
     def _copy(self, one: DividedLayer, tensor: GivenTensor) -> SyntheticOp:
-        """The copy of tokens that are not in one piece, before they are sent."""
         rows = (one.layer.count, one.own[0]) if one.layer.padded else (sum(one.own),)
         sizes = (*rows, *self._width(tensor.shape))
         return SyntheticOp("aten::clone", (sizes,), (sizes,), *_element(tensor.dtype, tensor.itemsize))
@@ -355,12 +336,12 @@ def _cat(parts: Sequence[tuple[int, ...]], element: tuple[str, int]) -> Syntheti
 
 
 def _evenly(total: int, count: int) -> list[int]:
-    """As many for each, the first ones one more."""
+    """Divide a number evenly; the first parts are one larger."""
     return [total // count + (e < total % count) for e in range(count)]
 
 
 def _in_proportion(recorded: Sequence[int], total: int) -> list[int]:
-    """Numbers in proportion to others that add up to a total: the largest remainders are rounded up.
+    """Divide a total in proportion to numbers; the largest remainders are rounded up.
 
     Example:
         >>> _in_proportion([3, 1, 1], 3)

@@ -32,12 +32,11 @@ class TensorOrigin(NamedTuple):
 
 @dataclass(frozen=True)
 class Expert:
-    """One expert, or all of them where one product computes them together.
+    """One expert, or all of them if one GEMM computes them together.
 
     Attributes:
-        places: of its calls among the calls of forward.
-        parameters: what it has alone. entry, exit: the tensors that enter and leave it. entered, left: where these are
-            made. contiguous: the one that enters is, so it is sent as it is.
+        places: of its calls in forward. parameters: its own. entry, exit: tensors that enter and leave it.
+        entered, left: places where these are made. contiguous: the entry is, so it is sent as it is.
     """
 
     places: tuple[int, ...]
@@ -56,14 +55,12 @@ class ExpertLayer:
     """A layer of routed experts in a forward pass.
 
     Attributes:
-        count: of experts. top: how many each token is given to. router: place of the call that chooses.
-        experts: in order; one entry where one product computes all.
-        stacked: parameters with one extent for all experts first.
-        scatter: place of the call that divides tokens by experts, −1 where each takes its own. gather: of the call that
-            joins what they return. counts: places of calls that make the numbers of tokens which one product takes.
-        whole: the tokens of all experts are in one tensor when they enter, and when they leave.
-        grouped: where one product of all experts calls one for each, extents of the tokens of each; else none.
-        middle: places of other calls between those of experts; True where they use what experts return.
+        top: experts per token. router: place of the call that chooses.
+        experts: in order; one entry if one GEMM computes all. stacked: parameters whose first extent is the experts.
+        scatter: place of the call that divides tokens, −1 if each expert takes its own. gather: of the call that joins.
+        counts: places of calls that make the numbers of tokens. whole: tokens are in one tensor before and after.
+        grouped: extents of each expert's tokens if one operator calls a GEMM for each.
+        middle: places of other calls between experts; True if they use what experts return.
     """
 
     count: int
@@ -82,32 +79,25 @@ class ExpertLayer:
 
     @property
     def end(self) -> int:
-        """The place behind its last call."""
         return max(self.gather, *(place for expert in self.experts for place in expert.places)) + 1
 
     @property
     def padded(self) -> bool:
-        """Each expert has room for so many tokens, whatever the routing."""
+        """Whether each expert has a fixed room for tokens."""
         return len(self.experts[0].entry.shape) == _STACKED_DIMS
 
     def calls(self) -> Iterator[int]:
-        """Places of all calls that are divided."""
         for expert in self.experts:
             yield from expert.places
         yield from (place for place in (self.scatter, self.gather, *self.counts) if place >= 0)
 
 
 def find_layers(calls: Sequence[Call], weights: Weights, extents: Extents) -> list[ExpertLayer]:
-    """The layers of routed experts among the topmost calls of a forward pass, in order.
+    """Find layers of routed experts among the topmost calls of a forward pass.
 
-    Behind a call that chooses among E scores of a token there are either E alike runs of calls with parameters of their
-    own, each on a number of tokens that is not that of the samples, or products whose weights have an extent of E first
-    on tensors that are divided by experts. Layers where every expert works on all tokens are none.
-
-    Example:
-        >>> from etplus.planning.reshape.shapes.extents import Extents
-        >>> find_layers([], Weights(), Extents())
-        []
+    After a call that chooses among E scores of a token there are either E equal runs of calls with their own
+    parameters, each on its own number of tokens, or GEMMs with weights whose first extent is E. Layers in which every
+    expert works on all tokens do not count.
     """
     routers = [(at, *chosen) for at, call in enumerate(calls) if (chosen := _choice(call, extents)) is not None]
     found = list[ExpertLayer]()
@@ -121,7 +111,7 @@ def find_layers(calls: Sequence[Call], weights: Weights, extents: Extents) -> li
 
 
 def _choice(call: Call, extents: Extents) -> tuple[int, int, set[int]] | None:
-    """Number of experts, how many of them are chosen, and the classes of the tokens; None for other calls."""
+    """Return number of experts, experts per token, and the tokens' classes; None for other calls."""
     chooses = next((inner for inner in call.walk() if inner.name in CHOOSES), None)
     if chooses is None or not chooses.input_shapes or len(chooses.input_shapes[0]) < 2:
         return None
@@ -165,7 +155,6 @@ class _ExpertSpan:
         self.uses = {at: used for at in range(router + 1, end) if (used := self._used(calls[at]))}
 
     def layer(self, top: int) -> ExpertLayer | None:
-        """The layer of experts, None where there is none."""
         stacked = {
             p: None
             for used in self.uses.values()
@@ -175,7 +164,7 @@ class _ExpertSpan:
         return self._of_products(tuple(stacked), top) if stacked else self._of_runs(top)
 
     def _used(self, call: Call) -> dict[Parameter, int | None]:
-        """Parameters that a call takes, with where the part that it takes begins, None for the whole."""
+        """Parameters that a call takes, each with the offset of the part that it takes, None for the whole."""
         found: dict[Parameter, int | None] = {}
         made = list(tensor_values(call.record.get("outputs")))
         for inner in call.walk():
@@ -188,7 +177,6 @@ class _ExpertSpan:
         return found
 
     def _of_products(self, weights: tuple[Parameter, ...], top: int) -> ExpertLayer | None:
-        """One product for all experts."""
         of_experts = [at for at, used in self.uses.items() if not set(weights).isdisjoint(used)]
         beside = {p for at in of_experts for p in self.uses[at] if p not in weights}
         places = list(range(of_experts[0], of_experts[-1] + 1))
@@ -221,7 +209,6 @@ class _ExpertSpan:
         return any(GROUPED in inner.name for at in places for inner in self.calls[at].walk())
 
     def _of_runs(self, top: int) -> ExpertLayer | None:
-        """As many alike runs of calls as there are experts."""
         uses = {at: used for at, used in self.uses.items() if self._own_tokens(at, used)}
         places = list(uses)
         if not places or len(places) % self.count:
@@ -254,7 +241,7 @@ class _ExpertSpan:
         return replace(layer, middle=self._middle(layer))
 
     def _own_tokens(self, at: int, used: Mapping[Parameter, int | None]) -> bool:
-        """What the call takes beside parameters has a number of rows that does not follow from the samples."""
+        """Whether a call's data has a number of rows that does not follow from the samples."""
         data = [given for given in given_tensors(self.calls[at]) if not self._weight(given)]
         rows = {leaf for given in data for leaf in self.extents.leaves(given.shape[:-1])}
         return rows.isdisjoint(self.tokens) if data else all(part is not None for part in used.values())
@@ -267,7 +254,7 @@ class _ExpertSpan:
         return (self.calls[at].name, sizes)
 
     def _between(self, uses: Sequence[int]) -> list[int]:
-        """Calls with an expert's parameters, and those between that take what these make."""
+        """Calls with an expert's parameters, and calls between them that take their results."""
         made, places = set[TensorOrigin](), list[int]()
         for at in range(uses[0], uses[-1] + 1):
             if at in uses or not made.isdisjoint(self.taken[at]):
@@ -276,8 +263,7 @@ class _ExpertSpan:
         return places
 
     def _expert_of(self, places: list[int], parameters: Iterable[Parameter]) -> Expert | None:
-        """An expert, which one tensor enters and one leaves; None where more do. Views that are made for it alone, such
-        as its part of all tokens, belong to it."""
+        """Return an expert with one input and one output, including views that are made for it alone."""
         mine = set(places)
         made = set[TensorOrigin]().union(*(self.made[at] for at in places))
         entered = {
@@ -302,7 +288,7 @@ class _ExpertSpan:
         return Expert(tuple(places), own, entry, exit_, origin, out, contiguous(self.calls[taker], origin.number))
 
     def _counts(self, places: Sequence[int]) -> tuple[int, ...]:
-        """Calls that make integers for these calls alone: the ends of the experts' tokens."""
+        """Calls that make the ends of the experts' tokens."""
         mine = {at for at in places if not self._integers(at)}
         found = set[int]()
         for at in range(places[-1], self.router, -1):
@@ -311,7 +297,6 @@ class _ExpertSpan:
         return tuple(sorted(found))
 
     def _integers(self, at: int) -> bool:
-        """It makes integers, and nothing else."""
         made = [given for given in returned(self.calls[at]) if TensorOrigin(at, given.number) in self.made[at]]
         return bool(made) and not any(is_floating(given.dtype) for given in made)
 
@@ -322,14 +307,14 @@ class _ExpertSpan:
         return at if at > self.router and len(entered) == len(experts) and self.made[at] == entered else -1
 
     def _gather(self, experts: Sequence[Expert]) -> int:
-        """The call that takes what all experts return, and nothing else."""
+        """The call that takes the output of all experts and nothing else."""
         left = {one.left for one in experts}
         users = {at for one in left for at in self.users[one]} - {at for one in experts for at in one.places}
         at = users.pop() if len(users) == 1 else -1
         return at if at >= 0 and self.taken[at] == left else -1
 
     def _middle(self, layer: ExpertLayer) -> dict[int, bool]:
-        """Other calls between those of experts; True where they use what experts return, or serve those that do."""
+        """Other calls between experts; True if they take what experts return, or serve such a call."""
         own, made = set(layer.calls()), {expert.left for expert in layer.experts}
         found = dict[int, bool]()
         for at in range(min(own), layer.end):
@@ -343,7 +328,7 @@ class _ExpertSpan:
 
 
 def returned(call: Call) -> list[GivenTensor]:
-    """The tensors that a call returns; none where they are not recorded whole."""
+    """Tensors that a call returns; none if not recorded whole."""
     values = list(tensor_values(call.record.get("outputs")))
     outputs = call.signature.outputs or () if call.signature is not None else ()
     if not len(values) == len(call.output_shapes) == len(outputs):
@@ -355,7 +340,7 @@ def returned(call: Call) -> list[GivenTensor]:
 
 
 def contiguous(call: Call, number: int) -> bool:
-    """Whether a tensor that a call takes has its elements in order, or that is not recorded."""
+    """Whether a tensor has its elements in order, or that is not recorded."""
     given = call.record.get("inputs", {})
     for value, shape, strides in zip(*(given.get(key, ()) for key in ("values", "shapes", "strides")), strict=False):
         if isinstance(value, list) and value[:1] == [number] and strides:
@@ -365,8 +350,7 @@ def contiguous(call: Call, number: int) -> bool:
 
 
 def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
-    """What a call on all experts, or on a list of all parameters, calls for each of them, and before that; no parts
-    where it does not."""
+    """Split a call on all experts or parameters into what it calls first, and then for each of them."""
     each, before = divmod(len(call.children), count)
     parts = [call.children[before + e * each : before + (e + 1) * each] for e in range(count)]
     if not each or len({tuple(child.name for child in part) for part in parts}) > 1:
@@ -375,7 +359,7 @@ def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
 
 
 def sliced_extents(calls: Iterable[Call], extents: Extents) -> dict[int, None]:
-    """Classes of the extents that slices make smaller, in order."""
+    """Classes that slices make smaller, in order."""
     pairs = (
         pair
         for call in calls
@@ -387,5 +371,5 @@ def sliced_extents(calls: Iterable[Call], extents: Extents) -> dict[int, None]:
 
 
 def joined_places(layers: Iterable[ExpertLayer]) -> set[int]:
-    """Places of calls before which no layer of experts may be cut."""
+    """Places of calls that may not begin a unit, since they are within a layer of experts."""
     return {place for layer in layers for place in range(layer.router + 1, layer.end)}

@@ -20,20 +20,11 @@ _FOUND = {
 
 
 def explain(derivation: Derivation) -> str:
-    """The derivation as text, a paragraph a unit.
-
-    Example:
-        >>> from etplus.planning.reshard.job import reshard
-        >>> from etplus.planning.reshard.layout import Layout
-        >>> job = reshard([trace], Layout(dp=2), recorded=Layout())
-        >>> explain(job.derivation).partition(":")[0]
-        'parameters'
-    """
+    """Explain a derivation in text, a paragraph per unit."""
     return "\n".join([*_model(derivation), *_wraps(derivation), *_units(derivation), *_communication(derivation)])
 
 
 def _model(derivation: Derivation) -> Iterator[str]:
-    """Where the parameters, gradients, buffers and the batch are from."""
     model = derivation.model
     elements = sum(prod(model.extents.sizes(parameter.shape)) for parameter in model.parameters)
     yield f"parameters: {len(model.parameters)} of {elements:,} elements: {_FOUND[model.weights.evidence]}"
@@ -75,7 +66,6 @@ def _model(derivation: Derivation) -> Iterator[str]:
 
 
 def _experts(derivation: Derivation) -> Iterator[str]:
-    """Routed experts, what they were found by, and what becomes of them."""
     layout, seen = derivation.layout, set[int]()
     for one in derivation.experts.layers:
         if one.unit in seen:
@@ -101,7 +91,6 @@ def _experts(derivation: Derivation) -> Iterator[str]:
 
 
 def _wraps(derivation: Derivation) -> Iterator[str]:
-    """Units of FSDP with their evidence."""
     layout, model = derivation.layout, derivation.model
     if layout.zero < 3 or layout.dp == 1:
         return
@@ -175,7 +164,6 @@ def _divided(derivation: Derivation, unit: Unit, partial: Counter[tuple[int, boo
 
 
 def _communication(derivation: Derivation) -> Iterator[str]:
-    """What the first rank of each stage issues, by kind."""
     layout = derivation.layout
     for stage in range(layout.pp):
         found = Counter[tuple[str, str]]()

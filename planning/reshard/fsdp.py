@@ -26,7 +26,6 @@ class _Group(NamedTuple):
 
 
 def _by_dtype(derivation: Derivation, wrap: Wrap, *, reduced: bool = False) -> Iterator[_Group]:
-    """The parameters of a unit, or those whose gradients are reduced."""
     by_number = {parameter.number: parameter for parameter in derivation.model.every_parameter}
     shard = Shard(derivation.layout.dp, 0, flat=False)
     found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
@@ -72,8 +71,8 @@ def scattered(derivation: Derivation, wrap: Wrap, shard: Shard | None, *, added:
 def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, recorded: Layout) -> list[Wrap]:
     """FSDP units that take data alone, which has no gradient.
 
-    FSDP learns that their backward is over at the end of the whole backward, after the root's, in the order of modules
-    (`_root_post_backward_final_callback` in torch/distributed/fsdp/_fully_shard/_fsdp_state.py).
+    FSDP ends their backward after the root's, in the order of modules (`_root_post_backward_final_callback` in
+    torch/distributed/fsdp/_fully_shard/_fsdp_state.py).
     """
     data = (call for unit in units for call in unit.backward if call.row not in unit.ready)
     if not wraps or any(ACCUMULATE in call.name for call in data):

@@ -14,19 +14,14 @@ CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", 
 
 @dataclass(frozen=True)
 class Shard:
-    """The part of a parameter that a rank's optimizer holds.
-
-    Attributes:
-        count: of parts. index: which. flat: parts of all elements in order (ZeRO 1 and 2), else of the first extent as
-            `torch.chunk` divides it (FSDP2).
-    """
+    """The part of a parameter that an optimizer holds: `flat` of all elements (ZeRO 1, 2), else by `torch.chunk`."""
 
     count: int
     index: int
     flat: bool
 
     def of(self, sizes: Sequence[int]) -> list[int]:
-        """The sizes of the part."""
+        """Sizes of the part."""
         if self.flat:
             whole = prod(sizes)
             part = -(-whole // self.count)
@@ -48,13 +43,10 @@ class CommOp:
     """One communication.
 
     Attributes:
-        dimension: along which: "tp", "dp", "pp", "ep" (ranks that share experts), "edp" (ranks with the same experts).
-        shape: of the input; out_elements: of the output.
-        dtype: torch's name. itemsize: bytes of an element.
-        peer: the other rank of a message, else −1.
-        key: what a `CommWait` names; None where the next call waits for it.
-        functional: issued as DTensor does (`_c10d_functional`).
-        splits: rows of an all-to-all that are sent to each rank and received from each; empty for equal parts.
+        dimension: "tp", "dp", "pp", "ep" (ranks that share experts) or "edp" (ranks with the same experts).
+        shape: of the input. peer: other rank of a message, else −1.
+        key: what a `CommWait` names; None if the next call waits for it. functional: issued as DTensor does.
+        splits: rows of an all-to-all sent to and received from each rank; empty for equal parts.
     """
 
     kind: CommOpKind
@@ -70,7 +62,7 @@ class CommOp:
 
     @property
     def elements(self) -> int:
-        """Of the input."""
+        """Elements of the input."""
         return prod(self.shape)
 
 
@@ -86,11 +78,8 @@ class RecordedOp:
     """A recorded call with all below it.
 
     Attributes:
-        changed: classes of extents with other values.
-        microbatch: numbers tensors apart.
-        after: by row, what follows a call within.
-        shard: of parameters, gradients and optimizer state among its tensors.
-        divided: storages of the tensors that the shard divides; None for all.
+        changed: new values of classes. microbatch: makes tensor numbers unique. after: what follows inner calls, by
+        row. shard: of parameters, gradients and state. divided: storages that it divides; None for all.
     """
 
     call: Call
@@ -103,12 +92,7 @@ class RecordedOp:
 
 @dataclass(frozen=True)
 class SyntheticOp:
-    """An operator that the layout adds.
-
-    Attributes:
-        inputs, outputs: sizes of tensors. bytes: that it moves, for its time. schema: the operator's, as in ETs.
-        listed: the inputs are one argument, a list. wrap: of FSDP's copy of gradients the label of their unit.
-    """
+    """An operator that the layout adds; `listed`: the inputs are one list, `wrap`: FSDP unit of copied gradients."""
 
     name: str
     inputs: tuple[tuple[int, ...], ...]
@@ -120,12 +104,12 @@ class SyntheticOp:
 
     @property
     def schema(self) -> str:
-        """ "" for those that PyTorch registers outside of ATen."""
+        """Schema of the operator, "" if PyTorch registers it outside of ATen."""
         return _SCHEMAS.get(self.name, "")
 
     @property
     def bytes(self) -> int:
-        """That it reads and writes."""
+        """Bytes read and written."""
         return self.itemsize * sum(prod(shape) for shape in (*self.inputs, *self.outputs))
 
 

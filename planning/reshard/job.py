@@ -61,10 +61,9 @@ class Resharded:
     """A job in another layout.
 
     Attributes:
-        network: the links. model: predicts kernels, None to scale recorded times.
-        measured: operators called on this machine (`etplus measure`), whose times take precedence over scaled ones.
-        ranks: recorded ranks to compare the derivation with; none for the model's own.
-        stages: the recorded pipeline stage of each unit.
+        model: predicts kernels, None to scale recorded times.
+        measured: operators called on this machine (`etplus measure`), whose times replace scaled ones.
+        ranks: recorded ranks to compare the derivation with. stages: recorded pipeline stage of each unit.
     """
 
     derivation: Derivation
@@ -78,28 +77,23 @@ class Resharded:
 
     @property
     def layout(self) -> Layout:
-        """The layout that it is put in."""
         return self.derivation.layout
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The symbolic plan, JSON-ready."""
+        """Symbolic plan, JSON-ready."""
         return self.derivation.plan.to_dict(self.derivation.model)
 
     @gc_disabled()
     def trace(self, rank: int) -> Trace:
-        """The trace of a rank.
-
-        Raises:
-            UsageError: no such rank.
-        """
+        """The trace of a rank."""
         self.layout.check(rank)
         scaled = build_trace(self.derivation, self._sizes, rank, self.network)
         times = self._times(scaled)
         return build_trace(self.derivation, self._sizes, rank, self.network, times) if times else scaled
 
     def _times(self, scaled: Trace) -> dict[int, int]:
-        """ns of kernels from the model and self times of operators that were executed here, by id."""
+        """ns by id: kernels from the model, operators as they were executed here."""
         found = {int(scaled.nodes.id[row]): round(ns) for row, ns in own_times(scaled, self._executed).items()}
         if self.model is not None:
             ids = scaled.nodes.id[scaled.gpu.source].tolist()
@@ -117,13 +111,13 @@ class Resharded:
 
     @cached_property
     def _stages(self) -> Sequence[Trace]:
-        """A rank of each stage, of those that share experts all that differ."""
+        """A rank of each stage, and of ranks that share experts each that differs."""
         ranks = (self.layout.rank(0, dp, stage) for stage in range(self.layout.pp) for dp in range(self.layout.ep))
         return [self.trace(rank) for rank in ranks if self.derivation.representative(rank) == rank]
 
     @cached_property
     def sources(self) -> Mapping[str, float]:
-        """Shares of the operators' self time on the host, in a rank of each stage, as a prediction gives them."""
+        """Shares of the operators' self time on the host by source, as in a prediction."""
         times = list[tuple[str, float]]()
         for trace in self._stages:
             executed = own_times(trace, self._executed)
@@ -134,7 +128,7 @@ class Resharded:
 
     @cached_property
     def rank_map(self) -> dict[int, list[int]]:
-        """Representatives, with the ranks that run the same."""
+        """Ranks that run the same, by representative."""
         found: dict[int, list[int]] = {}
         for rank in range(self.layout.ranks):
             found.setdefault(self.derivation.representative(rank), []).append(rank)
@@ -142,12 +136,12 @@ class Resharded:
 
     @cached_property
     def memory(self) -> list[Memory]:
-        """Of a rank of each stage."""
+        """Memory of a rank of each stage."""
         return [memory_of(self.derivation, stage) for stage in range(self.layout.pp)]
 
     @cached_property
     def not_derived(self) -> tuple[NotDerived, ...]:
-        """Operators whose extents could not be followed, and parts of the model that stay whole."""
+        """Operators with unknown extents, and parts of the model that stay whole."""
         return not_derived(self.derivation)
 
     @cached_property
@@ -167,37 +161,29 @@ class Resharded:
 
     @property
     def scaling(self) -> str:
-        """Strong or weak scaling, in words."""
         return scaling_in_words(self.derivation)
 
     @property
     def assumptions(self) -> list[str]:
-        """What the recording does not show and the result depends on, a line each."""
+        """Assumptions that the recording does not show, a line each."""
         return assumptions(self.derivation)
 
     @cached_property
     def doubts(self) -> list[str]:
-        """Why the result is not to be relied upon, a line each; empty where all is derived."""
+        """Reasons to distrust the result, a line each; empty if all is derived."""
         return doubts(self.derivation, self.not_derived, self.gradients, self.proof)
 
     @cached_property
     @gc_disabled()
     def step_ns(self) -> int:
-        """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages and tokens."""
+        """Predicted time of a step, ns, of a rank of each stage."""
         graphs = [build_graph(trace) for trace in self._stages]
         constants = [fit_constants(graph) for graph in graphs]
         return replay(join_ranks(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
 
     @gc_disabled()
     def matched(self) -> int:
-        """Check that members of every group issue the same collectives, and that messages have partners.
-
-        Returns:
-            The number of communications of the representatives that were compared.
-
-        Raises:
-            UsageError: some do not match; the message says which.
-        """
+        """Check that collectives and messages match within their groups; return how many were compared."""
         layout, count = self.layout, 0
         programs = {rank: _communications(self.derivation, rank) for rank in self.rank_map}
         for rank, found in programs.items():
@@ -222,7 +208,6 @@ class Resharded:
         return count
 
     def _matched_tokens(self, rank: int, programs: Mapping[int, Sequence[CommOp]]) -> int:
-        """Check that the ranks that share experts send what others of them receive; returns how many are compared."""
         group = self.layout.group("ep", self.layout.coordinates(rank))
         mine = [comm for comm in programs[rank] if comm.dimension == "ep"]
         for place, other in enumerate(group):
@@ -262,7 +247,6 @@ class Resharded:
         }  # fmt: skip
 
     def _parameters(self) -> dict[str, Any]:
-        """How many parameters and buffers were found, and by what."""
         model = self.derivation.model
         sizes = [model.extents.sizes(parameter.shape) for parameter in model.parameters]
         return {
@@ -276,12 +260,11 @@ class Resharded:
 
 
 def _collectives(found: Sequence[CommOp], dimension: str) -> list[tuple[str, int, str]]:
-    """Kind, elements and type of the collectives along a dimension."""
     return [(comm.kind, comm.elements, comm.dtype) for comm in found if comm.dimension == dimension]
 
 
 def _part(comm: CommOp, side: int, place: int) -> int:
-    """Rows that are sent to (side 0) or received from (1) a member of the group; elements where all are equal."""
+    """Rows sent to (side 0) or received from (1) a member of the group; elements if all parts are equal."""
     return comm.splits[side][place] if comm.splits[side] else comm.elements
 
 
@@ -296,7 +279,6 @@ def _communications(derivation: Derivation, rank: int) -> list[CommOp]:
 
 
 def _ranges(ranks: Sequence[int]) -> list[list[int]]:
-    """Ranks as [first, last]."""
     numbers = np.array(ranks, np.int64)
     cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
     return [[int(part[0]), int(part[-1])] for part in np.split(numbers, cuts)]

@@ -26,13 +26,7 @@ _APART = 32
 
 @dataclass(frozen=True)
 class JoinedPipeline:
-    """A pipeline as one rank that accumulates gradients.
-
-    Attributes:
-        trace: the program of all stages. layout: the recorded one, with its microbatches and schedule.
-        begins: rows of the calls with which the forward pass of each stage after the first begins.
-        dropped: of each given rank the rows of what its schedule calls itself.
-    """
+    """A pipeline as one rank; `begins`: rows where stages begin, `dropped`: rows of the schedule's calls by rank."""
 
     trace: Trace
     layout: Layout
@@ -43,21 +37,7 @@ class JoinedPipeline:
 
 
 def join_stages(traces: Sequence[Trace], layout: Layout, step: int | None = None) -> JoinedPipeline:
-    """Make the program of one rank from the traces of a pipeline, one of each stage.
-
-    What a stage receives is what another one has sent, so tensors are followed from stage to stage.
-
-    Args:
-        layout: of the recorded job. step: number of the ProfilerStep to take in each.
-
-    Raises:
-        UsageError: a stage is not given, or stages exchange other messages.
-
-    Example:
-        >>> join_stages([trace], Layout(pp=4))  # doctest: +IGNORE_EXCEPTION_DETAIL
-        Traceback (most recent call last):
-        UsageError: rank0.json: a pipeline of 4 stages, ...
-    """
+    """Make the program of one rank from traces of a pipeline, one per stage; sent tensors become received ones."""
     chosen, numbers = _chosen(traces, layout), count(1)
     first = read_stage(chosen[0], 0, layout.pp, step, numbers)
     parts = len(first.forward)
@@ -77,7 +57,6 @@ def join_stages(traces: Sequence[Trace], layout: Layout, step: int | None = None
 
 
 def _chosen(traces: Sequence[Trace], layout: Layout) -> list[Trace]:
-    """A trace of each stage, of ranks that exchange messages."""
     found: dict[tuple[int, int], dict[int, Trace]] = defaultdict(dict)
     for trace in traces:
         if trace.rank is None or not 0 <= trace.rank < layout.ranks:
@@ -97,7 +76,7 @@ def _chosen(traces: Sequence[Trace], layout: Layout) -> list[Trace]:
 
 
 def _joined_tensors(stages: Sequence[StageStep]) -> dict[int, int]:
-    """Numbers of tensors and storages that are others under another number; what is received is what was sent."""
+    """Map numbers of tensors to other numbers of the same tensor; what is received is what was sent."""
     same = {new: old for stage in stages for new, old in stage.same.items()}
     for near, far in pairwise(stages):
         for source, target, onward in ((near, far, True), (far, near, False)):
@@ -116,11 +95,7 @@ def _joined_tensors(stages: Sequence[StageStep]) -> dict[int, int]:
 
 @dataclass(eq=False)
 class _StageCall:
-    """A call of a stage, or one on lists that several stages call.
-
-    Attributes:
-        sides: "inputs" and "outputs" as in ETs. own: self time, ns. events: device events, with the trace of each.
-    """
+    """A call of a stage, or one on lists that several stages call; `sides` as in ETs, `own` is self time in ns."""
 
     call: Call
     stage: StageStep
@@ -133,7 +108,6 @@ class _StageCall:
 
     @property
     def listed(self) -> list[int]:
-        """Positions of the arguments that are lists of tensors."""
         values = self.sides.get("inputs", {}).get("values", [])
         return [place for place, value in enumerate(values) if _is_list(value)]
 
@@ -143,7 +117,6 @@ def _is_list(value: Any) -> bool:
 
 
 def _calls_of(stage: StageStep) -> Callable[[Call], _StageCall]:
-    """Makes the calls of a stage."""
     events = defaultdict[int, list[int]](list)
     for event, call in enumerate(stage.trace.gpu.call.tolist()):
         if call >= 0 and event not in stage.trace.gpu.comm:
@@ -158,8 +131,11 @@ def _calls_of(stage: StageStep) -> Callable[[Call], _StageCall]:
 
 
 def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> list[_StageCall]:
-    """What each stage calls for its parameters, as one rank calls it for all: calls on lists on longer ones, those for
-    one parameter one after the other, and those on single numbers, or on what was made of all parameters, once."""
+    """Merge the optimizer calls of all stages into those of one rank.
+
+    Calls on lists get longer lists, calls for one parameter follow each other, and calls on single numbers or on
+    results of all parameters occur once.
+    """
     runs = [[(name, list(some)) for name, some in groupby(calls, lambda one: one.call.name)] for calls in stages]
     if any([name for name, _ in run] != [name for name, _ in runs[0]] for run in runs):
         return list(chain.from_iterable(stages))
@@ -184,8 +160,6 @@ def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> lis
 
 
 def _are_alike(calls: Sequence[_StageCall]) -> bool:
-    """Calls have as many arguments and results, with lists in the same places, and tensors of as many dimensions."""
-
     def form(call: _StageCall) -> list[list[tuple[bool, int]]]:
         return [
             [
@@ -201,12 +175,10 @@ def _are_alike(calls: Sequence[_StageCall]) -> bool:
 
 
 def _of_made(call: _StageCall, made: set[int]) -> bool:
-    """All tensors that it takes were made of those of all parameters, or are single numbers."""
     return all(value[0] in made or value[3] <= 1 for value in tensor_values(call.sides.get("inputs")))
 
 
 def _unite(parts: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> None:
-    """The results of other stages are those of the first one."""
     first = list(tensor_values(parts[0][0].sides.get("outputs")))
     for calls in parts[1:]:
         for value, other in zip(first, tensor_values(calls[0].sides.get("outputs")), strict=False):
@@ -214,7 +186,6 @@ def _unite(parts: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> None:
 
 
 def _on_longer_lists(calls: Sequence[_StageCall], whole: dict[int, list[int]], same: dict[int, int]) -> _StageCall:
-    """One call on the lists of several."""
     first = calls[0]
     sides = {name: _longer([one.sides.get(name) or {} for one in calls]) for name in ("inputs", "outputs")}
     outputs = sides["outputs"]
@@ -232,7 +203,6 @@ def _on_longer_lists(calls: Sequence[_StageCall], whole: dict[int, list[int]], s
 
 
 def _longer(sides: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Inputs or outputs with the lists of tensors, and of numbers for them, of all."""
     first = sides[0]
     found = {key: list(values) for key, values in first.items()}
     counts = [[len(value) for value in side.get("values", []) if _is_list(value)] for side in sides]
@@ -256,7 +226,6 @@ def _longer(sides: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _resize(call: _StageCall, whole: Mapping[int, list[int]]) -> None:
-    """Give tensors that are made of lists the size that those of all stages have."""
     for side in call.sides.values():
         for place, value in enumerate(side.get("values", [])):
             if isinstance(value, list) and is_tensor(value) and value[0] in whole:
@@ -279,7 +248,6 @@ class _StageWriter:
         self.step = self._node("ProfilerStep#0", thread, 1, scope=ANNOTATION_SCOPE)
 
     def write(self, stages: Sequence[StageStep]) -> None:
-        """Write the whole step."""
         made, begin = [_calls_of(stage) for stage in stages], self.now
         self._add(self._together([list(map(of, stage.before)) for of, stage in zip(made, stages, strict=True)]))
         for k in range(len(stages[0].forward)):
@@ -295,7 +263,6 @@ class _StageWriter:
         self.step.close(begin, end, 0)
 
     def trace(self) -> Trace:
-        """The program of one rank."""
         kineto = self.source.summary.get("kineto")
         devices = kineto.get("device_properties", []) if isinstance(kineto, dict) else []
         return trace_of_nodes(
@@ -309,7 +276,7 @@ class _StageWriter:
         )
 
     def _together(self, stages: Sequence[Sequence[_StageCall]]) -> list[_StageCall]:
-        """The optimizer's annotations of all stages as those of one rank."""
+        """Merge the optimizer's annotations of all stages."""
         if len({tuple(one.call.name for one in calls) for calls in stages}) > 1:
             return list(chain.from_iterable(stages))
         found = list[_StageCall]()
@@ -320,7 +287,6 @@ class _StageWriter:
         return found
 
     def _add(self, calls: Sequence[_StageCall]) -> None:
-        """Write calls that follow each other in a stage, which waits for messages before the first one."""
         for place, call in enumerate(calls):
             self.now += call.call.lead if place else 0
             self._call(call, self.step.id)
@@ -349,7 +315,6 @@ class _StageWriter:
         node.close(begin, self.now, max(made.own, 1))
 
     def _tensors(self, sides: Mapping[str, Any]) -> NodeTensors:
-        """Inputs and outputs with the numbers that tensors have in all stages."""
         found = [side and side | {"values": self._renamed(side["values"])} for side in map(sides.get, _SIDES)]
         return found[0], found[1]
 
@@ -366,7 +331,6 @@ class _StageWriter:
         return number
 
     def _event(self, source: Trace, event: int, caller: int, tid: int) -> None:
-        """Launch a device event on its stream."""
         gpu = source.gpu
         launch, number, stream = self.ids + 1, self.ids + 2, int(gpu.stream[event])
         self.ids, correlation = number, len(self.runtime) + 1

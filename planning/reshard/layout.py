@@ -118,11 +118,10 @@ class Layout:
 
     @property
     def ranks(self) -> int:
-        """Number of ranks."""
         return self.tp * self.dp * self.pp
 
     def parts(self, recorded: int) -> int:
-        """Microbatches of a step, where the recording has so many."""
+        """Number of microbatches, given the recorded number."""
         if self.microbatches is not None:
             return self.microbatches
         return recorded if self.pp == 1 else max(_MICROBATCHES, self.pp, recorded)
@@ -133,28 +132,17 @@ class Layout:
             raise UsageError(f"rank {rank}: the layout has ranks 0 to {self.ranks - 1}")
 
     def coordinates(self, rank: int) -> Coordinates:
-        """The place of a rank.
-
-        Example:
-            >>> Layout(tp=2, dp=4).coordinates(5)
-            Coordinates(tp=1, dp=2, pp=0)
-        """
         rest, tp = divmod(rank, self.tp)
         pp, dp = divmod(rest, self.dp)
         return Coordinates(tp, dp, pp)
 
     def rank(self, tp: int, dp: int, pp: int) -> int:
-        """The rank at a place."""
         return (pp * self.dp + dp) * self.tp + tp
 
     def group(self, dimension: str, at: Coordinates) -> tuple[int, ...]:
-        """The ranks that differ from a place along one dimension ("tp", "dp", "pp") only. In a data-parallel group,
-        consecutive ranks share experts ("ep"), and every `ep`-th has the same ones ("edp").
+        """Ranks that differ from a place along one dimension ("tp", "dp", "pp") only.
 
-        Example:
-            >>> layout = Layout(dp=4, ep=2)
-            >>> layout.group("ep", layout.coordinates(1)), layout.group("edp", layout.coordinates(1))
-            ((0, 1), (1, 3))
+        In a data-parallel group, consecutive ranks share experts ("ep"); every `ep`-th has the same ones ("edp").
         """
         if dimension == "ep":
             return tuple(self.rank(at.tp, at.dp - at.dp % self.ep + index, at.pp) for index in range(self.ep))
@@ -164,7 +152,7 @@ class Layout:
         return tuple(self.rank(**{**place, dimension: index}) for index in range(getattr(self, dimension)))
 
     def group_name(self, dimension: str, at: Coordinates) -> str:
-        """A name for that group, unique in the job: "tp_0" has rank 0."""
+        """Unique name of that group: "tp_0" has rank 0."""
         return f"{dimension}_{self.group(dimension, at)[0]}"
 
 
@@ -188,11 +176,7 @@ def parse_layout(text: str) -> Layout:
 
 
 class Action(NamedTuple):
-    """One step of a stage: it computes ("forward", "backward"), or sends or receives an activation or its gradient.
-
-    Attributes:
-        joined: a message that is issued together with the next one, before either is waited for.
-    """
+    """A step of a stage: compute, send or receive; `joined` messages are issued together with the next one."""
 
     what: Literal["forward", "backward", "send forward", "receive forward", "send backward", "receive backward"]
     microbatch: int
@@ -200,14 +184,7 @@ class Action(NamedTuple):
 
 
 def actions(schedule: Schedule, stage: int, stages: int, microbatches: int) -> Iterator[Action]:
-    """The steps of a stage, as in PyTorch (torch.distributed.pipelining.schedules).
-
-    1F1B: D. Narayanan et al., "PipeDream", 2019; GPipe: Y. Huang et al., 2019.
-
-    Example:
-        >>> [step.what for step in actions("gpipe", 0, 2, 1)]
-        ['forward', 'send forward', 'receive backward', 'backward']
-    """
+    """Steps of a stage, as in torch.distributed.pipelining.schedules."""
     first, last = stage == 0, stage == stages - 1
     if schedule == "gpipe":
         for k in range(microbatches):
@@ -265,20 +242,12 @@ class Bucket:
 def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int | None = None) -> list[Bucket]:
     """Fill buckets with gradients in the order in which they are ready.
 
-    As in `compute_bucket_assignment_by_size` (torch/csrc/distributed/c10d/reducer.cpp), a bucket is closed as soon as
-    it has its size, and each dtype has buckets of its own.
+    A bucket is closed when it has its size; each dtype has its own buckets (`compute_bucket_assignment_by_size` in
+    torch/csrc/distributed/c10d/reducer.cpp).
 
     Args:
         gradients: number of the parameter, elements, itemsize, and dtype.
         cap_mib: size of a bucket; None for DDP's own, 25, with 1 for the first one of a dtype.
-
-    Returns:
-        The buckets in the order in which their last gradients are ready.
-
-    Example:
-        >>> gradients = [(0, 200_000, 4, "float32"), (1, 100_000, 4, "float32"), (2, 5, 4, "float32")]
-        >>> [one.elements for one in fill_buckets(gradients)]
-        [300000, 5]
     """
     open_by_type: dict[str, list[tuple[int, int]]] = {}
     limits: dict[str, int] = {}

@@ -24,9 +24,7 @@ class Memory:
     """Bytes of one rank.
 
     Attributes:
-        parameters, gradients, optimizer: what the rank keeps.
-        activations: the most that other results of operators take together.
-        buffers: DDP's buckets; with FSDP the most that gathered parameters and what is communicated take together.
+        activations: most that other results take together. buffers: DDP's buckets, or FSDP's communication.
         total: at the moment that takes the most: gradients come while activations go.
     """
 
@@ -74,13 +72,11 @@ def memory_of(derivation: Derivation, stage: int) -> Memory:
 
 
 def _frozen(derivation: Derivation, stage: int) -> set[Parameter]:
-    """The frozen weights that a stage reads."""
     calls = walked(call for unit in derivation.units(stage) for call in unit.forward)
     return {one for call in calls for one in derivation.model.weights.read(call) if one.frozen}
 
 
 def _states(derivation: Derivation) -> int:
-    """Tensors of optimizer state for each parameter, by the optimizer's name and calls."""
     for step, _ in derivation.model.optimizer:
         name = step.name.partition("#")[2].partition(".")[0]
         if name in _STATES:
@@ -92,8 +88,7 @@ def _states(derivation: Derivation) -> int:
 
 @dataclass
 class _Block:
-    """Memory that an operator allocated: the calls that use it first and last, bytes; of a gradient the row of the call
-    that accumulates it, and where FSDP has reduced it."""
+    """Memory that an operator allocated. `owner`: the call that accumulates a gradient; `last_use`: FSDP reduced it."""
 
     begin: int
     last: int
@@ -103,10 +98,10 @@ class _Block:
 
 
 class _Lives:
-    """Blocks of memory by the tensors' storages, whose numbers are addresses and used again.
+    """Blocks of memory by storage; addresses are reused.
 
-    A new block begins where a call that is not a view returns a storage that neither it nor a call within was given.
-    What FSDP2 allocates, and when it frees that, follows `FSDPParamGroup` (torch/distributed/fsdp/_fully_shard).
+    A block begins if a call that is no view returns a storage that it was not given. FSDP2's blocks follow
+    `FSDPParamGroup` (torch/distributed/fsdp/_fully_shard).
     """
 
     def __init__(self, derivation: Derivation, stage: int) -> None:
@@ -146,7 +141,6 @@ class _Lives:
         }
 
     def follow(self, items: Iterable[Item]) -> None:
-        """Follow the items of a program."""
         for item in items:
             if isinstance(item, RecordedOp):
                 if item.call.name.startswith("Optimizer.") and self._reduced:
@@ -178,15 +172,14 @@ class _Lives:
         return self.communicated[-1]
 
     def _communicate(self, size: int) -> _Block:
-        """Memory that a collective reads or writes, which Gloo has a second time while it runs."""
+        """Memory that a collective reads or writes; Gloo holds it twice while it runs."""
         block = self._allocate(size)
         if self._copies:
             self._allocate(size)
         return block
 
     def _copy_out(self, key: str) -> None:
-        """What was gathered is copied to the parameters; it is freed then in backward, in forward behind the next
-        gather."""
+        """Copy gathered parameters out. In backward they are freed then, in forward after the next gather."""
         outputs, (_, _, rest) = self._gathered.pop(key, []), key.partition(" ")
         again, label = rest.startswith("again "), rest.removeprefix("again ").rpartition(" ")[0]
         if outputs and not again:
@@ -196,8 +189,7 @@ class _Lives:
         self._close(outputs)
 
     def _reduce(self, item: SyntheticOp) -> None:
-        """The whole parameters go, and the copy of the unit reduced before; then gradients are copied to be reduced,
-        and go."""
+        """Free the whole parameters and the copy of the unit reduced before; then copy gradients and free them."""
         self._close(self._whole.pop(item.wrap or "", []))
         self._close(self._reduced)
         if self._added:
@@ -218,11 +210,6 @@ class _Lives:
             block.last = self.place
 
     def add(self, item: RecordedOp, call: Call, returned: Set[int] = frozenset()) -> None:
-        """Follow a call and those below it.
-
-        Args:
-            returned: storages that calls around it return: what calls below take there is that, none of before.
-        """
         begin = self.place = self.place + 1
         given = {value[1] for value in tensor_values(call.record.get("inputs"))}
         steals = ACCUMULATE in call.name and not any(inner.name == "aten::add_" for inner in call.walk())
@@ -251,7 +238,6 @@ class _Lives:
 
 
 def _lives(derivation: Derivation, stage: int) -> _Lives:
-    """The blocks that the first rank of a stage allocates in a step."""
     lives = _Lives(derivation, stage)
     lives.follow(program(derivation, derivation.layout.rank(0, 0, stage)))
     return lives

@@ -36,11 +36,9 @@ class Parameter:
     """A parameter of the model; tied weights are one parameter.
 
     Attributes:
-        number: place in the optimizer's order (that of `model.parameters()`).
-        shape: classes of its extents. dtype: torch's name, as in ETs ("float").
-        unit: number of its unit, −1 for none. use: place of its first use in forward, −1 if unknown.
-        storage: of the tensor in forward, −1 if unknown.
-        accumulates: it has a gradient. frozen: it has neither gradient nor update, but FSDP gathers it with others.
+        number: place in the optimizer's order (that of `model.parameters()`). shape: classes of its extents.
+        unit, use, storage: its unit, place of first use, and storage in forward; −1 if unknown.
+        accumulates: it has a gradient. frozen: it has neither gradient nor update, but FSDP gathers it.
     """
 
     number: int
@@ -99,13 +97,12 @@ class Weights:
     """The parameters of a step, and how to recognize them among tensors.
 
     Attributes:
-        parameters: in the optimizer's order.
-        evidence: how they were found: the optimizer changes memory that forward reads ("optimizer"), weights have the
-            shapes that it changes ("shapes"), or layers take them as weights ("use").
-        by_storage, by_number: parameters by tensors of forward. by_shard: by the storage of a rank's part (FSDP).
-        part: the part of each parameter that the recorded optimizer had, None for all of it.
-        frozen: weights that the optimizer does not change, numbered after the parameters.
-        lists: parameters of the optimizer's calls on lists, by row, if it works through groups of parameters.
+        parameters: in the optimizer's order. frozen: numbered after them.
+        evidence: the optimizer changes memory that forward reads ("optimizer"), weights have the shapes that it changes
+            ("shapes"), or layers take them as weights ("use").
+        by_storage, by_number: parameters by tensors of forward. by_shard: by storage of a rank's part (FSDP).
+        part: the part of each parameter that the recorded optimizer had, None for all.
+        lists: parameters of the optimizer's calls on lists, by row, if it has groups.
     """
 
     parameters: list[Parameter] = field(default_factory=list)
@@ -122,33 +119,31 @@ class Weights:
 
     @property
     def every(self) -> list[Parameter]:
-        """The parameters, then the frozen weights."""
         return [*self.parameters, *self.frozen]
 
     def lists_of(self, call: Call) -> Lists:
-        """The parameters of the entries of an optimizer's lists; without groups a list has one entry a parameter."""
+        """Parameters of the entries of an optimizer's lists."""
         return self.lists.get(call.row, {len(self.parameters): self.parameters})
 
     def taken(self, call: Call) -> Iterator[Parameter]:
-        """The parameters that a call takes, also as views, without frozen ones."""
+        """Trained parameters that a call takes, also as views."""
         return (parameter for parameter in self.read(call) if not parameter.frozen)
 
     def read(self, call: Call) -> Iterator[Parameter]:
-        """The parameters that a call takes, with frozen ones."""
+        """Parameters and frozen weights that a call takes."""
         for value in tensor_values(call.record.get("inputs")):
             yield from self.within(value)
 
     def takes(self, call: Call) -> bool:
-        """Whether a call, or one below it, takes a parameter that is not frozen."""
+        """Whether a call, or one below it, takes a trained parameter."""
         return any(True for inner in call.walk() for _ in self.taken(inner))
 
     def freeze(self, found: Iterable[Parameter]) -> None:
-        """Add frozen weights."""
         self.frozen += found
         self.by_storage |= {weight.storage: [Region(0, 1 << 62, weight)] for weight in self.frozen}
 
     def within(self, value: Sequence[int]) -> Sequence[Parameter]:
-        """The parameters that a tensor of an ET ([number, storage, offset, elements, …]) is, views, or contains."""
+        """Parameters that a tensor of an ET ([number, storage, offset, elements, …]) is, views, or contains."""
         regions = self.by_storage.get(value[1])
         if regions is None:
             known = self.by_number.get(value[0])
@@ -159,18 +154,12 @@ class Weights:
         return [r.parameter for r in regions if r.begin <= begin < r.end or begin <= r.begin < r.end <= begin + count]
 
     def of(self, value: Sequence[int]) -> Parameter | None:
-        """The first parameter within a tensor, None for any other tensor."""
         return next(iter(self.within(value)), None)
 
 
 @dataclass
 class RecordedWrap:
-    """A unit of FSDP2 in a recording.
-
-    Attributes:
-        label: the module's name, "" for the root. shards: storages of the rank's parts of parameters.
-        gathered: (ts, storages of the gathered parameters). gradients: (ts, storages that are reduced).
-    """
+    """A recorded unit of FSDP2: storages of shards, of gathered parameters and of reduced gradients with their ts."""
 
     label: str
     shards: tuple[int, ...] = ()
@@ -185,9 +174,8 @@ class Wrap:
     """Parameters that FSDP gathers and reduces together.
 
     Attributes:
-        label: the module's name or the number of the block; "" for the root, which has the rest.
-        parameters: their numbers, in order. units: first and last unit that uses them.
-        again: the recording gathers it again in backward; None if that is not recorded.
+        label: the module's name or the block's number; "" for the root. units: first and last unit that uses them.
+        again: whether the recording gathers it again in backward; None if not recorded.
     """
 
     label: str
@@ -199,19 +187,16 @@ class Wrap:
 
     @property
     def root(self) -> bool:
-        """Whether it is the root."""
         return not self.label
 
 
 @dataclass(eq=False)
 class Unit:
-    """A part of the model that begins and ends with one tensor: a block around a residual, or a single layer.
+    """A part of the model with one tensor at each end: a block around a residual, or a single layer.
 
     Attributes:
-        forward, backward: topmost calls. parameters: in order of first use.
-        ready: the parameter of each AccumulateGrad call in backward, by row.
-        kind: equal for units with the same operators on parameters of the same shapes.
-        output: extents of the tensor that leaves it, with its dtype and itemsize.
+        forward, backward: topmost calls. parameters: in order of use. ready: parameter of each AccumulateGrad, by row.
+        kind: equal for units with the same operators and parameter shapes. output: extents of the tensor that leaves.
         alone: no other activation is alive at its end, so a pipeline can be cut there.
     """
 
@@ -246,19 +231,16 @@ class Model:
     """One recorded step on one device.
 
     Attributes:
-        before, loss_forward, loss_backward, after: calls around the units; `after` runs between backward and optimizer.
-        batch: the class of the batch extent, −1 for none. given: extents of all tensors from outside.
-        further: passes after the first one, whose gradients are added to those of the first.
-        buffers: those that DDP broadcasts. inferred: those that are not recorded to be broadcast.
-        wraps: FSDP units as recorded. blocks: FSDP units that follow from repeated calls.
-        sink: extents of the model's output, which DDP copies with `find_unused_parameters` (`finds_unused`).
-        loose_blocks: some parameters may belong to blocks or to the root.
-        own_buffers: a data-parallel recording shows the buffers; else they are inferred.
-        unreached: number of weights in layers that do not reach the loss.
-        optimizer_parts: over how many ranks the recorded optimizer was sharded. unmatched: gradients without parameter.
-        data: tensors from outside of which an extent may be the batch.
-        left_out: calls that a recorded layout adds around the sum of gradient norms.
-        step: topmost calls of the recorded step. window: its begin and end, ns.
+        before, loss_forward, loss_backward, after: calls around the units; `after` is between backward and optimizer.
+        batch: class of the batch extent, −1 for none. given: extents of all tensors from outside.
+        further: passes after the first one, whose gradients are added.
+        buffers: those that DDP broadcasts. inferred: those not recorded to be broadcast (`own_buffers`: recorded).
+        wraps: recorded FSDP units. blocks: FSDP units that follow from repeated calls (`loose_blocks`: perhaps others).
+        sink: extents of the model's output, which DDP copies with `find_unused_parameters`.
+        unreached: weights that do not reach the loss. unmatched: gradients without parameter.
+        optimizer_parts: ranks over which the recorded optimizer was sharded.
+        data: outside tensors that may have a batch. left_out: calls of the recorded layout around gradient norms.
+        step: topmost calls. window: begin and end, ns.
     """
 
     trace: Trace
@@ -294,31 +276,25 @@ class Model:
 
     @property
     def trains(self) -> bool:
-        """Whether there is a backward pass."""
         return any(unit.backward for unit in self.units)
 
     @property
     def passes(self) -> list[Pass]:
-        """All forward and backward passes of the step."""
         return [Pass(self.units, self.loss_forward, self.loss_backward, self.batch), *self.further]
 
     @property
     def batches(self) -> list[int]:
-        """Classes of the batch extents of all passes."""
         return [one.batch for one in self.passes if one.batch >= 0]
 
     @property
     def samples(self) -> int:
-        """Samples of all passes of the recorded rank."""
         return sum(self.extents.value[batch] for batch in self.batches)
 
     @property
     def every_parameter(self) -> list[Parameter]:
-        """The parameters, then the frozen weights."""
         return [*self.parameters, *self.weights.frozen]
 
     def calls(self) -> Iterator[Call]:
-        """All calls, in order within each part."""
         parts = [self.before]
         for one in self.passes:
             parts += [*(unit.forward for unit in one.units), one.loss_forward, one.loss_backward]
@@ -327,22 +303,20 @@ class Model:
         return walked(chain.from_iterable(parts))
 
     def forward_calls(self) -> Iterator[Call]:
-        """All calls of the first pass's units in forward."""
         return walked(call for unit in self.units for call in unit.forward)
 
     def attentions(self) -> Iterator[list[Shape]]:
-        """Extents of queries, keys and values of each call of attention in forward."""
+        """Extents of queries, keys and values of each attention in forward."""
         for call in self.forward_calls():
             if "attention" in call.name:
                 yield [shape for tensors in call.inputs[:3] for shape in tensors if shape is not None]
 
     def elements(self, parameters: Iterable[Parameter] | None = None) -> int:
-        """Recorded elements of some parameters, or of all."""
         chosen = self.parameters if parameters is None else parameters
         return sum(prod(self.extents.sizes(parameter.shape)) for parameter in chosen)
 
     def size(self, extent: int, changed: Mapping[int, int]) -> int:
-        """The value of an extent after some classes have changed."""
+        """Value of an extent with changed classes."""
         return prod(self._size(leaf, changed) for leaf in self.extents.leaves([extent]))
 
     def _size(self, leaf: int, changed: Mapping[int, int]) -> int:
@@ -354,12 +328,10 @@ class Model:
         return sum(self.size(part, changed) for part in parts)
 
     def shape(self, shape: Iterable[int], changed: Mapping[int, int]) -> list[int]:
-        """The sizes of a tensor after some classes have changed."""
         return [self.size(extent, changed) for extent in shape]
 
     def leaves(self, extents: Iterable[int]) -> list[int]:
-        """The classes that extents consist of: factors of products and parts of sums, such as the queries, keys and
-        values of one GEMM."""
+        """Classes in extents: factors of products and parts of sums, such as q, k and v of one GEMM."""
         found: dict[int, None] = {}
         stack = self.extents.leaves(extents)[::-1]
         while stack:
@@ -370,11 +342,9 @@ class Model:
         return list(found)
 
     def leaves_of(self, call: Call) -> set[int]:
-        """The classes of all tensors that a call takes or returns."""
         return {leaf for shape in call.shapes for leaf in self.leaves(shape)}
 
     def parts(self, shape: Iterable[int]) -> tuple[tuple[int, ...], ...]:
-        """The classes of a tensor's extents, products by their factors."""
         return tuple(tuple(self.extents.leaves([extent])) for extent in shape)
 
     @cached_property
@@ -383,7 +353,7 @@ class Model:
 
 
 def contracted(call: Call) -> tuple[int, ...]:
-    """The extents that a GEMM sums over, () for other calls."""
+    """Extents that a GEMM sums over, () for other calls."""
     if call.name not in PRODUCTS:
         return ()
     left = PRODUCTS[call.name][0]
@@ -393,7 +363,7 @@ def contracted(call: Call) -> tuple[int, ...]:
 
 
 def given_tensors(call: Call) -> list[GivenTensor]:
-    """The tensors that a call takes; none if the recording lacks some of them."""
+    """Tensors that a call takes; none if the recording lacks some of them."""
     values = list(tensor_values(call.record.get("inputs")))
     signature = call.signature.tensors if call.signature is not None else ()
     if not len(values) == len(call.input_shapes) == len(signature):
@@ -405,7 +375,7 @@ def given_tensors(call: Call) -> list[GivenTensor]:
 
 
 def accumulations(calls: Iterable[Call]) -> Iterator[Call]:
-    """The AccumulateGrad calls, also those of a backward pass within backward (reentrant checkpointing)."""
+    """AccumulateGrad calls, also those within reentrant checkpointing."""
     for call in calls:
         if ACCUMULATE in call.name:
             yield call

@@ -42,12 +42,7 @@ _WHOLE = "whole on every tensor-parallel rank"
 
 @dataclass(frozen=True)
 class NotDerived:
-    """Something that stays as it was recorded, or is taken in proportion.
-
-    Attributes:
-        what: the operator, or the kind of parameters or communication. reason: why.
-        count: calls or parameters. share: of the recorded operators' self time, or of the parameters' elements.
-    """
+    """Something kept as recorded or scaled in proportion; `share` of operator self time or of parameter elements."""
 
     what: str
     reason: str
@@ -59,7 +54,7 @@ class NotDerived:
 
 
 def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
-    """All gaps, those with the largest share first."""
+    """Return all gaps, largest share first."""
     found = [*_operators(derivation), *_parameters(derivation)]
     for rule in _RULES:
         found += [NotDerived(what, reason, n, 0.0, "communication") for what, reason, n in rule(derivation) if n]
@@ -98,7 +93,6 @@ def _operators(derivation: Derivation) -> Iterator[NotDerived]:
 
 
 def _loose(derivation: Derivation) -> set[int]:
-    """Classes that follow divided extents in an unknown way."""
     model, divided = derivation.model, derivation.plan.divided if derivation.layout.tp > 1 else set()
     extents, changed, value = model.extents, derivation.changed, model.extents.value
     loose: set[int] = set()
@@ -117,8 +111,10 @@ def _loose(derivation: Derivation) -> set[int]:
 
 
 def _whole_products(derivation: Derivation) -> set[int]:
-    """Rows of GEMMs of samples that tensor parallelism divides nowhere, within the repeated blocks. GEMMs outside of
-    these, such as the output layer, are whole in every implementation."""
+    """Rows of GEMMs of samples, within repeated blocks, that tensor parallelism does not divide.
+
+    GEMMs outside of blocks, such as the output layer, are whole in every implementation.
+    """
     if derivation.layout.tp == 1:
         return set()
     model, divided = derivation.model, derivation.plan.divided
@@ -133,7 +129,6 @@ def _whole_products(derivation: Derivation) -> set[int]:
 
 
 def _outside_blocks(model: Model) -> set[int]:
-    """Rows of the calls of units before and after the repeated blocks; none if nothing repeats."""
     blocks = [wrap.units for wrap in model.blocks if not wrap.root]
     if len(blocks) < 2:
         return set()
@@ -163,12 +158,10 @@ def _shards_parameters(derivation: Derivation) -> bool:
 
 
 def _shards_optimizer(derivation: Derivation) -> bool:
-    """ZeRO 1 and 2."""
     return derivation.layout.zero in (1, 2) and derivation.layout.dp > 1
 
 
 def _new_data_parallel(derivation: Derivation) -> bool:
-    """Data parallelism is derived from a recording without it."""
     return derivation.layout.dp > 1 and derivation.recorded.dp == 1
 
 
@@ -297,7 +290,6 @@ _RULES: tuple[Callable[[Derivation], Iterator[_Gap]], ...] = (
 
 
 def _reduces(call: Call) -> bool:
-    """Whether a call makes one tensor of fewer elements than it takes, or is a GEMM."""
     signature = call.signature
     if signature is None or not signature.outputs or call.name in VIEWS | BOOKKEEPING or "::" not in call.name:
         return False
@@ -306,8 +298,7 @@ def _reduces(call: Call) -> bool:
 
 
 def _unplaced(derivation: Derivation) -> bool:
-    """Whether the FSDP unit of some frozen weight is not known: it may be of another model, which runs without
-    autograd."""
+    """Whether a frozen weight may belong to another model, which runs without autograd."""
     model = derivation.model
     if derivation.layout.pp > 1 or model.weights.evidence != "optimizer":
         return True
@@ -329,8 +320,7 @@ def _frozen_apart(model: Model) -> set[int]:
 
 
 def _feeds_the_model(model: Model) -> bool:
-    """Whether all frozen weights that run without autograd make what layers with parameters take: those of a frozen
-    tower do, those of a teacher do not."""
+    """Whether layers with parameters take what the frozen weights without autograd make, unlike a teacher's."""
     apart = _frozen_apart(model)
     made: dict[int, frozenset[int]] = {}  # by storage: the frozen weights that it depends on
     reached = set[int]()
@@ -345,7 +335,6 @@ def _feeds_the_model(model: Model) -> bool:
 
 
 def _run_again(derivation: Derivation) -> set[str]:
-    """FSDP units whose parameters forward takes again after those of another unit."""
     model = derivation.model
     label_of = {number: wrap.label for wrap in derivation.wraps if not wrap.root for number in wrap.parameters}
     found, seen, current = set[str](), set[str](), ""
@@ -360,7 +349,6 @@ def _run_again(derivation: Derivation) -> set[str]:
 
 
 def _users(model: Model, parameter: Parameter) -> Set[int]:
-    """Numbers of the units that take a parameter."""
     return {
         unit.number
         for unit in model.units
@@ -373,7 +361,7 @@ def _users(model: Model, parameter: Parameter) -> Set[int]:
 
 
 def assumptions(derivation: Derivation) -> list[str]:
-    """What the recording does not show and data parallelism depends on, a line each."""
+    """Return what data parallelism depends on and the recording does not show, a line each."""
     model, layout = derivation.model, derivation.layout
     shown = model.wraps if layout.zero == 3 else model.own_buffers  # recorded with FSDP, or DDP
     if layout.dp == 1 or shown or not model.trains:
@@ -402,7 +390,7 @@ def assumptions(derivation: Derivation) -> list[str]:
 def doubts(
     derivation: Derivation, gaps: Sequence[NotDerived], gradients: Sequence[Gradients], proof: SelfProof
 ) -> list[str]:
-    """Reasons to distrust the result, a line each; none if all is derived."""
+    """Return reasons to distrust the result, a line each."""
     found = []
     operators = [row for row in gaps if row.kind == "operators"]
     share = sum(row.share for row in operators)

@@ -11,13 +11,7 @@ from .step_calls import Call, walked
 
 @dataclass
 class RecordedStep:
-    """The topmost calls of a step by purpose.
-
-    Attributes:
-        before: annotations around the first pass, such as the optimizer's zero_grad. passes: operators of each forward
-            pass and of its backward pass. after: calls between the last backward pass and the optimizer. steps: the
-            optimizer's.
-    """
+    """Topmost calls of a step by purpose; `after` is between the last backward pass and the optimizer."""
 
     before: list[Call] = field(default_factory=list)
     passes: list[tuple[list[Call], list[Call]]] = field(default_factory=list)
@@ -35,12 +29,8 @@ _SEED = "aten::ones_like"
 def split_step(top: Sequence[Call]) -> RecordedStep:
     """Divide the topmost calls of a step into passes.
 
-    Backward begins with autograd's calls. Calls between them are another forward pass if later calls of backward have
-    their sequence numbers; else they belong to the same backward. Calls after the last one come after.
-
-    Example:
-        >>> split_step([]).passes
-        []
+    Autograd's calls begin backward. Calls between them are another forward pass if later backward calls have their
+    sequence numbers; else they belong to the same backward.
     """
     top = last_step(top)
     found = RecordedStep(steps=[call for call in top if call.name.startswith(_STEP)])
@@ -75,7 +65,7 @@ def split_step(top: Sequence[Call]) -> RecordedStep:
 
 
 def last_step(top: Sequence[Call]) -> Sequence[Call]:
-    """Of several steps of training the last whole one."""
+    """Cut several training steps down to the last whole one."""
     end = max((at for at, call in enumerate(top) if call.name.startswith(_STEP)), default=len(top))
     inner = [at for at, call in enumerate(top) if call.backward and at < end]
     before_it = [at for at, call in enumerate(top[: inner[-1] + 1 if inner else 0]) if call.name.startswith(_STEP)]
@@ -83,7 +73,7 @@ def last_step(top: Sequence[Call]) -> Sequence[Call]:
 
 
 def _sequences_from(top: Sequence[Call]) -> list[frozenset[int]]:
-    """Of each place whose call of backward begins a run, the sequence numbers within that run."""
+    """For each begin of a run of backward calls, the sequence numbers within that run."""
     found: list[frozenset[int]] = [frozenset()] * (len(top) + 1)
     run = set[int]()
     for at in range(len(top) - 1, -1, -1):

@@ -22,9 +22,8 @@ class Division:
     """An extent that tensor parallelism divides.
 
     Attributes:
-        extent: its class. size: as recorded.
-        columns: numbers of the parameters that have it in their first dimension; rows: in their second one.
-        unit: the unit that has it first. words: it is that of a vocabulary, which a layout may keep whole.
+        columns: parameters with it in the first dimension. rows: in the second. unit: the first that has it.
+        words: it is a vocabulary, which a layout may keep whole.
     """
 
     extent: int
@@ -39,14 +38,7 @@ class Division:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a model is divided.
-
-    Attributes:
-        divisions: by tensor parallelism.
-        layers: numbers of the units that a pipeline distributes; units before and after them stay with their
-            neighbours.
-        stages: of each unit its stage, None to distribute the layers evenly.
-    """
+    """How a model is divided: by tensor parallelism, pipeline `layers`, and each unit's stage (None: layers evenly)."""
 
     divisions: tuple[Division, ...]
     layers: tuple[int, ...]
@@ -55,17 +47,14 @@ class Plan:
     __repr__ = brief
 
     def without_words(self) -> Plan:
-        """The plan of a layout that keeps the vocabulary whole."""
         return replace(self, divisions=tuple(division for division in self.divisions if not division.words))
 
     @property
     def words(self) -> list[Division]:
-        """The divisions of a vocabulary."""
         return [division for division in self.divisions if division.words]
 
     @property
     def divided(self) -> set[int]:
-        """The classes of extents that tensor parallelism divides."""
         return {division.extent for division in self.divisions}
 
     def to_dict(self, model: Model) -> dict[str, Any]:
@@ -101,11 +90,7 @@ class Plan:
         }
 
     def stage_of(self, model: Model, stages: int) -> list[int]:
-        """The stage of each unit.
-
-        Raises:
-            UsageError: the layers do not divide.
-        """
+        """Return the stage of each unit."""
         if self.stages is not None:
             if len(self.stages) != len(model.units) or sorted(set(self.stages)) != list(range(stages)):
                 raise UsageError(f"the plan distributes the units over other stages than 0 to {stages - 1}; edit it")
@@ -127,10 +112,9 @@ class Plan:
 
 
 def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
-    """The plan that follows from the model's structure.
+    """Make the plan that follows from the model's structure.
 
-    Args:
-        recorded_tp: tensor-parallel ranks of the recording. Where each has one head, its width is what they divide.
+    If each of the `recorded_tp` recorded ranks has one head, tensor parallelism divides the head's width.
     """
     divisions = _divisions(model, recorded_tp)
     vocabulary = find_vocabulary(model)
@@ -141,17 +125,18 @@ def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
 
 
 def _layers(units: Sequence[Unit]) -> list[int]:
-    """Units from the first to the last one whose kind occurs more than once; all where none does."""
+    """Units from the first to the last kind that occurs more than once."""
     counts = Counter(unit.kind for unit in units)
     repeated = [unit.number for unit in units if counts[unit.kind] > 1]
     return list(range(repeated[0], repeated[-1] + 1)) if repeated else []
 
 
 def _divisions(model: Model, recorded_tp: int) -> list[Division]:
-    """Extents that one weight's rows and another one's columns share, and no norm has; with heads of keys and values.
+    """Find extents that one weight's rows and another weight's columns share, and no norm and no residual has.
 
-    A product whose first extent is divided is a column layer, one whose second is a row layer (Megatron-LM: M. Shoeybi
-    et al., 2019). A layer is one of both at most: in a chain every second extent is divided.
+    A GEMM whose first extent is divided is a column layer, one whose second is a row layer (Megatron-LM: M. Shoeybi et
+    al., 2019). A layer is one of both at most: in a chain every second extent is divided. Heads of keys and values
+    follow those of queries.
     """
     leaves, biases = model.leaves, _biases(model)
     weights = [
@@ -188,7 +173,7 @@ def _divisions(model: Model, recorded_tp: int) -> list[Division]:
 
 
 def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
-    """Classes of heads of keys and values, each with that of the queries; and the classes of their dimensions."""
+    """Map heads of keys and values to those of queries; and return the classes of head dimensions."""
     heads: dict[int, int] = {}
     dims: set[int] = set()
     for given in model.attentions():
@@ -200,7 +185,7 @@ def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
 
 
 def single_heads(model: Model) -> set[int]:
-    """Classes of the widths of heads of attentions with one head."""
+    """Head widths of attentions with one head."""
     value, leaves = model.extents.value, model.extents.leaves
     return {
         leaf
@@ -227,14 +212,12 @@ def _division(model: Model, leaf: int) -> Division:
 
 
 def _multiplies(model: Model, parameter: Parameter) -> bool:
-    """A product of its unit takes the parameter, or its transpose."""
     mine = model.parts(parameter.shape)
     products = (call for call in walked(model.units[parameter.unit].forward) if call.name in PRODUCTS)
     return any(model.parts(shape) in (mine, mine[::-1]) for call in products for shape in call.input_shapes)
 
 
 def _biases(model: Model) -> set[Parameter]:
-    """One-dimensional parameters that a product adds."""
     found = set()
     for unit in model.units:
         added = {
@@ -254,11 +237,7 @@ def _biases(model: Model) -> set[Parameter]:
 
 
 def plan_from_dict(given: Any, model: Model) -> Plan:
-    """A plan that was written by `Plan.to_dict` and may have been edited.
-
-    Raises:
-        UsageError: it is of another form, or of another model.
-    """
+    """Read a plan of `Plan.to_dict`, perhaps edited."""
     try:
         if given["version"] != _VERSION:
             raise UsageError(f"the plan has version {given['version']}, expected {_VERSION}; write it anew with --plan")
@@ -293,8 +272,7 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
 def _found(
     model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int, words: bool, taken: Set[int]
 ) -> Division:
-    """The division that a plan names by its parameters and size: of alike ones, such as the heads of queries and of
-    keys in one product, the next that is not taken."""
+    """Find the division that a plan names; of equal ones, such as heads of queries and keys in one GEMM, the next."""
     by_number = {parameter.number: parameter for parameter in model.parameters}
     extents = [by_number[column].shape[0] for column in columns if column in by_number]
     extents += [by_number[row].shape[-1] for row in rows if row in by_number]
@@ -309,13 +287,11 @@ def _found(
 
 @dataclass(frozen=True)
 class Partial:
-    """A product whose result is partial where its inner extent is divided.
+    """A GEMM whose result is partial if its inner extent is divided.
 
     Attributes:
-        call: the product. after: the call after which it is reduced.
-        forward: whether it is a row layer's, else an input gradient's.
-        unit: number of its unit. place: of the call, among all calls of that unit's forward or backward.
-        number: of the pass.
+        after: the call after which it is reduced. forward: it is a row layer's, else an input gradient's.
+        place: among all calls of the unit's forward or backward. number: of the pass.
     """
 
     call: Call
@@ -327,7 +303,7 @@ class Partial:
 
 
 def partial_results(model: Model, plan: Plan) -> list[Partial]:
-    """Products over a divided extent in all passes, with the place of their reduction."""
+    """GEMMs over a divided extent in all passes, with the place of their reduction."""
     divided = plan.divided
     found: list[Partial] = []
     for number, unit in ((number, unit) for number, one in enumerate(model.passes) for unit in one.units):
@@ -349,14 +325,14 @@ def _sums_over(model: Model, call: Call, divided: Iterable[int]) -> bool:
 
 
 def _after_forward(forward: Sequence[Call], place: int, call: Call) -> Call:
-    """The call that returns the result as the model sees it: the layer around it, or the view behind it."""
+    """The call that returns the result as the model sees it: the layer around it, or the view after it."""
     top = forward[place]
     following = forward[place + 1] if top is call and place + 1 < len(forward) else top
     return following if following.name in ("aten::_unsafe_view", "aten::view") else top
 
 
 def _after_backward(flat: Sequence[tuple[Call, Call]], top: Call) -> Call:
-    """The view of the input's gradient that follows, else the call of autograd in which it is."""
+    """The view of the input's gradient that follows, else the autograd call around it."""
     passed = False
     for other, call in flat:
         if other is top:

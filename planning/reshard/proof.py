@@ -42,12 +42,7 @@ _Comm = tuple[str, int]
 
 @dataclass(frozen=True)
 class Gradients:
-    """Elements of gradients that a rank of a stage communicates over its data-parallel ranks.
-
-    Attributes:
-        communicated: elements, once a step. parameters: elements of the stage's parameters.
-        padding: elements by which parameters are rounded up to divide them.
-    """
+    """Elements of gradients that a rank of a stage communicates per step; `padding` rounds up divided parameters."""
 
     stage: int
     communicated: int
@@ -58,20 +53,13 @@ class Gradients:
 
     @property
     def whole(self) -> bool:
-        """All gradients are communicated, and nothing else."""
+        """Whether all gradients are communicated, and nothing else."""
         return self.communicated == self.parameters + self.padding
 
 
 @dataclass(frozen=True)
 class RecordedRank:
-    """A recorded rank, which a derivation of its layout is held against.
-
-    Attributes:
-        number: of the ProfilerStep, None for the one of median duration. known: the topmost calls of the step; None to
-            read them.
-        left_out: rows of calls that the recorded layout adds. works_left_out: operators that are left out of another
-            rank, by which those of this one are found.
-    """
+    """A recorded rank to compare a derivation with; `left_out`: rows of calls that the recorded layout adds."""
 
     trace: Trace
     number: int | None = None
@@ -83,16 +71,15 @@ class RecordedRank:
 
     @property
     def rank(self) -> int:
-        """Its number in the job."""
         return max(self.trace.rank or 0, 0)
 
     @property
     def window(self) -> tuple[int, int]:
-        """When the step begins and ends, ns."""
+        """Begin and end of the step, ns."""
         return step_window(self.trace, self.number)
 
     def work(self) -> list[Call]:
-        """The operators that compute, in order."""
+        """Operators that compute, in order."""
         step = last_step(read_step(self.trace, Shapes(), self.number)) if self.known is None else self.known
         known = {call.row for top in step if top.name in _OWN for call in top.walk()} | self.left_out
         calls = [call for call in walked(step) if _works(call) and call.row not in known]
@@ -109,16 +96,14 @@ class RecordedRank:
 
 
 def own_rank(model: Model, step: int | None = None) -> RecordedRank:
-    """The rank that a model was read of."""
+    """The rank that a model was read from."""
     return RecordedRank(model.trace, step, model.step, {call.row for call in model.left_out})
 
 
 def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] = frozenset()) -> RecordedRank:
-    """Another rank of the same job.
+    """Read another rank of the same job.
 
-    Args:
-        left_out: rows of calls that the recorded layout adds there; those that are left out of the model's own rank are
-            found by what they take.
+    `left_out`: rows of calls that the recorded layout adds there.
     """
     works = tuple((call.name, _recorded_sizes(call)) for call in model.left_out if _works(call))
     return RecordedRank(trace, step, None, left_out, works)
@@ -126,16 +111,13 @@ def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] 
 
 @dataclass(frozen=True)
 class SelfProof:
-    """The recorded layout derived from itself, held against the recording of one rank, or of all that are given.
+    """The recorded layout derived from itself and compared with the recorded ranks.
 
     Attributes:
-        operators, communications: how many were recorded; without any call that issues one none is compared.
-        missing, extra: operators, with the sizes of what they take, that are recorded and not derived, or derived and
-            not recorded. share: of the step's time that is in missing ones.
-        in_order: the operators come in the recorded order.
-        other_communications: recorded and derived ones that differ, in words. gathers: these are only when FSDP gathers
-            parameters, which other layouts do not.
-        ranks: the recorded ranks. different: of those that differ, how many operators and communications do.
+        operators, communications: recorded numbers. missing, extra: operators with sizes that differ.
+        share: of the step's time that missing operators take. in_order: operators come in the recorded order.
+        other_communications: differences, in words. gathers: they are all-gathers of FSDP alone.
+        different: per differing rank, operators and communications that differ.
     """
 
     operators: int
@@ -153,7 +135,7 @@ class SelfProof:
 
     @property
     def equal(self) -> bool:
-        """Everything is derived as it was recorded."""
+        """Whether everything is derived as recorded."""
         return not (self.missing or self.extra or self.other_communications)
 
     def to_dict(self) -> dict[str, Any]:
@@ -183,7 +165,7 @@ def _listed(found: Counter[_Work]) -> list[dict[str, Any]]:
 
 
 def prove_all(derivation: Derivation, sizes: ResizedCalls, ranks: Sequence[RecordedRank]) -> SelfProof:
-    """`prove` for several ranks; the share is that of the rank with the largest one."""
+    """`prove` for several ranks; keeps the largest share."""
     found = [prove(derivation, sizes, rank) for rank in ranks]
     if len(found) == 1:
         return found[0]
@@ -207,12 +189,7 @@ def prove_all(derivation: Derivation, sizes: ResizedCalls, ranks: Sequence[Recor
 
 
 def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRank) -> SelfProof:
-    """Compare a derivation of the recorded layout with the recording: operators with the sizes of what they take, and
-    collectives and messages with their elements, in order.
-
-    Args:
-        derivation: of the recorded layout. sizes: of the same derivation.
-    """
+    """Compare a derivation of the recorded layout with the recording: operators, sizes and communication, in order."""
     model, layout, trace = derivation.model, derivation.layout, recorded_rank.trace
     rank = min(recorded_rank.rank, layout.ranks - 1)
     calls = recorded_rank.work()
@@ -273,7 +250,6 @@ def _time_of(missing: Counter[_Work], calls: Sequence[Call], work: Sequence[_Wor
 
 
 def _recorded_comms(rank: RecordedRank) -> list[_Comm]:
-    """What the step issued: kind and elements of the input."""
     return [_communication(rank.trace, call) for call in recorded_issues(rank.trace, *rank.window)]
 
 
@@ -287,7 +263,6 @@ def _communication(trace: Trace, call: CallIndex) -> _Comm:
 
 
 def _compared(recorded: Sequence[_Comm], derived: Sequence[_Comm]) -> tuple[str, ...]:
-    """Differences of two sequences in words."""
     if recorded == derived:
         return ()
     found = []
@@ -304,7 +279,7 @@ def _in_words(comms: Sequence[_Comm]) -> str:
 
 
 def gradients(derivation: Derivation, stage: int) -> Gradients | None:
-    """Gradients that the first rank of a stage communicates in the last microbatch; None without data parallelism."""
+    """Gradients that the first rank of a stage communicates in the last microbatch."""
     layout = derivation.layout
     if layout.dp == 1:
         return None
@@ -326,7 +301,7 @@ def gradients(derivation: Derivation, stage: int) -> Gradients | None:
 
 
 def reductions(derivation: Derivation, stage: int) -> list[CommOp]:
-    """The reductions of gradients that the first rank of a stage issues for one microbatch."""
+    """Gradient reductions that the first rank of a stage issues per microbatch."""
     layout = derivation.layout
     kind = "reduce_scatter" if layout.zero >= 2 else "all_reduce"
     found = [
@@ -343,7 +318,7 @@ def reductions(derivation: Derivation, stage: int) -> list[CommOp]:
 
 
 def recorded_layout_of(derivation: Derivation, rank: RecordedRank) -> Layout:
-    """The recorded layout as one to be derived, with its gradients communicated as often as in a recorded rank."""
+    """The recorded layout, with gradients communicated as often as in a recorded rank."""
     recorded, model = derivation.recorded, derivation.model
     if recorded.pp > 1:
         return recorded
@@ -359,7 +334,6 @@ def recorded_layout_of(derivation: Derivation, rank: RecordedRank) -> Layout:
 
 
 def scaling_in_words(derivation: Derivation) -> str:
-    """Whether the global batch stays (strong scaling) or that of a rank (weak scaling), with both."""
     layout, model = derivation.layout, derivation.model
     rank, parts = derivation.rank_batch, derivation.microbatches
     if not rank:

@@ -37,14 +37,11 @@ class _Rank:
     """A rank and its stage.
 
     Attributes:
-        place: in the layout. index: among the ranks that share experts. changed: new values of classes on it.
-        units: of its stage. is_last: it has the loss.
-        shard: the part of parameters that its optimizer has. fsdp: that part is all that it keeps of parameters.
-        buckets: of gradients, first those that all ranks have (`common`), then those of its experts.
-        reduced_after: buckets that are reduced when a parameter's gradient is ready, by parameter.
-        in_bucket: parameters in any bucket. waits: keys of all reductions.
-        wraps: FSDP units of the stage. root: the root among them.
-        sums: rows of gradient sums that are in place here and not in the recording, or the other way round.
+        index: among the ranks that share experts. changed: new values of classes. is_last: it has the loss.
+        shard: the part of parameters that its optimizer has. fsdp: the rank keeps that part only.
+        buckets: of gradients; first the `common` ones of all ranks, then those of its experts.
+        reduced_after: buckets to reduce when a parameter's gradient is ready. waits: keys of all reductions.
+        sums: rows of gradient sums that are in place here and not in the recording, or the reverse.
     """
 
     derivation: Derivation
@@ -73,22 +70,18 @@ class _Rank:
         return self.derivation.model
 
     def pass_of(self, microbatch: int) -> int:
-        """The recorded pass that a microbatch runs."""
         return min(microbatch, len(self.model.passes) - 1)
 
     def units_of(self, microbatch: int) -> list[Unit]:
-        """The units of this stage in the recorded pass of a microbatch."""
         units = self.model.passes[self.pass_of(microbatch)].units
         stages = self.derivation.stages
         return [unit for unit, stage in zip(units, stages, strict=True) if stage == self.place.pp]
 
     def reduces(self, microbatch: int) -> bool:
-        """Whether gradients are communicated after the backward of a microbatch."""
         last = microbatch == self.derivation.microbatches - 1
         return last or (self.layout.pp == 1 and not self.layout.no_sync)
 
     def adds_to_shard(self, microbatch: int) -> bool:
-        """Whether reduced gradients are added to those of an earlier microbatch or step."""
         return self.reduces(microbatch - 1) if microbatch else self.derivation.keeps_gradients
 
 
@@ -116,8 +109,10 @@ def _rank_of(derivation: Derivation, rank: int) -> _Rank:
 
 
 def _launches(buckets: Sequence[Bucket], ready: Sequence[Parameter]) -> dict[int, list[int]]:
-    """Buckets that are reduced when a parameter's gradient is ready: in order, each once it is full
-    (`Reducer::mark_bucket_ready` in torch/csrc/distributed/c10d/reducer.cpp)."""
+    """Buckets to reduce when a parameter's gradient is ready, by parameter; in order, each once it is full.
+
+    See `Reducer::mark_bucket_ready` in torch/csrc/distributed/c10d/reducer.cpp.
+    """
     found, seen, following = dict[int, list[int]](), set[int](), 0
     for parameter in ready:
         seen.add(parameter.number)
@@ -128,7 +123,6 @@ def _launches(buckets: Sequence[Bucket], ready: Sequence[Parameter]) -> dict[int
 
 
 def program(derivation: Derivation, number: int) -> list[Item]:
-    """The items that a rank runs, in the order of its host."""
     return list(_items(_rank_of(derivation, number)))
 
 
@@ -161,7 +155,6 @@ def _items(rank: _Rank) -> Iterator[Item]:
 
 
 def _recorded(rank: _Rank, calls: Iterable[Call | Item], microbatch: int) -> Iterator[Item]:
-    """Recorded calls with the reductions within them, and with a divided vocabulary."""
     items = (
         RecordedOp(call, rank.changed, microbatch, _reductions_in(rank.derivation, call))
         if isinstance(call, Call)
@@ -179,7 +172,7 @@ def _reductions_in(derivation: Derivation, call: Call) -> dict[int, tuple[CommOp
 
 
 def reduction(derivation: Derivation, partial: Partial) -> CommOp:
-    """The all-reduce of a partial result, in the shape that the call behind it gives it."""
+    """All-reduce of a partial result, in the shape that the next call gives it."""
     model, changed = derivation.model, derivation.changed
     own = partial.call.output_shapes[0]
     result = next((shape for call in partial.after.walk() for shape in call.output_shapes if shape), own)
@@ -192,13 +185,12 @@ def reduction(derivation: Derivation, partial: Partial) -> CommOp:
 
 
 def _within(rank: _Rank, items: Iterator[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
-    """Items of a unit, or of the loss (None), with the sequence divided if the layout asks for it."""
     regions = rank.derivation.regions
     return items if regions is None else regions.apply(items, unit, forward=forward)
 
 
 def _beginning(rank: _Rank, unit: Unit, side: int) -> list[Wrap]:
-    """The FSDP units, without the root, whose first (0) or last (1) unit this is."""
+    """FSDP units, without the root, whose first (0) or last (1) unit this is."""
     return [wrap for wrap in rank.wraps if not wrap.root and wrap.units[side] == unit.number]
 
 
@@ -226,7 +218,6 @@ def _forward(rank: _Rank, microbatch: int) -> Iterator[Item]:
 
 
 def _broadcast_buffers(derivation: Derivation) -> Iterator[Item]:
-    """DDP's work on buffers before a forward pass: all ranks take those of the first one."""
     for dtype, size, sizes in broadcasts(derivation.buffers):
         whole = sum(map(prod, sizes))
         if len(sizes) > 1:
@@ -310,7 +301,6 @@ def _unit_backward(rank: _Rank, unit: Unit, microbatch: int) -> Iterator[Item]:
 
 
 def _ready(rank: _Rank, parameter: Parameter, microbatch: int) -> Iterator[Item]:
-    """What follows when the gradient of a parameter is known: its addition to earlier ones, and DDP's reductions."""
     derivation = rank.derivation
     sizes, keeps = derivation.sizes(parameter), derivation.keeps_gradients
     first = not rank.pass_of(microbatch) and not keeps
@@ -330,7 +320,6 @@ def _ready(rank: _Rank, parameter: Parameter, microbatch: int) -> Iterator[Item]
 
 
 def _reduced(rank: _Rank, k: int) -> CommOp:
-    """The reduction of a bucket of gradients."""
     bucket, layout = rank.buckets[k], rank.layout
     scatters = layout.zero == 2
     part = -(-bucket.elements // layout.dp) if scatters else bucket.elements
@@ -341,8 +330,7 @@ def _reduced(rank: _Rank, k: int) -> CommOp:
 
 
 def _around_optimizer(rank: _Rank, *, behind: bool) -> Iterator[Item]:
-    """Calls between backward and the optimizer, such as clipping, or behind it, such as averages of weights; with FSDP
-    on parts of gradients and parameters."""
+    """Calls between backward and the optimizer, such as clipping, or after it, such as averages of weights."""
     clipping, layout = rank.derivation.clipping, rank.layout
     first = min((step.ts for step, _ in rank.model.optimizer), default=0)
     for call in rank.model.after:
@@ -360,7 +348,6 @@ def _around_optimizer(rank: _Rank, *, behind: bool) -> Iterator[Item]:
 
 
 def _message(rank: _Rank, action: Action) -> CommOp:
-    """An activation, or its gradient, to or from a neighboring stage."""
     derivation, place = rank.derivation, rank.place
     forward, sends = action.what.endswith("forward"), action.what.startswith("send")
     unit = rank.units[-1] if forward == sends else derivation.units(place.pp - 1)[-1]
@@ -373,7 +360,6 @@ def _message(rank: _Rank, action: Action) -> CommOp:
 
 
 def _optimizer(rank: _Rank) -> Iterator[Item]:
-    """The optimizer's calls for the parameters of this rank; then the all-gathers of ZeRO 1 and 2."""
     shard = rank.shard
     for step in rank.derivation.optimizer(rank.place.pp, rank.index):
         yield RecordedOp(step, rank.changed, shard=shard)
@@ -399,7 +385,7 @@ def _beside_received(backward: Sequence[Call | Item]) -> Iterator[Call | Item]:
 
 
 def _summed(call: Call, rows: Set[int], by: NamedSchema) -> Call:
-    """A call in which some sums are done by another operator, in place or not."""
+    """Replace some sums in a call by another operator, in place or not."""
     if rows.isdisjoint(inner.row for inner in call.walk()):
         return call
     if call.row in rows:
@@ -408,7 +394,7 @@ def _summed(call: Call, rows: Set[int], by: NamedSchema) -> Call:
 
 
 def _of_one_pass(call: Call) -> Call:
-    """A call in which AccumulateGrad finds no gradient of an earlier pass: FSDP has reduced it."""
+    """Remove the additions to gradients of an earlier pass, which FSDP has reduced."""
     accumulates = ACCUMULATE in call.name
     children = [_of_one_pass(child) for child in call.children if not (accumulates and child.name == "aten::add_")]
     return replace(call, children=children)

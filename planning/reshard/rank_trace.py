@@ -83,14 +83,9 @@ _FLOOR_NS = 1_000
 def build_trace(
     derivation: Derivation, sizes: ResizedCalls, rank: int, network: Network, times: Mapping[int, int] | None = None
 ) -> Trace:
-    """The trace of one rank.
+    """Build the trace of one rank.
 
-    Recorded times are scaled with the work of each operator: multiplications of a product, elements of others.
-    Communication takes what it does on the network when its ranks are ready together.
-
-    Args:
-        sizes: of the derivation, for all its ranks.
-        times: ns of kernels and self times of operators, by their nodes' ids, in place of scaled ones.
+    Recorded times are scaled with the work of each operator. `times` replaces kernel and self times, by node id, ns.
     """
     builder = _Builder(derivation, sizes, rank, network, times or {})
     for item in program(derivation, rank):
@@ -127,7 +122,6 @@ class _Builder:
         self.step = self._node("ProfilerStep#0", thread, 1, scope=ANNOTATION_SCOPE)
 
     def add(self, item: Item) -> None:
-        """Write one item."""
         if isinstance(item, RecordedOp):
             self.now += item.call.lead
             self._call(item, item.call, self.step.id, top=True)
@@ -139,7 +133,6 @@ class _Builder:
             self._wait(item)
 
     def trace(self) -> Trace:
-        """All of it."""
         self._wait(CommWait(tuple(self.pending)))
         end = max([self.now, *(end for end, _ in self.busy.values())])
         self.step.close(self.begin, end, end - self.begin)
@@ -211,7 +204,6 @@ class _Builder:
         self.before[tid] = number
 
     def _reads(self, number: int) -> None:
-        """The call reads what was communicated."""
         self.edges |= {(run, number, "data") for run in self.waiting}
         self.waiting.clear()
 
@@ -265,7 +257,6 @@ class _Builder:
         args: Callable[[], dict[str, Any]] = dict, comm: dict[str, Any] | None = None, after: Iterable[int] = (),
         ready: int = 0,
     ) -> int:  # fmt: skip
-        """Launch an event on a stream."""
         launch, number = self.ids + 1, self.ids + 2
         self.ids = number
         correlation = len(self.runtime) + 1
@@ -321,7 +312,6 @@ class _Builder:
             self._in_order(wait.id, 1)
 
     def _run(self, item: CommOp, issue: int, own: Any, comm: dict[str, Any]) -> tuple[int, int]:
-        """Run a communication on its stream, or on the thread of its backend; when it ends, and its id."""
         ran = item.kind if self.on_gpu else _GLOO.get(item.kind, item.kind)
         dur = self._transfer_ns(item, _KINDS[ran].type, comm)
         if self.on_gpu:
@@ -341,12 +331,10 @@ class _Builder:
         return self.busy[lane]
 
     def _transfer_ns(self, item: CommOp, kind: int, comm: dict[str, Any]) -> int:
-        """What a communication takes on the network."""
         ranks = comm["pg_ranks"] if kind >= 0 else (self.rank, item.peer)
         return self.network.transfer_ns(kind, comm["bytes"], ranks)
 
     def _issued(self, item: CommOp, tensor: list[Any], kind: str) -> dict[str, Any]:
-        """Inputs of the call that issues a communication, in the order of its schema."""
         shape = list(item.shape)
         if item.kind in ("send", "recv"):
             values = [[tensor], "<Object>", item.peer, 0]
@@ -370,7 +358,6 @@ class _Builder:
         return _arguments(values, [[item.out_elements], shape, [], [], []], [kind, kind, "Object", "Bool", "Int"])
 
     def _metadata(self, item: CommOp, group: Sequence[int], name: str) -> dict[str, Any]:
-        """The `comm` object, as of a kernel of NCCL."""
         message = item.kind in ("send", "recv")
         run = item.kind if self.on_gpu else _GLOO.get(item.kind, item.kind)
         out = item.elements if run in ("all_reduce", "broadcast") else item.out_elements
@@ -391,7 +378,6 @@ class _Builder:
                 self._finish(*self.pending.pop(key))
 
     def _finish(self, end: int, run: int) -> None:
-        """What follows waits for a communication: the host, or on a device the streams."""
         if self.on_gpu:
             for lane, (busy, number) in list(self.busy.items()):
                 if lane[0] == "gpu":
@@ -403,12 +389,10 @@ class _Builder:
 
 
 def _arguments(values: list[Any], shapes: list[Any], types: list[str]) -> dict[str, Any]:
-    """Inputs or outputs of a node."""
     return {"values": values, "shapes": shapes, "types": types}
 
 
 def _in_one_list(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments that are tensors as one argument that is a list of them."""
     kind = f"GenericList[{','.join(inputs['types'])}]"
     return {"values": [inputs["values"]], "shapes": [inputs["shapes"]], "types": [kind]}
 

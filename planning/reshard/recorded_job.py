@@ -24,17 +24,10 @@ _ISSUE = re.compile(r"c10d::(\w+)")
 
 
 def recorded_layout(traces: Sequence[Trace]) -> Layout:
-    """Recognize the layout of a recorded job: DTensor's wrappers are tensor parallel, DDP's reducer and FSDP's calls
-    are data parallel. A job that sends messages is a pipeline, over all ranks or over the smaller process groups whose
-    ranks are farthest apart.
+    """Recognize the layout of a recorded job.
 
-    Raises:
-        UsageError: it was recorded with FSDP1, replicas of FSDP, FSDP within a pipeline, or experts divided over ranks,
-            from which nothing is derived.
-
-    Example:
-        >>> recorded_layout([trace]).dp
-        2
+    DTensor's wrappers are tensor parallel, DDP's reducer and FSDP's calls data parallel. A job that sends messages is a
+    pipeline, over all ranks or over the groups whose ranks are farthest apart.
     """
     trace = traces[0]
     names = set(trace.names)
@@ -65,7 +58,7 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
 
 
 def _of_pipeline(trace: Trace, world: int, *, divided: bool) -> Layout:
-    """The layout of a pipeline: its stages are outermost, tensor-parallel ranks innermost."""
+    """Layout of a pipeline: stages are outermost, tensor-parallel ranks innermost."""
     rank = trace.rank or 0
     groups = [ranks for ranks in trace.process_groups.values() if 1 < len(ranks) < world and rank in ranks]
     if not groups:
@@ -86,7 +79,7 @@ def _refused(trace: Trace, what: str) -> UsageError:
 
 
 def _gathered_from(trace: Trace) -> int:
-    """From how many ranks FSDP2 gathers parameters; 0 where that is not recorded."""
+    """Number of ranks from which FSDP2 gathers parameters; 0 if not recorded."""
     calls, names = trace.calls, trace.names
     gathers = [code for code, name in enumerate(names) if name.startswith("c10d::_allgather_base_")]
     for call in np.flatnonzero(np.isin(calls.name, gathers)).tolist():
@@ -99,7 +92,7 @@ def _gathered_from(trace: Trace) -> int:
 
 
 def recorded_issues(trace: Trace, begin: int, end: int) -> Iterator[CallIndex]:
-    """The calls with which a step issues communication, in order."""
+    """Calls that issue communication in a step, in order."""
     calls, names = trace.calls, trace.names
     codes = [code for code, name in enumerate(names) if _ISSUE.fullmatch(name)]
     chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))

@@ -36,13 +36,12 @@ class ResizedCalls:
 
     @cached_property
     def _recorded(self) -> Mapping[CallIndex, RecordedCall]:
-        """The recorded operators whose arguments are known."""
         found = recorded_calls(self._model.trace)
         return {call: recorded for call, recorded in found if isinstance(recorded, RecordedCall)}
 
     @cached_property
     def kernels(self) -> Mapping[int, list[int]]:
-        """The recorded device events of each call."""
+        """Recorded device events of each call."""
         found = defaultdict[int, list[int]](list)
         for event, call in enumerate(self._model.trace.gpu.call.tolist()):
             if call >= 0:
@@ -50,7 +49,7 @@ class ResizedCalls:
         return found
 
     def tensors(self, item: RecordedOp, call: Call) -> NodeTensors:
-        """Inputs and outputs of a call, as JSON; where not all sizes are known strides and numbers stay."""
+        """Inputs and outputs of a call, JSON-ready; unknown sizes keep strides and numbers."""
         key = call, id(item.changed), item.microbatch
         known = self._tensors.get(key) if item.shard is None else None
         if known is None:
@@ -63,7 +62,7 @@ class ResizedCalls:
         return known
 
     def factor(self, item: RecordedOp, call: Call) -> float:
-        """By what factor the work of a call changes."""
+        """Factor by which the work of a call changes."""
         if item.shard is not None and call.shapes and item.divided is None:
             return self._model.optimizer_parts / item.shard.count
         if not item.changed:
@@ -77,7 +76,7 @@ class ResizedCalls:
         return self._factors[key]
 
     def _resized(self, item: RecordedOp, call: Call) -> RecordedCall | None:
-        """The call with its arguments at the new sizes; None where they are not all known."""
+        """Resize the arguments of a call; None if some are not known."""
         recorded = self._recorded.get(call.index)
         given, made = (self._new_sizes(item, call, side) for side in ("inputs", "outputs"))
         if recorded is None or (len(given), len(made)) != (len(recorded.tensors), len(recorded.results)):
@@ -111,7 +110,6 @@ class ResizedCalls:
         return orjson.Fragment(orjson.dumps(found | {"strides": strides} if "strides" in given else found))
 
     def _new_sizes(self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"]) -> list[list[int]]:
-        """Sizes of the tensors that a call takes or returns; a shard divides those in its memory."""
         shapes = call.input_shapes if side == "inputs" else call.output_shapes
         new = [self._shape(shape, item.changed) for shape in shapes]
         if item.shard is None:
@@ -126,11 +124,10 @@ class ResizedCalls:
     def sizes(
         self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"] = "inputs"
     ) -> list[tuple[int, ...]]:
-        """New sizes of the tensors that a call takes, or returns."""
+        """New sizes of the tensors that a call takes or returns."""
         return [tuple(sizes) for sizes in self._new_sizes(item, call, side)]
 
     def _shape(self, shape: Sequence[int], changed: Mapping[int, int]) -> list[int]:
-        """As `Model.shape`; the extents of a model are few, so each is found once."""
         _, known = self._sizes.setdefault(id(changed), (changed, {}))  # kept, so that no other one gets its id
         for extent in shape:
             if extent not in known:
@@ -139,7 +136,7 @@ class ResizedCalls:
 
 
 def _work(call: Call) -> Sequence[Sequence[int]]:
-    """Extents whose products, summed up, grow as the work of a call: its multiplications, else its elements."""
+    """Extents whose summed products grow with the work of a call: multiplications, else elements."""
     shapes = call.shapes
     if call.name in PRODUCTS and len(call.inputs) > max(PRODUCTS[call.name]):
         first, second = (call.inputs[at] for at in PRODUCTS[call.name])
@@ -153,11 +150,6 @@ def _work(call: Call) -> Sequence[Sequence[int]]:
 def _with_sizes(
     value: Any, shape: Any, steps: Any, tensors: Iterator[TensorArg | list[int]], apart: int
 ) -> tuple[Any, Any, Any]:
-    """Value, shape and strides of a tensor, or of a list of tensors, at the sizes of the next ones.
-
-    Args:
-        apart: added to the numbers of tensors and storages, which are others in each microbatch.
-    """
     if not isinstance(value, list):
         return value, shape, steps
     if not is_tensor(value):

@@ -18,7 +18,7 @@ from .made_records import comms_of, edited
 
 
 def is_only_scaled(trace: Trace, layout: Layout, was: Layout) -> bool:
-    """Whether a data-parallel job is only put on more ranks; with FSDP other ranks would have other parts."""
+    """Whether a data-parallel job is only put on more ranks, without FSDP."""
     fsdp = any(name.startswith("FSDP::") for name in trace.names)
     only_dp = layout.tp == layout.pp == layout.ep == was.tp == was.pp == 1 and not layout.zero
     same_batch = layout.batch is None and layout.microbatches is None
@@ -27,10 +27,10 @@ def is_only_scaled(trace: Trace, layout: Layout, was: Layout) -> bool:
 
 @dataclass(frozen=True)
 class Scaled:
-    """A recorded data-parallel job on another number of ranks, with the work, messages and times of the recorded ranks.
+    """A recorded data-parallel job on another number of ranks.
 
-    Rank r runs what the recorded rank r mod k of k does. A group of all recorded ranks becomes one of all new ranks;
-    the rows that a rank sends in an all-to-all are divided over all new ranks.
+    Rank r runs what the recorded rank r mod k does. Groups of all recorded ranks become groups of all new ranks; the
+    rows of an all-to-all are divided over them.
     """
 
     traces: Sequence[Trace]
@@ -39,11 +39,6 @@ class Scaled:
     __repr__ = brief
 
     def trace(self, rank: int) -> Trace:
-        """The trace of a rank.
-
-        Raises:
-            UsageError: no such rank, or a group that is not that of all ranks.
-        """
         self.layout.check(rank)
         ranks, source = self.layout.ranks, self.traces[rank % len(self.traces)]
         world = source.world_size or len(self.traces)
@@ -60,7 +55,6 @@ class Scaled:
 
     @cached_property
     def rank_map(self) -> dict[int, list[int]]:
-        """Representatives, with the ranks that run the same."""
         count = len(self.traces)
         return {k: list(range(k, self.layout.ranks, count)) for k in range(min(count, self.layout.ranks))}
 

@@ -14,16 +14,12 @@ from .model import Model, Parameter, Unit
 
 @dataclass(frozen=True)
 class SequenceRegions:
-    """Sequence parallelism: where the sequence is whole, and where a rank has a part of it.
+    """Sequence parallelism.
 
     Around each pair of column and row layers an all-gather and a reduce-scatter replace the all-reduce, in forward and
-    in backward; the input is gathered again for the gradient of the column layers' weights. Norms, residuals and losses
-    have a part of the sequence; gradients of their parameters are summed over the tensor-parallel ranks once a step.
-    (V. Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022.)
-
-    Attributes:
-        divided: classes that tensor parallelism divides. partial: rows of GEMMs whose results are partial.
-        changed: new values of classes within divided layers. outside: those where a rank has a part of the sequence.
+    backward; backward gathers the input again. Norms, residuals and losses have a part of the sequence; gradients of
+    their parameters are summed over tensor-parallel ranks once a step. (V. Korthikanti et al., "Reducing Activation
+    Recomputation in Large Transformer Models", 2022.)
     """
 
     model: Model
@@ -34,7 +30,7 @@ class SequenceRegions:
     outside: Mapping[int, int]
 
     def apply(self, items: Iterable[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
-        """The items of a unit's forward or backward (None: of the loss), with gathers and reduce-scatters."""
+        """Yield the items of a unit, or of the loss (None), with gathers and reduce-scatters."""
         outside = self.outside
         full = again = False
         for item in items:
@@ -53,7 +49,7 @@ class SequenceRegions:
             full = full and not item.after
 
     def sum_of_gradients(self, parameters: Iterable[Parameter]) -> Iterator[Item]:
-        """The sum of the gradients of parameters that every rank has whole."""
+        """Sum the gradients of parameters that every rank has whole."""
         whole = [parameter for parameter in parameters if self.divided.isdisjoint(self.model.leaves(parameter.shape))]
         for dtype, size in sorted({(parameter.dtype, parameter.itemsize) for parameter in whole}):
             count = sum(
@@ -77,11 +73,6 @@ class SequenceRegions:
 def divide_sequence(
     model: Model, layout: Layout, divided: Set[int], partial: Set[int], changed: Mapping[int, int]
 ) -> SequenceRegions:
-    """Divide the sequence between the layers; arguments as in `SequenceRegions`.
-
-    Raises:
-        UsageError: the tensors between units have no extent for the sequence, or it does not divide.
-    """
     outside = dict(changed)
     for one in model.passes:
         output = one.units[0].output

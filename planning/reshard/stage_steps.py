@@ -25,13 +25,7 @@ _MESSAGES = {"c10d::send": True, "c10d::recv_": False}
 
 
 class StageMessage(NamedTuple):
-    """A tensor that a stage sends or receives.
-
-    Attributes:
-        ts: when it was issued, ns. onward: between a stage and the next one, an activation; else a gradient, between a
-            stage and the one before it.
-        tensor: as in ETs, [number, storage, offset, elements, …], numbered as in `StageStep`.
-    """
+    """A tensor that a stage sends or receives: an activation if `onward`, else a gradient; `tensor` as in ETs."""
 
     ts: int
     sent: bool
@@ -41,16 +35,12 @@ class StageMessage(NamedTuple):
 
 @dataclass(eq=False)
 class StageStep:
-    """The step of one rank of a pipeline.
-
-    Tensors and storages have numbers that are used once, so the calls may come in another order.
+    """The step of one rank of a pipeline. Tensors have unique numbers, so the calls may be reordered.
 
     Attributes:
-        before, after: calls before the first pass, and behind the last one.
-        forward, backward: calls of each microbatch. steps: the optimizer's.
-        same: numbers of tensors and storages that are others under another number.
-        sent: of activations (True) and of gradients those that leave, by microbatch; received: those that arrive.
-        dropped: rows of what a pipeline's schedule calls itself: it divides the batch and joins the outputs.
+        before, after: calls around the passes. forward, backward: of each microbatch. steps: the optimizer's.
+        same: numbers of tensors and storages that stand for others.
+        sent, received: activations (True) and gradients (False), by microbatch. dropped: rows of the schedule's calls.
         interleaved: a backward pass begins before the last forward pass has ended.
     """
 
@@ -75,15 +65,12 @@ def read_stage(
 ) -> StageStep:
     """Divide the step of a rank into microbatches.
 
-    A microbatch of forward ends with the call that makes the activation which is sent; of the last stage it begins
-    where one arrives. Calls of backward belong to it by PyTorch's sequence numbers.
+    A forward microbatch ends with the call that makes the sent activation; in the last stage it begins where one
+    arrives. Backward calls belong to it by PyTorch's sequence numbers.
 
     Args:
-        numbers: for tensors; those that ranks share are told apart by them.
-        parts: microbatches; None for as many as the stage sends activations, those of one moment together.
-
-    Raises:
-        UsageError: the step has no messages, no backward pass, or other messages than its microbatches need.
+        numbers: for tensors, unique over ranks.
+        parts: microbatches; None for as many as the stage sends activations.
     """
     top = last_step(read_step(trace, Shapes(), step))
     found = StageStep(trace, stage)
@@ -113,13 +100,12 @@ def read_stage(
 
 
 def _moments(messages: Sequence[StageMessage], calls: Sequence[Call]) -> int:
-    """How often messages are sent, those with no call between counted once."""
+    """Count how often messages are sent; messages without a call between them count once."""
     starts = np.array([call.ts for call in calls], np.int64)
     return len(distinct(np.searchsorted(starts, [message.ts for message in messages])))
 
 
 def _by_microbatch(messages: Sequence[StageMessage], parts: int, trace: Trace) -> list[list[StageMessage]]:
-    """As many of them for each."""
     if len(messages) % max(parts, 1):
         raise UsageError(
             f"{trace.file}: {len(messages)} messages of one kind do not divide into {parts} microbatches; "
@@ -130,7 +116,7 @@ def _by_microbatch(messages: Sequence[StageMessage], parts: int, trace: Trace) -
 
 
 def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[StageMessage]:
-    """What a step sends and receives, in order of issue; peers are numbered within their group, or within the job."""
+    """Return what a step sends and receives, in order; peers are numbered in their group or in the job."""
     calls = trace.calls
     issues = list(recorded_issues(trace, *step_window(trace, step)))
     issued = [call for call in issues if trace.names[calls.name[call]] in _MESSAGES]
@@ -149,7 +135,6 @@ def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[S
 
 
 def _renumber(top: Sequence[Call], messages: Sequence[StageMessage], numbers: count[int]) -> None:
-    """Give tensors and storages numbers that are used once, in place."""
     naming = _Naming(numbers)
     events: list[tuple[int, int, Call | StageMessage]] = [(call.ts, 1, call) for call in top]
     events += [(message.ts, 0, message) for message in messages]
@@ -163,8 +148,10 @@ def _renumber(top: Sequence[Call], messages: Sequence[StageMessage], numbers: co
 
 
 class _Naming:
-    """Numbers of tensors and storages are addresses and used again: a tensor begins where a call returns one that it
-    was not given and that was not seen within it, memory where a call that is not a view returns it."""
+    """Unique numbers for tensors and storages, whose recorded numbers are addresses and reused.
+
+    A tensor begins where a call returns one that it was not given; memory where a call that is not a view returns it.
+    """
 
     def __init__(self, numbers: count[int]) -> None:
         self._numbers, self._time = numbers, 0
@@ -174,7 +161,6 @@ class _Naming:
         self._made: dict[int, int] = {}
 
     def follow(self, call: Call, around: frozenset[int] = frozenset()) -> None:
-        """Rename all tensors of a call and of those below it."""
         self._time += 1
         begin, given, storages = self._time, set[int](), set[int]()
         for value in tensor_values(call.record.get("inputs")):
@@ -195,7 +181,6 @@ class _Naming:
             self.rename(value)
 
     def rename(self, value: list[Any]) -> None:
-        """Give a tensor its present numbers."""
         number, storage = value[:2]
         self._seen[number] = self._time
         for at, known, old in ((0, self._tensors, number), (1, self._storages, storage)):
@@ -204,13 +189,11 @@ class _Naming:
             value[at] = known[old]
 
     def begin_anew(self, value: list[Any]) -> None:
-        """A tensor has other contents from now on."""
         self._tensors[value[0]], self._storages[value[1]] = next(self._numbers), next(self._numbers)
         self.rename(value)
 
 
 def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) -> None:
-    """Assign calls up to the last one of backward to microbatches."""
     bounds = _bounds(found, calls, last=last)
     place = {call.row: k for k, (begin, end) in enumerate(bounds) for call in calls[begin : end + 1]}
     sequences: dict[int, int] = {}
@@ -239,13 +222,11 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
 
 
 def _numbers_made(call: Call) -> set[int]:
-    """The tensors with one element that a call makes."""
     given = set(call.tensor_ids("inputs"))
     return {value[0] for value in tensor_values(call.record.get("outputs")) if value[3] == 1} - given
 
 
 def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tuple[int, int]]:
-    """First and last place of each microbatch of forward."""
     starts = np.array([call.ts for call in calls], np.int64)
     backward = np.flatnonzero([call.backward for call in calls])
     known = found.received[True] if last else found.sent[True]
@@ -281,8 +262,11 @@ def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tupl
 
 
 def _drop_schedule(found: StageStep) -> None:
-    """Leave out what the schedule of the pipeline calls: it divides the batch, allocates memory for what arrives,
-    detaches what it sends and returns, scales gradients and joins outputs."""
+    """Drop what the schedule of the pipeline calls.
+
+    It divides the batch, allocates memory for what arrives, detaches what it sends and returns, scales gradients and
+    joins outputs.
+    """
     used = [_taken(calls) for calls in found.forward]
     everything = set[int]().union(*used, *map(_taken, found.backward), _taken(found.after))
     for k, calls in enumerate(found.forward):
@@ -312,8 +296,7 @@ _DETACHES = ("detach", "aten::detach", "aten::detach_")
 
 
 def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
-    """A call of backward accumulates a gradient that is sent, detaches the output, or allocates memory for what
-    arrives."""
+    """Whether a backward call accumulates a gradient to send, detaches the output, or allocates memory to receive."""
     if ACCUMULATE in call.name:
         return any(value[1] in back for one in call.walk() for value in tensor_values(one.record.get("outputs")))
     allocates = call.name.startswith("aten::empty") and everything.isdisjoint(call.tensor_ids("outputs"))
@@ -321,7 +304,7 @@ def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
 
 
 def _add_in_place(call: Call, arrived: set[int], same: dict[int, int]) -> None:
-    """Autograd adds to a gradient in place unless others hold it, as a schedule does with what arrives."""
+    """Restore in-place sums: autograd adds in place unless others, such as the schedule, hold the gradient."""
     for child in call.children:
         values = list(tensor_values(child.record.get("inputs")))
         if child.name == SUM.name and values and values[0][0] in arrived:
@@ -331,18 +314,15 @@ def _add_in_place(call: Call, arrived: set[int], same: dict[int, int]) -> None:
 
 
 def _joins(call: Call, parts: int) -> bool:
-    """The output is detached, or those of all microbatches are joined."""
     return call.name in _DETACHES or (call.name == "aten::cat" and len(call.tensor_ids("inputs")) == parts)
 
 
 def _scales(call: Call) -> bool:
-    """A gradient is divided by the number of microbatches."""
     tensors = call.signature.tensors if call.signature is not None else ()
     return call.name == "aten::div_" and len(tensors) == 2 and tensors[1].shape == ()
 
 
 def _without(calls: Sequence[Call], leaves: Callable[[Call], bool], found: StageStep) -> list[Call]:
-    """The calls that stay. What others return is what they were given."""
     kept = []
     for call in calls:
         if not leaves(call):
@@ -357,7 +337,7 @@ def _without(calls: Sequence[Call], leaves: Callable[[Call], bool], found: Stage
 
 
 def identify(tensor: list[Any], other: list[Any], same: dict[int, int]) -> None:
-    """Number and storage of a tensor stand for those of another one."""
+    """Let number and storage of a tensor stand for those of another."""
     same |= {new: old for new, old in zip(tensor[:2], other[:2], strict=True) if new != old}
 
 

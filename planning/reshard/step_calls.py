@@ -73,11 +73,9 @@ class Call:
     """One recorded call.
 
     Attributes:
-        row: of the trace. index: in `Trace.calls`. operator: not an annotation.
-        ts, end: ns, as recorded. sequence: PyTorch's number that joins forward and backward, −1 for none.
-        inputs, results: extents of the tensors, by argument (`Shapes`). signature: None if it is not recorded.
-        record: "inputs" and "outputs" in the ET's layout. schema: "" for none.
-        children: calls below it that are kept. lead: ns since the end of the call before it.
+        row: of the trace. index: in `Trace.calls`. operator: not an annotation. ts, end: ns, as recorded.
+        sequence: PyTorch's number that joins forward and backward, −1 for none. lead: ns since the call before ended.
+        inputs, results: extents of the tensors, by argument. record: "inputs" and "outputs" in the ET's layout.
     """
 
     row: int
@@ -98,38 +96,32 @@ class Call:
     __repr__ = brief
 
     def walk(self) -> Iterator[Call]:
-        """The call and all below it, callers first."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     @property
     def backward(self) -> bool:
-        """It is one of autograd's."""
         return self.name.startswith(_BACKWARD)
 
     def tensor_ids(self, side: str) -> list[int]:
-        """Numbers of the tensors among the "inputs" or "outputs"."""
         return [tensor_value[0] for tensor_value in tensor_values(self.record.get(side))]
 
     @cached_property
     def input_shapes(self) -> list[Shape]:
-        """Extents of all tensors that it takes, in order."""
         return [shape for tensors in self.inputs for shape in tensors if shape is not None]
 
     @cached_property
     def output_shapes(self) -> list[Shape]:
-        """Extents of all tensors that it returns, in order."""
         return [shape for tensors in self.results for shape in tensors if shape is not None]
 
     @property
     def shapes(self) -> list[Shape]:
-        """Extents of all tensors that it takes or returns, in order."""
         return [*self.input_shapes, *self.output_shapes]
 
 
 def walked(calls: Iterable[Call]) -> Iterator[Call]:
-    """The calls and all below them, callers first."""
+    """Calls and all below them, callers first."""
     return chain.from_iterable(call.walk() for call in calls)
 
 
@@ -139,7 +131,7 @@ def is_tensor(value: list[Any]) -> bool:
 
 
 def tensor_values(given: Any) -> Iterator[list[Any]]:
-    """All tensors (`is_tensor`) in a value of an ET."""
+    """All tensors in a value of an ET."""
     values = given.get("values") if isinstance(given, dict) else given
     if isinstance(values, list):
         if is_tensor(values):
@@ -150,15 +142,7 @@ def tensor_values(given: Any) -> Iterator[list[Any]]:
 
 
 def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Call]:
-    """The topmost calls of one step in order of start; annotations except the optimizer's are opened.
-
-    Args:
-        step: number of the ProfilerStep, or of a serving engine's step; None for the one of median duration, or for the
-            whole trace if none is marked.
-
-    Raises:
-        UsageError: no such step, or no calls.
-    """
+    """Return the topmost calls of a step (None: the median one); annotations are opened, except the optimizer's."""
     calls = trace.calls
     begin, end = step_window(trace, step)
     inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end) & _of_program(trace))
@@ -183,11 +167,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
 
 
 def check_eager(trace: Trace) -> None:
-    """Check that little of the GPU time is in replayed graphs, whose tensors cannot be followed.
-
-    Raises:
-        UsageError: much of it is.
-    """
+    """Check that little of the GPU time is in replayed graphs, whose tensors cannot be followed."""
     gpu, runtime = trace.gpu, trace.runtime
     named = matching(runtime.name, trace.names, lambda name: "GraphLaunch" in name)
     replayed = (gpu.captured_by >= 0) | np.append(named, False)[gpu.runtime]
@@ -200,7 +180,7 @@ def check_eager(trace: Trace) -> None:
 
 
 def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Whether each call is of a thread that the program runs on; Gloo's threads compute for collectives."""
+    """Whether each call is on a thread of the program; Gloo's threads compute for collectives."""
     calls, names = trace.calls, trace.names
     if not any(name.startswith("gloo:") for name in names):
         return np.ones(len(calls), np.bool_)
@@ -212,7 +192,6 @@ def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
 
 
 def _set_leads(calls: Sequence[Call], begin: int) -> None:
-    """Host time between calls, of those that can be topmost."""
     for call in sorted(calls, key=lambda child: child.ts):
         call.lead = max(call.ts - begin, 0)
         begin = max(begin, call.end)
@@ -221,8 +200,7 @@ def _set_leads(calls: Sequence[Call], begin: int) -> None:
 
 
 def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
-    """The innermost call around a call by time, −1 for none, for calls that the ET puts below a collective of Gloo,
-    since they run at the same time, or below a call that had ended."""
+    """Innermost call around a call by time, for calls that the ET puts below a collective of Gloo or an ended call."""
     calls, names = trace.calls, trace.names
     gloo = {code for code, name in enumerate(names) if name.startswith("gloo:")}
     if not gloo:
@@ -244,7 +222,7 @@ def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
 
 
 def _around(trace: Trace, call: int) -> int:
-    """The innermost caller whose time a call is within, −1 for none; collectives on the host confuse ETs."""
+    """Innermost caller whose time contains a call, −1 for none; collectives on the host confuse ETs."""
     calls = trace.calls
     above = int(calls.parent[call])
     while above >= 0 and not (calls.ts[above] <= calls.ts[call] and calls.end[call] <= calls.end[above]):
@@ -253,7 +231,6 @@ def _around(trace: Trace, call: int) -> int:
 
 
 def step_window(trace: Trace, step: int | None) -> tuple[int, int]:
-    """Start and end of a step, ns."""
     calls = trace.calls
     marks = [
         (int(found[1]), i)
@@ -273,13 +250,11 @@ def step_window(trace: Trace, step: int | None) -> tuple[int, int]:
 
 
 def _sides(record: CallRecord) -> dict[str, Any]:
-    """Inputs and outputs in the layout of schema 1.0.2 and later."""
     sides = {"inputs": record.inputs, "outputs": record.outputs}
     return {name: side.as_object() for name, side in sides.items() if side.whole}
 
 
 def _kept(calls: Sequence[Call]) -> list[Call]:
-    """The calls without communication; wrappers replaced by what they call."""
     found: list[Call] = []
     for call in calls:
         if COMMUNICATES.fullmatch(call.name):  # the ET places calls of other threads below a collective on the host
@@ -294,12 +269,12 @@ def _kept(calls: Sequence[Call]) -> list[Call]:
 
 
 def _dispatches(call: Call) -> bool:
-    """A tensor subclass calls the operator again on the tensors within."""
+    """Whether a tensor subclass calls the operator again on the tensors within."""
     return any(child.name == _SUBCLASS or _dispatches(child) for child in call.children)
 
 
 def _opened(calls: Sequence[Call]) -> Iterator[Call]:
-    """Calls below annotations in their place, but those of the optimizer."""
+    """Replace annotations, except the optimizer's, by the calls below them."""
     for call in calls:
         if call.operator or call.name.startswith("Optimizer."):
             yield call
@@ -308,8 +283,7 @@ def _opened(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def pruned(call: Call, places: Sequence[int], count: int) -> Call:
-    """A call on lists with `count` entries, such as one a parameter, on those at some places; what it calls for each
-    entry apart with it."""
+    """Cut a call on lists of `count` entries, and what it calls for each entry, down to some places."""
     if len(places) == count:
         return call
 
@@ -330,7 +304,6 @@ def pruned(call: Call, places: Sequence[int], count: int) -> Call:
 
 
 def _pruned_side(side: dict[str, Any], places: Sequence[int], count: int) -> dict[str, Any]:
-    """Inputs or outputs as in ETs with some entries of the lists that have so many."""
     found = {key: list(value) for key, value in side.items()}
     for at, kind in enumerate(side.get("types", ())):
         outer, _, inner = kind.partition("[")

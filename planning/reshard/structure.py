@@ -49,13 +49,7 @@ from .wraps import boundaries, recorded_wraps
 
 @dataclass(frozen=True)
 class _Recorded:
-    """The step as recorded.
-
-    Attributes:
-        top: topmost calls. step: the same by purpose. passes: forward and backward of each, without DDP's calls.
-        gathered: FSDP units. buffers: those that DDP broadcasts. sink: DDP's copy of the output.
-        part: the part of each parameter that the rank has with FSDP, else None.
-    """
+    """The step as recorded: calls by purpose and pass, FSDP units, DDP's buffers and sink, and the rank's shard."""
 
     shapes: Shapes
     top: list[Call]
@@ -76,9 +70,6 @@ def read_model(
     Args:
         layout: layout of the recorded job; None for data parallelism over all ranks.
         begins: rows of calls with which a unit begins: the stages of a recorded pipeline.
-
-    Raises:
-        UsageError: no parameters, or no tensors are recorded, passes differ, or a step of inference replays graphs.
     """
     recorded = _read_step(trace, step, layout)
     shapes, passes, gathered = recorded.shapes, recorded.passes, recorded.gathered
@@ -136,7 +127,6 @@ def _read_step(trace: Trace, step: int | None, layout: Layout | None) -> _Record
 
 
 def _place_in_data_parallel(trace: Trace, layout: Layout | None) -> tuple[int, int]:
-    """The number of ranks over which FSDP shards, and the index of the recorded one."""
     world, rank = trace.world_size or 1, trace.rank or 0
     if layout is None or layout.ranks != world:
         return world, rank
@@ -165,7 +155,6 @@ class _FirstPass:
 
 
 def _first_pass(trace: Trace, recorded: _Recorded, weights: Weights, begins: Sequence[int]) -> _FirstPass:
-    """Cut the first pass into units: where one activation is alive, and where FSDP units, blocks or stages begin."""
     forward, shapes = recorded.passes[0][0], recorded.shapes
     sizes = {parameter.number: prod(shapes.extents.sizes(parameter.shape)) for parameter in weights.every}
     alive = alive_after(trace, forward, weights)
@@ -182,13 +171,11 @@ def _first_pass(trace: Trace, recorded: _Recorded, weights: Weights, begins: Seq
 
 
 def _without(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:
-    """The calls, and those below them, that are not among others."""
     rows = {call.row for call in walked(kept)}
     return [call for call in walked(calls) if call.row not in rows]
 
 
 def _recorded_units(gathered: Sequence[RecordedWrap], weights: Weights, passes: int) -> list[Wrap]:
-    """The recorded FSDP units with the numbers of their parameters."""
     found = list[Wrap]()
     for unit in gathered:
         numbers = sorted(weights.by_shard[shard].number for shard in unit.shards if shard in weights.by_shard)
@@ -199,7 +186,6 @@ def _recorded_units(gathered: Sequence[RecordedWrap], weights: Weights, passes: 
 def _block_units(
     forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights, extents: Extents
 ) -> tuple[list[Wrap], bool]:
-    """Repeated blocks as FSDP units, with the rest in the root; and whether parameters may be in either."""
     taken, seen = list[set[int]](), set[int]()
     for block in blocks:
         taken.append({p.number for call in walked(forward[block.begin : block.end]) for p in weights.read(call)} - seen)
@@ -218,7 +204,7 @@ def _block_units(
 
 
 def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int]:
-    """The first and last unit that own parameters of an FSDP unit, or take its frozen weights."""
+    """First and last unit that own parameters of an FSDP unit, or take its frozen weights."""
     numbers = set(wrap.parameters)
     owners = [unit.number for unit in units if any(p.number in numbers for p in unit.parameters)]
     if not owners:
@@ -233,11 +219,10 @@ def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int
 
 
 def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
-    """The likely batch extent of each pass: the class that most operators with weights have first in their data.
+    """Return the likely batch extent of each pass: what most operators with weights have first in their data.
 
-    Each such operator votes. Extents along which operators mix elements win only without others, since a sequence may
-    come first. −1 if most data has one sample: its extent cannot be told from others of one, and the next extent is a
-    sequence.
+    Extents along which operators mix elements win only without others, since a sequence may come first. −1 if most data
+    has one sample: the next extent is then a sequence.
     """
     pass_of = {call.row: k for k, part in enumerate(passes) for call in walked(part)}
     fixed, leaves = shapes.extents.fixed(), shapes.extents.leaves
@@ -265,12 +250,10 @@ def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
 
 
 def _part_of_batch(batch: int, shapes: Shapes, firsts: Set[int]) -> int:
-    """The samples of each of several equal batches that were concatenated, such as both sides of pairs; else the batch.
+    """Find the samples of each of several equal batches that were concatenated, such as pairs; else the batch.
 
-    If the concatenated batch is split again into as many parts, these have the same class.
-
-    Args:
-        firsts: first extents of given tensors.
+    If the concatenated batch is split again into equal parts, the parts have the same class. `firsts` has the first
+    extents of given tensors.
     """
     extents = shapes.extents
     sums = [parts for whole, parts in extents.sums if whole == batch]

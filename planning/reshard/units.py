@@ -33,7 +33,7 @@ from .weights import gradients_of
 
 
 def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list[int]:
-    """Activations alive after each call of forward: results that later calls take, and the model's input.
+    """Count activations alive after each call of forward: results that later calls take, and the model's input.
 
     Results before the first call with parameters are data. A number that is given again is another tensor. A number
     that no call has returned, in the memory of an activation, is that activation (FSDP's hooks make such numbers).
@@ -107,9 +107,6 @@ def cut_units(
     Args:
         alive: activations alive after each call. cuts: places where a unit begins whatever is alive.
         joined: places where no unit begins.
-
-    Raises:
-        UsageError: there are no parameters.
     """
     units: list[Unit] = []
     segment: list[Call] = []
@@ -143,18 +140,17 @@ def _reads(calls: Iterable[Call], weights: Weights) -> bool:
 
 
 def _in_model(call: Call, weights: Weights) -> bool:
-    """Whether a call, or one below it, takes a parameter, or a frozen weight of which autograd takes notice."""
+    """Whether a call takes a parameter, or a frozen weight while autograd records."""
     return any(p.accumulates or inner.sequence >= 0 for inner in call.walk() for p in weights.read(inner))
 
 
 def _used(calls: Iterable[Call], weights: Weights) -> list[Parameter]:
-    """Parameters that calls take and that no unit has yet, in order of use."""
     found = dict.fromkeys(parameter for call in walked(calls) for parameter in weights.taken(call))
     return [parameter for parameter in found if parameter.unit < 0]
 
 
 def _split_loss(unit: Unit, weights: Weights) -> list[Call]:
-    """Remove the loss from the last unit: its calls after the last parameter, from the first that makes a scalar."""
+    """Remove the loss from the last unit: calls after the last parameter, from the first scalar on."""
     forward = unit.forward
     last = max((i for i, call in enumerate(forward) if _in_model(call, weights)), default=len(forward) - 1)
     for i in range(last + 1, len(forward)):
@@ -171,7 +167,6 @@ def _scalar(call: Call) -> bool:
 
 
 def _describe(unit: Unit, shapes: Shapes) -> None:
-    """Set the kind of a unit and the tensor that leaves it."""
     value = shapes.extents.value
     weights = ["x".join(str(value[extent]) for extent in parameter.shape) for parameter in unit.parameters]
     work = Counter(call.name for call in walked(unit.forward) if call.name in PRODUCTS)
@@ -208,11 +203,7 @@ def further_pass(
     part: tuple[list[Call], list[Call]],
     batch: int,
 ) -> Pass:
-    """Cut another pass into the same units.
-
-    Raises:
-        UsageError: it does not run the same operators in the same order.
-    """
+    """Cut another pass into the same units."""
     forward, backward = part
     known = [call for unit in units for call in unit.forward]
     skipped, begin = (_first_use(calls, weights) for calls in (known, forward))
@@ -232,12 +223,11 @@ def further_pass(
 
 
 def _first_use(calls: Sequence[Call], weights: Weights) -> int:
-    """Place of the first call that takes a parameter; the calls before it prepare data."""
     return next((place for place, call in enumerate(calls) if weights.takes(call)), 0)
 
 
 def relate_loss(model: Model) -> None:
-    """Join the extents of tensors made within a loss with those of an input of the same sizes."""
+    """Merge extents of tensors made within a loss with those of an input of the same sizes."""
     extents = model.extents
     loose = {root for some, _ in extents.following for root in some}
 
@@ -260,11 +250,9 @@ def relate_loss(model: Model) -> None:
 
 
 def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int:
-    """Match each AccumulateGrad with its parameter, as `Unit.ready`: by the memory that the optimizer takes, or that
-    FSDP reduces; else, of one unit, by shape, last used first.
+    """Match each AccumulateGrad with its parameter (`Unit.ready`); return how many stay unmatched.
 
-    Returns:
-        how many gradients no parameter is known for.
+    By the memory that the optimizer takes or FSDP reduces; else by shape within a unit, last used first.
     """
     known = {} if gathered else gradients_of(model.weights)  # FSDP's optimizer takes parts, in other memory
     unmatched, batches = 0, set(model.batches)
@@ -294,8 +282,7 @@ def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int
 
 
 def _by_memory(call: Call, known: Mapping[tuple[int, int], Parameter], extents: Extents) -> Parameter | None:
-    """The parameter for whose gradient the optimizer takes what the call is given, adds that to, or copies it to: the
-    last memory counts, since that of a copied one is used again."""
+    """Find the parameter whose gradient the call writes or copies. The last memory counts: earlier memory is reused."""
     for inner in reversed(list(call.walk())):
         for side in ("outputs", "inputs"):
             for value in tensor_values(inner.record.get(side)):
@@ -320,7 +307,7 @@ def _reduced(call: Call, gathered: Sequence[RecordedWrap], model: Model) -> Para
 
 
 def _by_shape(unit: Unit, calls: Sequence[Call], model: Model, taken: set[int]) -> int:
-    """Match calls with the parameters of their unit that have no gradient yet; returns how many are left."""
+    """Match calls with the unit's parameters that have no gradient yet; return the number left."""
     left, unmatched = [p for p in unit.parameters[::-1] if p.number not in taken], list[Call]()
     for call in calls:
         unmatched.append(call)

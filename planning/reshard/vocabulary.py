@@ -24,12 +24,7 @@ _PRODUCTS = ("aten::mm", "aten::addmm")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of a language model.
-
-    Attributes:
-        size: their number. extents: its classes, one where embedding and output layer share their weight.
-        head: the output layer's weight. embeddings: weights that are looked up by tokens.
-    """
+    """The words of a language model: number, classes, the output layer's weight, and weights that are looked up."""
 
     size: int
     extents: tuple[int, ...]
@@ -40,13 +35,12 @@ class Vocabulary:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """All weights with a row a word; a tied one once."""
+        """Weights with a row per word."""
         return tuple(dict.fromkeys((*self.embeddings, self.head)))
 
 
 def find_vocabulary(model: Model) -> Vocabulary | None:
-    """The output layer is the last product with a weight, where an embedding of samples has as many rows; None for
-    other models. Embeddings of positions have no sample's extent and stay whole."""
+    """Find the output layer: the last GEMM with a weight, if an embedding of samples has as many rows."""
     _, head = _output_layer(model, model.passes[0])
     words = model.leaves(head.shape[:1]) if head is not None else []
     if head is None or len(words) != 1:
@@ -65,7 +59,6 @@ def find_vocabulary(model: Model) -> Vocabulary | None:
 
 
 def _output_layer(model: Model, one: Pass) -> tuple[Call | None, Parameter | None]:
-    """The topmost call of the last product with a weight of two dimensions, and the weight."""
     for unit in reversed(one.units):
         for top in reversed(unit.forward):
             if any(call.name in _PRODUCTS for call in top.walk()):
@@ -76,7 +69,6 @@ def _output_layer(model: Model, one: Pass) -> tuple[Call | None, Parameter | Non
 
 
 def _looked_up(model: Model, call: Call) -> Parameter | None:
-    """The weight of an embedding."""
     if call.name != "aten::embedding" or len(call.input_shapes) < 2:
         return None
     return next(iter(model.weights.taken(call)), None)
@@ -85,15 +77,9 @@ def _looked_up(model: Model, call: Call) -> Parameter | None:
 class VocabularyRegions:
     """Changes of a rank's program by a divided vocabulary.
 
-    A rank looks up the words that it has, zero for others, and the results are summed. The output layer gives logits of
-    its words. They are gathered ("gather"), or the loss is computed of parts of them with three all-reduces of one
-    number per token ("loss": `loss_parallel` of torch.distributed.tensor.parallel).
-
-    Args:
-        changed: new values of classes of extents, with words divided.
-
-    Raises:
-        UsageError: the loss is not the mean cross entropy of the logits ("loss").
+    A rank looks up its words, zero for others, and the results are summed. The output layer gives logits of its words.
+    They are gathered ("gather"), or the loss is computed of parts of them with three all-reduces of one number per
+    token ("loss": `loss_parallel` of torch.distributed.tensor.parallel).
     """
 
     def __init__(self, model: Model, layout: Layout, vocabulary: Vocabulary, changed: Mapping[int, int]) -> None:
@@ -111,7 +97,7 @@ class VocabularyRegions:
                 self._divide_loss(one, vocabulary)
 
     def apply(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Items with lookups masked, logits gathered, or the loss of parts."""
+        """Yield items with lookups masked, logits gathered, or the loss divided."""
         for item in items:
             if not isinstance(item, RecordedOp):
                 yield item
@@ -128,7 +114,7 @@ class VocabularyRegions:
         return tuple(self._model.shape(shape, self._changed))
 
     def _embed(self, one: Pass, vocabulary: Vocabulary) -> None:
-        """Tokens of other ranks' words are looked up as word 0, and the result is zeroed."""
+        """Look up tokens of other ranks' words as word 0, and zero the result."""
         for top in (top for unit in one.units for top in unit.forward):
             for call in top.walk():
                 if _looked_up(self._model, call) not in vocabulary.embeddings:
@@ -142,7 +128,7 @@ class VocabularyRegions:
                 ]
 
     def _gather(self, one: Pass) -> None:
-        """Logits of all words behind the output layer; in backward each rank takes its part of their gradient."""
+        """Gather the logits of all words; in backward each rank takes its part of their gradient."""
         top, _ = _output_layer(self._model, one)
         assert top is not None
         call = next(call for call in top.walk() if call.output_shapes)
@@ -163,7 +149,6 @@ class VocabularyRegions:
             self._whole.add(call.row)
 
     def _divide_loss(self, one: Pass, vocabulary: Vocabulary) -> None:
-        """The cross entropy of parts of the logits, forward and backward."""
         found = {
             call.name: (top, call)
             for top in (*one.loss_forward, *one.loss_backward)
@@ -199,7 +184,6 @@ class VocabularyRegions:
 
 
 def _element(call: Call) -> tuple[str, int]:
-    """Type and size of an element of what a call returns."""
     outputs = call.signature.outputs if call.signature is not None else ()
     dtype = outputs[0].dtype if outputs else "float32"
     return dtype, itemsize(dtype) or 4
@@ -213,12 +197,10 @@ def _op(
     listed: bool = False,
     result: tuple[int, ...] | None = None,
 ) -> SyntheticOp:
-    """An operator whose result has the sizes of its first input, unless others are given."""
     return SyntheticOp(name, inputs, (inputs[0] if result is None else result,), dtype, size, listed=listed)
 
 
 def _masked(tokens: tuple[int, ...]) -> Iterator[Item]:
-    """Which tokens are of other ranks, and the numbers of the words in this rank's part."""
     yield _op("aten::lt", tokens)
     yield _op("aten::ge", tokens)
     yield _op("aten::bitwise_or", tokens, tokens, dtype="bool", size=1)
@@ -228,13 +210,12 @@ def _masked(tokens: tuple[int, ...]) -> Iterator[Item]:
 
 
 def _where(tokens: tuple[int, ...], *others: tuple[int, ...]) -> Iterator[Item]:
-    """Tokens that are not to be ignored."""
     yield _op("aten::ne", tokens)
     yield _op("aten::where", tokens, *others)
 
 
 def _softmax(logits: tuple[int, ...], dtype: str, size: int) -> Iterator[Item]:
-    """Its greatest logit and the sum of exponentials of a token are of all ranks."""
+    """Reduce the greatest logit and the sum of exponentials of each token over ranks."""
     of_token = (logits[0], 1)
 
     def reduced() -> CommOp:
@@ -251,7 +232,7 @@ def _softmax(logits: tuple[int, ...], dtype: str, size: int) -> Iterator[Item]:
 
 
 def _loss(logits: tuple[int, ...], dtype: str, size: int) -> Iterator[Item]:
-    """Each rank takes the logits of its own targets, zero for others; their sum is of all ranks."""
+    """Take the logits of this rank's targets, zero for others, and sum them over ranks."""
     tokens, of_token = logits[:1], (logits[0], 1)
     yield from _where(tokens, tokens, ())
     yield from _masked(of_token)
@@ -267,7 +248,6 @@ def _loss(logits: tuple[int, ...], dtype: str, size: int) -> Iterator[Item]:
 
 
 def _loss_backward(logits: tuple[int, ...], dtype: str, size: int) -> Iterator[Item]:
-    """The gradient of the logits of this rank's words, that of the softmax with it."""
     tokens, of_token = logits[:1], (logits[0], 1)
     yield _op("aten::div", (), (), dtype=dtype, size=size)
     yield from _where(of_token, of_token, ())

@@ -70,7 +70,6 @@ def _by_memory(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]) -
 
 
 def _shape_of(changed: GivenTensor, used: GivenTensor, shapes: Shapes) -> Shape:
-    """The parameter's extents in forward, if that uses it whole, joined with those in the optimizer."""
     extents = shapes.extents
     if extents.sizes(changed.shape) != extents.sizes(used.shape):
         return changed.shape
@@ -86,16 +85,9 @@ def _set_optimizer(weights: Weights, steps: Sequence[Call], owner_of: OwnerOf) -
 
 
 def _of_shards(
-    steps: Sequence[Call],
-    shapes: Shapes,
-    forward: Sequence[Call],
-    gathered: Sequence[RecordedWrap],
-    part: Shard | None,
+    steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call], gathered: Sequence[RecordedWrap], part: Shard | None
 ) -> Weights:
-    """Parameters of FSDP2, numbered by the optimizer, then by units.
-
-    Gathered memory is used again by other units, but tensors keep their numbers: `by_number` recognizes them.
-    """
+    """Find parameters of FSDP2. Gathered memory is reused, but tensors keep their numbers (`by_number`)."""
     used = _gathered_reads(forward, gathered)
     order = [given.storage for given in _changed(child for step in steps for child in step.children)]
     order += [shard for unit in gathered for shard in unit.shards]
@@ -136,7 +128,7 @@ def _gathered_reads(forward: Sequence[Call], gathered: Sequence[RecordedWrap]) -
 
 
 def relate_gathered(weights: Weights, calls: Iterable[Call], shapes: Shapes) -> None:
-    """Join the extents of a parameter in all memory that it was gathered to: backward gathers it again."""
+    """Merge the extents of a parameter in all memory that it was gathered to."""
     for call in walked(calls):
         for given in given_tensors(call):
             known = weights.by_number.get(given.number)
@@ -147,9 +139,7 @@ def relate_gathered(weights: Weights, calls: Iterable[Call], shapes: Shapes) -> 
 def make_whole(call: Call, owner: Parameter | Lists, weights: Weights, shapes: Shapes) -> None:
     """Give a call on parts of parameters, and those below it, the extents of whole parameters.
 
-    Args:
-        owner: the parameter that the call is for, or of each entry of its lists. A call below on one entry of a list is
-            recognized by the entry's memory.
+    `owner` is the parameter of the call, or of each entry of its lists.
     """
     extents, part = shapes.extents, weights.part
     lists = {} if isinstance(owner, Parameter) else owner
@@ -180,7 +170,7 @@ def make_whole(call: Call, owner: Parameter | Lists, weights: Weights, shapes: S
 
 
 def lists_in(call: Call, side: str = "inputs") -> Iterator[list[list[int]]]:
-    """The lists of tensors, as in ETs, that a call takes or returns."""
+    """Lists of tensors that a call takes or returns, as in ETs."""
     given = call.record.get(side)
     for values in given.get("values", ()) if isinstance(given, dict) else ():
         if isinstance(values, list) and values and all(isinstance(value, list) for value in values):
@@ -190,11 +180,8 @@ def lists_in(call: Call, side: str = "inputs") -> Iterator[list[list[int]]]:
 def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Parameter]) -> dict[int, Lists]:
     """Map calls on lists, by row, to the parameters of their entries.
 
-    A call that takes parameters tells them; one that does not, such as on gradients, has those of the next call that
-    does, since an optimizer works through one group of parameters after the other.
-
-    Args:
-        parameters: entries of lists of that length if no call takes parameters.
+    A call that takes parameters tells them; a call on gradients has those of the next call that does, since an
+    optimizer works through its groups one after the other.
     """
     found, current = dict[int, Lists](), {len(parameters): parameters}
     for call in reversed(calls):
@@ -207,10 +194,7 @@ def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Para
 
 
 def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
-    """Tensors that forward takes and does not make, by storage: the largest, then those that have other elements.
-
-    Expanded views do not count.
-    """
+    """Tensors that forward takes and does not make, by storage: the largest, then those with other elements."""
     found: dict[int, dict[int, tuple[int, GivenTensor]]] = {}  # by storage and offset, with the number of elements
     made, views = set[int](), set[int]()
 
@@ -232,7 +216,6 @@ def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
 
 
 def _apart(sized: list[tuple[int, GivenTensor]]) -> list[GivenTensor]:
-    """The largest of tensors in one storage, then those that are not a part of it."""
     most, largest = max(sized, key=lambda pair: pair[0])
     end = largest.offset + most
     others = [
@@ -248,7 +231,6 @@ def _numel(call: Call, given: GivenTensor) -> int:
 
 
 def _changed(children: Iterable[Call]) -> Iterator[GivenTensor]:
-    """The tensors that calls of the optimizer change in place: the first argument, or all entries of a first list."""
     for child in children:
         given = given_tensors(child)
         if given and (child.name.endswith("_") or "_fused" in child.name):
@@ -257,8 +239,7 @@ def _changed(children: Iterable[Call]) -> Iterator[GivenTensor]:
 
 
 def _owners(step: Call, owner_of: OwnerOf) -> Iterator[tuple[Call, Parameter | None]]:
-    """Assign an optimizer's calls to parameters: those for one parameter end with the call that changes it; calls on
-    lists are of all parameters (None)."""
+    """Assign calls to the parameter that the next changing call changes; calls on lists to all (None)."""
     waiting: list[Call] = []
     for child in step.children:
         waiting.append(child)
@@ -272,7 +253,6 @@ def _owners(step: Call, owner_of: OwnerOf) -> Iterator[tuple[Call, Parameter | N
 
 
 def _by_shapes(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]) -> Weights:
-    """Parameters among what layers take as weights, recognized by the number of their tensor in forward."""
     made = {number for call in walked(forward) for number in call.tensor_ids("outputs")}
     used: dict[int, GivenTensor] = {}
     for call in walked(forward):
@@ -326,7 +306,6 @@ def _matched_shapes(
 
 
 def _weight_like(forward: Sequence[Call], made: set[int]) -> dict[int, None]:
-    """Numbers of tensors that layers take as weights or biases, in order of use."""
     found: dict[int, None] = {}
     for call in walked(forward):
         values = call.record.get("inputs", {}).get("values", [])
@@ -338,7 +317,6 @@ def _weight_like(forward: Sequence[Call], made: set[int]) -> dict[int, None]:
 
 
 def _weight_places(name: str) -> Iterable[int]:
-    """Positions of the weights and biases of an operator."""
     if "norm" in name:
         return range(1, 5)
     if name == "aten::linear" or "conv" in name:
@@ -349,7 +327,7 @@ def _weight_places(name: str) -> Iterable[int]:
 
 
 def weights_of_layers(calls: Iterable[Call]) -> set[int]:
-    """Storages of the weights and biases of layers, without the statistics of batch norms."""
+    """Storages of weights and biases of layers, without statistics of batch norms."""
     found = set[int]()
     for call in calls:
         values = call.record.get("inputs", {}).get("values", [])
@@ -359,7 +337,7 @@ def weights_of_layers(calls: Iterable[Call]) -> set[int]:
 
 
 def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
-    """The tensors that the optimizer takes with each parameter, by storage and offset: its gradient is among them."""
+    """Tensors that the optimizer takes with each parameter, by storage and offset: among them its gradient."""
     found: dict[tuple[int, int], Parameter] = {}
     made = set[int]()  # storages that the optimizer allocates: others may have had them before
     for _, owned in weights.optimizer:

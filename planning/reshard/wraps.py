@@ -30,7 +30,7 @@ _COPY_IN, _COPY_OUT, _CHUNK_CAT = "fsdp::all_gather_copy_in", "fsdp::split_with_
 
 
 def recorded_wraps(trace: Trace, begin: int, end: int) -> list[RecordedWrap]:
-    """The units of FSDP2 that a step gathers, in order; none for other recordings."""
+    """Return the units of FSDP2 that a step gathers, in order."""
     calls, names = trace.calls, trace.names
     codes = [code for code, name in enumerate(names) if name.startswith((_COPY_IN, _COPY_OUT, _CHUNK_CAT))]
     chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))
@@ -54,7 +54,6 @@ def recorded_wraps(trace: Trace, begin: int, end: int) -> list[RecordedWrap]:
 
 
 def _label(trace: Trace, call: int) -> str:
-    """The module of the FSDP annotation around a call."""
     while call >= 0:
         matched = _LABEL.match(trace.names[trace.calls.name[call]])
         if matched is not None:
@@ -64,10 +63,9 @@ def _label(trace: Trace, call: int) -> str:
 
 
 def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int, str]) -> set[int]:
-    """Places of the topmost calls with which another FSDP unit begins, or the root's parameters are used again.
+    """Places of topmost calls with which another FSDP unit begins, or the root's parameters are used again.
 
-    Args:
-        label_of: the unit's label by parameter, "" for the root.
+    `label_of`: the unit's label by parameter, "" for the root.
     """
     found, current, seen = set[int](), "", set[int]()
     for place, call in enumerate(forward):
@@ -81,10 +79,10 @@ def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int,
 
 
 def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
-    """Rows of gradient sums that autograd does in place either only with FSDP or only without it.
+    """Rows of gradient sums that autograd does in place only with FSDP, or only without it.
 
-    If several units take one activation, such as what a decoder attends to, each FSDP unit first sums the gradients of
-    its own calls. These sums are then added up, and the first such sum is not in place.
+    If several units take one activation, each FSDP unit first sums the gradients of its own calls. These sums are then
+    added up, and the first such sum is not in place.
     """
     label_of = {k: wrap.label for wrap in wraps if not wrap.root for k in range(wrap.units[0], wrap.units[1] + 1)}
     found = set[int]()
@@ -112,11 +110,7 @@ def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
 
 
 def chosen_wraps(model: Model, wanted: str | None, sizes: Callable[[Parameter], Sequence[int]]) -> list[Wrap]:
-    """The FSDP units that a layout asks for (`Layout.fsdp_wrap`).
-
-    Raises:
-        UsageError: no such module.
-    """
+    """Return the FSDP units that a layout asks for (`Layout.fsdp_wrap`)."""
     if wanted is None:
         everything = [parameter.number for parameter in model.every_parameter]
         return model.wraps or model.blocks or [Wrap("", everything, (0, len(model.units) - 1))]
@@ -135,7 +129,6 @@ def chosen_wraps(model: Model, wanted: str | None, sizes: Callable[[Parameter], 
 
 
 def _of_modules(model: Model, name: str) -> list[Wrap]:
-    """Units of the outermost modules of a class; the recording must have modules."""
     found: dict[str, Wrap] = {}
     seen = set[int]()
     for unit in model.units:
@@ -157,7 +150,6 @@ def _of_modules(model: Model, name: str) -> list[Wrap]:
 
 
 def _modules_around(model: Model, call: Call) -> list[str]:
-    """The recorded modules around a call, outermost first, such as "nn.Module: Block_1"."""
     hierarchy = model.trace.hierarchy
     names = (model.trace.names[code] for code in hierarchy.regions(int(hierarchy.path[call.index])))
     return [name for name in names if name.startswith(_MODULE)]
@@ -168,7 +160,7 @@ def _class_of(module: str) -> str:
 
 
 def candidates(model: Model) -> str:
-    """Values of `--fsdp-wrap` for this model: classes of modules that occur several times, largest modules first."""
+    """Values of `--fsdp-wrap`: classes of modules that occur several times, largest modules first."""
     numbers: dict[str, dict[str, set[int]]] = {}  # by class and module: its parameters
     for call in model.forward_calls():
         read = {parameter.number for parameter in model.weights.read(call)}

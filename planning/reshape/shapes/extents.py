@@ -10,10 +10,10 @@ _ATTEMPTS = 9
 
 
 class Extents:
-    """Classes of equal extents. An extent is a number of this object; all that is recorded of one is its value.
+    """Classes of equal extents. An extent is a number of this object.
 
-    A class may be a product of others in row-major order (what `view` joins or splits), a sum of others (`cat`), or
-    follow others: it keeps its value if they keep theirs.
+    A class may be a product of others in row-major order (`view`), a sum of others (`cat`), or follow others: it keeps
+    its value if they keep theirs.
 
     Attributes:
         value: of each extent, as recorded. numbers: extents that calls were given as numbers.
@@ -31,17 +31,16 @@ class Extents:
         self._cuts: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
 
     def new(self, value: int) -> int:
-        """An extent of which nothing is known but its value."""
+        """Add an extent of known value."""
         self._above.append(len(self._above))
         self.value.append(value)
         return len(self.value) - 1
 
     def sizes(self, extents: Iterable[int]) -> list[int]:
-        """Their recorded values."""
         return [self.value[extent] for extent in extents]
 
     def root(self, extent: int) -> int:
-        """The representative of its class."""
+        """Representative of the extent's class."""
         above = self._above
         while above[extent] != extent:
             above[extent] = above[above[extent]]
@@ -49,15 +48,15 @@ class Extents:
         return extent
 
     def fix(self, extents: Iterable[int]) -> None:
-        """These are those of parameters, which no batch changes."""
+        """Mark extents of parameters, which no batch changes."""
         self._fixed += extents
 
     def fixed(self) -> set[int]:
-        """The classes of fixed extents; of products, their factors."""
+        """Classes of fixed extents, and factors of products among them."""
         return set(self.leaves(self._fixed))
 
     def same(self, left: int, right: int) -> None:
-        """Two extents are one. Ignored for extents of unequal value, which cannot be one."""
+        """Merge two extents; ignored if their values differ."""
         left, right = self.root(left), self.root(right)
         if left == right or self.value[left] != self.value[right]:
             return
@@ -71,24 +70,24 @@ class Extents:
             self._factors[left] = parts
 
     def sum_of(self, whole: int, parts: Sequence[int]) -> None:
-        """An extent is the sum of others; nothing is said if the values are not."""
+        """State that an extent is the sum of others; ignored if the values do not add up."""
         if sum(self.value[part] for part in parts) == self.value[whole]:
             self._sums.append((whole, tuple(parts)))
 
     def follow(self, extents: Iterable[int], others: Iterable[int]) -> None:
-        """Extents keep their values if all the others do."""
+        """State that extents keep their values if all the others do."""
         self._follows.append((tuple(extents), tuple(dict.fromkeys(others))))
 
     def beside(self, extents: Sequence[int]) -> None:
-        """Of these, which belong to one tensor, no more than one changes unless shown."""
+        """State that at most one of these extents of a tensor changes, unless shown otherwise."""
         self._beside.append(extents)
 
     def number(self, extents: Iterable[int]) -> None:
-        """These were given as numbers: they keep their values unless they are multiples of what changes."""
+        """State that these were given as numbers: they change only if they are multiples of what changes."""
         self.numbers += extents
 
     def view(self, before: Sequence[int], after: Sequence[int]) -> None:
-        """The same elements in the same order under another shape."""
+        """Relate two shapes of the same elements in the same order."""
         left, right = ([extent for extent in side if self.value[extent] != 1] for side in (before, after))
         sizes = [prod(self.value[extent] for extent in side) for side in (left, right)]
         if sizes[0] != sizes[1] or not sizes[0]:
@@ -97,7 +96,7 @@ class Extents:
         self._align(left, right)
 
     def leaves(self, extents: Iterable[int]) -> list[int]:
-        """The classes, products replaced by their factors, in order."""
+        """Classes of extents in order, products replaced by their factors."""
         found, stack = [], list(extents)[::-1]
         while stack:
             root = self.root(stack.pop())
@@ -108,7 +107,7 @@ class Extents:
         return found
 
     def _align(self, left: Sequence[int], right: Sequence[int]) -> None:
-        """Two rows of extents of equal product are the same elements in order."""
+        """Relate two rows of extents with equal products: they are the same elements in order."""
         for group in self._groups(self.leaves(left), self.leaves(right)):
             mine, other = (self.leaves(side) for side in group)  # again: earlier groups may have determined these
             if len(mine) == len(other) == 1:
@@ -123,7 +122,7 @@ class Extents:
                 self._cut(mine, other)
 
     def _groups(self, left: Sequence[int], right: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-        """The least parts of two rows that have equal products."""
+        """Split two rows into the shortest parts with equal products."""
         found, queues = [], (deque(left), deque(right))
         while queues[0] and queues[1]:
             group = [queues[0].popleft()], [queues[1].popleft()]
@@ -136,7 +135,7 @@ class Extents:
         return found
 
     def _cut(self, left: Sequence[int], right: Sequence[int]) -> None:
-        """Factors that straddle each other are cut at every boundary of either row, if those divide."""
+        """Cut factors at every boundary of either row, if they divide."""
         queues, pieces = (deque(left), deque(right)), list[int]()
         while queues[0] and queues[1]:
             pair = [self.root(queue.popleft()) for queue in queues]
@@ -169,15 +168,13 @@ class Extents:
         *,
         parameters: bool = False,
     ) -> dict[int, int]:
-        """New values of the classes, as far as they can be derived.
+        """Derive new values of the classes, as far as possible.
 
-        An underived class keeps its value only if it is no multiple of one that changes, and follows nothing.
+        An underived class keeps its value only if it is no multiple of a changing class and follows nothing.
 
         Args:
-            changed: classes that change, and to what.
-            beside: extents of tensors from outside, of which no more than one changes unless shown.
-            kept: classes that keep their values.
-            parameters: those of parameters (`fixed`) may change, too.
+            changed: new values. beside: extents of outside tensors, at most one of which changes unless shown.
+            kept: classes that keep their values. parameters: fixed classes may change as well.
         """
         kept = {*kept, *(() if parameters else self.fixed())}
         tensors, dead = [*beside, *self._beside], frozenset[int]()
@@ -191,7 +188,7 @@ class Extents:
     def _solved(
         self, changed: Mapping[int, int], kept: set[int], beside: Sequence[Sequence[int]], dead: frozenset[int]
     ) -> _Solver:
-        """One attempt, from what is certain to what is merely likely."""
+        """Solve once, from certain relations to likely ones."""
         solver = _Solver(self, changed, kept, dead)
         solver.run()
         for tensor in beside:
@@ -212,26 +209,25 @@ class Extents:
         return solver
 
     def roots(self, extents: Iterable[int]) -> tuple[int, ...]:
-        """The classes of extents."""
         return tuple(self.root(extent) for extent in extents)
 
     @property
     def products(self) -> dict[int, tuple[int, ...]]:
-        """Classes that are products, with their factors."""
+        """Products with their factors."""
         return {self.root(whole): self.roots(parts) for whole, parts in self._factors.items()}
 
     @property
     def sums(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Classes that are sums, with their parts."""
+        """Sums with their parts."""
         return [(self.root(whole), self.roots(parts)) for whole, parts in self._sums]
 
     @property
     def following(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Classes that follow others, with those."""
+        """Classes that follow others, with the others."""
         return [(self.roots(some), self.roots(basis)) for some, basis in self._follows]
 
     def ambiguous(self, changed: Mapping[int, int]) -> set[int]:
-        """Parts of extents that were cut where what changes could as well be in another extent of the shape."""
+        """Parts of cut extents, if another extent of the shape may change instead."""
         found = set[int]()
         for left, right, parts in self._cuts:
             for root in set(self.leaves((*left, *right))) & changed.keys():
@@ -242,11 +238,7 @@ class Extents:
 
 
 class _Solver:
-    """Values carried along the relations until nothing more follows.
-
-    Attributes:
-        known: classes and their new values. dead: classes without a value, or with two contradictory ones.
-    """
+    """Carries values along the relations until nothing more follows; `dead` classes have no value or two."""
 
     def __init__(self, extents: Extents, changed: Mapping[int, int], kept: set[int], dead: frozenset[int]) -> None:
         self._extents, self._value = extents, extents.value
@@ -273,25 +265,23 @@ class _Solver:
             self.known.pop(root, None)
 
     def changes(self, extent: int) -> bool:
-        """A class is known to change."""
         root = self._extents.root(extent)
         return self.known.get(root, self._value[root]) != self._value[root]
 
     def keep(self, extents: Iterable[int]) -> None:
-        """Classes without any relation, products excepted, keep their value."""
+        """Keep the value of classes without relations, except products."""
         for root in self._extents.leaves(extents):
             if root not in self.dead:
                 self.known.setdefault(root, self._value[root])
 
     def keep_beside(self) -> None:
-        """Of a product of which nothing else is known one factor changes; another one keeps its value."""
+        """If nothing else is known of a product, one factor changes and another keeps its value."""
         for whole, parts in self._products.items():
             missing = [part for part in parts if part not in self.known]
             if whole not in self.known and len(missing) == 1 and any(self.changes(part) for part in parts):
                 self.keep(missing)
 
     def run(self) -> None:
-        """Carry on until nothing changes."""
         before = -1
         while before != len(self.known) + len(self.dead):
             before = len(self.known) + len(self.dead)

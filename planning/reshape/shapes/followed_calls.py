@@ -47,14 +47,11 @@ class _Tensor(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A tensor whose extents follow from no other tensor: from outside, or made of numbers alone.
+    """A tensor whose extents follow from no other tensor: it comes from outside or is made of numbers.
 
     Attributes:
-        shape: its extents.
-        use: which operator uses it first, at which position, with which sizes; for what is made within, which one
-            made it and −1.
-        forward: used outside of backward, of what handles parameters, and of what operators with tensors are made of.
-        data: not made of constants, but from outside or at random: no more than one of its extents is the batch.
+        use: operator, position and sizes of its first use; for a tensor made within, its operator and −1.
+        forward: used in forward, by operators with tensors. data: from outside or random, so it may have a batch.
     """
 
     shape: Shape
@@ -68,12 +65,10 @@ class Shapes:
     """The extents of all tensors, by row of the trace.
 
     Attributes:
-        extents: what they are numbers of.
-        inputs, results: of each call the tensors by argument; None for undefined ones.
+        inputs, results: tensors of each call by argument; None for undefined ones.
         sources: tensors whose extents follow from no other's, in order of use.
-        votes: of each call of an operator with weights in forward the extents among which the batch is.
-        voters: of each vote the row of the call.
-        mixed: extents along which operators mix elements in forward, as they do along sequences.
+        votes: candidates for the batch, per call of an operator with weights in forward. voters: rows of these calls.
+        mixed: extents along which operators mix elements in forward, as along sequences.
         loaded: extents that count the samples which a data loader stacked.
     """
 
@@ -105,8 +100,7 @@ def shapes_of(trace: Trace) -> Shapes:
 
 
 def _callers(trace: Trace) -> npt.NDArray[np.int64]:
-    """Of each row that of its caller, −1 for none. An ET may have a call below one that had ended before it began; then
-    it is that one's caller."""
+    """Return each row's caller; if an ET puts a call below one that had ended before, the caller's caller."""
     calls, above = trace.calls, trace.nodes.parent_row
     begin, end = np.zeros(len(trace) + 1, np.int64), np.full(len(trace) + 1, np.iinfo(np.int64).max)
     begin[calls.source], end[calls.source] = calls.ts, calls.end
@@ -119,7 +113,6 @@ def _callers(trace: Trace) -> npt.NDArray[np.int64]:
 
 
 def _events(callers: npt.NDArray[np.int64], rows: Positions[int, Row]) -> Iterator[tuple[Row, bool]]:
-    """Rows of CPU nodes as they begin and end, callees within their callers."""
     place = np.full(len(callers) + 1, -1, np.int64)
     place[rows] = np.arange(len(rows))
     above = place[callers[rows]].tolist()  # −1 for none: the last entry
@@ -151,12 +144,10 @@ class _Open:
     """A call that has begun.
 
     Attributes:
-        basis: extents of the inputs of the nearest call that has some and decides sizes, itself included.
-        gathers: gradients of parameters are accumulated. parameters: all tensors are parameters or theirs.
-        loads: a data loader makes a batch.
-        divides: FSDP gathers parameters or reduces gradients: how it divides them over ranks is no extent of the model,
-            as it would seem where there are as many ranks as heads.
-        taken: numbers of the tensors among its inputs. temporaries: tensors of free sizes that were made within.
+        basis: input extents of the nearest call around that decides sizes.
+        gathers: it accumulates gradients. parameters: all tensors belong to parameters. loads: it makes a batch.
+        divides: FSDP gathers or reduces here; its division over ranks is no extent of the model.
+        taken: numbers of input tensors. temporaries: tensors of free sizes that were made within.
     """
 
     name: str
@@ -173,8 +164,7 @@ class _Open:
 
 
 class _Walk:
-    """Tensors by identity. Storage alone does not identify one: memory that an operator takes unrecorded may have been
-    that of another tensor of the same shape."""
+    """Tensors by identity. A storage alone does not identify one, since memory is reused."""
 
     def __init__(self, trace: Trace, callers: Sequence[int]) -> None:
         self.shapes = Shapes()
@@ -185,7 +175,6 @@ class _Walk:
         self._time = 0
 
     def begin(self, row: Row, record: CallRecord) -> None:
-        """The inputs of a call are what they were where they were seen last, or come from outside."""
         self._time += 1
         name = self._trace.name_of(row).removeprefix("aten::")
         above = self._open.get(Row(self._callers[row]))
@@ -219,7 +208,6 @@ class _Walk:
         self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, gathers, parameters, loads, taken)
 
     def end(self, row: Row, record: CallRecord) -> None:
-        """The results of a call are tensors that were seen since it began, or new ones."""
         call = self._open.pop(row)
         if call.divides:
             for tensors, _ in _arguments(record.outputs):
@@ -241,7 +229,6 @@ class _Walk:
             self._relate(row, OpCall(call.name, call.arguments, flat, tuple(made)), call)
 
     def _relate(self, row: int, made: OpCall, call: _Open) -> None:
-        """What a call says of its extents: how they are related, and which may be the batch."""
         rule = _RULES.get(call.name) or _RULES.get(call.name.removesuffix("_"))
         if rule is not None:
             rule(made, self._extents)
@@ -296,7 +283,6 @@ class _Walk:
         return shape
 
     def _around(self, row: int) -> Iterator[_Open]:
-        """The calls around a row, whose inputs are still there."""
         while (call := self._open.get(row := Row(self._callers[row]))) is not None:
             yield call
 
@@ -308,7 +294,6 @@ class _Walk:
 
 
 def _arguments(side: DecodedSide) -> list[tuple[list[_Tensor | None], Any]]:
-    """Of each argument the tensors, None for undefined ones; and the value of what is none."""
     with contextlib.suppress(TypeError, ValueError):  # written by others
         return [_argument(value, shape, kind) for value, shape, kind, _ in side.rows()]
     return []
@@ -324,7 +309,6 @@ def _argument(value: Any, shape: Any, kind: str) -> tuple[list[_Tensor | None], 
 
 
 def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
-    """None for an undefined tensor, or for another member of a list."""
     if "nullptr" in kind or not kind.startswith("Tensor("):
         return None
     number, storage = value[:2]
@@ -341,17 +325,17 @@ IN_OTHERS = frozenset(("select", "unbind", "sum", "mean", "amax", "max"))
 
 
 def roles(call: OpCall) -> Roles:
-    """Extents of a call of the forward pass among which the batch is, and those that are mixed, so hardly the batch.
+    """Return extents of a forward call that may be the batch, and extents that are mixed, so hardly the batch.
 
-    Elements of a batch do not meet before the loss; those of a sequence do in attention, in recurrent layers, where one
-    place is selected, and where a mean is taken over some of the dimensions; those of features do in every layer.
+    Elements of a batch do not meet before the loss. Elements of a sequence meet in attention, recurrent layers,
+    selections and means over some dimensions; features meet in every layer.
     """
     find = _ROLES.get(call.name)
     return _NONE if find is None else find(call)
 
 
 def _data(position: int, outer: slice, mixed: slice = slice(0)) -> Callable[[OpCall], Roles]:
-    """Roles of the extents of one argument."""
+    """Return the roles of the extents of one argument."""
 
     def find(call: OpCall) -> Roles:
         shape = call.tensor(position) or ()
@@ -366,7 +350,7 @@ def _attention(call: OpCall) -> Roles:
 
 
 def _recurrent(call: OpCall) -> Roles:
-    """Data of (sequence, batch, features), or with `batch_first` (batch, sequence, features)."""
+    """Data is (sequence, batch, features), or with `batch_first` (batch, sequence, features)."""
     data, time = call.tensor(0) or (), int(call.value(8) is True)
     return data[:-1], (*data[time : time + 1], data[2]) if len(data) == 3 else ()
 

@@ -11,8 +11,7 @@ _CONVOLVES |= {name: gradient.arguments for names, gradient in GRADIENTS.items()
 
 
 def _norm(call: OpCall, extents: Extents) -> None:
-    """Normalisations forward and backward: what has the shape of the data is data, what has fewer dimensions belongs
-    to channels."""
+    """Tensors of the data's shape are data; tensors with fewer dimensions are per channel."""
     batched = "batch_norm" in call.name or "group_norm" in call.name or "instance_norm" in call.name
     if call.name == "native_layer_norm_backward":  # (2, threads, channels): sums of each thread
         extents.fix(
@@ -47,7 +46,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
 
 
 def _convolution(call: OpCall, extents: Extents) -> None:
-    """(batch, channels, space) of input, output and gradients; weight and bias are parameters, channels are theirs."""
+    """Input, output and gradients are (batch, channels, space); weight and bias are parameters."""
     names = _CONVOLVES[call.name]
     shapes = {name: call.tensor(at) for at, name in enumerate(names)}
     weight, inputs = shapes.get("weight"), shapes.get("input")
@@ -67,7 +66,6 @@ def _convolution(call: OpCall, extents: Extents) -> None:
 
 
 def _gradient(shape: Shape, inputs: Shape | None, weight: Shape | None, extents: Extents) -> None:
-    """A result of a convolution's backward: the gradient of its input or of its weight."""
     values = extents.sizes(shape)
     of_input = inputs is not None and values == extents.sizes(inputs)
     of_weight = weight is not None and values == extents.sizes(weight)
@@ -78,7 +76,7 @@ def _gradient(shape: Shape, inputs: Shape | None, weight: Shape | None, extents:
 
 
 def _pool(call: OpCall, extents: Extents) -> None:
-    """Pooling and resampling of (batch, channels, space), forward and backward: space has no batch in it."""
+    """Pooling and resampling of (batch, channels, space), forward and backward."""
     spatial = 3 if "3d" in call.name else 1 if "1d" in call.name else 2
     data = [shape for shape in (*call.inputs, *call.results) if len(shape) >= spatial]
     for place, shape in enumerate(data):
@@ -89,7 +87,7 @@ def _pool(call: OpCall, extents: Extents) -> None:
 
 
 def _shuffled(call: OpCall, extents: Extents) -> None:
-    """(batch, channels, space), in which channels become space or the other way round."""
+    """(batch, channels, space); channels become space or the reverse."""
     before, after = call.tensor(0), call.result()
     if before and after and len(before) == len(after):
         extents.same(before[0], after[0])
@@ -98,7 +96,7 @@ def _shuffled(call: OpCall, extents: Extents) -> None:
 
 
 def _loss(call: OpCall, extents: Extents) -> None:
-    """Scores (batch, classes, …) and targets (batch, …), in any order among the arguments, forward and backward."""
+    """Scores (batch, classes, …) and targets (batch, …), in any order, forward and backward."""
     scores = max((shape for shape in call.inputs), key=len, default=())
     if len(scores) < 2:
         return
@@ -110,7 +108,7 @@ def _loss(call: OpCall, extents: Extents) -> None:
 
 
 def _bag(call: OpCall, extents: Extents) -> None:
-    """Embedding bags, (weight or gradient, indices, offsets, …): every bag has equally many indices."""
+    """Embedding bags (weight or gradient, indices, offsets, …): all bags have equally many indices."""
     backward = "backward" in call.name
     first, indices = call.tensor(0), call.tensor(1)
     bags = first if backward else call.result()
@@ -136,8 +134,7 @@ def _bag(call: OpCall, extents: Extents) -> None:
 
 
 def _tables(call: OpCall, extents: Extents) -> None:
-    """FBGEMM's lookups in several tables (…, dimension offsets, …, indices, offsets, …): there are tables × batch + 1
-    offsets, bags have equally many indices."""
+    """FBGEMM lookups (…, dimension offsets, …, indices, offsets, …): tables × batch + 1 offsets, equal bags."""
     starts, indices, offsets = (2, 7, 8) if call.name.startswith("fbgemm::dense") else (6, 11, 12)
     of_dims, chosen, bounds, after = call.tensor(starts), call.tensor(indices), call.tensor(offsets), call.result()
     if not of_dims or not chosen or not bounds or not after:
@@ -167,15 +164,13 @@ def _cumsum_complete(call: OpCall, extents: Extents) -> None:
 
 
 def _all_to_all(call: OpCall, extents: Extents) -> None:
-    """(output, input, …) of equal size."""
     after, before = call.tensor(0), call.tensor(1)
     if after and before:
         match(before, after, extents)
 
 
 def _attention(call: OpCall, extents: Extents) -> None:
-    """(batch, head, sequence, dimension) of query, key, value and what has their shapes; masks and logarithms of sums
-    of exponentials. Backward begins with the gradient of the output."""
+    """(batch, head, sequence, dimension) of query, key, value; backward begins with the output's gradient."""
     first = 1 if "backward" in call.name else 0
     query, key, value = (call.tensor(first + place) for place in range(3))
     if not query or not key or not value or not len(query) == len(key) == len(value) == 4:
@@ -202,7 +197,7 @@ def _attention(call: OpCall, extents: Extents) -> None:
 
 
 def _encoder_layer(call: OpCall, extents: Extents) -> None:
-    """Fused inference of an encoder layer, or its attention: data (batch, sequence, dimension), parameters, a mask."""
+    """Fused inference of an encoder layer or its attention: data (batch, sequence, dimension), parameters, mask."""
     data = [shape for shape in call.inputs if len(shape) == 3]
     for argument in call.arguments:
         extents.fix(extent for shape in argument.tensors if shape is not None and len(shape) < 3 for extent in shape)
@@ -210,7 +205,7 @@ def _encoder_layer(call: OpCall, extents: Extents) -> None:
 
 
 def _recurrent(call: OpCall, extents: Extents) -> None:
-    """`lstm`, `gru` and the like (input, states, parameters, …, batch_first), and a layer of them in oneDNN."""
+    """`lstm`, `gru` and similar (input, states, parameters, …, batch_first), and a layer of them in oneDNN."""
     data = call.tensor(0)
     if not data or len(data) != 3:
         return

@@ -13,11 +13,10 @@ from .followed_calls import Shapes
 
 @dataclass(frozen=True)
 class _Claim:
-    """What speaks for a class of extents of inputs as the batch.
+    """Evidence that a class of input extents is the batch.
 
     Attributes:
-        votes: calls of operators with weights whose data has it. mixed: elements meet along it.
-        place: the least at which it is an extent of an input.
+        votes: weighted operators whose data has it. mixed: operators mix elements along it. place: least position.
     """
 
     root: int
@@ -47,13 +46,10 @@ class SizeEvidence:
             self._sums.pop(root, None)
 
     def find(self, dimension: str, recorded_size: int | None) -> tuple[set[int], int]:
-        """The classes of extents that are a dimension, and its size.
+        """Return the classes of extents that are a dimension, and its size.
 
         Args:
             dimension: "batch", "seq" or "hidden". was: the recorded size, None to find it.
-
-        Raises:
-            UsageError: nothing, or more than one size, has good claims.
         """
         size, tiers = {"batch": self._batch, "seq": self._seq, "hidden": self._hidden}[dimension](recorded_size)
         found = set[int]()
@@ -67,8 +63,7 @@ class SizeEvidence:
         return found, size
 
     def _batch(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """What a data loader stacks; without one, extents of inputs that most operators with weights have in their data
-        and along which elements do not meet, the first such of an input."""
+        """Return what a data loader stacks; else the input extents that layers have in their data and do not mix."""
         value, apart = self._extents.value, [claim for claim in self.claims if not claim.mixed]
         loaded = [root for root in self._extents.leaves(self._shapes.loaded) if value[root] > 1]
         if recorded_size is None:
@@ -81,7 +76,7 @@ class SizeEvidence:
         ]
 
     def _seq(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Extents of inputs along which elements meet: in attention, in recurrent layers."""
+        """Return input extents along which attention or recurrent layers mix elements."""
         mixed = [claim for claim in self.claims if claim.mixed and claim.votes]
         if recorded_size is None:
             recorded_size = self._likeliest("seq", _votes(mixed))
@@ -91,7 +86,7 @@ class SizeEvidence:
         ]
 
     def _hidden(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Extents of parameters along which layers mix features, rather those that no input has."""
+        """Return parameter extents along which layers mix features, preferably extents that no input has."""
         extents, given = self._extents, set[int]()
         for source in self._shapes.sources:
             if source.forward and not self._fixed >= set(extents.leaves(source.shape)):
@@ -112,7 +107,7 @@ class SizeEvidence:
 
     @cached_property
     def claims(self) -> list[_Claim]:
-        """Extents of inputs of the forward pass that are no parameters', the most voted for first."""
+        """Input extents of the forward pass that are no parameters', the most voted for first."""
         place = dict[int, int]()
         for source in self._shapes.sources:
             for at, extent in enumerate(source.shape if source.forward else ()):
@@ -128,7 +123,6 @@ class SizeEvidence:
         return sorted(found, key=lambda claim: (-claim.votes, claim.place))
 
     def _origins(self, extents: Iterable[int]) -> list[int]:
-        """The classes that determine others: factors of products, parts of sums that are no extents of inputs."""
         found, seen, stack = dict[int, None](), set[int](), self._extents.leaves(extents)[::-1]
         while stack:
             root = stack.pop()
@@ -140,7 +134,6 @@ class SizeEvidence:
         return list(found)
 
     def _sizes_apart(self) -> Counter[int]:
-        """Votes by size: of what is not mixed, if that has at least half of the most votes, else of all."""
         most = max((claim.votes for claim in self.claims), default=0)
         apart = [claim for claim in self.claims if not claim.mixed and 2 * claim.votes >= most]
         first = self._one_each([claim.root for claim in apart], "batch")
@@ -151,11 +144,7 @@ class SizeEvidence:
         )
 
     def _likeliest(self, dimension: str, by_size: Counter[int]) -> int:
-        """The size with at least twice the votes of any other.
-
-        Raises:
-            UsageError: there is none.
-        """
+        """Return the size with at least twice the votes of any other, or raise UsageError."""
         ranked = by_size.most_common(2)
         if not ranked or (len(ranked) > 1 and ranked[0][1] < 2 * ranked[1][1]):
             found = ", ".join(str(size) for size, _ in ranked) or "none"
@@ -170,7 +159,7 @@ class SizeEvidence:
         return [set(self._origins(source.shape)) for source in self._shapes.sources if source.forward]
 
     def _one_each(self, roots: Iterable[int], dimension: str) -> set[int]:
-        """Classes no two of which belong to one input: the earlier ones count. A layer may be as wide as its input."""
+        """Keep one class per input, the first: a layer may be as wide as its input."""
         if dimension == "hidden":
             return set(roots)
         chosen, taken = set[int](), [False] * len(self._inputs)
@@ -183,7 +172,6 @@ class SizeEvidence:
         return chosen
 
     def _anywhere(self, size: int) -> list[int]:
-        """Extents of a size of whatever tensors, where they follow from no others."""
         extents, derived = self._extents, {*self._extents.products, *(whole for whole, _ in self._extents.sums)}
         calls = (call for side in (self._shapes.inputs, self._shapes.results) for call in side.values())
         tensors = (shape for call in calls for tensors in call for shape in tensors)

@@ -31,7 +31,6 @@ def _pointwise(call: OpCall, extents: Extents) -> None:
 
 
 def _matmul(pattern: str) -> Rule:
-    """The rule of matrix products, which may make a workspace, and broadcast what they add to."""
     multiply = product(pattern)
 
     def rule(call: OpCall, extents: Extents) -> None:
@@ -54,7 +53,7 @@ def _view(call: OpCall, extents: Extents) -> None:
 
 
 def _as_complex(call: OpCall, extents: Extents) -> None:
-    """`view_as_complex`, whose last extent are the two parts of a number, and `view_as_real` the other way round."""
+    """The last extent of `view_as_complex` is the two parts of a number; `view_as_real` is the reverse."""
     before, after = call.tensor(0), call.result()
     if before is not None and after is not None:
         shorter, longer = sorted((before, after), key=len)
@@ -84,12 +83,11 @@ def _permute(call: OpCall, extents: Extents) -> None:
 
 
 def _others(shape: Shape, at: int) -> Shape:
-    """All extents but one."""
     return (*shape[:at], *shape[at + 1 :])
 
 
 def _select(call: OpCall, extents: Extents) -> None:
-    """`select` (tensor, dim, …), and `select_backward` (gradient, sizes, dim, …) the other way round."""
+    """`select` (tensor, dim, …) and its reverse `select_backward` (gradient, sizes, dim, …)."""
     before, after = call.tensor(0), call.result()
     if call.name == "select_backward" and before is not None and after:
         equal(before, _others(after, int(call.value(2)) % len(after)), extents)
@@ -100,7 +98,7 @@ def _select(call: OpCall, extents: Extents) -> None:
 
 
 def _sort(call: OpCall, extents: Extents) -> None:
-    """(tensor, dim, …) or (tensor, stable, dim, …); within it the places along that extent are made."""
+    """(tensor, dim, …) or (tensor, stable, dim, …)."""
     before = call.inputs[0]
     dim = next((value for value in map(call.value, (1, 2)) if type(value) is int), -1)
     for shape in (*call.results, *call.temporaries):
@@ -108,10 +106,7 @@ def _sort(call: OpCall, extents: Extents) -> None:
 
 
 def _slice(call: OpCall, extents: Extents) -> None:
-    """All of an extent, all but one, or a part: where the batch is cut, nothing is said.
-
-    `slice_backward` (gradient, sizes, dim, …) is the other way round.
-    """
+    """`slice` of a whole extent or a part, and its reverse `slice_backward` (gradient, sizes, dim, …)."""
     before, after, back = call.tensor(0), call.result(), call.name == "slice_backward"
     if not before or not after or len(before) != len(after):
         return
@@ -172,7 +167,7 @@ def _expand(call: OpCall, extents: Extents) -> None:
 
 
 def _pad(call: OpCall, extents: Extents) -> None:
-    """(tensor, how many before and behind, of the last extent first, …); fewer than none are taken away."""
+    """(tensor, padding before and after from the last extent on, …); negative padding crops."""
     before, after, counts = call.tensor(0), call.result(), call.value(1)
     if before is None or after is None or not isinstance(counts, list):
         return
@@ -201,8 +196,7 @@ def _repeat(call: OpCall, extents: Extents) -> None:
 
 
 def _unfold(call: OpCall, extents: Extents) -> None:
-    """Windows (tensor, dim, size, step) as a last extent; those of a repeated tensor follow each other, or one has all
-    of an extent."""
+    """Windows (tensor, dim, size, step) become the last extent."""
     before, after, size = call.tensor(0), call.result(), call.value(2)
     if not before or after is None or len(after) != len(before) + 1:
         return
@@ -217,7 +211,7 @@ def _unfold(call: OpCall, extents: Extents) -> None:
 
 
 def _reduce(call: OpCall, extents: Extents) -> None:
-    """Sums, means, maxima over some dimensions, (tensor, dimensions, keepdim)."""
+    """Sums, means, maxima (tensor, dimensions, keepdim)."""
     before = call.tensor(0)
     if not before:
         return
@@ -265,8 +259,7 @@ def _index_select(call: OpCall, extents: Extents) -> None:
 
 
 def _grouped_mm(call: OpCall, extents: Extents) -> None:
-    """Products of groups (left, right, ends of the groups): of rows with a matrix each, or of columns with as many rows
-    of another tensor, with a result for each group."""
+    """Grouped GEMMs (left, right, ends of the groups): groups of rows or of columns."""
     left, right, after = call.tensor(0), call.tensor(1), call.result()
     if left is None or right is None or after is None:
         return
@@ -279,7 +272,7 @@ def _grouped_mm(call: OpCall, extents: Extents) -> None:
 
 
 def _index_add(call: OpCall, extents: Extents) -> None:
-    """Rows of another tensor are added to some: (tensor, dim, index, rows)."""
+    """(tensor, dim, index, rows)."""
     before, index, rows, after = call.tensor(0), call.tensor(2), call.tensor(3), call.result()
     if before and index and rows and len(before) == len(rows):
         at = int(call.value(1)) % len(before)

@@ -14,13 +14,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Operand:
-    """An argument.
-
-    Attributes:
-        tensors: the tensor, or those of a list; None for undefined ones in it.
-        value: the value, if it is not a tensor.
-        masks: of each tensor, whether it is one of truth values.
-    """
+    """An argument: its tensors, its value if it is no tensor, and which tensors are boolean masks."""
 
     tensors: tuple[Shape | None, ...] = ()
     value: Any = None
@@ -29,14 +23,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class OpCall:
-    """A call with the extents of its tensors.
-
-    Attributes:
-        name: of the operator, "aten::" left out.
-        arguments: in the order of the operator's schema.
-        results: the tensors it returned.
-        temporaries: others of free sizes that were made within.
-    """
+    """A call with the extents of its tensors; `name` lacks "aten::", `temporaries` are made within."""
 
     name: str
     arguments: tuple[Operand, ...]
@@ -44,21 +31,19 @@ class OpCall:
     temporaries: tuple[Shape, ...] = ()
 
     def tensor(self, position: int) -> Shape | None:
-        """The tensor at a position, None if there is none, or several."""
+        """Tensor at a position; None if there is none or a list."""
         tensors = self.arguments[position].tensors if position < len(self.arguments) else ()
         return tensors[0] if len(tensors) == 1 else None
 
     def result(self, position: int = 0) -> Shape | None:
-        """A tensor that it returned."""
         return self.results[position] if position < len(self.results) else None
 
     def value(self, position: int) -> Any:
-        """A number, or a list of numbers, among the arguments."""
+        """Number, or list of numbers, at a position."""
         return self.arguments[position].value if position < len(self.arguments) else None
 
     @property
     def inputs(self) -> list[Shape]:
-        """All tensors among the arguments."""
         return [shape for argument in self.arguments for shape in argument.tensors if shape is not None]
 
 
@@ -67,7 +52,7 @@ Rule = Callable[[OpCall, Extents], None]
 
 
 def table(rules: Mapping[str, Rule]) -> dict[str, Rule]:
-    """Rules by operator, from rules by several names separated by spaces."""
+    """Split the keys of rules, several names separated by spaces."""
     return {name: rule for names, rule in rules.items() for name in names.split()}
 
 
@@ -78,13 +63,13 @@ def equal(left: Sequence[int], right: Sequence[int], extents: Extents) -> None:
 
 
 def match(left: Shape, right: Shape, extents: Extents) -> None:
-    """Two tensors are of one shape if their numbers are equal."""
+    """Merge the extents of two tensors of one shape, if they have equally many."""
     if extents.sizes(left) == extents.sizes(right):
         equal(left, right, extents)
 
 
 def broadcast(shapes: Iterable[Shape], extents: Extents) -> None:
-    """Tensors whose extents are equal, or 1, counted from the right."""
+    """Merge extents that are equal and not 1, counted from the right."""
     columns: dict[int, int] = {}
     for shape in shapes:
         for place, extent in enumerate(reversed(shape)):
@@ -102,7 +87,7 @@ def part(whole: int, part: int, extents: Extents) -> None:
 
 
 def each(many: int, few: int, extents: Extents) -> None:
-    """Of one extent there is a fixed number for each of another."""
+    """State that there is a fixed number of one extent per element of another."""
     if extents.value[few] and extents.value[many] % extents.value[few] == 0:
         times = extents.new(extents.value[many] // extents.value[few])
         extents.fix([times])
@@ -110,10 +95,10 @@ def each(many: int, few: int, extents: Extents) -> None:
 
 
 def product(pattern: str) -> Rule:
-    """A rule from letters for extents: "mk,kn->mn" for inputs and results, one group of letters a tensor.
+    """Make a rule from letters for extents: "mk,kn->mn" for inputs and results, one group a tensor.
 
-    "*" is any number of extents, "!" behind a group for those of a parameter, "&" for a tensor that is
-    broadcast to the first result; an empty group says nothing.
+    "*" is any number of extents, "!" after a group marks a parameter, "&" a tensor that is broadcast to the first
+    result; an empty group says nothing.
     """
     left, _, right = pattern.partition("->")
 
@@ -136,7 +121,7 @@ def product(pattern: str) -> Rule:
 
 
 def _bind(group: str, shape: Shape, extents: Extents, bound: dict[str, int], many: dict[int, int]) -> None:
-    """Give the letters of a group their extents; those of "*" by their place from the left."""
+    """Bind the letters of a group to extents; those of "*" by position from the left."""
     head, star, tail = group.partition("*")
     if len(shape) < len(head) + len(tail) or (not star and len(shape) != len(head)):
         return
