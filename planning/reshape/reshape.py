@@ -1,4 +1,9 @@
-"""A linked trace at other sizes: the shapes of its operators, re-derived from those of its inputs."""
+"""Derive the shapes of a linked trace's operators at other sizes of its inputs.
+
+Example: `batch=64` on a recording with 32 samples. `seeds.find` decides which extents of 32 are the batch,
+`Extents.solve` carries 64 through all operators, and `reshaped` writes the new shapes; operators without a solution are
+listed.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,17 @@
-"""Repeated blocks of a model, found in the calls of its forward pass; FSDP usually gathers one block at a time.
+"""Find the repeated blocks of a model in the calls of its forward pass; FSDP usually gathers one block at a time.
 
 Each topmost call that computes becomes a token: its name and the sizes of the parameters that it takes. A repetition is
-a run of tokens that equals the run `period` tokens later, so blocks of `period` tokens follow each other. Of all
-repetitions, the one whose blocks have most elements of parameters wins, of equal ones that with the shortest period.
+a run of tokens that equals the run `period` tokens later. The repetition whose blocks have most elements wins; of equal
+ones, the one with the shortest period.
 
 Example: `E A r B A r B A r B H` (embedding, three MLPs of two linears and a relu, head). Tokens 1 to 6 equal tokens 4
-to 9, so with period 3 there are three blocks of A and B; they cover all parameters but those of E and H.
+to 9, so with period 3 there are three blocks of A and B.
 
-A repetition of period p can begin at up to p places (`r B A` also repeats twice). `_first_of` chooses the place. The
-search goes on before the first and behind the last block, as a model may have an encoder and a decoder. At last,
-`_of_other_sizes` adds blocks that have the calls of a block but other sizes, such as one that changes the channels.
+1. A repetition can begin at several places (`r B A` also repeats twice); `_first_of` chooses one.
+2. If blocks repeat within the blocks, as in two towers, the inner ones count (`_inner`). The search goes on before the
+   first and after the last block, as a model may have an encoder and a decoder.
+3. `_of_other_sizes` adds blocks with the same calls and other sizes, such as one that changes the channels.
+4. `in_module_order` moves what lies between blocks to the root: exits, skip connections, learned queries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The stages of a recorded pipeline as the program of one rank: each microbatch a forward and a backward pass."""
+"""Join the stages of a recorded pipeline into the program of one rank.
+
+Example: two stages with two microbatches. The joined rank runs forward of stage 0, forward of stage 1, backward of
+stage 1, backward of stage 0 for each microbatch, and one optimizer step over the parameters of both. The activation
+that stage 0 sends and the one that stage 1 receives become one tensor, so shapes are followed through the whole model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Memory of a rank: parameters, optimizer state, and the lives of the tensors of its program."""
+"""Estimate the memory of a rank: parameters, optimizer state, and the lives of the tensors of its program.
+
+Example: AdamW on 1 GB of parameters with FSDP over 4 ranks keeps 0.25 GB of parameters and 0.5 GB of state. Then each
+call is followed in order: its results live until their last use, a unit's gathered parameters until the next gather.
+The moment at which most is alive is added.
+"""
 
 from __future__ import annotations
 

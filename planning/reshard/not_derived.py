@@ -1,16 +1,15 @@
-"""What of a layout is not derived, and whether the result can be relied upon.
+"""List what a layout does not derive, and decide whether the result can be relied upon.
 
 Three kinds of gaps are listed, with their share of the time or of the parameters:
 
-- operators with an extent that follows from divided ones in an unknown way, that depends on values, or that tensor
-  parallelism leaves whole (`_operators`);
-- parameters that every tensor-parallel rank has whole (`_parameters`);
-- communication that the layout needs and the recording does not tell. Each rule of `_RULES` looks for one such gap.
+- operators with extents that follow from divided ones in an unknown way, depend on values, or stay whole;
+- parameters that every tensor-parallel rank has whole;
+- communication that the recording does not show. Each rule of `_RULES` looks for one such gap.
 
 `doubts` turns the list into reasons to distrust the result; with any reason the command's exit status is 3.
 
-Example: a recording of a batch norm model without DDP, in a layout of dp=2. If it has frozen weights and constants from
-outside, the rule `_buffers` says "buffers: as there are frozen weights, these may be such, …", which is a doubt.
+Example: no block repeats in a CNN of other sizes at each layer, so with FSDP the rule `_fsdp_units` asks for
+`--fsdp-wrap` and names the classes of modules that repeat.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The symbolic plan: which units are layers, which extents tensor parallelism divides, which results are partial."""
+"""Plan a division: which units are layers, which extents tensor parallelism divides, which results are partial.
+
+Example: in an MLP `(4h, h)` then `(h, 4h)` the extent 4h is first in one weight and second in the other, and no norm
+has it. So it is divided: the first weight by columns, the second by rows, whose result is partial and is all-reduced.
+"""
 
 from __future__ import annotations
 

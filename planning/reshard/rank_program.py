@@ -20,13 +20,12 @@ from math import prod
 from ...trace.dtypes import itemsize
 from .buffers import broadcasts
 from .derivation import Derivation, in_order_of_gradients
-from .fsdp import gathered, late_units, scattered, start_gather
 from .items import CommOp, CommOpKind, CommWait, Item, RecordedOp, Shard, SyntheticOp
 from .layout import Action, Bucket, Coordinates, Layout, actions
 from .model import ACCUMULATE, Model, Parameter, Unit, Wrap, accumulations
 from .plan import Partial
 from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, NamedSchema, tensor_values, walked
-from .wraps import sums_of_units
+from .wraps import gathered, late_units, scattered, start_gather, sums_of_units
 
 USED = "parameters in use"
 """Key of the all-reduce of how many ranks use each parameter."""

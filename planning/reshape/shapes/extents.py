@@ -1,4 +1,8 @@
-"""Extents of tensors as unknowns: which are equal, products or sums of others, and what follows where some change."""
+"""Solve for extents of tensors: which are equal, products or sums of others, and which follow if some change.
+
+Example: a tensor of (a, b) = (32, 50) goes through `view(1600)` and a `cat` with itself. The view makes 1600 the
+product a · b, `cat` makes 3200 the sum of two such extents. With a = 8 they become 400 and 800.
+"""
 
 from __future__ import annotations
 
