@@ -141,7 +141,7 @@ def _reads(calls: Iterable[Call], weights: Weights) -> bool:
 
 def _in_model(call: Call, weights: Weights) -> bool:
     """Whether a call takes a parameter, or a frozen weight while autograd records."""
-    return any(p.accumulates or inner.sequence >= 0 for inner in call.walk() for p in weights.read(inner))
+    return any(not p.frozen or inner.sequence >= 0 for inner in call.walk() for p in weights.read(inner))
 
 
 def _used(calls: Iterable[Call], weights: Weights) -> list[Parameter]:

@@ -10,13 +10,10 @@ import pytest
 from etplus.planning.reshard import job as module
 from etplus.planning.reshard import scaled as scaled_module
 from etplus.planning.reshard.derivation import Derivation, derive
-from etplus.planning.reshard.items import CommOp, RecordedOp, SyntheticOp
+from etplus.planning.reshard.items import CommOp, RecordedOp
 from etplus.planning.reshard.job import (
     NotDerived,
     Resharded,
-    _collectives,
-    _communications,
-    _ranges,
     not_derived,
 )
 from etplus.planning.reshard.layout import Layout
@@ -32,11 +29,6 @@ from made_calls import Made, made_model, parameter
 @pytest.fixture
 def made() -> Made:
     return Made(n=8, h=4, i=10, m=6, u=5, o=1)
-
-
-def test_ranges_of_ranks() -> None:
-    assert _ranges([0]) == [[0, 0]] and _ranges([0, 1, 2]) == [[0, 2]]
-    assert _ranges([0, 2, 3, 5]) == [[0, 0], [2, 3], [5, 5]]
 
 
 def test_groups_of_more_ranks() -> None:
@@ -181,18 +173,6 @@ def test_communication_that_is_not_known(made: Made) -> None:
 
 def comm(kind: Any, dimension: str, shape: tuple[int, ...], peer: int = -1) -> CommOp:
     return CommOp(kind, dimension, shape, 1, "float32", 4, peer)
-
-
-def test_communications_of_a_program(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those between its calls, and those behind calls within, in order."""
-    first, second, third = (comm("all_reduce", dimension, (at,)) for at, dimension in enumerate(("tp", "dp", "tp")))
-    inner = made.call("y")
-    call = made.call("x", [], [], inner)
-    items = [first, RecordedOp(call, {}, after={inner.row: (second,), call.row: (third,), 99: (first,)}),
-             SyntheticOp("z", (), (), "float32", 4)]  # fmt: skip
-    monkeypatch.setattr(module, "program", lambda derivation, rank: items if rank == 3 else [])
-    assert _communications(None, 3) == [first, third, second]  # type: ignore[arg-type]
-    assert _collectives([first, second, third], "tp") == [("all_reduce", 0, "float32"), ("all_reduce", 2, "float32")]
 
 
 def test_communications_have_partners(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from etplus.planning.reshard.derivation import _of_other_input, derive, in_order_of_gradients, reduced_results
+from etplus.planning.reshard.derivation import _of_other_input, derive, reduced_results
 from etplus.planning.reshard.items import CommOp, CommWait, RecordedOp, Shard
 from etplus.planning.reshard.layout import Coordinates, Layout
 from etplus.planning.reshard.model import Unit
@@ -113,12 +113,6 @@ def test_calls_on_lists_of_parameters(made: Made) -> None:
     assert [[one[0] for one in of] for of in found.record["inputs"]["values"]] == [[1, 3], [4, 5]]
     assert found.children[0].inputs == ((made.shape("h"), made.shape("d")),) and found.row == call.row
     assert pruned(call, [0, 1, 2], 3) is call
-
-
-def test_gradients_that_are_ready(made: Made) -> None:
-    weights = [parameter(made, at, "h") for at in range(4)]
-    unit = Unit(0, [], [], weights, {9: weights[2], 3: weights[0]})
-    assert [one.number for one in in_order_of_gradients([unit])] == [2, 0, 3, 1]
 
 
 def test_shards_and_alike_ranks(made: Made) -> None:

@@ -22,7 +22,7 @@ from etplus.planning.measure.reader import recorded_calls
 from etplus.planning.measure.recorded_calls import RecordedCall
 from etplus.planning.reshard.items import Shard
 from etplus.planning.reshard.job import Resharded, reshard
-from etplus.planning.reshard.layout import Layout, actions, fill_buckets, parse_layout
+from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.scaled import Scaled
 from etplus.planning.reshard.step_calls import COMMUNICATES
 from etplus.schemas.etplus.read_etplus import read_etplus
@@ -250,18 +250,6 @@ def test_megatron_reduces_the_input_gradient_once_a_block() -> None:
     assert counts == {"dtensor": 12, "megatron": 8}
 
 
-def test_gradients_fill_buckets_as_ddp_does() -> None:
-    """Brute force: a bucket is closed by the gradient with which it reaches its size."""
-    gradients = [(k, (k * 7919) % 3_000_000, 4, "float32") for k in range(60)]
-    buckets = fill_buckets(gradients)
-    assert [n for one in buckets for n in one.parameters] == list(range(60))
-    limit = 1 << 20
-    for one in buckets[:-1]:
-        sizes = [4 * gradients[k][1] for k in one.parameters]
-        assert sum(sizes) >= limit > sum(sizes[:-1])
-        limit = 25 << 20
-
-
 @pytest.mark.parametrize("pair", ["dlrm.rank2", pytest.param("resnet103", marks=pytest.mark.slow)])
 def test_buckets_of_real_jobs_are_those_recorded(pair: str) -> None:
     trace = etplus.link(*shared_pair(f"gpu-pairs/{pair}"))
@@ -302,32 +290,6 @@ def test_shards_cover_a_parameter(flat: bool) -> None:
         parts = [Shard(4, index, flat).of(sizes) for index in range(4)]
         assert sum(map(prod, parts)) == prod(sizes)
         assert max(map(prod, parts)) <= Shard(4, 0, flat).padded(sizes)
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-@pytest.mark.parametrize(("stages", "parts"), [(1, 1), (2, 4), (4, 2), (3, 7), (4, 8)])
-def test_schedules_run_to_the_end(schedule: str, stages: int, parts: int) -> None:
-    """Simulate the stages: messages are received in order, and none waits for ever."""
-    todo = [list(actions(schedule, stage, stages, parts)) for stage in range(stages)]  # type: ignore[arg-type]
-    sent: set[tuple[str, int, int]] = set()
-    for steps in todo:
-        assert sorted(k for what, k, _ in steps if what == "forward") == list(range(parts))
-        assert sorted(k for what, k, _ in steps if what == "backward") == list(range(parts))
-    moved = True
-    while moved:
-        moved = False
-        for stage, steps in enumerate(todo):
-            while steps:
-                what, k, _ = steps[0]
-                direction = what.rpartition(" ")[2]
-                origin = stage - 1 if direction == "forward" else stage + 1
-                if what.startswith("receive") and (direction, k, origin) not in sent:
-                    break
-                if what.startswith("send"):
-                    sent.add((direction, k, stage))
-                del steps[0]
-                moved = True
-    assert not any(todo)
 
 
 @pytest.mark.parametrize(
@@ -387,19 +349,6 @@ def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
     ):
         failed = call("reshard", single, *wrong)
         assert failed.returncode == 2 and says in failed.stderr and failed.stderr.count(b"\n") <= 2, failed.stderr
-
-
-@pytest.mark.parametrize(("layout", "says"), [("block.pp2", "pipeline")])
-def test_what_nothing_is_derived_from_is_refused(layout: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        reshard(_recorded(layout), Layout(dp=4))
-
-
-def test_a_layout_is_parsed() -> None:
-    assert parse_layout("tp=2, dp=4") == Layout(tp=2, dp=4)
-    for wrong in ("tp=0", "tp", "tp=2,tp=2", "x=3"):
-        with pytest.raises(UsageError):
-            parse_layout(wrong)
 
 
 def test_the_garbage_collector_does_not_search_what_has_no_cycles() -> None:

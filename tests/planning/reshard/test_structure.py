@@ -14,9 +14,7 @@ from etplus.planning.reshard.model import ACCUMULATE, Region, Unit, Weights, con
 from etplus.planning.reshard.structure import _part_of_batch, find_batches
 from etplus.planning.reshard.units import (
     _aliases,
-    _describe,
     _split_loss,
-    _used,
     alive_after,
     assign_backward,
     cut_units,
@@ -141,20 +139,6 @@ def test_units_are_cut_where_one_activation_is_alive(made: Made, no_aliases: Non
         cut_units(trace, [extra, loss], Weights(), shapes, [1, 0])  # type: ignore[arg-type]
 
 
-def test_kinds_of_units(made: Made) -> None:
-    """Shapes of parameters and how many products; the output is the last result, if there is one."""
-    inner = made.call("aten::mm", [(1, "na")], [(2, "nb")])
-    first = made.call("aten::linear", [(1, "na")], [(2, "nb")], inner, dtype="float64")
-    calls = [first, made.call("aten::mm", [], [(3, "")]), made.call("aten::bmm")]
-    unit = Unit(3, calls, parameters=[parameter(made, 0, "ba"), parameter(made, 1, "b")])
-    _describe(unit, SimpleNamespace(extents=made.extents))  # type: ignore[arg-type]
-    assert unit.kind == "4x3 4 1*aten::bmm 2*aten::mm"
-    assert (unit.output, unit.dtype, unit.itemsize) == (made.shape("nb"), "float64", 8)
-    calls[0].signature = None
-    _describe(unit, SimpleNamespace(extents=made.extents))  # type: ignore[arg-type]
-    assert (unit.dtype, unit.itemsize) == ("float32", 4)
-
-
 def test_where_the_loss_begins(made: Made) -> None:
     """Behind the last call with parameters: at a name, at a scalar."""
 
@@ -175,12 +159,6 @@ def test_where_the_loss_begins(made: Made) -> None:
     assert after(unknown) == 0
     unit = Unit(0, [plain, scalar])
     assert _split_loss(unit, Weights()) == [] and unit.forward == [plain, scalar]
-
-
-def test_parameters_that_no_unit_has(made: Made) -> None:
-    weights = {1: parameter(made, 5, "a", -1), 2: parameter(made, 6, "b", 0), 3: parameter(made, 4, "c", -1)}
-    calls = [made.call("x", [(3, "c"), (2, "b")], [], made.call("y", [(1, "a")])), made.call("z", [(3, "c"), (9, "a")])]
-    assert [of.number for of in _used(calls, Weights(by_number=weights))] == [4, 5]
 
 
 def test_whose_backward(made: Made) -> None:
@@ -245,36 +223,6 @@ def test_sizes_where_classes_change(made: Made) -> None:
     assert model.parts(made.shape("wn")) == ((made.of["a"], made.of["b"]), (made.of["n"],))
 
 
-def test_calls_of_attention_in_forward(made: Made) -> None:
-    """Queries, keys and values, wherever they are called; of undefined ones nothing."""
-    inner = made.call("aten::attention", [(1, "nab"), (2, "ncb"), (3, "ncd"), (4, "n")])
-    inner.inputs = (*inner.inputs[:2], (None,), *inner.inputs[3:])
-    units = [
-        Unit(0, [made.call("x", [], [], inner)]),
-        Unit(1, [made.call("_attention", [(1, "a"), (2, "b"), (3, "c"), (4, "n")])]),
-    ]
-    model = made_model(made, units)
-    assert list(model.attentions()) == [
-        [made.shape("nab"), made.shape("ncb")], [made.shape("a"), made.shape("b"), made.shape("c")],
-    ]  # fmt: skip
-
-
-def test_all_calls_in_order(made: Made) -> None:
-    calls = [made.call(str(at)) for at in range(8)]
-    calls[1].children = [made.call("within")]
-    units = [Unit(0, calls[1:2], calls[5:6]), Unit(1, calls[2:3], calls[4:5])]
-    model = made_model(
-        made, units, before=calls[:1], loss_forward=calls[3:4], after=calls[6:7], optimizer=[(calls[7], [])]
-    )
-    assert [call.name for call in model.calls()] == ["0", "1", "within", *"234567"]
-
-
-def test_a_batch_of_two(made: Made) -> None:
-    two = made.extents.new(2)
-    shapes: Any = SimpleNamespace(extents=made.extents, votes=[(two,)], voters=[0], mixed=[], sources=[])
-    assert find_batches(shapes, [[]]) == [two]
-
-
 def test_what_is_alive_of_what_is_used_once(made: Made, no_aliases: None) -> None:
     """A tensor that nothing returned is no activation; of the first call with parameters only its first tensor is."""
     trace: Any = None
@@ -306,17 +254,6 @@ def test_a_batch_of_pairs_within_microbatches() -> None:
     shapes: Any = SimpleNamespace(extents=extents)
     assert _part_of_batch(joined, shapes, set()) == joined
     assert _part_of_batch(joined, shapes, set(wholes)) == extents.root(left) == extents.root(right)
-
-
-def test_vectors_within_a_loss_stay_as_they_are(made: Made) -> None:
-    extents = made.extents
-    loose, firm = extents.new(8), extents.new(5)
-    made.of |= {"l": loose, "f": firm}
-    extents.follow([loose], [made.of["a"]])
-    inner = [made.call("aten::x", [(3, "l")]), made.call("aten::x", [(4, "f"), (5, "cf")])]
-    loss = made.call("aten::nll_loss", [(1, "n"), (2, "cc")], [], *inner)
-    relate_loss(made_model(made, [], loss_backward=[loss]))
-    assert extents.root(loose) == loose and extents.root(firm) == firm
 
 
 @pytest.mark.parametrize(("sizes", "batch"), [((1, 16), False), ((4, 16), True), ((4, 1), True)])

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from etplus.planning.reshard.buffers import broadcasts, find_buffers
 from etplus.planning.reshard.items import Shard
-from etplus.planning.reshard.model import ACCUMULATE, Buffer, Region, Unit, Weights, accumulations, given_tensors
+from etplus.planning.reshard.model import ACCUMULATE, Buffer, Region, Unit, Weights, accumulations
 from etplus.planning.reshard.units import assign_gradients
 from etplus.planning.reshard.weights import (
     _by_shapes,
     _owners,
-    _weight_like,
-    _weight_places,
     find_weights,
     gradients_of,
     lists_of,
@@ -53,38 +51,6 @@ def test_gradients_within_another_backward_pass(made: Made) -> None:
     assert assign_gradients(model) == 0
     assert unit.ready == {weight.row: parameters[1], inside.row: parameters[0]}
     assert all(one.accumulates for one in parameters)
-
-
-def test_places_of_weights() -> None:
-    places = {
-        "aten::layer_norm": [1, 2, 3, 4], "aten::linear": [1, 2], "aten::conv2d": [1, 2], "aten::embedding": [0],
-        "aten::t": [0], "aten::div": [0], "aten::mm": [0, 1, 2], "aten::addmm": [0, 1, 2], "aten::bmm": [],
-    }  # fmt: skip
-    assert {name: list(_weight_places(name)) for name in places} == places
-
-
-def test_weights_in_order_of_use(made: Made) -> None:
-    calls = [
-        made.call("aten::linear", [(1, "na"), (7, "ba"), (8, "b")], [(2, "nb")], made.call("aten::t", [(7, "ba")])),
-        made.call("aten::linear", [(2, "nb"), (2, "nb"), (6, "c")], [(3, "nc")]), made.call("aten::add", [(5, "a")]),
-    ]  # fmt: skip
-    assert list(_weight_like(calls, {2, 3})) == [7, 8, 6]
-
-
-def test_tensors_of_a_call(made: Made) -> None:
-    call = made.call("x", [(1, "ab"), [(2, "c"), (3, "d")]])
-    assert [tuple(one)[:4] for one in given_tensors(call)] == [
-        (1, made.shape("ab"), "float32", 4), (2, made.shape("c"), "float32", 4), (3, made.shape("d"), "float32", 4),
-    ]  # fmt: skip
-    other = made.call("x", [(1, "a")], dtype="float64")
-    assert [one.itemsize for one in given_tensors(other)] == [8]
-    other.record["inputs"]["values"][0][4] = 6
-    other.signature = made.call("x", [(1, "a")], dtype="mine").signature
-    assert [one.itemsize for one in given_tensors(other)] == [6]
-    call.signature = None
-    assert given_tensors(call) == []
-    other.record["inputs"]["values"] *= 2
-    assert given_tensors(other) == []
 
 
 def shown(taken: Any) -> dict[int, tuple[int, tuple[int, ...]]]:
@@ -137,15 +103,6 @@ def test_parameters_by_their_shapes(made: Made) -> None:
     assert shown(taken) == {23: (0, made.shape("db")), 25: (1, made.shape("bd"))}
     assert [one and one.number for _, one in owned] == [0, 1, 0, None]
     assert made.extents.root(made.of["b"]) == made.extents.root(made.of["d"])
-
-
-def test_whose_update(made: Made) -> None:
-    """A run of calls ends with the one that changes a parameter."""
-    first, second = parameter(made, 0, "a"), parameter(made, 1, "b")
-    calls = [made.call("a", [(5, "a")]), made.call("b", [(1, "a")]), made.call("c", [(2, "b")]), made.call("d"),
-             made.call("e", [[(1, "a"), (2, "b")]]), made.call("f", [(3, "a"), (1, "a")])]  # fmt: skip
-    found = list(_owners(made.call("step", [], [], *calls), lambda value: {101: first, 102: second}.get(value[1])))
-    assert found == list(zip(calls, [first, first, second, None, None, None], strict=True))
 
 
 def test_whose_gradients(made: Made) -> None:
