@@ -232,8 +232,8 @@ def _divided_extents(model: Model, plan: Plan, layout: Layout, recorded: Layout)
         if whole // layout.tp != division.size:
             if recorded.tp > 1 and division.extent in single_heads(model):
                 raise UsageError(
-                    f"{model.trace.file}: each recorded rank has one head of attention, from which other numbers are "
-                    "not derived; give a recording with fewer tensor-parallel ranks"
+                    f"{model.trace.file}: each recorded rank has one attention head, so its number of heads cannot "
+                    "change; give a recording with fewer tensor-parallel ranks"
                 )
             found[division.extent] = whole // layout.tp
     return found

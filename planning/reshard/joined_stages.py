@@ -72,10 +72,10 @@ def _chosen(traces: Sequence[Trace], layout: Layout) -> list[Trace]:
     best = found[max(found, key=lambda place: (len(found[place]), -place[0], -place[1]))]
     missing = [stage for stage in range(layout.pp) if stage not in best]
     if missing:
-        are = "stage {} is" if len(missing) == 1 else "stages {} are"
+        stages = f"stage{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
         raise UsageError(
-            f"{traces[0].file}: a pipeline of {layout.pp} stages, of which {are.format(', '.join(map(str, missing)))}"
-            " not given; give a trace of each stage, such as the folder of the job"
+            f"{traces[0].file}: a pipeline of {layout.pp} stages without {stages}; give a trace of each stage, such as "
+            "the folder of the job"
         )
     return [best[stage] for stage in range(layout.pp)]
 

@@ -255,7 +255,7 @@ def _buffers(derivation: Derivation) -> Iterator[_Gap]:
     if model.own_buffers or layout.dp == 1:
         return
     if model.weights.frozen and constants:
-        reason = "as there are frozen weights, these may be such, which FSDP gathers and DDP does not broadcast"
+        reason = "they may be frozen weights, as others are: FSDP gathers these, and DDP does not broadcast them"
         yield "buffers", reason, constants
     elif layout.zero < 3 and _frozen_apart(model):
         reason = (
@@ -371,7 +371,7 @@ def assumptions(derivation: Derivation) -> list[str]:
         if layout.broadcast_buffers is not False:
             found.append(f"buffers are what forward takes and no optimizer changes: {len(derivation.buffers)}")
         return found
-    found = ["every parameter is used in the step (FSDP gathers others, too)"]
+    found = ["every parameter is used in the step (FSDP gathers others as well)"]
     if layout.reshard_after_forward is None:
         found = [f"{found[0]}; reshard_after_forward is not changed"]
     constants = sum(not buffer.written for buffer in model.inferred)

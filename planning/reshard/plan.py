@@ -244,7 +244,9 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
     """Read a plan of `Plan.to_dict`, perhaps edited."""
     try:
         if given["version"] != _VERSION:
-            raise UsageError(f"the plan has version {given['version']}, expected {_VERSION}; write it anew with --plan")
+            raise UsageError(
+                f"the plan has version {given['version']}, expected {_VERSION}; write it again with --plan"
+            )
         units = given["units"]
         numbers = [[parameter["number"] for parameter in unit["parameters"]] for unit in units]
         layers = tuple(unit["number"] for unit in units if unit["layer"])
@@ -260,10 +262,12 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
-            f"the plan cannot be read ({type(error).__name__}: {error}); write it anew with --plan"
+            f"the plan cannot be read ({type(error).__name__}: {error}); write it again with --plan"
         ) from None
     if numbers != [[parameter.number for parameter in unit.parameters] for unit in model.units]:
-        raise UsageError("the plan is of another model: its units have other parameters; write it anew with --plan")
+        raise UsageError(
+            "the plan belongs to another model: its units have other parameters; write it again with --plan"
+        )
     found = list[Division]()
     for names in divided:
         found.append(_found(model, *names, {division.extent for division in found}))
@@ -286,7 +290,7 @@ def _found(
     exact = [division for division in alike if (division.columns, division.rows) == (columns, rows)]
     if alike:
         return (exact or alike)[0]
-    raise UsageError(f"the plan divides an extent of {size}, which none of the parameters {[*columns, *rows]} has")
+    raise UsageError(f"the plan divides an extent of {size}, but no parameter of {[*columns, *rows]} has it")
 
 
 @dataclass(frozen=True)

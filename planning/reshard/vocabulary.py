@@ -157,8 +157,8 @@ class VocabularyRegions:
         }
         if len(found) != 4 or not self._supported(found[_SOFTMAX][1], found[_LOSS][1], vocabulary):
             raise UsageError(
-                f"{self._model.trace.file}: the loss is not the mean cross entropy of the logits, which alone is "
-                "derived of parts of them; choose --vocab-parallel gather"
+                f"{self._model.trace.file}: the loss is not the mean cross entropy of the logits, so it cannot "
+                "be computed from parts of them; choose --vocab-parallel gather"
             )
         logits = self._sizes(found[_SOFTMAX][1].input_shapes[0])
         dtype, size = _element(found[_SOFTMAX][1])

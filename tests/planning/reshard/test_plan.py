@@ -63,10 +63,10 @@ REFUSED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda plan: plan.pop("units"), r"cannot be read \(KeyError"),
     (lambda plan: plan.update(units=3), r"cannot be read \(TypeError"),
     (lambda plan: plan["tensor_parallel"][0].update(size="x"), r"cannot be read \(ValueError"),
-    (lambda plan: plan["units"].pop(), "of another model"),
+    (lambda plan: plan["units"].pop(), "belongs to another model"),
     (lambda plan: plan["units"][0].update(stage=0), "to some of its units only"),
     (lambda plan: plan["units"][0].update(stage="x"), "to some of its units only"),
-    (lambda plan: plan["tensor_parallel"][0].update(size=7), "divides an extent of 7, which none"),
+    (lambda plan: plan["tensor_parallel"][0].update(size=7), "divides an extent of 7, but no parameter"),
 ]
 
 
