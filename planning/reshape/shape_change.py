@@ -10,9 +10,8 @@ from ...trace.errors import UsageError
 from ...trace.trace import Trace
 
 DIMENSIONS = ("batch", "seq", "hidden")
-"""What can get another size: samples in a batch, positions in a sequence, features within the layers."""
+# Bytes of dtypes that replace each other; float64 is chosen on purpose, so it stays.
 FLOATING = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Element types that take each other's place, with their bytes. float64 is taken where it is needed, and stays."""
 _CHANGE = re.compile(r"([^=]*)=(?:(\d+):)?(\d+)", re.ASCII)
 _MOST = 2**31
 

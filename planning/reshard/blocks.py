@@ -29,18 +29,14 @@ import numpy.typing as npt
 from .model import Weights
 from .step_calls import VIEWS, Call, walked
 
+# Distances tried as periods, the most frequent first: every parameter of a block votes for the right one. More take
+# longer.
 _PERIODS = 64
-"""Distances between equal tokens that are tried as periods, the most frequent first. More cost time on long models;
-the right period is among the most frequent ones, since every parameter of a block votes for it."""
-_COMPARED = 8
-"""Earlier equal tokens whose distance is counted. Distances of several blocks say no more than that of one."""
-_LEAST_SHARE = 0.25
-"""Minimum size of a further kind of block, in elements of the first kind. Smaller repetitions are pairs of layers."""
-_LEAST_PERIOD = 3
-"""Minimum calls of a further kind of block, for the same reason."""
+_COMPARED = 8  # earlier equal tokens whose distance is counted; several blocks' distances add nothing
+_LEAST_SHARE = 0.25  # of the elements of the first kind of block; smaller repetitions are pairs of layers
+_LEAST_PERIOD = 3  # calls of a further kind of block, for the same reason
 
-_LEAST_FURTHER = 4
-"""Minimum parameters of a block that is recognized by its sizes alone. A pair of weight and bias is no evidence."""
+_LEAST_FURTHER = 4  # parameters of a block found by sizes alone; a pair of weight and bias is no evidence
 _EMBEDDING = "aten::embedding"
 
 _Integers = npt.NDArray[np.int64]

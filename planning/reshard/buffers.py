@@ -23,8 +23,7 @@ from .weights import outside_tensors, weights_of_layers
 
 _FLATTEN, _UNFLATTEN = "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors"
 _BATCH_NORM = "aten::batch_norm"
-SINK = "_DDPSink"
-"""Copies the model's output if DDP looks for unused parameters (torch/nn/parallel/distributed.py)."""
+SINK = "_DDPSink"  # copies the output if DDP looks for unused parameters (torch/nn/parallel/distributed.py)
 
 
 def trace_is_ddp(trace: Trace) -> bool:

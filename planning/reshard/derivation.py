@@ -33,10 +33,10 @@ from .step_calls import SUM_IN_PLACE, Call, pruned, walked
 from .vocabulary import VocabularyRegions, find_vocabulary
 from .wraps import chosen_wraps
 
+# Sizes of results depend on values.
 _OF_DATA = frozenset(
     ("aten::nonzero", "aten::nonzero_numpy", "aten::masked_select", "aten::_unique2", "aten::bincount")
 )
-"""Operators whose results have sizes that depend on values."""
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from .layout import Layout
 from .model import GivenTensor, Model, Parameter, Pass, Unit
 from .step_calls import Call
 
-_COUNT = "int64", 8
-"""Type and bytes of the numbers of tokens that ranks send each other."""
+_COUNT = "int64", 8  # dtype and bytes of token counts
 
 
 class ExpertRegions:

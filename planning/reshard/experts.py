@@ -15,12 +15,10 @@ from ..reshape.shapes.extents import Extents
 from .model import GivenTensor, Parameter, Weights, given_tensors
 from .step_calls import VIEWS, Call, tensor_values
 
+# A router chooses experts along the last dimension of their scores.
 CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
-"""Operators by which a router chooses experts, along the last dimension of their scores."""
-GROUPED = "grouped_mm"
-"""In the names of products of all experts with tokens in the order of experts."""
-_STACKED_DIMS = 3
-"""Dimensions of the weights of all experts in one tensor: experts, and those of a matrix."""
+GROUPED = "grouped_mm"  # in names of GEMMs of all experts
+_STACKED_DIMS = 3  # of one tensor of all experts' weights: experts, rows, columns
 
 
 class TensorOrigin(NamedTuple):

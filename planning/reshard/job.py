@@ -52,8 +52,7 @@ from .resized_calls import ResizedCalls
 from .scaled import Scaled, is_only_scaled
 from .structure import read_model
 
-_NETWORK = Network(25.0, 5000.0)
-"""Links where none are given: GB/s in one direction, and ns of a step."""
+_NETWORK = Network(25.0, 5000.0)  # default: GB/s in one direction, ns per step
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from .stage_steps import StageStep, identify, read_stage
 from .step_calls import Call, is_tensor, tensor_values
 
 _SIDES = "inputs", "outputs"
-_APART = 32
-"""Bits of the numbers that join forward and backward within a stage."""
+_APART = 32  # bits of a stage's sequence numbers
 
 
 @dataclass(frozen=True)

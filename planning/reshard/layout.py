@@ -223,10 +223,8 @@ def _forward(microbatch: int, first: bool) -> Iterator[Action]:
     yield Action("forward", microbatch)
 
 
-_FIRST = 1 << 20
-"""Bytes of the first bucket (`_DEFAULT_FIRST_BUCKET_BYTES` in torch/csrc/distributed/c10d/reducer.hpp)."""
-_MIB = 25
-"""Of later ones, where `bucket_cap_mb` is not given."""
+_FIRST = 1 << 20  # bytes of the first bucket (`_DEFAULT_FIRST_BUCKET_BYTES` in torch/csrc/distributed/c10d/reducer.hpp)
+_MIB = 25  # of later buckets, DDP's default `bucket_cap_mb`
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from .rank_program import program
 from .resized_calls import ResizedCalls
 from .step_calls import VIEWS, Call, tensor_values, walked
 
+# Tensors of parameter size per parameter (torch.optim); momentum is seen in the calls.
 _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
-"""Tensors of the size of a parameter that an optimizer keeps for each (torch.optim); momentum is seen in its calls."""
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from .items import Shard
 from .step_calls import Call, tensor_values, walked
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
+# GEMM operators, with the positions of their factors.
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
-"""GEMM operators, with the positions of their factors."""
 Evidence = Literal["optimizer", "shapes", "use"]
 
 
@@ -86,10 +86,9 @@ class Region(NamedTuple):
     parameter: Parameter
 
 
+# Optimizer steps, each with its calls and their parameter (None: all).
 Owned = list[tuple[Call, list[tuple[Call, "Parameter | None"]]]]
-"""Steps of the optimizer, each with its calls and the parameter of each call (None: of all)."""
-Lists = Mapping[int, Sequence[Parameter]]
-"""The parameter of each entry of a list, by the length of the list."""
+Lists = Mapping[int, Sequence[Parameter]]  # parameter of each entry, by length of the list
 
 
 @dataclass

@@ -27,13 +27,12 @@ from .proof import Gradients, SelfProof
 from .step_calls import BOOKKEEPING, VIEWS, Call, tensor_values, walked
 from .wraps import candidates
 
-_NAMED = 4
-"""Operators that a doubt names; the report lists all."""
+_NAMED = 4  # operators that a doubt names; the report lists all
+# Share of time in underived operators that makes a result doubtful; recorded layouts derived from themselves stay
+# below.
 LEAST = 0.01
-"""Share of the time in operators that are not derived from which a result is doubtful. Recorded layouts derived from
-themselves stay below it."""
+# Torch.compile hides parameters and buffers within these.
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
-"""Names of calls within which torch.compile hides parameters and buffers."""
 _UNKNOWN = "follows from what is divided in an unknown way"
 _OF_DATA = "depends on values: in proportion"
 _WHOLE = "whole on every tensor-parallel rank"

@@ -22,8 +22,7 @@ class RecordedStep:
 
 
 _STEP = "Optimizer.step"
-_SEED = "aten::ones_like"
-"""Makes the gradient of a loss, with which backward begins."""
+_SEED = "aten::ones_like"  # makes the gradient of a loss, with which backward begins
 
 
 def split_step(top: Sequence[Call]) -> RecordedStep:

@@ -33,8 +33,7 @@ _ISSUED = {
     "send": "send",
     "recv_": "recv",
 }
-_NAMED = 8
-"""So many differences are named; all are counted."""
+_NAMED = 8  # differences that are named; all are counted
 
 _Work = tuple[str, tuple[tuple[int, ...], ...]]
 _Comm = tuple[str, int]
@@ -226,10 +225,8 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     )  # fmt: skip
 
 
-_ADDED = ("aten::add_",)
-"""Operators that layouts add of their own, which may come at other moments."""
-_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")
-"""What a layout calls for communication."""
+_ADDED = ("aten::add_",)  # operators that layouts add, perhaps at other moments
+_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")  # what a layout calls to communicate
 
 
 def _works(call: Call) -> bool:

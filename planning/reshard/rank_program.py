@@ -27,8 +27,7 @@ from .plan import Partial
 from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, NamedSchema, tensor_values, walked
 from .wraps import gathered, late_units, scattered, start_gather, sums_of_units
 
-USED = "parameters in use"
-"""Key of the all-reduce of how many ranks use each parameter."""
+USED = "parameters in use"  # key of DDP's all-reduce of parameters in use
 
 
 @dataclass(frozen=True)

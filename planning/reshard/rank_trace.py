@@ -71,8 +71,7 @@ _KINDS = {
     "send": _Kind(SEND, "c10d::send", "send", "ncclDevKernel_SendRecv"),
     "recv": _Kind(RECV, "c10d::recv_", "recv", "ncclDevKernel_SendRecv"),
 }
-_GLOO = {"reduce_scatter": "all_reduce"}
-"""Collectives that Gloo runs as others."""
+_GLOO = {"reduce_scatter": "all_reduce"}  # collectives that Gloo runs as others
 _ISSUE_NS, _MADE_NS = 20_000, 5_000
 _MADE_BYTES_PER_NS = 10.0
 _COMM_THREAD = 90

@@ -21,8 +21,7 @@ from .model import PRODUCTS
 from .step_calls import Call, is_tensor, tensor_values
 
 _TENSOR = re.compile(r"Tensor\(")
-_MOST = 1 << 15
-"""Calls whose arguments are kept, about 1 kB each."""
+_MOST = 1 << 15  # kept calls, about 1 kB each
 
 
 class ResizedCalls:

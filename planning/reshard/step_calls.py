@@ -24,32 +24,30 @@ from ...trace.trace import Trace
 from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
 
-_MOST_REPLAYED = 0.1
-"""Share of the device time; the rest of a trace can be derived, and what is not is listed."""
+_MOST_REPLAYED = 0.1  # share of GPU time; what is not replayed can be derived
 _BACKWARD = "autograd::engine::evaluate_function: "
+# Calls that communicate or prepare it, as the layout asks.
 COMMUNICATES = re.compile(
     r"(?:c10d|_c10d_functional|torch::distributed::reducer|torch\.distributed\.ddp\.reducer|fsdp)::?.*"
     r"|(?:gloo|mpi|ucc|nccl):.*|record_param_comms|FSDP::.*|torch::distributed::reducer.*"
 )
-"""Calls that communicate, or prepare it: what they do follows from the layout."""
 _SUBCLASS = "PythonSubclass"
+# Convert between distributed and local tensors; what they call is kept.
 _WRAPPERS = re.compile(
     rf"{_SUBCLASS}|(?:{_BACKWARD})?(?:_FromTorchTensor|_ToTorchTensor|(?:Nested)?Redistribute"
     r"|RegisterPostBackwardFunction)(?:Backward)?"
 )
-"""Calls that convert between distributed and local tensors; what they call is kept."""
 _VIEWS = (
     "view _unsafe_view reshape t transpose permute as_strided expand expand_as flatten unflatten detach alias"
     " resolve_conj resolve_neg view_as squeeze unsqueeze slice select narrow split chunk unbind split_with_sizes"
     " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
 )
-VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})
-"""Operators that do no work on data: views and allocations."""
+VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # no work on data: views and allocations
+# Copies and scalars; layouts have their own.
 BOOKKEEPING = frozenset({
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
     "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
 })  # fmt: skip
-"""Copies and scalars, of which layouts have their own."""
 
 
 class NamedSchema(NamedTuple):
@@ -60,10 +58,10 @@ class NamedSchema(NamedTuple):
 
 
 SUM = NamedSchema("aten::add", "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+# Autograd adds gradients in place, unless others hold one.
 SUM_IN_PLACE = NamedSchema(
     "aten::add_", "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
 )
-"""How autograd adds gradients: in place, but where one is held by others."""
 
 _Tensors = tuple[tuple[Shape | None, ...], ...]
 

@@ -17,8 +17,7 @@ from .step_calls import Call, walked
 
 _SOFTMAX, _LOSS = "aten::_log_softmax", "aten::nll_loss_forward"
 _SOFTMAX_BACKWARD, _LOSS_BACKWARD = "aten::_log_softmax_backward_data", "aten::nll_loss_backward"
-_MEAN = 1
-"""What `nll_loss_forward` is given for the mean over the tokens."""
+_MEAN = 1  # `nll_loss_forward`'s mean over tokens
 _PRODUCTS = ("aten::mm", "aten::addmm")
 
 

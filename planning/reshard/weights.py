@@ -27,8 +27,7 @@ from .items import Shard
 from .model import GivenTensor, Lists, Owned, Parameter, RecordedWrap, Region, Weights, given_tensors
 from .step_calls import Call, tensor_values, walked
 
-OwnerOf = Callable[[Sequence[int]], Parameter | None]
-"""The parameter that a tensor of an ET belongs to."""
+OwnerOf = Callable[[Sequence[int]], Parameter | None]  # the parameter of a tensor of an ET
 
 
 def find_weights(

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"FSDP::[a-z_]+(?: for)?(?: \((?P<label>[^)]*)\))?")
 _MODULE = "nn.Module: "
 _CANDIDATES = 3
+# Shards before the all-gather, whole parameters after it, gradients to reduce.
 _COPY_IN, _COPY_OUT, _CHUNK_CAT = "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat"
-"""FSDP2's calls: parts of parameters before the all-gather, whole parameters after it, gradients to be reduced."""
 
 
 def recorded_wraps(trace: Trace, begin: int, end: int) -> list[RecordedWrap]:

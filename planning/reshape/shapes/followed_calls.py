@@ -25,16 +25,13 @@ _RULES = TENSOR_RULES | LAYER_RULES
 _ELEMENT = re.compile(r"Tensor\([^()]*(?:\([^()]*\))?[^()]*\)|\w+")
 _BACKWARD = "autograd::engine::evaluate_function"
 _ACCUMULATION = f"{_BACKWARD}: torch::autograd::AccumulateGrad"
+# Calls within which all tensors belong to parameters.
 _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed.ddp.reducer"
-"""Beginnings of the names of calls within which all tensors are parameters, gradients, or what belongs to those."""
+# Data-parallel collectives, if gradients are accumulated there.
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
-"""Collectives that, where gradients are accumulated, are those of data-parallel training."""
-_DIVIDES = "FSDP::"
-"""Beginnings of the names of FSDP2's annotations."""
-_TRANSPOSES = "transpose_"
-"""Gives a tensor its extents in another order, which may have the values of those before."""
-LOADER = "DataLoader"
-"""In the name of what PyTorch marks the making of a batch with."""
+_DIVIDES = "FSDP::"  # FSDP2's annotations
+_TRANSPOSES = "transpose_"  # reorders the extents of the same tensor, perhaps with equal values
+LOADER = "DataLoader"  # PyTorch's annotation of making a batch
 
 
 class _Tensor(NamedTuple):
@@ -320,8 +317,8 @@ def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
 
 Roles = tuple[Shape, Shape]
 _NONE: Roles = (), ()
+# Tell nothing if other operators call them: `index_select` selects rows one by one.
 IN_OTHERS = frozenset(("select", "unbind", "sum", "mean", "amax", "max"))
-"""Operators that say nothing where others are made of them: `index_select` selects rows one by one."""
 
 
 def roles(call: OpCall) -> Roles:
@@ -382,4 +379,3 @@ _ROLES: dict[str, Callable[[OpCall], Roles]] = {
     "unbind": _selected,
     **dict.fromkeys(("mean", "sum", "amax", "max"), _reduced),
 }
-"""By operator: the roles of its extents."""

@@ -8,8 +8,7 @@ from typing import Any
 
 from .extents import Extents
 
-Shape = tuple[int, ...]
-"""Extents of a tensor, numbers of an `Extents`."""
+Shape = tuple[int, ...]  # extents of a tensor, numbers of an `Extents`
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,7 @@ class OpCall:
         return [shape for argument in self.arguments for shape in argument.tensors if shape is not None]
 
 
-Rule = Callable[[OpCall, Extents], None]
-"""Records the relations between a call's extents."""
+Rule = Callable[[OpCall, Extents], None]  # records the relations between a call's extents
 
 
 def table(rules: Mapping[str, Rule]) -> dict[str, Rule]:
