@@ -112,7 +112,7 @@ def repeated_blocks(
         first, count, period = begin + best.first, best.blocks, best.period
         last = first + count * period
         inner = _inner(tokens.part(first, first + period), least)
-        starts = range(first, last, period)
+        starts: Sequence[int] = range(first, last, period)
         if inner is not None:
             starts = [start + inner.first + k * inner.period for start in starts for k in range(inner.blocks)]
             period = inner.period

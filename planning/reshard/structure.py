@@ -195,7 +195,8 @@ def _block_units(
         ordered = {parameter.number: extents.sizes(parameter.shape) for parameter in weights.parameters}
         own, more = in_module_order([block & ordered.keys() for block in taken], ordered)
         loose |= more
-        frozen = [sorted(block - ordered.keys()) for block in taken] + [[]] * (len(own) - len(taken))
+        frozen = [sorted(block - ordered.keys()) for block in taken]
+        frozen += [[]] * (len(own) - len(taken))
         known = [numbers + others for numbers, others in zip(own, frozen, strict=True)]
     found = [Wrap(f"block {number}", numbers) for number, numbers in enumerate(known)]
     in_blocks = {number for wrap in found for number in wrap.parameters}
