@@ -78,17 +78,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_lines(runs: Mapping[str, Sequence[SimulatedRank]]) -> list[str]:
     """A row for each rank, or of several networks a row for each."""
+    rows: list[list[str]] = []
     if len(runs) == 1:
         ((network, ranks),) = runs.items()
         head = ["rank", "nodes run", "simulated ms", "replayed ms", "recorded ms"]
-        rows = []
         for rank in ranks:
             times = map(_ms, (rank.simulated, rank.replayed, rank.recorded))
             rows.append([str(rank.rank), f"{'?' if rank.ran is None else rank.ran} of {rank.nodes}", *times])
         table = render(f"ASTRA-sim on {network}", head, rows, terminal_width())
     else:
         head = ["network", "ranks done", "simulated ms", "replayed ms"]
-        rows = []
         for network, ranks in runs.items():
             longest = (
                 max((getattr(rank, key) or 0 for rank in ranks), default=None) for key in ("simulated", "replayed")

@@ -128,9 +128,12 @@ def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, h
             out.write(html())
         say(f"wrote   {arguments.output}")
     else:
-        screen = diff_text.render_job if isinstance(found, JobDifference) else diff_text.render
+        if isinstance(found, JobDifference):
+            screen = diff_text.render_job(found, terminal_width(), shell=shell)
+        else:
+            screen = diff_text.render(found, terminal_width(), shell=shell)
         full = partial(diff_text.render_full, found, terminal_width(), arguments.top)
-        write_tables(arguments, screen(found, terminal_width(), shell=shell), found.to_dict(), full)  # type: ignore[arg-type]
+        write_tables(arguments, screen, found.to_dict(), full)
     limit = arguments.max_regression
     slower = [] if limit is None else regressions(found, limit)
     for sentence in slower:

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         heading = f"{few([trace.file for trace in traces])}\n" if len(cases) > 1 else ""
         screens.append(heading + _screen(found, traces, names, arguments.show))
         full.append(heading + render_full(found, terminal_width()))
-        head = {"file": traces[0].file, "rank": traces[0].rank}
+        head: dict[str, Any] = {"file": traces[0].file, "rank": traces[0].rank}
         if len(traces) > 1:
             head = {"files": [trace.file for trace in traces], "ranks": [trace.rank for trace in traces]}
         numbers.append(head | found.to_dict())

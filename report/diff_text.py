@@ -142,8 +142,12 @@ def _ms_change(ns: float) -> str:
 def _changed_lines(rows: Sequence[LineRow]) -> list[tuple[str, float, float]]:
     on_gpu = any(side and side.device_ns for row in rows for side in (row.a, row.b))
     key = "device_ns" if on_gpu else "host_ns"
-    sides = [(row.place, *(0.0 if side is None else getattr(side, key) for side in (row.a, row.b))) for row in rows]
-    return [(name, before, after) for name, before, after in sides if before != after]
+    changed = []
+    for row in rows:
+        before, after = (0.0 if side is None else float(getattr(side, key)) for side in (row.a, row.b))
+        if before != after:
+            changed.append((row.place, before, after))
+    return changed
 
 
 def _operators(found: Difference) -> list[tuple[str, float, float]]:
