@@ -221,5 +221,5 @@ def test_the_library_has_the_commands_range() -> None:
     printed = json.loads(call("replay", Path(first).parent, "--network", network, "--json", "-").stdout)
     assert found.to_dict() == printed["what_if"]["range_ns"]
     assert job.replay().answer_range is None
-    alone = job.nodes.ranks[0].replay(network=network)
+    alone = job.ranks[0].replay(network=network)
     assert alone.answer_range is not None and alone.answer_range.reasons
