@@ -14,8 +14,8 @@ BUDGETS = {
     "linker": 7_420,  # plan: 6,500
     "recording": 1619,  # plan: 1,400
     "jobs": 2_680,  # plan: 3,000
-    "converters": 7_650,  # plan: 7,500
-    "timeline": 5783,  # plan: 5,500
+    "converters": 7_450,  # plan: 7,500
+    "timeline": 5_720,  # plan: 5,500
     "cli": 4_652,  # plan: 3,600
     "analysis": 14553,  # plan: 14,000
     "report": 3_138,  # plan: 2,000
@@ -23,7 +23,7 @@ BUDGETS = {
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60
-SKIPS = 136  # plan: 150
+SKIPS = 128  # plan: 150
 """How often `# fmt: skip` may keep the formatter away."""
 
 
