@@ -174,7 +174,7 @@ def test_the_gpu_to_predict_for_has_one_name(tmp_path: Path) -> None:
     assert call("predict", "fit", file, "-o", model).returncode == 0
     named = call("predict", "run", file, "--model", model, "--gpu", "V100 SXM2")
     old = call("predict", "run", file, "--model", model, "--device", "V100 SXM2")
-    assert named.returncode == 0 and not named.stderr
+    assert named.returncode == 3 and b"is unlike anything fitted on" in named.stderr
     assert old.returncode == 2 and not old.stdout and b"unrecognized arguments: --device V100 SXM2" in old.stderr
     assert b"other shapes or another device" in named.stdout
     number = call("predict", "run", file, "--model", model, "--gpu", "0")

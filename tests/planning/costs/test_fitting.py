@@ -133,8 +133,8 @@ def test_files_of_other_versions_and_numbers_are_refused(tmp_path: Path) -> None
     model = model_of()
     write_model(model, str(tmp_path / "m.json.gz"))
     assert read_model(tmp_path / "m.json.gz") == model
-    write_model(msgspec.structs.replace(model, version=2), str(tmp_path / "n.json"))
-    with pytest.raises(TraceFormatError, match="2, expected 1"):
+    write_model(msgspec.structs.replace(model, version=3), str(tmp_path / "n.json"))
+    with pytest.raises(TraceFormatError, match="3, expected 2"):
         read_model(tmp_path / "n.json")
     write_model(msgspec.structs.replace(model, makespans_ns=(2**62,)), str(tmp_path / "o.json"))
     with pytest.raises(TraceFormatError, match="an integer of more than 62 bits"):
