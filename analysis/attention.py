@@ -157,7 +157,6 @@ def _given(signature: Signature, position: int) -> bool:
 
 
 def _side(value: object) -> int | None:
-    """Return one side of a sliding window; None, and −1, for no limit."""
     return value if type(value) is int and value >= 0 else None
 
 

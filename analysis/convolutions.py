@@ -80,7 +80,6 @@ class Gradient:
 
 
 def _arguments(names: tuple[str, ...], signature: Signature) -> tuple[dict[str, int], dict[str, Any]]:
-    """Return by name the positions of the given arguments, and their values."""
     given = dict(zip(names, range(len(signature.inputs)), strict=False))
     return given, {name: signature.inputs[position].value for name, position in given.items()}
 
