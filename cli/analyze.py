@@ -91,9 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
     output = _Output(arguments, csv_folder, plots_folder, several=len(inputs) > 1)
     options = options_of(arguments, "annotation by_shape batch_size")
     options |= {"event_ns": output.event_ns, "consecutive_kernel_delay_ns": arguments.consecutive_kernel_delay}
-    analysed = partial(analyse, own_devices=own_devices(arguments), **options)
+    devices = own_devices(arguments)
     for given, trace in zip(inputs, read_parts(arguments, inputs), strict=True):
-        output.add(analysed(trace), shell_of(given, arguments))
+        output.add(analyse(trace, devices, **options), shell_of(given, arguments))
     output.write()
     return 0
 

@@ -71,11 +71,11 @@ def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
     resolved = finder.from_records()
     finder.from_runtime_calls(resolved, kernels)
     finder.from_blocking_copies()
-    pairs = (
-        np.array(sorted(set(found)), np.int64).reshape(-1, 2)
-        for found in (finder.event, finder.sync, finder.blocking, finder.released)
+    event, sync, blocking, released = (
+        np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
+        for pairs in (finder.event, finder.sync, finder.blocking, finder.released)
     )
-    return Waits(*pairs, finder.inferred, finder.unresolved, finder.skew)
+    return Waits(event, sync, blocking, released, finder.inferred, finder.unresolved, finder.skew)
 
 
 class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):

@@ -124,7 +124,7 @@ def _usual_costs(trace: Trace) -> RecordingCosts:
     if measured is not None:
         operator, annotation, frame = map(int, measured.groups())
         ratio = operator / (kinds[0] + _USUAL_ARGUMENTS * kinds[1] + kinds[2])
-        kinds = tuple(round(ratio * ns) for ns in kinds)
+        kinds = round(ratio * kinds[0]), round(ratio * kinds[1]), round(ratio * kinds[2])
     frames = _FRAMES * frame if len(trace.stacks) else 0
     return RecordingCosts(*kinds, annotation, frames, 1_000)
 

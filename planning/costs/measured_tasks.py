@@ -158,16 +158,12 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
     found: dict[Task, list[float]] = {}
     for task, time in zip(tasks, ns, strict=True):
         found.setdefault(task, []).append(time)
-    return [
-        MeasuredTask(
-            task,
-            float(median(times)),
-            len(times),
-            *percentiles_of(times, 10, 90),
-            tuple(times) if task.collective else (),
-        )
-        for task, times in found.items()
-    ]
+    tasks_measured = []
+    for task, times in found.items():
+        low, high = percentiles_of(times, 10, 90)
+        kept = tuple(times) if task.collective else ()
+        tasks_measured.append(MeasuredTask(task, float(median(times)), len(times), low, high, kept))
+    return tasks_measured
 
 
 def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
