@@ -264,7 +264,7 @@ def _pointwise_outputs(signature: Signature, dtype: str | None = None) -> Return
 _COPIES = frozenset("clone contiguous where masked_fill tril triu flip roll sort".split())  # no arithmetic
 register(operator_outputs.POINTWISE, Operator(outputs=_pointwise_outputs, elements="output"))
 register(operator_outputs.COMPARISONS, Operator(outputs=partial(_pointwise_outputs, dtype="bool"), elements="output"))
-register(operator_outputs.NORMALISATIONS, Operator(outputs=_like_first, elements="output"))
+register(operator_outputs.NORMALIZATIONS, Operator(outputs=_like_first, elements="output"))
 register(operator_outputs.RESIZED, Operator(elements="output"))
 register(operator_outputs.WRITES_ONLY, _BUFFERS)
 for _name, _moved in operator_outputs.MOVED_BY_INDEX.items():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..jobs.clocks import clock_offsets, synchronising
+from ..jobs.clocks import clock_offsets, synchronizing
 from ..jobs.job_ranks import JobTrace, check_job, job_trace
 from ..jobs.lateness import arrivals, behind_median, stragglers
 from ..jobs.matching import match_collectives
@@ -310,7 +310,7 @@ def job_collectives(
     if not all(rank.times_recorded for rank in ranks.values()):
         return Table(JobCollective), Table(RankLateness)
     matched, _, _ = match_collectives(ranks)
-    joint = synchronising(matched)
+    joint = synchronizing(matched)
     if offsets is None:
         offsets = {offset.rank: offset.offset_ns for offset in clock_offsets(joint)}
     rows = []

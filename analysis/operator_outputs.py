@@ -24,7 +24,7 @@ POINTWISE = (
     " threshold threshold_backward tril triu where"
 )
 # Operators with a (first) output of the first input's shape; small further outputs are left out.
-NORMALISATIONS = (
+NORMALIZATIONS = (
     "_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data native_layer_norm"
     " layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm batch_norm _batch_norm_impl_index"
     " native_group_norm group_norm rms_norm _fused_rms_norm native_dropout cumsum flip roll sort"

@@ -193,7 +193,7 @@ def pool(parts: Sequence[OverheadRows]) -> OverheadRows:
     )  # fmt: skip
 
 
-def summarise(rows: OverheadRows, event_ns: int = DEFAULT_EVENT_NS, files: Sequence[str] = ()) -> Overheads:
+def summarize(rows: OverheadRows, event_ns: int = DEFAULT_EVENT_NS, files: Sequence[str] = ()) -> Overheads:
     """Statistics of the rows, by operator or call.
 
     Args:

@@ -45,7 +45,7 @@ from .launch_queues import KERNEL_DELAY_NS, IdleCauses, LaunchRow, QueueUse, idl
 from .modules import ModuleRow, module_table
 from .operators import OperatorRow, operator_table
 from .origins import PhaseRow, SourceRow, phase_table, source_table
-from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
+from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarize
 from .sequences import KernelSequence, kernel_sequences
 from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps
 from .storages import storages_of
@@ -124,7 +124,7 @@ class Analysis(Suggests):
 
     @cached_property
     def overheads(self) -> Overheads:
-        return summarise(self.overhead_rows, self.event_ns, [self.trace.file])
+        return summarize(self.overhead_rows, self.event_ns, [self.trace.file])
 
     @cached_property
     def idle_causes(self) -> Table[IdleCauses]:
@@ -217,7 +217,7 @@ def _call(plugin: Plugin, analysis: Analysis) -> Table[Any]:
     return table
 
 
-def analyse(
+def analyze(
     trace: Trace,
     own_devices: Sequence[Device] = (),
     *,

@@ -1,4 +1,4 @@
-"""Speed and memory of the converters on a large ET+ file, against protobuf merely serialising the same messages.
+"""Speed and memory of the converters on a large ET+ file, against protobuf merely serializing the same messages.
 
     python benchmarks/bench_convert.py [--nodes N]
 
@@ -29,7 +29,7 @@ TASKS = {
     "link": "link the pair and write ET+",
     "read": "read the ET+ alone",
     "chakra": "--to chakra",
-    "serialise": "plain SerializeToString of the .et's messages",
+    "serialize": "plain SerializeToString of the .et's messages",
     "fold": "--to astra-sim",
     "graphml": "--to graphml",
     "chrome": "--to chrome",
@@ -52,7 +52,7 @@ def prepare(nodes: str, folder: str) -> dict[str, Any]:
 
 
 def perform(task: str, folder: str) -> dict[str, Any]:
-    """Do one task in this process; what it took. Reading the input is part of it, but of "serialise"."""
+    """Do one task in this process; what it took. Reading the input is part of it, but of "serialize"."""
     from etplus.converters.conversion import convert
     from etplus.converters.preflight import check
     from etplus.schemas.chakra.stream import read_chakra
@@ -60,12 +60,12 @@ def perform(task: str, folder: str) -> dict[str, Any]:
 
     plus, et = Path(folder) / "plus.json", Path(folder) / "plus.0.et"
     pair = Path(folder) / "et.json", Path(folder) / "kineto.json"
-    messages = list(read_chakra(et)[1]) if task == "serialise" else []
+    messages = list(read_chakra(et)[1]) if task == "serialize" else []
     work: dict[str, Callable[[], int]] = {
         "link": lambda: linked(pair, Path(folder) / "linked.json"),
         "read": lambda: len(read_etplus(plus)),
         "chakra": lambda: convert(plus, et).nodes,
-        "serialise": lambda: len([message.SerializeToString() for message in messages]),
+        "serialize": lambda: len([message.SerializeToString() for message in messages]),
         "fold": lambda: one_rank(plus, Path(folder) / "fold.0.et"),
         "graphml": lambda: convert(plus, Path(folder) / "graph.graphml").nodes,
         "check": lambda: check(et).nodes,
@@ -127,7 +127,7 @@ def main() -> None:
             ratio = took["seconds"] / took_by_task["link"]["seconds"]
             figures = f"{took['seconds']:7.2f}{took['nodes']:10,}{speed:9,.0f}{took['megabytes']:7.0f}{ratio:8.2f}"
             print(f"{meaning:47}{figures}", flush=True)
-        read, chakra, plain = (took_by_task[task] for task in ("read", "chakra", "serialise"))
+        read, chakra, plain = (took_by_task[task] for task in ("read", "chakra", "serialize"))
         longer, more = chakra["seconds"] / plain["seconds"], chakra["megabytes"] - read["megabytes"]
         print(f"--to chakra, reading included: {longer:.1f} times as long as serialization alone,")
         print(f"and {more:.0f} MB more than reading alone; all messages at once take {plain['megabytes']:.0f} MB")

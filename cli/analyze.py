@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..analysis.findings import Case, find_findings
-from ..analysis.overheads import OverheadRows, pool, summarise
-from ..analysis.summary import Analysis, analyse, columns_of, json_of, tables_of
+from ..analysis.overheads import OverheadRows, pool, summarize
+from ..analysis.summary import Analysis, analyze, columns_of, json_of, tables_of
 from ..analysis.table import Row
 from ..analysis.workbook import write_workbook
 from ..jobs.job_report import ranges
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     options |= {"event_ns": output.event_ns, "consecutive_kernel_delay_ns": arguments.consecutive_kernel_delay}
     devices = own_devices(arguments)
     for given, trace in zip(inputs, read_parts(arguments, inputs), strict=True):
-        output.add(analyse(trace, devices, **options), shell_of(given, arguments))
+        output.add(analyze(trace, devices, **options), shell_of(given, arguments))
     output.write()
     return 0
 
@@ -156,7 +156,7 @@ class _Output:
     def write(self) -> None:
         """Write files and print."""
         arguments = self._arguments
-        pooled = summarise(pool(self._overheads), self.event_ns, self._files)
+        pooled = summarize(pool(self._overheads), self.event_ns, self._files)
         if arguments.overheads is not None:
             with open_output(arguments.overheads) as out:
                 out.write(msgspec.json.format(msgspec.json.encode(pooled), indent=1) + b"\n")

@@ -9,7 +9,7 @@ from functools import partial
 
 from ..analysis.findings.trace_changes import TraceChanges, changes
 from ..analysis.job_diff import JobDifference
-from ..analysis.summary import analyse
+from ..analysis.summary import analyze
 from ..analysis.trace_diff import regressions
 from ..jobs.compare import compare_jobs
 from ..report import diff_text
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _compare_jobs(arguments, *sides)
     own = own_devices(arguments)
     parts = read_parts(arguments, [*sides[0], *sides[1]])
-    a, b = (analyse(part, own, annotation=arguments.annotation) for part in parts)
+    a, b = (analyze(part, own, annotation=arguments.annotation) for part in parts)
     found = changes(a, b, by_shape=arguments.by_shape, total=arguments.total)
     return _write(arguments, found, lambda: diff_html(found, a, b))
 

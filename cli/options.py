@@ -162,7 +162,7 @@ def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
 
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the options of commands that analyze a trace; `what` begins the help of the selection."""
-    from ..analysis.launch_queues import KERNEL_DELAY_NS  # for commands that analyse
+    from ..analysis.launch_queues import KERNEL_DELAY_NS  # for commands that analyze
 
     add = parser.add_argument
     add_selection(parser, what)

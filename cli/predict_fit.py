@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json != "-":
             print_text("\n".join(held_out_lines(kernels, terminal_width())))
     if arguments.explain is not None and arguments.json != "-":
-        lines = explain(arguments.explain, kernels.utilisation, model.gpu, model.records()) if kernels else []
+        lines = explain(arguments.explain, kernels.utilization, model.gpu, model.records()) if kernels else []
         print_text("\n".join(rewrap(lines or ["no GPU event was fitted on"], terminal_width(), " " * 8)))
     for title, measured in (("GPU events", model.gpu), ("CPU operators", model.cpu if not model.gpu else ())):
         if measured and arguments.compare:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from ..analysis.devices import Device
-from ..analysis.summary import Analysis, analyse
+from ..analysis.summary import Analysis, analyze
 from ..report.html_page import check_page_name
 from ..report.job_page import ranks_html
 from ..schemas.kineto.python_frames import PythonFrames, read_python_frames
@@ -48,7 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Analyse the files and write the page; returns the exit status."""
+    """Analyze the files and write the page; returns the exit status."""
     reads = [arguments.device_spec, *arguments.graph_capture]
     inputs = find_inputs(arguments, outputs=[arguments.output], reads=reads)
     check_page_name(arguments.output)
@@ -69,7 +69,7 @@ def _analysed(
     """Each trace when the one before is done with."""
     for file, trace in zip(inputs, read_parts(arguments, inputs), strict=True):
         frames = read_python_frames(file) if arguments.python_frames and isinstance(file, str) else None
-        analysis = analyse(
+        analysis = analyze(
             trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size,
             consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
         )  # fmt: skip

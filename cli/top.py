@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from ..analysis.summary import analyse
+from ..analysis.summary import analyze
 from ..analysis.top import TOP_BY, top_table
 from ..report.top_text import render
 from ..trace.text_tables import terminal_width
@@ -41,7 +41,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Add up and print; returns the exit status."""
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output])
-    analyses = [analyse(part) for part in read_parts(arguments, inputs)]
+    analyses = [analyze(part) for part in read_parts(arguments, inputs)]
     use = [row for analysis in analyses for row in analysis.device_use]
     busy, window = sum(row.busy_ns for row in use), sum(row.window_ns for row in use)
     table = top_table(analyses, arguments.by)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jobs.clocks import clock_offsets, synchronising, transfers
+from ..jobs.clocks import clock_offsets, synchronizing, transfers
 from ..jobs.job_ranks import ONE_RANK
 from ..jobs.job_report import ClockOffset
 from ..jobs.matching import Matched, match_collectives, match_messages
@@ -335,7 +335,7 @@ class JobTimes:
 
     @cached_property
     def _clocks(self) -> list[ClockOffset]:
-        return clock_offsets(synchronising(self._collectives), self._messages)
+        return clock_offsets(synchronizing(self._collectives), self._messages)
 
     def start_skew(self) -> tuple[dict[int, int], tuple[str, ...]]:
         """Return ns from the first start to each rank's start, and notes."""

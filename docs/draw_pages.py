@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from browser import Page, open_page  # noqa: E402
 from etplus import link, load  # noqa: E402
-from etplus.analysis.summary import analyse  # noqa: E402
+from etplus.analysis.summary import analyze  # noqa: E402
 from etplus.report.finding_cards import cards_of  # noqa: E402
 from etplus.report.report_html import rank_report, report_html  # noqa: E402
 from etplus.timeline.critical import critical_chain  # noqa: E402
@@ -41,7 +41,7 @@ PICTURES = {
 def page_of(files: list[list[str]]) -> bytes:
     """The page of a trace, or of the ranks of a job."""
     paths = [[str(TRACES / name) for name in names] for names in files]
-    analyses = [analyse(link(*names) if len(names) > 1 else load(names[0])) for names in paths]
+    analyses = [analyze(link(*names) if len(names) > 1 else load(names[0])) for names in paths]
     ranks = [rank_report(one, len(files), critical_chain(one.trace)) for one in analyses]
     return report_html(ranks, findings=cards_of(analyses))
 

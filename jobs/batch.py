@@ -20,7 +20,7 @@ from ..schemas.text.storage import Folder, open_folder
 from ..schemas.text.transaction import check_outputs, is_url, make_folder
 from ..trace.brief import Record
 from ..trace.errors import EtplusError, UsageError
-from .clocks import clock_offsets, synchronising
+from .clocks import clock_offsets, synchronizing
 from .engines import Engine, engine_of, failure_reason, run_all, with_progress
 from .job_ranks import ONE_RANK, RankFacts, foreign_traces
 from .job_report import ClockOffset, JobReport, RankResult, ranges
@@ -248,7 +248,7 @@ def _report(
     foreign = {rank: f"not of this job: {reason}" for rank, reason in foreign.items()}
     own = {rank: state.communications() for rank, state in linked.items() if rank not in foreign}
     matched, groups, mismatches = match_collectives(own)
-    joint = synchronising(matched)
+    joint = synchronizing(matched)
     offsets = clock_offsets(joint)
     by_rank = {offset.rank: offset.offset_ns for offset in offsets}
     sizes = [state.info.get("world_size") for rank, state in linked.items() if rank not in foreign]

@@ -28,24 +28,24 @@ _SYNCHRONISING = (
 )  # fmt: skip
 
 
-def synchronises(kind: IntColumn) -> npt.NDArray[np.bool_]:
+def synchronizes(kind: IntColumn) -> npt.NDArray[np.bool_]:
     """Return which kinds of collectives no rank can leave before all have arrived."""
     return np.isin(kind, _SYNCHRONISING)
 
 
-def synchronising(matched: Sequence[Matched]) -> list[Matched]:
+def synchronizing(matched: Sequence[Matched]) -> list[Matched]:
     """Return the collectives of two or more ranks that no rank can leave before all have arrived."""
     keys = ("position", "kind", "bytes", "node", "start", "end", "on_host")
     selected = []
     for group in matched:
-        rows = np.flatnonzero(synchronises(group.kind))
+        rows = np.flatnonzero(synchronizes(group.kind))
         if len(rows) and len(group.ranks) > 1:
             selected.append(replace(group, **{key: getattr(group, key)[rows] for key in keys}))
     return selected
 
 
 def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) -> list[ClockOffset]:
-    """Estimate how far each rank's clock is ahead of the lowest rank that collectives (`synchronising`) join it with.
+    """Estimate how far each rank's clock is ahead of the lowest rank that collectives (`synchronizing`) join it with.
 
     On the host, `messages` also join ranks.
     """
@@ -136,6 +136,6 @@ def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
     last, least = start.max(axis=1), (end - start).min(axis=1)
     message = matched.kind < 0
     until = np.where(message, np.minimum(end[:, -1], last + end[:, 0] - start[:, 0]), end.min(axis=1))
-    seen = matched.on_host & (message | (synchronises(matched.kind) & (until >= last)))
+    seen = matched.on_host & (message | (synchronizes(matched.kind) & (until >= last)))
     duration = np.where(seen, np.maximum(until - last, 0), least)
     return JobTransfers(np.where(seen & message, start[:, 0], last), duration, seen)

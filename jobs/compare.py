@@ -44,7 +44,7 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
     if any(isinstance(side, Job) for side in sides):
         first, second = (side if isinstance(side, Job) else Job([side]) for side in sides)
         return compare_jobs(first, second, by_shape=by_shape, total=total)
-    analyses = map(outer("analysis.summary").analyse, sides)
+    analyses = map(outer("analysis.summary").analyze, sides)
     found: TraceChanges = outer("analysis.findings.trace_changes").changes(*analyses, by_shape=by_shape, total=total)
     return found
 

@@ -126,7 +126,7 @@ def _run(
 def _raised(future: Future[Result]) -> BaseException | None:
     try:
         return future.exception()
-    except BaseException as error:  # cancelled, as when the scheduler is gone
+    except BaseException as error:  # canceled, as when the scheduler is gone
         return error
 
 

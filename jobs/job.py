@@ -314,8 +314,8 @@ class Job(Suggests):
         if len(self._chosen.sources if self._chosen.ranks is None else self) > MOST_IN_FULL:
             page, _ = pages.large_job_html(self, title)
         else:
-            analyse = outer("analysis.summary").analyse
-            page, _ = pages.ranks_html(((analyse(trace), None) for trace in self), len(self), title)
+            analyze = outer("analysis.summary").analyze
+            page, _ = pages.ranks_html(((analyze(trace), None) for trace in self), len(self), title)
         with open_output(path) as out:
             out.write(page)
 
@@ -365,7 +365,7 @@ def _with_stored_ranks(sources: Sequence[Source]) -> tuple[list[Source], list[st
 
 def _analysed(trace: Trace, options: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     summary = outer("analysis.summary")
-    tables: dict[str, list[dict[str, Any]]] = summary.tables_of(summary.analyse(trace, **options))
+    tables: dict[str, list[dict[str, Any]]] = summary.tables_of(summary.analyze(trace, **options))
     return tables
 
 

@@ -40,7 +40,7 @@ def arrivals(matched: Matched, offsets: Mapping[int, int]) -> Arrivals:
 
 
 def stragglers(matched: Sequence[Matched], offsets: Mapping[int, int]) -> list[Lateness]:
-    """Return how often each rank came last, and how long it waited and made others wait, for `synchronising` groups."""
+    """Return how often each rank came last, and how long it waited and made others wait, for `synchronizing` groups."""
     numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # as in `Lateness`
     for group in matched:
         arrived = arrivals(group, offsets)

@@ -60,8 +60,8 @@ def render_full(found: Findings, width: int = 80) -> str:
 
 def render_one(finding: Finding, width: int = 80, number: int = 1, makespan_ns: int = 0) -> str:
     """Return one finding with its evidence."""
-    labelled = _parts(number, finding, makespan_ns)
-    return "\n".join(line for label, text in labelled for line in _wrapped(label, text, width))
+    labeled = _parts(number, finding, makespan_ns)
+    return "\n".join(line for label, text in labeled for line in _wrapped(label, text, width))
 
 
 def recorded_text(traces: Sequence[Trace]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ..analysis.devices import Device
 from ..analysis.job_summary import QUANTITIES, JobSummary, ranks_to_show
-from ..analysis.summary import Analysis, analyse
+from ..analysis.summary import Analysis, analyze
 from ..analysis.table import Row, Table
 from ..jobs.job_ranks import check_job, job_trace
 from ..schemas.kineto.python_frames import PythonFrames
@@ -71,7 +71,7 @@ def large_job_html(
 
     Args:
         title: by default the number of ranks.
-        devices, options: of `analyse`, for the ranks in detail.
+        devices, options: of `analyze`, for the ranks in detail.
     """
     summary = job.summary(options.get("annotation"))
     detailed = job.select(ranks_to_show(summary, SHOWN)).map(partial(_in_detail, devices=devices, options=options))
@@ -81,7 +81,7 @@ def large_job_html(
 
 
 def _in_detail(trace: Trace, devices: Sequence[Device], options: Mapping[str, Any]) -> RankReport:
-    analysis = analyse(trace, devices, **options)
+    analysis = analyze(trace, devices, **options)
     return rank_report(analysis, SHOWN, critical_chain(analysis.trace))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..jobs.clocks import clock_offsets, synchronises, synchronising
+from ..jobs.clocks import clock_offsets, synchronizes, synchronizing
 from ..jobs.lateness import arrivals, stragglers
 from ..jobs.matching import Matched, match_collectives
 from ..jobs.rank_communications import RankCommunications, communications
@@ -98,7 +98,7 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
     recorded = all(lanes.communications.times_recorded for _, lanes in ranks)
     if len(set(known)) == len(ranks) and recorded:
         matched, _, mismatches = match_collectives({int(rank or 0): lanes.communications for rank, lanes in ranks})
-    joint = synchronising(matched)
+    joint = synchronizing(matched)
     offsets = {clock_offset.rank: clock_offset for clock_offset in clock_offsets(joint)}
     shift = {rank: offset.offset_ns for rank, offset in offsets.items()}
     lateness = {late.rank: late for late in stragglers(joint, shift)}
@@ -137,7 +137,7 @@ def _collectives(
         if len(group.ranks) < 2:
             continue
         come, wait, last = arrivals(group, shift)
-        joint = synchronises(group.kind)
+        joint = synchronizes(group.kind)
         for at in range(len(group.kind)):
             start = come[at] - begin
             yield {

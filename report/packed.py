@@ -39,7 +39,7 @@ def fields_of(columns: Mapping[str, npt.NDArray[np.integer]], delta: Collection[
     """The narrowest form of each column.
 
     Args:
-        delta: names of the columns whose neighbours are alike.
+        delta: names of the columns whose neighbors are alike.
 
     Example:
         >>> fields_of({"kind": np.array([3, 1]), "ts": np.array([0, 20_000])}, ["ts"])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.device_gaps import longest_gaps
-from ..analysis.summary import Analysis, analyse, json_of
+from ..analysis.summary import Analysis, analyze, json_of
 from ..analysis.table import Table
 from ..trace.columns import distinct
 from ..trace.errors import UsageError
@@ -96,7 +96,7 @@ def _part_of_step(
         return None
     options: dict[str, Any] = {"event_ns": analysis.event_ns, "batch_size": analysis.batch_size}
     options["consecutive_kernel_delay_ns"] = analysis.kernel_delay_ns
-    own = analyse(part, tuple(analysis.devices.values()), **options)
+    own = analyze(part, tuple(analysis.devices.values()), **options)
     shift = own.trace.span.start - trace.span.start
     report = part_report(own, most=most)
     report["analysis"].pop("kernel_labels")  # the whole trace's hold

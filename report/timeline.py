@@ -64,7 +64,7 @@ def nest(lane: IntColumn, ts: IntColumn, finish: IntColumn) -> IntColumn:
 def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, budget: int) -> DrawnBlocks:
     """Merge the shortest calls until at most `budget` blocks are left, or until merging hides what can be seen.
 
-    Calls below the resolution are merged with the neighbours of their row, at most `_BUCKET` resolutions wide and never
+    Calls below the resolution are merged with the neighbors of their row, at most `_BUCKET` resolutions wide and never
     across a longer call, so that no block overlaps another one; the resolution doubles until the budget is kept.
     """
     order = np.lexsort((ts, depth, lane))

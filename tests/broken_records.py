@@ -100,7 +100,7 @@ def three(kind: str, middle: bytes) -> bytes:
 
 
 def check_three(kind: str, text: bytes) -> tuple[Recovered, dict[str, Any] | None]:
-    """Recover `three`: the neighbours must stand unchanged in their places; the middle record, None if it was lost."""
+    """Recover `three`: the neighbors must stand unchanged in their places; the middle record, None if it was lost."""
     result, found = recovered(text, KEY[kind])
     assert [found[0], found[-1]] == [RECORD[kind](b"aten::mm", 1), RECORD[kind](b"aten::relu", 9)]
     if kind == "kineto":

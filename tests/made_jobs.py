@@ -34,7 +34,7 @@ COMPUTE, COMM, UNSHARD, POST_BACKWARD, INTERNAL, MESSAGES = 7, 20, 24, 28, 30, 3
 
 _LAUNCH_LATENCY, _GAP, _CALL, _RETURN = 6000, 1000, 1500, 2000
 """ns: from a launch to its kernel, between two kernels, of a runtime call, from the device's last end to a
-synchronising call's."""
+synchronizing call's."""
 _PAUSE = 4000
 """ns of host time before and after what an operator does."""
 _NAMES = {

@@ -45,7 +45,7 @@ Length = Callable[[PlainNode], int]
 
 @dataclass(frozen=True)
 class Network:
-    """A network on which all ranks are neighbours of each other.
+    """A network on which all ranks are neighbors of each other.
 
     Attributes:
         bandwidth: GB/s (bytes a ns) of one rank in one direction.

@@ -123,7 +123,7 @@ def test_broken_pairs(name: str, ids: bool, seed: int, fuzz_cases: int, tmp_path
             document = outcome(broken_et.data, broken_kineto.data, options, tmp_path)
         except (Exception, TooSlowError) as error:
             raise AssertionError(about) from error
-        # without ids a call that seems to be made at another time can be taken for its neighbour of the same name
+        # without ids a call that seems to be made at another time can be taken for its neighbor of the same name
         by_ids = ids and options.get("match", "ids") == "ids"
         if document is not None and (by_ids or not (broken_et.order or broken_kineto.order)):
             assert not false_certainties(document, truth, broken_et, broken_kineto), about

@@ -1,4 +1,4 @@
-"""Traces for the tests of analysis: real ones, read and analysed once, and small ones made by hand."""
+"""Traces for the tests of analysis: real ones, read and analyzed once, and small ones made by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from etplus.analysis.summary import Analysis, analyse
+from etplus.analysis.summary import Analysis, analyze
 from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
@@ -59,8 +59,8 @@ def trace_of(name: str) -> Trace:
 
 @cache
 def analysis_of(name: str) -> Analysis:
-    """The same, analysed."""
-    return analyse(trace_of(name))
+    """The same, analyzed."""
+    return analyze(trace_of(name))
 
 
 def op(name: str, ts: float, dur: float, inputs: Sequence[tuple[list[Any], str]] = (), **more: Any) -> Document:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..jobs.clocks import clock_offsets, synchronising, transfers
+from ..jobs.clocks import clock_offsets, synchronizing, transfers
 from ..jobs.job_ranks import ranks_of
 from ..jobs.matching import Matched, match_collectives, match_messages
 from ..jobs.rank_communications import communications
@@ -192,7 +192,7 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     collectives, counts, _ = match_collectives(comms)
     messages, pairs = match_messages(comms)
     recorded = all(trace.times_recorded for trace in traces)
-    clocks = clock_offsets(synchronising(collectives) or collectives, messages) if recorded else []
+    clocks = clock_offsets(synchronizing(collectives) or collectives, messages) if recorded else []
     offsets = {clock.rank: clock.offset_ns for clock in clocks}
     rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications by the id of the node
     for trace in traces:

@@ -26,7 +26,7 @@ from .topological_order import issue_order
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN, GONE = range(13)
 # Names of edge kinds in tables.
 LINK_KINDS = (
-    *("host work", "GPU work", "launch latency", "stream gap", "event wait", "synchronisation"),
+    *("host work", "GPU work", "launch latency", "stream gap", "event wait", "synchronization"),
     *("thread handoff", "launch queue", "collective", "order", "window", "unknown wait"),
 )
 

@@ -73,16 +73,16 @@ class Library(Suggests):
         Args:
             by_shape: separate rows for operators with different shapes.
             batch_size: samples per iteration, for the throughput.
-            options: others of `etplus.analysis.summary.analyse`.
+            options: others of `etplus.analysis.summary.analyze`.
 
         Example:
             >>> [use.busy_ns for use in trace.analyze().device_use]
             [3025842]
         """
         require("analysis")
-        from ..analysis.summary import analyse
+        from ..analysis.summary import analyze
 
-        return analyse(cast("Trace", self), by_shape=by_shape, batch_size=batch_size, **options)
+        return analyze(cast("Trace", self), by_shape=by_shape, batch_size=batch_size, **options)
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
         """Predict the timeline, with what-if changes if given; docs/reference/replay.md has their grammar.

@@ -23,7 +23,7 @@ from ...trace.trace import Trace
 from ...trace.unattached import with_unattached
 from ..devices import Device
 from ..kernel_peaks import event_bounds
-from ..summary import Analysis, analyse
+from ..summary import Analysis, analyze
 
 _Made = TypeVar("_Made")
 
@@ -77,7 +77,7 @@ class Case:
     @cached_property
     def analyses(self) -> tuple[Analysis, ...]:
         """Of each rank."""
-        return tuple(analyse(trace, self._devices) for trace in self.traces)
+        return tuple(analyze(trace, self._devices) for trace in self.traces)
 
     @property
     def analysis(self) -> Analysis:

@@ -340,7 +340,7 @@ class SynchronisingCalls:
 
 
 def waiting_calls(trace: Trace) -> IntColumn:
-    """Positions in `Trace.runtime` of calls that wait for the device: those that synchronise, and copies that block."""
+    """Positions in `Trace.runtime` of calls that wait for the device: those that synchronize, and copies that block."""
     waits = np.flatnonzero(matching(trace.runtime.name, trace.names, SYNCHRONIZE.search))
     return distinct(np.concatenate([waits, trace.gpu.runtime[blocked_copies(trace)]]))
 
@@ -355,7 +355,7 @@ def copies_to_device(trace: Trace) -> IntColumn:
 
 
 def waits_of_copies(trace: Trace, copies: IntColumn) -> IntColumn:
-    """Of the calls that wait for the device those that wait for some copies: their own calls, and what synchronises in
+    """Of the calls that wait for the device those that wait for some copies: their own calls, and what synchronizes in
     the same operator (PyTorch waits for the stream after it has copied from pageable memory, `copy_kernel_cuda` in
     aten/src/ATen/native/cuda/Copy.cu)."""
     runtime, waits = trace.runtime, waiting_calls(trace)
@@ -386,7 +386,7 @@ def _advice(name: str) -> str:
         return "its output's size is read by the host: use torch.where or a mask of fixed size, or nonzero_static"
     if name.endswith(("to", "copy_", "_to_copy", "cpu")):
         return "copy to pinned memory with non_blocking=True, and wait for an event where the values are needed"
-    return "drop the synchronisation, or wait for an event of what is needed where it is needed"
+    return "drop the synchronization, or wait for an event of what is needed where it is needed"
 
 
 class PageableCopies:

@@ -130,11 +130,11 @@ def _times(case: Case) -> TimesOfJob:
     joint: list[Matched] = []
     offsets: dict[int, int] = {}
     if len(numbers) > 1:
-        from ...jobs.clocks import clock_offsets, synchronising
+        from ...jobs.clocks import clock_offsets, synchronizing
         from ...jobs.lateness import arrivals
         from ...jobs.matching import match_collectives, match_messages
 
-        joint = synchronising(match_collectives(comms)[0])
+        joint = synchronizing(match_collectives(comms)[0])
         offsets = {clock.rank: clock.offset_ns for clock in clock_offsets(joint, match_messages(comms)[0])}
         for group in joint:
             waited = arrivals(group, offsets).wait

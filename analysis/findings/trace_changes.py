@@ -282,7 +282,7 @@ class _Compared:
                 [(f"device events overlap for {in_ms(sum_a - busy_a)} in A, {in_ms(sum_b - busy_b)} in B", lost, "ns"),
                  (f"communication is exposed for {in_ms(exposed[0])} of all of A, {in_ms(exposed[1])} of all of B",
                   exposed[1] - exposed[0], "ns")],
-                "look for streams that wait for each other where they did not: an added synchronisation, prefetching "
+                "look for streams that wait for each other where they did not: an added synchronization, prefetching "
                 "or "
                 "bucketing that is off",
                 ns=lost,

@@ -83,7 +83,7 @@ class Prediction:
     # collectives in the fitted traces. None without collectives, for several ranks, and if `changed`.
     without_waiting: tuple[int, int] | None = None
     set_apart: tuple[Outlier, ...] = ()  # iterations that are not predicted, because they differ from the others
-    # Shares of the time by source: measured here, from traces, modelled, recorded
+    # Shares of the time by source: measured here, from traces, modeled, recorded
     sources: Mapping[str, float] = field(default_factory=dict)
     kernels: tuple[PricedKernel, ...] = ()  # GPU events, equal events in one row, the longest predicted first
     low_ns: int = 0  # low_ns, high_ns: ends of the 80% interval

@@ -15,15 +15,15 @@ from ...trace.brief import brief
 from .cost_model import CostModel
 from .measured_tasks import MeasuredTask, pooled
 from .prediction_intervals import Familiarity, PredictionIntervals, fit_intervals
-from .registry import MODELS, ORDER, UTILISATION, Costs, Utilised, candidates, model_class
+from .registry import MODELS, ORDER, UTILIZATION, Costs, Utilized, candidates, model_class
 from .task import Estimate
-from .utilisation import Utilisation, fit_utilisation
+from .utilization import Utilization, fit_utilisation
 
 
 class KernelModel(msgspec.Struct, frozen=True):
     """Model of GPU events."""
 
-    utilisation: Utilisation
+    utilization: Utilization
     order: tuple[str, ...] = ORDER  # names of cost models; the first that serves an event predicts it
     intervals: PredictionIntervals = PredictionIntervals()  # factors around predicted times
     held_out: int = 0  # number of traces that the intervals come from; 0 if parts of one trace were held out
@@ -43,7 +43,7 @@ class KernelModel(msgspec.Struct, frozen=True):
         """
         states = self.states or {}
         restored = {name: model_class(name).restored(state, measured, devices) for name, state in states.items()}
-        return {UTILISATION: Utilised(self.utilisation, devices), **restored}
+        return {UTILIZATION: Utilized(self.utilization, devices), **restored}
 
 
 def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device]) -> KernelModel | None:

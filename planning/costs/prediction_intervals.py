@@ -22,7 +22,7 @@ from ...analysis.devices import Device
 from ...trace.brief import brief
 from .measured_tasks import MeasuredTask
 from .task import Task
-from .utilisation import EventWork, kernel_family, kind_of, work_of
+from .utilization import EventWork, kernel_family, kind_of, work_of
 
 COVERAGE = 0.8
 # Events that a group needs; with fewer the wider group counts.
@@ -56,7 +56,7 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
         """Return the factors of the narrowest known group.
 
         Args:
-            group: from wide to narrow, such as ("utilisation", "new", "work", "Elementwise").
+            group: from wide to narrow, such as ("utilization", "new", "work", "Elementwise").
             usual: for an unknown first level; by default the spread of everything.
 
         Example:

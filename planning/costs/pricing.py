@@ -27,7 +27,7 @@ from .measured_tasks import CPU_OP, gpu_tasks
 from .model_file import EndToEndError, FittedModel
 from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
 from .task import Estimate, Task
-from .utilisation import Utilisation, fit_utilisation, kernel_family
+from .utilization import Utilization, fit_utilisation, kernel_family
 
 # Source of a time if no model serves the work.
 UNKNOWN = "unknown"
@@ -154,9 +154,9 @@ class Pricing:
         return self._known[task]
 
     @cached_property
-    def _utilisation(self) -> Utilisation:
+    def _utilisation(self) -> Utilization:
         kernels = self._model.kernels
-        return fit_utilisation(self._model.gpu, self._records) if kernels is None else kernels.utilisation
+        return fit_utilisation(self._model.gpu, self._records) if kernels is None else kernels.utilization
 
     @cached_property
     def _familiar(self) -> Familiarity:

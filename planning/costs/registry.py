@@ -14,24 +14,24 @@ from .cost_model import CostModel
 from .measured_models import Extrapolated, Interpolated, KindMean, MeasuredTable
 from .measured_tasks import CPU_OP, MeasuredTask
 from .task import Estimate, Task
-from .utilisation import START, THREADS, EventWork, Law, Utilisation, fit_utilisation, work_of
+from .utilization import START, THREADS, EventWork, Law, Utilization, fit_utilisation, work_of
 
 # Group of the entry points: the name is the model's, the value a class that is a `CostModel`.
 GROUP = "etplus.cost_models"
-UTILISATION = "utilisation"
+UTILIZATION = "utilization"
 
 _LOG = logging.getLogger("etplus")
 
 
-class Utilised(CostModel):
+class Utilized(CostModel):
     """The utilization model, for all GPU events. Model files have its laws under `kernels`, which intervals
     also need."""
 
-    def __init__(self, fitted: Utilisation, devices: Mapping[str, Device]) -> None:
+    def __init__(self, fitted: Utilization, devices: Mapping[str, Device]) -> None:
         self.fitted, self._devices = fitted, devices
 
     @classmethod
-    def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilised:
+    def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilized:
         """Fit the model on the GPU events among measured tasks."""
         events = [event for event in measured if event.task.category != CPU_OP and event.ns > 0]
         return cls(fit_utilisation(events, devices), devices)
@@ -40,19 +40,19 @@ class Utilised(CostModel):
         """Return the time of a GPU event; None for a CPU operator."""
         if task.category == CPU_OP:
             return None
-        return Estimate(self.fitted.nanoseconds(task, self._devices), UTILISATION)
+        return Estimate(self.fitted.nanoseconds(task, self._devices), UTILIZATION)
 
 
 # The built-in models.
 MODELS: dict[str, type[CostModel]] = {
     "measured": MeasuredTable,
-    UTILISATION: Utilised,
+    UTILIZATION: Utilized,
     "between": Interpolated,
     "grown": Extrapolated,
     "mean": KindMean,
 }
 # Order of models for a GPU event; the first that serves it answers.
-ORDER = ("measured", UTILISATION)
+ORDER = ("measured", UTILIZATION)
 # Order of models for a CPU operator.
 CPU_ORDER = ("measured", "between", "mean")
 
@@ -78,7 +78,7 @@ def cost_models() -> Mapping[str, type[CostModel]]:
 def candidates() -> tuple[tuple[str, ...], ...]:
     """Return the orders among which `etplus predict fit` chooses: the built-in one, and one per model of another
     package."""
-    return (ORDER, *(("measured", name, UTILISATION) for name in cost_models() if name not in MODELS))
+    return (ORDER, *(("measured", name, UTILIZATION) for name in cost_models() if name not in MODELS))
 
 
 def model_class(name: str) -> type[CostModel]:
@@ -130,7 +130,7 @@ class Costs:
                 return None
             order = CPU_ORDER if task.category == CPU_OP else self._order
             if self._beyond:
-                order = ("measured", *(() if UTILISATION in order else ("grown",)), "between", *order)
+                order = ("measured", *(() if UTILIZATION in order else ("grown",)), "between", *order)
             found = next((price for name in order if (price := self.model(name).predict(task)) is not None), None)
             if found is None:
                 return None
@@ -154,7 +154,7 @@ _EVENTS, _WEIGHTS = 3, 4
 
 
 def explain(
-    name: str, model: Utilisation, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
+    name: str, model: Utilization, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
 ) -> list[str]:
     """Explain in lines the prediction of fitted events with a text in their kernel's name, in any case."""
     chosen = [event for event in measured if name.lower() in event.task.kernel.lower()]
@@ -173,7 +173,7 @@ def explain(
     return lines
 
 
-def _terms(event: MeasuredTask, model: Utilisation, devices: Mapping[str, Device]) -> list[str]:
+def _terms(event: MeasuredTask, model: Utilization, devices: Mapping[str, Device]) -> list[str]:
     work = work_of(event.task, devices)
     law, lines = model.law(work), []
     terms = law.terms(work)

@@ -34,8 +34,8 @@ def baselines(train: Sequence[GraphArrays], held: Sequence[GraphArrays]) -> dict
     y = log_times(train)
     x, z = _features(train), _features(held)
     found = {"mean": np.full(len(z), float(np.exp(y.mean()))), "roofline": _roofline(train, held, y)}
-    centre, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
-    a, b = (x - centre) / scale, (z - centre) / scale
+    center, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
+    a, b = (x - center) / scale, (z - center) / scale
     weights = np.linalg.solve(a.T @ a + _PENALTY * np.eye(a.shape[1]), a.T @ (y - y.mean()))
     found["ridge"] = np.exp(np.clip(y.mean() + b @ weights, 0, 60))
     if find_spec("sklearn") is not None:

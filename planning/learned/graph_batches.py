@@ -62,8 +62,8 @@ class GraphBatch:
         return int(self.rows[:, -1].sum()) if self.layers else len(self.row)
 
 
-def single(run: Run, kind: str, centre: Tensor, scale: Tensor) -> GraphBatch:
-    """Return one run for a kind of network, made once and joined again for every step; centre and scale are
+def single(run: Run, kind: str, center: Tensor, scale: Tensor) -> GraphBatch:
+    """Return one run for a kind of network, made once and joined again for every step; center and scale are
     (INPUTS)."""
     graph, c = run
     order = _topological(graph)
@@ -80,7 +80,7 @@ def single(run: Run, kind: str, centre: Tensor, scale: Tensor) -> GraphBatch:
         sizes.append(len(layer.own))
     node_log = np.full(len(order), np.nan) if own is None else np.log(own[order] + 1.0)
     return GraphBatch(
-        (torch.from_numpy(raw[first]) - centre) / scale,
+        (torch.from_numpy(raw[first]) - center) / scale,
         torch.from_numpy(codes[first]).long(),
         tuple(layers),
         torch.from_numpy(row),

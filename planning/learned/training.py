@@ -44,8 +44,8 @@ class Trained:
     """A network, the scaling of its inputs (INPUTS), its error on the validation set (mean |log ratio|), and its
     epochs."""
 
-    def __init__(self, net: GraphNet, centre: Tensor, scale: Tensor, valid: float = float("inf"), epochs: int = 0):
-        self.net, self.centre, self.scale, self.valid, self.epochs = net, centre, scale, valid, epochs
+    def __init__(self, net: GraphNet, center: Tensor, scale: Tensor, valid: float = float("inf"), epochs: int = 0):
+        self.net, self.center, self.scale, self.valid, self.epochs = net, center, scale, valid, epochs
 
 
 def train(
@@ -86,8 +86,8 @@ def train(
             raise UsageError(f"{checkpoint}: no checkpoint to go on from; train without --resume")
         with transaction(nested=True):  # it is written again
             state.restore(checkpoint)
-    singles = [single(run, kind, state.centre, state.scale) for run in runs(graphs)]
-    held = _batches(runs(valid), kind, state.centre, state.scale)
+    singles = [single(run, kind, state.center, state.scale) for run in runs(graphs)]
+    held = _batches(runs(valid), kind, state.center, state.scale)
     epochs = _usual_epochs(kind, singles) if epochs is None else epochs
     while state.epoch < epochs and state.epoch - state.best_epoch < _PATIENCE:
         for group in state.optimizer.param_groups:
@@ -103,7 +103,7 @@ def train(
             with transaction(nested=True):  # in place at once, for --resume
                 state.save(checkpoint)
     state.net.load_state_dict(state.best)
-    return Trained(state.net, state.centre, state.scale, state.best_error, state.epoch)
+    return Trained(state.net, state.center, state.scale, state.best_error, state.epoch)
 
 
 def _usual_epochs(kind: str, singles: Sequence[GraphBatch]) -> int:
@@ -127,7 +127,7 @@ def _descend(state: _TrainingState, batch: GraphBatch) -> None:
 class _TrainingState:
     def __init__(self, kind: str, hidden: int, graphs: Sequence[GraphArrays]) -> None:
         rows = np.concatenate([raw_features(graph, 0) for graph in graphs])
-        self.centre = torch.from_numpy(rows.mean(axis=0))
+        self.center = torch.from_numpy(rows.mean(axis=0))
         self.scale = torch.from_numpy(np.maximum(rows.std(axis=0), 0.1))
         self.net = GraphNet(kind, hidden)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=_RATE, weight_decay=_DECAY)
@@ -164,8 +164,8 @@ class _TrainingState:
         self.epoch, self.best_epoch, self.best_error = meta["epoch"], meta["best_epoch"], meta["best_error"]
 
 
-def _batches(of: Sequence[Run], kind: str, centre: Tensor, scale: Tensor) -> list[GraphBatch]:
-    return list(dealt([single(run, kind, centre, scale) for run in of], _GRAPHS["gru"], _NODES))
+def _batches(of: Sequence[Run], kind: str, center: Tensor, scale: Tensor) -> list[GraphBatch]:
+    return list(dealt([single(run, kind, center, scale) for run in of], _GRAPHS["gru"], _NODES))
 
 
 def _error(net: GraphNet, held: Sequence[GraphBatch]) -> float:
@@ -177,7 +177,7 @@ def _error(net: GraphNet, held: Sequence[GraphBatch]) -> float:
 def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> npt.NDArray[np.float64]:
     """Return times of all runs of the graphs, in the unit of the training set."""
     with torch.no_grad():
-        held = _batches(runs(graphs), trained.net.kind, trained.centre, trained.scale)
+        held = _batches(runs(graphs), trained.net.kind, trained.center, trained.scale)
         found = [trained.net(batch)[1] for batch in held]
     return np.exp(torch.cat(found).double().numpy()) if found else np.zeros(0)
 
@@ -185,7 +185,7 @@ def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> npt.NDArr
 def write_trained(trained: Trained, path: str | os.PathLike[str]) -> None:
     """Write a network as safetensors."""
     tensors = {f"net.{name}": value for name, value in trained.net.state_dict().items()}
-    tensors |= {"centre": trained.centre, "scale": trained.scale}
+    tensors |= {"center": trained.center, "scale": trained.scale}
     _write(path, tensors, trained.net, {"valid": trained.valid, "epochs": trained.epochs})
 
 
@@ -199,10 +199,10 @@ def read_trained(path: str | os.PathLike[str]) -> Trained:
     try:
         net = GraphNet(meta["kind"], meta["hidden"])
         net.load_state_dict(_part(tensors, "net."))
-        centre, scale = tensors["centre"], tensors["scale"]
-        if centre.shape != (INPUTS,) or scale.shape != (INPUTS,):
-            raise ValueError(f"scaling of {tuple(centre.shape)} features")
-        return Trained(net, centre, scale, float(meta["valid"]), int(meta["epochs"]))
+        center, scale = tensors["center"], tensors["scale"]
+        if center.shape != (INPUTS,) or scale.shape != (INPUTS,):
+            raise ValueError(f"scaling of {tuple(center.shape)} features")
+        return Trained(net, center, scale, float(meta["valid"]), int(meta["epochs"]))
     except (KeyError, RuntimeError, ValueError, TypeError) as error:
         text = str(error).splitlines()[0]
         raise TraceFormatError(str(path), "", f"no network ({text})", "make it with `etplus predict train`") from None

@@ -36,17 +36,17 @@ def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
 
 
 def shares_of_sources(times: Iterable[tuple[str, float]]) -> Mapping[str, float]:
-    """Return shares of the time by source: measured here, from traces, modelled, and, if there are any, as recorded.
+    """Return shares of the time by source: measured here, from traces, modeled, and, if there are any, as recorded.
 
     Example:
         >>> shares_of_sources([("executed", 60.0), ("same place", 30.0), ("between measured", 10.0)])
         {'measured here': 0.6, 'from traces': 0.3, 'modelled': 0.1}
     """
-    found = defaultdict[str, float](float, {"measured here": 0.0, "from traces": 0.0, "modelled": 0.0})
+    found = defaultdict[str, float](float, {"measured here": 0.0, "from traces": 0.0, "modeled": 0.0})
     of = {EXECUTED: "measured here", RECORDED: "as recorded", _UNKNOWN: "as recorded"} | dict.fromkeys(
         _FROM_TRACES, "from traces"
     )
     for how, ns in times:
-        found[of.get(how, "modelled")] += ns
+        found[of.get(how, "modeled")] += ns
     whole = sum(found.values())
     return {name: ns / whole if whole else 0.0 for name, ns in found.items()}

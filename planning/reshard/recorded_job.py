@@ -1,4 +1,4 @@
-"""The layout that a job was recorded in, recognised by what its ranks call, and how a step issues communication."""
+"""The layout that a job was recorded in, recognized by what its ranks call, and how a step issues communication."""
 
 from __future__ import annotations
 

@@ -720,7 +720,7 @@ s`]]:[["Kind","Kineto trace alone, not linked with an Execution Trace"],s.gpu_ev
 ed by operators of the trace`]:null];return[gt(o),at("notes",n)]}function mn(s,t){if(!t.timeline.ts.length)return null;let e=E.
 timeline=new ke(t.timeline,t.analysis.devices);e.mount();let n=m(t.timeline.resolution,"ns"),o=t.timeline.resolution?t.timeline.
 tiles?` Calls shorter than ${n} are drawn together until the view is close enough.`:` Calls shorter than ${n} are merged\
- with their neighbours.`:"",i=t.timeline.hidden?` ${t.timeline.hidden} lanes with the least time are left out.`:"";return x(
+ with their neighbors.`:"",i=t.timeline.hidden?` ${t.timeline.hidden} lanes with the least time are left out.`:"";return x(
 "timeline","Timeline",`${t.gpu_events?"Streams on top, CPU threads below with their calls nested; pale where short calls\
  leave gaps.":"CPU threads with their calls nested; pale where short calls leave gaps."}${o}${i}`,v(null,null,e.node))}function He(s){return s.rank!==null&&s.label===String(s.rank)?`rank ${s.rank}`:s.label}function pn(s){if(s.ranks.length<
 2)return null;let t=s.ranks.map(c=>({rank:c,use:Et(c)})),e=t.map(({rank:c,use:d},u)=>({place:u,name:He(c),file:c.file,span:c.

@@ -200,10 +200,10 @@ class ProcessOwners:
         found = distinct(self._process[launches | calls])
         found = found[np.isin(found, operators)]  # drops processes that have only annotations
         labels = [(self.labels[code], code) for code in self._hosts.tolist()]
-        labelled = {label.prefix: code for label, code in labels if label.prefix and label.number >= 0}
-        if len(labelled) > 1:  # labels tell ranks apart, even ranks without launches and steps
+        labeled = {label.prefix: code for label, code in labels if label.prefix and label.number >= 0}
+        if len(labeled) > 1:  # labels tell ranks apart, even ranks without launches and steps
             known = {self.labels[code].prefix for code in found.tolist()}
-            more = [code for prefix, code in labelled.items() if prefix not in known]
+            more = [code for prefix, code in labeled.items() if prefix not in known]
             found = distinct(np.append(found, np.array(more, np.int64)))
         return found
 

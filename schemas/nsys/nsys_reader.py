@@ -202,7 +202,7 @@ _KERNEL = words(
 class GpuArguments:
     """The arguments of consecutive events of one kind as columns; `first` is the index of the first event.
 
-    Kinds: "kernel", "copy", "memset", "graph", "synchronisation".
+    Kinds: "kernel", "copy", "memset", "graph", "synchronization".
     """
 
     def __init__(self, first: int, kind: str, columns: dict[str, IntColumn]) -> None:
@@ -222,7 +222,7 @@ class GpuArguments:
             "stream": row["streamId"],
             "correlation": row["correlationId"],
         }
-        if self._kind == "synchronisation":
+        if self._kind == "synchronization":
             return {
                 "cuda_sync_kind": _SYNCHRONISATION.get(row["syncType"], "Unknown"),
                 **args,
@@ -298,7 +298,7 @@ def add_synchronisation(database: Database, rank: NsysRank, events: EventColumns
         found[name] = np.where(at >= 0, np.append(records[of], -1)[at], -1)
     kinds, position = distinct_rows(found["syncType"])
     names = position, [_SYNCHRONISATION.get(kind, "Unknown") for (kind,) in kinds.tolist()]
-    return _add(events, rank, "cuda_sync", names, "synchronisation", found)
+    return _add(events, rank, "cuda_sync", names, "synchronization", found)
 
 
 def _add(

@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from etplus.analysis.breakdown import breakdown, device_use, host_use, iterations, stream_use
-from etplus.analysis.summary import analyse, json_of
+from etplus.analysis.summary import analyze, json_of
 from etplus.converters.open import load as read_trace
 from etplus.trace.intervals import intersection, union
 from etplus.trace.tables import OP
@@ -176,7 +176,7 @@ def test_a_small_trace_by_hand() -> None:
 def test_no_gpu() -> None:
     trace = read_trace(kineto_of([op("aten::add", 0, 5)]))
     assert breakdown(trace) == stream_use(trace) == device_use(trace) == []
-    assert analyse(trace).notes == ("the trace has no GPU events",)
+    assert analyze(trace).notes == ("the trace has no GPU events",)
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from etplus.analysis.breakdown import launched_in
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.analysis.trace_diff import difference, json_of_difference
 from etplus.converters.open import load as read_trace
 from traces import GPU_SHAPED, REAL, analysis_of, kernel, kineto_of, launch, op, trace_of
@@ -46,10 +46,10 @@ def test_json() -> None:
 
 
 def test_same_trace_and_no_gpu() -> None:
-    one = analyse(read_trace(kineto_of([op("aten::mm", 0, 9), launch(1, 5), kernel("gemm", 1, 20, 9)])))
+    one = analyze(read_trace(kineto_of([op("aten::mm", 0, 9), launch(1, 5), kernel("gemm", 1, 20, 9)])))
     same = difference(one, one)
     assert [row.ratio for row in same.ops] == [1.0] and not same.gains and not same.losses
-    empty = analyse(read_trace(kineto_of([op("aten::mm", 0, 9)])))
+    empty = analyze(read_trace(kineto_of([op("aten::mm", 0, 9)])))
     found = difference(empty, one)
     assert found.total_a == 0 and found.device_a == "no device" and found.kernels[0].a is None
 
@@ -68,7 +68,7 @@ def steps(count: int, *, gap: float = 100, extra: float = 0) -> bytes:
 
 def test_the_same_step_25_times_is_the_same() -> None:
     """Also where kernels end, or even start, after their step; and whatever was launched before the first."""
-    once, often = (analyse(read_trace(steps(*one))) for one in ((1,), (25,)))
+    once, often = (analyze(read_trace(steps(*one))) for one in ((1,), (25,)))
     found = difference(once, often)
     assert found.per_iteration and (found.iterations_a, found.iterations_b) == (1, 25)
     assert found.total_a == found.total_b == 20_000 and [row.ratio for row in found.ops + found.kernels] == [1, 1]
@@ -77,14 +77,14 @@ def test_the_same_step_25_times_is_the_same() -> None:
 
 
 def test_what_lies_outside_iterations_is_left_out_and_named() -> None:
-    found = difference(*(analyse(read_trace(steps(3, extra=extra))) for extra in (0, 7)))
+    found = difference(*(analyze(read_trace(steps(3, extra=extra))) for extra in (0, 7)))
     assert found.total_a == found.total_b and (found.outside_a, found.outside_b) == ((0, 0), (1, 7_000))
     assert [row.name for row in found.kernels] == ["gemm"]
 
 
 def test_totals_where_one_has_no_iterations() -> None:
-    one = analyse(read_trace(kineto_of([op("aten::mm", 0, 9), launch(1, 5), kernel("gemm", 1, 20, 9)])))
-    found = difference(one, analyse(read_trace(steps(5))))
+    one = analyze(read_trace(kineto_of([op("aten::mm", 0, 9), launch(1, 5), kernel("gemm", 1, 20, 9)])))
+    found = difference(one, analyze(read_trace(steps(5))))
     assert not found.per_iteration and found.total_b == 100_000
 
 

@@ -15,7 +15,7 @@ from captured import capture_events, encode, replay_events
 from etplus import link
 from etplus.analysis.event_work import work_of_events
 from etplus.analysis.kernel_peaks import kernel_table
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.open import load
 from etplus.linker.captured_graphs import link_captured_graphs
 from etplus.linker.pipeline import read_captures
@@ -202,7 +202,7 @@ def test_what_is_not_known_is_said() -> None:
     work = work_of_events(trace)
     assert work.flops[0] == work.bytes[0] == -1 and work.flops[1] > 0
     assert work.notes == ("calls without FLOPs: 1; the annotation of the step has no sums of lengths",)
-    assert work.notes[0] in analyse(trace).notes
+    assert work.notes[0] in analyze(trace).notes
 
 
 def test_kernels_that_were_launched_before_the_trace_have_no_sums() -> None:
@@ -265,7 +265,7 @@ def test_shares_of_products_in_eight_bits_are_of_their_peak() -> None:
     f8 = "c10::Float8_e4m3fn"
     shapes = [([64, 128], BF), ([64, 256], f8), ([256, 128], f8), ([64, 1], "float"), ([1, 128], "float")]
     events = [op("_C::cutlass_scaled_mm", 0, 10, shapes), launch(1, 5), kernel("gemm", 1, 20, 5)]
-    (row,) = analyse(load(kineto_of(events))).kernels
+    (row,) = analyze(load(kineto_of(events))).kernels
     assert row.dtype == "float8_e4m3fn" and row.flops == 2 * 64 * 128 * 256
     assert row.flops_share == pytest.approx(row.flops / 5e-6 / 1978.9e12)
 

@@ -25,8 +25,8 @@ def signature(*arguments: Any, dtype: str = "bfloat16", dtypes: dict[int, str] |
 def route(tokens: int, experts: int, chosen: int, seed: int) -> list[list[int]]:
     """Different experts for each token; some seeds send all tokens to the same ones."""
     rng = random.Random(seed)
-    favourites = rng.sample(range(experts), chosen)
-    return [favourites if seed % 3 == 0 else rng.sample(range(experts), chosen) for _ in range(tokens)]
+    favorites = rng.sample(range(experts), chosen)
+    return [favorites if seed % 3 == 0 else rng.sample(range(experts), chosen) for _ in range(tokens)]
 
 
 class Case:

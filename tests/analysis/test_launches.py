@@ -13,7 +13,7 @@ from etplus.analysis.bandwidth import bandwidth_series, copy_bandwidth
 from etplus.analysis.breakdown import stream_use
 from etplus.analysis.launch_queues import idle_causes, launch_statistics, queue_lengths, queue_use
 from etplus.analysis.sequences import kernel_sequences
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.open import load
 from etplus.trace.trace import Trace
 from support import call, shared_trace
@@ -205,4 +205,4 @@ def test_the_delay_of_the_commands(tmp_path: Path) -> None:
     for command in (["analyze", small], ["report", small, "-o", page]):
         done = call(*command, "--consecutive-kernel-delay", "30")
         assert done.returncode == 2 and b"a time with its unit, such as 30us" in done.stderr
-    assert analyse(load(trace), consecutive_kernel_delay_ns=1500).idle_causes[0].kernel_wait_ns == short
+    assert analyze(load(trace), consecutive_kernel_delay_ns=1500).idle_causes[0].kernel_wait_ns == short

@@ -15,7 +15,7 @@ import pytest
 from etplus.analysis.counters import counters
 from etplus.analysis.device_memory import device_memory, thinned
 from etplus.analysis.storages import storages_of
-from etplus.analysis.summary import analyse, tables_of
+from etplus.analysis.summary import analyze, tables_of
 from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.errors import TraceFormatError
@@ -227,7 +227,7 @@ def test_the_command_writes_text_json_and_csv(tmp_path: Path) -> None:
 
 
 def test_traces_without_either_have_none() -> None:
-    analysis = analyse(load(json.dumps(kineto_document([op("aten::mm", 0, 5)])).encode()))
+    analysis = analyze(load(json.dumps(kineto_document([op("aten::mm", 0, 5)])).encode()))
     assert analysis.memory == [] and tables_of(analysis)["memory"] == []
 
 

@@ -15,7 +15,7 @@ from captured import capture_events, encode, replay_events
 from etplus.analysis.kernel_peaks import gemm_table
 from etplus.analysis.modules import module_class, module_table
 from etplus.analysis.operators import operator_table
-from etplus.analysis.summary import analyse, json_of
+from etplus.analysis.summary import analyze, json_of
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.report.report_text import text_of
@@ -163,7 +163,7 @@ def layers(count: int) -> list[dict[str, Any]]:
 
 
 def test_equal_layers_are_one_row() -> None:
-    analysis = analyse(read_trace(kineto_of(layers(24))))
+    analysis = analyze(read_trace(kineto_of(layers(24))))
     whole, layer = analysis.modules
     assert (whole.path, whole.instances) == (("Model",), 1) and (layer.module, layer.count) == ("Layer ×24", 24)
     assert (layer.total_ns, layer.self_ns) == (24 * 80_000, 24 * 80_000)
@@ -176,7 +176,7 @@ def test_equal_layers_are_one_row() -> None:
 def test_matrix_products(name: str) -> None:
     """Each product's FLOPs are those of `Work`, and 2·batch·m·n·k a call; times and rates follow."""
     trace = trace_of(name)
-    analysis = analyse(trace)
+    analysis = analyze(trace)
     rows = gemm_table(trace)
     named = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear"}
     events = [
@@ -215,7 +215,7 @@ def test_the_command_writes_all_of_it(tmp_path: Path) -> None:
 
 
 def test_json_has_the_readable_names() -> None:
-    analysis = analyse(trace_of("gpu-pairs/resnet103.kineto"))
+    analysis = analyze(trace_of("gpu-pairs/resnet103.kineto"))
     labels = json_of(analysis)["kernel_labels"]
     names = {row.kernel for row in analysis.kernels}
     assert {name: labels.get(name, name) for name in names} == {n: kernel_label(n) for n in names}

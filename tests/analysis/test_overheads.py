@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from etplus.analysis.overheads import OverheadRows, overhead_rows, pool, read_overheads, summarise
+from etplus.analysis.overheads import OverheadRows, overhead_rows, pool, read_overheads, summarize
 from etplus.converters.open import load as read_trace
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.tables import OP
@@ -38,14 +38,14 @@ def test_by_hand() -> None:
     assert values(rows, 4, "cudaLaunchKernel") == [4, 5, 6] and values(rows, 4, "cudaMemcpyAsync") == [9]
     assert values(rows, 5, "a") == [40 - 36, 70 - 44 - 2]
     assert values(rows, 5, "b") == [10, 20]
-    found = summarise(rows)
+    found = summarize(rows)
     assert (found.t1.n, found.t1.clipped, found.t1.mean, found.t1.expected) == (1, 1, 8, 4)
     assert found.launches == {"a": ["cudaLaunchKernel"]}, "as often as the longer sequence, and before it"
     assert "cudaGetLastError" not in found.t4
 
 
 def test_dlrm_is_in_the_expected_range() -> None:
-    found = summarise(overhead_rows(trace_of(DLRM)))
+    found = summarize(overhead_rows(trace_of(DLRM)))
     assert found.t1.mean_with_outliers == pytest.approx(11.6, abs=0.1)
     assert found.all["t2"].mean_with_outliers == pytest.approx(11.3, abs=0.1)
     assert found.t4["cudaLaunchKernel"].mean_with_outliers == pytest.approx(5.53, abs=0.01)
@@ -86,7 +86,7 @@ def test_against_a_walk(name: str) -> None:
 
 def test_pooled_is_recomputed_from_rows(tmp_path: Path) -> None:
     parts = [overhead_rows(trace_of(f"gpu-pairs/dlrm.rank{rank}.kineto")) for rank in range(4)]
-    pooled = summarise(pool(parts))
+    pooled = summarize(pool(parts))
     launched = (
         np.concatenate([p.value[(p.type == 4) & (p.key == p.keys.index("cudaLaunchKernel"))] for p in parts]) / 1000
     )
@@ -111,9 +111,9 @@ def test_by_shape() -> None:
 
 def test_nothing_to_measure() -> None:
     rows = overhead_rows(read_trace(kineto_of([launch(1, 5), kernel("k", 1, 7, 1)])))
-    found = summarise(rows)
+    found = summarize(rows)
     assert (found.t1.n, found.t2, found.t4["cudaLaunchKernel"].mean) == (0, {}, 1)
-    assert summarise(pool([rows, rows])).t4["cudaLaunchKernel"].n == 2
+    assert summarize(pool([rows, rows])).t4["cudaLaunchKernel"].n == 2
 
 
 @pytest.mark.parametrize("text", [b"{}", b"[1]", b"\xff", b'{"t1": 5}'])

@@ -10,7 +10,7 @@ import pytest
 from browser import chromium, open_page
 from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.path_diff import path_rows
-from etplus.analysis.summary import Analysis, analyse
+from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.trace_diff import difference, json_of_difference
 from etplus.converters.open import load
 from etplus.report.report_html import diff_html
@@ -77,7 +77,7 @@ def slower(factor: int) -> bytes:
 
 
 def test_what_got_slower_is_named_with_its_callers() -> None:
-    a, b = (analyse(load(slower(factor))) for factor in (1, 3))
+    a, b = (analyze(load(slower(factor))) for factor in (1, 3))
     found = difference(a, b)
     changed = [row for row in found.paths if row.change("launched_ns")]
     assert [(row.path, row.change("launched_ns")) for row in changed] == [((EVIL, "aten::mm"), 200_000)]
@@ -104,7 +104,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
 
 
 def test_the_same_traces_give_the_same_page() -> None:
-    a, b = (analyse(load(slower(factor))) for factor in (1, 3))
+    a, b = (analyze(load(slower(factor))) for factor in (1, 3))
     assert diff_html(changes(a, b), a, b) == diff_html(changes(a, b), a, b)
 
 
@@ -117,5 +117,5 @@ def test_a_bad_input_writes_no_page(tmp_path: Path) -> None:
 
 
 def test_real_traces_have_pages() -> None:
-    a, b = (analyse(load(shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz"))) for rank in (0, 1))
+    a, b = (analyze(load(shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz"))) for rank in (0, 1))
     assert len(diff_html(changes(a, b), a, b)) < 3_000_000

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browser import Page
-from etplus.analysis import Analysis, Row, Table, TextColumn, analyse, column, summary
+from etplus.analysis import Analysis, Row, Table, TextColumn, analyze, column, summary
 from etplus.report.report_html import rank_report, report_html
 from etplus.report.report_text import table_text
 from etplus.trace.errors import EtplusError
@@ -126,7 +126,7 @@ class OfAnotherPackage:
 @pytest.fixture
 def with_parts(monkeypatch: pytest.MonkeyPatch) -> Analysis:
     monkeypatch.setattr(summary, "_plugins", lambda: {"my_parts": OfAnotherPackage()})
-    return analyse(linked(GPU_SHAPED))
+    return analyze(linked(GPU_SHAPED))
 
 
 def test_the_page_has_a_table_of_another_package(with_parts: Analysis) -> None:
@@ -202,8 +202,8 @@ def test_tables_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = Table(Length, [Length(3)])
     monkeypatch.setattr(summary, "_plugins", lambda: {"lengths": PluginStub("__call__", lambda _: rows)})
     trace = analysis_of(f"linked {GPU_SHAPED}").trace
-    assert summary.analyse(trace).others == {"lengths": rows}
-    assert summary.tables_of(summary.analyse(trace))["lengths"] == [{"number": 3}]
+    assert summary.analyze(trace).others == {"lengths": rows}
+    assert summary.tables_of(summary.analyze(trace))["lengths"] == [{"number": 3}]
     monkeypatch.setattr(summary, "_plugins", lambda: {"lengths": PluginStub("__call__", lambda _: [3])})
     with pytest.raises(EtplusError, match=r"^plugin tiny returned list, not Table; report it to its authors$"):
-        _ = summary.analyse(trace).others
+        _ = summary.analyze(trace).others

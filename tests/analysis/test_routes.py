@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.tensors import Tensor
@@ -25,7 +25,7 @@ def both(source: Path | bytes) -> tuple[Trace, Trace]:
 
 @pytest.mark.parametrize("path", TRACES.values(), ids=TRACES)
 def test_numbers_do_not_depend_on_the_route(path: Path) -> None:
-    direct, through = map(analyse, both(path))
+    direct, through = map(analyze, both(path))
     for numbers in ("device_use", "streams", "breakdown", "kernels", "host", "host_ops"):
         assert getattr(direct, numbers) == getattr(through, numbers), numbers
     for column in ("flops", "bytes"):
@@ -38,7 +38,7 @@ def test_outputs_that_are_not_recorded_are_not_none() -> None:
     inputs = [([2, 3], "float"), ([3, 4], "float")]
     source = kineto_of([op("aten::mm", 0, 50, inputs), launch(1, 10), kernel("gemm", 1, 20, 10)])
     for trace in both(source):
-        analysis = analyse(trace)
+        analysis = analyze(trace)
         assert trace.signatures[0].outputs is None
         assert [row.bytes for row in analysis.kernels] == [4 * (6 + 12 + 8)]
 
@@ -62,5 +62,5 @@ def test_every_kind_of_argument_survives() -> None:
 def test_inputs_that_are_not_recorded_are_unknown() -> None:
     """Without record_shapes no bytes are known: not 0."""
     for trace in both(kineto_of([op("aten::fill_", 0, 50), launch(1, 10), kernel("k", 1, 20, 10)])):
-        analysis = analyse(trace)
+        analysis = analyze(trace)
         assert not trace.signatures and [row.bytes for row in analysis.kernels] == [None]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pytest
-from etplus.analysis.summary import analyse, json_of
+from etplus.analysis.summary import analyze, json_of
 from etplus.analysis.trace_diff import difference, json_of_difference
 from etplus.converters.open import load
 from etplus.timeline.iterations import find_iterations
@@ -44,7 +44,7 @@ def covered(spans: list[tuple[int, int]], start: int, end: int) -> int:
 )  # fmt: skip
 def test_rows_equal_a_brute_force(batches: list[Batch], seed: int, delay: int, threads: int) -> None:
     made = serve(batches, seed=seed, delay=delay, threads=threads)
-    rows = analyse(trace_of(made)).serving_steps
+    rows = analyze(trace_of(made)).serving_steps
     every = [event for events in made.device for event in events]
     every += [
         (event["ts"] * US, (event["ts"] + event["dur"]) * US)
@@ -66,7 +66,7 @@ def test_rows_equal_a_brute_force(batches: list[Batch], seed: int, delay: int, t
 
 
 def test_rates_by_hand() -> None:
-    analysis = analyse(trace_of(serve(MANY, seed=3)))
+    analysis = analyze(trace_of(serve(MANY, seed=3)))
     steps, phases = analysis.serving_steps, {row.phase: row for row in analysis.serving_phases}
     assert list(phases) == ["prefill", "decode", "mixed", "all"]
     prefill, decode, mixed = ([row for row in steps if row.phase == name] for name in ("prefill", "decode", "mixed"))
@@ -89,19 +89,19 @@ def test_rates_by_hand() -> None:
 
 def test_speculative_decoding_waits_less_for_a_token() -> None:
     """Each of two requests got 3 tokens in the step."""
-    row = analyse(trace_of(serve([Batch(decode=[(3, 30), (3, 60)])]))).serving_steps[0]
+    row = analyze(trace_of(serve([Batch(decode=[(3, 30), (3, 60)])]))).serving_steps[0]
     assert row.ns_per_output_token == row.latency_ns / 3
 
 
 def test_what_an_annotation_does_not_say_is_not_known() -> None:
     made = serve([DECODE, MIXED], form="sglang")
     made.events[0]["name"] = "execute_speculative_5_of_8"
-    unknown, mixed = analyse(trace_of(made)).serving_steps
+    unknown, mixed = analyze(trace_of(made)).serving_steps
     assert (unknown.phase, unknown.tokens, unknown.tokens_per_second, unknown.ns_per_output_token) == (
         "unknown", None, None, None,
     )  # fmt: skip
     assert (mixed.phase, mixed.tokens, mixed.decode_tokens, mixed.ns_per_output_token) == ("mixed", 34, None, None)
-    assert analyse(trace_of(made)).serving_phases[-1].tokens is None
+    assert analyze(trace_of(made)).serving_phases[-1].tokens is None
 
 
 def test_a_part_by_phase_has_the_steps_of_that_phase() -> None:
@@ -112,7 +112,7 @@ def test_a_part_by_phase_has_the_steps_of_that_phase() -> None:
     assert part.gpu.ts.tolist()[:3] and len(part.gpu) >= np.isin(trace.step_of_event, numbers).sum()
     assert not np.isin(part.gpu.ts, trace.gpu.ts[np.isin(trace.step_of_event, [0, 3, 5])]).any()
     assert [step.number for step in trace.steps.of_phase("mixed")] == [3]
-    whole, chosen = analyse(trace).serving_steps, analyse(part).serving_steps
+    whole, chosen = analyze(trace).serving_steps, analyze(part).serving_steps
     assert [row.step for row in chosen] == ["1", "2", "4", "6"]
     for row in chosen:
         same = whole[int(row.step)]
@@ -133,7 +133,7 @@ def test_phases_that_there_are_not(wanted: str, message: str) -> None:
 
 
 def test_phases_of_two_traces_side_by_side() -> None:
-    one, other = (analyse(trace_of(serve(MANY[:count], seed=count))) for count in (7, 3))
+    one, other = (analyze(trace_of(serve(MANY[:count], seed=count))) for count in (7, 3))
     found = difference(one, other)
     assert [row.phase for row in found.phases] == ["prefill", "decode", "mixed", "all"]
     decode, mixed = found.phases[1:3]
@@ -150,7 +150,7 @@ def test_commands(tmp_path: Path) -> None:
     (plain,) = json.loads((tmp_path / "a.json").read_text())["traces"]
     assert (
         plain["serving_steps"]
-        == json.loads(json.dumps(json_of(analyse(part_of(load(file), steps="decode")))))["serving_steps"]
+        == json.loads(json.dumps(json_of(analyze(part_of(load(file), steps="decode")))))["serving_steps"]
     )
     assert (tmp_path / "csv" / "serving_phases.csv").read_text().count("\n") == 3
     named = run("etplus", "analyze", "--full", file, "--annotation", "execute_", "--batch-size", "4")

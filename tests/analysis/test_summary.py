@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etplus.analysis.devices import Device
-from etplus.analysis.summary import HostOp, analyse, host_ops, json_of
+from etplus.analysis.summary import HostOp, analyze, host_ops, json_of
 from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
 from traces import kernel, kineto_of, launch, op
@@ -32,13 +32,13 @@ def test_devices_in_json() -> None:
     own = Device(name="mine", tflops={"float32": 2}, memory_gb_s=10, l2_bytes=7)
     events = [op("aten::mm", 0, 9, [([4, 4], "float")] * 2), launch(1, 1), kernel("gemm", 1, 20, 5), EVENTS[-1]]
     trace = read_trace(kineto_of([*events, kernel("k", 1, 0, 5, device=1)]))
-    found = json_of(analyse(trace, own_devices=[own]))["devices"]
+    found = json_of(analyze(trace, own_devices=[own]))["devices"]
     assert found["0"] == {
         "name": "NVIDIA H100 80GB HBM3", "known_as": "mine", "tflops": {"float32": 2}, "peaks": {"float32": 2e12},
         "memory_gb_s": 10, "cache_bytes": 7,
     }  # fmt: skip
     assert found["1"]["peaks"] == {} and found["1"]["known_as"] == "mine"
-    unknown = json_of(analyse(read_trace(kineto_of(events, "Some GPU"))))
+    unknown = json_of(analyze(read_trace(kineto_of(events, "Some GPU"))))
     assert unknown["devices"]["0"] == {
         "name": "Some GPU", "known_as": None, "tflops": None, "peaks": {}, "memory_gb_s": None, "cache_bytes": None
     }  # fmt: skip
@@ -46,7 +46,7 @@ def test_devices_in_json() -> None:
 
 
 def test_what_is_missing_is_told() -> None:
-    assert "the trace has no GPU events" in analyse(read_trace(kineto_of(EVENTS[:1]))).notes
-    assert not any("no GPU events" in note or "shapes" in note for note in analyse(traced()).notes)
+    assert "the trace has no GPU events" in analyze(read_trace(kineto_of(EVENTS[:1]))).notes
+    assert not any("no GPU events" in note or "shapes" in note for note in analyze(traced()).notes)
     bare = [op("aten::b", 0, 30), launch(1, 5), kernel("k", 1, 95, 5)]
-    assert any("shapes" in note for note in analyse(read_trace(kineto_of(bare))).notes)
+    assert any("shapes" in note for note in analyze(read_trace(kineto_of(bare))).notes)

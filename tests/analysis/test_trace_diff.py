@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from etplus.analysis.path_diff import path_rows
-from etplus.analysis.summary import Analysis, analyse
+from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.trace_diff import DiffRow, Side, _weighted, difference, regressions
 from etplus.converters.open import load as read_trace
 from traces import kernel, kineto_of, launch, op
 
 
-def analysed(*calls: tuple[str, float], steps: int = 0, early: float = 0) -> Analysis:
+def analyzed(*calls: tuple[str, float], steps: int = 0, early: float = 0) -> Analysis:
     """Calls of 20 µs of aten::outer, each with an operator that launches a kernel of so many µs."""
     events: list[dict[str, Any]] = []
     if early:
@@ -23,10 +23,10 @@ def analysed(*calls: tuple[str, float], steps: int = 0, early: float = 0) -> Ana
         events += [kernel(f"k {name}", at + 1, start + 20, dur)]
     width = 100 * len(calls) // max(steps, 1)
     events += [op(f"ProfilerStep#{n}", 100 + width * n, width, cat="user_annotation") for n in range(steps)]
-    return analyse(read_trace(kineto_of(events)))
+    return analyze(read_trace(kineto_of(events)))
 
 
-A, B = analysed(("aten::a", 10), ("aten::b", 20), ("aten::b", 4)), analysed(("aten::a", 15), ("aten::c", 4))
+A, B = analyzed(("aten::a", 10), ("aten::b", 20), ("aten::b", 4)), analyzed(("aten::a", 15), ("aten::c", 4))
 
 
 def test_rows_the_greatest_change_first() -> None:
@@ -53,8 +53,8 @@ def test_call_paths() -> None:
 
 def test_iterations_are_compared_on_average() -> None:
     """What was launched before the first iteration is left out of it."""
-    two = analysed(("aten::a", 10), ("aten::a", 20), ("aten::b", 30), ("aten::b", 40), steps=2, early=7)
-    one = analysed(("aten::a", 10), ("aten::b", 30), steps=1)
+    two = analyzed(("aten::a", 10), ("aten::a", 20), ("aten::b", 30), ("aten::b", 40), steps=2, early=7)
+    one = analyzed(("aten::a", 10), ("aten::b", 30), steps=1)
     found = difference(two, one)
     assert found.per_iteration and (found.iterations_a, found.iterations_b) == (2, 1)
     assert (found.outside_a, found.outside_b) == ((1, 7_000), (0, 0))
@@ -71,7 +71,7 @@ def test_iterations_are_compared_on_average() -> None:
 
 @pytest.mark.parametrize(("limit", "names"), [(0.5, []), (0.49, ["device time"]), (0.0, ["device time"])])
 def test_regressions(limit: float, names: list[str]) -> None:
-    one, other = analysed(("aten::a", 40)), analysed(("aten::a", 60), ("aten::a", 0))
+    one, other = analyzed(("aten::a", 40)), analyzed(("aten::a", 60), ("aten::a", 0))
     found = [one for one in regressions(difference(one, other, total=True), limit) if one.startswith("device time")]
     assert [text.split(":")[0] for text in found] == names
     if names:

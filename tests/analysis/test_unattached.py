@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.augment import augment
 from etplus.converters.conversion import convert
 from etplus.linker import link, trace_of_kineto
@@ -62,7 +62,7 @@ def test_device_time_is_that_of_the_kineto_trace(name: str) -> None:
             count[event["name"], event["cat"]] += 1
     found: Counter[tuple[str, str]] = Counter()
     found_count: Counter[tuple[str, str]] = Counter()
-    for row in analyse(with_unattached(of_bytes(document))).breakdown:
+    for row in analyze(with_unattached(of_bytes(document))).breakdown:
         found[row.kernel, row.category] += row.total_ns
         found_count[row.kernel, row.category] += row.count
     assert found == expected and found_count == count
@@ -75,7 +75,7 @@ def test_a_rank_of_which_64_kernels_were_launched_before_the_trace() -> None:
     alone = trace_of_kineto(read_kineto(kineto))
     assert len(linked.gpu) == len(alone.gpu) == 326 and (linked.gpu.reason > 0).sum() == 64
     for numbers in ("busy_ns", "overlapped_ns", "compute_ns", "copy_ns", "communication_ns"):
-        one, other = ([getattr(use, numbers) for use in analyse(trace).device_use] for trace in (linked, alone))
+        one, other = ([getattr(use, numbers) for use in analyze(trace).device_use] for trace in (linked, alone))
         assert one == other and any(one), numbers
     (note,) = linked.notes
     assert note.startswith("64 GPU events (0.203 ms) not attached") and "launched before the recording" in note
@@ -173,7 +173,7 @@ def test_events_in_another_order() -> None:
     document["unattached"].reverse()
     found = with_unattached(of_bytes(document))
     assert found.gpu.ts.tolist() == expected.gpu.ts.tolist()
-    assert analyse(replace(found, file="")).device_use == analyse(replace(expected, file="")).device_use
+    assert analyze(replace(found, file="")).device_use == analyze(replace(expected, file="")).device_use
 
 
 @pytest.mark.parametrize("name", [GPU_SHAPED, "gpu-pairs/dlrm.rank1"])

@@ -1,4 +1,4 @@
-"""`etplus`: the list of commands, help, suggestions, colour, completion, and the demo."""
+"""`etplus`: the list of commands, help, suggestions, color, completion, and the demo."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_demo_into_no_folder(tmp_path: Path, target: str) -> None:
 def test_errors_are_coloured_on_a_terminal_that_wants_it(
     tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coloured = on_terminal([*command("etplus"), *words], tmp_path)
-    assert b"\x1b[1;31merror:\x1b[0m " in coloured
+    colored = on_terminal([*command("etplus"), *words], tmp_path)
+    assert b"\x1b[1;31merror:\x1b[0m " in colored
     monkeypatch.setenv("TERM", "xterm")
     assert b"\x1b" not in call(*words, cwd=tmp_path).stderr, "no terminal"
 

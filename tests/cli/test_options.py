@@ -121,7 +121,7 @@ def test_the_annotation_of_iterations_has_one_name() -> None:
     "name", ["--steps", "--window", "--between", "--top", "--batch-size", "--device-spec", "--annotation"]
 )
 def test_what_analyze_report_and_diff_share_is_said_alike(name: str) -> None:
-    """But for the verb: analyse, show, compare."""
+    """But for the verb: analyze, show, compare."""
     helps = [of[name].help for of in map(actions, ("analyze", "report", "diff")) if name in of]
     assert helps and len({(text or "").split(" only ")[-1] for text in helps}) == 1
 

@@ -13,7 +13,7 @@ import pytest
 from etplus.analysis.findings.case import Case
 from etplus.analysis.findings.find import find_findings
 from etplus.analysis.findings.trace_changes import changes
-from etplus.analysis.summary import analyse, json_of
+from etplus.analysis.summary import analyze, json_of
 from etplus.converters.augment import ARGUMENTS, augment
 from etplus.converters.conversion import convert
 from etplus.converters.open import load
@@ -69,7 +69,7 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
     "analyze": (
         lambda file, words, _: {k: v for k, v in numbers("analyze", file, "--json", "-", *words)["traces"][0].items()
                                 if k != "findings"},
-        lambda part, _: plain(json_of(analyse(part))),
+        lambda part, _: plain(json_of(analyze(part))),
     ),
     "why": (
         lambda file, words, _: [
@@ -86,7 +86,7 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
     ),
     "diff": (
         lambda file, words, _: numbers("diff", file, file, "--json", "-", *words),
-        lambda part, _: plain(changes(analyse(part), analyse(part)).to_dict()),
+        lambda part, _: plain(changes(analyze(part), analyze(part)).to_dict()),
     ),
     "sql": (
         lambda file, words, _: [

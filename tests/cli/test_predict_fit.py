@@ -16,10 +16,10 @@ from etplus.cli import predict_fit as module
 from etplus.cli.predict_fit import crossval_lines, held_out_lines
 from etplus.planning.costs.crossval import Score
 from etplus.planning.costs.kernel_model import KernelModel
-from etplus.planning.costs.utilisation import Law, Utilisation
+from etplus.planning.costs.utilization import Law, Utilization
 from support import FIXTURES, call
 
-NO_LAW = Utilisation(*[cast("Law", None)] * 2)
+NO_LAW = Utilization(*[cast("Law", None)] * 2)
 
 
 @pytest.fixture(autouse=True)

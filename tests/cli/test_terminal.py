@@ -1,4 +1,4 @@
-"""Colours, warnings and what is printed."""
+"""Colors, warnings and what is printed."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ def test_text_and_json(file: Path) -> None:
     numbers = json.loads((file.parent / "n.json").read_text())
     assert numbers["looked_for"] == list(detectors()) and numbers["file"].endswith("in.json")
     assert [finding["id"] for finding in numbers["found"] if finding["id"] not in text and finding["cost_ns"]] == []
-    analysed = json.loads(call("analyze", file, "--json", "-").stdout)["traces"][0]["findings"]
-    assert analysed["found"] == numbers["found"]
+    analyzed = json.loads(call("analyze", file, "--json", "-").stdout)["traces"][0]["findings"]
+    assert analyzed["found"] == numbers["found"]
 
 
 def test_several_files_and_a_part(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""Golden values of HTA on shared traces: the same traces analysed here give them, but for listed differences.
+"""Golden values of HTA on shared traces: the same traces analyzed here give them, but for listed differences.
 
 HTA reads whole µs and leaves out the last `ProfilerStep`. So that both tools read the same, times are rounded and the
 annotations renamed, for HTA (once, see golden/hta.json) and here. With HTA in `.venv/peers` (`make peers`; its

@@ -154,7 +154,7 @@ def test_rounding_carries_what_it_takes(durations: Any, random: Any) -> None:
 
 
 def test_work_counts_once(tmp_path: Path) -> None:
-    """Callers without their callees, synchronising calls without their wait, annotations without other threads."""
+    """Callers without their callees, synchronizing calls without their wait, annotations without other threads."""
     document = etplus(
         [
             cpu(3, "step", 0, 100, scope=7),

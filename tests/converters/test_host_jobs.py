@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.converters.conversion import convert
-from etplus.jobs.clocks import clock_offsets, synchronising, transfers
+from etplus.jobs.clocks import clock_offsets, synchronizing, transfers
 from etplus.jobs.matching import match_collectives
 from etplus.jobs.rank_communications import communications
 from etplus.linker import link
@@ -119,7 +119,7 @@ def test_an_operator_waits_for_the_collective_that_ends_in_it(folder: Path) -> N
 def test_a_transfer_lasts_from_the_last_start_to_the_first_end(folder: Path) -> None:
     """Brute force over the ranks; ranks on one machine need no correction of their clocks."""
     ranks = {rank: communications(trace) for rank, trace in enumerate(traces("ddp", folder))}
-    (matched,) = synchronising(match_collectives(ranks)[0])
+    (matched,) = synchronizing(match_collectives(ranks)[0])
     offsets = {one.rank: one.offset_ns for one in clock_offsets([matched])}
     assert offsets == {0: 0, 1: 0, 2: 0}
     found = transfers(matched, offsets)
@@ -134,7 +134,7 @@ def test_clocks_that_communications_contradict_are_not_one(folder: Path) -> None
     ranks = {rank: communications(trace) for rank, trace in enumerate(traces("fsdp", folder))}
     ranks[1].start[:] -= 5_000_000
     ranks[1].end[:] -= 5_000_000
-    offsets = clock_offsets(synchronising(match_collectives(ranks)[0]))
+    offsets = clock_offsets(synchronizing(match_collectives(ranks)[0]))
     assert abs(offsets[1].offset_ns + 5_000_000) < 60_000, "ends scatter by 50 us"
 
 

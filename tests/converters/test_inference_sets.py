@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 from captured import capture_events, replay_events
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.conversion import convert
 from etplus.converters.open import load
 from etplus.linker import link
@@ -37,7 +37,7 @@ def served() -> Trace:
 
 def recorded_ns(trace: Trace, steps: str) -> int:
     """From the start of the first step to the end of the last one or of what it launched."""
-    rows = analyse(part_of(trace, steps=steps)).serving_steps
+    rows = analyze(part_of(trace, steps=steps)).serving_steps
     return max(row.start_ns + row.latency_ns for row in rows) - min(row.start_ns for row in rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.jobs.clocks import clock_offsets, synchronises, synchronising, transfers
+from etplus.jobs.clocks import clock_offsets, synchronizes, synchronizing, transfers
 from etplus.jobs.job_report import ClockOffset
 from etplus.jobs.matching import Matched
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
@@ -35,14 +35,14 @@ def ends(*rows: list[int], ranks: tuple[int, ...] = (0, 1)) -> Matched:
 
 def test_what_no_rank_leaves_before_all_have_come() -> None:
     kinds = np.array([REDUCE, BROADCAST, BARRIER, CollectiveCommType.REDUCE, SEND, RECV])
-    assert synchronises(kinds).tolist() == [True, False, True, False, False, False]
+    assert synchronizes(kinds).tolist() == [True, False, True, False, False, False]
     group = matched([[1, 2], [3, 4], [5, 6]], [[2, 3], [4, 5], [6, 7]], kind=[BROADCAST, REDUCE, BARRIER])
-    (found,) = synchronising([group])
+    (found,) = synchronizing([group])
     assert (found.group, found.ranks) == ("g", (0, 1)) and found.start.tolist() == [[3, 4], [5, 6]]
     assert found.kind.tolist() == [REDUCE, BARRIER] and found.position.tolist() == [2, 4]
     assert found.bytes.tolist() == [101, 102] and found.end.tolist() == [[4, 5], [6, 7]]
     assert len(found.node) == len(found.on_host) == 2
-    assert synchronising([matched([[1, 2]], [[2, 3]], kind=BROADCAST), matched([[1]], [[2]], ranks=(0,))]) == []
+    assert synchronizing([matched([[1, 2]], [[2, 3]], kind=BROADCAST), matched([[1]], [[2]], ranks=(0,))]) == []
 
 
 def test_the_offset_is_the_median_distance_and_the_spread_that_of_the_rest() -> None:

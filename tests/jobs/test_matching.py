@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.converters.collectives import survey
-from etplus.jobs.clocks import clock_offsets, synchronising
+from etplus.jobs.clocks import clock_offsets, synchronizing
 from etplus.jobs.job_ranks import groups_at_hand
 from etplus.jobs.job_report import Mismatch
 from etplus.jobs.matching import CollectiveSequence, _nearest, line_up, match_collectives, match_messages, paired
@@ -52,7 +52,7 @@ def told(found: list[Mismatch]) -> list[tuple[str, int, tuple[int, ...]]]:
 @examples(60)
 @given(st.data())
 def test_a_removed_collective_is_named_by_its_place(data: st.DataObject) -> None:
-    """Equal neighbours are told apart by the times, whatever the clocks, where these leave no doubt."""
+    """Equal neighbors are told apart by the times, whatever the clocks, where these leave no doubt."""
     draw = data.draw
     length = draw(st.integers(2, 14))
     kinds = draw(st.lists(st.sampled_from([(REDUCE, 8), (REDUCE, 16), (GATHER, 8)]), min_size=length, max_size=length))
@@ -154,7 +154,7 @@ def simulated(offsets: list[int], groups: list[Group], rounds: int, seed: int) -
 )
 def test_clock_offsets_are_found(groups: list[Group]) -> None:
     true = [0, 3_000_000, -250_000, 40, 9_000_000_000, -7_777]
-    joint = synchronising(match_collectives(simulated(true, groups, 60, seed=4))[0])
+    joint = synchronizing(match_collectives(simulated(true, groups, 60, seed=4))[0])
     found = clock_offsets(joint)
     assert [one.rank for one in found] == list(range(6)) and {one.reference for one in found} == {0}
     assert np.abs(np.array([one.offset_ns for one in found]) - true).max() < 1000  # single ends differ by 2000

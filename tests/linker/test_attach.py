@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.linker import LinkReport, link
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import NO_CPU_CALLS
@@ -244,7 +244,7 @@ def test_the_reason_for_a_missing_launcher(correlation: int | None, ts: float, r
 def test_a_trace_without_cpu_calls_says_so_for_every_kernel() -> None:
     trace = link(None, orjson.dumps(kineto_document([work(60, 1), work(70, None)])))
     assert with_unattached(trace).gpu.reason.tolist() == [NO_CPU_CALLS] * 2
-    assert [row.label for row in analyse(trace).breakdown] == ["(not attached: no CPU calls were recorded)"]
+    assert [row.label for row in analyze(trace).breakdown] == ["(not attached: no CPU calls were recorded)"]
     (note,) = with_unattached(trace).notes
     assert note == "2 GPU events (0.010 ms) not attached to an operator, but counted: no CPU calls were recorded"
 
@@ -377,14 +377,14 @@ def test_rocm_files_without_correlation_are_joined_by_flows(modern: bool) -> Non
 
 
 def test_the_case_of_rocm_without_correlation() -> None:
-    rows = analyse(link(None, shared_case("rocm-no-correlation/trace.json"))).breakdown
+    rows = analyze(link(None, shared_case("rocm-no-correlation/trace.json"))).breakdown
     assert sorted((row.label, row.count, row.total_ns) for row in rows) == [
         ("aten::add", 2, 70_000), ("aten::mm", 2, 50_000), ("aten::mul", 2, 90_000),
     ]  # fmt: skip
 
 
 def test_the_case_of_a_trace_of_the_device_alone() -> None:
-    (row,) = analyse(link(None, shared_case("gpu-only-reason/trace.json"))).breakdown
+    (row,) = analyze(link(None, shared_case("gpu-only-reason/trace.json"))).breakdown
     assert (row.label, row.count) == ("(not attached: no CPU calls were recorded)", 4)
 
 

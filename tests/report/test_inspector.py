@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 from browser import Page
-from etplus.analysis.summary import Analysis, analyse
+from etplus.analysis.summary import Analysis, analyze
 from etplus.converters.open import load as read_trace
 from etplus.report import timeline_lanes
 from etplus.report.report_html import rank_report, report_html
@@ -172,7 +172,7 @@ def test_the_critical_path_is_walked_to_the_makespan(browser: Page, tmp_path: Pa
         op("aten::a", 0, 50), launch(1, 10), launch(2, 12), op("aten::b", 60, 50), launch(3, 70),
         kernel("first", 1, 20, 40), kernel("second", 2, 65, 5), kernel("third", 3, 80, 500), op("aten::c", 130, 30),
     ]  # fmt: skip
-    analysis = analyse(read_trace(kineto_of(events)))
+    analysis = analyze(read_trace(kineto_of(events)))
     path = shown(browser, page_of(analysis), tmp_path)["ranks"][0]["timeline"]["path"]
     assert path["makespan_ns"] == analysis.trace.critical_path().length_ns >= 500_000
     elements = sum(path["tiles"]["count"])
@@ -228,7 +228,7 @@ def test_hostile_names_do_nothing_in_details(browser: Page, tmp_path: Path) -> N
         launch(1, 5, 9, EVIL), kernel(EVIL, 1, 20, 50), kernel(f"nccl{EVIL}", 2, 75, 20, 8),
     ]  # fmt: skip
     events[3]["args"] |= {"grid": [EVIL, 1, 1], "context": EVIL, "registers per thread": {"a": EVIL}}
-    analysis = analyse(read_trace(kineto_of(events)))
+    analysis = analyze(read_trace(kineto_of(events)))
     page = page_of(analysis)
     data = shown(browser, page, tmp_path)
     total = sum(data["ranks"][0]["timeline"]["tiles"]["count"])

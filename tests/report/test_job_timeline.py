@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import Page
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
 from etplus.jobs.matching import Matched
 from etplus.report.job_timeline import _collectives, job_timeline, rank_lanes
@@ -101,7 +101,7 @@ def test_real_jobs(files: list[str]) -> None:
 
 
 def test_the_page_walks_from_collective_to_collective(browser: Page, tmp_path: Path) -> None:
-    reports = [rank_report(analyse(rank_of(rank, ahead)), 3) for rank, ahead in ((2, 7), (0, 10), (1, 7010))]
+    reports = [rank_report(analyze(rank_of(rank, ahead)), 3) for rank, ahead in ((2, 7), (0, 10), (1, 7010))]
     job = shown(browser, report_html(reports), tmp_path)["job"]
     press = """(() => {{
         const canvas = document.querySelector('#axis canvas');

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from browser import Page
 from etplus.analysis.findings.trace_changes import changes
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
 from etplus.report.report_html import diff_html
 from pages import shown
@@ -15,7 +15,7 @@ from traces import kernel, kineto_of, launch, op
 
 def test_the_findings_of_a_comparison_come_first(browser: Page, tmp_path: Path) -> None:
     a, b = (
-        analyse(read_trace(kineto_of([op("aten::mm", 0, 50), launch(1, 10), kernel("k", 1, 30, length)])))
+        analyze(read_trace(kineto_of([op("aten::mm", 0, 50), launch(1, 10), kernel("k", 1, 30, length)])))
         for length in (100, 900)
     )
     changed = changes(a, b)

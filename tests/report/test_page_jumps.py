@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from browser import Page
-from etplus.analysis.summary import analyse, json_of
+from etplus.analysis.summary import analyze, json_of
 from etplus.converters.open import load as read_trace
 from etplus.report import part_report
 from etplus.report.part_report import step_reports
@@ -71,7 +71,7 @@ def test_rows_of_one_kernel_lead_to_their_own_events(browser: Page, tmp_path: Pa
     for at, (size, dur) in enumerate(((8, 10), (16, 30), (8, 20), (16, 25))):
         events += [op("aten::relu", 100 * at, 40, [([size, 4], "float")]), launch(at + 1, 100 * at + 5)]
         events += [kernel("relu", at + 1, 100 * at + 50, dur)]
-    shown(browser, report_html([rank_report(analyse(read_trace(kineto_of(events))))]), tmp_path)
+    shown(browser, report_html([rank_report(analyze(read_trace(kineto_of(events))))]), tmp_path)
     found = [row for row in browser.evaluate(JUMPS) if row["table"] in ("breakdown", "idle_causes", "gaps")]
     events_of = {
         next(cell for cell in row["cells"] if "[" in cell): row["jumped"]
@@ -128,7 +128,7 @@ def test_a_step_filters_the_page(browser: Page, tmp_path: Path) -> None:
     )
     browser.evaluate(choose.replace("VALUE", "'1'"))
     browser.wait_for("document.documentElement.dataset.step === '1'")
-    own = json_of(analyse(part_of(analysis.trace, steps="1")))
+    own = json_of(analyze(part_of(analysis.trace, steps="1")))
     told = {name: rows_of(browser, name)[1:] for name in ("kernels", "operators", "phases", "streams", "idle_causes")}
     assert len(told["kernels"]) == len(own["kernels"]) and len(told["operators"]) == len(own["operators"])
     first = {row["op"]: row["count"] for row in own["operators"]}
@@ -157,7 +157,7 @@ def test_steps_of_a_page() -> None:
     analysis = analysis_of("gpu-pairs/resnet103.kineto")
     for step in steps:
         told = unpacked_json(step["data"])
-        own = analyse(part_of(analysis.trace, steps=str(step["number"])))
+        own = analyze(part_of(analysis.trace, steps=str(step["number"])))
         assert told["gpu_events"] == len(own.trace.gpu) and told["analysis"]["streams"] == own.streams.plain()
         base = analysis.trace.span.start
         assert step["from"] == own.trace.span.start - base and step["to"] == own.trace.span.end - base

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from browser import Page, chromium, open_page
 from etplus.analysis.counters import counters, drawn
-from etplus.analysis.summary import analyse, json_of
+from etplus.analysis.summary import analyze, json_of
 from etplus.converters.open import load
 from etplus.report.report_html import rank_report, report_html
 from pages import rows_of
@@ -32,7 +32,7 @@ def test_memory_and_launches_are_shown(tmp_path: Path) -> None:
         op(EVIL, 0, 30), launch(1, 5), kernel(EVIL, 1, 20, 200), memory_event(3, 1024, 64, 5120),
         memory_event(8, 512, 128, 5632), memory_event(9, -512, 128, 5120),
     ]  # fmt: skip
-    analysis = analyse(load(kineto_of(events)))
+    analysis = analyze(load(kineto_of(events)))
     (tmp_path / "evil.html").write_bytes(report_html([rank_report(analysis)]))
     with open_page(tmp_path, size="390,900") as page:
         opened(page, tmp_path / "evil.html")

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 from browser import Page
 from etplus.analysis.findings.trace_changes import changes
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.open import load
 from etplus.report.report_html import diff_html, rank_report, report_html
 from pages import rows_of, shown
@@ -18,7 +18,7 @@ STEPS = [Batch(prefill=[(64, 64)]), *[Batch(decode=[(1, 65), (1, 9)])] * 3, Batc
 
 
 def test_the_browser_shows_steps(browser: Page, tmp_path: Path) -> None:
-    analysis = analyse(load(orjson.dumps(serve(STEPS).document())))
+    analysis = analyze(load(orjson.dumps(serve(STEPS).document())))
     shown(browser, report_html([rank_report(analysis)]), tmp_path)
     heads, *rows = rows_of(browser, "serving_steps")
     assert heads[:2] == ["Step", "Phase"] and [row[1] for row in rows] == ["prefill", *["decode"] * 3, "mixed"]
@@ -32,7 +32,7 @@ def test_the_browser_shows_steps(browser: Page, tmp_path: Path) -> None:
 
 
 def test_a_real_step_has_a_roofline(browser: Page, tmp_path: Path) -> None:
-    analysis = analyse(load(shared_trace("serving/sglang_prefilldecode.json.gz")))
+    analysis = analyze(load(shared_trace("serving/sglang_prefilldecode.json.gz")))
     shown(browser, report_html([rank_report(analysis)]), tmp_path)
     assert browser.evaluate("[...document.querySelectorAll('#serving h3')].map((head) => head.firstChild.data)") == [
         "Phases over time", "Latency of steps", "Tokens per second", "Roofline of steps", "Phases", "Steps",
@@ -41,7 +41,7 @@ def test_a_real_step_has_a_roofline(browser: Page, tmp_path: Path) -> None:
 
 
 def test_two_traces_by_phase(browser: Page, tmp_path: Path) -> None:
-    a, b = (analyse(load(orjson.dumps(serve(STEPS[:count]).document()))) for count in (5, 2))
+    a, b = (analyze(load(orjson.dumps(serve(STEPS[:count]).document()))) for count in (5, 2))
     shown(browser, diff_html(changes(a, b), a, b), tmp_path)
     heads, *rows = rows_of(browser, "diff_phases")
     assert heads[0] == "Phase" and [row[:2] for row in rows] == [

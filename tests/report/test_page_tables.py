@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 from browser import Page
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
 from etplus.report.report_html import rank_report, report_html
 from pages import report_of, rows_of, shown
@@ -51,7 +51,7 @@ def test_a_table_is_filtered_walked_sorted_and_copied(browser: Page, tmp_path: P
     events += [op("aten::mm", 0, 100, [([8, 4], "float"), ([4, 2], "float")])]
     for n, name in enumerate(names):
         events += [launch(n + 1, 2 * n + 1), kernel(name, n + 1, 200 + 10 * n, 1 + n)]
-    shown(browser, report_html([rank_report(analyse(read_trace(kineto_of(events))))]), tmp_path)
+    shown(browser, report_html([rank_report(analyze(read_trace(kineto_of(events))))]), tmp_path)
     heads, *rows = rows_of(browser, "breakdown")
     assert heads[0] == "Kernel" and [row[0] for row in rows[:2]] == ["elementwise FillFunctor<int>"] * 2
     assert rows[8][0] == '=evil,"kernel"' and rows[0][2] == "12.00"

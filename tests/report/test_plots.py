@@ -10,7 +10,7 @@ import pytest
 from etplus.analysis.breakdown import BreakdownRow, DeviceUse
 from etplus.analysis.devices import Device
 from etplus.analysis.kernel_peaks import KernelRow
-from etplus.analysis.summary import Analysis, analyse
+from etplus.analysis.summary import Analysis, analyze
 from etplus.converters.open import load as read_trace
 from etplus.report import plots
 from etplus.report.plots import write_plots
@@ -37,7 +37,7 @@ def test_odd_names_and_lengths(tmp_path: Path) -> None:
         op("aten::mm", 0, 30, products), launch(1, 5), launch(2, 50),
         kernel("gemm $x_1$ <script>&\n\0", 1, 20, 9), kernel("k" * 5000, 2, 30, 0),
     ]  # fmt: skip
-    analysis = analyse(read_trace(kineto_of(events)))
+    analysis = analyze(read_trace(kineto_of(events)))
     paths = write_plots(analysis, tmp_path, kind="svg")
     assert [path.stem for path in paths] == ["breakdown", "operators", "roofline"]
     assert b"<script" not in (tmp_path / "operators.svg").read_bytes()
@@ -45,7 +45,7 @@ def test_odd_names_and_lengths(tmp_path: Path) -> None:
 
 
 def test_nothing_to_draw(tmp_path: Path) -> None:
-    assert write_plots(analyse(read_trace(kineto_of([op("aten::mm", 0, 9)]))), tmp_path) == []
+    assert write_plots(analyze(read_trace(kineto_of([op("aten::mm", 0, 9)]))), tmp_path) == []
 
 
 def bars(figure: Any, row: int = 0) -> dict[str, tuple[float, float]]:
@@ -126,7 +126,7 @@ def test_sizes_of_figures() -> None:
         events += [launch(number + 1, 100 * number + 5), kernel("gemm", number + 1, 2000 + 10 * number, 9)]
     for shown in (3, 12):
         chosen = [event for event in events if event["ts"] < 100 * shown or event["cat"] == "kernel"]
-        analysis = analyse(read_trace(kineto_of(chosen)))
+        analysis = analyze(read_trace(kineto_of(chosen)))
         bars_shown = min(len({row.label for row in analysis.breakdown}), 10)
         figure, other = plots._operators(analysis), plots._breakdown(analysis)
         assert figure is not None and other is not None

@@ -15,7 +15,7 @@ import pytest
 from browser import Page
 from etplus.analysis import Row, Table, TextColumn, column
 from etplus.analysis.findings.trace_changes import changes
-from etplus.analysis.summary import analyse, json_of
+from etplus.analysis.summary import analyze, json_of
 from etplus.converters.open import load as read_trace
 from etplus.report import report_html as report_html_module
 from etplus.report.html_page import embedded
@@ -47,7 +47,7 @@ def test_the_library_is_the_published_one() -> None:
 
 def test_the_same_traces_give_the_same_page() -> None:
     trace = written(GPU_SHAPED)
-    assert len({report_html([rank_report(analyse(read_trace(trace)))]) for _ in range(2)}) == 1
+    assert len({report_html([rank_report(analyze(read_trace(trace)))]) for _ in range(2)}) == 1
 
 
 def test_the_page_holds_what_analysis_tells() -> None:
@@ -67,7 +67,7 @@ def test_long_tables_are_cut_and_say_by_how_much() -> None:
         for part in range(3):
             own, at = 3 * number + part, 100 * number + 10 * part
             events += [launch(own + 1, at + 1), kernel(f"kernel{own}", own + 1, at + 50, 5)]
-    analysis = analyse(read_trace(kineto_of(events)))
+    analysis = analyze(read_trace(kineto_of(events)))
     whole, rank = json_of(analysis), rank_report(analysis, 1000)
     assert "communication" not in rank
     assert rank["left_out"] == {
@@ -98,11 +98,11 @@ def test_peaks_of_types_that_share_one() -> None:
     """float8 of either kind, and tf32 on a device without: the page looks nothing up on its own."""
     big = [([4096, 4096], "c10::Float8_e4m3fn")] * 2
     events = [op("aten::_scaled_mm", 0, 30, big), launch(1, 5), kernel("sm90_gemm", 1, 20, 200)]
-    rank = data_of(report_html([rank_report(analyse(read_trace(kineto_of(events))))]))["ranks"][0]
+    rank = data_of(report_html([rank_report(analyze(read_trace(kineto_of(events))))]))["ranks"][0]
     assert rank["analysis"]["devices"]["0"]["peaks"] == {"float8_e4m3fn": 1978.9e12}
     tf32 = [op("aten::mm", 0, 30, [([64, 64], "float")] * 2), launch(1, 5), kernel("s1688gemm_tf32", 1, 20, 200)]
     trace = read_trace(kineto_of(tf32, device="Tesla V100-SXM2-32GB"))
-    devices = data_of(report_html([rank_report(analyse(trace))]))["ranks"][0]["analysis"]["devices"]
+    devices = data_of(report_html([rank_report(analyze(trace))]))["ranks"][0]["analysis"]["devices"]
     assert devices["0"]["peaks"] == {"tf32": 15.7e12}
 
 
@@ -201,7 +201,7 @@ def test_themes(system: str, browser: Page, tmp_path: Path) -> None:
 def test_ranks_of_a_job(browser: Page, tmp_path: Path) -> None:
     events = [op("aten::mm", 0, 100), launch(1, 10), kernel("gemm", 1, 20, 50)]
     ranks = [
-        rank_report(analyse(read_trace(kineto_of([*events, kernel("ncclDevKernel_AllReduce", 2, 80, wait)],
+        rank_report(analyze(read_trace(kineto_of([*events, kernel("ncclDevKernel_AllReduce", 2, 80, wait)],
                                                  distributedInfo={"rank": rank, "world_size": 2}))), 2)
         for rank, wait in ((1, 40), (0, 10))
     ]  # fmt: skip
@@ -225,7 +225,7 @@ def test_names_do_nothing(browser: Page, tmp_path: Path) -> None:
             kernel(f"nccl{EVIL}", 1000 + number, at + 75, 20, 8),
         ]  # fmt: skip
     trace = kineto_of(events, device=EVIL, distributedInfo={"rank": 0})
-    ranks = [rank_report(analyse(read_trace(trace)), 2) | {"file": EVIL, "rank": None} for _ in range(2)]
+    ranks = [rank_report(analyze(read_trace(trace)), 2) | {"file": EVIL, "rank": None} for _ in range(2)]
     shown(browser, report_html(ranks, title=EVIL), tmp_path)
     set_value(browser, "search", "pwned", "input")
     browser.evaluate("document.querySelector('.found button').click()")
@@ -254,7 +254,7 @@ def test_a_large_trace_opens_in_seconds(browser: Page, tmp_path: Path) -> None:
             op(f"aten::op{number % 50}", at, 30), op("aten::inner", at + 1, 20), launch(number + 1, at + 5, 9),
             kernel(f"kernel{number % 300}", number + 1, at + 20, 5 + number % 30),
         ]  # fmt: skip
-    page = report_html([rank_report(analyse(read_trace(kineto_of(events))))])
+    page = report_html([rank_report(analyze(read_trace(kineto_of(events))))])
     assert len(page) < 8_000_000
     start = time.monotonic()
     timeline = shown(browser, page, tmp_path)["ranks"][0]["timeline"]
@@ -390,7 +390,7 @@ def test_kernels_have_the_kinds_of_their_rows() -> None:
 def test_ranks_are_shown_in_their_order_and_files_as_given() -> None:
     def report(number: int | None) -> RankReport:
         info = {} if number is None else {"distributedInfo": {"rank": number, "world_size": 12}}
-        return rank_report(analyse(read_trace(kineto_of([op("mm", 0, 9)], **info))), 2)
+        return rank_report(analyze(read_trace(kineto_of([op("mm", 0, 9)], **info))), 2)
 
     def labels(*numbers: int | None) -> list[str]:
         return [rank["label"] for rank in data_of(report_html([report(number) for number in numbers]))["ranks"]]
@@ -401,7 +401,7 @@ def test_ranks_are_shown_in_their_order_and_files_as_given() -> None:
 
 def test_call_paths_of_a_comparison_by_device_time_else_by_host_time() -> None:
     def paths(*events: list[Any]) -> tuple[list[str], int]:
-        a, b = (analyse(read_trace(kineto_of(some))) for some in events)
+        a, b = (analyze(read_trace(kineto_of(some))) for some in events)
         shown = data_of(diff_html(changes(a, b), a, b))["difference"]
         return [row["name"] for row in shown["paths"]], shown["paths_left_out"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from etplus.analysis.device_memory import DeviceMemory
 from etplus.analysis.overheads import Overheads, Statistic
-from etplus.analysis.summary import Analysis, analyse
+from etplus.analysis.summary import Analysis, analyze
 from etplus.converters.open import load as read_trace
 from etplus.report.report_text import _holders, _memory, overheads_text, table_text, text_of
 from traces import analysis_of, kernel, kineto_of, launch, op
@@ -26,7 +26,7 @@ def small() -> Analysis:
         launch(4, 62), kernel("gemm", 1, 20, 10), kernel("gemm", 2, 30, 6), kernel("fill", 3, 60, 4),
         kernel("add", 4, 70, 20),
     ]  # fmt: skip
-    return analyse(read_trace(kineto_of(events)))
+    return analyze(read_trace(kineto_of(events)))
 
 
 def table_of(text: str, title: str) -> list[list[str]]:
@@ -67,7 +67,7 @@ def test_idle_time_and_the_queue() -> None:
 
 
 def test_a_stream_without_launches_has_no_queue() -> None:
-    analysis = analyse(read_trace(kineto_of([kernel("gemm", 1, 20, 10), kernel("gemm", 2, 90, 10)])))
+    analysis = analyze(read_trace(kineto_of([kernel("gemm", 1, 20, 10), kernel("gemm", 2, 90, 10)])))
     (row,) = table_of(text_of(analysis, 200), "idle time by cause")[1:]
     assert row == ["device 0 stream 7", "0.000", "0.000", "0.060", "0.000", "0.000"]
 
@@ -84,7 +84,7 @@ def test_a_table_says_where_it_is_cut() -> None:
 def test_iterations_have_a_mean_and_a_speed() -> None:
     events = [op(f"ProfilerStep#{n}", 100 * n, 100, cat="user_annotation") for n in range(4)]
     trace = read_trace(kineto_of([*events, op("aten::mm", 10, 5)]))
-    plain, known = (text_of(analyse(trace, batch_size=size), 200) for size in (None, 8))
+    plain, known = (text_of(analyze(trace, batch_size=size), 200) for size in (None, 8))
     assert "\nmean    0.100 ms" in plain and "speed" not in plain
     assert "\nmean    0.100 ms\nspeed   80,000.0 samples/s at batch size 8" in known
 

@@ -334,12 +334,12 @@ def test_the_schema_is_permissive_about_what_the_et_brings() -> None:
     document = read_json(et)
     document["weather"] = "fine"
     for node in document["nodes"]:
-        node["colour"] = [1]
+        node["color"] = [1]
         node["attrs"].append({"name": "unheard", "type": "of", "value": {"x": 1}})
     plus = link(orjson.dumps(document), kineto).to_dict()
     assert_valid(plus)
     assert "weather" not in plus, "unknown keys of the header are dropped"
-    assert all(node["colour"] == [1] for node in plus["nodes"])
+    assert all(node["color"] == [1] for node in plus["nodes"])
 
 
 @pytest.mark.parametrize("size", [100, 1500])

@@ -143,7 +143,7 @@ def test_unknown_attributes_and_fields_are_ignored_and_kept() -> None:
     document = et_document([{"id": 3, "name": "aten::mm", "rf_id": 5, "attrs": {"new_attr": [1, {"x": None}]}}])
     node = document["nodes"][2]
     node["attrs"].insert(0, {"name": "first", "type": "y"})
-    node["colour"], document["weather"] = {"id": 9}, ["fine"]
+    node["color"], document["weather"] = {"id": 9}, ["fine"]
     et = check(document, json.dumps(document).encode())
     assert et.rf_id.tolist() == [0, 0, 5]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.open import load
 from etplus.schemas.kineto.old_layouts import modern_events
 from etplus.schemas.kineto.read_kineto import read_kineto
@@ -120,7 +120,7 @@ def told(trace: Trace) -> Any:
     columns = [
         getattr(trace.nodes, key).tolist() for key in ("dur", "kind", "stream", "device", "correlation", "parent_row")
     ]
-    analysis = {name: list(map(str, rows)) for name, rows in analyse(trace).tables.items() if name != "iteration_list"}
+    analysis = {name: list(map(str, rows)) for name, rows in analyze(trace).tables.items() if name != "iteration_list"}
     return (  # the list of iterations has the times of the rows, not from the start
         list(zip([trace.names[code] for code in trace.nodes.name], ts, *columns, strict=True)),
         analysis, trace.damage,
@@ -252,7 +252,7 @@ def test_events_that_are_no_objects_of_fields_stay_what_they_are() -> None:
 def test_reported_files(name: str, calls: int, gpu: int, attached: int, gpu_ns: int) -> None:
     trace = load(shared_case(f"{name}.json"))
     assert (len(trace.calls), len(trace.gpu), int(trace.gpu.dur.sum())) == (calls, gpu, gpu_ns)
-    below = [row.launches for row in analyse(trace).operators if row.op == "aten::mm"]
+    below = [row.launches for row in analyze(trace).operators if row.op == "aten::mm"]
     assert below == [attached] and trace.damage == ()
 
 

@@ -179,7 +179,7 @@ def in_new_process(code: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-SIGNALLED = """
+SIGNALED = """
 import os, signal, sys
 from etplus.schemas.text.parallel import parallel_map, processes
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
@@ -192,7 +192,7 @@ with processes(3):
 
 @on_linux
 def test_a_signal_in_the_midst_of_forking_is_not_lost() -> None:
-    assert in_new_process(SIGNALLED) == (7, "", "")
+    assert in_new_process(SIGNALED) == (7, "", "")
 
 
 INTERRUPTED = """

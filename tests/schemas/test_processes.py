@@ -13,7 +13,7 @@ from typing import Any
 import etplus
 import orjson
 import pytest
-from etplus.analysis.summary import analyse, tables_of
+from etplus.analysis.summary import analyze, tables_of
 from etplus.converters.open import load as load_one
 from etplus.linker import link, trace_of_kineto
 from etplus.schemas.kineto.processes import processes_of
@@ -55,7 +55,7 @@ def plainly(ranks: Sequence[Document]) -> Document:
     return {**ranks[0], "traceEvents": [event for rank in ranks for event in rank["traceEvents"]]}
 
 
-def labelled(ranks: Sequence[Document]) -> Document:
+def labeled(ranks: Sequence[Document]) -> Document:
     """As SGLang merges."""
     return plainly([
         {**rank, "traceEvents": [{**event, "pid": f"[TP{k:02d}] {event['pid']}"} for event in rank["traceEvents"]]}
@@ -87,16 +87,16 @@ def parts(document: Document) -> list[KinetoTrace]:
 
 
 def tables(timeline: KinetoTrace) -> Any:
-    return orjson.loads(orjson.dumps(tables_of(analyse(trace_of_kineto(timeline)))))
+    return orjson.loads(orjson.dumps(tables_of(analyze(trace_of_kineto(timeline)))))
 
 
 def operators(trace: Trace) -> list[tuple[str, int, int]]:
-    return sorted((row.label, row.count, row.total_ns) for row in analyse(trace).breakdown)
+    return sorted((row.label, row.count, row.total_ns) for row in analyze(trace).breakdown)
 
 
 MERGES = {
-    "plainly": plainly, "labelled": labelled, "shifted": shifted, "plainly by time": by_time(plainly),
-    "labelled by time": by_time(labelled), "shifted by time": by_time(shifted),
+    "plainly": plainly, "labeled": labeled, "shifted": shifted, "plainly by time": by_time(plainly),
+    "labeled by time": by_time(labeled), "shifted by time": by_time(shifted),
 }  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def test_each_rank_is_as_in_a_file_of_its_own(merge: Merge, count: int) -> None:
     assert [len(part.flows.id) for part in found] == [30] * count
 
 
-@pytest.mark.parametrize("merge", [plainly, labelled, by_time(labelled)])
+@pytest.mark.parametrize("merge", [plainly, labeled, by_time(labeled)])
 def test_ranks_whose_devices_have_the_same_number(merge: Merge) -> None:
     ranks = [rank_document(rank, device=0) for rank in range(3)]
     assert [tables(part) for part in parts(merge(ranks))] == [tables(read_kineto(orjson.dumps(rank))) for rank in ranks]
@@ -144,7 +144,7 @@ def test_children_of_merged_ranks_stay_with_their_parents() -> None:
     for number, rank in enumerate(ranks):
         own = [event for event in rank["traceEvents"] if event.get("cat") == "cpu_op"][: 5 + number]
         rank["traceEvents"] += [{**event, "pid": 900 + number, "tid": 900} for event in own]
-    for merge in (plainly, labelled):
+    for merge in (plainly, labeled):
         assert [Counter(pid for pid, _ in part.events.threads)[900 + k] for k, part in enumerate(parts(merge(ranks)))]
         assert [len(part.events.rows("cpu_op")) for part in parts(merge(ranks))] == [35, 36]
 
@@ -153,7 +153,7 @@ def test_ranks_without_a_gpu_are_told_apart_by_collectives_and_labels() -> None:
     ranks = [rank_document(rank) for rank in range(2)]
     for rank in ranks:
         rank["traceEvents"] = [event for event in rank["traceEvents"] if event.get("cat") == "cpu_op"]
-    assert len(parts(labelled(ranks))) == 2 and parts(plainly(ranks)) == []
+    assert len(parts(labeled(ranks))) == 2 and parts(plainly(ranks)) == []
     for rank in ranks:
         rank["traceEvents"][3]["name"] = "record_param_comms"
     assert [len(part.events) for part in parts(plainly(ranks))] == [30, 30]
@@ -208,7 +208,7 @@ def test_a_rank_can_be_sent_to_another_process(merged: Path) -> None:
 def test_link_takes_the_process_of_its_et() -> None:
     et, kineto = shared_case("merged-ranks/rank0.et.json"), shared_case("merged-ranks/merged_int.json")
     trace = link(et, kineto)
-    assert [(row.op, row.count, row.total_ns) for row in analyse(trace).breakdown] == [
+    assert [(row.op, row.count, row.total_ns) for row in analyze(trace).breakdown] == [
         (name, 1, 10_000) for name in ("aten::add", "aten::mm", "aten::mul", "aten::relu", "aten::sub", "aten::sum")
     ]
     assert trace.report.facts["kineto_pids"] == ["100"]

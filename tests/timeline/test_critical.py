@@ -17,7 +17,7 @@ from synthetic import Timeline, after
 
 
 def program() -> Timeline:
-    """prepare 0–20, a pause of 5; then launches at 25 and 40: a 35–135, b 137–187; a synchronisation 60–190, end
+    """prepare 0–20, a pause of 5; then launches at 25 and 40: a 35–135, b 137–187; a synchronization 60–190, end
     200–230. Beside them a kernel c 60–80 on stream 9, and an op of 20 on thread 8."""
     trace = Timeline()
     trace.op("prepare", 0, 20)
@@ -35,9 +35,9 @@ def test_the_path_goes_through_host_and_device() -> None:
     result = after(program().graph())
     path = critical_path(result)
     assert path.by_kind == {
-        "GPU work": 150_000, "host work": 65_000, "launch latency": 10_000, "synchronisation": 3000, "stream gap": 2000
+        "GPU work": 150_000, "host work": 65_000, "launch latency": 10_000, "synchronization": 3000, "stream gap": 2000
     }  # fmt: skip
-    assert list(path.by_kind) == ["GPU work", "host work", "launch latency", "synchronisation", "stream gap"]
+    assert list(path.by_kind) == ["GPU work", "host work", "launch latency", "synchronization", "stream gap"]
     assert path.by_op == {
         ("GPU work", "a"): 100_000, ("GPU work", "b"): 50_000, ("host work", "end"): 30_000,
         ("host work", "prepare"): 20_000, ("host work", BETWEEN): 15_000,
@@ -55,7 +55,7 @@ def test_edges_of_the_path_follow_each_other() -> None:
 
 
 def test_bounds_are_the_busiest_stream_and_thread() -> None:
-    """Stream 7 works for 150; thread 7 for 230 but for 127 of its synchronisation, which takes 3 by itself."""
+    """Stream 7 works for 150; thread 7 for 230 but for 127 of its synchronization, which takes 3 by itself."""
     result = after(program().graph())
     bounds = resource_bounds(result)
     host = 230 - 130 + 3
@@ -87,7 +87,7 @@ def test_the_chain_for_drawing() -> None:
     assert steps == [
         ("host work", "", 0, 0, True), ("host work", "prepare", 0, 20, True), ("host work", "", 20, 25, True),
         ("launch latency", "a", 25, 35, False), ("GPU work", "a", 35, 135, True), ("stream gap", "b", 135, 137, False),
-        ("GPU work", "b", 137, 187, True), ("synchronisation", "cudaDeviceSynchronize", 187, 190, False),
+        ("GPU work", "b", 137, 187, True), ("synchronization", "cudaDeviceSynchronize", 187, 190, False),
         ("host work", "", 190, 200, True), ("host work", "end", 200, 230, True),
     ]  # fmt: skip
     empty = trace.with_(ts=trace.nodes.ts * 0 - 1)

@@ -1,4 +1,4 @@
-"""Calls that synchronise and cost nothing where they were recorded: on slower networks they hold the host."""
+"""Calls that synchronize and cost nothing where they were recorded: on slower networks they hold the host."""
 
 from __future__ import annotations
 
@@ -135,4 +135,4 @@ def test_ddps_timers_wait_for_the_all_reduces_of_the_step_before(tmp_path: Path)
     assert spans[0] > 1.2 * spans[1]
     trace.save(str(tmp_path / "trace.json"))
     done = call("replay", tmp_path / "trace.json", "--network", "bandwidth=0.5,latency=5us")
-    assert b"nothing records what some synchronising calls wait for" in done.stdout.replace(b"\n           ", b" ")
+    assert b"nothing records what some synchronizing calls wait for" in done.stdout.replace(b"\n           ", b" ")

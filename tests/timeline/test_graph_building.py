@@ -75,7 +75,7 @@ def waiting(*, stated: bool = True) -> Timeline:
 
 
 def copying(name: str) -> Timeline:
-    """A copy behind a kernel that blocks its thread, or does not; a synchronisation; an idle stream."""
+    """A copy behind a kernel that blocks its thread, or does not; a synchronization; an idle stream."""
     blocks = "Pageable" in name
     trace = Timeline()
     trace.launch("k", 0, 5, 10, 100)

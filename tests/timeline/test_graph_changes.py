@@ -98,7 +98,7 @@ def test_neighbours_become_one() -> None:
     rows = [row for row in range(len(graph.start)) if graph.start[row] >= 0 and graph.name_of(row).startswith("kernel")]
     assert (result.end - result.start)[rows].sum() == 25_000
     assert base.makespan_ns - result.makespan_ns == 4 * 60_000
-    some = after(graph, "fuse kernel:~kernel01*0.5")  # without a neighbour it stays as it is
+    some = after(graph, "fuse kernel:~kernel01*0.5")  # without a neighbor it stays as it is
     assert some.makespan_ns == base.makespan_ns
 
 

@@ -71,7 +71,7 @@ def test_traces_without_an_et_replay_as_they_were_measured(path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_the_window_cut_off_is_unexplained(name: str, least: float) -> None:
-    """Streams are busy with work from before the window, for 463 and 149 ms; a synchronisation waits 115 ms for it."""
+    """Streams are busy with work from before the window, for 463 and 149 ms; a synchronization waits 115 ms for it."""
     summary = summary_of(graph_of(shared_trace(f"{name}.json.gz")))
     assert least <= summary.unexplained.share < 1
     assert summary.path.by_kind["unknown wait"] >= least * summary.predicted_ns

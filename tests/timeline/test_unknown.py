@@ -29,7 +29,7 @@ class Program:
     """Twenty steps of five launches, 8 µs apart, and a call that waits for their kernels; times in µs.
 
     Attributes:
-        opening: how long the first synchronisation waits for work from before the window.
+        opening: how long the first synchronization waits for work from before the window.
         stalls: by ordinal of a kernel, how long its stream stalls before it.
         ahead: by how much the device's clock is ahead of the host's.
         call: what waits at the end of each step.
@@ -75,7 +75,7 @@ class Program:
 
 CASES = {
     "plain": Program(),
-    "opening synchronisation": Program(opening=OPENING),
+    "opening synchronization": Program(opening=OPENING),
     "stall": Program(stalls=((STALLED, STALL),)),
     "stall of a stream that was idle": Program(stalls=((STALLED // LAUNCHES * LAUNCHES, STALL),)),
     "skew": Program(ahead=RETURN + 8),
@@ -115,7 +115,7 @@ def test_unknown_waits_are_counted_and_fixed(program: Program) -> None:
 
 
 def test_the_critical_path_names_what_waits() -> None:
-    path = critical_path(after(CASES["opening synchronisation"].graph()))
+    path = critical_path(after(CASES["opening synchronization"].graph()))
     assert path.by_op["unknown wait", "cudaDeviceSynchronize"] == path.by_kind["unknown wait"] == OPENING * 1000
     path = critical_path(after(CASES["stall"].graph()))
     assert path.by_op["unknown wait", "k"] == (STALL + GAP) * 1000

@@ -95,9 +95,9 @@ def test_names_of_unattached_events_are_interned() -> None:
 
 
 def test_an_unknown_column_is_refused() -> None:
-    with pytest.raises(AssertionError, match="colour"):
-        builder_of([1], colour=[1])
-    assert "colour" not in GIVEN_COLUMNS
+    with pytest.raises(AssertionError, match="color"):
+        builder_of([1], color=[1])
+    assert "color" not in GIVEN_COLUMNS
 
 
 def test_process_and_thread_nodes_are_structural() -> None:
@@ -136,7 +136,7 @@ def test_a_trace_is_built_when_it_is_asked_for() -> None:
     trace = built_on_demand("x.json", {"a": 1}, NO_RECORDS, build)
     assert trace.file == "x.json" and trace.summary == {"a": 1} and trace.captured is None and not built
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
-        _ = trace.colour  # type: ignore[attr-defined]
+        _ = trace.color  # type: ignore[attr-defined]
     assert not built and trace.nodes.id.tolist() == [7, 9] and len(trace) == 2 and built == [1]
     assert trace.file == "x.json" and trace.summary == {"a": 1}, "what is known stays"
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.open import load
 from etplus.trace.find_steps import Repetition, find_repetition
 from etplus.trace.selection import part_of
@@ -77,8 +77,8 @@ def test_denoising_steps_are_inferred() -> None:
     assert [trace.names[code] for code in trace.calls.name[steps.call].tolist()] == ["op::embed"] * 20
     assert np.bincount(trace.step_of_event + 1).tolist() == [len(encoder) + len(decoder), *[len(DENOISE)] * 20]
     assert [event.name for event in part_of(trace, steps="7").device_events] == DENOISE
-    assert "inferred from the kernels" in repr(trace) and analyse(trace).iterations[0].latency_ns == length * 1000
-    assert any("inferred" in note for note in analyse(trace).notes)
+    assert "inferred from the kernels" in repr(trace) and analyze(trace).iterations[0].latency_ns == length * 1000
+    assert any("inferred" in note for note in analyze(trace).notes)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.analysis.summary import analyse
+from etplus.analysis.summary import analyze
 from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.build import NO_RECORDS, TraceBuilder
@@ -82,7 +82,7 @@ def test_the_steps_of_a_trace_are_its_parts(trace: Trace) -> None:
         assert part.span.end == max(int(trace.steps.end[k]), *trace.gpu.end[wanted].tolist())
     both = with_unattached(part_of(trace, steps=f"0-{steps - 1}"))
     assert len(both.gpu) == sum(len(part.gpu) for part in parts)
-    analysis = analyse(parts[0])
+    analysis = analyze(parts[0])
     assert sum(row.total_ns for row in analysis.breakdown) == int(parts[0].gpu.dur.sum())
 
 
@@ -241,9 +241,9 @@ def test_a_part_is_a_trace() -> None:
     inner = part.between("forward")
     assert 0 < len(inner.kernels) < len(part.kernels) and inner.selection is not None
     assert inner.selection.about == "steps 1, between forward 0"
-    assert analyse(part).kernels == analyse(trace.steps[1].trace).kernels == trace.steps[1].analyze().kernels
+    assert analyze(part).kernels == analyze(trace.steps[1].trace).kernels == trace.steps[1].analyze().kernels
     assert [kernel.name for kernel in trace.steps[1].kernels] == [kernel.name for kernel in part.kernels]
-    assert analyse(trace.window("1ms", "3ms")).kernels == analyse(part_of(trace, window="1-3ms")).kernels
+    assert analyze(trace.window("1ms", "3ms")).kernels == analyze(part_of(trace, window="1-3ms")).kernels
 
 
 def test_a_part_is_converted_but_not_written_as_et_plus(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ export function stack(rows, { unit = "ns", click = null } = {}) {
     height = rows.length > 24 ? 18 : 30,
     shown = rows.slice().reverse(),
     widest = Math.max(...rows.map((row) => row.whole)) || 1,
-    labelled = rows.some((row) => row.name);
+    labeled = rows.some((row) => row.name);
   chart(
     node,
-    Math.max(34, rows.length * height) + (labelled ? 26 : 0),
+    Math.max(34, rows.length * height) + (labeled ? 26 : 0),
     () => ({
       grid: {
         left: 0,
@@ -46,16 +46,16 @@ export function stack(rows, { unit = "ns", click = null } = {}) {
       xAxis: axis({
         type: "value",
         max: widest,
-        show: labelled,
+        show: labeled,
         splitNumber: 6,
-        splitLine: { show: labelled, lineStyle: { color: Theme.value("line") } },
+        splitLine: { show: labeled, lineStyle: { color: Theme.value("line") } },
         unit,
         axisLabel: { hideOverlap: true },
       }),
       yAxis: axis({
         type: "category",
         data: shown.map((row) => short(row.name, 26)),
-        show: labelled,
+        show: labeled,
         axisLine: { show: false },
       }),
       series: names.map(([name, color]) => ({

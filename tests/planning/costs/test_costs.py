@@ -9,7 +9,7 @@ from etplus.planning.costs.crossval import cross_validate, score
 from etplus.planning.costs.measured_tasks import MeasuredTask, medians
 from etplus.planning.costs.registry import MODELS, Costs, model_class
 from etplus.planning.costs.task import Task
-from etplus.planning.costs.utilisation import wire_factor
+from etplus.planning.costs.utilization import wire_factor
 from etplus.trace.tensors import Tensor
 
 V100 = Device(

@@ -124,7 +124,7 @@ def model_of(**changes: object) -> FittedModel:
 def test_costs_are_those_of_the_file() -> None:
     model = model_of(cpu=(MeasuredTask(Task("x", "", "cpu_op"), 7.0, 1),))
     assert model.costs().predict(Task("x", "", "cpu_op")) == (7.0, "measured")
-    assert model.kernels is not None and set(model.costs().fitted) == {"utilisation"}
+    assert model.kernels is not None and set(model.costs().fitted) == {"utilization"}
     assert model_of(kernels=None).costs().fitted == {}
     assert model.costs(beyond=True)._beyond and not model.costs()._beyond
 

@@ -81,7 +81,7 @@ def test_what_the_fastest_of_a_few_lose() -> None:
 
 
 def test_the_ridge_is_a_least_squares_solution_with_a_penalty() -> None:
-    """Against `lstsq` on rows for the penalty below the standardised columns; in the same columns for new graphs."""
+    """Against `lstsq` on rows for the penalty below the standardized columns; in the same columns for new graphs."""
     train = [graph([(7.0 * 2**k, 3.0 + k**2), (5.0, 9.0)], [10 * 3**k, 11 * 2**k]) for k in range(4)]
     held = [graph([(100.0, 50.0)], [5, 6]), graph([(1.0, 1.0)] * 5, [7])]
     x, z, y = _features(train), _features(held), log_times(train)

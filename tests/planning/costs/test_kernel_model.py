@@ -18,13 +18,13 @@ from etplus.planning.costs.kernel_model import (
 )
 from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.prediction_intervals import fit_intervals
-from etplus.planning.costs.registry import ORDER, Costs, Utilised
+from etplus.planning.costs.registry import ORDER, Costs, Utilized
 from etplus.planning.costs.task import Estimate, Task
-from etplus.planning.costs.utilisation import fit_utilisation
+from etplus.planning.costs.utilization import fit_utilisation
 from etplus.trace.tensors import Tensor
 
 DEVICES = {"d": Device(name="d", tflops={"float32": 10}, memory_gb_s=500, multiprocessors=50)}
-SECOND = ("measured", "own", "utilisation")
+SECOND = ("measured", "own", "utilization")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def moved(size: int, ns: float, count: int = 1, op: str = "aten::add") -> Measur
 def held(*ratios: float, counts: tuple[int, ...] = (), order: tuple[str, ...] = ORDER) -> HeldOutEvents:
     """Events of 100 ns and those of twice, four times … as much, predicted as so many times what they took."""
     events = [moved(k, 100.0 * 2**k, count) for k, count in enumerate(counts or (1,) * len(ratios))]
-    estimates = [Estimate(ratio * event.ns, "utilisation") for ratio, event in zip(ratios, events, strict=True)]
+    estimates = [Estimate(ratio * event.ns, "utilization") for ratio, event in zip(ratios, events, strict=True)]
     return HeldOutEvents(events, {order: estimates}, [("new", "work", "Elementwise")] * len(events))
 
 
@@ -81,7 +81,7 @@ def test_traces_are_predicted_from_the_others() -> None:
     assert [part.measured for part in found] == traces[:2]
     assert found[0].estimates[ORDER] == [Estimate(30.0, "measured")]
     assert found[1].estimates[ORDER][0] == Estimate(10.0, "measured")
-    assert found[1].estimates[ORDER][1].how == "utilisation"
+    assert found[1].estimates[ORDER][1].how == "utilization"
     assert [level for level, _, _ in found[1].groups] == ["same kernel and device"] * 2
     assert found[0].estimates[ORDER] == by_traces(traces, DEVICES)[0].estimates[ORDER]
 
@@ -103,13 +103,13 @@ def test_fitting_one_trace_and_several() -> None:
     assert fit_kernels([[], [moved(8, 0.0)]], DEVICES) is None
     alone = fit_kernels([events, [], [moved(7, -1.0)]], DEVICES)
     assert alone is not None and alone.held_out == 0
-    assert alone.utilisation == fit_utilisation(events, DEVICES)
+    assert alone.utilization == fit_utilisation(events, DEVICES)
     several = fit_kernels([events, events[:2]], DEVICES)
     assert several is not None and several.held_out == 2
     assert len(several.errors[" > ".join(ORDER)]) == 2
     assert several.states is not None and not several.states
-    again = several.fitted(events, DEVICES)["utilisation"]
-    assert isinstance(again, Utilised) and again.fitted == several.utilisation
+    again = several.fitted(events, DEVICES)["utilization"]
+    assert isinstance(again, Utilized) and again.fitted == several.utilization
 
 
 def test_ranks_of_a_job_are_held_out_together() -> None:
@@ -120,10 +120,10 @@ def test_ranks_of_a_job_are_held_out_together() -> None:
     assert jobs_of(traces) == [0, 0, 2] and jobs_of([[], *ranks, []]) == [0, 1, 1, 3]
     parts = by_traces(traces, DEVICES, [ORDER], jobs=jobs_of(traces))
     assert [part.trace for part in parts] == [0, 1, 2]
-    assert {estimate.how for part in parts for estimate in part.estimates[ORDER]} == {"utilisation"}
+    assert {estimate.how for part in parts for estimate in part.estimates[ORDER]} == {"utilization"}
     model = fit_kernels(traces, DEVICES)
     assert model is not None and (model.held_out, model.jobs) == (3, 2)
-    law, equal = (model.intervals.spreads[how] for how in ("utilisation", "measured"))
+    law, equal = (model.intervals.spreads[how] for how in ("utilization", "measured"))
     assert law.count == 3 * 39 and law.high > 2, "the other job takes several times as long"
     assert equal.count == 2 * 39 and 0.99 < equal.low <= 1 <= equal.high < 1.01
     one_job = fit_kernels(ranks, DEVICES)

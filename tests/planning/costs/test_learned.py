@@ -119,7 +119,7 @@ def made_graph(name: str, copies: int, seed: int) -> GraphArrays:
 @needs_torch
 @pytest.mark.parametrize("kind", ["sage", "gru"])
 def test_nodes_alike_are_computed_once_and_nothing_else_changes(kind: str) -> None:
-    """Against the definition: every node by itself, its neighbours one by one, pieces of the GRU one by one."""
+    """Against the definition: every node by itself, its neighbors one by one, pieces of the GRU one by one."""
     import torch
     from etplus.planning.learned.graph_batches import joined, raw_features, single
     from etplus.planning.learned.training import PIECE, GraphNet
@@ -127,9 +127,9 @@ def test_nodes_alike_are_computed_once_and_nothing_else_changes(kind: str) -> No
     torch.manual_seed(0)
     net = GraphNet(kind, 8)
     torch.nn.init.normal_(net.pooled.weight)
-    centre, scale = torch.zeros(net.encode[0].in_features - 16), torch.ones(())
+    center, scale = torch.zeros(net.encode[0].in_features - 16), torch.ones(())
     some = [made_graph("a", 1, 0), made_graph("b", 5, 1), made_graph("c", 2, 0)]
-    parts = [single((graph, 0), kind, centre, scale) for graph in some]
+    parts = [single((graph, 0), kind, center, scale) for graph in some]
     if kind == "sage":
         assert parts[0].work == parts[2].work <= 30 and parts[1].work <= 30
     with torch.no_grad():

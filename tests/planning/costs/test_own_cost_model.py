@@ -74,7 +74,7 @@ def test_it_is_chosen_kept_and_restored(site: Path, caplog: pytest.LogCaptureFix
     assert "broken" in caplog.text and "measured" in caplog.text, "what is ignored is said"
     traces = [scanned(100, 1000), scanned(300, 9000), scanned(2000, 5000)]
     kernels = fit_kernels(traces, DEVICES)
-    assert kernels is not None and kernels.order == ("measured", "line", "utilisation")
+    assert kernels is not None and kernels.order == ("measured", "line", "utilization")
     assert kernels.states == {"line": pytest.approx([5000.0, 1000.0])}
     again = msgspec.json.decode(msgspec.json.encode(kernels), type=KernelModel)
     fitted = again.fitted([], DEVICES)  # nothing to fit on
@@ -83,7 +83,7 @@ def test_it_is_chosen_kept_and_restored(site: Path, caplog: pytest.LogCaptureFix
     assert found is not None and found.how == "line" and found.ns == pytest.approx(2_805_000.0)
     assert measured is not None and measured.how == "measured"
     other = costs.predict(Task("aten::add", "add<float>", bytes=4000, device="V100"))
-    assert other is not None and other.how == "utilisation", "what it does not serve the next model prices"
+    assert other is not None and other.how == "utilization", "what it does not serve the next model prices"
 
 
 def test_a_file_says_which_model_is_not_installed(site: Path) -> None:

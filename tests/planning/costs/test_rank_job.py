@@ -139,7 +139,7 @@ def test_the_share_of_edges_without_a_counterpart() -> None:
 
 
 def row(name: str, predicted: int, level: str = "same kernel", low: int = 0, high: int = 0) -> PricedKernel:
-    return PricedKernel(name, "", "", "d", 1, 0, predicted, low, high, None, "utilisation", level)
+    return PricedKernel(name, "", "", "d", 1, 0, predicted, low, high, None, "utilization", level)
 
 
 def test_links_say_what_is_least_known() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from etplus.analysis.devices import Device
 from etplus.planning.costs.measured_tasks import MeasuredTask
-from etplus.planning.costs.registry import CPU_ORDER, MODELS, ORDER, Costs, Utilised, explain, model_class
+from etplus.planning.costs.registry import CPU_ORDER, MODELS, ORDER, Costs, Utilized, explain, model_class
 from etplus.planning.costs.task import Task
-from etplus.planning.costs.utilisation import fit_utilisation
+from etplus.planning.costs.utilization import fit_utilisation
 from etplus.trace.errors import UsageError
 from etplus.trace.tensors import Tensor
 
@@ -91,9 +91,9 @@ def test_an_event_is_measured_or_by_the_law_and_never_below_its_bound() -> None:
     costs = Costs(EVENTS, DEVICES)
     assert costs.predict(EVENTS[2].task) == (2580.0, "measured")
     other = costs.predict(add(3000, 3))
-    assert other is not None and other.how == "utilisation"
+    assert other is not None and other.how == "utilization"
     assert other.ns == fit_utilisation(EVENTS, DEVICES).nanoseconds(add(3000, 3), DEVICES)
-    assert set(costs.fitted) == {"measured", "utilisation"}
+    assert set(costs.fitted) == {"measured", "utilization"}
     quick = MeasuredTask(add(10**9), 1.0, 1)
     low = Costs([quick], DEVICES, ("measured", "mean"))
     assert low.predict(add(10**9)) == (1.0, "measured"), "what was measured refutes the bound"
@@ -111,7 +111,7 @@ def test_a_host_operator_is_priced_by_other_models_in_turn() -> None:
     assert beyond is not None and beyond.how == "mean of its kind"
     assert CPU_ORDER == ("measured", "between", "mean")
     only_gpu = Costs(EVENTS, DEVICES, ORDER)
-    assert Utilised.fit(EVENTS, DEVICES).predict(host(5)) is None
+    assert Utilized.fit(EVENTS, DEVICES).predict(host(5)) is None
     assert only_gpu.predict(host(5)) is None, "no host operator was measured"
 
 
@@ -119,7 +119,7 @@ def test_beyond_what_was_measured() -> None:
     """Between two sizes the time is between theirs; larger work is "grown" only where the law is not in the order."""
     measured = [MeasuredTask(add(10**6), 20e3, 9), MeasuredTask(add(3 * 10**6), 60e3, 9)]
     for order, between, larger in (
-        (ORDER, "between measured", "utilisation"),
+        (ORDER, "between measured", "utilization"),
         (("measured", "mean"), "between measured", "grown from measured"),
     ):
         costs = Costs(measured, DEVICES, order, beyond=True)
@@ -131,7 +131,7 @@ def test_beyond_what_was_measured() -> None:
 
 def test_laws_are_fitted_on_gpu_events_that_took_time() -> None:
     others = [MeasuredTask(host(8), 5e6, 1), MeasuredTask(add(77), 0.0, 1)]
-    assert Utilised.fit([*EVENTS, *others], DEVICES).fitted == fit_utilisation(EVENTS, DEVICES)
+    assert Utilized.fit([*EVENTS, *others], DEVICES).fitted == fit_utilisation(EVENTS, DEVICES)
 
 
 def test_models_by_name() -> None:

@@ -19,10 +19,10 @@ def test_shares() -> None:
         ("unknown", 1.0),
     ]
     assert shares_of_sources(times) == {
-        "measured here": 0.5, "from traces": 0.3, "modelled": 0.15, "as recorded": 0.05,
+        "measured here": 0.5, "from traces": 0.3, "modeled": 0.15, "as recorded": 0.05,
     }  # fmt: skip
-    assert shares_of_sources([]) == {"measured here": 0.0, "from traces": 0.0, "modelled": 0.0}
-    assert shares_of_sources([("similar", 0.0)])["modelled"] == 0.0
+    assert shares_of_sources([]) == {"measured here": 0.0, "from traces": 0.0, "modeled": 0.0}
+    assert shares_of_sources([("similar", 0.0)])["modeled"] == 0.0
 
 
 def test_times_of_a_trace() -> None:

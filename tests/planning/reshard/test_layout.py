@@ -1,4 +1,4 @@
-"""Layouts: ranks and groups by brute force, schedules, buckets, what is refused; how a recorded one is recognised."""
+"""Layouts: ranks and groups by brute force, schedules, buckets, what is refused; how a recorded one is recognized."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_buckets_are_closed_as_soon_as_they_are_full() -> None:
 
 
 def recording(names: list[str], world: int | None, *groups: int) -> Any:
-    """A trace as far as its layout is recognised; FSDP gathers from two ranks where it has the call."""
+    """A trace as far as its layout is recognized; FSDP gathers from two ranks where it has the call."""
     of = [names.index(name) for name in ("FSDP::all_gather", GATHER) if GATHER in names]
     return SimpleNamespace(
         names=names, world_size=world, file="x",

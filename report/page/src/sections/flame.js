@@ -194,7 +194,7 @@ class Flame {
   }
 
   /**
-   * Keys: down to the longest callee, up to the caller, left and right to the neighbours, Enter to zoom.
+   * Keys: down to the longest callee, up to the caller, left and right to the neighbors, Enter to zoom.
    * @param {KeyboardEvent} event
    */
   key(event) {

@@ -233,7 +233,7 @@ export function timelineSection(report, rank) {
     ? ""
     : rank.timeline.tiles
       ? ` Calls shorter than ${shortest} are drawn together until the view is close enough.`
-      : ` Calls shorter than ${shortest} are merged with their neighbours.`;
+      : ` Calls shorter than ${shortest} are merged with their neighbors.`;
   const hidden = rank.timeline.hidden ? ` ${rank.timeline.hidden} lanes with the least time are left out.` : "";
   return section(
     "timeline",

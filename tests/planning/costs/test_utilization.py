@@ -1,4 +1,4 @@
-"""The utilisation model: a made law is found again, no bound is broken, intervals cover, real traces are held out."""
+"""The utilization model: a made law is found again, no bound is broken, intervals cover, real traces are held out."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from etplus.planning.costs.prediction_intervals import (
 )
 from etplus.planning.costs.registry import ORDER, Costs, explain, model_class
 from etplus.planning.costs.task import Task
-from etplus.planning.costs.utilisation import (
+from etplus.planning.costs.utilization import (
     _NUMBERS,
     _PENALTIES,
     EventWork,
     Law,
-    Utilisation,
+    Utilization,
     _fit_law,
     fit_utilisation,
     kernel_family,
@@ -81,7 +81,7 @@ def made() -> tuple[MeasuredTask, ...]:
 
 
 @cache
-def fitted() -> Utilisation:
+def fitted() -> Utilization:
     return fit_utilisation(made(), DEVICES)
 
 
@@ -421,9 +421,9 @@ def test_which_law_holds() -> None:
     laws = [Law({"start": {"all": float(k)}}, {}) for k in range(3)]
     sized = EventWork(True, 1.0, {}, {"memory": 1.0}, {}, "")
     launched, named = EventWork(False, 0.0, {}, {"threads": 5.0}, {}, ""), EventWork(False, 0.0, {}, {"t": 0.0}, {}, "")
-    model = Utilisation(*laws)
+    model = Utilization(*laws)
     assert [model.law(work) for work in (sized, launched, named)] == laws
-    assert Utilisation(*laws[:2]).law(named) == laws[1]
+    assert Utilization(*laws[:2]).law(named) == laws[1]
 
 
 def test_a_law_of_names_is_their_mean_drawn_to_nothing() -> None:

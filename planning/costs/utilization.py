@@ -212,7 +212,7 @@ def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:
     return sum(weights.get(label, 0.0) * value for label, value in labels.items())
 
 
-class Utilisation(msgspec.Struct, frozen=True):
+class Utilization(msgspec.Struct, frozen=True):
     """The fitted model; JSON-ready."""
 
     known: Law  # law of events with FLOPs or bytes
@@ -255,7 +255,7 @@ _NAME_PENALTY, _MOST_RESIDUAL = 1.5, 1.5
 _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
 
-def fit_utilisation(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilisation:
+def fit_utilisation(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilization:
     """Fit the three laws on GPU events with positive times.
 
     Events with more known quantities also count for the other laws, as if these were unknown.
@@ -270,7 +270,7 @@ def fit_utilisation(measured: Sequence[MeasuredTask], devices: Mapping[str, Devi
         rows = [i for i, work in enumerate(works) if serves(work)]
         return _fit_law([works[i] for i in rows], log_ns[rows], known)
 
-    return Utilisation(
+    return Utilization(
         law(sized, lambda work: work.known, known=True),
         law(launched, lambda work: work.size > 0),
         law(named, lambda _: True),
