@@ -54,7 +54,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "bucket": ("small-messages",),
     "messages": ("small-messages",),
     "launch_bound": ("launch-bound",),
-    "item_each_step": ("synchronising-calls",),
+    "item_each_step": ("synchronizing-calls",),
     "late_start": ("late-start",),
     "eager_attention": ("eager-attention",),
     "elementwise_chain": ("elementwise-chains",),

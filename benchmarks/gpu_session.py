@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS = ("train", "amp", "compiled", "graphs", "ddp", "fsdp", "inference")
 FAMILIES = ("vit", "resnet", "gpt_randint", "recommender")
 EXPECTED = {
-    "item": "synchronising-calls", "attention": "eager-attention", "elementwise": "elementwise-chains",
+    "item": "synchronizing-calls", "attention": "eager-attention", "elementwise": "elementwise-chains",
     "tf32": "float32-without-tf32", "pageable": "pageable-copies", "optimizer": "optimizer-loop",
     "launches": "launch-bound", "double": "double-precision", "recomputation": "recomputation",
     "layout": "layout-conversions", "odd": "product-dimensions",

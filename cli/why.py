@@ -26,7 +26,7 @@ examples:
   etplus why trace.json --show 1         # the first problem with its evidence
   etplus why rank*.json.gz --json findings.json
   etplus why et_plus.json --steps 2-4
-  etplus why trace.json --fail-on synchronising-calls --fail-on late-start
+  etplus why trace.json --fail-on synchronizing-calls --fail-on late-start
 
 A finding saves the time by which its change shortens the replayed timeline;
 `etplus replay FILE --what-if CHANGE` shows it. See docs/reference/findings.md.

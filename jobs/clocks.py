@@ -22,7 +22,7 @@ from ..trace.columns import IntColumn
 from .job_report import ClockOffset
 from .matching import Matched
 
-_SYNCHRONISING = (
+_SYNCHRONIZING = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.ALL_TO_ALL,
     CollectiveCommType.REDUCE_SCATTER, CollectiveCommType.REDUCE_SCATTER_BLOCK, CollectiveCommType.BARRIER,
 )  # fmt: skip
@@ -30,7 +30,7 @@ _SYNCHRONISING = (
 
 def synchronizes(kind: IntColumn) -> npt.NDArray[np.bool_]:
     """Return which kinds of collectives no rank can leave before all have arrived."""
-    return np.isin(kind, _SYNCHRONISING)
+    return np.isin(kind, _SYNCHRONIZING)
 
 
 def synchronizing(matched: Sequence[Matched]) -> list[Matched]:

@@ -33,7 +33,7 @@ def render(report: JobReport, output: str) -> str:
     if good:
         names = [rank.output for rank in good]
         last = f" to {names[-1]}" if len(names) > 1 else ""
-        lines += _labelled("wrote  ", f"{output.rstrip('/')}/{names[0]}{last}, job_report.json, job_report.txt")
+        lines += _labeled("wrote  ", f"{output.rstrip('/')}/{names[0]}{last}, job_report.json, job_report.txt")
     lines += _screen_cut("warning ", warnings_of(report.ranks))
     lines += _screen_cut("note   ", report.notes)
     if good:
@@ -53,16 +53,16 @@ def _collectives(report: JobReport) -> list[str]:
     if late is not None and late.caused_ns:
         text += f"; rank {late.rank} is last in {late.last:,} of {late.collectives:,}, the others wait "
         text += in_short(late.caused_ns)
-    return _labelled("", text)
+    return _labeled("", text)
 
 
 def _screen_cut(label: str, texts: Sequence[str]) -> list[str]:
     room = 2 * _WIDTH - len(label) - 12  # two lines
-    lines = [line for text in texts[:_SCREEN] for line in _labelled(label, first_clause(text, room))]
+    lines = [line for text in texts[:_SCREEN] for line in _labeled(label, first_clause(text, room))]
     return [*lines, f"{label}and {len(texts) - _SCREEN:,} more in job_report.txt"] if len(texts) > _SCREEN else lines
 
 
-def _labelled(label: str, text: str) -> list[str]:
+def _labeled(label: str, text: str) -> list[str]:
     return wrap(printable(label + text), _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 

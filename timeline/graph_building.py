@@ -330,11 +330,11 @@ def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
     edges = graph.edges
     lag = counted_lags(graph, constants)
     lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
-    waited = _synchronising(graph) & (lag > _IDLE_SYNC_NS)
+    waited = _synchronizing(graph) & (lag > _IDLE_SYNC_NS)
     return np.where(waited, SYNC_COST_NS, lag)
 
 
-def _synchronising(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
+def _synchronizing(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
     """Return which edges are the own time of a synchronizing call, up to its end."""
     edges, trace = graph.edges, graph.trace
     own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0))

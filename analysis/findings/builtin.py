@@ -12,7 +12,7 @@ from .communication_findings import COMMUNICATION
 from .eager_attention import EagerAttention
 from .finding import Candidate, Detector
 from .fusable import ElementwiseChains, OptimizerLoop
-from .host import LateFinish, LateStart, LaunchBound, LongestGap, PageableCopies, SynchronisingCalls
+from .host import LateFinish, LateStart, LaunchBound, LongestGap, PageableCopies, SynchronizingCalls
 from .host_work import DataLoading, HostLoop, PythonOverhead, UnrecordedTime
 from .layouts import Copies, LayoutConversions, Recomputation
 from .like_work import SlowerThanLike
@@ -29,7 +29,7 @@ GROUP = "etplus.findings"
 """Group of the entry points of other packages: the name is the finding's, the value a `Detector` or a class of one."""
 
 _HOST: tuple[Detector, ...] = (
-    *(LateStart(), LongestGap(), LaunchBound(), SynchronisingCalls(), PageableCopies(), DataLoading(), HostLoop()),
+    *(LateStart(), LongestGap(), LaunchBound(), SynchronizingCalls(), PageableCopies(), DataLoading(), HostLoop()),
     *(PythonOverhead(), UnrecordedTime(), LateFinish()),
 )
 _DEVICE: tuple[Detector, ...] = (

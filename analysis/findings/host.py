@@ -284,10 +284,10 @@ def _lines_of_gaps(trace: Trace, events: IntColumn, gaps: IntColumn) -> str:
     return f", most before {', '.join(parts)}" if parts else ""
 
 
-class SynchronisingCalls:
+class SynchronizingCalls:
     """Calls that hold the host until the device has done what it was given."""
 
-    id = "synchronising-calls"
+    id = "synchronizing-calls"
 
     def find(self, case: Case) -> Iterator[Candidate]:
         return worst_rank(case, self._of_rank)

@@ -96,7 +96,7 @@ class HostLoop:
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, calls, origin = of.trace, of.trace.calls, of.trace.origin
         if len(trace.gpu) or not len(calls):
-            return  # values on a device: `SynchronisingCalls`
+            return  # values on a device: `SynchronizingCalls`
         reads = matching(calls.name, trace.names, _READS.fullmatch)
         reads &= (trace.hierarchy.top == np.arange(len(calls))) & np.isin(origin.phase, (UNKNOWN, FORWARD))
         chosen = np.flatnonzero(reads)

@@ -17,7 +17,7 @@ from .measured_tasks import MeasuredTask, pooled
 from .prediction_intervals import Familiarity, PredictionIntervals, fit_intervals
 from .registry import MODELS, ORDER, UTILIZATION, Costs, Utilized, candidates, model_class
 from .task import Estimate
-from .utilization import Utilization, fit_utilisation
+from .utilization import Utilization, fit_utilization
 
 
 class KernelModel(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     others = {name: model_class(name).fit(everything, devices) for name in order if name not in MODELS}
     states = {name: state for name, other in others.items() if (state := other.state()) is not None}
     return KernelModel(
-        fit_utilisation(everything, devices),
+        fit_utilization(everything, devices),
         order,
         _intervals(held, equal, order, jobs if count > 1 else None),
         len(traces) if several else 0,

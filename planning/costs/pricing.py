@@ -27,7 +27,7 @@ from .measured_tasks import CPU_OP, gpu_tasks
 from .model_file import EndToEndError, FittedModel
 from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
 from .task import Estimate, Task
-from .utilization import Utilization, fit_utilisation, kernel_family
+from .utilization import Utilization, fit_utilization, kernel_family
 
 # Source of a time if no model serves the work.
 UNKNOWN = "unknown"
@@ -127,7 +127,7 @@ class Pricing:
         found = self._costs.predict(task)
         if found is None:
             return None
-        law = self._utilisation
+        law = self._utilization
         ratio = law.nanoseconds(there, self._records) / law.nanoseconds(task, self._records)
         bound = bound_of(there, self._records)
         return Estimate(max(found.ns * ratio, bound.ns if bound else 0.0), f"{found.how}, scaled")
@@ -154,9 +154,9 @@ class Pricing:
         return self._known[task]
 
     @cached_property
-    def _utilisation(self) -> Utilization:
+    def _utilization(self) -> Utilization:
         kernels = self._model.kernels
-        return fit_utilisation(self._model.gpu, self._records) if kernels is None else kernels.utilization
+        return fit_utilization(self._model.gpu, self._records) if kernels is None else kernels.utilization
 
     @cached_property
     def _familiar(self) -> Familiarity:

@@ -14,7 +14,7 @@ from .cost_model import CostModel
 from .measured_models import Extrapolated, Interpolated, KindMean, MeasuredTable
 from .measured_tasks import CPU_OP, MeasuredTask
 from .task import Estimate, Task
-from .utilization import START, THREADS, EventWork, Law, Utilization, fit_utilisation, work_of
+from .utilization import START, THREADS, EventWork, Law, Utilization, fit_utilization, work_of
 
 # Group of the entry points: the name is the model's, the value a class that is a `CostModel`.
 GROUP = "etplus.cost_models"
@@ -34,7 +34,7 @@ class Utilized(CostModel):
     def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilized:
         """Fit the model on the GPU events among measured tasks."""
         events = [event for event in measured if event.task.category != CPU_OP and event.ns > 0]
-        return cls(fit_utilisation(events, devices), devices)
+        return cls(fit_utilization(events, devices), devices)
 
     def predict(self, task: Task) -> Estimate | None:
         """Return the time of a GPU event; None for a CPU operator."""

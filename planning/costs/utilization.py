@@ -255,7 +255,7 @@ _NAME_PENALTY, _MOST_RESIDUAL = 1.5, 1.5
 _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
 
-def fit_utilisation(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilization:
+def fit_utilization(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilization:
     """Fit the three laws on GPU events with positive times.
 
     Events with more known quantities also count for the other laws, as if these were unknown.

@@ -66,7 +66,7 @@ def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> 
     columns = EventColumns()
     ranges = add_ranges(database, rank.process, columns)
     add_calls(database, rank, columns)
-    gpu = [*add_gpu_work(database, rank, columns), add_synchronisation(database, rank, columns)]
+    gpu = [*add_gpu_work(database, rank, columns), add_synchronization(database, rank, columns)]
     categories, names, threads, *_ = columns.values.values()
     events = EventTable(
         **columns.events(), categories=categories, names=names, threads=threads, _texts=_EventArguments(ranges, gpu)
@@ -190,7 +190,7 @@ _COPIES = (
     *("Unified HtoD", "Unified DtoH", "Unified DtoD"),
 )
 _MEMORY = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
-_SYNCHRONISATION = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+_SYNCHRONIZATION = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _ON_GPU = f"globalPid / {PROCESS} = ? AND deviceId = ?"
 _GPU = ("start", "end", "deviceId", "contextId", "streamId", "correlationId")
 _KERNEL = words(
@@ -224,7 +224,7 @@ class GpuArguments:
         }
         if self._kind == "synchronization":
             return {
-                "cuda_sync_kind": _SYNCHRONISATION.get(row["syncType"], "Unknown"),
+                "cuda_sync_kind": _SYNCHRONIZATION.get(row["syncType"], "Unknown"),
                 **args,
                 "wait_on_stream": row["record stream"],
                 "wait_on_cuda_event_record_corr_id": row["record correlation"],
@@ -274,7 +274,7 @@ def add_gpu_work(database: Database, rank: NsysRank, events: EventColumns) -> li
     return done
 
 
-def add_synchronisation(database: Database, rank: NsysRank, events: EventColumns) -> GpuArguments:
+def add_synchronization(database: Database, rank: NsysRank, events: EventColumns) -> GpuArguments:
     """Add synchronization records; waits for an event get the time of its record.
 
     The context tells the GPU of a record: in recordings of several processes `deviceId` was 0 in all records.
@@ -297,7 +297,7 @@ def add_synchronisation(database: Database, rank: NsysRank, events: EventColumns
     for name, of in (("record correlation", "correlationId"), ("record stream", "streamId")):
         found[name] = np.where(at >= 0, np.append(records[of], -1)[at], -1)
     kinds, position = distinct_rows(found["syncType"])
-    names = position, [_SYNCHRONISATION.get(kind, "Unknown") for (kind,) in kinds.tolist()]
+    names = position, [_SYNCHRONIZATION.get(kind, "Unknown") for (kind,) in kinds.tolist()]
     return _add(events, rank, "cuda_sync", names, "synchronization", found)
 
 

@@ -110,7 +110,7 @@ def test_concatenation() -> None:
         ("_fused_rms_norm_backward", lambda x, w, m: [x, x, [w.size], m, w], [1, 4]),
     ],
 )
-def test_backward_of_normalisations(name: str, arguments: Any, gradients: list[int]) -> None:
+def test_backward_of_normalizations(name: str, arguments: Any, gradients: list[int]) -> None:
     """Every input once, and of each gradient that is wanted as much as what it is the gradient of."""
     given = arguments(np.zeros((4, 6, 5), np.float16), np.zeros(5, np.float32), np.zeros((4, 6, 1), np.float32))
     read = sum(one.nbytes for one in given if isinstance(one, np.ndarray))
@@ -121,7 +121,7 @@ def test_backward_of_normalisations(name: str, arguments: Any, gradients: list[i
     assert bytes_moved(f"aten::{name}", call(*given, None)) is None, "which are wanted is not recorded"
 
 
-def test_backward_of_batch_normalisation_of_cudnn_and_miopen() -> None:
+def test_backward_of_batch_normalization_of_cudnn_and_miopen() -> None:
     image, weight = np.zeros((2, 8, 5, 5), np.float16), np.zeros(8, np.float32)
     given = [image, image, weight, weight, weight, weight, weight, 1e-5]
     read = sum(one.nbytes for one in given if isinstance(one, np.ndarray))

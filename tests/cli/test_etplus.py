@@ -62,7 +62,7 @@ def test_demo_into_no_folder(tmp_path: Path, target: str) -> None:
 
 
 @pytest.mark.parametrize("words", [["analyze", "none.json"], ["analyze", "--top", "x"], ["nonesuch"]])
-def test_errors_are_coloured_on_a_terminal_that_wants_it(
+def test_errors_are_colored_on_a_terminal_that_wants_it(
     tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     colored = on_terminal([*command("etplus"), *words], tmp_path)
@@ -72,7 +72,7 @@ def test_errors_are_coloured_on_a_terminal_that_wants_it(
 
 
 @pytest.mark.parametrize("declined", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_colour_can_be_declined(tmp_path: Path, declined: dict[str, str]) -> None:
+def test_color_can_be_declined(tmp_path: Path, declined: dict[str, str]) -> None:
     shown = on_terminal([*command("etplus"), "analyze", "none.json"], tmp_path, **declined)
     assert b"error: " in shown and b"\x1b" not in shown
 

@@ -292,7 +292,7 @@ def test_captures_on_two_threads_at_once_are_two_graphs() -> None:
     ]  # fmt: skip
 
 
-def test_copies_and_memsets_are_recognised_by_their_kind() -> None:
+def test_copies_and_memsets_are_recognized_by_their_kind() -> None:
     capture = capture_events([unique("ABC")])
     (second,) = (event for event in capture if event["args"].get("kernel") == "B")
     del second["args"]["kernel"]

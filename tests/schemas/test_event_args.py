@@ -76,7 +76,7 @@ def test_bytes_of_a_copy(args: bytes, size: int) -> None:
     assert size_of_copy(args) == size
 
 
-def test_launches_graph_nodes_and_synchronisation() -> None:
+def test_launches_graph_nodes_and_synchronization() -> None:
     found = launch_args(b'{"kernel": "k", "grid": [1, 2, 3], "block": [4, 5, 6]}')
     assert (found.kernel, found.dimensions) == ("k", ((1, 2, 3), (4, 5, 6)))
     assert launch_args(b"[").dimensions == launch_args(b'{"grid": [1]}').dimensions == ((-1,) * 3, (-1,) * 3)

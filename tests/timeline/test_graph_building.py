@@ -237,7 +237,7 @@ def test_a_wait_is_unknown_over_twice_the_launch_latency(late: float, waits: boo
 
 
 @pytest.mark.parametrize(("length", "waits"), [(100, False), (100.001, True)])
-def test_a_synchronisation_that_finds_nothing_takes_up_to_100(length: float, waits: bool) -> None:
+def test_a_synchronization_that_finds_nothing_takes_up_to_100(length: float, waits: bool) -> None:
     trace = Timeline()
     trace.launch("k", 0, 5, 10, 20)
     trace.call("cudaDeviceSynchronize", 500, length)

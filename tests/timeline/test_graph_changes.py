@@ -91,7 +91,7 @@ def test_launches_of_one_step_alone() -> None:
     assert start["kernel04"] == 430 and start["kernel14"] - start["kernel10"] == 40
 
 
-def test_neighbours_become_one() -> None:
+def test_neighbors_become_one() -> None:
     """Kernels 1 to 3 of step 0 take half of their 30 µs together; the host work that launched 2 and 3 is gone."""
     graph = launch_bound(1).graph()
     base, result = after(graph), after(graph, "fuse kernel:~kernel0*0.5")

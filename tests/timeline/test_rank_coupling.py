@@ -135,7 +135,7 @@ def test_one_rank_is_no_job() -> None:
 
 
 @pytest.mark.parametrize("kind", ["broadcast", "allreduce"])
-def test_where_no_collective_synchronises_any_sets_the_clocks(kind: str) -> None:
+def test_where_no_collective_synchronizes_any_sets_the_clocks(kind: str) -> None:
     """The second rank's clock is a second later, and its all-reduce or broadcast ends there at the same
     time; so its first op, at 0 of its clock, begins a second before the other rank's."""
     more = {"Collective name": kind}

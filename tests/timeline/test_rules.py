@@ -140,7 +140,7 @@ def test_a_pinned_copy_does_not_hold_its_thread() -> None:
     assert ends(result)["Memcpy DtoH (Device -> Pinned)"] == 241
 
 
-def test_a_synchronisation_waits_for_what_is_pending() -> None:
+def test_a_synchronization_waits_for_what_is_pending() -> None:
     """k 10–110, launched at 0; cudaDeviceSynchronize 20–112, next at 120. With k*2: it returns 2 after 210, next at
     220. With k*0.05 (ends at 15, before the call): the call's own cost remains, 3 µs: 20–23, next at 31."""
     trace = Timeline()

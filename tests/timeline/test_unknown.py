@@ -122,7 +122,7 @@ def test_the_critical_path_names_what_waits() -> None:
 
 
 def test_a_removed_call_waits_for_nothing() -> None:
-    """The opening synchronisation's 14 ms go with it."""
+    """The opening synchronization's 14 ms go with it."""
     program = Program(opening=OPENING)
     trace = program.played()[0]
     trace.op("outer", 40, OPENING + 15)

@@ -135,7 +135,7 @@ def test_a_trace_is_built_when_it_is_asked_for() -> None:
 
     trace = built_on_demand("x.json", {"a": 1}, NO_RECORDS, build)
     assert trace.file == "x.json" and trace.summary == {"a": 1} and trace.captured is None and not built
-    with pytest.raises(AttributeError, match="no attribute 'colour'"):
+    with pytest.raises(AttributeError, match="no attribute 'color'"):
         _ = trace.color  # type: ignore[attr-defined]
     assert not built and trace.nodes.id.tolist() == [7, 9] and len(trace) == 2 and built == [1]
     assert trace.file == "x.json" and trace.summary == {"a": 1}, "what is known stays"

@@ -109,7 +109,7 @@ def test_a_late_finish_gains_what_comes_after() -> None:
 def test_calls_that_wait_gain_the_time_in_which_the_device_then_works() -> None:
     """After each kernel of 1 ms the device waits for 500 µs of the host; without the wait it is busy throughout."""
     trace = busy(sync=True)
-    finding = one(trace, "synchronising-calls")
+    finding = one(trace, "synchronizing-calls")
     assert "aten::item" in finding.title and "30 times" in finding.title
     assert finding.gain is not None
     idle = 30 * 500_000
@@ -182,7 +182,7 @@ def test_copies_from_pageable_memory_with_the_wait_after_them() -> None:
     finding = one(made, "pageable-copies")
     assert finding.cost_ns == 3 * 8_000_000 and "192.0 MB at 8.0 GB/s" in finding.title
     assert finding.gain is not None and finding.gain.ns > 0.6 * finding.cost_ns
-    assert "aten::copy_" not in {one.where.operator for one in found(made) if one.id == "synchronising-calls"}
+    assert "aten::copy_" not in {one.where.operator for one in found(made) if one.id == "synchronizing-calls"}
 
 
 def python_loop(pause: float) -> Trace:

@@ -20,7 +20,7 @@ from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.prediction_intervals import fit_intervals
 from etplus.planning.costs.registry import ORDER, Costs, Utilized
 from etplus.planning.costs.task import Estimate, Task
-from etplus.planning.costs.utilization import fit_utilisation
+from etplus.planning.costs.utilization import fit_utilization
 from etplus.trace.tensors import Tensor
 
 DEVICES = {"d": Device(name="d", tflops={"float32": 10}, memory_gb_s=500, multiprocessors=50)}
@@ -103,7 +103,7 @@ def test_fitting_one_trace_and_several() -> None:
     assert fit_kernels([[], [moved(8, 0.0)]], DEVICES) is None
     alone = fit_kernels([events, [], [moved(7, -1.0)]], DEVICES)
     assert alone is not None and alone.held_out == 0
-    assert alone.utilization == fit_utilisation(events, DEVICES)
+    assert alone.utilization == fit_utilization(events, DEVICES)
     several = fit_kernels([events, events[:2]], DEVICES)
     assert several is not None and several.held_out == 2
     assert len(several.errors[" > ".join(ORDER)]) == 2

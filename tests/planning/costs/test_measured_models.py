@@ -122,7 +122,7 @@ def test_where_all_are_of_one_size_what_stays_is_the_usual_time_of_the_category(
     assert alone is not None and alone.ns == 14.0, "it may all be start-up"
 
 
-def test_of_two_neighbours_the_one_that_says_less_counts() -> None:
+def test_of_two_neighbors_the_one_that_says_less_counts() -> None:
     """A task of 8 × 100 is nearest to 7 × 90 (both extents differ, 40 µs for 5040 FLOPs), and in fewest extents to
     2 × 100 (12 µs for 1600)."""
 

@@ -7,7 +7,7 @@ from etplus.analysis.devices import Device
 from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.registry import CPU_ORDER, MODELS, ORDER, Costs, Utilized, explain, model_class
 from etplus.planning.costs.task import Task
-from etplus.planning.costs.utilization import fit_utilisation
+from etplus.planning.costs.utilization import fit_utilization
 from etplus.trace.errors import UsageError
 from etplus.trace.tensors import Tensor
 
@@ -92,7 +92,7 @@ def test_an_event_is_measured_or_by_the_law_and_never_below_its_bound() -> None:
     assert costs.predict(EVENTS[2].task) == (2580.0, "measured")
     other = costs.predict(add(3000, 3))
     assert other is not None and other.how == "utilization"
-    assert other.ns == fit_utilisation(EVENTS, DEVICES).nanoseconds(add(3000, 3), DEVICES)
+    assert other.ns == fit_utilization(EVENTS, DEVICES).nanoseconds(add(3000, 3), DEVICES)
     assert set(costs.fitted) == {"measured", "utilization"}
     quick = MeasuredTask(add(10**9), 1.0, 1)
     low = Costs([quick], DEVICES, ("measured", "mean"))
@@ -131,7 +131,7 @@ def test_beyond_what_was_measured() -> None:
 
 def test_laws_are_fitted_on_gpu_events_that_took_time() -> None:
     others = [MeasuredTask(host(8), 5e6, 1), MeasuredTask(add(77), 0.0, 1)]
-    assert Utilized.fit([*EVENTS, *others], DEVICES).fitted == fit_utilisation(EVENTS, DEVICES)
+    assert Utilized.fit([*EVENTS, *others], DEVICES).fitted == fit_utilization(EVENTS, DEVICES)
 
 
 def test_models_by_name() -> None:
@@ -142,7 +142,7 @@ def test_models_by_name() -> None:
 
 def test_an_event_explained() -> None:
     """The three longest, each with its terms, and its greatest weights."""
-    law = fit_utilisation(EVENTS, DEVICES)
+    law = fit_utilization(EVENTS, DEVICES)
     lines = explain("ADD", law, EVENTS, DEVICES)
     heads = [at for at, line in enumerate(lines) if line.startswith("void")]
     assert len(heads) == 3 and lines[-1] == "and 3 more distinct events of such kernels"
@@ -156,6 +156,6 @@ def test_an_event_explained() -> None:
 
 
 def test_an_event_of_which_less_is_known_explained() -> None:
-    law = fit_utilisation(EVENTS, DEVICES)
+    law = fit_utilization(EVENTS, DEVICES)
     assert "\n".join(explain("gemm", law, EVENTS, DEVICES)) == PRODUCT
     assert "\n".join(explain("copy", law, EVENTS, DEVICES)) == COPIES

@@ -30,7 +30,7 @@ from etplus.planning.costs.utilization import (
     Law,
     Utilization,
     _fit_law,
-    fit_utilisation,
+    fit_utilization,
     kernel_family,
     kind_of,
     wire_factor,
@@ -82,7 +82,7 @@ def made() -> tuple[MeasuredTask, ...]:
 
 @cache
 def fitted() -> Utilization:
-    return fit_utilisation(made(), DEVICES)
+    return fit_utilization(made(), DEVICES)
 
 
 def priced(task: Task) -> float:
@@ -153,7 +153,7 @@ def test_work_that_is_not_known_goes_by_its_grid_and_name() -> None:
     tasks += [Task("", "other", main=False, device="small")] * 3
     measured = [MeasuredTask(task, 2000 + 3.0 * task.blocks or 2000, 1) for task in tasks[:-3]]
     measured += [MeasuredTask(tasks[-1], 50_000.0, 3)]
-    model = fit_utilisation(measured, DEVICES)
+    model = fit_utilization(measured, DEVICES)
     middle = Task("", "mystery", main=False, blocks=6000, block_threads=256, device="small")
     assert model.nanoseconds(middle, DEVICES) == pytest.approx(20_000, rel=0.3)
     assert model.nanoseconds(tasks[-1], DEVICES) > 3 * model.nanoseconds(tasks[0], DEVICES)
@@ -162,7 +162,7 @@ def test_work_that_is_not_known_goes_by_its_grid_and_name() -> None:
 def test_work_without_a_grid_takes_what_its_family_takes_on_average() -> None:
     """Graph replays record neither shapes nor grids; products recorded with both say what they take."""
     tasks = [replace(product(1000 + 10 * k), blocks=64, block_threads=128) for k in range(20)]
-    fitted = fit_utilisation([MeasuredTask(task, true_ns(task), 1) for task in tasks], DEVICES)
+    fitted = fit_utilization([MeasuredTask(task, true_ns(task), 1) for task in tasks], DEVICES)
     nameless = Task("", "sgemm_32x32", main=False, device="small")
     mean = float(np.mean([true_ns(task) for task in tasks]))
     assert mean / 2 < fitted.nanoseconds(nameless, DEVICES) < mean * 2
@@ -170,7 +170,7 @@ def test_work_without_a_grid_takes_what_its_family_takes_on_average() -> None:
 
 def test_before_anything_is_learned() -> None:
     """Products reach more of the peak without tensor cores; ranks of a collective must meet."""
-    prior = fit_utilisation([], DEVICES)
+    prior = fit_utilization([], DEVICES)
     for dtype, efficiency in (("float32", 0.75), ("float16", 0.55)):
         task = product(20_000, dtype)
         bound = bound_of(task, DEVICES)
@@ -189,7 +189,7 @@ def test_sums_of_noisy_times_are_met(noise: float) -> None:
         tasks = [moved("add", int(size)) for size in np.exp(rng.uniform(7, 18, count))]
         return [MeasuredTask(task, true_ns(task) * float(np.exp(noise * rng.normal())), 1) for task in tasks]
 
-    model, held = fit_utilisation(drawn(400), DEVICES), drawn(400)
+    model, held = fit_utilization(drawn(400), DEVICES), drawn(400)
     predicted = sum(model.nanoseconds(one.task, DEVICES) for one in held)
     assert predicted == pytest.approx(sum(one.ns for one in held), rel=0.1)
 
@@ -431,7 +431,7 @@ def test_a_law_of_names_is_their_mean_drawn_to_nothing() -> None:
     smearing makes up for the rest, so that the totals agree within a few per cent."""
     events = [MeasuredTask(Task("", "short", device="small"), 4000.0, 1)] * 6
     events += [MeasuredTask(Task("", "long", device="small"), 12_000.0, 1)] * 6
-    model = fit_utilisation(events, DEVICES)
+    model = fit_utilization(events, DEVICES)
     assert model.known == Law({term: {} for term in ("start", "compute", "memory")}, {}, 1.0)
     assert model.unknown.kernels == {} and model.named is not None
     priced_ns = [model.nanoseconds(event.task, DEVICES) for event in events]

@@ -154,7 +154,7 @@ GATHER = "c10d::_allgather_base_"
 DTENSOR, DDP = "Redistribute", "DistributedDataParallel.forward"
 
 
-def test_a_recorded_layout_is_recognised() -> None:
+def test_a_recorded_layout_is_recognized() -> None:
     assert recorded_layout([recording([], None)]) == Layout() == recorded_layout([recording([DDP, "FSDP::x"], 1)])
     assert recorded_layout([recording([DDP], 4, 4)]) == Layout(dp=4) == recorded_layout([recording([], 4)])
     assert recorded_layout([recording([DTENSOR], 4, 4)]) == Layout(tp=4)
