@@ -78,9 +78,9 @@ decode(await ms(s)))}async function Rt(s,t,e){let n=await ms(s),o={},i=0;for(let
 subarray(i,i+=e*a),e,a);if(l)for(let d=1;d<e;d++)c[d]+=c[d-1];o[r]=c}return o}function In(s,t,e){let n=new(e>4?Float64Array:
 Int32Array)(t);for(let o=0;o<t;o++){let i=s[(e-1)*t+o]<<24>>24;for(let r=e-2;r>=0;r--)i=i*256+s[r*t+o];n[o]=i}return n}function v(s,t,...e){let n=s?h("h3",{},s,H(t)):null;return h("div",{class:"card"},n,e)}function Z(s,...t){let e=t.filter(
 n=>n!==null);return e.forEach((n,o)=>n.style.setProperty("--span",e.length>1?String(s[o]):"12")),h("div",{class:"columns"},
-e)}function x(s,t,e,...n){return h("section",{id:s,"aria-labeledby":`${s}-heading`},h("h2",{id:`${s}-heading`},t),e?h("p",
-{class:"lead"},e):null,n)}function I(s,t,e){let[n,...o]=t.split(" ");return h("div",{class:"tile"},h("div",{class:"label"},
-s),h("div",{class:"value"},n,H(o.join(" "))),h("div",{class:"note"},e??""))}function G(s,t){let e=s.left_out[t];return e?
+e)}function x(s,t,e,...n){return h("section",{id:s,"aria-labelledby":`${s}-heading`},h("h2",{id:`${s}-heading`},t),e?h("\
+p",{class:"lead"},e):null,n)}function I(s,t,e){let[n,...o]=t.split(" ");return h("div",{class:"tile"},h("div",{class:"la\
+bel"},s),h("div",{class:"value"},n,H(o.join(" "))),h("div",{class:"note"},e??""))}function G(s,t){let e=s.left_out[t];return e?
 `${b.format(e)} further rows are left out`:null}function ae(s,t){return t.filter((e,n)=>s.some(o=>o.kind===n))}function Rn(s){let e=s.split(/(?<=[;\t\r\n])/).map(n=>/^[\s\p{C}\p{Z}]*[=+\-@|＝＋－＠｜﹢﹣﹦﹫−]/u.test(n)?
 `'${n}`:n).join("");return/^[\t\r\n]/.test(e)?`'${e}`:e}function ps(s,t){let e=o=>{let i=typeof o=="string"?Rn(o):String(
 o??"");return/[",\r\n]/.test(i)?`"${i.replaceAll('"','""')}"`:i};return[s.map(o=>o.key),...t.map(o=>s.map(i=>o[i.key]))].
@@ -271,7 +271,7 @@ t cost";return`${[t?t[0].toUpperCase()+t.slice(1):`${J(r.length,"problem")} foun
 st`,l].filter(Boolean).join("; ")}. ${a?`${a}.`:""}`}function ze({ns:s,low_ns:t,high_ns:e},n){let o=n?`, ${m(s/n,"share")}\
  of ${m(n,"ns")}`:"";return`${m(s,"ns")} (${m(t,"ns")} to ${m(e,"ns")})${o}`}function Ns(s,t,e){let{id:n,title:o,evidence:i,
 certainty:r,advice:a,check:l,command:c,cost_ns:d,gain:u,where:f}=t,p=s.findings?.makespan_ns??null,w=u?.replayed_ns??null,
-S=h("article",{class:"card finding",id:`finding-${e+1}`,"data-finding":n,"aria-labeledby":`finding-${e+1}-title`}),y=!!s.
+S=h("article",{class:"card finding",id:`finding-${e+1}`,"data-finding":n,"aria-labelledby":`finding-${e+1}-title`}),y=!!s.
 difference,k=y?null:F=>it=>ho(S,s,t,F,it.currentTarget),M=Ie([y?null:u?["Gain",`${ze(u,p)}${u.unexplained?`; the replay \
 does not explain ${m(u.unexplained,"share")}`:""}`]:["Gain","not replayed"],d===null?null:["At stake",m(d,"ns")],["Certa\
 inty",`${r}: ${io[r]??""}`]]),A=i.every(F=>F.command===i[0].command)?i[0].command:null,L=i.map(({text:F,value:it,unit:qt,

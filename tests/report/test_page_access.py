@@ -54,7 +54,7 @@ def test_everything_is_reached_by_key_and_has_a_name(browser: Page, job: bytes, 
     shown(browser, job, tmp_path)
     nameless = browser.evaluate(
         "[...document.querySelectorAll('button, a, input, select, [tabindex], section, table')].filter((one) =>"
-        " !(one.ariaLabel || one.textContent.trim() || one.labels?.length || one.getAttribute('aria-labeledby')"
+        " !(one.ariaLabel || one.textContent.trim() || one.labels?.length || one.getAttribute('aria-labelledby')"
         " || one.tagName === 'TR')).map((one) => one.outerHTML.slice(0, 120))"
     )
     assert nameless == []

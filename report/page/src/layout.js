@@ -24,7 +24,7 @@ export function sideBySide(spans, ...cards) {
 export function section(id, heading, lead, ...content) {
   return el(
     "section",
-    { id, "aria-labeledby": `${id}-heading` },
+    { id, "aria-labelledby": `${id}-heading` },
     el("h2", { id: `${id}-heading` }, heading),
     lead ? el("p", { class: "lead" }, lead) : null,
     content,

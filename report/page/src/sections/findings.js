@@ -64,7 +64,7 @@ function findingCard(report, finding, at) {
   const { id, title, evidence, certainty, advice, check, command, cost_ns, gain, where } = finding,
     makespan_ns = report.findings?.makespan_ns ?? null,
     replayed = gain?.replayed_ns ?? null,
-    node = el("article", { class: "card finding", id: `finding-${at + 1}`, "data-finding": id, "aria-labeledby": `finding-${at + 1}-title` });
+    node = el("article", { class: "card finding", id: `finding-${at + 1}`, "data-finding": id, "aria-labelledby": `finding-${at + 1}-title` });
   const compared = Boolean(report.difference), // a page without a timeline, of findings whose cost is measured
     /** @type {Go | null} */ go = compared ? null : (place) => (event) => jumpFrom(node, report, finding, place, /** @type {HTMLElement} */ (event.currentTarget));
   const price = rowsOnly([
