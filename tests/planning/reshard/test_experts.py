@@ -203,7 +203,8 @@ def test_the_command_divides_experts(tmp_path: Path) -> None:
     wanted = ["--dp", "4", "--ep", "2", "--batch", "8", "--json", tmp_path / "report"]
     done = call("reshard", *files, *wanted, "--routing", "recorded", "--to", "astra-sim", "-o", tmp_path / "job")
     assert done.returncode == 0, done.stderr
-    assert b"ep 2: 4 ranks, 1 of them different" in done.stdout and b"2 on each of 2 ranks" in done.stdout
+    said = b" ".join(done.stdout.split())
+    assert b"4 ranks (tp 1 x dp 4 x pp 1, ep 2), 1 of them different" in said and b"2 on each of 2 ranks" in said
     report = json.loads((tmp_path / "report").read_bytes())
     assert report["layout"]["ep"] == 2 and report["experts"]["tokens"] == "recorded"
     assert call("check", tmp_path / "job", "--profile", "astra-sim").returncode == 0

@@ -102,7 +102,7 @@ def test_both_sides_of_pairs_are_a_batch_each(made: Made) -> None:
 
 def test_results_of_communication_are_what_they_were_made_of(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["aten::mm", "c10d::allreduce_", "gloo:send"]
-    trace: Any = SimpleNamespace(names=names, name=np.array([1, 0, 2, 1, 1, 1]))
+    trace: Any = SimpleNamespace(names=names, nodes=SimpleNamespace(name=np.array([1, 0, 2, 1, 1, 1])))
     asked: list[Any] = []
 
     def records(given: Any, rows: Any) -> Any:
