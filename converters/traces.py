@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..jobs.engines import Engine, failure_reason, run_all
 from ..jobs.job_report import JobReport
 from ..schemas.parquet import StoredRank
 from ..schemas.text.file_ranks import FileRank
@@ -16,6 +15,9 @@ from ..trace.selection import part_of
 from ..trace.trace import Trace
 from .folder import InputPair
 from .open import open_trace
+
+if TYPE_CHECKING:
+    from ..jobs.engines import Engine
 
 Source = str | os.PathLike[str] | Trace
 
@@ -208,6 +210,8 @@ def run_on(
     choose: Callable[[Trace], Trace] | None = None,
 ) -> Iterator[tuple[int, Result]]:
     """Yield ranks and answers in the order of the sources; UsageError for two sources of a rank."""
+    from ..jobs.engines import run_all  # imports multiprocessing, which one trace does not need
+
     tasks = [RankCall(function, source, position, ranks, choose) for position, source in enumerate(sources)]
     waiting: dict[int, tuple[int, Result] | None] = {}
     seen: dict[int, int] = {}
@@ -234,4 +238,6 @@ def _run(task: RankCall[Result]) -> tuple[int, Result] | None:
 def _error(source: Source, error: BaseException) -> EtplusError:
     if isinstance(error, EtplusError):
         return error
+    from ..jobs.engines import failure_reason  # see run_on
+
     return EtplusError(f"{name_of(source)}: {failure_reason(error)}")

@@ -21,10 +21,10 @@ from ..trace.columns import IntColumn, inverse_positions, mask_at, matching, run
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
+from ..trace.thread_activity import BusyTime, recently_finished, running_max
 from .gpu_order import GpuOrder, GraphOrder, find_graph_order
 from .gpu_waits import Waits, find_waits
 from .join import Join
-from .thread_activity import BusyTime, recently_finished, running_max
 
 _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 

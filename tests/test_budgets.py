@@ -9,9 +9,9 @@ import pytest
 from support import ROOT
 
 BUDGETS = {
-    "trace": 7_300,  # plan: 6,500
+    "trace": 7_405,  # plan: 6,500
     "schemas": 14_240,  # plan: 12,500
-    "linker": 7_420,  # plan: 6,500
+    "linker": 7_310,  # plan: 6,500
     "recording": 1_620,  # plan: 1,400
     "jobs": 2_680,  # plan: 3,000
     "converters": 7_450,  # plan: 7,500

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ..linker.thread_activity import recently_finished, running_max
 from ..schemas.communications import backend_rows, comm_rows
 from ..trace.call_tree import depths, nesting
 from ..trace.columns import IntColumn, distinct, distinct_rows, first_places, mask_at, matching, without
@@ -16,6 +15,7 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import as_column
 from ..trace.kinds import GPU, RUNTIME
+from ..trace.thread_activity import recently_finished, running_max
 from ..trace.trace import Trace
 from .graph_events import GraphEvents
 from .replay_graph import HANDOFF, HOST, ORDER, Edges

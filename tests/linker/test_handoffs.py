@@ -11,8 +11,8 @@ import orjson
 import pytest
 from etplus.linker import link
 from etplus.linker.dependencies import find_handoffs
-from etplus.linker.thread_activity import MOST_RECENT, BusyTime, recently_finished
 from etplus.schemas.kineto.kineto_calls import CpuCalls
+from etplus.trace.thread_activity import MOST_RECENT, BusyTime, recently_finished
 from hypothesis import given
 from hypothesis import strategies as st
 from support import SHARED, kineto_document, shared_trace

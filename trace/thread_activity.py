@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, distinct, run_starts
+from .columns import IntColumn, distinct, run_starts
 
 # A pause is compared with this many threads that finished something last. Without a limit, n pauses on as many threads
 # would take n² steps.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.linker.thread_activity import MOST_RECENT, BusyTime, recently_finished, running_max
+from etplus.trace.thread_activity import MOST_RECENT, BusyTime, recently_finished, running_max
 from hypothesis import given
 from hypothesis import strategies as st
 
