@@ -132,7 +132,7 @@ def _replayed(
 
 def _bounds(traces: Sequence[Trace]) -> IntColumn:
     """Return the times of GPU events at the device's peaks, for what-ifs relative to them."""
-    found: IntColumn = outer("analysis.event_bounds").row_bounds(traces)
+    found: IntColumn = outer("analysis.kernel_peaks").row_bounds(traces)
     return found
 
 

@@ -280,7 +280,7 @@ class Job(Suggests):
             UsageError: an invalid change, or no communication to estimate.
         """
         return replay_ranks(
-            list(self), what_ifs, network, lambda: outer("analysis.event_bounds").row_bounds(list(self))
+            list(self), what_ifs, network, lambda: outer("analysis.kernel_peaks").row_bounds(list(self))
         )
 
     def findings(self) -> Findings:

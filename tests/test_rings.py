@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -102,6 +104,20 @@ def test_a_command_of_a_missing_ring_says_which_part_is_missing(
 ) -> None:
     errors = request.getfixturevalue(name).run("-m", "etplus", *line.split(), status=2)
     assert len(errors.strip().splitlines()) == 1 and "is not installed" in errors, errors
+
+
+def test_outer_rings_have_what_the_core_asks_for() -> None:
+    """Such names are text, which neither mypy nor an import of the module checks."""
+    asked = {
+        found.groups()
+        for package in PACKAGES - {"tests", "fixtures"}
+        for path in (ROOT / package).rglob("*.py")
+        for found in re.finditer(r"""\bouter\("([\w.]+)"\)(?:\.(\w+))?""", path.read_text())
+    }
+    assert len(asked) > 10
+    for module, name in asked:
+        found = importlib.import_module(f"etplus.{module}")
+        assert name is None or hasattr(found, name), (module, name)
 
 
 def test_the_list_of_commands_needs_no_outer_ring(core: Installed) -> None:

@@ -70,7 +70,7 @@ def replay_ranks(
     Args:
         what_ifs: such as "kernel*0.5", applied in order.
         network: such as "bandwidth=25,latency=5us", applied first; the result then has an `answer_range`.
-        bounds: for changes to a share of the device's peaks, see `etplus.analysis.event_bounds.row_bounds`.
+        bounds: for changes to a share of the device's peaks, see `etplus.analysis.kernel_peaks.row_bounds`.
 
     Raises:
         ConvertError: no row of a trace has a time.

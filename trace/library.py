@@ -103,7 +103,7 @@ class Library(Suggests):
         from ..timeline.replay_ranks import replay_ranks
 
         trace = cast("Trace", self)
-        return replay_ranks([trace], what_ifs, network, lambda: outer("analysis.event_bounds").row_bounds([trace]))
+        return replay_ranks([trace], what_ifs, network, lambda: outer("analysis.kernel_peaks").row_bounds([trace]))
 
     def findings(self) -> Findings:
         """Return problems, their cost, and fixes, the largest expected gain first; see docs/reference/findings.md.
