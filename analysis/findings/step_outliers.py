@@ -85,7 +85,7 @@ class OutlierStep:
         evidence = [
             Evidence(
                 f"{outlier.label}; it {outlier.reason}; {len(like):,} others take {in_ms(usual)} in the median",
-                outlier.measured_ns, "ns", f"etplus replay {file} --steps {outlier.iteration}",
+                outlier.measured_ns, "ns", f"etplus replay {file} --cross-validate {outlier.iteration}",
             ),
             *(_proof(trace, cause, outlier.iteration, file) for cause in causes),
         ]  # fmt: skip
@@ -100,7 +100,7 @@ class OutlierStep:
             round(longer),
             MEASURED if causes else LIKELY,
             _advice(causes, outlier.iteration),
-            f"`etplus replay {file} --steps {outlier.iteration}` no longer sets the step apart",
+            f"`etplus replay {file} --cross-validate {outlier.iteration}` no longer sets the step apart",
             tuple(_interventions(causes, within, int(case.graph.first_row[k]))),
             low=0.7,
             high=1.3,
