@@ -25,8 +25,9 @@ def render(linked: Trace, output: str) -> str:
     sentences = [*report.windows["notes"], *_further(linked)]
     lines += [line for sentence in sentences for line in _indented(sentence)]
     lines += [line for sentence in report.warnings for line in _indented(sentence, "warning ")]
-    room = max(_WIDTH - len(f"wrote {output}"), len(_HINT) + 2)
-    return "\n".join([*lines, f"wrote {output}{_HINT:>{room}}"])
+    room = _WIDTH - len(f"wrote {output}")
+    hint = f"{_HINT:>{room}}" if room > len(_HINT) + 1 else f"\n{_HINT:>{_WIDTH}}"  # on its own line after a long name
+    return "\n".join([*lines, f"wrote {output}{hint}"])
 
 
 def render_full(linked: Trace, output: str) -> str:
