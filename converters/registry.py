@@ -24,7 +24,12 @@ GROUP = "etplus.exporters"
 
 @cache
 def exporters() -> Mapping[str, Exporter]:
-    """Return all exporters by name, those of etplus first; if an exporter fails to load, its summary states that."""
+    """Return all exporters by name, those of etplus first; if an exporter fails to load, its summary states that.
+
+    Example:
+        >>> exporters()["chrome"].suffixes[0]
+        '.perfetto.json'
+    """
     own: dict[str, Exporter] = {exporter.name: exporter for exporter in BUILT_IN}
     return own | {name: _loaded(plugin) for name, plugin in plugins(GROUP, "exporter", own).items()}
 

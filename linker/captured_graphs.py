@@ -53,6 +53,11 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
     Raises:
         UsageError: the graphs of the trace are already linked.
+
+    Example:
+        >>> linked = link_captured_graphs(replay, read_captures(["capture.json.gz"]))  # doctest: +SKIP
+        >>> linked.kernels[0].captured_by  # doctest: +SKIP
+        <captured operator aten::copy_ [[32, 1024], [32, 1024]], certain>
     """
     if trace.captured is not None:
         raise UsageError(f"{trace.file}: its graphs are linked to captures already; give the trace without them")

@@ -139,7 +139,7 @@ def test_a_trace_of_mtia_through_link_and_analyze(tmp_path: Path) -> None:
     ]
     kineto, linked = tmp_path / "kineto.json", tmp_path / "linked.json"
     kineto.write_bytes(kineto_of(events))
-    done = call("link", "--kineto-file", kineto, "--output", linked)
+    done = call("link", "--full", "--kineto-file", kineto, "--output", linked)
     assert done.returncode == 0 and b"mtia_ccp_events: 1 of 1 attached" in done.stderr, done.stderr
     assert_valid(json.loads(linked.read_bytes()))
     for path in (kineto, linked):

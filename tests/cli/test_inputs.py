@@ -171,7 +171,7 @@ def test_what_of_a_folder_is_left_out_is_named(folder: Path) -> None:
     shutil.copy(folder / "plus.0.et", folder / "linked")
     shutil.copy(folder / "kineto.json", folder / "linked")
     done = call("analyze", "--full", "linked", cwd=folder)
-    told = "warning: linked: its 1 ET+ are read, its 1 Chakra traces and 1 recorded traces are not"
+    told = "warning: linked: reads its 1 ET+, not its 1 Chakra traces and 1 recorded traces"
     assert done.returncode == 0 and told in done.stderr.decode()
     report = json.loads((folder / "job" / "job_report.json").read_bytes())
     report["ranks"].append({"rank": 1, "status": "failed", "reason": "no such file", "output": ""})
@@ -288,7 +288,7 @@ def test_traces_in_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (tmp_path / name).touch()
     where = str(tmp_path)
     assert _listed(where) == [f"{where}/r9.etplus.json", f"{where}/r10_plus.json.gz"]
-    assert capsys.readouterr().err == f"warning: {where}: its 2 ET+ are read, its 2 Chakra traces are not\n"
+    assert capsys.readouterr().err == f"warning: {where}: reads its 2 ET+, not its 2 Chakra traces\n"
     for name in ("r10_plus.json.gz", "r9.etplus.json"):
         (tmp_path / name).unlink()
     assert _listed(where) == [f"{where}/r2.et", f"{where}/r3.et.gz"] and capsys.readouterr().err == ""

@@ -92,7 +92,7 @@ def test_linked_traces_are_those_of_the_json(name: str) -> None:
     json, perfetto = (link(None, CUSPY / f"{name}.{form}") for form in ("json.gz", "pftrace"))
     assert_valid(perfetto.to_dict())
     for column in ("parent_row", "stream", "device", "dur"):
-        assert np.array_equal(getattr(json, column), getattr(perfetto, column)), column
+        assert np.array_equal(getattr(json.nodes, column), getattr(perfetto.nodes, column)), column
     kinds = ("thread", "launch", "stream", "comm", "graph")
     assert np.array_equal(json.edges_of(*kinds), perfetto.edges_of(*kinds))
     if name not in PAGEABLE:

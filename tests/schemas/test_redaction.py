@@ -168,10 +168,10 @@ def test_names_are_replaced_by_equal_hashes(tmp_path: Path) -> None:
 def test_arguments_that_readers_decode_are_kept() -> None:
     types = [
         kineto_decode._AnyArgs, event_args.GraphNodeArgs, event_args.SyncArgs, event_args._WorkArgs,
-        input_args._InputArgs, graph_annotations._NodeArgs, generated._KernelArgs,
+        input_args._InputArgs, graph_annotations._NodeArgs,
     ]  # fmt: skip
     names = {name for kind in types for name in kind.__struct_encode_fields__}
-    names |= {*event_args.LAUNCH_ARGS, *kineto_decode.MEMORY_ARGUMENTS, *augment.ARGUMENTS}
+    names |= {*event_args.LAUNCH_ARGS, *kineto_decode.MEMORY_ARGUMENTS, *augment.ARGUMENTS, *generated._KERNEL_KEYS}
     names |= {name for name, _ in event_args._KERNEL_ARGS.values()}
     assert names <= ARGUMENTS
 
