@@ -232,12 +232,15 @@ def _setting(text: str) -> tuple[str, float]:
 
 
 def _lines(done: Conversion, *, full: bool) -> list[str]:
-    notes = [f"note    {note}" for note in done.notes]
+    """Return lines on the screen, warnings before other notes."""
+    notes = [f"note    {note}" for note in sorted(done.notes, key=lambda note: not note.startswith("warning"))]
     notes += [f"note    {count:,} {text}" for text, count in sorted(done.counts.items())]
+    more = 0 if full else len(notes) - _NOTES
     lines = [f"wrote   {file}" for file in done.files]
     if not full and len(lines) > _FILES:
         lines[_FILES - 1 : -1] = [f"        and {len(lines) - _FILES} more"]
     lines[0] += f" ({done.nodes:,} nodes)"
-    width = terminal_width()
-    wrapped = [wrap(note, width, subsequent_indent=" " * 8) for note in notes]
-    return [*lines, *(line for part in wrapped[: None if full else _NOTES] for line in part[: None if full else 2])]
+    layout: dict[str, Any] = {"subsequent_indent": " " * 8, "max_lines": None if full else 2, "placeholder": " …"}
+    for note in notes if full else notes[:_NOTES]:
+        lines += wrap(note, terminal_width(), **layout)
+    return [*lines, f"        and {more} more: --full"] if more > 0 else lines

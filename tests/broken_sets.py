@@ -257,7 +257,7 @@ HARD = [
     (
         one_more,
         "collective",
-        "group 1, collective 1: ALL_REDUCE of 1024 bytes on rank 0 (node 7) is missing on rank 1, which has 1 of 2",
+        "group 1, collective 1: ALL_REDUCE of 1024 bytes on rank 0 (node 7) is missing on rank 1 (it has 1 of 2)",
     ),
     (swapped_order, "collective", "collective 1: ALL_REDUCE of 1024 bytes on rank 0 (node 7), ALL_TO_ALL"),
     (lost_receive, "message", "rank 0 to 1, tag 5, 64 bytes: 0 sends, 1 receives (first: node 4 of rank 1)"),

@@ -327,8 +327,9 @@ def test_the_command_as_in_its_help(tmp_path: Path) -> None:
 
 def test_help_has_a_table_of_formats_and_examples() -> None:
     text = call("convert", "--help-all").stdout.decode()
+    unwrapped = text.replace("\n" + " " * 17, " ")
     for name, one in exporters().items():
-        assert f"  {name:13}  {one.summary}\n" in text
+        assert f"  {name:13}  {one.summary}\n" in unwrapped
     assert "  dot            .dot[.gz], .svg, .pdf, .png\n" in text
     assert "etplus convert et_plus.json -o trace.0.et" in text
     assert "{chakra," not in text

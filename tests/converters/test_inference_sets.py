@@ -70,7 +70,7 @@ def test_the_rows_of_steps(served: Trace) -> None:
 
 
 def test_whole_traces_alone_are_written_as_etplus(served: Trace, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="leave --steps out"):
+    with pytest.raises(UsageError, match="leave out --steps"):
         convert([served], tmp_path / "x.json", to="etplus", steps="0")
     with pytest.raises(UsageError, match="has 5"):
         convert([served], tmp_path / "x.et", steps="7")

@@ -252,10 +252,10 @@ def test_our_own_merged_files_read_back(suffix: str, devices: tuple[int | None, 
         names[-1].write_bytes(orjson.dumps(rank_document(rank, device=device)))
     etplus.convert(names, tmp_path / f"own.{suffix}")
     job = etplus.load(tmp_path / f"own.{suffix}")
-    assert sorted(job.nodes.ranks) == [3, 7]
+    assert sorted(job.ranks) == [3, 7]
     for rank, name in zip((3, 7), names, strict=True):
         etplus.convert(name, tmp_path / f"alone.{suffix}")
-        own, alone = job.nodes.ranks[rank], etplus.load(tmp_path / f"alone.{suffix}")
+        own, alone = job.ranks[rank], etplus.load(tmp_path / f"alone.{suffix}")
         assert operators(own) == operators(alone) == operators(etplus.load(name))
         assert [kernel.name for kernel in own.kernels] == [kernel.name for kernel in alone.kernels]
         assert suffix == "pftrace" or own.rank == rank
