@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..converters.astra_run import SimulatedRank
 
 COMMON = "files profile network run limit full json"
+_LISTED = 5  # problems of a kind in files and with --full
 _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim
@@ -50,7 +51,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     about = "run the set in ASTRA-sim ($ASTRA_SIM is its binary), and compare with the replay and the recording"
     add("--run", action="store_true", help=about)
-    add("--limit", type=int, default=5, metavar="N", help="problems listed of a kind (default: 5)")
+    add("--limit", type=int, metavar="N", help="problems listed of a kind (default: 1; 5 in files and with --full)")
     add_tables_and_switch(parser, _is_trace)
 
 
@@ -61,10 +62,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("no trace was given; give the PREFIX of <prefix>.<rank>.et, or files")
     check_outputs([args.json, args.output], [*sources, args.groups])
     network = args.network[0] if args.network else None
-    report = check(sources, profile=args.profile, groups=args.groups, limit=args.limit, network=network)
-    lines, numbers = _lines(report, full=False), report.to_dict()
+    limit = _LISTED if args.limit is None else args.limit
+    report = check(sources, profile=args.profile, groups=args.groups, limit=limit, network=network)
+    lines, numbers = _lines(report, 1 if args.limit is None else limit), report.to_dict()
     if not args.run:
-        write_tables(args, "\n".join(lines), numbers, lambda: "\n".join(_lines(report)))
+        write_tables(args, "\n".join(lines), numbers, lambda: "\n".join(_lines(report, limit)))
         return 0 if report.ok else 1
     from ..converters.astra_config import described_network  # with the replay
     from ..converters.astra_run import run_set
@@ -107,8 +109,8 @@ def _is_trace(name: str) -> bool:
     return os.path.lexists(name) or any(file.name.startswith(f"{prefix.name}.") for file in prefix.parent.glob("*.et*"))
 
 
-def _lines(report: PreflightReport, *, full: bool = True) -> list[str]:
-    """Return the verdict, then each kind of problem, with all examples if `full`."""
+def _lines(report: PreflightReport, limit: int = _LISTED) -> list[str]:
+    """Return the verdict, then each kind of problem, with at most `limit` examples."""
     sizes = {noun: getattr(report, f"{noun}s") for noun in ("rank", "node", "collective", "message")}
     counts = ", ".join(f"{count:,} {noun}{'s' * (count != 1)}" for noun, count in sizes.items())
     lines = _wrap(f"{report.verdict}: {counts}, for {report.profile}", "")
@@ -120,7 +122,7 @@ def _lines(report: PreflightReport, *, full: bool = True) -> list[str]:
             if level_of(kind, report.profile) != level:
                 continue
             lines += _wrap(f"{level}: {kind} ({count:,}): {KINDS[kind].meaning}", "    ")
-            listed = [problem for problem in report.problems if problem.kind == kind][: None if full else 1]
+            listed = [problem for problem in report.problems if problem.kind == kind][:limit]
             for problem in listed:
                 where = "" if problem.rank is None else f"rank {problem.rank}: "
                 lines += _wrap(f"  - {where}{problem.text}", "    ")

@@ -616,6 +616,8 @@ def test_the_command_lists_problems(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "  - rank 0: node 20 depends on 1020, but the file does not have it" in lines
     assert "  - and 9 more" in lines
     assert lines[0].startswith("failed: 11 errors, 2 warnings: 2 ranks, ")
+    assert run(prefix, "--limit", "3") == 1
+    assert "  - and 7 more" in capsys.readouterr().out.splitlines()
     assert run(prefix, "--profile", "astra-sim", "--limit", "0") == 1
     assert capsys.readouterr().out.startswith("failed: 13 errors, 1 warning: ")
 
