@@ -1,4 +1,4 @@
-"""One recorded job in other parallel layouts: tensor, data and pipeline parallelism, and their products."""
+"""Derive one recorded job in other parallel layouts: tensor, data and pipeline parallelism, and combinations."""
 
 from __future__ import annotations
 

@@ -1,17 +1,16 @@
-"""Find the repeated blocks of a model in the calls of its forward pass; FSDP usually gathers one block at a time.
+"""Find the repeated blocks of a model in its forward pass. FSDP usually gathers one block at a time.
 
-Each topmost call that computes becomes a token: its name and the sizes of the parameters that it takes. A repetition is
-a run of tokens that equals the run `period` tokens later. The repetition whose blocks have most elements wins; of equal
-ones, the one with the shortest period.
+Each topmost call that computes becomes a token: its name and the sizes of its parameters. A run of tokens repeats if it
+equals the run `period` tokens later. The repetition with the most elements wins; ties go to the shortest period.
 
 Example: `E A r B A r B A r B H` (embedding, three MLPs of two linears and a relu, head). Tokens 1 to 6 equal tokens 4
-to 9, so with period 3 there are three blocks of A and B.
+to 9, so period 3 gives three blocks of A and B.
 
 1. A repetition can begin at several places (`r B A` also repeats twice); `_first_of` chooses one.
-2. If blocks repeat within the blocks, as in two towers, the inner ones count (`_inner`). The search goes on before the
-   first and after the last block, as a model may have an encoder and a decoder.
-3. `_of_other_sizes` adds blocks with the same calls and other sizes, such as one that changes the channels.
-4. `in_module_order` moves what lies between blocks to the root: exits, skip connections, learned queries.
+2. If blocks repeat within the blocks, as in two towers, `_inner` takes the inner blocks. The search then continues
+before the first and after the last block, because a model may have an encoder and a decoder.
+3. `_of_other_sizes` adds blocks with the same calls and other sizes, such as a block that changes the channels.
+4. `in_module_order` moves parameters between blocks to the root: exits, skip connections, learned queries.
 """
 
 from __future__ import annotations
@@ -29,28 +28,27 @@ import numpy.typing as npt
 from .model import Weights
 from .step_calls import VIEWS, Call, walked
 
-# Distances tried as periods, the most frequent first: every parameter of a block votes for the right one. More take
-# longer.
+# Most frequent distances to try as periods. Every parameter of a block votes for the right one; more take longer.
 _PERIODS = 64
-_COMPARED = 8  # earlier equal tokens whose distance is counted; several blocks' distances add nothing
-_LEAST_SHARE = 0.25  # of the elements of the first kind of block; smaller repetitions are pairs of layers
-_LEAST_PERIOD = 3  # calls of a further kind of block, for the same reason
+_COMPARED = 8  # earlier equal tokens to measure the distance to; more only span several blocks
+_LEAST_SHARE = 0.25  # minimum share of the first blocks' elements; smaller repetitions are pairs of layers
+_LEAST_PERIOD = 3  # minimum calls of a further kind of block, for the same reason
 
-_LEAST_FURTHER = 4  # parameters of a block found by sizes alone; a pair of weight and bias is no evidence
+_LEAST_FURTHER = 4  # minimum parameters of a block found by sizes alone; a weight and a bias prove nothing
 _EMBEDDING = "aten::embedding"
 
 _Integers = npt.NDArray[np.int64]
 
 
 class CallRange(NamedTuple):
-    """Topmost calls [begin, end) of forward."""
+    """Topmost forward calls [begin, end)."""
 
     begin: int
     end: int
 
 
 class _Repetition(NamedTuple):
-    """`blocks` blocks of `period` tokens each, from token `first` on."""
+    """`blocks` blocks of `period` tokens each, starting at token `first`."""
 
     first: int
     blocks: int
@@ -59,20 +57,21 @@ class _Repetition(NamedTuple):
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The calls of forward that compute.
+    """Forward calls that compute."""
 
-    Attributes:
-        place: in forward. code: equal for equal tokens. new: parameters used first here. elements: of these.
-        before: activations alive before the call, without later views. most: the same with views.
-        layer: it takes new parameters and is no embedding.
-    """
-
+    # index in forward
     place: list[int]
+    # equal for equal tokens
     code: _Integers
+    # elements of `new`
     elements: _Integers
+    # parameters used first here
     new: list[list[int]]
+    # activations alive before the call, without later views
     before: _Integers
+    # `before` with views
     most: _Integers
+    # takes new parameters and is no embedding
     layer: npt.NDArray[np.bool_]
 
     def part(self, begin: int, end: int) -> _Tokens:
@@ -95,10 +94,11 @@ def repeated_blocks(
     sizes: Mapping[int, int],
     joined: Set[int] = frozenset(),
 ) -> list[CallRange]:
-    """Find blocks of calls that follow each other several times.
+    """Find consecutive blocks of calls that repeat.
 
     Args:
-        alive: activations alive after each call. sizes: elements of each parameter, by number.
+        alive: activations alive after each call.
+        sizes: elements of each parameter, by number.
         joined: places of calls that belong to the call before them.
     """
     tokens = _tokens_of(forward, weights, alive, sizes, joined)
@@ -148,9 +148,9 @@ def _tokens_of(
 
 
 def _inner(block: _Tokens, least: float) -> _Repetition | None:
-    """Find blocks that make up most of a block: two towers repeat, and each consists of blocks.
+    """Find the blocks that make up most of a block, as in two towers.
 
-    Without a residual there must be three, since two equal layers are usual.
+    Without a residual, require three blocks: two equal layers are common.
     """
     inner = _best(block, least, strict=True)
     if inner is None or inner.blocks * inner.period == len(block.place):
@@ -162,12 +162,12 @@ def _inner(block: _Tokens, least: float) -> _Repetition | None:
 
 
 def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition | None:
-    """Return the repetition with most elements, of equal ones the shortest.
+    """Return the repetition with the most elements; ties go to the shortest.
 
     Args:
-        least: minimum elements of a block; 0 if none was found before.
-        strict: reject repetitions with more activations alive between blocks than before the first. Else three blocks
-            of several layers may leave activations to later layers, such as exits or skip connections.
+        least: minimum elements of a block; 0 for the first search.
+        strict: reject repetitions with more activations alive between blocks than before the first. Otherwise, allow
+            three blocks of several layers to pass activations to later layers, such as exits or skip connections.
     """
     best: tuple[tuple[int, int], _Repetition] | None = None
     for period in _periods(tokens):
@@ -195,10 +195,10 @@ def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition
 
 
 def _first_of(tokens: _Tokens, starts: range, count: int, period: int) -> int:
-    """Choose where the first block begins.
+    """Choose the first block's start.
 
-    Prefer blocks whose parameters are next to each other in the optimizer, as a module's are; then the fewest
-    activations between blocks; then the last start, since the calls before the first block often look like its end.
+    Prefer blocks with consecutive parameters in the optimizer, as in a module. Then prefer few activations between
+    blocks, then the last start: calls before the first block often look like the end of a block.
     """
     pieces = dict(zip(starts, _pieces(tokens.new, starts, count, period), strict=True))
     between = {k: int(tokens.before[k : k + count * period : period].sum()) for k in starts}
@@ -209,7 +209,7 @@ def _pieces(numbers: Sequence[Sequence[int]], starts: range, count: int, period:
     """Count, per start, the runs of consecutive numbers among the blocks' parameters."""
     found = 0
     for start in starts:
-        if not found or numbers[start - 1]:  # else the blocks have the same parameters as at the start before
+        if not found or numbers[start - 1]:  # otherwise the blocks have the same parameters as at the previous start
             found = 0
             for begin in range(start, start + count * period, period):
                 own = sorted(chain.from_iterable(numbers[begin : begin + period]))
@@ -218,7 +218,6 @@ def _pieces(numbers: Sequence[Sequence[int]], starts: range, count: int, period:
 
 
 def _periods(tokens: _Tokens) -> list[int]:
-    """Return the most frequent distances between equal tokens that take new parameters, ascending."""
     earlier: dict[int, list[int]] = {}
     counts = Counter[int]()
     for place in np.flatnonzero(tokens.elements > 0).tolist():
@@ -234,7 +233,6 @@ def _runs(equal: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 
 
 def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
-    """Move the begin of a block before the views of its parameters."""
     while begin and forward[begin - 1].name in VIEWS and any(True for _ in weights.read(forward[begin - 1])):
         begin -= 1
     return begin
@@ -245,9 +243,9 @@ def _of_other_sizes(
 ) -> list[CallRange]:
     """Find blocks with the calls of a repeated block and other sizes.
 
-    Such a block lies between two moments with one activation alive and lacks at most one call. If the repeated block
-    is a single layer, only a layer around a residual counts. The calls between two repeated blocks are a block if they
-    take parameters with the same operators.
+    Only one activation is alive before and after such a block, and at most one call is missing. If the repeated block
+    is a single layer, accept only layers around a residual. Calls between two repeated blocks form a block if they take
+    parameters with the same operators.
     """
     if not found:
         return []
@@ -277,10 +275,10 @@ def _of_other_sizes(
 
 
 def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> bool:
-    """Whether other blocks are as likely.
+    """Return whether other blocks are equally likely.
 
-    A block has all calls of another one twice; or blocks are single layers next to several layers of the same kind or
-    next to the same calls.
+    This is so if a block has all calls of another block twice, or if single-layer blocks are next to several layers of
+    the same kind or to the same calls.
     """
     uses = [place for place, call in enumerate(forward) if weights.takes(call)]
     inside = [Counter(forward[k].name for k in uses if block.begin <= k < block.end) for block in blocks]
@@ -301,18 +299,17 @@ def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights:
 
 
 def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int]]) -> tuple[list[list[int]], bool]:
-    """Correct the parameters of blocks by the optimizer's order, in which a module's parameters follow each other.
+    """Correct the blocks' parameters by the optimizer's order, which keeps a module's parameters together.
 
-    A parameter between two of a block belongs to it, such as a table of positions that all blocks read. Parameters that
-    lie apart belong to the root, if the others equal those of another block: exits between blocks, or a tensor that
-    enters the first block as an activation.
+    A parameter between two parameters of a block joins the block, such as a position table that all blocks read.
+    Distant parameters move to the root if the others equal another block's parameters: exits between blocks, or a
+    tensor that enters the first block as an activation.
 
     Args:
-        sizes: of each parameter, by number.
+        sizes: sizes of each parameter, by number.
 
     Returns:
-        The sorted numbers of each block, and whether a block has more parameters at an edge than others have: these may
-        be the root's.
+        The sorted numbers of each block, and whether a block has extra parameters at an edge, which may be the root's.
     """
     owner = {number: k for k, block in enumerate(blocks) for number in block}
     between = {n: owner[n - 1] for n in sizes if n not in owner and n - 1 in owner and owner[n - 1] == owner.get(n + 1)}
@@ -355,7 +352,7 @@ def _is_run(numbers: Sequence[int]) -> bool:
 
 
 def _longest_runs(block: set[int], sizes: Mapping[int, Sequence[int]], *, grouped: bool) -> list[int]:
-    """Return the longest run of consecutive numbers; per group if vectors are a group of the optimizer."""
+    """Return the longest consecutive run; per group if vectors form their own optimizer group."""
     runs = list[list[int]]()
     for number in sorted(block):
         if not runs or runs[-1][-1] != number - 1:

@@ -1,8 +1,8 @@
-"""Buffers of a model, which DistributedDataParallel broadcasts before forward.
+"""Find a model's buffers, which DistributedDataParallel broadcasts before forward.
 
-A recording with DDP shows them: it flattens, broadcasts, and copies them back (`recorded_buffers`). In other recordings
-they are inferred (`find_buffers`): tensors from outside that are neither parameters nor of a sample. These are what
-forward writes (running statistics), and constants without an extent of the batch.
+A recording with DDP shows them: DDP flattens, broadcasts and copies them back (`recorded_buffers`). For other
+recordings, `find_buffers` infers them from outside tensors that are neither parameters nor samples: tensors that
+forward writes (running statistics), and constants without a batch dimension.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def without_sink(calls: Sequence[Call]) -> list[Call]:
 
 
 def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int, ...]]]]:
-    """Return dtype, itemsize and sizes of buffers that are broadcast together, by first buffer of each dtype.
+    """Return dtype, itemsize and sizes of each broadcast, ordered by the first buffer of each dtype.
 
     See `dist._broadcast_coalesced` in torch/csrc/distributed/c10d/comm.cpp.
     """
@@ -81,7 +81,7 @@ def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int
     for place, buffer in enumerate(buffers):
         key = buffer.dtype, buffer.itemsize
         found.setdefault(key, []).append((prod(buffer.sizes),))
-        is_counter = buffer.written and not buffer.sizes  # a module has its counter after the statistics it counts
+        is_counter = buffer.written and not buffer.sizes  # a module's counter follows the statistics that it counts
         first[key] = min(first.get(key, 2 * len(buffers)), place + len(buffers) * is_counter)
     return [(dtype, size, found[dtype, size]) for dtype, size in sorted(found, key=lambda key: first[key])]
 
@@ -89,7 +89,7 @@ def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int
 def find_buffers(
     weights: Weights, forward: Sequence[Call], batch: set[int], shapes: Shapes
 ) -> tuple[list[Buffer], list[Parameter]]:
-    """Infer buffers, in order of use, and frozen weights: layers take them and no optimizer changes them."""
+    """Infer buffers, in order of use, and frozen weights, which layers take and no optimizer changes."""
     written = _written(forward)
     found, frozen = list[Buffer](), list[Parameter]()
     of_layers = weights_of_layers(walked(forward))
@@ -101,7 +101,7 @@ def find_buffers(
     extents, value = shapes.extents, shapes.extents.value
     recorded = {value[root] for root in batch} | {sum(value[root] for root in batch)}
     data = [source.shape for source in shapes.sources if source.data]
-    known = extents.solve({root: 2 * value[root] for root in batch}, data)  # what changes with the batch
+    known = extents.solve({root: 2 * value[root] for root in batch}, data)  # sizes that change with the batch
     for storage, given in ((storage, given) for storage, some in outside_tensors(forward).items() for given in some):
         sizes = tuple(extents.sizes(given.shape))
         if storage in weights.by_storage or given.number in weights.by_number or given.number in made:
@@ -122,14 +122,14 @@ def find_buffers(
 
 
 def _counters(forward: Sequence[Call]) -> list[Buffer]:
-    """Find `num_batches_tracked` of batch norms in evaluation, which read the statistics only."""
+    """Find `num_batches_tracked` of batch norms in evaluation, which only read the statistics."""
     norms = [call.record.get("inputs", {}).get("values", []) for call in walked(forward) if call.name == _BATCH_NORM]
     evaluated = {tensor[1] for values in norms if values[5:6] == [False] for tensor in tensor_values(values[3:4])}
     return [Buffer((), "int64", 8, written=True)] * len(evaluated)
 
 
 def _written(forward: Sequence[Call]) -> set[int]:
-    """Storages that forward changes in place, with the running statistics of batch norms."""
+    """Storages that forward changes in place, including running statistics."""
     found: set[int] = set()
     for call in walked(forward):
         values = call.record.get("inputs", {}).get("values", [])
@@ -141,9 +141,9 @@ def _written(forward: Sequence[Call]) -> set[int]:
 
 
 def unreached_weights(passes: Sequence[tuple[Sequence[Call], Sequence[Call]]], weights: Weights) -> set[int]:
-    """Storages of weights without gradient in layers that do not reach the loss.
+    """Return storages of weights without gradient in layers that do not reach the loss.
 
-    They may be frozen, or unused parameters, which DDP communicates all the same; the recording does not tell.
+    The recording does not show if they are frozen or unused. DDP communicates unused parameters anyway.
     """
     reached = {call.sequence for _, backward in passes for call in walked(backward)}
     forward = [call for part, _ in passes for call in walked(part)]

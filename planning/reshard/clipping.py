@@ -1,4 +1,4 @@
-"""Norms of gradients between backward and the optimizer, as gradient clipping takes them."""
+"""Find the gradient norms that clipping computes between backward and the optimizer."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ _FINITE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 
 @dataclass(frozen=True)
 class Clipping:
-    """Calls on gradients before the optimizer.
+    """Calls on gradients before the optimizer."""
 
-    Attributes:
-        storages: of the gradients. joined: rows of calls that take the norm of the gradients' norms.
-        unknown: rows of calls whose results would have to be summed over ranks in an unknown way.
-        scaled: rows of calls that look for infinite gradients.
-        copies: storages that calls next to the optimizer take with a parameter, such as averaged weights.
-    """
-
+    # storages of the gradients
     storages: frozenset[int] = frozenset()
+    # rows of calls that take the norm of the gradients' norms
     joined: frozenset[int] = frozenset()
+    # rows of calls whose results must be summed over ranks in an unknown way
     unknown: frozenset[int] = field(default_factory=frozenset)
+    # rows of calls that look for infinite gradients
     scaled: frozenset[int] = field(default_factory=frozenset)
+    # storages that calls near the optimizer take with a parameter, such as averaged weights
     copies: frozenset[int] = field(default_factory=frozenset)
 
     __repr__ = brief
@@ -38,7 +36,7 @@ class Clipping:
     def reduced(self, call: Call, count: int) -> Iterator[Item]:
         """Sum norms of sharded gradients over ranks: raise, all-reduce, lower.
 
-        DTensor does so for the norm of partial norms (torch/distributed/tensor/_ops/_math_ops.py).
+        DTensor sums partial norms this way (torch/distributed/tensor/_ops/_math_ops.py).
         """
         sizes = (_elements(call),)
         signature = call.signature
@@ -54,7 +52,7 @@ def _elements(call: Call) -> int:
 
 
 def find_clipping(model: Model) -> Clipping:
-    """Find the norms of gradients, and the norm of those norms."""
+    """Find the gradient norms, and the norm of those norms."""
     gradients = frozenset(storage for storage, _ in gradients_of(model.weights))
     count, joined, unknown, scaled = len(model.parameters), set[int](), set[int](), set[int]()
     norms = False
@@ -73,7 +71,6 @@ def find_clipping(model: Model) -> Clipping:
 
 
 def _with_parameters(call: Call, model: Model) -> Iterator[int]:
-    """Storages of parameters that a call takes, and of tensors of equal size next to them."""
     given = [value for value in call.record.get("inputs", {}).get("values", []) if isinstance(value, list)]
     single = [value for value in given if is_tensor(value)]
     lists = [value for value in given if value and isinstance(value[0], list)]
@@ -93,7 +90,7 @@ def _shrinks(call: Call, gradients: frozenset[int]) -> bool:
 
 
 def whole_gradients(after: Sequence[Call], weights: Weights, shapes: Shapes) -> list[Call]:
-    """What FSDP recorded between backward and the optimizer, on whole gradients and without the sum over ranks."""
+    """Return the calls that FSDP recorded between backward and the optimizer, on whole gradients, without rank sums."""
     gradients = gradients_of(weights)
     count, found = len(weights.parameters), list[Call]()
 

@@ -1,16 +1,16 @@
-"""Derive a layout: what each stage and rank has, before any program is written. `derive` runs these steps in order.
+"""Derive a layout: the work of each stage and rank, before any program is written. `derive` runs these steps in order.
 
 1. The batch: samples of a data-parallel rank and microbatches of a step.
-2. New extents: tensor parallelism divides the extents of the plan, the batch changes, and what follows from both does
-   (`new_extents`). What follows in an unknown way is taken in proportion and reported.
+2. New extents: tensor parallelism divides the extents of the plan, the batch changes, and dependent extents follow
+(`new_extents`). Extents with an unknown dependency are scaled in proportion and reported.
 3. Routed experts (`expert_regions.py`), the pipeline stage of each unit, FSDP units (`wraps.py`).
-4. Partial results and their reductions, the divided sequence, the divided vocabulary.
-5. DDP's and FSDP's options, as asked for or as recorded.
-6. Ranks that run the same but for their peers.
+4. Partial results and their reductions, the sharded sequence, the sharded vocabulary.
+5. DDP and FSDP options, as requested or as recorded.
+6. Ranks that run the same calls with other peers.
 
 Example: a recorded MLP with an inner width of 4,096 and a batch of 32, in a layout of tp=2, dp=4 and a global batch of
-64. `changed` is {inner: 2048, batch: 16}; the second GEMM's result is partial and reduced over tp; `alike` says that
-all data-parallel ranks run the same. `rank_program.program` then writes each rank's program.
+64. `changed` is {inner: 2048, batch: 16}; the second GEMM's result is partial and reduced over tp; `alike` maps all
+data-parallel ranks to the first one. `rank_program.program` then writes each rank's program.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .step_calls import SUM_IN_PLACE, Call, pruned, walked
 from .vocabulary import VocabularyRegions, find_vocabulary
 from .wraps import chosen_wraps
 
-# Sizes of results depend on values.
+# The result sizes of these operators depend on values.
 _OF_DATA = frozenset(
     ("aten::nonzero", "aten::nonzero_numpy", "aten::masked_select", "aten::_unique2", "aten::bincount")
 )
@@ -41,10 +41,12 @@ _OF_DATA = frozenset(
 
 @dataclass(frozen=True)
 class NewExtents:
-    """New values of classes; `unknown` ones are taken in proportion, `of_data` ones depend on values (routing)."""
+    """New values of classes."""
 
     changed: dict[int, int]
+    # scaled in proportion
     unknown: frozenset[int] = field(default_factory=frozenset)
+    # depend on values (routing)
     of_data: frozenset[int] = field(default_factory=frozenset)
 
     __repr__ = brief
@@ -52,52 +54,51 @@ class NewExtents:
 
 @dataclass(frozen=True, eq=False)
 class Derivation:
-    """A derived layout.
-
-    Attributes:
-        recorded: layout of the recorded job; the model is one of its ranks.
-        rank_batch: samples of a data-parallel rank per step, 0 if no batch was found.
-        changed: new values of classes within a microbatch. stages: of each unit. wraps: FSDP units, the root first.
-        reductions: partial results by the row of the call after which they are reduced.
-        keeps_gradients: gradients are set to zero, not to None, so the first pass adds to them.
-        alike: per stage, the first data-parallel index that runs the same as each index.
-    """
+    """A derived layout."""
 
     model: Model
     plan: Plan
     layout: Layout
+    # layout of the recorded job; the model is one of its ranks
     recorded: Layout
     microbatches: int
+    # samples of a data-parallel rank per step, 0 if no batch was found
     rank_batch: int
     extents: NewExtents
     experts: ExpertRegions
+    # new values of classes within a microbatch
     changed: Mapping[int, int]
+    # stage of each unit
     stages: list[int]
+    # FSDP units, the root first
     wraps: list[Wrap]
+    # partial results by the row of the call before their reduction
     reductions: Mapping[int, list[Partial]]
     regions: SequenceRegions | None
     vocabulary: VocabularyRegions | None
     clipping: Clipping
     buffers: list[Buffer]
+    # the optimizer sets gradients to zero, not to None, so the first pass adds to them
     keeps_gradients: bool
     finds_unused: bool
+    # per stage, the first data-parallel index that runs the same as each index
     alike: list[list[int]] = field(default_factory=list)
     optimizers: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
 
     __repr__ = brief
 
     def units(self, stage: int) -> list[Unit]:
-        """Units of a stage, in order of forward."""
+        """Units of a stage, in forward order."""
         return [unit for unit, of_unit in zip(self.model.units, self.stages, strict=True) if of_unit == stage]
 
     def parameters(self, stage: int, index: int = 0) -> list[Parameter]:
-        """Parameters of a stage, in the optimizer's order, on the `index`-th of ranks that share experts."""
+        """Parameters of a stage in optimizer order, for rank `index` of the ranks that share experts."""
         found = (parameter for unit in self.units(stage) for parameter in unit.parameters)
         owned = (parameter for parameter in found if self.experts.has(parameter, index))
         return sorted(owned, key=lambda parameter: parameter.number)
 
     def stage_wraps(self, stage: int) -> list[Wrap]:
-        """FSDP units of a stage, in order of forward."""
+        """FSDP units of a stage, in forward order."""
         owned = {parameter.number for parameter in (*self.parameters(stage), *self.model.weights.frozen)}
         of_stage = [number for number, of_unit in enumerate(self.stages) if of_unit == stage]
         found = []
@@ -113,28 +114,28 @@ class Derivation:
         return tuple(self.model.shape(self.experts.shape(parameter), self.changed))
 
     def shard(self, place: Coordinates) -> Shard | None:
-        """Part of parameters that a rank's optimizer has, None for all."""
+        """Part of the parameters that a rank's optimizer holds, None for all."""
         if self.layout.zero == 0 or self.layout.dp == 1:
             return None
         return Shard(self.layout.dp, place.dp, flat=self.layout.zero < 3)
 
     def buckets(self, stage: int, index: int | None = None) -> list[Bucket]:
-        """Gradient buckets of a stage, in order of reduction; with an index those of that rank's experts."""
+        """Gradient buckets of a stage in reduction order; with an index, the expert buckets of that rank."""
         ready = in_order_of_gradients(self.units(stage))
         own, has = self.experts.parameters, self.experts.has
         ready = [p for p in ready if (p not in own if index is None else p in own and has(p, index))]
         sized = [(p.number, prod(self.sizes(p)), p.itemsize, p.dtype) for p in ready]
-        if self.finds_unused:  # DDP keeps its first buckets, in the order of the parameters (`_ddp_init_helper`)
+        if self.finds_unused:  # DDP keeps its first buckets, in parameter order (`_ddp_init_helper`)
             return fill_buckets(sorted(sized), self.layout.bucket_mib)[::-1]
         return fill_buckets(sized, self.layout.bucket_mib)
 
     def gathered_again(self, wrap: Wrap) -> bool:
-        """Whether FSDP frees a unit after forward and gathers it again in backward."""
+        """Return whether FSDP frees a unit after forward and gathers it again in backward."""
         given = self.layout.reshard_after_forward
         return not wrap.root and (wrap.again is not False if given is None else given)
 
     def representative(self, rank: int) -> int:
-        """First rank of the same stage and shard sizes, which runs the same apart from its peers."""
+        """First rank with the same stage and shard sizes; it runs the same calls with other peers."""
         place = self.layout.coordinates(rank)
         return self.layout.rank(0, self.alike[place.pp][place.dp], place.pp)
 
@@ -274,7 +275,7 @@ def _like_others(model: Model, known: Mapping[int, int], likely: Mapping[int, in
 
 
 def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:
-    """Classes next to the batch in a tensor, such as the layers of a recurrent state: they are no batch."""
+    """Classes next to the batch in a tensor, such as the layers of a recurrent state, are no batch."""
     extents, periods = model.extents, {model.extents.value[root] for root in moved}
     found = set[int]()
     for shape in (shape for call in model.calls() for shape in call.shapes):
@@ -285,7 +286,10 @@ def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:
 
 
 def reduced_results(model: Model, plan: Plan, layout: Layout, partial: Sequence[Partial]) -> Iterator[Partial]:
-    """Partial results to reduce: all with DTensor; Megatron sums input gradients first, so the last of a run."""
+    """Yield the partial results to reduce.
+
+    DTensor reduces all. Megatron sums input gradients first, so it reduces the last of a run.
+    """
     for place, result in enumerate(partial):
         following = partial[place + 1] if place + 1 < len(partial) else None
         if (
@@ -299,7 +303,7 @@ def reduced_results(model: Model, plan: Plan, layout: Layout, partial: Sequence[
 
 
 def _of_other_input(model: Model, plan: Plan, result: Partial, following: Partial) -> bool:
-    """Whether a row layer's backward lies between two partial gradients, so that their inputs differ."""
+    """Return whether a row layer's backward separates two partial gradients, so their inputs differ."""
     if (result.number, result.unit) != (following.number, following.unit):
         return True
     leaves, divided, one = model.leaves, plan.divided, model.passes[result.number]
@@ -362,7 +366,7 @@ def _alike(derivation: Derivation, stage: int) -> list[int]:
 
 
 def in_order_of_gradients(units: Sequence[Unit]) -> list[Parameter]:
-    """Parameters in the order of their gradients; those without a known call last in their unit."""
+    """Parameters in gradient order; parameters without a known call come last in their unit."""
     known = {parameter for unit in units for parameter in unit.ready.values()}
     found: dict[Parameter, None] = {}
     for unit in reversed(units):

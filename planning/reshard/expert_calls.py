@@ -1,4 +1,4 @@
-"""Calls of a layer of routed experts at the sizes that they have on one rank of an expert-parallel group."""
+"""Resize the calls of a routed-experts layer for one rank of an expert-parallel group."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from .step_calls import SUM, SUM_IN_PLACE, Call, pruned
 
 @dataclass(frozen=True)
 class DividedLayer:
-    """A layer of experts in a pass, with classes for what one rank has of it.
-
-    Attributes:
-        own: tokens, or room, of a rank for each expert. routing: source of these numbers.
-        tokens: class of each expert's tokens or room on its rank. total: of all together. experts: number on a rank.
-    """
+    """A layer of experts in one pass, with the classes of one rank's part."""
 
     layer: ExpertLayer
     unit: int
+    # a rank's tokens, or room, for each expert
     own: tuple[int, ...]
+    # source of these numbers
     routing: Routing
+    # class of each expert's tokens or room on its rank
     tokens: tuple[int, ...]
+    # class of all tokens together
     total: int
+    # number on a rank
     experts: int
 
     __repr__ = brief
 
 
 class BackwardStages:
-    """Backward calls by stage, with their place in forward: 2k + 1 is the experts of layer k, 2k before it."""
+    """Backward calls by stage, with their place in forward: stage 2k + 1 has the experts of layer k, 2k the calls
+    before.
+    """
 
     def __init__(self, unit: Unit, layers: Sequence[DividedLayer]) -> None:
         place_of = {
@@ -76,7 +78,7 @@ def _stage(place: int, layers: Sequence[DividedLayer]) -> int:
 
 
 class RankCalls:
-    """Calls of a layer's experts with the extents that they have on one rank."""
+    """Calls of a layer's experts at one rank's sizes."""
 
     def __init__(self, model: Model, one: DividedLayer, local: range) -> None:
         self._extents, self._one, self._local = model.extents, one, local
@@ -90,7 +92,7 @@ class RankCalls:
         self._all = {root: new for rows in self.token_rows for root, new in rows.items()}
 
     def call(self, call: Call, place: int) -> list[Call]:
-        """The call on this rank; None if it is another rank's expert."""
+        """Return the call on this rank; empty for another rank's expert."""
         layer, e = self._one.layer, self._expert.get(place, -1)
         if e >= 0 and len(layer.experts) > 1:
             return [with_shapes(call, lambda shape: self._new(shape, self.token_rows[e]))] if e in self._local else []
@@ -100,7 +102,6 @@ class RankCalls:
         return [self._grouped(call)]
 
     def _grouped(self, call: Call) -> Call:
-        """A grouped product cut down to the experts of this rank."""
         if GROUPED in call.name and self._one.tokens:
             children, parts = parts_of(call, self._one.layer.count)
             new = [self._grouped(child) for child in children]
@@ -116,10 +117,9 @@ class RankCalls:
         return replace(alone, children=new)
 
     def backward(self, calls: Sequence[tuple[Call, int]]) -> Iterator[Call]:
-        """Calls of backward on this rank.
+        """Yield this rank's backward calls.
 
-        Gradients of a tensor with all experts' weights are added to those of the expert before, except the first on
-        this rank.
+        Gradients of a tensor with all experts' weights are added to the previous expert's, except for the rank's first.
         """
         ran = list(dict.fromkeys(self._expert[place] for _, place in calls if place in self._expert))
         first = next((e for e in ran if e in self._local), -1)
@@ -153,7 +153,7 @@ def token_rows(expert: Expert, extents: Extents) -> int:
 
 
 def with_shapes(call: Call, new: Callable[[Shape], Shape]) -> Call:
-    """Replace extents in a call and those below it."""
+    """Replace extents in a call and its callees."""
 
     def side(arguments: Sequence[tuple[Shape | None, ...]]) -> tuple[tuple[Shape | None, ...], ...]:
         return tuple(tuple(None if shape is None else new(shape) for shape in tensors) for tensors in arguments)

@@ -1,8 +1,8 @@
-"""Expert parallelism: routed experts divided over ranks, which send each other tokens all-to-all.
+"""Expert parallelism: shard routed experts over ranks, which exchange tokens all-to-all.
 
-Example: four experts over two ranks. Rank 0 has experts 0 and 1. It sends the tokens of experts 2 and 3 to rank 1 and
-receives rank 1's tokens of experts 0 and 1, which it puts in the order of its experts. Their results go back the same
-way, and so do gradients in backward. `expert_calls.py` gives the recorded calls of a layer the sizes of one rank.
+Example: four experts over two ranks. Rank 0 has experts 0 and 1. It sends the tokens of experts 2 and 3 to rank 1,
+receives rank 1's tokens of experts 0 and 1, and sorts them by expert. The results return the same way, as do gradients
+in backward. `expert_calls.py` gives a layer's recorded calls the sizes of one rank.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _COUNT = "int64", 8  # dtype and bytes of token counts
 
 
 class ExpertRegions:
-    """What expert parallelism changes in a rank's program.
+    """Changes to a rank's program under expert parallelism.
 
-    Each rank has `count / ep` experts. It tells the others how many tokens it has for theirs, sends them, and puts
-    received tokens in the order of its experts; results and gradients go the same way back. (S. Rajbhandari et al.,
-    "DeepSpeed-MoE", 2022; without padding as in T. Gale et al., "MegaBlocks", 2022.) All ranks route alike.
+    Each rank has `count / ep` experts. It announces its token counts to the other ranks, sends the tokens, and sorts
+    received tokens by expert. Results and gradients return the same way. (S. Rajbhandari et al., "DeepSpeed-MoE", 2022;
+    without padding as in T. Gale et al., "MegaBlocks", 2022.) All ranks have equal routing.
     """
 
     def __init__(self, model: Model, layout: Layout, changed: Mapping[int, int]) -> None:
@@ -66,11 +66,11 @@ class ExpertRegions:
 
     @property
     def parameters(self) -> set[Parameter]:
-        """Parameters of divided experts."""
+        """Parameters of sharded experts."""
         return {*self._stacked, *self._owner}
 
     def has(self, parameter: Parameter, index: int) -> bool:
-        """Whether a rank of a group has a parameter, or a part of it."""
+        """Return whether rank `index` of a group has a parameter, or a part of it."""
         return self._owner.get(parameter, index) == index
 
     def shape(self, parameter: Parameter) -> Shape:
@@ -79,7 +79,7 @@ class ExpertRegions:
         return parameter.shape if experts is None else (experts, *parameter.shape[1:])
 
     def to_dict(self) -> dict[str, Any] | None:
-        """JSON-ready; None where there are no experts."""
+        """JSON-ready; None without experts."""
         if not self.layers:
             return None
         one = self.layers[0]
@@ -105,7 +105,7 @@ class ExpertRegions:
 
     @property
     def rooms(self) -> set[int]:
-        """Classes of the room for an expert's tokens, taken in proportion to the tokens."""
+        """Classes of the room for an expert's tokens, scaled in proportion to the tokens."""
         return {
             self._model.extents.root(one.layer.experts[0].entry.shape[1])
             for one in self.layers
@@ -113,7 +113,7 @@ class ExpertRegions:
         }
 
     def changed(self, index: int) -> dict[int, int]:
-        """New values of classes on a rank of a group."""
+        """New values of classes on rank `index` of a group."""
         if index not in self._known:
             self._known[index] = dict(self._base)
             for one in self.layers if self._layout.ep > 1 else ():
@@ -121,7 +121,7 @@ class ExpertRegions:
         return self._known[index]
 
     def kind(self, index: int) -> tuple[int, ...]:
-        """Equal for ranks that run the same. Experts that are called one by one have their own times."""
+        """Key that is equal for ranks that run the same. Experts that are called separately have separate times."""
         if self._layout.ep == 1:
             return ()
         if any(len(one.layer.experts) > 1 for one in self.layers):
@@ -224,7 +224,7 @@ class ExpertRegions:
         return found
 
     def optimizer(self, owned: Iterable[tuple[Call, Parameter | None]]) -> Iterator[tuple[Call, Parameter | None]]:
-        """Cut an optimizer's calls down to the experts of a rank, if experts are an extent of a parameter."""
+        """Reduce an optimizer's calls to a rank's experts, if experts are a dimension of a parameter."""
         for call, parameter in owned:
             if parameter is not None:
                 yield with_shapes(call, self._of_parameter(parameter)), parameter
@@ -255,7 +255,7 @@ class ExpertRegions:
     # communication
 
     def _send(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
-        """Send tokens, or gradients of the experts' output, to the ranks that have the experts, in expert order."""
+        """Send tokens, or gradients of the experts' output, to the experts' ranks, in expert order."""
         expert, parts = one.layer.experts[0], self._layout.ep
         tensor = expert.entry if forward else expert.exit
         width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
@@ -335,12 +335,12 @@ def _cat(parts: Sequence[tuple[int, ...]], element: tuple[str, int]) -> Syntheti
 
 
 def _evenly(total: int, count: int) -> list[int]:
-    """Divide a number evenly; the first parts are one larger."""
+    """Split a number evenly; the first parts are one larger."""
     return [total // count + (e < total % count) for e in range(count)]
 
 
 def _in_proportion(recorded: Sequence[int], total: int) -> list[int]:
-    """Divide a total in proportion to numbers; the largest remainders are rounded up.
+    """Split a total in proportion to numbers; the largest remainders are rounded up.
 
     Example:
         >>> _in_proportion([3, 1, 1], 3)

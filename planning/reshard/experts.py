@@ -1,4 +1,4 @@
-"""Layers of routed experts: which calls are an expert's, and the tensors that enter and leave it."""
+"""Find layers of routed experts: each expert's calls, and the tensors that enter and leave it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .step_calls import VIEWS, Call, tensor_values
 
 # A router chooses experts along the last dimension of their scores.
 CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
-GROUPED = "grouped_mm"  # in names of GEMMs of all experts
-_STACKED_DIMS = 3  # of one tensor of all experts' weights: experts, rows, columns
+GROUPED = "grouped_mm"  # in names of GEMMs over all experts
+_STACKED_DIMS = 3  # dimensions of a tensor with all experts' weights: experts, rows, columns
 
 
 class TensorOrigin(NamedTuple):
-    """A tensor, by the place of the call that made it (−1: from outside) and its number."""
+    """A tensor: the place of the call that made it (−1: from outside), and its number."""
 
     place: int
     number: int
@@ -30,19 +30,19 @@ class TensorOrigin(NamedTuple):
 
 @dataclass(frozen=True)
 class Expert:
-    """One expert, or all of them if one GEMM computes them together.
+    """One expert, or all of them if one GEMM computes them together."""
 
-    Attributes:
-        places: of its calls in forward. parameters: its own. entry, exit: tensors that enter and leave it.
-        entered, left: places where these are made. contiguous: the entry is, so it is sent as it is.
-    """
-
+    # its calls in forward
     places: tuple[int, ...]
+    # only its own
     parameters: tuple[Parameter, ...]
     entry: GivenTensor
     exit: GivenTensor
+    # place of the call that makes `entry`
     entered: TensorOrigin
+    # place of the call that makes `exit`
     left: TensorOrigin
+    # the entry is contiguous, so it is sent without a copy
     contiguous: bool = True
 
     __repr__ = brief
@@ -50,27 +50,28 @@ class Expert:
 
 @dataclass(frozen=True)
 class ExpertLayer:
-    """A layer of routed experts in a forward pass.
-
-    Attributes:
-        top: experts per token. router: place of the call that chooses.
-        experts: in order; one entry if one GEMM computes all. stacked: parameters whose first extent is the experts.
-        scatter: place of the call that divides tokens, −1 if each expert takes its own. gather: of the call that joins.
-        counts: places of calls that make the numbers of tokens. whole: tokens are in one tensor before and after.
-        grouped: extents of each expert's tokens if one operator calls a GEMM for each.
-        middle: places of other calls between experts; True if they use what experts return.
-    """
+    """A layer of routed experts in a forward pass."""
 
     count: int
+    # experts per token
     top: int
+    # place of the call that chooses
     router: int
+    # in order; one entry if one GEMM computes all
     experts: tuple[Expert, ...]
+    # parameters whose first dimension is the experts
     stacked: tuple[Parameter, ...]
+    # place of the call that distributes tokens, −1 if each expert selects its tokens
     scatter: int = -1
+    # place of the call that joins the outputs
     gather: int = -1
+    # places of calls that make the token counts
     counts: tuple[int, ...] = ()
+    # tokens are in one tensor before and after
     whole: tuple[bool, bool] = (True, True)
+    # extents of each expert's tokens if one operator calls a GEMM for each
     grouped: tuple[int, ...] = ()
+    # places of other calls between experts; True if they use experts' results
     middle: Mapping[int, bool] = field(default_factory=dict)
 
     __repr__ = brief
@@ -81,7 +82,7 @@ class ExpertLayer:
 
     @property
     def padded(self) -> bool:
-        """Whether each expert has a fixed room for tokens."""
+        """Return whether each expert has a fixed room for tokens."""
         return len(self.experts[0].entry.shape) == _STACKED_DIMS
 
     def calls(self) -> Iterator[int]:
@@ -93,9 +94,9 @@ class ExpertLayer:
 def find_layers(calls: Sequence[Call], weights: Weights, extents: Extents) -> list[ExpertLayer]:
     """Find layers of routed experts among the topmost calls of a forward pass.
 
-    After a call that chooses among E scores of a token there are either E equal runs of calls with their own
-    parameters, each on its own number of tokens, or GEMMs with weights whose first extent is E. Layers in which every
-    expert works on all tokens do not count.
+    A call chooses among E scores of a token. After it come either E equal runs of calls, each with separate parameters
+    and tokens, or GEMMs with weights whose first dimension is E. Layers in which every expert works on all tokens do
+    not count.
     """
     routers = [(at, *chosen) for at, call in enumerate(calls) if (chosen := _choice(call, extents)) is not None]
     found = list[ExpertLayer]()
@@ -122,7 +123,7 @@ def _choice(call: Call, extents: Extents) -> tuple[int, int, set[int]] | None:
 
 
 class _ExpertSpan:
-    """The calls behind a router, up to the next one."""
+    """Calls after a router, up to the next router."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class _ExpertSpan:
         self.weights, self.extents, self.count, self.tokens = weights, extents, count, tokens
         self.taken, self.made = dict[int, set[TensorOrigin]](), dict[int, set[TensorOrigin]]()
         self.users = defaultdict[TensorOrigin, set[int]](set)
-        current: dict[tuple[int, ...], TensorOrigin] = {}  # numbers are given again when their tensors are gone
+        current: dict[tuple[int, ...], TensorOrigin] = {}  # numbers are reused when their tensors are freed
         for at in range(router, len(calls)):
             given, made = (
                 {tuple(value[:4]): value[0] for value in tensor_values(calls[at].record.get(side))}
@@ -162,7 +163,7 @@ class _ExpertSpan:
         return self._of_products(tuple(stacked), top) if stacked else self._of_runs(top)
 
     def _used(self, call: Call) -> dict[Parameter, int | None]:
-        """Parameters that a call takes, each with the offset of the part that it takes, None for the whole."""
+        """Parameters that a call takes, with the offset of the part; None for the whole."""
         found: dict[Parameter, int | None] = {}
         made = list(tensor_values(call.record.get("outputs")))
         for inner in call.walk():
@@ -198,7 +199,7 @@ class _ExpertSpan:
         )
 
     def _padded(self, entry: GivenTensor) -> bool:
-        """Tensors of (experts, room, features)."""
+        """Return whether data is (experts, room, features)."""
         shape, value = entry.shape, self.extents.value
         rows = {leaf for leaf in self.extents.leaves(shape[1:-1]) if value[leaf] > 1}
         return len(shape) == _STACKED_DIMS and value[shape[0]] == self.count and rows.isdisjoint(self.tokens)
@@ -239,7 +240,7 @@ class _ExpertSpan:
         return replace(layer, middle=self._middle(layer))
 
     def _own_tokens(self, at: int, used: Mapping[Parameter, int | None]) -> bool:
-        """Whether a call's data has a number of rows that does not follow from the samples."""
+        """Return whether a call's data has a number of rows that does not follow from the samples."""
         data = [given for given in given_tensors(self.calls[at]) if not self._weight(given)]
         rows = {leaf for given in data for leaf in self.extents.leaves(given.shape[:-1])}
         return rows.isdisjoint(self.tokens) if data else all(part is not None for part in used.values())
@@ -261,7 +262,7 @@ class _ExpertSpan:
         return places
 
     def _expert_of(self, places: list[int], parameters: Iterable[Parameter]) -> Expert | None:
-        """Return an expert with one input and one output, including views that are made for it alone."""
+        """Return an expert with one input and one output, including views made only for it."""
         mine = set(places)
         made = set[TensorOrigin]().union(*(self.made[at] for at in places))
         entered = {
@@ -299,20 +300,20 @@ class _ExpertSpan:
         return bool(made) and not any(is_floating(given.dtype) for given in made)
 
     def _scatter(self, experts: Sequence[Expert]) -> int:
-        """The call that makes the tokens of all experts, one tensor each."""
+        """Find the call that makes the tokens of all experts, one tensor each."""
         places, entered = {one.entered.place for one in experts}, {one.entered for one in experts}
         at = places.pop() if len(places) == 1 else -1
         return at if at > self.router and len(entered) == len(experts) and self.made[at] == entered else -1
 
     def _gather(self, experts: Sequence[Expert]) -> int:
-        """The call that takes the output of all experts and nothing else."""
+        """Find the call that takes the output of all experts and no other tensors."""
         left = {one.left for one in experts}
         users = {at for one in left for at in self.users[one]} - {at for one in experts for at in one.places}
         at = users.pop() if len(users) == 1 else -1
         return at if at >= 0 and self.taken[at] == left else -1
 
     def _middle(self, layer: ExpertLayer) -> dict[int, bool]:
-        """Other calls between experts; True if they take what experts return, or serve such a call."""
+        """Other calls between experts; True if they take experts' results, or serve such a call."""
         own, made = set(layer.calls()), {expert.left for expert in layer.experts}
         found = dict[int, bool]()
         for at in range(min(own), layer.end):
@@ -326,7 +327,7 @@ class _ExpertSpan:
 
 
 def returned(call: Call) -> list[GivenTensor]:
-    """Tensors that a call returns; none if not recorded whole."""
+    """Tensors that a call returns; none if not fully recorded."""
     values = list(tensor_values(call.record.get("outputs")))
     outputs = call.signature.outputs or () if call.signature is not None else ()
     if not len(values) == len(call.output_shapes) == len(outputs):
@@ -338,7 +339,7 @@ def returned(call: Call) -> list[GivenTensor]:
 
 
 def contiguous(call: Call, number: int) -> bool:
-    """Whether a tensor has its elements in order, or that is not recorded."""
+    """Return whether a tensor is contiguous, or its layout is not recorded."""
     given = call.record.get("inputs", {})
     for value, shape, strides in zip(*(given.get(key, ()) for key in ("values", "shapes", "strides")), strict=False):
         if isinstance(value, list) and value[:1] == [number] and strides:
@@ -348,7 +349,7 @@ def contiguous(call: Call, number: int) -> bool:
 
 
 def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
-    """Split a call on all experts or parameters into what it calls first, and then for each of them."""
+    """Split a call on all experts or parameters into its shared first calls and the calls for each entry."""
     each, before = divmod(len(call.children), count)
     parts = [call.children[before + e * each : before + (e + 1) * each] for e in range(count)]
     if not each or len({tuple(child.name for child in part) for part in parts}) > 1:
@@ -357,7 +358,7 @@ def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
 
 
 def sliced_extents(calls: Iterable[Call], extents: Extents) -> dict[int, None]:
-    """Classes that slices make smaller, in order."""
+    """Classes that slices shorten, in order."""
     pairs = (
         pair
         for call in calls
@@ -369,5 +370,5 @@ def sliced_extents(calls: Iterable[Call], extents: Extents) -> dict[int, None]:
 
 
 def joined_places(layers: Iterable[ExpertLayer]) -> set[int]:
-    """Places of calls that may not begin a unit, since they are within a layer of experts."""
+    """Places of calls within a layer of experts, where no unit may begin."""
     return {place for layer in layers for place in range(layer.router + 1, layer.end)}

@@ -1,4 +1,4 @@
-"""How a layout was derived, in words: unit by unit what is divided, on which evidence, and what it communicates."""
+"""Explain, per unit, what a layout shards, on which evidence, and what it communicates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOUND = {
 
 
 def explain(derivation: Derivation) -> str:
-    """Explain a derivation in text, a paragraph per unit."""
+    """Return the explanation as text, one paragraph per unit."""
     return "\n".join([*_model(derivation), *_wraps(derivation), *_units(derivation), *_communication(derivation)])
 
 

@@ -1,4 +1,4 @@
-"""The items of a rank's program: recorded calls, operators that the layout adds, communication, waits."""
+"""Items of a rank's program: recorded calls, operators that the layout adds, communication, waits."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", 
 
 @dataclass(frozen=True)
 class Shard:
-    """The part of a parameter that an optimizer holds: `flat` of all elements (ZeRO 1, 2), else by `torch.chunk`."""
+    """The part of a parameter that an optimizer holds: by `torch.chunk`, or a range of all elements."""
 
     count: int
     index: int
+    # all elements as one row (ZeRO 1, 2)
     flat: bool
 
     def of(self, sizes: Sequence[int]) -> list[int]:
@@ -40,24 +41,23 @@ class Shard:
 
 @dataclass(frozen=True)
 class CommOp:
-    """One communication.
-
-    Attributes:
-        dimension: "tp", "dp", "pp", "ep" (ranks that share experts) or "edp" (ranks with the same experts).
-        shape: of the input. peer: other rank of a message, else −1.
-        key: what a `CommWait` names; None if the next call waits for it. functional: issued as DTensor does.
-        splits: rows of an all-to-all sent to and received from each rank; empty for equal parts.
-    """
+    """One communication."""
 
     kind: CommOpKind
+    # "tp", "dp", "pp", "ep" (ranks that share experts) or "edp" (ranks with the same experts)
     dimension: str
+    # shape of the input
     shape: tuple[int, ...]
     out_elements: int
     dtype: str
     itemsize: int
+    # other rank of a message, else −1
     peer: int = -1
+    # name for a `CommWait`; None if the next call waits
     key: str | None = None
+    # issued as DTensor does
     functional: bool = False
+    # rows of an all-to-all sent to and received from each rank; empty for equal parts
     splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
@@ -75,36 +75,38 @@ class CommWait:
 
 @dataclass(frozen=True)
 class RecordedOp:
-    """A recorded call with all below it.
-
-    Attributes:
-        changed: new values of classes. microbatch: makes tensor numbers unique. after: what follows inner calls, by
-        row. shard: of parameters, gradients and state. divided: storages that it divides; None for all.
-    """
+    """A recorded call with its callees."""
 
     call: Call
+    # new values of classes
     changed: Mapping[int, int]
+    # makes tensor numbers unique
     microbatch: int = 0
+    # items that follow inner calls, by row
     after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)
+    # part of parameters, gradients and state
     shard: Shard | None = None
+    # storages that `shard` divides; None for all
     divided: Set[int] | None = None
 
 
 @dataclass(frozen=True)
 class SyntheticOp:
-    """An operator that the layout adds; `listed`: the inputs are one list, `wrap`: FSDP unit of copied gradients."""
+    """An operator that the layout adds."""
 
     name: str
     inputs: tuple[tuple[int, ...], ...]
     outputs: tuple[tuple[int, ...], ...]
     dtype: str
     itemsize: int
+    # the inputs are one list
     listed: bool = False
+    # FSDP unit of copied gradients
     wrap: str | None = None
 
     @property
     def schema(self) -> str:
-        """Schema of the operator, "" if PyTorch registers it outside of ATen."""
+        """Schema of the operator, "" if PyTorch registers it outside ATen."""
         return _SCHEMAS.get(self.name, "")
 
     @property

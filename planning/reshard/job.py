@@ -1,4 +1,4 @@
-"""Reshard a job: traces of any rank, which ranks are alike, step time, memory, and what could not be derived."""
+"""Reshard a job: traces of any rank, ranks that run the same, step time, memory, and gaps."""
 
 from __future__ import annotations
 
@@ -57,19 +57,17 @@ _NETWORK = Network(25.0, 5000.0)  # default: GB/s in one direction, ns per step
 
 @dataclass(frozen=True)
 class Resharded:
-    """A job in another layout.
-
-    Attributes:
-        model: predicts kernels, None to scale recorded times.
-        measured: operators called on this machine (`etplus measure`), whose times replace scaled ones.
-        ranks: recorded ranks to compare the derivation with. stages: recorded pipeline stage of each unit.
-    """
+    """A job in another layout."""
 
     derivation: Derivation
     network: Network
+    # predicts kernels; None to scale recorded times
     model: FittedModel | None = None
+    # times of operators called on this machine (`etplus measure`), used instead of scaled times
     measured: Measured | None = None
+    # recorded ranks to compare the derivation with
     ranks: tuple[RecordedRank, ...] = ()
+    # recorded pipeline stage of each unit
     stages: tuple[int, ...] | None = None
 
     __repr__ = brief
@@ -85,14 +83,14 @@ class Resharded:
 
     @gc_disabled()
     def trace(self, rank: int) -> Trace:
-        """The trace of a rank."""
+        """Trace of a rank."""
         self.layout.check(rank)
         scaled = build_trace(self.derivation, self._sizes, rank, self.network)
         times = self._times(scaled)
         return build_trace(self.derivation, self._sizes, rank, self.network, times) if times else scaled
 
     def _times(self, scaled: Trace) -> dict[int, int]:
-        """ns by id: kernels from the model, operators as they were executed here."""
+        """Times by node id in ns: kernels from the model, operators as measured on this machine."""
         found = {int(scaled.nodes.id[row]): round(ns) for row, ns in own_times(scaled, self._executed).items()}
         if self.model is not None:
             ids = scaled.nodes.id[scaled.gpu.source].tolist()
@@ -110,13 +108,13 @@ class Resharded:
 
     @cached_property
     def _stages(self) -> Sequence[Trace]:
-        """A rank of each stage, and of ranks that share experts each that differs."""
+        """One rank per stage, and each different rank that shares experts."""
         ranks = (self.layout.rank(0, dp, stage) for stage in range(self.layout.pp) for dp in range(self.layout.ep))
         return [self.trace(rank) for rank in ranks if self.derivation.representative(rank) == rank]
 
     @cached_property
     def sources(self) -> Mapping[str, float]:
-        """Shares of the operators' self time on the host by source, as in a prediction."""
+        """Shares of operator CPU self time by source, as in a prediction."""
         times = list[tuple[str, float]]()
         for trace in self._stages:
             executed = own_times(trace, self._executed)
@@ -135,17 +133,17 @@ class Resharded:
 
     @cached_property
     def memory(self) -> list[Memory]:
-        """Memory of a rank of each stage."""
+        """Memory of one rank per stage."""
         return [memory_of(self.derivation, stage) for stage in range(self.layout.pp)]
 
     @cached_property
     def not_derived(self) -> tuple[NotDerived, ...]:
-        """Operators with unknown extents, and parts of the model that stay whole."""
+        """Operators with unknown extents, and unsharded parts of the model."""
         return not_derived(self.derivation)
 
     @cached_property
     def proof(self) -> SelfProof:
-        """The recorded layout derived from itself."""
+        """Comparison of the recorded layout with itself, derived."""
         derivation = self.derivation
         ranks = self.ranks or (own_rank(derivation.model),)
         plan = replace(derivation.plan, stages=self.stages)
@@ -164,25 +162,25 @@ class Resharded:
 
     @property
     def assumptions(self) -> list[str]:
-        """Assumptions that the recording does not show, a line each."""
+        """Assumptions that the recording does not show, one per line."""
         return assumptions(self.derivation)
 
     @cached_property
     def doubts(self) -> list[str]:
-        """Reasons to distrust the result, a line each; empty if all is derived."""
+        """Reasons to distrust the result, one per line; empty if all is derived."""
         return doubts(self.derivation, self.not_derived, self.gradients, self.proof)
 
     @cached_property
     @gc_disabled()
     def step_ns(self) -> int:
-        """Predicted time of a step, ns, of a rank of each stage."""
+        """Predicted step time over one rank per stage, ns."""
         graphs = [build_graph(trace) for trace in self._stages]
         constants = [fit_constants(graph) for graph in graphs]
         return replay(join_ranks(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
 
     @gc_disabled()
     def matched(self) -> int:
-        """Check that collectives and messages match within their groups; return how many were compared."""
+        """Check that collectives and messages match within their groups; return the number of comparisons."""
         layout, count = self.layout, 0
         programs = {rank: _communications(self.derivation, rank) for rank in self.rank_map}
         for rank, found in programs.items():
@@ -298,26 +296,26 @@ def reshard(
     """Derive a job in another parallel layout from a recorded one.
 
     Args:
-        traces: linked traces of one or more ranks of the job. The layout is derived from the first one, or from one of
-            each pipeline stage; all are compared with what is derived for the recorded layout.
+        traces: linked traces of one or more ranks of the job. The layout is derived from the first trace, or from one
+            trace per pipeline stage; all traces are compared with the derived recorded layout.
         model: predicts kernels (`etplus predict fit`); None scales the recorded times with the work.
         measured: times of operators on this machine at the derived shapes (`measure` of a derived trace).
         network: the links; by default 25 GB/s and 5 µs per step.
         recorded: the layout of the recorded job; None to recognize it.
-        plan: as `Resharded.plan` gives it, perhaps edited; None for the plan that follows from the model.
-        step: number of the ProfilerStep to take; None for the one of median duration.
+        plan: as `Resharded.plan` returns it, optionally edited; None for the plan that follows from the model.
+        step: number of the ProfilerStep; None for the step of median duration.
 
     Returns:
-        A `Scaled` if a data-parallel job is only put on more ranks, else a `Resharded`.
+        A `Scaled` if only the number of data-parallel ranks changes, otherwise a `Resharded`.
 
     Raises:
-        UsageError: a layout that does not divide, or a recording from which none can be derived.
+        UsageError: the layout does not divide the model, or the recording has too little to derive one.
 
     Example:
         >>> reshard([trace], Layout(dp=1024)).trace(1000).world_size
         1024
     """
-    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else traces  # perhaps read when first looked at
+    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else traces  # may be read lazily
     if not given:
         raise UsageError("nothing to reshard; give the trace of a rank")
     was = recorded if recorded is not None else recorded_layout([given[0]])
