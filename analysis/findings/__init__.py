@@ -1,6 +1,6 @@
-"""What is wrong in a trace, what it costs and what fixing it gains: detectors, priced by replaying their change.
+"""Detect problems in a trace and estimate the gain of fixing each one by replaying the change.
 
-The names below are public; each is imported when it is first asked for.
+Every public name is imported on first access.
 """
 
 from __future__ import annotations

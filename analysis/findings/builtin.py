@@ -1,4 +1,4 @@
-"""The detectors: those of etplus, in order, and those that other packages register."""
+"""Built-in detectors, in order, and detectors that other packages register."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .small_operators import SmallOperators
 from .step_outliers import STEPS
 from .stragglers import STRAGGLERS
 
+# Entry-point group of other packages: the name is the finding's id, the value a `Detector` or its class.
 GROUP = "etplus.findings"
-"""Group of the entry points of other packages: the name is the finding's, the value a `Detector` or a class of one."""
 
 _HOST: tuple[Detector, ...] = (
     *(LateStart(), LongestGap(), LaunchBound(), SynchronizingCalls(), PageableCopies(), DataLoading(), HostLoop()),
@@ -41,7 +41,7 @@ BUILT_IN: tuple[Detector, ...] = (*_HOST, *_DEVICE, *COMMUNICATION, *STRAGGLERS,
 
 
 def detectors() -> Mapping[str, Callable[[Case], Iterator[Candidate]]]:
-    """What finds, by id."""
+    """Return all detectors by id."""
     own = {detector.id: partial(_found, detector) for detector in BUILT_IN}
     return own | {name: partial(_found_by, plugin) for name, plugin in _plugins().items()}
 

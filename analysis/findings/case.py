@@ -1,4 +1,4 @@
-"""What detectors look at: traces with analysis, replay graph, base replay and critical path, each made once."""
+"""Input of detectors: traces with analysis, replay graph, base replay and critical path, each computed once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Case:
     """One trace, or the ranks of a job.
 
     Attributes:
-        traces: one a rank, with the GPU events that could not be attached (`trace.unattached`); these have no row.
+        traces: one per rank. GPU events that could not be attached (`trace.unattached`) are included; they have no
+            row.
 
     Example:
         >>> case = Case([trace])
@@ -44,13 +45,12 @@ class Case:
         self, traces: Sequence[Trace], *, analyses: Sequence[Analysis] | None = None, devices: Sequence[Device] = (),
         shells: Sequence[str] = (), replays: Sequence[Replay] = (),
     ) -> None:  # fmt: skip
-        """
-        Args:
-            analyses: of the traces, where they are there already.
-            devices: own ones, that come before those of the table.
-            shells: what names each trace in a command line, options and quotes included, such as
-                "--steps 2-4 'my trace.json'"; by default the name of its file.
-            replays: those of the traces without changes, where they are there already.
+        """Args:
+        analyses: existing analyses of the traces.
+        devices: user-defined devices; they override the device table.
+        shells: how a command line names each trace, options and quotes included, such as
+            "--steps 2-4 'my trace.json'"; by default the file name.
+        replays: existing replays of the unchanged traces.
         """
         self.traces, self._devices = tuple(map(with_unattached, traces)), tuple(devices)
         self._made: dict[str, Any] = {}
@@ -61,107 +61,103 @@ class Case:
             self.traces = tuple(analysis.trace for analysis in analyses)
 
     def shell(self, number: int = 0) -> str:
-        """What names a trace in a command line, between the command and a query."""
+        """Return the shell argument that names a trace, to go between a command and a query."""
         return self._shells[number]
 
     @property
     def shells(self) -> str:
-        """What names all of them."""
+        """Return the shell arguments that name all traces."""
         return " ".join(self._shells)
 
     @property
     def trace(self) -> Trace:
-        """The trace, of several ranks the first one's."""
+        """The trace; for several ranks, the trace of the first rank."""
         return self.traces[0]
 
     @cached_property
     def analyses(self) -> tuple[Analysis, ...]:
-        """Of each rank."""
+        """Analysis per rank."""
         return tuple(analyze(trace, self._devices) for trace in self.traces)
 
     @property
     def analysis(self) -> Analysis:
-        """Of the first rank."""
+        """Analysis of the first rank."""
         return self.analyses[0]
 
     @cached_property
     def graphs(self) -> tuple[ReplayGraph, ...]:
-        """Of each rank. ConvertError where no row of a trace has a time."""
+        """Replay graph per rank. Raises ConvertError if no row of a trace has a time."""
         return tuple(of.graph for of in self._replays) or tuple(map(build_graph, self.traces))
 
     @cached_property
     def graph(self) -> ReplayGraph:
-        """That of the trace, of several ranks coupled by their communications; rows count through all traces."""
+        """Replay graph. For several ranks, communications couple the ranks and rows count through all traces."""
         if len(self.graphs) > 1:
             from ...timeline.rank_coupling import join_ranks
 
             return join_ranks(list(self.graphs))
-        # the same rows; what has been derived of this trace need not be derived of the graph's own again
+        # The rows are equal, and `self.trace` already caches its derived data.
         return self.graphs[0].of_trace(self.trace)
 
     @cached_property
     def constants(self) -> tuple[Constants, ...]:
-        """Of each rank."""
+        """Replay constants per rank."""
         return tuple(fit_constants(graph) for graph in self.graphs)
 
     @cached_property
     def base(self) -> Replay:
-        """The replay without changes."""
+        """Replay without changes."""
         if len(self._replays) == 1:
             return replace(self._replays[0], graph=self.graph)
         return replay(self.graph, self.constants)
 
     @cached_property
     def base_error(self) -> BaseError:
-        """How far it is from what was recorded."""
+        """Relative error of the base replay against the recording."""
         return BaseError.of(self.base)
 
     @cached_property
     def unrecorded(self) -> tuple[Replay, ...]:
-        """Replays without recording: usual, with the least and the most costs; () if recording cost little."""
+        """Replays without profiler overhead: usual, least and most overhead; () if the overhead is small."""
         return without_recording_replays(self.base, self.constants)
 
     @property
     def timelines(self) -> tuple[Replay, ...]:
-        """Timelines on which gains are estimated, the usual one first."""
+        """Timelines on which gains are estimated, the usual timeline first."""
         return self.unrecorded or (self.base,)
 
     @property
     def untraced_ns(self) -> int:
-        """Makespan without recording, of which gains are shares."""
+        """Makespan without profiler overhead; gains are shares of it."""
         return self.timelines[0].makespan_ns
 
     @cached_property
     def untraced_step(self) -> UntracedStep | None:
-        """Time of a step before it was recorded, if `etplus record` measured it."""
+        """Step time without the profiler, if `etplus record` measured it."""
         return untraced_step_of(self.traces)
 
     @cached_property
     def path(self) -> CriticalPath:
-        """The critical path of the replay without changes."""
+        """Critical path of the base replay."""
         return critical_path(self.base)
 
     @property
     def makespan_ns(self) -> int:
-        """Of the replay without changes."""
+        """Makespan of the base replay."""
         return self.base.makespan_ns
 
     @cached_property
     def all_bounds(self) -> tuple[IntColumn, ...]:
-        """Of each rank `event_bounds`: by event of `analyses[rank].trace.gpu`, ns."""
+        """`event_bounds` per rank: ns by event of `analyses[rank].trace.gpu`."""
         return tuple(event_bounds(of.trace, of.work, of.devices) for of in self.analyses)
 
     @property
     def bounds(self) -> IntColumn:
-        """int64 ns by GPU event of `analysis.trace.gpu`, what it takes at the device's peaks; −1 where not known."""
+        """Least time at the device's peaks, int64 ns by GPU event of `analysis.trace.gpu`; −1 if unknown."""
         return self.all_bounds[0]
 
     def once(self, make: Callable[[Case], _Made], name: str) -> _Made:
-        """What a function makes of this case, made once: what several detectors look at.
-
-        Args:
-            name: of what it makes; the same one for the same function.
-        """
+        """Return `make(self)`, cached under `name` for all detectors."""
         if name not in self._made:
             self._made[name] = make(self)
         made: _Made = self._made[name]
@@ -169,7 +165,7 @@ class Case:
 
     @cached_property
     def row_bounds(self) -> IntColumn:
-        """int64 ns by row of `graph`, what a GPU event takes at the device's peaks; −1 where that is not known."""
+        """Least time at the device's peaks, int64 ns by row of `graph`; −1 if unknown."""
         parts = []
         for trace, analysis, bounds in zip(self.traces, self.analyses, self.all_bounds, strict=True):
             part, source = np.full(len(trace), -1, np.int64), analysis.trace.gpu.source

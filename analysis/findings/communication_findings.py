@@ -1,4 +1,4 @@
-"""Findings of communication: transfers that nothing hides, and messages that cost little more than their latency."""
+"""Communication findings: exposed transfers and latency-bound messages."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ from .places import where_of
 from .proofs import time_of_rows
 from .rank_times import RankTimes, TimesOfJob, collective_label, group_label, job_times
 
+# Exposed share of a transfer up to which nothing is reported. With three buckets that overlap the compute that
+# produces them, the last third stays exposed; bucketing does no better.
 HIDDEN_AS_A_RULE = 0.4
-"""Exposed share of a transfer up to which nothing is reported. What is communicated in three pieces beside the compute
-that makes them leaves the last third exposed: that is as well as bucketing does."""
+# Assumed number of pieces per transfer; compute hides all but the last piece. More pieces add latency and hide
+# little more.
 PIECES = 4
-"""In so many pieces a transfer is taken to be cut so that compute hides all but the last one: more of them, each with
-its own latency, hide little more."""
+# Largest small message. At 1 GB/s or faster, such a message takes less time than starting a collective.
 SMALL_BYTES = 256 << 10
-"""Messages up to this size are taken for small: at 1 GB/s and more they last less than what a collective costs to
-begin."""
+# Fewer small messages per kind, group and step do not justify a buffer.
 FEWEST_SMALL = 8
-"""Fewer small messages of a kind, group and step are not worth a buffer."""
+# Default bucket size of DDP (`bucket_cap_mb=25`).
 BUCKET_BYTES = 25 << 20
-"""What one message may hold: the bucket of DDP (`bucket_cap_mb=25`)."""
 _ISSUES = re.compile(r"_?c10d(?:_functional)?::(?!wait_tensor)")
 _ADVICE = {
     "all_reduce": "let the reduction run beside the backward pass: DDP with several buckets (bucket_cap_mb below the "
@@ -56,8 +55,6 @@ _OTHER_ADVICE = (
 
 @dataclass(frozen=True)
 class _CollectivesOfGroup:
-    """The communications of one kind and group, on the ranks that have them."""
-
     label: str
     group: str
     kind: int
@@ -81,7 +78,7 @@ def _parts(times: TimesOfJob) -> list[_CollectivesOfGroup]:
 
 
 class ExposedCommunication:
-    """Collectives that run while the rank computes nothing, though there is compute beside which they could run."""
+    """Collectives that run while the rank computes nothing, although overlapping compute exists."""
 
     id = "exposed-communication"
 
@@ -124,7 +121,7 @@ class ExposedCommunication:
 
 
 class _Overlap(NamedTuple):
-    """Of the communications of a part, ns on a rank on average."""
+    """Communication times per rank, averaged, in ns."""
 
     transfer: float
     exposed: float
@@ -151,7 +148,7 @@ def _of_gradients(rank: RankTimes, at: IntColumn) -> bool:
 
 
 class CommunicationBound:
-    """Collectives that last longer than all the compute that could run beside them."""
+    """Collectives that last longer than all the compute that could overlap them."""
 
     id = "communication-bound"
 
@@ -186,7 +183,7 @@ class CommunicationBound:
 
 
 class SmallMessages:
-    """Many collectives of a kind and group, each so small that most of its time is latency."""
+    """Many collectives of one kind and group that are each dominated by latency."""
 
     id = "small-messages"
 
@@ -268,12 +265,11 @@ def _latency(size: IntColumn, ns: IntColumn) -> tuple[float, bool]:
 
 
 def files(case: Case, command: str) -> str:
-    """A command line about the case's files."""
     return f"etplus {command} {case.shells}"
 
 
 def name_of(rank: RankTimes, at: IntColumn) -> str:
-    """The name that most of some communications have."""
+    """Return the most common name of some communications."""
     codes, count = np.unique(rank.trace.nodes.name[rank.row[at]], return_counts=True)
     return rank.trace.names[int(codes[np.argmax(count)])]
 

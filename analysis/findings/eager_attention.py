@@ -1,4 +1,4 @@
-"""Attention that is computed in several operators, where one fused operator exists."""
+"""Attention that runs as several operators although a fused operator exists."""
 
 from __future__ import annotations
 
@@ -27,48 +27,45 @@ from .work_items import (
 if TYPE_CHECKING:
     from .case import Case
 
+# Maximum distance in items from softmax to each GEMM: scale, mask, cast, dropout and their copies fit.
 _REACH = 8
-"""Items between softmax and either product at most: scale, mask, cast, dropout, and copies for them."""
+# Attention sizes that are replayed with their own factor. Each costs a pass over the replay's edges.
 _CLASSES = 8
-"""Sizes of attention that are replayed with a factor of their own; each is a pass over the replay's edges."""
+# Tile size of fused kernels in queries and keys. A partial tile costs as much as a full tile.
 _TILE = 64
-"""A fused kernel works on tiles of at least so many queries and keys; what does not fill one costs as much."""
+# Share of the bound (the longer of FLOPs and bytes at the peaks) that fused kernels reach: low, usual, high.
+# FlashAttention-2 reports 50 to 73% of the peak on an A100 and 35 to 40% on an H100 with heads of 64 and 128,
+# FlashAttention-3 75% on an H100. ROCm kernels reach 30 to 45%.
 _SHARES = (0.3, 0.45, 0.7)
-"""Share of the bound (the longer of FLOPs and bytes at the peaks) that fused kernels reach: at least, mostly, at most.
-FlashAttention-2 reports 50 to 73% of the peak on an A100 and 35 to 40% on an H100 with heads of 64 and 128,
-FlashAttention-3 75% there; those of ROCm reach 30 to 45%."""
+# Minimum time of any kernel.
 _LAUNCH_NS = 3_000
-"""What a kernel takes however little it does."""
+# A fused backward recomputes the scores: five GEMMs for two in forward.
 _BACKWARD_WORK = 2.5
-"""A fused backward computes five products where the forward computes two: it computes the scores again."""
-# Time of the fused operator over the time of both products if no peak is known: most, usual, and least. On a CPU small
-# attentions gain little: untraced, 12% of a step of 65% attention.
+# Fused time over the time of both GEMMs if no peak is known: most, usual, least. On a CPU small attentions gain
+# little: 12% of an untraced step that spends 65% in attention.
 _OF_PRODUCTS, _OF_PRODUCTS_CPU = (1.15, 0.95, 0.6), (2.0, 1.5, 1.0)
 
+# Fused PyTorch operators; users cannot change the operators that these call.
 _ONE_OPERATOR = frozenset(("aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"))
-"""Operators of PyTorch that are fused as far as they go; nobody can choose what they call."""
 
 
 @dataclass(frozen=True)
 class AttentionGroup:
-    """One attention: items of its forward, and of its backward where the trace shows which they are.
+    """One attention: its forward items, and its backward items if the trace identifies them."""
 
-    Attributes:
-        items: in order, of forward. softmax, first, last: softmax and both products among them.
-        backward: items of backward, () for none known.
-        products: extents of both, None where shapes are not recorded.
-    """
-
+    # Forward items in order; `softmax`, `first` and `last` are softmax and the two GEMMs.
     items: tuple[int, ...]
     softmax: int
     first: int
     last: int
+    # () if unknown.
     backward: tuple[int, ...] = ()
+    # Sizes of both GEMMs; None if shapes are not recorded.
     products: tuple[Product, Product] | None = None
 
 
 def attention_groups(case: Case) -> tuple[tuple[AttentionGroup, ...], ...]:
-    """Of each rank the attentions in eager form."""
+    """Return the eager attentions of each rank."""
     return case.once(lambda of: tuple(_groups(items) for items in work_items(of)), "attention groups")
 
 
@@ -154,7 +151,7 @@ def _with_backward(items: WorkItems, groups: Sequence[AttentionGroup]) -> tuple[
 
 
 def in_attention(case: Case, rank: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Of each item of a rank whether it is of attention in eager form: what else is said of it does not count twice."""
+    """Return which items of a rank belong to eager attention, so that other findings do not count them twice."""
     items = work_items(case)[rank]
     groups = attention_groups(case)[rank]
     every = [at for group in groups for at in (*group.items, *group.backward)]
@@ -193,10 +190,11 @@ def _bound_ns(items: WorkItems, group: AttentionGroup, case: Case, rank: int) ->
 
 
 class EagerAttention:
-    """Scores of attention are written and read again: matrix product, softmax, matrix product, and what is between.
+    """Eager attention writes the scores to memory and reads them again: GEMM, softmax, GEMM and operators between
+    them.
 
-    The gain is that of one fused operator in place of each: it takes what its FLOPs and bytes take at the usual share
-    of the device's peaks (`_SHARES`), or where none are known what the two products take alone.
+    The gain assumes one fused operator per attention. The fused operator runs at the usual share of the device's peaks
+    (`_SHARES`) or, if no peak is known, takes the time of the two GEMMs.
     """
 
     id = "eager-attention"

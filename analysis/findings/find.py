@@ -1,4 +1,4 @@
-"""Finds, prices and sorts: what `etplus why`, `trace.findings()` and the page show."""
+"""Run detectors, estimate gains and sort: the result of `etplus why`, `trace.findings()` and the web page."""
 
 from __future__ import annotations
 
@@ -20,33 +20,31 @@ from .pricing import priced, together
 from .recording_gaps import AMONG, INCOMPLETE
 
 NO_TIMES = "without start times, waits and idle times are not known"
+# Maximum number of findings on the first screen; longer lists go unread.
 FIRST = 7
-"""So many findings at most are on the first screen: more are not read."""
 
 
 @dataclass(frozen=True)
 class Findings(Suggests, Sequence[Finding]):
-    """What was found, the largest gain first.
-
-    Attributes:
-        all: every finding. together: what the first three with a gain bring together, None if there are not
-            several. looked_for: ids of all detectors, () if the trace has no time to compare with. base: error of the
-            replay without changes, None if there is none.
-        makespan_ns: time without recording, of which gains are shares. notes: sentences on what gains mean.
-    """
+    """Findings, largest gain first."""
 
     all: tuple[Finding, ...]
+    # Joint gain of the first three findings with a gain; None for fewer than two.
     together: Gain | None
+    # Ids of all detectors; () if the trace has no time to compare with.
     looked_for: tuple[str, ...]
+    # Error of the base replay; None without a replay.
     base: BaseError | None
+    # Time without profiler overhead; gains are shares of it.
     makespan_ns: int
+    # Sentences on the meaning of gains.
     notes: tuple[str, ...] = ()
 
     __repr__ = brief
 
     @property
     def first(self) -> tuple[Finding, ...]:
-        """Those of the first screen."""
+        """Findings of the first screen."""
         return self.all[:FIRST]
 
     def __len__(self) -> int:
@@ -64,14 +62,14 @@ class Findings(Suggests, Sequence[Finding]):
 
     @property
     def none_reason(self) -> str:
-        """Why there is nothing, "" if there is something."""
+        """Reason for an empty result; "" if there are findings."""
         if self.all:
             return ""
         checks = len(self.looked_for)
         return f"no problems found ({checks} check{'s' * (checks != 1)})" if checks else "nothing was checked"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reference/findings.md."""
+        """Return JSON-ready data with the keys of docs/reference/findings.md."""
         return {
             "found": [finding.to_dict() for finding in self.all],
             "together": None if self.together is None else asdict(self.together),
@@ -82,7 +80,7 @@ class Findings(Suggests, Sequence[Finding]):
         }
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame, a row each, without the evidence; needs pandas (`pip install 'etplus[frames]'`)."""
+        """Return a pandas DataFrame with a row per finding, without evidence; needs `pip install 'etplus[frames]'`."""
         return to_pandas({
             "id": [finding.id for finding in self], "title": [finding.title for finding in self],
             "certainty": [finding.certainty for finding in self], "cost_ns": [finding.cost_ns for finding in self],
@@ -92,16 +90,16 @@ class Findings(Suggests, Sequence[Finding]):
         })  # fmt: skip
 
     def to_text(self, width: int = 80) -> str:
-        """One screen of at most `width` columns."""
+        """Return one screen of at most `width` columns."""
         text: str = outer("report.findings_text").render(self, width)
         return text
 
 
 def find_findings(case: Case) -> Findings:
-    """What all detectors find in a case, priced.
+    """Run all detectors on a case and estimate the gain of each finding.
 
     Raises:
-        EtplusError: a detector of another package fails, or yields something else than candidates.
+        EtplusError: a detector of another package fails or yields something other than candidates.
 
     Example:
         >>> found = find_findings(Case([trace]))

@@ -1,4 +1,4 @@
-"""What a finding is: a sentence with its numbers, its place, its proof, its price; and what finds one."""
+"""Data model of findings: evidence, place, gain and the detector interface."""
 
 from __future__ import annotations
 
@@ -12,24 +12,22 @@ from ...trace.columns import IntColumn
 if TYPE_CHECKING:
     from .case import Case
 
+# Certainty: the trace shows the problem and its cost; it shows a symptom with this usual cause; it shows a
+# frequent companion of the problem.
 MEASURED, LIKELY, POSSIBLE = "measured", "likely", "possible"
-"""How certain a finding is: the trace shows the problem and its cost; it shows the symptom, whose usual cause this is;
-it shows what often goes with the problem."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A number that a finding rests on.
+    """A number that supports a finding."""
 
-    Attributes:
-        text: what it is, in a sentence. value: the number, None where the text has several. unit: "ns", "bytes",
-            "events", "share", "FLOP/s", …
-        command: what shows it, such as "etplus analyze trace.json".
-    """
-
+    # Sentence that states the number.
     text: str
+    # None if the text has several numbers.
     value: float | None
+    # "ns", "bytes", "events", "share", "FLOP/s", …
     unit: str
+    # Command that shows the number, such as "etplus analyze trace.json".
     command: str
 
     __repr__ = brief
@@ -37,25 +35,24 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Where:
-    """The place that a finding is about, as far as it is known; see `where_of`.
+    """Known place of a finding; see `where_of`."""
 
-    Attributes:
-        source: line of own code, "train.py:7". module: path of modules. operator, kernel: names. phase: "forward", ….
-        step: name of the iteration. rank: of a job.
-        start_ns, end_ns: after the trace's start.
-        rows: ids of the ET+ rows that it is about, the longest first, at most 20.
-    """
-
+    # Line of user code, "train.py:7".
     source: str | None = None
+    # Module path.
     module: str | None = None
     operator: str | None = None
     kernel: str | None = None
+    # "forward", …
     phase: str | None = None
     stream: int | None = None
+    # Name of the iteration.
     step: str | None = None
     rank: int | None = None
+    # `start_ns` and `end_ns` are relative to the start of the trace.
     start_ns: int | None = None
     end_ns: int | None = None
+    # Ids of ET+ rows, longest first, at most 20.
     rows: tuple[int, ...] = ()
 
     __repr__ = brief
@@ -63,21 +60,18 @@ class Where:
 
 @dataclass(frozen=True)
 class Gain:
-    """Time that a finding's change saves.
+    """Time that the change of a finding saves."""
 
-    Attributes:
-        ns: of the timeline without recording; 0 if the change is off the critical path. At most what is at stake.
-        low_ns, high_ns: interval.
-        base_error: relative error of the replay without the change. unexplained: share of the makespan with the change
-            in which the host or device waits for something that the trace does not explain.
-        replayed_ns: the time that `etplus replay` shows, of the recorded timeline.
-    """
-
+    # On the timeline without profiler overhead, limited by the time at stake; 0 off the critical path.
     ns: int
+    # `low_ns` to `high_ns` is the interval.
     low_ns: int
     high_ns: int
+    # Relative error of the base replay.
     base_error: float
+    # Share of the changed makespan in which host or device waits for an unknown reason.
     unexplained: float
+    # Time that `etplus replay` shows, on the recorded timeline.
     replayed_ns: int = 0
 
     __repr__ = brief
@@ -85,15 +79,11 @@ class Gain:
 
 @dataclass(frozen=True)
 class Intervention:
-    """A change that a finding suggests, as it is replayed.
+    """A suggested change in the form that the replay applies."""
 
-    Attributes:
-        what_if: in the grammar of `etplus.timeline.whatif`.
-        rows: int64, the rows that it means, of several ranks those of one after the other; None for those that the
-            text means. With rows the text says how they are changed, and what it calls them is as near as it can be.
-    """
-
+    # In the grammar of `etplus.timeline.whatif`. With `rows`, only its change applies; its target is approximate.
     what_if: str
+    # int64 rows to change, consecutive across ranks; None applies the target of `what_if`.
     rows: IntColumn | None = None
 
     __repr__ = brief
@@ -101,48 +91,39 @@ class Intervention:
 
 @dataclass(frozen=True)
 class Finding:
-    """One conclusion.
+    """One conclusion."""
 
-    Attributes:
-        id: "eager-attention"; stable. title: what is wrong, in a sentence with its numbers.
-        where: the place. evidence: the numbers that prove it, at least one.
-        cost_ns: time at stake, None where it is not known.
-        gain: what the change is expected to bring end to end, None where nothing was replayed.
-        what_ifs: the change; `etplus replay --what-if` prints the gain.
-        certainty: "measured", "likely" or "possible".
-        advice: what to try. check: how to see that it worked.
-    """
-
+    # Stable, such as "eager-attention".
     id: str
+    # The problem in a sentence with numbers.
     title: str
     where: Where
+    # At least one number.
     evidence: tuple[Evidence, ...]
+    # Time at stake; None if unknown.
     cost_ns: int | None
+    # Expected end-to-end gain; None without a replay.
     gain: Gain | None
+    # `etplus replay --what-if` prints the gain.
     what_ifs: tuple[str, ...]
+    # "measured", "likely" or "possible".
     certainty: str
+    # Suggested change.
     advice: str
+    # Test that the change worked.
     check: str
 
     __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return JSON-ready data."""
         plain = asdict(self)
         return plain | {"where": {key: value for key, value in plain["where"].items() if value is not None}}
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A finding before it is priced.
-
-    Attributes:
-        interventions: the changes that would fix it, replayed together; () where no replay can say what it gains.
-        low, high: what a fix takes away at least and at most, as a share of the time that the interventions take away:
-            (0.6, 1.2) where these are the middle of what is plausible.
-        least_share: of the makespan; where less time is at stake nothing is reported.
-        least_gain: as `least_share`, of what the replay gains.
-    """
+    """A finding without an estimated gain."""
 
     id: str
     title: str
@@ -152,16 +133,20 @@ class Candidate:
     certainty: str
     advice: str
     check: str
+    # Changes that fix the problem, replayed together; () if a replay cannot estimate them.
     interventions: tuple[Intervention, ...] = field(default=())
+    # `low` and `high` bound the time that a fix removes, as a share of what the interventions remove.
     low: float = 1.0
     high: float = 1.0
+    # Report threshold for the time at stake, as a share of the makespan.
     least_share: float = 0.01
+    # Report threshold for the replayed gain, as a share of the makespan.
     least_gain: float = 0.01
 
     __repr__ = brief
 
     def finding(self, gain: Gain | None) -> Finding:
-        """The finding with its price."""
+        """Return the finding with its gain."""
         what_ifs = tuple(change.what_if for change in self.interventions)
         return Finding(
             self.id, self.title, self.where, self.evidence, self.cost_ns, gain, what_ifs, self.certainty, self.advice,
@@ -170,9 +155,9 @@ class Candidate:
 
 
 class Detector(Protocol):
-    """What finds one kind of problem. Other packages register theirs as entry points, see docs/extending.md."""
+    """Detects one kind of problem. Other packages register detectors as entry points; see docs/extending.md."""
 
     id: str
 
     def find(self, case: Case) -> Iterable[Candidate]:
-        """What a trace, or the ranks of a job, show of the problem; nothing where they show none."""
+        """Yield the occurrences of the problem in a trace or in the ranks of a job."""

@@ -1,4 +1,4 @@
-"""Elementwise operators in a row that one fused kernel could do, and optimizers that are loops over parameters."""
+"""Chains of elementwise operators that one kernel could run, and optimizers that loop over parameters."""
 
 from __future__ import annotations
 
@@ -40,39 +40,38 @@ if TYPE_CHECKING:
 
 _FUSES = (POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
 _REDUCES = (REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
+# Minimum share of the trace's time. Other effects of a compiler, good and bad, are as large.
 _LEAST_SAVED = 0.02
-"""Of the time of a trace: a compiler's other effects, good and bad, are as large."""
+# Interval of the saved time. Intermediates that backward needs are still written, which saves less. Kernels that
+# also fuse neighboring loads and stores save more.
 _LOW, _HIGH = 0.6, 1.15
-"""Of the time that is saved. Less where what is between is kept for the backward pass, and has to be written all the
-same; more where fused kernels also load what comes before and write what comes after."""
+# Minimum operators per parameter; one or two (plain SGD) gain little.
 _OPTIMIZER_OPS = 3
-"""So many operators for a parameter at least: one or two (plain SGD) gain little."""
 _OPTIMIZER_LOW, _OPTIMIZER_HIGH = 0.7, 1.15
+# Share of a looping optimizer's host time that a fused optimizer keeps, because Python still gathers parameters,
+# gradients and states. 0.31 for Adam on a transformer of 28 parameters (PyTorch 2.13).
 _FUSED_HOST = 0.3
-"""Of the host's time in a step that loops over parameters what a fused one keeps: it gathers parameters, gradients and
-states in Python all the same. 0.31 for Adam on a transformer of 28 parameters (PyTorch 2.13)."""
 _STEP = re.compile(r"Optimizer\.step#")
 
 
 @dataclass(frozen=True)
 class FusableChain:
-    """Items in a row, each of which reads what the one before has written, as far as shapes show.
+    """Consecutive items, each of which reads the output of the previous item according to their shapes."""
 
-    Attributes:
-        items: positions, on one stream. fused_ns: what one kernel would take. saved_bytes: 0 where sizes are not known.
-    """
-
+    # Positions, on one stream.
     items: tuple[int, ...]
+    # Estimated time of one fused kernel.
     fused_ns: float
+    # 0 if sizes are unknown.
     saved_bytes: int
 
 
+# Operators that do not read their first tensor.
 _WRITES_ONLY = frozenset(WRITES_ONLY.split())
-"""Operators that do not read their first tensor."""
 
 
 class _Shapes:
-    """What operators read and write, by name and signature, each looked at once."""
+    """Cached inputs and outputs of operators by name and signature."""
 
     def __init__(self, items: WorkItems) -> None:
         calls = items.calls
@@ -100,7 +99,7 @@ class _Shapes:
         if first < 0 or then < 0:
             return self._same_operator(one, other)
         if first == then and self.items.name(one).endswith("_"):
-            return False  # in place, and again: of another tensor
+            return False  # in place again, but on another tensor
         shape = self.written[first]
         return shape is not None and prod(shape) > 1 and shape in self.read[then]
 
@@ -121,14 +120,14 @@ class _Shapes:
 
 
 def casts(items: WorkItems) -> npt.NDArray[np.bool_]:
-    """Which items read and write tensors of different types."""
+    """Return which items read and write tensors of different dtypes."""
     signatures = items.trace.signatures
     found = [len({tensor.dtype for tensor in signature.tensors if tensor.dtype}) > 1 for signature in signatures]
     return np.array([*found, False], np.bool_)[items.signature_code]
 
 
 def fusable_chains(case: Case) -> tuple[tuple[FusableChain, ...], ...]:
-    """Of each rank the chains of operators that could be one kernel."""
+    """Return the fusable operator chains of each rank."""
     return case.once(lambda of: tuple(_chains(of, rank) for rank in range(len(of.traces))), "fusable chains")
 
 
@@ -138,7 +137,7 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     fits = np.isin(items.kind, _FUSES) & ~in_attention(case, rank)
     fits &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION))
     fits[[at for loop in operator_loops(case)[rank] for at in loop.items]] = False
-    fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # another layout is a finding of its own
+    fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # layout changes are a separate finding
     found: list[FusableChain] = []
     chain: list[int] = []
     before = np.cumsum(~shapes.on_numbers)  # items that work on more than numbers
@@ -165,8 +164,8 @@ def _continues(
     return shapes.follows(last, item)
 
 
+# Maximum items per chain; compilers also split longer chains.
 _LONGEST = 64
-"""Items of a chain at most: compilers split larger ones, too."""
 
 
 def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[FusableChain]:
@@ -187,10 +186,9 @@ def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[Fusable
 
 
 class ElementwiseChains:
-    """Elementwise operators in a row, each a pass over memory, that one kernel could do.
+    """Consecutive elementwise operators that each pass over memory and that one kernel could replace.
 
-    The gain is that of the bytes that a fused kernel does not move (what one writes and the next reads), at the rate
-    that the chain has reached, and of the launches that fall away.
+    The gain is the intermediate bytes at the chain's measured rate plus the removed launches.
     """
 
     id = "elementwise-chains"
@@ -253,11 +251,11 @@ def _fused(items: WorkItems, chains: Sequence[FusableChain]) -> tuple[Interventi
 
 
 class OptimizerLoop:
-    """An optimizer that steps parameter by parameter with several operators each, where one fused kernel does all.
+    """An optimizer that runs several operators per parameter although one fused kernel could update all parameters.
 
-    A fused optimizer reads parameter, gradient and state once and writes parameter and state once, for all parameters
-    in a few launches; the gain is that of the bytes that remain, at the best rate among the optimizer's own
-    operators, and of the operators that fall away.
+    A fused optimizer reads parameter, gradient and state once and writes parameter and state once, in a few launches.
+    The
+    estimate moves the remaining bytes at the best rate of the optimizer's operators and removes the other operators.
     """
 
     id = "optimizer-loop"

@@ -1,4 +1,4 @@
-"""Findings of the host beside a device: the device waits for it, does not run yet, or is waited for."""
+"""Host findings on a device: late start, late finish, launch-bound gaps, synchronization and pageable copies."""
 
 from __future__ import annotations
 
@@ -20,39 +20,38 @@ from .finding import LIKELY, MEASURED, Candidate
 from .proofs import quoted
 from .ranks_of_case import RankOfCase, worst_rank
 
+# Minimum share of the makespan before the first GPU event; every recording starts with some launching.
 LATE_START = 0.02
-"""Share of the makespan before the first GPU event from which on a late start is reported: launching takes some time in
-every recording."""
+# A shorter delay is the launch of the first operator, in a recording of any length.
 LEAST_LATE_NS = 1_000_000
-"""A start that is less late is the launching of the first operator, whatever the length of the recording."""
+# Minimum share of the makespan after the last GPU event; step ends (metrics, profiler) take some time.
 LATE_FINISH = 0.05
-"""Share of the makespan after the last GPU event: what ends a step (metrics, the profiler's own) takes some time."""
+# Minimum share of the makespan with the device waiting for launches; short waits at step starts are usual.
 HOST_WAIT = 0.1
-"""Share of the makespan in which the device waits for a launch: some waiting at the begin of each step is usual."""
-FEWEST_LAUNCHES = 10  # nobody captures a graph of fewer
+FEWEST_LAUNCHES = 10  # fewer launches do not justify a CUDA graph
 SLOW_LAUNCH_NS = 100_000  # launches take 5 to 20 µs
+# Minimum share of the makespan for the device waits of one source line.
 SYNC_WAIT = 0.02
-"""Share of the makespan that one line's waits for the device must take."""
+# Minimum gain of dropping a wait that occurs once per step. Programs need such a wait to detect the end of a step.
 ONCE_GAIN = 0.1
-"""Share of the makespan that dropping a wait must gain which occurs once a step: that is how a step's end is found."""
-MOST_LINES = 3  # reported, those that wait longest
+MOST_LINES = 3  # reported lines, longest wait first
+# Minimum share of the makespan for copies from pageable memory.
 PAGEABLE = 0.02
-"""Share of the makespan that copies from pageable memory must take."""
+# A pinned copy takes 0.2 to 0.6 of the time of a pageable copy, which is copied twice (CUDA C++ Best Practices
+# Guide, "Pinned Memory"; 8 against 20 GB/s on PCIe 4).
 _PINNED_SHARE = 0.4
-"""A copy from pinned memory takes 0.2 to 0.6 of the time of one from pageable memory, which is copied twice (CUDA C++
-Best Practices Guide, "Pinned Memory"; 8 against 20 GB/s on PCIe 4)."""
 _TO_DEVICE = re.compile(r"(?i)htod|hosttodevice")
 _CAPTURE = re.compile(r"BeginCapture|EndCapture")
 _PAGEABLE = re.compile(r"(?i)pageable")
 
 
 def captures(trace: Trace) -> bool:
-    """Whether a graph is captured: what is launched then does not run, and the device waits for nothing."""
+    """Return whether the trace captures a graph. Captured launches do not run, so the device does not wait for them."""
     return bool(matching(trace.runtime.name, trace.names, _CAPTURE.search).any())
 
 
 class LateStart:
-    """Nothing runs on the device for a while after the recording begins."""
+    """The device stays idle after the recording begins."""
 
     id = "late-start"
 
@@ -86,7 +85,7 @@ class LateStart:
 
 
 class LateFinish:
-    """The host goes on for a while after the last GPU event."""
+    """The host continues long after the last GPU event."""
 
     id = "late-finish"
 
@@ -123,14 +122,14 @@ def _window(trace: Trace, begin: int, length: int) -> str:
 
 
 def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """GPU events before which a device had nothing to run since the host had not launched them, and for how long.
+    """Return GPU events that an idle device waited for because the host launched them late, and the wait times.
 
     Returns:
-        positions in `Trace.gpu`, and ns from the end of all that ran before on the device, or from the launch of the
-        event's operator where that is later, to the event's start.
+        positions in `Trace.gpu`, and ns until the event's start. The wait begins at the end of all earlier work on the
+        device or, if later, at the launch of the event's operator.
     """
     gpu, runtime = trace.gpu, trace.runtime
-    # a call that takes long submits its work at its end: it loads a module first
+    # A long call first loads a module and submits its work at its end.
     launched = np.append(np.maximum(runtime.ts, runtime.end - SLOW_LAUNCH_NS), -1)[gpu.runtime]
     events, gaps = [], []
     for _, at in grouped(gpu.device):
@@ -144,7 +143,7 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 
 class LongestGap:
-    """The device waits once, for longer than in all its other waits for the host together."""
+    """One wait of the device for the host that exceeds all its other waits for the host together."""
 
     id = "longest-gap"
 
@@ -217,14 +216,14 @@ def _cause_of_gap(trace: Trace, event: int, begin: int) -> tuple[str, str, IntCo
 
 
 def calls_once(trace: Trace, name: str) -> bool:
-    """Return whether a call takes much longer the first time than later."""
+    """Return whether the first call takes much longer than later calls."""
     mine = trace.calls.name == trace.name_codes[name]
     taken = trace.calls.dur[mine]
     return len(taken) < 2 or bool(taken.max() > 10 * np.median(taken))
 
 
 class LaunchBound:
-    """The device waits for the host's launches."""
+    """The device waits for launches of the host."""
 
     id = "launch-bound"
 
@@ -285,7 +284,7 @@ def _lines_of_gaps(trace: Trace, events: IntColumn, gaps: IntColumn) -> str:
 
 
 class SynchronizingCalls:
-    """Calls that hold the host until the device has done what it was given."""
+    """Calls that block the host until the device finishes."""
 
     id = "synchronizing-calls"
 
@@ -300,7 +299,7 @@ class SynchronizingCalls:
         if not len(calls):
             return
         op = nearest(runtime.call[calls], trace.calls.parent, trace.calls.kind == OP)
-        top = np.append(trace.hierarchy.top, -1)[op]  # a trace of a device alone has no calls
+        top = np.append(trace.hierarchy.top, -1)[op]  # a device-only trace has no calls
         name = np.where(top >= 0, np.append(trace.calls.name, -1)[top], runtime.name[calls])
         line = _lines(trace, runtime.source[calls])
         keys, group = distinct_rows(name, line)
@@ -340,13 +339,13 @@ class SynchronizingCalls:
 
 
 def waiting_calls(trace: Trace) -> IntColumn:
-    """Positions in `Trace.runtime` of calls that wait for the device: those that synchronize, and copies that block."""
+    """Return positions in `Trace.runtime` of calls that wait for the device: synchronizations and blocking copies."""
     waits = np.flatnonzero(matching(trace.runtime.name, trace.names, SYNCHRONIZE.search))
     return distinct(np.concatenate([waits, trace.gpu.runtime[blocked_copies(trace)]]))
 
 
 def copies_to_device(trace: Trace) -> IntColumn:
-    """Positions in `Trace.gpu` of copies to the device from pageable memory, or that their calls waited for."""
+    """Return positions in `Trace.gpu` of host-to-device copies that are pageable or blocking."""
     gpu = trace.gpu
     blocks = np.zeros(len(gpu), np.bool_)
     blocks[blocked_copies(trace)] = True
@@ -355,9 +354,11 @@ def copies_to_device(trace: Trace) -> IntColumn:
 
 
 def waits_of_copies(trace: Trace, copies: IntColumn) -> IntColumn:
-    """Of the calls that wait for the device those that wait for some copies: their own calls, and what synchronizes in
-    the same operator (PyTorch waits for the stream after it has copied from pageable memory, `copy_kernel_cuda` in
-    aten/src/ATen/native/cuda/Copy.cu)."""
+    """Return the calls that wait for some copies: the copy calls and synchronizations in the same operator.
+
+    PyTorch synchronizes the stream after a copy from pageable memory (`copy_kernel_cuda` in
+    aten/src/ATen/native/cuda/Copy.cu).
+    """
     runtime, waits = trace.runtime, waiting_calls(trace)
     launched = trace.gpu.runtime[copies]
     launched = launched[launched >= 0]
@@ -366,7 +367,7 @@ def waits_of_copies(trace: Trace, copies: IntColumn) -> IntColumn:
 
 
 def blocked_copies(trace: Trace) -> IntColumn:
-    """Positions of the GPU events that are copies which their calls waited for."""
+    """Return the GPU positions of copies that block their calls."""
     gpu, runtime = trace.gpu, trace.runtime
     copies = np.flatnonzero(trace.is_copy & (gpu.runtime >= 0))
     call = gpu.runtime[copies]
@@ -390,7 +391,7 @@ def _advice(name: str) -> str:
 
 
 class PageableCopies:
-    """Copies to the device from memory that is not pinned."""
+    """Host-to-device copies from memory that is not pinned."""
 
     id = "pageable-copies"
 

@@ -1,4 +1,4 @@
-"""Findings of work on the host: data loading, values that are read one by one, Python between calls."""
+"""Host work findings: data loading, element-wise reads and Python time."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .finding import LIKELY, MEASURED, POSSIBLE, Candidate
 from .proofs import quoted
 from .ranks_of_case import RankOfCase, worst_rank
 
+# Minimum share of the makespan that the step thread waits for data; loaders with workers need 1 or 2%.
 DATA_LOADING = 0.05
-"""Share of the makespan in which the thread of the steps waits for data: with workers it takes a percent or two."""
+# Minimum reads per line and step; shorter loops are not worth rewriting.
 FEWEST_REPEATED = 8
-"""So often at least a line reads a value in a step: less is no loop worth rewriting."""
+# Minimum share of the makespan for a loop over values.
 LOOP = 0.03
-"""Share of the makespan that a loop over values must take."""
 MOST_LOOPS = 3
+# Minimum share of step time outside operators: Python, dispatch and unrecorded work.
 PYTHON = 0.4
-"""Share of the steps outside of any operator: Python, the interpreter's calls of operators, what is not recorded."""
 UNRECORDED = 0.03
-# A what-if each: pauses of more steps are not replayed.
+# Each pause costs a what-if; pauses of further steps are not replayed.
 MOST_PAUSES = 12
 _LOADING = re.compile(r"DataLoader|^$")
 _READS = re.compile(r"aten::(?:item|is_nonzero|_local_scalar_dense)")
@@ -48,7 +48,7 @@ def _rows_below(trace: Trace, calls: IntColumn) -> IntColumn:
 
 
 class DataLoading:
-    """The steps wait for their data."""
+    """Steps wait for data."""
 
     id = "data-loading"
 
@@ -60,7 +60,7 @@ class DataLoading:
         loading = trace.origin.phase == DATA
         roots = np.flatnonzero(loading & ~np.append(loading, False)[calls.parent])
         working = distinct(calls.thread[(calls.kind == OP) & ~loading])
-        roots = roots[np.isin(calls.thread[roots], working)]  # not on threads of its own
+        roots = roots[np.isin(calls.thread[roots], working)]  # exclude threads that only load data
         taken = union(calls.ts[roots], calls.end[roots]).length
         makespan = of.case.makespan_ns
         if not len(roots) or taken < DATA_LOADING * makespan:
@@ -86,7 +86,7 @@ class DataLoading:
 
 
 class HostLoop:
-    """A line reads the values of a tensor on the CPU one by one."""
+    """A source line reads values of a CPU tensor one at a time."""
 
     id = "host-loop"
 
@@ -96,7 +96,7 @@ class HostLoop:
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, calls, origin = of.trace, of.trace.calls, of.trace.origin
         if len(trace.gpu) or not len(calls):
-            return  # values on a device: `SynchronizingCalls`
+            return  # `SynchronizingCalls` reports values on a device
         reads = matching(calls.name, trace.names, _READS.fullmatch)
         reads &= (trace.hierarchy.top == np.arange(len(calls))) & np.isin(origin.phase, (UNKNOWN, FORWARD))
         chosen = np.flatnonzero(reads)
@@ -153,7 +153,7 @@ def _feeding(trace: Trace, mine: IntColumn) -> IntColumn:
 
 
 class PythonOverhead:
-    """A CPU is busy with Python between the operators."""
+    """Python keeps the CPU busy between operators."""
 
     id = "python-overhead"
 
@@ -164,7 +164,7 @@ class PythonOverhead:
         trace, calls = of.trace, of.trace.calls
         within = union(trace.steps.start, trace.steps.end)
         if len(trace.gpu) or not within.length:
-            return  # with a GPU it costs time only if the GPU waits, which `LaunchBound` finds
+            return  # on a GPU this matters only if the GPU waits; `LaunchBound` reports that
         ops = np.flatnonzero((trace.hierarchy.top == np.arange(len(calls))) | (trace.origin.phase == DATA))
         busy = intersection(union(calls.ts[ops], calls.end[ops]), within).length
         outside = within.length - busy
@@ -186,7 +186,7 @@ class PythonOverhead:
 
 
 class UnrecordedTime:
-    """The host does something in most steps that nothing records: a sleep, I/O, Python without PyTorch."""
+    """Most steps contain unrecorded host time: sleep, I/O or Python without PyTorch."""
 
     id = "unrecorded-host-time"
 
@@ -201,12 +201,12 @@ class UnrecordedTime:
         row = graph.row[edges.target[at]]
         step = trace.steps.of(graph.measured[edges.target[at]] + nodes.span.start - 1, nodes.thread[row])
         at, row, step = at[step >= 0], row[step >= 0], step[step >= 0]
-        ends = edges.target[at] == graph.end[row]  # of an annotation, as `pauses` gives no calls
+        ends = edges.target[at] == graph.end[row]  # an annotation's end, because `pauses` returns no calls
         for (name, _), mine in grouped(np.where(ends, -1, nodes.name[row]), nodes.thread[row]):
             by_step = np.bincount(step[mine], edges.lag[at[mine]], len(trace.steps))
             taken, steps = int(by_step.sum()), int(np.count_nonzero(by_step))
             even = 2 * steps > len(trace.steps) > 1 and 2 * by_step[by_step > 0].min() > by_step.max()
-            if even and taken >= UNRECORDED * of.case.untraced_ns:  # other programs interrupt a step at any place
+            if even and taken >= UNRECORDED * of.case.untraced_ns:  # other programs interrupt steps at varying places
                 before = "the end of the step" if name < 0 else shortened(trace.names[name], 60)
                 yield self._candidate(of, at[mine], before, taken, steps)
 

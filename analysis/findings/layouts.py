@@ -1,4 +1,4 @@
-"""Time that goes into changes of layout and type, which compute nothing, and into forward work that runs again."""
+"""Time spent in layout and dtype conversions and in recomputed forward work."""
 
 from __future__ import annotations
 
@@ -27,30 +27,29 @@ from .work_items import COPY_WORK, WorkItems, phases_of, work_items
 if TYPE_CHECKING:
     from .case import Case
 
+# cuDNN and MIOpen kernels that convert tensors to and from a convolution's layout.
 _LAYOUT_KERNEL = re.compile(
     r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_|transpose_NCHW|transpose_NHWC", re.IGNORECASE
 )
-"""Kernels of cuDNN and MIOpen that bring tensors into the layout which a convolution wants, and back."""
 _LONGEST_NAME = 80
 _LEAST_LAYOUT = 0.02
+# Minimum share of device time; every model copies some tensors to split and join them.
 _LEAST_COPIES = 0.03
-"""Of the device's time. Some copies are in every model: cuts and joins of tensors that no operator takes as they
-are."""
+# A smaller copy measures the call, not the copy.
 _LEAST_COPY_BYTES = 1 << 16
-"""A copy of less is the cost of calling an operator, not of copying."""
+# Replaces `_LEAST_COPY_BYTES` if sizes are not recorded.
 _LEAST_COPY_NS = 5_000
-"""The same where sizes are not recorded."""
+# Minimum share of device time. Recomputing only cheap operators (activations, norms) takes less and saves most of
+# the memory.
 _LEAST_RECOMPUTED = 0.05
-"""Of the device's time: recomputing only what is cheap (activations, norms) takes less, and saves most of the
-memory."""
 _COMPUTES = re.compile(r"aten::|triton_|_C::|flash_attn")
 _DISTRIBUTES = re.compile(r"Redistribute|TorchTensor(?:Backward)?$|c10d")
+# Minimum free share of device memory; with less, the model needs recomputation to fit.
 _HEADROOM = 0.3
-"""Of the device's memory: with less left, recomputation is what makes the model fit."""
 
 
 class LayoutConversions:
-    """Kernels around convolutions that change between NCHW and NHWC."""
+    """Kernels around convolutions that convert between NCHW and NHWC."""
 
     id = "layout-conversions"
 
@@ -101,7 +100,7 @@ class LayoutConversions:
 
 
 class Copies:
-    """Operators that copy a tensor on its device into another layout or type."""
+    """Operators that copy a tensor to another layout or dtype on the same device."""
 
     id = "tensor-copies"
 
@@ -166,9 +165,9 @@ def _outer_name(items: WorkItems, item: int) -> str:
 
 
 class Recomputation:
-    """Forward work that runs again in backward (activation checkpointing), where memory is left.
+    """Forward work that backward repeats (activation checkpointing) although memory is free.
 
-    The gain is that of not recomputing anything; what is recomputed may be chosen.
+    The gain assumes no recomputation; selective recomputation gains less.
     """
 
     id = "recomputation"

@@ -1,4 +1,4 @@
-"""Operators that move their bytes more slowly than the same operator does elsewhere in the trace."""
+"""Operators with a lower memory rate than the same operator reaches elsewhere in the trace."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from .case import Case
 
 _BY_BYTES = (POINTWISE_WORK, COPY_WORK, NORM_WORK, REDUCTION_WORK, SOFTMAX_WORK)
+# Start and tail dominate shorter kernels, which hides the memory rate.
 _LEAST_NS = 20_000
-"""Shorter kernels are bound by their start and their tail, so that their rate says nothing of the work."""
+# Maximum rate over the best rate; caches and clocks cause smaller differences.
 _SLOWER = 0.5
-"""Rate over the best rate of like work: caches and clocks make less difference than this."""
+# Minimum share of the peak bandwidth, if known, that the best rate must reach.
 _LEAST_SHARE_OF_PEAK = 0.5
-"""Of the bandwidth: the better one has to be good itself, where the peak is known."""
+# Smaller transfers may come from the last-level cache if its size is unknown.
 _CACHED_BYTES = 64 << 20
-"""Where the device's last cache is not known what moves less may come from it."""
 
 
+# Percentile of an operator's rates used as its best rate; caches may speed up single events.
 _BEST = 80
-"""Percentile of an operator's rates that counts as what it reaches: single events may be faster by a cache."""
+# Longest shapes to replay. Each costs a pass over the replay's edges.
 _REPLAYED = 16
-"""Shapes that are replayed, the longest: each is a pass over the replay's edges."""
+# Minimum slow events per shape; unrecorded effects disturb single events.
 _LEAST_SLOW = 3
-"""So many slow events of one shape at least: single ones are disturbed by what the trace does not show."""
 
 
 @dataclass(frozen=True)
 class LikeWork:
-    """Slow items of one operator and signature, and the rate that the operator reaches elsewhere, bytes/ns."""
+    """Slow items with one operator and signature, and the operator's best rate, bytes/ns."""
 
     items: tuple[int, ...]
     rate: float
@@ -49,7 +49,7 @@ class LikeWork:
 
 
 def slow_among_like(case: Case, rank: int) -> list[LikeWork]:
-    """Items bound by memory that move fewer bytes a second than others of their operator do, and run by themselves."""
+    """Return memory-bound items that run alone and move bytes more slowly than other calls of their operator."""
     items = work_items(case)[rank]
     at = _judged(items, case, rank)
     if not len(at):
@@ -96,7 +96,7 @@ def _beside(items: WorkItems, at: IntColumn) -> npt.NDArray[np.bool_]:
 
 
 class SlowerThanLike:
-    """An operator bound by memory moves bytes at half the rate, or less, that it reaches in other calls."""
+    """A memory-bound operator that moves bytes at half its rate in other calls, or less."""
 
     id = "slower-than-like-work"
 

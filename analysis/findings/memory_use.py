@@ -1,4 +1,4 @@
-"""Memory: calls of the allocator to the driver inside of steps, memory that is nearly full, and what holds it."""
+"""Memory findings: driver allocations inside steps and nearly full memory."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from .ranks_of_case import RankOfCase, worst_rank
 if TYPE_CHECKING:
     from .case import Case
 
+# Calls that reserve or release driver memory. Except for `cudaMallocAsync` they wait for the device or take the
+# driver's lock.
 _ALLOCATES = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free)(?:Host|Managed|Pitch)?|(?:cuda|hip)Host(?:Alloc|Malloc|Free|Register|Unregister)"
     r"|cu(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemHostAlloc)\w*"
 )
-"""Calls that reserve or release memory of the driver; all but those of streams (`cudaMallocAsync`) wait for the
-device or take the driver's lock."""
+# Minimum share of the makespan on the host. Resulting device waits come on top.
 _LEAST_HOST = 0.005
-"""Of the makespan that such calls take on the host: what the device waits for them comes on top."""
+# Reserved share at which allocators begin to free and retry, and at which fragments matter.
 _NEARLY_FULL = 0.9
-"""Of the device's memory reserved: allocators begin to free and to retry, fragments count."""
+# Minimum unallocated share of reserved memory at the peak; rounding to 2 and 20 MB explains up to a tenth.
 _FRAGMENTED = 0.2
-"""Of what is reserved, not allocated at the peak: blocks of 2 and 20 MB that are rounded up explain up to a tenth."""
+# Minimum share of the peak that the trace allocates. Serving engines reserve their cache at startup instead.
 _LEAST_OWN = 0.1
-"""Of the peak that was allocated in the trace: an engine for serving takes all memory for its cache when it starts."""
 _MB = 1e6
 
 
 class AllocatorCalls:
-    """The allocator asks the driver for memory, or gives some back, while the device has work: such calls wait for it.
+    """The allocator requests or returns driver memory while the device has work; such calls wait for the device.
 
-    The gain is that of the same recording without these calls.
+    The gain is the makespan without these calls.
     """
 
     id = "allocator-calls"
@@ -100,7 +100,7 @@ def _while_working(trace: Trace, ts: IntColumn) -> Any:
 
 
 class MemoryNearlyFull:
-    """The allocator has reserved nearly all of the device's memory; of that, what is in fragments."""
+    """The allocator has reserved nearly all device memory, some of it as fragments."""
 
     id = "memory-nearly-full"
 
@@ -156,7 +156,7 @@ def _held_since(memory: DeviceMemory) -> int:
 
 
 def capacity(trace: Trace, memory: DeviceMemory) -> int | None:
-    """Bytes of memory of a device, None where they are not recorded."""
+    """Return the memory capacity of a device in bytes; None if not recorded."""
     if memory.device.startswith("cpu"):
         return None
     number = memory.device.rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""The place of rows that many alike modules share: the path of their classes, where no module has most of the time."""
+"""Place of rows that many similar modules share: their common class path, if no module dominates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"_\d+$|(?<=\.)\d+(?=\.|$)")
 
 
 def place_of(trace: Trace, rows: IntColumn, **known: Any) -> Where:
-    """As `where_of`; where no module has half of the time, the path that all of them share, numbers left out.
+    """Like `where_of`, but return the modules' common path without numbers if no module has half of the time.
 
     Example:
         >>> place_of(trace, trace.gpu.source[:1]) == where_of(trace, trace.gpu.source[:1])
