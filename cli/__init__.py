@@ -1,1 +1,1 @@
-"""The command line: one thin module a command, each with ``prepare_parser`` and ``run``."""
+"""Command line: one thin module per command, with ``prepare_parser`` and ``run``."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..analysis.job_summary import JobSummary
 
 COMMON = "files steps by_shape top output csv full json"
-_OF_ONE = ("plots", "overheads", "batch_size", "device_spec")  # options for single traces only
+_OF_ONE = ("plots", "overheads", "batch_size", "device_spec")  # not for jobs
 _EPILOG = """\
 examples:
   etplus analyze et_plus.json.gz
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Analyze, write files and print."""
     csv_folder, plots_folder = (
         None if name is None else make_folder(name) for name in (arguments.csv, arguments.plots)
-    )  # first, since other outputs may be in them
+    )  # first: other outputs may be in these folders
     outputs, reads = [arguments.overheads, arguments.json, arguments.output], [arguments.device_spec]
     inputs = find_inputs(arguments, outputs=outputs, reads=[*reads, *arguments.graph_capture])
     many = len(inputs) > MOST_IN_FULL and arguments.overheads is None
@@ -99,8 +99,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Output:
-    """Texts and rows of the traces; their analyses are not kept."""
-
     def __init__(
         self, arguments: argparse.Namespace, csv_folder: Path | None, plots_folder: Path | None, *, several: bool
     ) -> None:
@@ -109,7 +107,7 @@ class _Output:
         self._several, self._width = several, terminal_width()
         self._is_workbook = arguments.output is not None and arguments.output.lower().endswith(".xlsx")
         if self._is_workbook:
-            library("xlsxwriter")  # before anything is read
+            library("xlsxwriter")  # fail before reading
         if plots_folder is not None:
             require_matplotlib()
         self._texts: list[str] = []
@@ -154,7 +152,6 @@ class _Output:
         )
 
     def write(self) -> None:
-        """Write files and print."""
         arguments = self._arguments
         pooled = summarize(pool(self._overheads), self.event_ns, self._files)
         if arguments.overheads is not None:
@@ -182,7 +179,6 @@ def _microseconds(text: str) -> float:
 
 
 def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], csv_folder: Path | None) -> int:
-    """Analyze the ranks as one job, write and print."""
     from ..analysis.job_summary import job_summary, rank_contribution  # few runs summarize a job
 
     given = [name for name in _OF_ONE if getattr(arguments, name) is not None]
@@ -203,7 +199,7 @@ def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], 
 
 
 def summary_text(summary: JobSummary, width: int, top: int) -> str:
-    """Return the first rows of the tables of a job."""
+    """Return the first rows of a job's tables."""
     numbers = [row.rank for row in summary.ranks]
     late = f", {len(summary.late)} stragglers: {ranges(summary.late)}" if summary.late else ", no straggler"
     first = f"job of {len(numbers):,} ranks{late if summary.collectives else ''}"

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.run:
         write_tables(args, "\n".join(lines), numbers, lambda: "\n".join(_lines(report, limit)))
         return 0 if report.ok else 1
-    from ..converters.astra_config import described_network  # with the replay
+    from ..converters.astra_config import described_network  # also imports the replay
     from ..converters.astra_run import run_set
 
     prefix = prefix_of(report.files[0])
@@ -79,7 +79,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_lines(runs: Mapping[str, Sequence[SimulatedRank]]) -> list[str]:
-    """A row for each rank, or of several networks a row for each."""
     rows: list[list[str]] = []
     if len(runs) == 1:
         ((network, ranks),) = runs.items()

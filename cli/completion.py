@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         import shtab
     except ImportError:
         raise UsageError("completion needs shtab; install it with: pip install 'etplus[completion]'") from None
-    from .parser import etplus_parser  # with every command's module
+    from .parser import etplus_parser  # imports every command's module
 
     root, commands = etplus_parser()
     for parser in commands.values():

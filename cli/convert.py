@@ -111,7 +111,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Convert; print on standard error what was written."""
+    """Convert and list the outputs on standard error."""
     if arguments.redact is not None:
         return _redact(arguments)
     arguments.files, output = _inputs_and_output(arguments)
@@ -148,8 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _redact(arguments: argparse.Namespace) -> int:
-    """Copy a file in its own format, without unknown fields."""
-    if arguments.redact not in ("fields", "names"):  # `convert --redact FILE`: argparse takes FILE for the value
+    if arguments.redact not in ("fields", "names"):  # argparse reads FILE in `convert --redact FILE` as the value
         arguments.files, arguments.redact = [arguments.redact, *arguments.files], "fields"
     files, output = _inputs_and_output(arguments)
     if len(files) != 1 or arguments.to is not None:
@@ -162,7 +161,6 @@ def _redact(arguments: argparse.Namespace) -> int:
 
 
 def _augment(arguments: argparse.Namespace, output: str) -> int:
-    """Copy one input and add FLOPs and bytes of GPU events."""
     own = own_devices(arguments)
     (given,) = inputs = find_inputs(arguments, 1, outputs=[output, arguments.json], reads=[arguments.device_spec])
     has_no_text = not isinstance(given, str) or given.endswith((".et", ".et.gz")) or is_nsys(given) or is_stored(given)
@@ -188,7 +186,7 @@ def _checked(done: Conversion, name: str) -> PreflightReport | None:
 
 
 def _inputs_and_output(arguments: argparse.Namespace) -> tuple[list[str], str]:
-    """Return inputs and output; without -o the second of two files is the output, unless it exists."""
+    """Return inputs and output; without -o, the second of two files is the output unless it exists."""
     files: list[str] = arguments.files
     if arguments.output is not None:
         return files, arguments.output
@@ -202,7 +200,6 @@ def _inputs_and_output(arguments: argparse.Namespace) -> tuple[list[str], str]:
 
 
 def _formats() -> list[str]:
-    """Return lines about the formats and their suffixes."""
     width = max(map(len, exporters()))
     lines = [
         line

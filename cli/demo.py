@@ -19,9 +19,8 @@ from ..trace.views import DeviceEvent, Op
 from .link_text import render
 
 _PAIR = "gpu/tf32"
-"""Three training steps of a linear layer in full float32, recorded on an H100 with Python stacks."""
+# Copied from fixtures/gpu/measured.json.
 _MEASURED = "Measured without a profiler: in TF32 the step takes 76.1% less."
-"""As fixtures/gpu/measured.json has it."""
 _SHOWN = 2  # GPU events
 _WIDTH = 66
 
@@ -38,7 +37,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Link the bundled pair, print what it shows, write the files; returns the exit status."""
+    """Link the bundled pair, print results, write the files; return the exit status."""
     folder = make_folder(arguments.output)
     etplus, chakra = folder / "train.etplus.json", folder / "train.0.et"
     page, timeline = folder / "report.html", folder / "train.perfetto.json"
@@ -66,7 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _bundled(name: str) -> Trace:
-    """A pair of the package, linked."""
     folder, _, stem = name.rpartition("/")
     bundle = files("etplus.fixtures").joinpath(folder)
     with as_file(bundle / f"{stem}.et.json.gz") as et, as_file(bundle / f"{stem}.kineto.json.gz") as kineto:
@@ -74,7 +72,6 @@ def _bundled(name: str) -> Trace:
 
 
 def _next(steps: Path, chakra: Path, *, has_insight: bool) -> str:
-    """Commands to go on with."""
     linked, simulated = shlex.quote(str(steps)), shlex.quote(str(chakra))
     commands = [f"etplus convert {simulated} --to jsonl -o -"]
     if has_insight:
@@ -83,10 +80,10 @@ def _next(steps: Path, chakra: Path, *, has_insight: bool) -> str:
 
 
 def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:
-    """Yield lines: GPU events below the calls that launched them, each caller once.
+    """Yield lines: GPU events below the calls that launched them, one tree path per caller.
 
     Args:
-        events: in the wanted order; events without a known launching call are left out.
+        events: in output order; events without a known launching call are dropped.
 
     Example:
         >>> print("\\n".join(line[:70] for line in kernel_tree(trace.kernels.matching("gemm")[:1])))
@@ -111,7 +108,6 @@ def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:
 
 
 def _path(op: Op | None) -> list[Op]:
-    """A call and its callers, outermost first."""
     path: list[Op] = []
     while op is not None:
         path.insert(0, op)

@@ -1,4 +1,4 @@
-"""`etplus diff`: two traces or two jobs side by side."""
+"""`etplus diff`: compare two traces or two jobs."""
 
 from __future__ import annotations
 
@@ -118,7 +118,6 @@ def _compare_jobs(arguments: argparse.Namespace, a: Sequence[TraceInput], b: Seq
 
 
 def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, html: Callable[[], bytes]) -> int:
-    """Write the page or the text, and the numbers."""
     shell = " ".join(shell_word(name) for name in [*arguments.first_files, *arguments.files])
     if arguments.versus is not None:
         shell += " --versus " + " ".join(map(shell_word, arguments.versus))
@@ -142,7 +141,6 @@ def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, h
 
 
 def _percentage(text: str) -> float:
-    """Return a percentage as a share."""
     try:
         value = float(text.strip().removesuffix("%")) / 100
     except ValueError:

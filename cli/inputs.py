@@ -1,4 +1,4 @@
-"""Traces as inputs of a command: files, pairs to link, folders, patterns, standard input."""
+"""Input traces: files, pairs to link, folders, patterns, standard input."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from ..jobs.job import Job
 
 _STDIN, _STDIN_NAME = "-", "<stdin>"
-_KEPT = 16  # traces kept in memory if a command needs them twice; more are read again
-_WELL_LINKED = 0.95  # share of a rank's operators above which nothing is said about its link
-_LONG = 60  # characters of a list of ranks in a message
+_KEPT = 16  # kept in memory if a command reads traces twice; a job with more reads them again
+_WELL_LINKED = 0.95  # above this share of a rank's operators, no message about its link
+_LONG = 60  # characters of a rank list in a message
 
 
 TraceInput = str | InputPair | FileRank | StoredRank
@@ -42,7 +42,7 @@ def add_inputs(
 
     Args:
         use: what the command does with several traces, for the help.
-        rank: add --rank. gpu: add --gpu. ranks: add --ranks.
+        rank, gpu, ranks: add --rank, --gpu, --ranks.
     """
     several = f"; {use}" if use else ""
     about = "traces: ET+, Kineto, .sqlite (Nsight Systems), .et, or a folder of these"
@@ -59,7 +59,7 @@ def add_inputs(
 
 
 def add_file_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = True) -> None:
-    """Add the options that choose among the ranks of an Nsight Systems export or a merged Kineto trace."""
+    """Add the options that choose ranks of an Nsight Systems export or a merged Kineto trace."""
     group = parser.add_argument_group("which ranks of a merged Kineto trace or Nsight Systems export (default: all)")
     if rank:
         about = "only this one, as the file numbers it or counted from 0; with --et-file: the rank of the pair"
@@ -74,15 +74,16 @@ def find_inputs(
     arguments: argparse.Namespace, count: int | None = None, *, outputs: Iterable[str | None] = (),
     reads: Iterable[str | None] = (), rank_of_job: bool = False,
 ) -> list[TraceInput]:  # fmt: skip
-    """Return the traces that a command line names: the pair first, then the FILEs, folders replaced by their traces.
+    """Return the traces that a command line names: the pair first, then FILEs; folders stand for their traces.
 
     Args:
         count: required number; None for one or more.
-        outputs: files that the command writes. reads: further files that the outputs must not replace.
+        outputs: files that the command writes.
+        reads: more files that the outputs must not replace.
         rank_of_job: --rank also chooses among files.
 
     Raises:
-        UsageError: no or too many traces, an ET without its Kineto trace, standard input twice, no file with the
+        UsageError: wrong number of traces, an ET without its Kineto trace, standard input twice, no file with the
             requested rank, process or GPU, or an output that would replace an input.
     """
     found: list[TraceInput] = []
@@ -120,13 +121,11 @@ def find_inputs(
 
 
 def _expanded(files: Sequence[str]) -> Iterator[str]:
-    """Replace patterns such as "rank*.json" by the files that they name."""
     for file in files:
         yield from (named_by(file) if is_pattern(file) else None) or [file]
 
 
 def _ranks(arguments: argparse.Namespace, file: str) -> Sequence[TraceInput]:
-    """Return a file, or the ranks in it that the options choose."""
     if os.path.isdir(file) and is_stored(file):  # noqa: PTH112 (False for impossible names)
         stored, left = stored_in(file)
         print_warnings(left)
@@ -148,13 +147,13 @@ def _chosen(arguments: argparse.Namespace, file: str, ranks: Sequence[FileRank])
 
 
 def _processes(arguments: argparse.Namespace, given: TraceInput) -> Sequence[TraceInput]:
-    """Return an input; of a merged Kineto trace, which is read for that, the ranks that the options choose."""
+    """Return the input, or the chosen ranks of a merged Kineto trace (this reads the file)."""
     ranks = _merged_ranks(given) if isinstance(given, str) and given != _STDIN else []
     return _chosen(arguments, str(given), ranks) if ranks else [given]
 
 
 def _unmerged(inputs: Sequence[TraceInput], merged: Mapping[str, Sequence[FileRank]]) -> Sequence[TraceInput]:
-    """Leave merged traces out if the folder also has the traces that they were made of."""
+    """Drop merged traces if the folder also has their parts."""
     others = [given for given in inputs if given not in merged]
     if others and len(others) < len(inputs):
         names = [str(given) for given in inputs if given in merged]
@@ -163,7 +162,7 @@ def _unmerged(inputs: Sequence[TraceInput], merged: Mapping[str, Sequence[FileRa
 
 
 def _of_ranks(inputs: Sequence[TraceInput], ranks: Sequence[int]) -> list[TraceInput]:
-    """Return the inputs of some ranks; traces are read if only their content says their rank."""
+    """Return the inputs of some ranks; read traces only if file names lack the rank."""
     found = {}
     for position, given in enumerate(inputs):
         found[position] = rank if (rank := known_rank(given)) is not None else _own_rank(given, position)
@@ -217,12 +216,12 @@ def input_files(inputs: Sequence[TraceInput]) -> list[str]:
 
 
 def read_inputs(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """Read or link the traces one after the other."""
+    """Read or link the traces, one at a time."""
     return map(read_input, inputs)
 
 
 def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """Like `read_inputs`; warn once of each kind of damage."""
+    """Read each trace; warn once per kind of damage."""
     known: set[str] = set()
     return (_warned_of(trace, known) for trace in read_inputs(inputs))
 
@@ -236,11 +235,15 @@ def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> I
 
 
 def job_of(arguments: argparse.Namespace, inputs: Sequence[Source], traces: int = 0) -> Job:
-    """Return a job of the chosen parts, on the engine of --jobs and --scheduler; `traces`: number of all traces."""
-    from ..jobs.job import Job  # takes a while to import
+    """Return a job of the chosen parts, on the engine of --jobs and --scheduler.
+
+    Args:
+        traces: number of all traces.
+    """
+    from ..jobs.job import Job  # slow import
 
     job, own, part = Job(inputs), getattr(arguments, "own", ()), selection_of(arguments)
-    if own or part:  # else columns are read as they are stored
+    if own or part:  # else columns are read as stored
         job = job.choosing(partial(chosen_part, own=own, part=part))
     engine = engine_for(arguments, traces or len(inputs))
     return job if engine is None else job.on(engine=engine)
@@ -252,7 +255,10 @@ def _warned_of(trace: Trace, known: set[str]) -> Trace:
 
 
 class ReadAnew(Sequence[Trace]):
-    """Traces in order; more than `_KEPT` are read again at each access. `choose` returns the part of a trace."""
+    """Traces in order; reads a trace again at each access if there are more than `_KEPT`.
+
+    `choose` returns the part of a trace.
+    """
 
     def __init__(self, inputs: Sequence[TraceInput], choose: Callable[[Trace], Trace]) -> None:
         self._inputs, self._choose = inputs, choose
@@ -281,7 +287,7 @@ def read_all(inputs: Sequence[TraceInput]) -> list[Trace]:
 
 
 def read_input(given: TraceInput) -> Trace:
-    """Read a trace of any format, or link a pair and say how much of it was linked."""
+    """Read a trace of any format, or link a pair and report its coverage."""
     if not isinstance(given, InputPair):
         from ..converters.open import load  # slow imports, each for one kind of input
 
@@ -313,7 +319,7 @@ def shell_of(given: TraceInput, arguments: argparse.Namespace) -> str:
         words += ["--et-file", str(given.et), "--kineto-file", str(getattr(kineto, "file", kineto)), *rank]
     else:
         if between is not None and len(words) == len(("--between", "name", "number")):
-            words.append("--log-level=warning")  # ends what --between takes
+            words.append("--log-level=warning")  # ends the values of --between
         rank_of_file = getattr(given, "rank", None)
         words += [] if rank_of_file is None else [f"--rank={rank_of_file}"]
         words.append(str(given if isinstance(given, str) else os.fspath(given)))
@@ -321,7 +327,6 @@ def shell_of(given: TraceInput, arguments: argparse.Namespace) -> str:
 
 
 def _listed(folder: str) -> Sequence[TraceInput]:
-    """Return the traces in a folder and below; print what is left out."""
     found, notes = traces_in(folder)
     print_warnings(notes)
     return found

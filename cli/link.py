@@ -1,4 +1,4 @@
-"""`etplus link`, and `trace-link`: join an Execution Trace with a Kineto trace into ET+, or link all ranks of a job."""
+"""`etplus link` and `trace-link`: join an Execution Trace with a Kineto trace into ET+, or link all ranks of a job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINK_OPTIONS = "annotation match exact_match strict renumber data_dependencies t
 _FOLDER_OPTIONS = "manifest et kineto ranks dry_run engine scheduler apply_clock_offsets"
 _PAIR_OPTIONS = "et_file kineto_file rank pid gpu"
 _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
-# Options of the original trace_link.py and of Chakra's linker, which the help does not show.
+# Hidden options of the original trace_link.py and of Chakra's linker.
 _HIDDEN: dict[str, Any] = {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
 _LINKED_LESS = 3
 _FACTS_VERSION = "1.0"  # of the JSON
@@ -84,7 +84,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare_trace_link(parser: argparse.ArgumentParser) -> None:
-    """Add what `trace-link` takes: a pair or a Kineto trace, with the options of `etplus link`."""
+    """Add the arguments of `trace-link`: a pair or a Kineto trace, and the options of `etplus link`."""
     _prepare(parser, folder=False)
     parser.description, parser.epilog = _DESCRIPTION, _TRACE_LINK_EPILOG
 
@@ -140,7 +140,6 @@ def _add_folder_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:
-    """Add `LINK_OPTIONS` and --iteration."""
     add = parser.add_argument
     detected = f"detected: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs regularly"
     add("--annotation", metavar="NAME", help=f"part of the annotation's name that marks a step (default: {detected})")
@@ -156,14 +155,12 @@ def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:
 
 
 def _add_gates(parser: argparse.ArgumentParser) -> None:
-    """Add --min-match and --min-certain."""
     for name, default, has in (("match", 0.95, "is linked"), ("certain", 0.0, "has a certain link")):
         about = f"exit with 3 if less of the ET {has} (default: {default:g})"
         parser.add_argument(f"--min-{name}", type=_share, default=default, metavar="SHARE", help=about)
 
 
 def _share(text: str) -> float:
-    """A number from 0 to 1."""
     try:
         value = float(text)
     except ValueError:
@@ -191,14 +188,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_folder(name: str) -> bool:
-    """Return whether a FILE is the folder of a job, here or at a URL."""
     if is_url(name):
         return not name.endswith(_FILE_SUFFIXES)
     return os.path.isdir(name) and not is_nsys(name)  # noqa: PTH112 (False for impossible names)
 
 
 def _refuse(arguments: argparse.Namespace, names: str, reason: str) -> None:
-    """Raise UsageError if one of some options was given."""
+    """Raise UsageError if any of the options was given."""
     for name, value in options_of(arguments, names).items():
         if value is not None:
             raise UsageError(f"--{name.replace('_', '-')} {reason}")
@@ -213,7 +209,7 @@ def _link_pair(arguments: argparse.Namespace) -> int:
     output = _default_output(inputs[0], arguments) if arguments.output is None else arguments.output
     columns = output.endswith(".parquet")
     if columns:
-        from ..schemas.parquet import check_place  # of the few that ask for columns
+        from ..schemas.parquet import check_place  # rarely needed
 
         check_place(output)
     reads = [*inputs, *arguments.graph_capture, *(arguments.provenance or ())]
@@ -239,10 +235,9 @@ def _link_pair(arguments: argparse.Namespace) -> int:
 
 
 def _write(linked: Trace, output: str, jobs: int) -> None:
-    """Write columns, a Chakra trace or ET+, by the suffix of the output."""
     columns = output.endswith(".parquet")
     if columns or output.endswith((".et", ".et.gz")):
-        from ..converters.conversion import convert  # with all it needs, it takes longer to import than the linker
+        from ..converters.conversion import convert  # imports more slowly than the linker
 
         convert(linked, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
     else:
@@ -250,7 +245,7 @@ def _write(linked: Trace, output: str, jobs: int) -> None:
 
 
 def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> str:
-    """Return why the exit status is 3, "" if it is not; `alone`: no Execution Trace was given."""
+    """Return the reason for exit status 3, or "". `alone`: no Execution Trace was given."""
     report, graphs = linked.report, linked.captured
     if not alone and not report.ops["linked"]:
         return "nothing was linked"
@@ -265,7 +260,7 @@ def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> st
 
 
 def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
-    """Return the Execution Trace, None without one, and the Kineto trace; contents decide which file is which."""
+    """Return the Execution Trace (None without one) and the Kineto trace; file contents decide."""
     files: list[str] = arguments.files
     if not files:
         if arguments.kineto_file is None:
@@ -275,7 +270,7 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
         raise UsageError(f"{files[0]}: give the traces as FILEs or with --et-file and --kineto-file, not both")
     if len(files) > 2:
         raise UsageError(f"{len(files)} FILEs were given; give one pair, or the folder of a job alone")
-    from ..linker.naming import ET, KINETO, kind_inside  # not needed with --kineto-file, and takes a while
+    from ..linker.naming import ET, KINETO, kind_inside  # slow, and not needed with --kineto-file
 
     kinds = [kind_inside(file) for file in files]
     if len(files) == 1:
@@ -290,7 +285,7 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
 
 
 def _default_output(first: str, arguments: argparse.Namespace) -> str:
-    """`NAME_plus.json`: next to the ET with `--et-file`, as the original trace_link.py, else in the current folder."""
+    """Return `NAME_plus.json`: next to the ET with `--et-file`, like trace_link.py, else in the current folder."""
     if first == "-":
         raise UsageError("--output is required when the trace comes from standard input")
     folder = Path(first).parent if arguments.et_file is not None else Path()
@@ -307,12 +302,12 @@ def facts_of_run(
     warnings: Sequence[str],
     started: float,
 ) -> dict[str, Any]:
-    """Return what a program should know of a run, JSON-ready.
+    """Return JSON-ready facts of a run for programs.
 
     Args:
         status: exit status.
-        ops: of each rank, the counts "total", "linked" and "certain" of its ET's ops; gates hold for each rank.
-        started: `perf_counter` when the run began.
+        ops: counts "total", "linked" and "certain" of each rank's ET operators; gates apply per rank.
+        started: `perf_counter` at the start of the run.
     """
     ranks = list(ops)
     counts = {"min_match": "linked", "min_certain": "certain"}

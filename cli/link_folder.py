@@ -60,7 +60,6 @@ def link_folder(arguments: argparse.Namespace) -> int:
 
 
 def _facts(arguments: argparse.Namespace, batch: Batch, status: int, started: float) -> dict[str, Any]:
-    """Return the job's report and what `facts_of_run` adds to it."""
     report = batch.report
     names = [*(rank.output for rank in report.ranks if rank.output), REPORT, REPORT_TEXT]
     ops = [{"total": rank.ops, "linked": rank.linked, "certain": rank.certain} for rank in report.ranks]

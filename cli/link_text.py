@@ -1,4 +1,4 @@
-"""The result of a link as text: one screen, or how it was decided."""
+"""Link results as text: one screen, or all decisions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..trace.trace import Trace
 _WIDTH = 79
 _HINT = "--full for how it was decided"
 _DOUBTS = 2  # reasons against certain links on the screen
-_LINES = 5  # of one sentence on the screen
+_LINES = 5  # lines per sentence on the screen
 
 
 def render(linked: Trace, output: str) -> str:
-    """Return one screen: shares linked and certain, doubts, what is not linked, what was written."""
+    """Return one screen: shares linked and certain, doubts, unlinked events, outputs."""
     report = linked.report
     lines = textwrap.wrap(f"{_linked(report)}; {attached(report)}", _WIDTH)
     lines += [line for sentence in _doubts(report) for line in _indented(sentence)]
@@ -31,12 +31,11 @@ def render(linked: Trace, output: str) -> str:
 
 
 def render_full(linked: Trace, output: str) -> str:
-    """Return counts by category, edges, evidence, and what each method found."""
+    """Return counts by category, edges, evidence, and the links of each method."""
     return "\n".join([linked.report.to_text(), *rewrap(_further(linked), _WIDTH, "  "), f"wrote   {output}"])
 
 
 def _further(linked: Trace) -> list[str]:
-    """Sentences about replayed graphs and compiled kernels."""
     graphs, compiled = linked.captured, compiled_summary(linked.summary)
     sentences = [f"graphs {sentence}" for sentence in (graphs.sentences if graphs is not None else [])]
     return sentences + [f"source {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
@@ -64,7 +63,7 @@ def attached(report: LinkReport) -> str:
 
 
 def _doubts(report: LinkReport) -> Iterator[str]:
-    """Yield why links are not certain, and what is not linked or attached."""
+    """Yield reasons for unverified links, and unlinked or unattached events."""
     doubts = [] if report.identity is None else report.identity.doubts
     if doubts and report.ops["linked"]:
         yield f"not certain: {'; '.join(doubts[:_DOUBTS])}"

@@ -1,6 +1,6 @@
-"""The commands `etplus` and `trace-link`: one way of running a command and of reporting errors.
+"""Entry points of `etplus` and `trace-link`, with their error handling.
 
-All but the lightest modules are imported within `_reported`, so that an interrupt at any time ends in one line.
+`_reported` imports all but the lightest modules, so an interrupt at any time ends in one line.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 _BAD_INPUT = 2
 _SIGINT, _SIGTERM = 128 + signal.SIGINT, 128 + signal.SIGTERM
-_SIGPIPE = 128 + 13  # by number: Windows has no such signal
+_SIGPIPE = 128 + 13  # a number: Windows has no such signal
 _STDOUT = "standard output"
 _DEBUG = "--log-level DEBUG"
 _INTERRUPTED = "interrupted; nothing was written"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of `etplus`; returns the exit status."""
+    """Run `etplus`; return the exit status."""
     return _reported("etplus", "parse", arguments)
 
 
 def trace_link(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of `trace-link`, which is `etplus link`."""
+    """Run `trace-link`, an alias of `etplus link`."""
     return _reported("trace-link", "parse_link", arguments)
 
 
 def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
-    """Parse and run; turn every exception into one line on standard error and an exit status.
+    """Parse and run; report an exception as one line on standard error and an exit status.
 
     Args:
         parse: name of a function in the module `parser`.
-        given: the command line; None: take it from the process, which has nothing else to do.
+        given: the command line; None: take it from the process, and assume that nothing else runs in it.
     """
     level, alone = "WARNING", given is None
     with _signals(program, alone) as imported:
@@ -80,7 +80,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
 
 
 def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
-    """Parse the command line, which imports the command's modules; keep the garbage collector from searching them."""
+    """Parse the command line with the garbage collector frozen: it need not search the imported modules."""
     if alone:
         gc.disable()
     with _one_blas_thread(lasting=words[:2] == ["predict", "fit"]) if alone else contextlib.nullcontext():
@@ -95,7 +95,7 @@ def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
 
 @contextlib.contextmanager
 def _one_blas_thread(*, lasting: bool) -> Iterator[None]:
-    """Import numpy with one BLAS thread: starting the others takes 0.1 s of CPU time, and small GEMMs do not need them.
+    """Import numpy with one BLAS thread: starting more costs 0.1 s of CPU time, and small GEMMs do not need them.
 
     Args:
         lasting: keep one thread afterwards; `predict fit` solves many small systems.
@@ -110,7 +110,7 @@ def _one_blas_thread(*, lasting: bool) -> Iterator[None]:
 
 
 def _run(arguments: Namespace, alone: bool) -> int:
-    """Run the command in one transaction: its outputs appear only if it succeeds."""
+    """Run the command in one transaction: outputs appear only on success."""
     import logging
 
     from ..schemas.text.memory_limit import capped_memory
@@ -125,20 +125,20 @@ def _run(arguments: Namespace, alone: bool) -> int:
         try:
             status = _run_with_ranks(command_named(arguments.command).run, arguments)
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader is gone, as in `… | head`; complete files are kept
+        except BrokenPipeError:  # the reader closed the pipe, as in `… | head`; keep complete files
             _lost_output()
             return _SIGPIPE
     return status
 
 
 def _run_with_ranks(run: Callable[[Namespace], int], arguments: Namespace) -> int:
-    """Run a command; run it again by rank if a file turns out to hold merged traces, which only reading it shows."""
+    """Run a command; run it again by rank if reading a file shows that it holds merged traces."""
     from ..schemas.text.file_ranks import ProcessRank, SeveralRanksError
 
     while True:
         copied = {key: [*value] if isinstance(value, list) else value for key, value in vars(arguments).items()}
         try:
-            return run(type(arguments)(**copied))  # a command may remove words from lists
+            return run(type(arguments)(**copied))  # commands may remove words from lists
         except SeveralRanksError as several:
             known = getattr(arguments, "merged", None)
             if known is None or several.file in known or not isinstance(several.ranks[0], ProcessRank):
@@ -153,7 +153,6 @@ def _made_printable(record: LogRecord) -> bool:
 
 
 def _explained(error: Exception) -> str:
-    """Return what went wrong and what to do."""
     if isinstance(error, EtplusError):
         return str(error)
     if missing := missing_part(error):
@@ -174,7 +173,7 @@ def _explained(error: Exception) -> str:
 
 
 def _lost_output() -> OSError | None:
-    """Flush standard output; if that fails, drop the output and return the error, so that Python exits cleanly."""
+    """Flush standard output; on failure drop the output and return the error, so Python exits cleanly."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -185,7 +184,7 @@ def _lost_output() -> OSError | None:
 
 
 def _repair_streams() -> None:
-    """Make streams that take any text and name themselves in errors.
+    """Make standard streams accept any text and name themselves in errors.
 
     Python has no stream for a closed descriptor (`>&-`); a read-only one reports lost output.
     """
@@ -198,8 +197,6 @@ def _repair_streams() -> None:
 
 
 class _StandardOutput(io.FileIO):
-    """Standard output whose errors carry its name."""
-
     def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
@@ -210,10 +207,10 @@ class _StandardOutput(io.FileIO):
 
 @contextlib.contextmanager
 def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
-    """Handle signals; yield a function to call once the command's modules are imported.
+    """Handle signals; yield a function to call after the command's modules are imported.
 
-    Until then a signal ends the process at once, because Python may ignore exceptions raised during an import.
-    Afterwards SIGTERM raises SystemExit and SIGINT KeyboardInterrupt, so that temporary files are removed.
+    Before that call, a signal ends the process at once, because Python may ignore exceptions raised during an import.
+    Afterwards SIGTERM raises SystemExit and SIGINT KeyboardInterrupt, so temporary files are removed.
     """
     if not alone:
         yield lambda: None

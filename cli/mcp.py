@@ -1,4 +1,4 @@
-"""`etplus mcp`: a server of the Model Context Protocol that answers questions about traces."""
+"""`etplus mcp`: a Model Context Protocol server that answers questions about traces."""
 
 from __future__ import annotations
 

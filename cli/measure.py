@@ -1,4 +1,4 @@
-"""`etplus measure`: time the operators of traces on this machine, or write a script that calls one of them."""
+"""`etplus measure`: time a trace's operators on this machine, or write a script that calls one of them."""
 
 from __future__ import annotations
 
@@ -177,14 +177,12 @@ def _on_machine(where: Conditions) -> str:
 
 
 def _missing_table(missing: Sequence[NotExecuted], width: int) -> Sequence[str]:
-    """What was not executed, and why."""
     rows: list[list[Cell]] = [[op.op, op.count, share(op.share), op.reason] for op in missing[:_ROWS]]
     lines = [render("not executed", ["operator", "count", "self time", "reason"], rows, width)]
     return [*lines, f"and {len(missing) - _ROWS} more"] if len(missing) > _ROWS else lines
 
 
 def _write_script(arguments: argparse.Namespace, options: Options) -> int:
-    """Write the script that --script asks for."""
     traces = [selected(trace, arguments) for trace in read_all(find_inputs(arguments, outputs=[arguments.output]))]
     if len(traces) != 1:
         raise UsageError(f"{len(traces)} traces are given; give the one that has the operator")
@@ -237,6 +235,5 @@ def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | 
 
 
 def _takes(found: Mapping[CallIndex, RecordedCall | str], call: CallIndex) -> int:
-    """Bytes of an operator's storages."""
     recorded = found[call]
     return recorded.storage_bytes if isinstance(recorded, RecordedCall) else 0

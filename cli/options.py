@@ -1,4 +1,4 @@
-"""Options of several commands: one name, one meaning, one help text."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ..analysis.devices import Device
     from ..jobs.engines import Engine
 
-_MANY = 16  # traces from which on further processes pay off
+_MANY = 16  # more processes pay off from this number of traces
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
 
 def options_of(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
-    """Return the values of some options (names separated by spaces) as keywords."""
+    """Return the values of options (names separated by spaces) as keywords."""
     return {name: getattr(arguments, name) for name in names.split()}
 
 
@@ -52,7 +52,7 @@ def add_engine(parser: argparse._ActionsContainer) -> None:
 
 def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
     """Return the engine for a number of traces; None for this process."""
-    from ..jobs.engines import engine_of  # for many traces; importing it takes a while
+    from ..jobs.engines import engine_of  # slow import, for many traces only
 
     if arguments.scheduler is not None:
         return engine_of("dask", arguments.jobs, arguments.scheduler)
@@ -81,7 +81,7 @@ def add_annotation(parser: argparse.ArgumentParser) -> None:
 def add_steps(
     parser: argparse._ActionsContainer, what: str, numbers: str = "such as 3 or 0-19, or a phase such as decode"
 ) -> None:
-    """Add --steps; `what` begins its help, `numbers` says how to give steps."""
+    """Add --steps; `what` begins its help, `numbers` explains step numbers."""
     parser.add_argument("--steps", metavar="A-B", help=f"{what} these iterations, counted from 0, {numbers}")
 
 
@@ -94,19 +94,19 @@ def add_own(parser: argparse._ActionsContainer) -> None:
 
 
 def with_own(trace: Trace, arguments: argparse.Namespace) -> Trace:
-    """Return the trace with --own as its own code."""
+    """Return the trace with --own as own code."""
     return trace.with_(own_code=tuple(arguments.own)) if arguments.own else trace
 
 
 def chosen_part(trace: Trace, own: Sequence[str], part: Mapping[str, Any]) -> Trace:
-    """Return the part of a trace that --own and the selection options choose; also runs in other processes."""
+    """Return the part of a trace that --own and the selection options choose; also runs in worker processes."""
     from ..trace.selection import part_of
 
     return part_of(trace.with_(own_code=tuple(own)) if own else trace, **part)
 
 
 class _Between(argparse.Action):
-    """Takes a name and an optional number as a pair."""
+    """Reads a name and an optional number as a pair."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
@@ -155,7 +155,7 @@ def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
     chosen = selection_of(arguments)
     if not chosen:
         return trace
-    from ..trace.selection import part_of  # few runs want a part
+    from ..trace.selection import part_of  # rarely needed
 
     return part_of(trace, **chosen)
 
@@ -224,7 +224,7 @@ def captures_linker(arguments: argparse.Namespace) -> Callable[[Trace], Trace]:
     """Read the captures of --graph-capture; return a function that links a trace to them."""
     if not getattr(arguments, "graph_capture", ()):
         return lambda trace: trace
-    # few runs have captures, and importing takes as long as many commands
+    # Slow import; few runs have captures.
     from ..linker.captured_graphs import link_captured_graphs
     from ..linker.pipeline import read_captures
 

@@ -1,4 +1,4 @@
-"""Outputs of commands: one screen of text, all tables with --full or -o, numbers for programs with --json."""
+"""Command outputs: one screen of text, all tables with --full or -o, JSON with --json."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .terminal import print_text
 
 _STDOUT = "-"
 _JSON = "write the numbers as JSON"
-SCREEN = 24  # lines of a terminal; the default output of every command fits
+SCREEN = 24  # the default output of every command fits a terminal
 
 
 def _add_text(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +35,8 @@ def add_tables(parser: argparse.ArgumentParser) -> None:
 def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[str], bool] = os.path.lexists) -> None:
     """Like `add_tables`, but --json without a value prints.
 
-    An existing input right after --json, with no input before it, is read and never replaced: `etplus analyze --json
-    trace.json` prints. `is_input` says whether a word names an existing input.
+    `etplus analyze --json trace.json` prints: --json never takes an existing input as its output if no input precedes
+    it. `is_input` decides if a word names an existing input.
     """
 
     class Json(argparse.Action):
@@ -66,11 +66,11 @@ def one_or_all(numbers: list[Any]) -> Any:
 def write_tables(
     arguments: argparse.Namespace, screen: str, numbers: Any, full: Callable[[], str] | None = None
 ) -> None:
-    """Print the screen, or write or print the full text and the numbers, as the options of `add_tables` ask.
+    """Print or write the screen, the full text and the numbers, following the options of `add_tables`.
 
     Args:
         numbers: JSON-ready; ignored without --json.
-        full: returns all tables; default: the screen is everything.
+        full: returns all tables; default: the screen is complete.
     """
     write_json(arguments.json, numbers)
     to_file = arguments.output not in (None, _STDOUT)
@@ -102,7 +102,7 @@ def first_screen(text: str) -> str:
 def write_csv(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path, columns: Mapping[str, Sequence[str]]
 ) -> None:
-    """Write each table to FOLDER/NAME.csv; `columns` has the heads of tables without rows."""
+    """Write each table to FOLDER/NAME.csv; `columns` has the headers of empty tables."""
     for name, found in tables.items():
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(found[0]) if found else columns.get(name, []), lineterminator="\n")
@@ -125,7 +125,7 @@ def is_page(output: str | None) -> bool:
 
 
 def write_json(file: str | None, numbers: Any) -> None:
-    """Write JSON-ready values to a file, or to standard output for "-"; nothing for None."""
+    """Write JSON-ready values to a file, or to standard output for "-"; skip None."""
     if file is not None:
         with open_output(file) as out:
             out.write(orjson.dumps(numbers, option=orjson.OPT_INDENT_2) + b"\n")

@@ -1,4 +1,4 @@
-"""Command lines: the table of commands, a parser for each, suggestions for misspelled words."""
+"""Command lines: the table of commands, their parsers, suggestions for misspelled words."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ GROUPS = {
         "mcp": "serve answers about traces to an agent (needs the extra mcp)",
     },
 }
-# Each command is a module with its name in this package.
+# Each command's module in this package has the command's name.
 
 TASKS = {
     "predict fit": "fit a cost model to linked traces",
@@ -62,13 +62,13 @@ COMMANDS = {
     "completion": "print a script that completes commands and options in a shell",
 }
 
-GROUP = "etplus.commands"  # entry points of other packages: name of the command, a `Command` or its class
+GROUP = "etplus.commands"  # entry points of other packages: command name, and a `Command` or its class
 
 _REPLACED = {task.partition(" ")[2]: task for task in TASKS} | {"ask": "top", "augment": "convert --augment"}
 _REPLACED |= {"batch": "link FOLDER", "redact": "convert --redact", "repro": "measure --script OP"}
 _OTHER_NAMES = {"--device": "--gpu", "--gpu": "--device", "--fail-over": "--max-regression"}
 _HELP, _TITLE = "help", 19
-_EXAMPLES = 3  # of --help, so that it fits one screen
+_EXAMPLES = 3  # keeps --help within one screen
 _USAGE = "usage: etplus COMMAND [options]"
 _NEXT = "etplus COMMAND --help explains a command. Start with: etplus demo"
 _CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
@@ -78,10 +78,10 @@ class Command(Protocol):
     """A command: a module or an object."""
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        """Add its description, its epilog and its options."""
+        """Add the description, epilog and options."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
+        """Run the command; return the exit status."""
 
 
 class _Help(argparse.HelpFormatter):
@@ -96,10 +96,10 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with one-line errors that suggest what was meant, and a help of one screen."""
+    """A parser with one-line errors that suggest corrections, and a help of one screen."""
 
+    # Options (`dest`) that --help shows; --help-all shows all. Empty: --help shows all.
     common: Sequence[str] = ()
-    """Options (their `dest`) that --help shows; the rest is under --help-all. Empty: --help shows all."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=_Help, **options)
@@ -136,7 +136,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {red('error:', sys.stderr)} {line}\n")
 
     def parse_all(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse; refuse unknown words; files and a query may stand after and between options."""
+        """Parse; refuse unknown words; files and a query may be between options."""
         arguments, unknown = self.parse_known_args(words)
         between = unknown and not any(word.startswith("-") for word in unknown)
         if between and not any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
@@ -150,7 +150,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _invocation(action: argparse.Action) -> str:
-    """Return how an option is written, without repeating its value for each spelling."""
+    """Return an option's spellings without repeating its value."""
     if not action.option_strings:
         return str(action.metavar)
     name = ", ".join(action.option_strings)
@@ -162,17 +162,15 @@ def _invocation(action: argparse.Action) -> str:
 
 
 class _HelpAll(argparse.Action):
-    """Print the help with all options."""
-
     def __call__(self, parser: Any, _namespace: argparse.Namespace, _values: Any, _option: Any = None) -> None:
         print(parser.format_full_help(), end="")
         parser.exit()
 
 
 class _Root(_Parser):
-    """The parser of `etplus` itself; its help lists the commands in groups."""
+    """The parser of `etplus` itself; its help groups the commands."""
 
-    others: Mapping[str, str]  # summaries of the commands of other packages
+    others: Mapping[str, str]  # summaries of other packages' commands
 
     def format_help(self) -> str:
         groups = {**GROUPS, "Other packages": self.others} if self.others else GROUPS
@@ -187,7 +185,7 @@ class _Root(_Parser):
 
 
 def command_list() -> str:
-    """Return the names of all commands in groups, which `etplus` prints without a command."""
+    """Return the names of all commands in groups; `etplus` alone prints them."""
     groups: dict[str, Collection[str]] = {**GROUPS}
     if _others():
         groups["Other packages"] = _others()
@@ -196,7 +194,7 @@ def command_list() -> str:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the words that follow `etplus`; import only the command's own module."""
+    """Parse the words after `etplus`; import only the command's own module."""
     if words[:1] == [_HELP]:
         words = [*words[1:], "--help"]
     task = " ".join(words[:2])
@@ -217,7 +215,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def parse_link(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the words that follow `trace-link`."""
+    """Parse the words after `trace-link`."""
     from .link import COMMON, prepare_trace_link
 
     parser = _Parser(prog="trace-link")
@@ -234,10 +232,10 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
     """Return the parser of `etplus` and the parsers of its commands and tasks.
 
     Args:
-        prepared: commands that get their options, which imports their modules; None for all.
+        prepared: commands whose modules are imported to add their options; None for all.
     """
     known = {*COMMANDS, *TASKS}
-    is_known = prepared is not None and known >= {*prepared}  # the search for others takes longer than to parse
+    is_known = prepared is not None and known >= {*prepared}  # searching for plugins takes longer than parsing
     root = _Root(prog="etplus", description="Join PyTorch Execution Traces with Kineto traces and use the result.")
     root.others = {} if is_known else {name: _summary(plugin) for name, plugin in _others().items()}
     _add_version(root)
@@ -257,7 +255,7 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
                 found[name].common = getattr(command, "COMMON", "").split()
             except ModuleNotFoundError as error:
                 if prepared is not None or not missing_part(error):
-                    raise  # the list of all commands shows it without options
+                    raise  # the list of all commands shows no options
             add_log_level(found[name])
     return root, found
 
@@ -277,8 +275,6 @@ def command_named(name: str) -> Command:
 
 @dataclass(frozen=True)
 class _Other:
-    """A command of another package."""
-
     plugin: Plugin
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
@@ -301,7 +297,7 @@ def _summary(plugin: Plugin) -> str:
 
 
 def add_log_level(parser: argparse.ArgumentParser, default: str = "WARNING") -> None:
-    """Add what every command takes: -q, --log-level and --help-all."""
+    """Add the options of every command: -q, --log-level and --help-all."""
     add = parser.add_argument
     add("-q", "--quiet", action="store_true", help="print errors only")
     levels = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -315,7 +311,7 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
 
 
 def _suggestion(word: str, known: Collection[str]) -> str:
-    from difflib import get_close_matches  # for mistakes only
+    from difflib import get_close_matches  # only for mistakes
 
     other = _OTHER_NAMES.get(word, "")
     meant = [other] if other in known else get_close_matches(word, sorted(known), 1)

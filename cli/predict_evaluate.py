@@ -1,4 +1,4 @@
-"""`etplus predict evaluate`: networks beside plain baselines on graphs that they were not trained on."""
+"""`etplus predict evaluate`: compare networks with plain baselines on held-out graphs."""
 
 from __future__ import annotations
 

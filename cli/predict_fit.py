@@ -114,7 +114,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def held_out_lines(kernels: KernelModel, width: int = 80) -> list[str]:
-    """Errors of the candidates on held-out traces, the chosen one first."""
     several = f"{kernels.held_out} traces, each from those of other jobs ({kernels.jobs} jobs)"
     one_job = f"each of {kernels.held_out} traces from the others" if kernels.held_out else "fifths of one trace's work"
     rows: list[list[Cell]] = []
@@ -134,7 +133,6 @@ def held_out_lines(kernels: KernelModel, width: int = 80) -> list[str]:
 
 
 def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[str]:
-    """Tables of a cross-validation: all models, then the kinds that take most time."""
     scores = found.scores()
     groups = len({measured.task.group for measured in found.measured})
     served = [name for name, score in scores.items() if score.count]
@@ -160,9 +158,9 @@ def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[
 
 
 def _fit_network(arguments: argparse.Namespace) -> int:
-    """Fit networks to a calibration, or one to a job's own collectives; write and print."""
+    """Fit networks to a calibration, or one network to a job's own collectives; write and print."""
     outputs, files = [arguments.output, arguments.json], arguments.files
-    library: Library = "gloo"  # whose calibrations are read
+    library: Library = "gloo"  # calibrations are read for these
     samples = None
     if len(files) == 1 and Path(files[0]).is_file():
         check_outputs([of for of in outputs if of != "-"], files)

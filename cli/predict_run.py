@@ -1,4 +1,4 @@
-"""`etplus predict run`: the time of a linked trace from a fitted model."""
+"""`etplus predict run`: predict the time of a linked trace with a fitted model."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .outputs import add_tables, one_or_all, write_tables
 from .terminal import all_damage, say
 
 _ON_SCREEN = 8  # operators
+# Exit status of a prediction that was made but flagged; --force returns 0.
 _UNCERTAIN = 3
-"""Exit status of a prediction that is given and marked, unless --force asked for it."""
 _LEAST_UNLIKE = 0.005
 _FILE = 40
 COMMON = "files model changes gpu_model steps rank_couple full json"
@@ -49,7 +49,7 @@ because an interval is wider than a factor of 2.
 
 
 class _Gpu(argparse.Action):
-    """Takes the name of a GPU to predict for, or the number of a GPU in the input."""
+    """Reads the name of a GPU to predict for, or the number of a GPU in the input."""
 
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _option: Any = None) -> None:
         setattr(namespace, "gpu" if values.isdecimal() else self.dest, int(values) if values.isdecimal() else values)
@@ -111,7 +111,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _screen(found: Prediction, width: int) -> str:
-    """One screen: the prediction with its interval, what it rests on, the operators that take most."""
     lines = wrap(_answer(found), width)
     lines += _doubt(found)
     lines += [] if found.untraced is None else found.untraced.to_lines()
@@ -137,7 +136,6 @@ def _answer(found: Prediction) -> str:
 
 
 def _full(found: Prediction, width: int) -> str:
-    """All tables of one prediction."""
     recorded, against = ("recorded", "to the recorded") if found.shapes else ("measured", "against measured")
     rows: list[list[str | None]] = [
         [name, _us(ns), _against(found, ns)]
@@ -227,7 +225,6 @@ def _underived(shapes: Reshaped, width: int) -> list[str]:
 
 
 def _sizes(shapes: Reshaped) -> tuple[str, str]:
-    """The new sizes, and those recorded."""
     new = [*(f"{size.dimension} {size.new_size}" for size in shapes.sizes), *([shapes.dtype] if shapes.dtype else [])]
     return ", ".join(new), ", ".join(
         f"{size.dimension} {size.recorded_size}" for size in shapes.sizes

@@ -55,7 +55,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the program, link what was recorded; returns the program's exit status."""
+    """Run the program and link its traces; return the program's exit status."""
     words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if not words:
         raise UsageError("no program was given; give it after --, as in: etplus record -- python train.py")
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _link(folder: Path, ranks: tuple[int, ...]) -> None:
-    """Link the ranks and print the summary; what fails is a line, since the exit status is the program's."""
+    """Link the ranks and print the summary; a failure is one line, since the exit status is the program's."""
     try:
         batch = link_many(folder, et="rank-*.et.json.gz", kineto="rank-*.kineto.json.gz", ranks=ranks)
     except EtplusError as error:
@@ -82,7 +82,6 @@ def _link(folder: Path, ranks: tuple[int, ...]) -> None:
 
 
 def _steps(text: str) -> RecordingWindow:
-    """ "10-12" or "10"."""
     first, last = _numbers(text)
     if not (first.is_integer() and last.is_integer() and 1 <= first <= last):
         raise argparse.ArgumentTypeError(
@@ -93,7 +92,6 @@ def _steps(text: str) -> RecordingWindow:
 
 
 def _seconds(text: str) -> RecordingWindow:
-    """ "5" or "20-25"."""
     first, last = _numbers(text)
     if "-" not in text:
         first = 0.0

@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         plain.append(summary.to_dict() | asked | {"damage": all_damage(graph.trace for graph in ranks)})
         texts.append(render_summary(summary, terminal_width()))
         full.append(render_full(summary, terminal_width()))
-        if arguments.chrome is not None:  # else nothing is kept of a trace, however many there are
+        if arguments.chrome is not None:  # else traces are dropped after use, so memory does not grow with their number
             timelines.append(done)
     if arguments.chrome is not None:
         traces, titles = _timelines(timelines)
@@ -119,7 +119,6 @@ def _replayed(
     network: Network | None,
     arguments: argparse.Namespace,
 ) -> tuple[Replay, Summary]:
-    """The replay of one trace, or of ranks together, with the changes that were asked for."""
     constants = [fit_constants(rank) for rank in ranks]
     before = after = replay_changed(graph, constants, ())
     changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if
@@ -148,7 +147,7 @@ def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Itera
 
 @dataclass(frozen=True)
 class _HeldOut:
-    """Iterations of a file, predicted; and the error of its replay without changes."""
+    """Predicted iterations of a file, and the error of its unchanged replay."""
 
     file: str
     damage: tuple[str, ...]
@@ -158,7 +157,7 @@ class _HeldOut:
 
 
 def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
-    """Predictions of one iteration, or of all that are like each other."""
+    """Predict one iteration, or all similar iterations."""
     if not graph.times_recorded:
         problem = "no start times, so no step was measured; leave --cross-validate out"
         raise UsageError(f"{graph.trace.file}: {problem}")
@@ -208,7 +207,7 @@ def _held_row(name: str, predicted_ns: int, measured_ns: int) -> list[str | None
 
 
 def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, str]]:
-    """Documents and titles of the measured and predicted timeline of every rank, next to each other."""
+    """Return documents and titles of each rank's measured and predicted timeline, in pairs."""
     traces: dict[int, Trace] = {}
     titles: dict[int, str] = {}
     pairs = (pair for result in results for pair in zip(result.graph.traces, predicted_traces(result), strict=True))

@@ -1,4 +1,4 @@
-"""`etplus report`: one HTML page about a trace, or about the ranks of a job."""
+"""`etplus report`: one HTML page about a trace or the ranks of a job."""
 
 from __future__ import annotations
 
@@ -66,7 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _analysed(
     arguments: argparse.Namespace, inputs: Sequence[TraceInput], own: Sequence[Device]
 ) -> Iterator[tuple[Analysis, PythonFrames | None]]:
-    """Each trace when the one before is done with."""
     for file, trace in zip(inputs, read_parts(arguments, inputs), strict=True):
         frames = read_python_frames(file) if arguments.python_frames and isinstance(file, str) else None
         analysis = analyze(
@@ -77,7 +76,6 @@ def _analysed(
 
 
 def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> int:
-    """The page of a job of many ranks."""
     if arguments.graph_capture or arguments.python_frames:
         many = f"a page of over {MOST_IN_FULL} ranks"
         raise UsageError(f"{many} has neither graph captures nor Python functions; choose ranks with --ranks")

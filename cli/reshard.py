@@ -28,9 +28,9 @@ from .outputs import first_screen, write_json
 from .terminal import print_text, say
 
 _REPORT = "reshard.json"
-_MOST = 64  # ranks that are written without --ranks or --representative
-_NAMED = 4  # ranks that differ from their derivation, in the text; the report has all
-_DOUBTFUL = 3  # exit status if something important was not derived
+_MOST = 64  # ranks written without --ranks or --representative
+_NAMED = 4  # in the text only; the report lists all
+_DOUBTFUL = 3  # something important was not derived
 COMMON = "files output tp dp pp zero batch network memory explain to"
 _EPILOG = """\
 examples:
@@ -192,7 +192,7 @@ def _explain(job: Resharded | Scaled, file: str | None) -> None:
 
 
 def _network_text(arguments: argparse.Namespace) -> str | None:
-    """Return the network as `parse_network` takes it."""
+    """Return the network in the syntax of `parse_network`."""
     if arguments.network is not None:
         if arguments.link_bandwidth is not None or arguments.link_latency is not None:
             raise UsageError("--network has the bandwidth and latency; leave --link-bandwidth and --link-latency out")
@@ -228,7 +228,6 @@ def _write(
     job: Resharded | Scaled, ranks: Sequence[int], output: str, to: str | None, report: dict[str, Any],
     network: str | None = None,
 ) -> list[str]:  # fmt: skip
-    """Write the traces of ranks; return the file names."""
     if to is not None:
         traces = [job.trace(rank) for rank in ranks]
         renumber = to == "astra-sim" and list(ranks) != list(range(len(ranks)))
@@ -249,7 +248,6 @@ def _write(
 
 
 def _evidence(report: dict[str, Any]) -> list[str]:
-    """Return lines about scaling, parameters, the proof by the recorded layout, gradients and assumptions."""
     if "proof" not in report:
         return [f"batch   {report['scaling']}"] if "scaling" in report else []
     found, proof, lines = report["parameters"], report["proof"], [f"batch   {report['scaling']}"]

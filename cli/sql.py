@@ -1,4 +1,4 @@
-"""`etplus sql`: queries over the tables of traces."""
+"""`etplus sql`: query the tables of traces."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def first_rows(found: QueryResult) -> str:
-    """Return the rows that fit a screen, and how many more there are."""
+    """Return the rows that fit a screen, and the number of other rows."""
     text = QueryResult(found.arrow.slice(0, _SHOWN), found.limit).to_text()
     more = len(found) - _SHOWN
     return text + (f"\n… {more:,} more rows; --full, --csv, --json or -o FILE gives all" if more > 0 else "")
@@ -91,7 +91,7 @@ def _form(arguments: argparse.Namespace) -> str:
 
 
 def _prompt(database: SqlTables, form: str, output: str | None) -> int:
-    """Queries line by line: of a person with a prompt, where an error does not end it; else of standard input."""
+    """Yield queries from a prompt, where errors do not end the session, or from standard input."""
     person = sys.stdin.isatty()
     if output is not None:
         raise UsageError(f"{output}: needs a query on the command line")
@@ -114,7 +114,7 @@ def _prompt(database: SqlTables, form: str, output: str | None) -> int:
 
 
 def _pieces(found: QueryResult, form: str) -> Iterator[bytes]:
-    """What is written of the rows, a part at a time, as the rows may be as large as memory allows."""
+    """Yield the output in parts, since the rows may fill the memory."""
     if form == "parquet":
         packed = io.BytesIO()
         library("pyarrow.parquet").write_table(found.arrow, packed, compression="zstd")
@@ -141,11 +141,10 @@ def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-_ROWS = 10_000  # that are made text at a time
+_ROWS = 10_000  # rows per part
 
 
 def _parts(found: QueryResult) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows, some at a time."""
     rows = iter(found)
     while part := list(itertools.islice(rows, _ROWS)):
         yield part

@@ -1,4 +1,4 @@
-"""Text for people: warnings and notes on standard error, text in color on terminals that want it."""
+"""Terminal text: warnings and notes on standard error, color if the terminal supports it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _is_quiet = ContextVar("_is_quiet", default=False)
 
 @contextlib.contextmanager
 def quieted(is_quiet: bool) -> Iterator[None]:
-    """Print errors and data only, if -q was given."""
+    """Print only errors and data if -q was given."""
     token = _is_quiet.set(is_quiet)
     try:
         yield
@@ -49,25 +49,23 @@ def say(text: str) -> None:
 
 
 def say_error(text: str) -> None:
-    """Print why the exit status is not 0 although the output was written; also with -q."""
+    """Print why the exit status is not 0 although the output was written; -q does not silence it."""
     print(f"{red('error:', sys.stderr)} {printable(text)}", file=sys.stderr)
 
 
 def _styled(text: str, style: str, stream: TextIO) -> str:
-    """Style a text for terminals with escape sequences, unless NO_COLOR is set (https://no-color.org)."""
+    """Style text with escape sequences, unless NO_COLOR is set (https://no-color.org)."""
     knows = os.environ.get("TERM", "") not in ("", "dumb") and stream.isatty()
     return f"{style}{text}\033[0m" if knows and not os.environ.get("NO_COLOR") else text
 
 
 class _Damaged(Protocol):
-    """A trace or a result made from it."""
-
     @property
     def damage(self) -> tuple[str, ...]: ...
 
 
 def warn_of_damage(read: Iterable[_Damaged], known: set[str] | None = None) -> None:
-    """Print a warning for each kind of damage, once; `known` has the sentences printed before, and grows."""
+    """Print a warning once per kind of damage; adds printed sentences to `known`."""
     known = set() if known is None else known
     found = [sentence for sentence in all_damage(read) if sentence not in known]
     print_warnings(found)

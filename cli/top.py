@@ -1,4 +1,4 @@
-"""`etplus top`: what takes most GPU time, by kernel, source line, module, operator, phase, step or rank."""
+"""`etplus top`: rank GPU time by kernel, source line, module, operator, phase, step or rank."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Add up and print; returns the exit status."""
+    """Rank and print; return the exit status."""
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output])
     analyses = [analyze(part) for part in read_parts(arguments, inputs)]
     use = [row for analysis in analyses for row in analysis.device_use]

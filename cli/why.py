@@ -1,4 +1,4 @@
-"""`etplus why`: what is wrong in a trace, what it costs, what fixing it gains."""
+"""`etplus why`: problems in a trace, their cost, and the gain of fixing them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .inputs import add_inputs, find_inputs, read_parts, shell_of
 from .options import add_device_spec, add_own, add_selection, own_devices
 from .outputs import add_tables_and_switch, one_or_all, write_tables
 
-FAILED = 5  # exit status if there is a finding that --fail-on names
+FAILED = 5  # exit status if --fail-on names a finding
 
 COMMON = "files steps show fail_on full json quiet"
 _EPILOG = """\
@@ -49,7 +49,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look, print; returns the exit status."""
+    """Find and print problems; return the exit status."""
     _check_ids(arguments.fail_on)
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=[arguments.device_spec])
     devices = own_devices(arguments)
@@ -83,7 +83,7 @@ def _screen(found: Findings, traces: list[Trace], shells: list[str], number: int
 
 
 def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
-    """Group traces: all together if they are different ranks of one job, else each alone."""
+    """Group traces: together if they are different ranks of one job, else each alone."""
     ranks = {trace.rank for trace, _ in named}
     worlds = {trace.world_size for trace, _ in named}
     if len(named) > 1 and None not in ranks and len(ranks) == len(named) and len(worlds) == 1:
@@ -92,15 +92,11 @@ def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
 
 
 def fails(found: Findings, ids: list[str]) -> bool:
-    """Return whether a finding has one of some ids, or any finding exists for "any"."""
+    """Return if any finding has one of the ids, or if there is any finding for "any"."""
     return any(finding.id in ids or "any" in ids for finding in found)
 
 
 def _check_ids(ids: list[str]) -> None:
-    """
-    Raises:
-        UsageError: no such finding is looked for.
-    """
     known = {*detectors(), "any"}
     for name in ids:
         if name not in known:
