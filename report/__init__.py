@@ -1,1 +1,1 @@
-"""Renders analysis tables: text, HTML page, plots."""
+"""Renders analysis tables as text, HTML page and plots."""

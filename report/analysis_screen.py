@@ -1,4 +1,4 @@
-"""An analysis as one screen: time, idle time by cause, kernels, lines, communication, memory, problems."""
+"""One-screen analysis: time, idle causes, kernels, lines, communication, memory, problems."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .findings_text import gain_range, is_note, recorded_text
 from .top_text import graph_hint, serving_lines
 
 _SHOWN = 5  # kernels and lines on the screen
-_RANKS = 18  # traces on the screen of several
+_RANKS = 18  # traces on a screen about several traces
 _FULL = "--full adds streams, launches, memcpys, modules, operators, roofline, overheads, memory"
 
 
@@ -46,7 +46,7 @@ def row_of(analysis: Analysis, findings: Findings) -> list[Cell]:
 
 
 def table_of_rows(rows: Sequence[Sequence[Cell]], width: int) -> str:
-    """Return the table of several traces, as much as fits a screen."""
+    """Return the table of several traces, cut to one screen."""
     heads = [f"{len(rows)} traces", "step ms", "GPU busy", "idle ms", "exposed ms", "first problem"]
     more = [f"and {len(rows) - _RANKS} more with --full"] if len(rows) > _RANKS else []
     text = table("", heads, [list(row) for row in rows[:_RANKS]], width).strip("\n")

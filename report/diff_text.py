@@ -1,4 +1,4 @@
-"""Two traces or two jobs side by side as text: one screen, or all tables."""
+"""Comparison of two traces or jobs as text: one screen, or all tables."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .report_text import table_text
 
 _MS = 1e6
 _US = 1e3
-_SHOWN = 5  # changes per table of the screen
-_WORTH = 0.001  # share of the time of A below which a change is not on the screen
+_SHOWN = 5  # changes per table on the screen
+_WORTH = 0.001  # the screen omits changes below this share of the time of A
 _JOB_TABLES = {"ops": "GPU time of operators", "kernels": "kernels", "host_ops": "CPU time of topmost operators"}
 
 
@@ -31,7 +31,7 @@ def render(found: TraceChanges, width: int = 80, *, shell: str = "") -> str:
     """Return one screen: both times, causes, and the lines and operators that changed most.
 
     Args:
-        shell: names both traces in a command line.
+        shell: names of both traces in a command line.
     """
     causes = [finding for finding in found.findings.all if not is_note(finding)]
     lines = [*_times(found, width), *_about(found, width)]
@@ -87,7 +87,6 @@ def render_full(found: Difference, width: int = 80, top: int = 15) -> str:
 
 
 def _times(found: Difference, width: int) -> list[str]:
-    """Times of both: of serving steps their latency, else of a step or of the trace."""
     served = [row for row in found.phases if row.a and row.b]
     if served:
         pairs = [(row.phase, row.a.mean_latency_ns, row.b.mean_latency_ns) for row in served if row.a and row.b]
@@ -108,7 +107,6 @@ def _from_to(a: float, b: float) -> str:
 
 
 def _about(found: Difference, width: int) -> Iterator[str]:
-    """Devices that differ, GPU time, and damage of the files."""
     if found.device_a != found.device_b:
         yield shortened(f"note   the devices differ: {found.device_a} and {found.device_b}", width)
     if found.total_a or found.total_b:
@@ -117,7 +115,6 @@ def _about(found: Difference, width: int) -> Iterator[str]:
 
 
 def _compared(found: Difference, width: int) -> list[str]:
-    """What is compared, and what is left out."""
     numbers = f"{found.iterations_a:,} in A, {found.iterations_b:,} in B"
     if not found.per_iteration:
         return textwrap.wrap(f"totals of the whole traces; steps: {numbers}", width)
@@ -151,7 +148,6 @@ def _changed_lines(rows: Sequence[LineRow]) -> list[tuple[str, float, float]]:
 
 
 def _operators(found: Difference) -> list[tuple[str, float, float]]:
-    """GPU time by operator; without any, their own CPU time."""
     if found.total_a or found.total_b:
         return [(row.name, row.a.total_ns if row.a else 0.0, row.b.total_ns if row.b else 0.0) for row in found.ops]
     own: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -162,7 +158,6 @@ def _operators(found: Difference) -> list[tuple[str, float, float]]:
 
 
 def _changes(head: str, unit: str, rows: Sequence[tuple[str, float, float]], whole: float, width: int) -> list[str]:
-    """The table of the largest changes, [] if none is worth a line."""
     worth = sorted(
         (row for row in rows if abs(row[2] - row[1]) > _WORTH * whole), key=lambda row: -abs(row[2] - row[1])
     )
@@ -177,7 +172,7 @@ def _changes(head: str, unit: str, rows: Sequence[tuple[str, float, float]], who
 
 
 def _place(name: str, width: int) -> str:
-    """Shorten a name from the front if it is a path, so that file and line stay."""
+    """Cut a path from the front; file and line stay."""
     room = width - 36
     if len(name) <= room or "/" not in name:
         return shorten(name, room)
@@ -224,7 +219,6 @@ def _lines(rows: Sequence[LineRow], width: int, top: int) -> str:
 
 
 def _paths(rows: Sequence[PathRow], width: int, top: int) -> str:
-    """Call paths whose own GPU time, or own CPU time, changed most."""
     key = "launched_ns" if any(side and side.device_ns for row in rows for side in (row.a, row.b)) else "self_ns"
     changed = sorted((row for row in rows if row.change(key)), key=lambda row: (-abs(row.change(key)), row.path))
     if not changed:
@@ -240,7 +234,6 @@ def _paths(rows: Sequence[PathRow], width: int, top: int) -> str:
 
 
 def _phases(rows: Sequence[PhaseChange], width: int) -> str:
-    """Latency and throughput of serving steps."""
     if not rows:
         return ""
     cells: list[list[Cell]] = []

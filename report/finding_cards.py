@@ -1,4 +1,4 @@
-"""Findings as the page shows them: as their JSON, with the command that prints the gain."""
+"""Findings as JSON for the page, with the command that prints the gain."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from ..analysis.summary import Analysis
 from ..timeline.graph_replay import Replay
 from ..trace.printable import shell_word
 
-MOST_RANKS = 16  # ranks whose traces a page keeps and replays together for findings
+MOST_RANKS = 16  # above this, the page has no findings: they need all traces in one replay
 
 
 def cards_of(
     analyses: Sequence[Analysis], devices: Sequence[Device] = (), replays: Sequence[Replay] = ()
 ) -> dict[str, Any]:
-    """The findings of a trace, or of the ranks of a job, as the page shows them.
+    """Return the findings of a trace, or of the ranks of a job, for the page.
 
     Args:
-        analyses: of the traces. devices, replays: see `Case`.
+        analyses: one per trace.
+        devices, replays: see `Case`.
 
     Returns:
-        `Findings.to_dict()` with `none_reason` and, of each finding, `command`: what prints its gain in a shell; times
-        in `where` count from the start of the page's timeline.
+        `Findings.to_dict()` with `none_reason` and, per finding, `command`: the shell command that prints its gain.
+        Times in `where` count from the start of the page's timeline.
     """
     traces = [analysis.trace for analysis in analyses]
     found = find_findings(Case(traces, analyses=analyses, devices=devices, replays=replays))
@@ -47,7 +48,7 @@ def plain_cards(found: Findings) -> dict[str, Any]:
 
 
 def cards_of_many(ranks: int) -> dict[str, Any]:
-    """Return the note of a page with more ranks than `MOST_RANKS`, in place of findings."""
+    """Return the note that replaces findings on a page with more than `MOST_RANKS` ranks."""
     reason = (
         f"not looked for in a page of {ranks} ranks, over {MOST_RANKS}: `etplus why … --ranks LIST` tells those of the"
         " ranks that you name"

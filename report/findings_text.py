@@ -1,4 +1,4 @@
-"""Findings as text: one screen with a line per problem, and all of them with evidence."""
+"""Findings as text: one screen with a line per problem, or all evidence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..trace.text_tables import first_clause, fitting, in_ms, in_short
 from ..trace.trace import Trace
 
 _LABEL = " " * 8
-_MOST, _DETAILED = 7, 3  # problems on the screen, and those with title and advice: 24 lines
+_MOST, _DETAILED = 7, 3  # problems on the screen, and problems with title and advice: 24 lines in total
 _SCALED = {
     "ns": (1e6, 3, " ms"),
     "bytes": (1e6, 3, " MB"),
@@ -24,11 +24,11 @@ _SCALED = {
 
 
 def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str = "", noun: str = "problem") -> str:
-    """Return one screen: the count, a line per finding, title and advice of the first ones, how to see the rest.
+    """Return one screen: the count, a line per finding, title and advice of the first findings, a hint to the others.
 
     Args:
-        shell: names the traces in a command line; without it no command is suggested.
-        recorded: what was examined, such as "step 130.2 ms, GPU busy 41%".
+        shell: names of the traces in a command line; without it no command is suggested.
+        recorded: the examined span, such as "step 130.2 ms, GPU busy 41%".
         noun: names a finding, for the count.
     """
     head = f"{recorded}: " if recorded else ""
@@ -50,7 +50,7 @@ def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str =
 
 
 def render_full(found: Findings, width: int = 80) -> str:
-    """Return every finding as a paragraph with its evidence."""
+    """Return one paragraph per finding, with its evidence."""
     base = "" if found.base is None else f"; replay error on the recording {found.base.makespan:+.2%}"
     title = _counted(found.all, "problem") if found.all else found.none_reason
     head = [*textwrap.wrap(f"{title} in {in_ms(found.makespan_ns)}{base}", width), *_notes(found.notes, width)]
@@ -65,7 +65,7 @@ def render_one(finding: Finding, width: int = 80, number: int = 1, makespan_ns: 
 
 
 def recorded_text(traces: Sequence[Trace]) -> str:
-    """Return what was recorded: length of the steps or of the trace, and the busy share of the GPUs."""
+    """Return the length of the steps or of the trace, and the busy share of the GPUs."""
     trace = traces[0]
     steps, span = trace.steps, max(one.span.length for one in traces)
     if len(traces) == 1 and len(steps):
@@ -86,7 +86,7 @@ def _counted(findings: Sequence[Finding], noun: str) -> str:
 
 
 def is_note(finding: Finding) -> bool:
-    """Return whether a finding has neither a cost nor a gain."""
+    """Return if a finding has neither a cost nor a gain."""
     return finding.gain is None and finding.cost_ns is None
 
 
@@ -124,7 +124,7 @@ def gain_range(gain: Gain) -> str:
 
 
 def _short_place(where: Where, room: int) -> str:
-    """Return the most precise place that is known, shortened from the front."""
+    """Return the most precise known place, cut from the front."""
     rank = "" if where.rank is None else f"rank {where.rank}"
     place = next(filter(None, (where.source, where.module, where.operator, where.kernel, where.phase)), "")
     text = printable(", ".join(filter(None, (rank, place))), "?")

@@ -1,4 +1,4 @@
-"""Host time as a flame graph: calls of one name below one caller together, the largest kept."""
+"""CPU time as a flame graph: merges calls with the same name and caller, and keeps the largest."""
 
 from __future__ import annotations
 
@@ -18,27 +18,25 @@ from ..trace.tables import MODULE, OP
 from ..trace.trace import Trace
 
 _LONGEST_NAME = 400
+# Replaces the names of the profiler's iterations.
 STEP = 2**31
-"""In place of the names of the profiler's iterations."""
+# Values of `kind`; `_THREAD` nodes hold the outermost calls of a thread.
 OPERATOR, REGION, RUNTIME, THREAD, PYTHON = range(5)
-"""Values of `kind`: operator; annotation or module; runtime call; the calls of one thread that nothing calls; Python
-function."""
 
 
 def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = None) -> dict[str, Any]:
-    """Return the call tree of each thread, calls with the same names from the thread down to them as one node.
+    """Return a call tree per thread; calls with equal call paths are one node.
 
-    Frames of recorded stacks are between the calls: a frame lasts as long as the calls that are shown in it, and counts
-    these. The profiler's iterations (`ProfilerStep#…`) are one node. Calls that another thread's call caused are below
-    their own thread. The total of a thread sums its outermost calls; that of another node is at least its callees'.
+    Frames of recorded stacks enclose the calls made in them and last as long as these calls. The profiler's iterations
+    (`ProfilerStep#…`) are one node. A call that another thread caused is below its own thread. The total of a thread
+    sums its outermost calls; the total of other nodes is at least the total of their callees.
 
     Args:
-        most: nodes to keep, those with the longest time.
-        frames: Python calls to show between the others; then a call is below the innermost one of any kind that
-            encloses it on its thread.
+        most: number of nodes to keep, the longest first.
+        frames: Python calls to include; then each call's parent is the innermost call around it on its thread.
 
     Returns:
-        `FlameColumns` of `page/src/types.d.ts`: callers first, the longest first among those of one caller.
+        `FlameColumns` of `page/src/types.d.ts`: callers before callees, siblings by falling time.
 
     Example:
         >>> tree = flame_graph(trace)
@@ -66,12 +64,12 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
     kinds, depth = np.full(len(key), THREAD), np.zeros(len(key), np.int64)
     kinds[node_of] = kind
     by_depth = levels(above)
-    for rows in reversed(by_depth[1:]):  # of a thread the sum; calls that overlap need more than their caller has
+    for rows in reversed(by_depth[1:]):  # threads: the sum, as overlapping calls can exceed their caller
         callers, caller = np.unique(above[rows], return_inverse=True)
         total[callers] = np.maximum(total[callers], sums(caller.reshape(-1), total[rows], len(callers)))
     for level, rows in enumerate(by_depth):
         depth[rows] = level
-    kept = np.lexsort((key, depth, -total))[:most]  # callers first: none takes less than what it calls
+    kept = np.lexsort((key, depth, -total))[:most]  # callers first: no caller takes less time than its callees
     order = kept[np.lexsort((key[kept], -total[kept], depth[kept]))]
     place = np.append(np.zeros(len(key), np.int64), -1)
     place[order] = np.arange(len(order))
@@ -88,7 +86,6 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
 
 
 def _labels(keys: list[int], names: list[str], threads: list[int]) -> list[str]:
-    """Labels of nodes: of steps, of names by their code, and of threads by −1 − their position."""
     texts = (
         "ProfilerStep" if key == STEP else names[key] if key >= 0 else thread_label(threads[-1 - key]) for key in keys
     )
@@ -96,8 +93,9 @@ def _labels(keys: list[int], names: list[str], threads: list[int]) -> list[str]:
 
 
 def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Of all calls, then of all runtime calls: the caller on the same thread (−1 for none), thread, code of the name,
-    kind, duration in ns."""
+    """Return, for all calls and then all runtime calls: the caller on the same thread (−1 for none), thread, name code,
+    kind, duration in ns.
+    """
     calls, runtime = trace.calls, trace.runtime
     first = len(calls)
     order = np.lexsort((-runtime.end, runtime.ts, runtime.thread))
@@ -124,7 +122,7 @@ def _with_frames(
     name = np.concatenate([name, np.array([first[text] for text in frames.name], np.int64)])
     kind = np.concatenate([kind, np.full(len(frames), PYTHON)])
     place = np.arange(len(ts))
-    outside = np.where(kind == PYTHON, place - len(ts), place)  # of equal times the Python call, then the caller
+    outside = np.where(kind == PYTHON, place - len(ts), place)  # equal times: the Python call is the outer one
     order = np.lexsort((outside, -end, ts, thread))
     around = _enclosing(nesting(thread[order], ts[order], end[order]), end[order])
     parent = np.full(len(ts), -1, np.int64)
@@ -135,15 +133,15 @@ def _with_frames(
 def _with_stacks(
     trace: Trace, parent: IntColumn, thread: IntColumn, name: IntColumn, kind: IntColumn, dur: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Append the frames around calls to the columns of `_calls`, and count the calls of each row."""
+    """Append the frames around calls to the columns of `_calls`, and count the calls per row."""
     stacks = trace.stacks
     entry = stacks.first_entry(np.concatenate([trace.calls.source, trace.runtime.source]))
-    modules = np.any(trace.calls.kind == MODULE)  # which are calls then
+    modules = np.any(trace.calls.kind == MODULE)  # these are the calls
     wanted = ~(matching(stacks.name, stacks.names, is_module) & modules)
     parent, added, calls = frames_between(stacks, entry, parent, wanted)
     of_frame = np.full(len(parent), -1, np.int64)
     of_frame[: len(thread)] = thread
-    pending = np.flatnonzero(parent >= len(thread))  # what is in a frame says on which thread the frame is
+    pending = np.flatnonzero(parent >= len(thread))  # a frame has the thread of the calls in it
     while len(pending):
         of_frame[parent[pending]] = of_frame[pending]
         pending = parent[pending]
@@ -155,10 +153,12 @@ def _with_stacks(
 
 
 def _enclosing(inner: IntColumn, end: IntColumn) -> IntColumn:
-    """Return the innermost call around the whole of each one: an annotation outlives the Python call that begins it.
+    """Return the innermost call that encloses each call completely: an annotation outlives the Python call that begins
+    it.
 
     Args:
-        inner: the innermost one that is open when it begins, −1 for none. end: ns.
+        inner: innermost call that is open at its begin, −1 for none.
+        end: ns.
     """
     around = inner.copy()
     active = np.flatnonzero(around >= 0)

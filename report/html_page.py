@@ -1,4 +1,4 @@
-"""The page of the HTML report: one file that holds its data, its charts' library and its script, and loads nothing."""
+"""The HTML report: one file with data, chart library and script; it loads nothing else."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _LIBRARY = "echarts.min.js.gz"
 _SUFFIXES = ("", ".html", ".htm")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+# Bytes of data: V8's String::kMaxLength, the longest text a browser holds.
 _LARGEST = 1 << 29
-"""Bytes of data; browsers hold no longer text (String::kMaxLength of V8)."""
+# Peak memory per byte of data until the page is written.
 _COPIES = 3
-"""Times its size: the memory that the data take until the page is written."""
 
 
 def page(report: dict[str, Any], title: str) -> bytes:
-    """The page that shows a report; the same report gives the same bytes.
+    """Return the page of a report; the same report gives the same bytes.
 
-    The content security policy lets only the page's own two scripts run, by their hashes, and nothing be fetched: a
-    name in a trace could do nothing even if it got into the markup.
+    Names in traces are untrusted: the content security policy allows only the page's own two scripts, by hash, and no
+    downloads.
 
     Raises:
-        EtplusError: it would be larger than a browser opens, or than the memory.
+        EtplusError: the page exceeds the limit of browsers or the memory.
     """
     library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
     script = _joined([_SCRIPT])
@@ -64,10 +64,10 @@ def page(report: dict[str, Any], title: str) -> bytes:
 
 
 def check_page_name(path: str | os.PathLike[str]) -> None:
-    """Refuse a name that promises another format; "-" and names without a suffix promise none.
+    """Refuse a name with the suffix of another format; "-" and names without a suffix pass.
 
     Raises:
-        UsageError: such a name.
+        UsageError: the suffix belongs to another format.
 
     Example:
         >>> check_page_name("report.html.gz")
@@ -78,7 +78,7 @@ def check_page_name(path: str | os.PathLike[str]) -> None:
 
 
 def embedded(value: Any) -> bytes:
-    """JSON that cannot end or change the script element around it, whatever texts it holds."""
+    """Escape JSON: no text in it can end or change its script element."""
     data = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     for text, escape in _UNSAFE.items():
         data = data.replace(text.encode(), escape.encode())

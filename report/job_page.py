@@ -1,4 +1,4 @@
-"""The page about one trace or the ranks of a job; of a large job, some ranks in detail and all of them in numbers."""
+"""Page of a trace or job; for a large job, some ranks in detail and numbers of all ranks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .finding_cards import MOST_RANKS, cards_of, cards_of_many
 from .part_report import table_of_columns
 from .report_html import RankReport, rank_report, report_html
 
+# Ranks of a large job that are shown in detail.
 SHOWN = 12
-"""Ranks of a large job that are shown in detail."""
 _ROWS = {"ranks": 20_000, "stragglers": 20_000}
+# Rows of the other tables of a large job.
 _OTHER_ROWS = 300
-"""Rows of the other tables of a large job."""
 
 
 def ranks_html(
@@ -31,14 +31,15 @@ def ranks_html(
     title: str = "",
     devices: Sequence[Device] = (),
 ) -> tuple[bytes, tuple[str, ...]]:
-    """Return the page of some ranks in detail with their findings, and what could not be checked of the job.
+    """Return the page of some ranks in detail with their findings, and the failed checks of the job.
 
     Args:
-        ranks: with Python calls for the flame graph; read one after the other, and kept only for findings.
-        count: how many they are. devices: own ones, see `Case`.
+        ranks: with Python calls for the flame graph; read one at a time, and kept only for findings.
+        count: number of ranks.
+        devices: own devices, see `Case`.
 
     Raises:
-        UsageError: the traces are not of one job.
+        UsageError: the traces come from different jobs.
     """
     reports, facts, kept, replays = [], [], [], []
     for analysis, frames in ranks:
@@ -55,7 +56,7 @@ def ranks_html(
 
 
 class RanksOfJob(Protocol):
-    """What a page needs of a `Job`."""
+    """The parts of a `Job` that a page needs."""
 
     def summary(self, annotation: str | None = None) -> JobSummary: ...
 
@@ -67,10 +68,10 @@ class RanksOfJob(Protocol):
 def large_job_html(
     job: RanksOfJob, title: str = "", *, devices: Sequence[Device] = (), **options: Any
 ) -> tuple[bytes, tuple[str, ...]]:
-    """Return the page of a job of many ranks, and what could not be checked of them.
+    """Return the page of a job of many ranks, and the failed checks.
 
     Args:
-        title: by default the number of ranks.
+        title: default: the number of ranks.
         devices, options: of `analyze`, for the ranks in detail.
     """
     summary = job.summary(options.get("annotation"))
@@ -113,5 +114,5 @@ def _table(name: str, table: Table[Row]) -> dict[str, Any]:
         rows = sorted(rows, key=lambda row: (-row.wait_ns, row.start_ns))
     most = _ROWS.get(name, _OTHER_ROWS)
     shown = table_of_columns(name, Table(table.kind, rows), most)
-    title = shown["title"].removesuffix(", ms")  # the page chooses units itself
+    title = shown["title"].removesuffix(", ms")  # the page chooses units
     return shown | {"title": title[:1].upper() + title[1:], "left_out": max(0, len(table) - most)}

@@ -1,4 +1,4 @@
-"""The ranks of a job on one clock: their streams, the collectives that join them, and who waits for whom."""
+"""Timeline of a job: the streams of all ranks on one clock, their collectives and waits."""
 
 from __future__ import annotations
 
@@ -21,20 +21,17 @@ from .timeline import condense
 
 _LANES = 8
 _SHOWN = 4000
+# Values of a block's `kind`.
 COMPUTE, COPY, COMMUNICATION, HOST = range(4)
-"""Values of `kind` of a block."""
 
 
 @dataclass(frozen=True)
 class RankLanes:
-    """What is kept of a rank's trace to draw it beside the others.
+    """A rank's blocks for the timeline of a job.
 
-    Attributes:
-        base_ns: wall-clock ns, by the rank's clock, of the time 0 of `ts` and of the trace's own times.
-        begin, end: of the trace's span, ns.
-        lanes: names of the streams (of a trace without GPU events: of the threads).
-        lane, ts, dur, kind, count, name: by block: which lane, int64 ns, of the longest event its kind and name.
-        communications: of the rank.
+    `base_ns` is the wall-clock time of time 0 of `ts`, on the rank's clock; `begin` and `end` are the trace's span in
+    ns. `lanes` are names of streams, or of threads for a trace without GPU events. `kind` and `name` describe the
+    longest event of each block; `ts` and `dur` are in ns.
     """
 
     base_ns: int
@@ -51,10 +48,10 @@ class RankLanes:
 
 
 def rank_lanes(trace: Trace, budget: int) -> RankLanes:
-    """The busiest streams of a trace, short events merged; of a trace without GPU events the outermost calls.
+    """Return the busiest streams of a trace with short events merged, or its outermost calls if it has no GPU events.
 
     Args:
-        budget: number of blocks to keep at most.
+        budget: maximum number of blocks.
     """
     keys, ts, dur, code, kind = _events(trace)
     rows, lane = distinct_rows(*keys)
@@ -72,7 +69,6 @@ def rank_lanes(trace: Trace, budget: int) -> RankLanes:
 
 
 def _events(trace: Trace) -> tuple[tuple[IntColumn, ...], IntColumn, IntColumn, IntColumn, IntColumn]:
-    """What is drawn: device and stream (or thread), start and duration in ns, code of the name, kind."""
     gpu, calls = trace.gpu, trace.calls
     if len(gpu):
         kind = np.where(trace.is_comm, COMMUNICATION, np.where(trace.is_copy, COPY, COMPUTE))
@@ -83,14 +79,14 @@ def _events(trace: Trace) -> tuple[tuple[IntColumn, ...], IntColumn, IntColumn, 
 
 
 def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any]:
-    """Return all ranks on the clock of the lowest one: `JobTimeline` of `page/src/types.d.ts`.
+    """Return all ranks on the clock of the lowest rank: `JobTimeline` of `page/src/types.d.ts`.
 
-    A rank's clock is corrected by what its file says (`clock_offset_ns`, from `etplus link --apply-clock-offsets`) and
-    by its collectives: those that no rank can leave before all have arrived end at the same time. If there are too
-    many collectives, those with the longest waits are kept.
+    Two corrections align the clocks: `clock_offset_ns` in the file (`etplus link --apply-clock-offsets`), and
+    collectives. No rank can leave a synchronizing collective before all have arrived, so its ends are simultaneous. If
+    there are too many collectives, those with the longest waits stay.
 
     Args:
-        ranks: in the order in which they are drawn; collectives are matched if all ranks are known and differ.
+        ranks: in drawing order; collectives are matched if all ranks are known and differ.
     """
     known = [rank for rank, _ in ranks if rank is not None]
     matched: list[Matched] = []
@@ -132,7 +128,6 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
 def _collectives(
     matched: Sequence[Matched], shift: Mapping[int, int], begin: int, place: Mapping[int, int]
 ) -> Iterator[dict[str, Any]]:
-    """Those of two ranks or more; `weight` is how long their ranks wait together."""
     for group in matched:
         if len(group.ranks) < 2:
             continue

@@ -1,7 +1,7 @@
-"""Columns of numbers as texts within a page: compressed blocks that the page decodes on demand.
+"""Number columns as compressed text blocks; the page decodes a block on demand.
 
-The columns of a block follow one another. Of each column come the least significant bytes of all values, then the next
-ones, which lets zlib find what repeats.
+A block stores column after column. Each column begins with the least significant bytes of all values, then the next
+bytes: similar bytes are adjacent, so zlib finds more repeats.
 """
 
 from __future__ import annotations
@@ -23,12 +23,7 @@ _LEVEL = 6
 
 @dataclass(frozen=True)
 class Field:
-    """A column's form.
-
-    Attributes:
-        size: bytes of a value: signed, little-endian.
-        delta: each value but the first of a block is stored as its distance to the one before.
-    """
+    """A column's form: bytes per value (signed, little-endian); `delta` stores differences of neighbors."""
 
     name: str
     size: int
@@ -36,10 +31,10 @@ class Field:
 
 
 def fields_of(columns: Mapping[str, npt.NDArray[np.integer]], delta: Collection[str] = ()) -> list[Field]:
-    """The narrowest form of each column.
+    """Return the narrowest form per column.
 
     Args:
-        delta: names of the columns whose neighbors are alike.
+        delta: names of columns with similar neighbors.
 
     Example:
         >>> fields_of({"kind": np.array([3, 1]), "ts": np.array([0, 20_000])}, ["ts"])
@@ -49,23 +44,22 @@ def fields_of(columns: Mapping[str, npt.NDArray[np.integer]], delta: Collection[
 
 
 def _width(values: npt.NDArray[np.integer], factor: int) -> int:
-    """Bytes that hold the values, and their distances where `factor` is 2."""
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     reach = max(high, -low - 1) if factor == 1 else max(high - low, high, -low - 1)
     return next(size for size in range(1, 9) if reach < 2 ** (8 * size - 1) or size == 8)
 
 
 def pack(fields: list[Field], columns: Mapping[str, npt.NDArray[np.integer]]) -> str:
-    """A block: base64 of zlib of the columns.
+    """Return a block: base64 of zlib of the columns.
 
     Args:
-        columns: by name, int of one length; |values| and distances below 2**63.
+        columns: by name, equally long, integers; |values| and differences below 2**63.
     """
     return _text(b"".join(_planes(columns[field.name], field) for field in fields))
 
 
 def pack_json(value: Any) -> str:
-    """A JSON document as such a block."""
+    """Return a JSON document as a block."""
     return _text(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
 
 

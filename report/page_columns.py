@@ -1,4 +1,4 @@
-"""The columns of the page's tables, as their row classes declare them."""
+"""Columns of the page's tables, as declared by their row classes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ from .path_table import PathPart
 
 
 class _Added(Row):
-    """Columns that the page adds to rows of an analysis."""
-
     kernel_kind: str = column("text", "Kind of the kernel.", "kind")
     cause: str = inferred("text", "If the next event had been launched when the gap began.")
     place: str = column("name", "File and line.", "line")
@@ -51,8 +49,6 @@ class _Overhead(Row):
 
 
 class _LaunchCall(Row):
-    """Durations of a runtime call (T4), in ns."""
-
     call: str = column("name", "Runtime call.")
     n: int = column("count", "Calls without outliers.", "calls")
     mean: float = column("ns", "Mean duration.")
@@ -63,8 +59,6 @@ class _LaunchCall(Row):
 
 
 class _RankNumbers(Row):
-    """A rank of a job."""
-
     name: str = column("text", "Rank.", "rank")
     file: str = column("name", "File of its trace.")
     span: int = column("ns", "Length of the trace.", "length")
@@ -82,8 +76,6 @@ class _RankNumbers(Row):
 
 
 class _Collective(Row):
-    """A collective of a job."""
-
     start: int = column("ns", "Start on the first rank.")
     kind: str = column("text", "Collective.", "collective")
     group: str = column("name", "Process group.")
@@ -95,7 +87,7 @@ class _Collective(Row):
 
 
 class _RankWaits(Row):
-    """How long a rank waits, and others for it."""
+    """Wait times of a rank, and waits that it causes."""
 
     label: str = column("text", "Rank.", "rank")
     collectives: int = column("count", "Collectives in which ranks wait for each other.")
@@ -107,8 +99,6 @@ class _RankWaits(Row):
 
 
 class _InSpan(Row):
-    """What runs in the selected span."""
-
     name: str = column("name", "Name.")
     kind: str = column("text", "Kind.")
     count: int = column("count", "Events.")
@@ -119,6 +109,7 @@ class _InSpan(Row):
 _BUSY = "busy_ns idle_ns busy_share busy_share_of_gpu_span"
 _SIDES = "name a_count a_total_ns b_count b_total_ns change_ns ratio rank rank_change_ns"
 _SERVED = " ".join(f"{side}_{name}" for side in "ab" for name in ("steps", "mean_latency_ns", "tokens_per_second"))
+# Per table: row class, columns on the page, and the class of joined rows.
 _TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
     "breakdown": (BreakdownRow, "kernel count total_ns mean_ns share op modules shapes device stream"),
     "operators": (
@@ -188,7 +179,7 @@ _TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
     "paths_device": (PathRow, "path a_launched_ns b_launched_ns change_launched_ns"),
     "paths_host": (PathRow, "path a_self_ns b_self_ns change_self_ns"),
 }  # fmt: skip
-"""Tables of the page by name: row class, the columns that the page shows, and the class of rows joined to them."""
+# B takes the unit of A, to make their numbers comparable.
 _LIKE = {
     "self_ns": "total_ns", "device_self_ns": "device_total_ns", "backward_ns": "device_total_ns",
     "backward_total_ns": "device_total_ns", "min_ns": "mean_ns", "host_wait_ns": "idle_ns", "kernel_wait_ns": "idle_ns",
@@ -196,16 +187,15 @@ _LIKE = {
     "bus_bandwidth": "algorithm_bandwidth", "next_bytes": "bytes", "kept_bytes": "bytes",
     "change_ns": "a_total_ns", "rank_change_ns": "a_total_ns",
 }  # fmt: skip
-"""Columns with the unit of another column, so that numbers can be compared; B has the unit of A."""
+# Titles for headings that are a unit; the page adds its own unit to a title.
 _TITLES = {"flop/s": "Rate", "bytes/s": "Bandwidth", "bytes": "Size"}
-"""Titles for headings that are a unit; the page shows its own unit next to a title."""
+# Narrow columns cut these names from the front.
 _ENDS_MATTER = ("modules", "path", "place", "source", "module")
-"""Names that a narrow column cuts from the front."""
 
 
 @cache
 def page_columns() -> dict[str, list[dict[str, Any]]]:
-    """Return the columns of each table, as `TableColumn` in `page/src/types.d.ts`."""
+    """Return the columns per table, as `TableColumn` in `page/src/types.d.ts`."""
     return {
         name: [_described((_Added, *joined, kind), shown, names.split()) for shown in names.split()]
         for name, (kind, names, *joined) in _TABLES.items()

@@ -1,4 +1,4 @@
-"""Tables and maps of the page, for a whole trace and for each of its steps."""
+"""Tables and maps of the page, for a whole trace and for each step."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _LONG_TABLES = (
     *("breakdown", "operators", "modules", "sources", "kernels", "gemms", "communication", "sequences"),
     *("memory_holders", "serving_steps"),
 )
+# The page keeps the longest steps: this many, and for a job at least `_LEAST_STEPS` per rank.
 _STEPS = 20
-"""Steps that a page holds, and a job's ranks at least `_LEAST_STEPS`: the longest ones."""
 _STEPS_OF_A_JOB = 60
 _LEAST_STEPS = 4
+# Rows per table, shared by all steps; a step has at least `_LEAST_ROWS_OF_A_STEP`.
 _ROWS_OF_STEPS = 1_000
-"""Rows of a table of all steps together; of one at least `_LEAST_ROWS_OF_A_STEP`."""
 _LEAST_ROWS_OF_A_STEP = 40
 _BOXES_OF_A_STEP = 200
 
 
 def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> dict[str, Any]:
-    """The tables of an analysis, the map of its device time and its longest gaps.
+    """Return the tables of an analysis, the map of its GPU time and its longest gaps.
 
     Args:
-        files: number of traces that the page will show; the more, the shorter the tables.
-        most: rows of a table, instead.
+        files: number of traces on the page; more traces get shorter tables.
+        most: rows per table, overrides `files`.
     """
     trace = analysis.trace
     plain = json_of(analysis)
@@ -63,9 +63,10 @@ def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> 
 
 
 def step_reports(analysis: Analysis, files: int = 1, path: PathTable | None = None) -> list[dict[str, Any]]:
-    """Each step of a trace: `number`, `name`, `from` and `to` (ns after the trace's start), and `data`, a block (see
-    `pack_json`) of its `part_report`, `flame` and `path_rows` (of `path`), as of the trace cut to this step
-    (`part_of`); None for the shorter ones of many steps. Empty for a trace that has one step or none.
+    """Return a report per step: `number`, `name`, `from` and `to` (ns after the trace's start), and `data`.
+
+    `data` is a block (see `pack_json`) with `part_report`, `flame` and `path_rows` of `path` for the trace cut to the
+    step (`part_of`). It is None for the shorter steps if there are many. A trace with at most one step has no reports.
     """
     trace = analysis.trace
     present = distinct(np.concatenate([trace.step_of_call, trace.step_of_event]))
@@ -99,7 +100,7 @@ def _part_of_step(
     own = analyze(part, tuple(analysis.devices.values()), **options)
     shift = own.trace.span.start - trace.span.start
     report = part_report(own, most=most)
-    report["analysis"].pop("kernel_labels")  # the whole trace's hold
+    report["analysis"].pop("kernel_labels")  # the table of the whole trace applies
     for gap in report["gaps"]:
         gap["start"] += shift
     report["path_rows"] = path.rows(number, most) if path is not None else []
@@ -108,7 +109,7 @@ def _part_of_step(
 
 
 def table_of_columns(name: str, table: Table[Any], most: int) -> dict[str, Any]:
-    """A table that the page does not know, with its columns as the page's script takes them, and its first rows."""
+    """Return the first rows of a table that the page does not know, with its columns for the page's script."""
     columns = table.kind.text_columns()
     rows = [[_plain(column.value(row)) for column in columns] for row in table[:most]]
     heads = [{"key": str(at), "title": column.title, "unit": column.unit} for at, column in enumerate(columns)]

@@ -1,4 +1,4 @@
-"""The critical path as a table: by kind, kernel, operator, module and source line."""
+"""Critical path as a table: by kind, kernel, operator, module and source line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..trace.intervals import sums
 from ..trace.origin import origin_of_rows
 from ..trace.trace import Trace
 
+# The last row sums everything beyond this number of rows.
 _MOST = 1_000
-"""Rows; what is in smaller ones is one row at the end."""
 
 
 class PathPart(Row):
-    """Elements of the critical path that have the same kind, kernel, operator, module and line."""
+    """Critical path elements with equal kind, kernel, operator, module and line."""
 
     kind: str = column("text", "What the time is of: host work, GPU work, a collective or a wait.")
     kernel: str = column("name", "Kernel or runtime call.", "kernel or runtime call")
@@ -36,10 +36,10 @@ class PathPart(Row):
 
 
 class PathTable:
-    """What the path is made of: an element of it is a row of the trace, looked up once for the tables of all steps.
+    """Rows of the critical path; looks up each element once for the tables of all steps.
 
     Args:
-        trace: whose rows the chain's are.
+        trace: the trace that the chain refers to.
 
     Example:
         >>> from etplus.timeline.critical import critical_chain
@@ -64,10 +64,10 @@ class PathTable:
         self._lines = [f"{source.file}:{source.line}" for source in trace.source_table.lines]
 
     def rows(self, step: int | None = None, most: int = _MOST) -> list[dict[str, Any]]:
-        """The plain `PathPart` rows, the largest first; `ns` of all rows is the makespan, of a step its part of it.
+        """Return plain `PathPart` rows, the largest first; `ns` sums to the makespan, or to the step's share of it.
 
         Args:
-            step: number of a step: only its elements.
+            step: only elements of the step with this number.
         """
         chosen = np.arange(len(self._ns)) if step is None else np.flatnonzero(self._step == step)
         if not len(chosen):
@@ -102,7 +102,7 @@ def _classes(path: Sequence[str]) -> str:
 
 
 def _by_row(trace: Trace, gpu: IntColumn, calls: IntColumn, runtime: IntColumn) -> IntColumn:
-    """int64, by row of the trace what is known of its event; −1 for rows without one, and, one entry more, −1."""
+    """Spread values over trace rows, int64; −1 for rows without a value, and for one extra row at the end."""
     found = np.full(len(trace) + 1, -1, np.int64)
     found[trace.calls.source], found[trace.runtime.source] = calls, runtime
     has_row = trace.gpu.source >= 0
@@ -111,14 +111,12 @@ def _by_row(trace: Trace, gpu: IntColumn, calls: IntColumn, runtime: IntColumn) 
 
 
 def _operator_of_rows(trace: Trace) -> IntColumn:
-    """Code of the name of the topmost operator."""
     top, calls = trace.hierarchy.top, trace.calls
     name = np.append(calls.name[np.where(top >= 0, top, np.arange(len(calls)))], -1).astype(np.int64)
     return _by_row(trace, name[trace.origin.gpu_call], name[:-1], name[trace.runtime.call])
 
 
 def _kernel_of_rows(trace: Trace) -> IntColumn:
-    """Code of the name of a GPU event; of a runtime call its own."""
     none = np.full(len(trace.calls), -1, np.int64)
     return _by_row(trace, trace.gpu.name.astype(np.int64), none, trace.runtime.name.astype(np.int64))
 

@@ -1,4 +1,4 @@
-"""Figures for papers, with matplotlib: use of streams, kernels per operator, roofline."""
+"""Matplotlib figures for papers: use of streams, kernels per operator, roofline."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.text_tables import shorten
 
-if TYPE_CHECKING:  # it is an extra
+if TYPE_CHECKING:  # an extra
     from matplotlib.figure import Figure
 
 _MS = 1e6
 _OPS, _KERNELS = 10, 8
 _NAME = 44
 _LEGEND_NAME = 60
+# Same input, same bytes.
 _FIXED: dict[Any, Any] = {"svg.hashsalt": "etplus", "svg.fonttype": "none"}
-"""So that the same input gives the same bytes."""
 _NO_DATE: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 
 
 def require_matplotlib() -> None:
-    """Find out whether figures can be drawn.
+    """Check that matplotlib can be imported.
 
     Raises:
         UsageError: matplotlib cannot be imported.
@@ -41,11 +41,11 @@ def require_matplotlib() -> None:
 
 
 def write_plots(analysis: Analysis, folder: Path, stem: str = "", kind: str = "png") -> list[Path]:
-    """Write "breakdown", "operators" and "roofline"; those that there is nothing for are left out.
+    """Write "breakdown", "operators" and "roofline"; skip figures without data.
 
     Args:
-        folder: exists.
-        stem: what file names begin with.
+        folder: an existing folder.
+        stem: prefix of the file names.
         kind: "png", "svg" or "pdf".
 
     Raises:
@@ -74,7 +74,6 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _breakdown(analysis: Analysis) -> Figure | None:
-    """A bar a device: computing, communication that nothing hides, copies that nothing hides, idle."""
     if not analysis.device_use:
         return None
     figure = _figure(7, 1.4 + 0.5 * len(analysis.device_use))
@@ -96,7 +95,6 @@ def _breakdown(analysis: Analysis) -> Figure | None:
 
 
 def _operators(analysis: Analysis) -> Figure | None:
-    """A bar for each of the operators that take the most device time, stacked by kernel."""
     by_op: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in analysis.breakdown:
         by_op[row.label][row.kernel] += row.total_ns
@@ -129,7 +127,6 @@ def _operators(analysis: Analysis) -> Figure | None:
 
 
 def _roofline(analysis: Analysis) -> Figure | None:
-    """Achieved FLOP/s over FLOPs per byte, under the roofs of the first known device."""
     points = [row for row in analysis.kernels if row.intensity and row.flops_per_second]
     known = [(number, analysis.devices[number]) for number in sorted(analysis.devices)]
     if not points or not known:
@@ -164,5 +161,5 @@ def _draw_roofs(axes: Any, device: Device, points: Sequence[KernelRow], colors: 
 
 
 def _plain(name: str, room: int) -> str:
-    """A name that matplotlib takes as it is: no formulas between dollar signs."""
+    """Escape a name: matplotlib reads text between dollar signs as a formula."""
     return shorten(name, room).replace("$", r"\$")

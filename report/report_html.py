@@ -1,4 +1,4 @@
-"""The HTML report of one trace, or of the ranks of a job: everything in an `Analysis`, with a timeline."""
+"""HTML report of a trace or of the ranks of a job: an `Analysis` with a timeline."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .part_report import part_report, step_reports
 from .path_table import PathTable
 from .timeline_lanes import KIND_COLORS, timeline_of
 
+# Page data of a trace: plain values and numpy columns.
 RankReport = dict[str, Any]
-"""What the page shows of one trace: plain values and numpy columns."""
 
 _BLOCKS = 60_000
 _BLOCKS_OF_A_JOB = 120_000
@@ -35,17 +35,18 @@ _LEAST_BLOCKS = 2_000
 _BOXES = 4_000
 _BOXES_OF_A_JOB = 12_000
 _LEAST_BOXES = 200
+# Points of a counter's chart; fewer on the page of a job.
 _SPANS = 600
-"""Spans of a counter's chart; of a job's pages fewer."""
 _LEAST_SPANS = 60
 
 
 def rank_report(
     analysis: Analysis, files: int = 1, chain: CriticalChain | None = None, frames: PythonFrames | None = None
 ) -> RankReport:
-    """Return the page's data of one trace; `lanes` are for the timeline of a job.
+    """Return the page's data of one trace.
 
     Args:
+        lanes: for the timeline of a job.
         files: number of traces on the page; more traces get coarser timelines and shorter tables.
         chain: critical path for the timeline.
         frames: Python calls for the flame graph of CPU time.
@@ -80,7 +81,7 @@ def report_html(
     Args:
         ranks: from `rank_report`; sorted by rank if all traces record it.
         title: default: the file's name.
-        warnings: of the job, shown above everything.
+        warnings: of the job, shown first.
         findings: of the trace or the job, see `cards_of`.
         many: all ranks of a large job, see `many_ranks`.
     """
@@ -109,7 +110,7 @@ def report_html(
 
 
 def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What of the linker's report the page shows, None for Kineto alone; the report is of a file, so it is checked."""
+    """Return the linker's report for the page, None for a Kineto trace. Checks it, since it comes from a file."""
     ops, gpu = report.get("ops"), report.get("gpu")
     counts = [ops.get(key) for key in ("total", "linked", "certain", "equivalent")] if isinstance(ops, dict) else []
     times = [gpu.get(key) for key in ("time_ns", "attached_time_ns")] if isinstance(gpu, dict) else []
@@ -126,15 +127,15 @@ def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 _DIFF_ROWS = 2_000
+# The page's tree omits call paths with at most this share of the GPU time (or CPU time if there is none).
 _LEAST_SHARE = 0.0002
-"""Call paths with no more of the device time (of the host time, without any) are left out of the page's tree."""
 
 
 def diff_html(changed: TraceChanges, a: Analysis, b: Analysis) -> bytes:
-    """The page; the same traces give the same bytes.
+    """Return the page of a comparison; the same traces give the same bytes.
 
     Args:
-        a, b: what was compared, for the list of iterations.
+        a, b: the compared traces, for the list of iterations.
     """
     difference = json_of_difference(changed)
     key, whole = "device_ns", max(changed.total_a, changed.total_b)
@@ -152,7 +153,7 @@ def diff_html(changed: TraceChanges, a: Analysis, b: Analysis) -> bytes:
 
 
 def job_diff_html(found: JobDifference) -> bytes:
-    """The page of two jobs; the same traces give the same bytes."""
+    """Return the page of two jobs; the same traces give the same bytes."""
     more = {"iteration_list": {"a": [], "b": []}, "paths_left_out": 0}
     return _diff_page(found, found.to_dict(), more, None)
 
@@ -160,10 +161,11 @@ def job_diff_html(found: JobDifference) -> bytes:
 def _diff_page(
     found: Difference, difference: dict[str, Any], more: dict[str, Any], cards: dict[str, Any] | None
 ) -> bytes:
-    """The page of two traces or jobs, its long tables cut.
+    """Return the page of two traces or jobs, with long tables cut.
 
     Args:
-        more: further keys of the difference, and those in another form. cards: the findings, None for none.
+        more: keys that extend or replace the difference's own.
+        cards: the findings, None for none.
     """
     name = f"{PurePath(found.a).name} → {PurePath(found.b).name}"
     cut = {key: difference[key][:_DIFF_ROWS] for key in ("ops", "kernels", "host_ops") if key in difference}
@@ -180,7 +182,6 @@ def _diff_page(
 
 
 def _plain_lines(rows: Sequence[LineRow]) -> list[dict[str, Any]]:
-    """Source lines of both traces as rows of the page's table."""
     pairs = [(side, key) for side in ("a", "b") for key in ("calls", "host_ns", "device_ns")]
     return [
         {"place": row.place, "what": row.what_changed, "change_ns": row.change_ns}

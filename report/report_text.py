@@ -16,8 +16,8 @@ from ..trace.text_tables import Cell, number, render, share, titled
 _MS = 1e6
 _US = 1e3
 _MB = 1e6
+# Devices with a lower peak, as a share of the greatest peak, get no table of memory holders.
 _WORTH_A_TABLE = 0.01
-"""Devices with less than this share of the greatest peak have no table of holders of their own."""
 _TYPES = {
     "t2": "T2 to the first launch",
     "t3": "T3 after the last launch",
@@ -26,7 +26,7 @@ _TYPES = {
 
 
 def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = False) -> str:
-    """Everything of interest, tables of at most `top` rows each."""
+    """Return all tables, with at most `top` rows each."""
     parts = [_head(analysis, width)]
     if analysis.streams:
         often = [sequence for sequence in analysis.sequences if sequence.count > 1]
@@ -37,7 +37,7 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
         parts += [table_text(table, width, top) for table in (analysis.gemms, analysis.communication, often)]
     served = [step.start_ns for step in analysis.serving_steps]
     parts += [table_text(analysis.serving_phases, width), table_text(analysis.serving_steps, width, top)]
-    if analysis.batch_size or served != [iteration.start for iteration in analysis.iterations]:  # else said already
+    if analysis.batch_size or served != [iteration.start for iteration in analysis.iterations]:  # else reported above
         parts.append(_iterations(analysis, width, top))
     by_place = (analysis.operators, analysis.modules, analysis.sources)
     parts += [table_text(analysis.phases, width), *(table_text(table, width, top) for table in by_place)]
@@ -50,10 +50,10 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
 
 
 def table_text(rows: Sequence[Row], width: int, top: int | None = None) -> str:
-    """Rows of one kind as a table, "" without any.
+    """Return rows of one kind as a table, "" without rows.
 
     Args:
-        top: show the first ones only, and say so in the title.
+        top: print the first rows only, and note this in the title.
     """
     if not rows:
         return ""
@@ -66,7 +66,7 @@ def table_text(rows: Sequence[Row], width: int, top: int | None = None) -> str:
 
 
 def overheads_text(overheads: Overheads, width: int, top: int = 15) -> str:
-    """Return statistics of all overheads of each type, and of the runtime calls."""
+    """Return statistics of all overheads by type, and of the runtime calls."""
     rows = [("T1 between operators", overheads.t1)]
     rows += [(text, overheads.all[key]) for key, text in _TYPES.items()]
     calls = sorted(overheads.t4.items(), key=lambda item: -item[1].n)[:top]
@@ -123,7 +123,6 @@ def _ms(*ns: float) -> list[str | None]:
 
 
 def _streams(analysis: Analysis, width: int) -> str:
-    """Return the streams of a trace without start times: no busy time is known."""
     rows = [[f"device {use.device} stream {use.stream}", use.events, *_ms(use.total_ns)] for use in analysis.streams]
     return render("streams, sums of durations", ["stream", "events", "total ms"], rows, width)
 
@@ -181,7 +180,6 @@ def _memory(analysis: Analysis, width: int) -> str:
 
 
 def _holders(analysis: Analysis, width: int, top: int) -> str:
-    """Who holds memory at the peak: by category, then by operator."""
     parts = []
     for device in analysis.memory:
         if device.peak_bytes < _WORTH_A_TABLE * analysis.memory[0].peak_bytes:

@@ -1,7 +1,7 @@
-"""The timeline at full resolution: all events in compressed tiles, which the page decodes where its view needs them.
+"""Timeline at full resolution: all events in compressed tiles, decoded by the page on demand.
 
-A tile holds consecutive events of one row of a lane. An event's number on the page is its position in order of lane,
-row and start, the order of the tiles.
+A tile holds consecutive events of one row of a lane. The page numbers events by lane, row and start, the order of the
+tiles.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ _TILE = 8192
 
 @dataclass(frozen=True)
 class LaneLayout:
-    """Where events are on the page.
+    """Positions of events on the page.
 
-    Attributes:
-        lane, depth: int64, lane of each event and its row within the lane.
-        order: int64, the events in order of lane, depth and start: by number.
-        starts: int64, the number of the first event of each tile.
+    `lane` and `depth` are the lane of each event and its row in the lane. `order` sorts events by lane, depth and
+    start. `starts` has the first event number per tile. All are int64.
     """
 
     lane: IntColumn
@@ -37,22 +35,22 @@ class LaneLayout:
 
     @staticmethod
     def of(lane: IntColumn, depth: IntColumn, ts: IntColumn) -> LaneLayout:
-        """Lay out events that start at `ts`, ns."""
+        """Lay out events that start at `ts`, in ns."""
         order = np.lexsort((ts, depth, lane))
         return LaneLayout(lane, depth, order, _tile_starts(lane[order], depth[order]))
 
     @cached_property
     def number(self) -> IntColumn:
-        """Number of each event, int64."""
+        """Return event numbers, int64."""
         number = np.empty(len(self.order), np.int64)
         number[self.order] = np.arange(len(self.order))
         return number
 
     def numbers_among(self, events: IntColumn, count: int) -> IntColumn:
-        """int64, by event of `count` its number, −1 for those that are not laid out, and, one entry more, −1.
+        """Return the numbers of `count` events, int64; −1 if not laid out, and for one extra event at the end.
 
         Args:
-            events: int64, which of them each one laid out is.
+            events: int64, the laid-out events.
         """
         number = np.full(count + 1, -1, np.int64)
         number[events] = self.number
@@ -60,11 +58,11 @@ class LaneLayout:
 
     @property
     def counts(self) -> IntColumn:
-        """Number of events in each tile, int64."""
+        """Return the number of events in each tile, int64."""
         return np.diff(np.append(self.starts, len(self.order)))
 
     def parts(self) -> Iterator[IntColumn]:
-        """Yield the events of each tile."""
+        """Yield the events per tile."""
         for start, count in zip(self.starts.tolist(), self.counts.tolist(), strict=True):
             yield self.order[start : start + count]
 
@@ -73,7 +71,7 @@ def tiles_of(layout: LaneLayout, columns: Mapping[str, npt.NDArray[np.integer]])
     """Return all events as tiles: `TileData` of `page/src/types.d.ts`.
 
     Args:
-        columns: by name, one entry an event; `ts` and `dur` (ns) are among them.
+        columns: by name, one value per event; `ts` and `dur` (ns) are required.
 
     Example:
         >>> ts, zero = np.array([30, 10]), np.zeros(2, np.int64)
@@ -95,7 +93,6 @@ def tiles_of(layout: LaneLayout, columns: Mapping[str, npt.NDArray[np.integer]])
 
 
 def _tile_starts(lane: IntColumn, depth: IntColumn) -> IntColumn:
-    """Positions at which tiles begin: where a row begins, and after every `_TILE` events of it."""
     rows = np.flatnonzero(run_starts(lane, depth))
     within = np.arange(len(lane)) - np.repeat(rows, np.diff(np.append(rows, len(lane))))
     return np.flatnonzero(within % _TILE == 0)

@@ -1,5 +1,4 @@
-"""The timeline as drawn: calls nested in lanes, the shortest ones merged until a page can hold them, and the critical
-path as elements that follow one another."""
+"""Timeline layout: nested calls in lanes, short calls merged to fit a page, and the critical path."""
 
 from __future__ import annotations
 
@@ -20,21 +19,19 @@ from ..trace.kernel_kinds import gpu_kind
 from ..trace.trace import Trace
 from .tiles import LaneLayout, tiles_of
 
+# Merging stops at buckets of this fraction of the span: no page can show more detail.
 _COARSEST = 1 << 12
-"""Merging stops at a bucket of this fraction of the span: by then no page could show the difference."""
+# Width of a bucket of merged calls, as a multiple of the resolution.
 _BUCKET = 4
-"""Width of a bucket of merged calls, in multiples of the duration below which calls are merged."""
 
 
 @dataclass(frozen=True)
 class DrawnBlocks:
-    """Single calls, and neighbors of one row of a lane merged into a block.
+    """Single calls, and blocks of merged neighbors in a row of a lane.
 
-    Attributes:
-        lane: as given. depth: row within the lane, 0 for the outermost calls.
-        ts, dur: ns, from the start of the first call to the end of the last.
-        first: position of the longest call. count: number of calls. busy: ns, the sum of their durations.
-        resolution: ns, calls that are shorter may be merged; 0 if none are.
+    `depth` is the row in the lane, 0 for the outermost calls. `ts` and `dur` (ns) span the first to the last call of a
+    block; `busy` sums the call durations. `first` is the position of the longest call, `count` the number of calls.
+    Calls shorter than `resolution` (ns) may be merged; 0: no call is.
     """
 
     lane: IntColumn
@@ -51,9 +48,9 @@ class DrawnBlocks:
 
 
 def nest(lane: IntColumn, ts: IntColumn, finish: IntColumn) -> IntColumn:
-    """Row of every call within its lane: 0, or one more than the innermost call that is open when it starts.
+    """Return the row of every call in its lane: 0, or one more than the innermost call open at its start.
 
-    Calls that overlap without nesting are below each other, too.
+    Calls that overlap without nesting get separate rows.
     """
     depth = np.zeros(len(ts), np.int64)
     order = np.lexsort((-finish, ts, lane))
@@ -62,10 +59,10 @@ def nest(lane: IntColumn, ts: IntColumn, finish: IntColumn) -> IntColumn:
 
 
 def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, budget: int) -> DrawnBlocks:
-    """Merge the shortest calls until at most `budget` blocks are left, or until merging hides what can be seen.
+    """Merge the shortest calls until at most `budget` blocks are left, or until merging would hide visible detail.
 
-    Calls below the resolution are merged with the neighbors of their row, at most `_BUCKET` resolutions wide and never
-    across a longer call, so that no block overlaps another one; the resolution doubles until the budget is kept.
+    Merges calls below the resolution with neighbors in their row, into blocks of at most `_BUCKET` resolutions, never
+    across a longer call, so blocks do not overlap. The resolution doubles until the budget is met.
     """
     order = np.lexsort((ts, depth, lane))
     lane, depth, ts, dur = lane[order], depth[order], ts[order], dur[order]
@@ -86,7 +83,6 @@ def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, b
 
 
 def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, resolution: int) -> npt.NDArray[np.bool_]:
-    """Bool, the calls (in order of lane, depth, start) that begin a block."""
     long = dur >= resolution
     bucket = (ts - ts.min()) // (_BUCKET * resolution)
     starts = run_starts(lane, depth, bucket) | long
@@ -94,14 +90,14 @@ def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, re
     return starts
 
 
+# Merges parts below this share of all GPU time.
 _LEAST_SHARE = 0.0004
-"""Share of all GPU time; smaller parts are not drawn singly."""
 _LEVELS_SHOWN = 24
 
 
 @dataclass
 class Branch:
-    """A module, an operator or a kernel; see `Branch` of `page/src/types.d.ts`. `kind` is −1 for all but kernels."""
+    """Module, operator or kernel: `Branch` of `page/src/types.d.ts`. `kind` is −1 except for kernels."""
 
     name: str
     level: str = "module"
@@ -111,11 +107,11 @@ class Branch:
     children: dict[tuple[str, str], Branch] = field(default_factory=dict)
 
     def child(self, name: str, level: str, kind: int = -1) -> Branch:
-        """The child of a name and level, made if there is none."""
+        """Return the child with a name and level; create it if missing."""
         return self.children.setdefault((level, name), Branch(name, level, kind))
 
     def plain(self) -> dict[str, Any]:
-        """As plain objects, the longest child first."""
+        """Return plain objects, the longest child first."""
         kids = sorted(self.children.values(), key=lambda kid: (-kid.total_ns, kid.name))
         values = {"name": self.name, "level": self.level, "count": self.count, "total_ns": self.total_ns}
         if self.kind >= 0:
@@ -126,7 +122,7 @@ class Branch:
 def time_tree(rows: Iterable[BreakdownRow], comm_kernels: frozenset[str]) -> Branch:
     """Return the tree of all rows of `breakdown`.
 
-    Modules that hold nothing but one module are joined with it ("outer / inner"). Small parts of a level become one.
+    Joins a module with its only child module ("outer / inner"). Merges the small parts of a level.
     """
     root = Branch("")
     for row in rows:
@@ -164,20 +160,19 @@ def _tidy(branch: Branch, least: float) -> None:
 
 
 def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: IntColumn) -> dict[str, Any]:
-    """Return the elements of a path that are in the trace's span: `PathData` of `page/src/types.d.ts`.
+    """Return the path elements in the trace's span: `PathData` of `page/src/types.d.ts`.
 
-    An element is a run of host work in one topmost operator (outside operators: in one annotation), a kernel, or a
-    wait.
+    An element is CPU time in one topmost operator (or one annotation, outside operators), a kernel, or a wait.
 
     Args:
-        events: int64, which events are laid out, see `details_of`.
+        events: int64, the laid-out events, see `details_of`.
     """
     unit = _units(trace, chain.row)
     starts = np.flatnonzero(run_starts(unit, chain.kind))
     if not len(starts):
         return {"makespan_ns": chain.makespan_ns, "shown_ns": 0, "kinds": chain.kinds, "tiles": None}
     ns = np.add.reduceat(chain.ns, starts)
-    start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # in order of the path
+    start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # in path order
     end = chain.end[np.append(starts[1:], len(unit)) - 1] - trace.span.start
     kept = np.flatnonzero((ns != 0) & (start < trace.span.length) & (end > 0))
     number = layout.numbers_among(events, len(trace.gpu) + len(trace.calls) + len(trace.runtime))
@@ -197,7 +192,7 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: Int
 
 
 def _units(trace: Trace, row: IntColumn) -> IntColumn:
-    """Of each row the event that an element is drawn at: of calls the topmost operator; −1 for none."""
+    """Return the event that draws each row: the topmost operator of a call; −1 for none."""
     calls, first = trace.calls, len(trace.gpu)
     top = np.where(trace.hierarchy.top >= 0, trace.hierarchy.top, np.arange(len(calls)))
     around = trace.runtime.call
@@ -212,7 +207,7 @@ _PLACES_LISTED = 3000
 
 
 def places_of(trace: Trace) -> list[dict[str, Any]]:
-    """Source lines and modules by text: number, total and longest of their GPU events, without any of their calls."""
+    """Return source lines and modules by text: number, total and longest of their GPU events, without calls."""
     origin, table = trace.origin, trace.source_table
     on_gpu = len(trace.gpu) > 0
     events = trace.gpu if on_gpu else trace.calls
@@ -235,7 +230,7 @@ def places_of(trace: Trace) -> list[dict[str, Any]]:
 
 
 def load_of(trace: Trace) -> list[list[float]]:
-    """Return start (ns) and busy share of equal slices of the trace; of the CPU if no GPU event ran."""
+    """Return start (ns) and busy share of equal slices of the trace; CPU load if no GPU event ran."""
     events = trace.gpu if len(trace.gpu) else trace.calls
     busy = union(events.ts - trace.span.start, events.end - trace.span.start)
     edges = np.linspace(0, max(trace.span.length, 1), _LOAD_BINS + 1, dtype=np.float64)
@@ -244,7 +239,6 @@ def load_of(trace: Trace) -> list[list[float]]:
 
 
 def _covered(busy: Intervals, times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """How much of the intervals lies before each time."""
     edges = np.stack([busy.start, busy.end], axis=1).reshape(-1)
     before = np.repeat(np.concatenate([[0], np.cumsum(busy.end - busy.start)]), 2)[1:-1]
     return np.interp(times, edges, before) if len(edges) else np.zeros(len(times))

@@ -1,4 +1,4 @@
-"""The timeline of a trace: its streams and threads as lanes of blocks, ready for a page."""
+"""Timeline of a trace: streams and threads as lanes of blocks."""
 
 from __future__ import annotations
 
@@ -32,27 +32,26 @@ from .tiles import LaneLayout, tiles_of
 from .timeline import chain_of, condense, load_of, nest, places_of
 
 _HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
+# Palette color by kind; host and device differ by lane.
 KIND_COLORS = {
     "GEMM": 4, "Convolution": 3, "Attention": 5, "Normalization": 7, "Elementwise": 1,
     "Reduction and softmax": 8, "Communication": 2, "Copy and fill": 9, "Other kernel": 6,
     "Operator": 0, "Annotation and module": 10, "Runtime call": 9,
 }  # fmt: skip
-"""Kind to its color's place in the page's palette; host and device differ by their lanes."""
 _KINDS = (*GPU_KINDS, *_HOST_KINDS)
 _LANES = 40
 _NAMES_LISTED = 3000
 _LONGEST_NAME = 400
+# Above this number of events a page, at 75 MB, gets no tiles and details.
 _MOST_IN_TILES = 6_000_000
-"""Events of the timelines of a page beyond which it is not to hold all: some 75 MB."""
 
 
 @dataclass(frozen=True)
 class _EventRows:
     """All GPU events, calls and runtime calls of a trace, in this order.
 
-    Attributes:
-        lane: streams first, then threads. ts: ns since the start of the trace. dur: ns. name: code.
-        kind: into `_KINDS`. op: name code of the topmost operator that launched a GPU event, −1 if unknown.
+    `lane` numbers streams first, then threads. `ts` counts ns from the start of the trace. `name` is a code, `kind` an
+    index of `_KINDS`. `op` is the name code of the topmost operator that launched a GPU event, −1 if unknown.
     """
 
     lane: IntColumn
@@ -71,13 +70,14 @@ def timeline_of(
 ) -> dict[str, Any]:
     """Return the timeline of a trace: `TimelineData` of `page/src/types.d.ts`.
 
-    Events are numbered in order of lane, depth and start. Tiles, details and the critical path are None if the page
-    would have too many events.
+    Events are numbered by lane, depth and start. Tiles, details and the critical path are None if the page would exceed
+    its event limit.
 
     Args:
         work: of the trace's GPU events.
-        budget: blocks that the page may hold; short calls are merged to keep it.
-        chain: the critical path. files: traces that share the page.
+        budget: maximum number of blocks; short calls are merged to meet it.
+        chain: the critical path.
+        files: number of traces on the page.
     """
     every, labels = _rows(trace)
     rows, lanes, events = _busiest(every, labels)
@@ -115,7 +115,7 @@ def timeline_of(
 
 
 def _busiest(rows: _EventRows, labels: list[dict[str, Any]]) -> tuple[_EventRows, list[dict[str, Any]], IntColumn]:
-    """Return the rows of the lanes with most work, renumbered as drawn, their labels, and which rows these are."""
+    """Return the rows of the busiest lanes, renumbered as drawn, their labels, and the row numbers."""
     streams = sum(label["gpu"] for label in labels)
     load = np.bincount(rows.lane, weights=rows.dur, minlength=len(labels))
     busiest = np.argsort(-load, kind="stable")[:_LANES]
@@ -128,7 +128,6 @@ def _busiest(rows: _EventRows, labels: list[dict[str, Any]]) -> tuple[_EventRows
 
 
 def _rows(trace: Trace) -> tuple[_EventRows, list[dict[str, Any]]]:
-    """Return every row, and the label of each lane."""
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     pairs, stream = distinct_rows(gpu.device, gpu.stream)
     threads, thread = np.unique(np.concatenate([calls.thread, runtime.thread]), return_inverse=True)
@@ -161,7 +160,6 @@ def _gpu_kinds(trace: Trace) -> IntColumn:
 
 
 def _found(rows: _EventRows) -> list[dict[str, int]]:
-    """By name and kind: number, total and longest call; the longest in total first."""
     keys, inverse = distinct_rows(rows.name, rows.kind)
     total = sums(inverse, rows.dur, len(keys))
     count = np.bincount(inverse)
@@ -183,11 +181,12 @@ Columns = dict[str, npt.NDArray[np.integer]]
 def details_of(
     trace: Trace, work: Work, layout: LaneLayout, events: IntColumn, names: Sequence[str], gpu_lanes: int
 ) -> dict[str, Any]:
-    """Return the details of all events that are laid out: `PackedDetails` of `page/src/types.d.ts`.
+    """Return the details of all laid-out events: `PackedDetails` of `page/src/types.d.ts`.
 
     Args:
-        events: int64, which of the GPU events, calls and runtime calls, in this order, are laid out.
-        names: of the page, in full. gpu_lanes: lanes below this number are streams.
+        events: int64, the laid-out ones among the GPU events, calls and runtime calls, in this order.
+        names: the page's full names.
+        gpu_lanes: lanes below this number are streams.
     """
     (gpu, texts), cpu = _gpu_columns(trace, work), _cpu_columns(trace)
     fields = {"gpu": fields_of(gpu, _LOCAL), "cpu": fields_of(cpu, _LOCAL)}
@@ -213,7 +212,6 @@ def details_of(
 
 
 def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
-    """Columns of the GPU events, and the texts that some of them refer to by code."""
     gpu, row = trace.gpu, trace.gpu.source
     delay = np.maximum(gpu.ts - np.append(trace.runtime.end, 0)[gpu.runtime], 0)
     unattached = _unattached_rows(trace)
@@ -263,7 +261,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
 
 
 def _repeated(trace: Trace) -> tuple[IntColumn, list[str]]:
-    """Return codes (−1 for none) and names of operators that are known by repetition alone."""
+    """Return codes (−1 for none) and names of operators that only repetition identifies."""
     owner, labels = trace.attribution, StringTable()
     code = np.full(len(trace.gpu), -1, np.int64)
     for event in np.flatnonzero(owner.repetition > 0).tolist():
@@ -275,7 +273,6 @@ def _repeated(trace: Trace) -> tuple[IntColumn, list[str]]:
 
 
 def _cpu_columns(trace: Trace) -> Columns:
-    """Columns of the calls, then of the runtime calls."""
     calls, runtime, origin = trace.calls, trace.runtime, origin_of_rows(trace)
     row = np.concatenate([calls.source, runtime.source])
     none, zero = np.full(len(runtime), -1, np.int64), np.zeros(len(runtime), np.int64)
@@ -303,7 +300,6 @@ def _cpu_columns(trace: Trace) -> Columns:
 
 
 def _unattached_rows(trace: Trace) -> IntColumn:
-    """Of each GPU event without a row its position in `trace.unattached`."""
     events, gpu = trace.unattached, trace.gpu
     columns = (events.ts, events.dur, events.device, events.stream)
     place = {key: at for at, key in enumerate(zip(*(column.tolist() for column in columns), strict=True))}
@@ -313,7 +309,6 @@ def _unattached_rows(trace: Trace) -> IntColumn:
 
 
 def _links(fields: list[Field], starts: IntColumn, own: IntColumn, other: IntColumn, kind: IntColumn) -> dict[str, Any]:
-    """Return relations by the tile of one of their two events."""
     here = np.flatnonzero(own >= 0)
     tile = np.searchsorted(starts, own[here], side="right") - 1
     order = np.lexsort((other[here], own[here], kind[here], tile))
@@ -326,7 +321,6 @@ def _links(fields: list[Field], starts: IntColumn, own: IntColumn, other: IntCol
 
 
 def _launch_configs(trace: Trace, unattached: IntColumn) -> tuple[IntColumn, list[bytes]]:
-    """Return the code of the launch arguments of each GPU event, −1 for none, and the arguments by code."""
     row, table = trace.gpu.source, StringTable()
     which, texts = trace.texts.launch_args(row[row >= 0])
     found = np.empty(len(row), np.int64)
@@ -336,7 +330,6 @@ def _launch_configs(trace: Trace, unattached: IntColumn) -> tuple[IntColumn, lis
 
 
 def _texts(trace: Trace) -> dict[str, Any]:
-    """Texts that columns refer to by code."""
     tree, captured = trace.hierarchy, trace.captured
     return {
         "replays": msgspec.to_builtins(captured.replays) if captured is not None else [],
@@ -356,7 +349,6 @@ def _texts(trace: Trace) -> dict[str, Any]:
 
 
 def _generated(trace: Trace) -> list[dict[str, Any]]:
-    """Generated kernels with the source lines that they implement."""
     generated, told = trace.generated, trace.stacks.stated(trace.generated.row)
     row = dict(zip(generated.kernel[told].tolist(), generated.row[told].tolist(), strict=True))
     shown = []
@@ -369,7 +361,6 @@ def _generated(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _stacks(trace: Trace) -> dict[str, Any] | None:
-    """Return the tree of stacks with source lines; None without stacks."""
     stacks, table = trace.stacks, trace.source_table
     if not len(stacks):
         return None
@@ -389,7 +380,6 @@ def _signature(signature: Signature) -> dict[str, Any]:
 
 
 def _evidence(trace: Trace) -> dict[str, Sequence[str]]:
-    """Return, for each kind of link, sentences about its evidence."""
     try:
         report = trace.report if trace.outputs_recorded else None
     except ConvertError:

@@ -1,4 +1,4 @@
-"""The names that take most time as one screen, with latency and throughput of serving steps."""
+"""Names with the most time as one screen, with latency and throughput of serving steps."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ from ..trace.trace import Trace
 
 _MOE = re.compile(r"moe|expert|topk_?gating|grouped_gemm|matmul_ogs|_combined_routing", re.IGNORECASE)
 _KINDS = {"Attention": "attention", "GEMM": "GEMM", "Communication": "communication"}
-_FULL_WIDTH = 4000  # room for any kernel's name
-_MANY_GRAPHS = 0.5  # share of GPU time from which on the hint to --graph-capture is printed
+_FULL_WIDTH = 4000  # fits any kernel name
+_MANY_GRAPHS = 0.5  # share of GPU time that triggers the hint to --graph-capture
 
 
 def render(
     rows: Sequence[TopRow], analyses: Sequence[Analysis], by: str, width: int = 80, top: int = 15, *, full: bool = False
 ) -> str:
-    """Return the busy share of the GPUs, the first rows, and what else can be asked.
+    """Return the busy share of the GPUs, the first rows, and further commands.
 
     Args:
-        rows: all rows, longest first. by: what a row is, one of `TOP_BY`. top: number of rows. full: full names.
+        rows: all rows, longest first.
+        by: the kind of row, one of `TOP_BY`.
+        top: number of rows.
+        full: full names.
     """
     on_gpu = any(row.device_ns for row in rows)
     rows = [row for row in rows if (row.device_ns if on_gpu else row.host_ns)]
@@ -48,7 +51,7 @@ def render(
 
 
 def graph_hint(traces: Sequence[Trace]) -> list[str]:
-    """Return the hint to --graph-capture if graphs launched most GPU time and their operators are not linked."""
+    """Return the hint to --graph-capture if graphs without linked operators launched most GPU time."""
     launched = whole = 0
     for trace in traces:
         if trace.captured is not None or not len(trace.gpu):
@@ -69,7 +72,7 @@ def _busy(analyses: Sequence[Analysis]) -> str:
 
 
 def _with_hint(line: str, others: Sequence[str], width: int) -> str:
-    """Add as many other values of --by as fit, so that the hint is never dropped."""
+    """Add other values of --by up to the line width; the hint always stays."""
     for count in range(len(others), 0, -1):
         hint = f"--by {', '.join(others[:count])}"
         if len(line) + 2 + len(hint) <= width:
@@ -104,5 +107,5 @@ def serving_lines(analyses: Sequence[Analysis], width: int) -> Iterator[str]:
 
 def _shortened(label: str, by: str, room: int) -> str:
     if by in ("line", "module") and len(label) > room:
-        return f"…{label[1 - room :]}"  # the end tells lines and modules apart
+        return f"…{label[1 - room :]}"  # cut from the front: the end tells lines and modules apart
     return shorten(label, room)
