@@ -41,7 +41,7 @@ _OTHER_RANK = "the captures come from another rank than the trace: no link to th
 
 
 def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
-    """Link the replayed graphs of a trace to the calls of their captures.
+    """Link the replayed graphs of a trace to the calls of their captures; UsageError if they are linked already.
 
     A link is `certain` if the names of the whole graph agree in order and no other captured graph has them. It is
     `equivalent` if other captured graphs also fit (another layer or batch size), if only the number of kernels agrees,
@@ -50,9 +50,6 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
     Args:
         captures: from `read_captures`. Captures of other ranks are used only if there are no others; their links are
             `equivalent`.
-
-    Raises:
-        UsageError: the graphs of the trace are already linked.
 
     Example:
         >>> linked = link_captured_graphs(replay, read_captures(["capture.json.gz"]))  # doctest: +SKIP

@@ -56,6 +56,7 @@ def only(findings: Findings) -> Finding:
 def test_a_longer_step_is_named_with_what_is_longer_in_it(odd: Callable[[Rank], None]) -> None:
     finding = only(found(odd))
     assert finding.where.step == f"ProfilerStep#{ODD}"
+    assert f"--cross-validate {ODD}" in finding.evidence[0].command and f"--cross-validate {ODD}" in finding.check
     assert finding.gain is not None
     assert finding.gain.ns == pytest.approx(law(odd), rel=0.3)
     assert finding.gain.low_ns <= law(odd) <= finding.gain.high_ns
