@@ -38,11 +38,10 @@ BAR_FLOOR, BAR_JOBS, BAR_GROWTH = 3.0, 1.5, 1.25
 
 
 def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
-    """Do one task in this process; what it took."""
     import orjson
     from etplus.linker import link
 
-    if task.startswith("jobs"):  # giving the space of an older file back would count
+    if task.startswith("jobs"):  # else freeing an older file would count
         Path(output).unlink(missing_ok=True)
     start = time.perf_counter()
     kept: Any = None
@@ -77,7 +76,6 @@ def _decode_and_write(et: str, kineto: str, output: Path) -> None:
 
 
 def in_child(*arguments: object) -> dict[str, Any]:
-    """Run `perform` in a new process."""
     command = [sys.executable, __file__, "--child", *map(str, arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -96,7 +94,6 @@ def measure(tasks: list[str], pair: tuple[Path, Path], runs: int) -> dict[str, F
 
 
 def recorded_pair(folder: Path) -> tuple[Path, Path]:
-    """The pair that the recorder makes, or one of its size."""
     if RECORDER.exists() and importlib.util.find_spec("torch"):
         command = [sys.executable, str(RECORDER), "--set", "big", "--out", str(folder)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -105,7 +102,7 @@ def recorded_pair(folder: Path) -> tuple[Path, Path]:
 
 
 def repeated(folder: Path, *, megabytes: float = 0.0, events: float = 0.0, both: bool = False) -> tuple[Path, Path]:
-    """resnet103 (else a fixture) repeated to a size of its Kineto trace or of both files, or to a number of events."""
+    """Repeat resnet103 (else a fixture) to a Kineto size, a total size, or a number of events."""
     from etplus.schemas.kineto.read_kineto import read_kineto
     from etplus.schemas.text.files import load
     from repeat_pair import repeat_pair
@@ -123,7 +120,7 @@ def repeated(folder: Path, *, megabytes: float = 0.0, events: float = 0.0, both:
 
 
 def compare(name: str, pair: tuple[Path, Path], runs: int) -> None:
-    """One pair against orjson and the floor; prints the ratios and whether the bars are met."""
+    """Compare one pair with orjson and the floor; print ratios and verdicts."""
     print(
         f"\n{name}: ET {pair[0].stat().st_size / 1e6:.0f} MB, Kineto {pair[1].stat().st_size / 1e6:.0f} MB", flush=True
     )

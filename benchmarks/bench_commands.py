@@ -28,18 +28,17 @@ from history import Cost, cost
 from repeat_pair import repeat_pair
 
 _ETPLUS = (sys.executable, "-m", "etplus")
+# CPU seconds and memory of orjson for the largest pair when the goals were set.
 _ORJSON_S, _ORJSON_MB = 5.0, 2950
-"""What orjson took for the largest pair, CPU seconds and memory, when the goals were set."""
 _LARGE = {"analyze, parquet": 5.0, "replay, parquet": 5.0, "report, parquet": 9.0}
 _SMALL = {"start-up": 0.25, "fit, json": 1.5, "predict, json": 0.8, "reshard, json": 1.2}
-"""CPU seconds of the largest pair, and of the pair alone."""
 _WIDTH = 62
 
 Costs = dict[str, Cost]
 
 
 def commands(folder: Path) -> dict[str, tuple[str, ...]]:
-    """What is measured in a folder with a pair, in order: what a command reads was written by one before it."""
+    """Return the measured commands, in order: later commands read files of earlier ones."""
     pair, minified = ([str(folder / f"{more}{kind}.json") for kind in ("et", "kineto")] for more in ("", "min."))
     loads = (
         "import gc, orjson, os, sys; gc.disable(); [orjson.loads(open(path, 'rb').read()) for path in sys.argv[1:]];"
@@ -70,7 +69,7 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def prepare(pair: tuple[Path, Path], times: int, folder: Path) -> int:
-    """Write the pair repeated, as it is and minified, and a small ET+ file; bytes of the pair."""
+    """Write the repeated pair, also minified, and a small ET+ file; return the pair's size in bytes."""
     files = repeat_pair(*pair, times, folder)
     for file in files:
         file.with_name(f"min.{file.name}").write_bytes(msgspec.json.format(file.read_bytes(), indent=-1))
@@ -98,8 +97,6 @@ def measure(pair: tuple[Path, Path], times: int, runs: int, only: str) -> Costs:
 
 
 def odd_shapes(count: int, name_bytes: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Kineto events in shapes that usual traces do not have, by name."""
-
     def event(name: str, ts: float, dur: float, category: str = "cpu_op", **args: int) -> dict[str, Any]:
         return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
 
@@ -115,7 +112,7 @@ def odd_shapes(count: int, name_bytes: int) -> Iterator[tuple[str, list[dict[str
 
 
 def measure_odd(runs: int) -> dict[str, float]:
-    """Exponents of growth of `report` over traces of odd shapes, start-up taken off; printed as they come."""
+    """Print growth exponents of `report` over oddly shaped traces, without start-up."""
     found: dict[str, float] = {}
     sizes = ((16, 16), (2_000, 1_000_000), (16_000, 8_000_000))
     print(f"\n{'odd shapes, report, CPU s':28}" + "".join(f"{count:>10,}" for count, _ in sizes) + f"{'exponent':>10}")
@@ -143,7 +140,7 @@ def exponents(small: Costs, large: Costs) -> dict[str, float]:
 
 
 def goals(found: list[Costs], odd: dict[str, float]) -> Iterator[tuple[str, float, float]]:
-    """What is asked for, the value, and the bar."""
+    """Return the goals with value and bar."""
     first, last = found[0], found[-1]
     link, orjson_s = last["link"].cpu, last["orjson"].cpu
     for label, seconds in _LARGE.items():

@@ -40,7 +40,7 @@ _DOUBTFUL = 3
 
 
 def measured(*words: str) -> tuple[float, float, str]:
-    """Run Python: CPU s, the most GB of its processes together, and what it printed."""
+    """Run Python; return CPU seconds, peak GB of all its processes, and its output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     most = 0
@@ -62,7 +62,7 @@ def measured(*words: str) -> tuple[float, float, str]:
 
 
 def _memory_of_tree(root: int) -> int:
-    """Bytes that a process and those it started hold, shared ones by their part; of Linux."""
+    """Return the memory of a process tree; shared pages count in proportion (Linux)."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -158,7 +158,6 @@ def _on_a_cluster(folder: Path, ranks: int) -> None:
 
 
 def _bytes(path: Path) -> str:
-    """A digest of a file, or of the names and contents of all below a folder."""
     found = hashlib.blake2b()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file():

@@ -76,20 +76,22 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     if task == "load_gc_off":
         gc.disable()
     start = time.perf_counter()
-    kept = work[task]()  # bound, so that its memory is not given back before the clock is read
+    kept = work[task]()  # bound to a name: freeing it before the clock is read would count
     seconds = time.perf_counter() - start
     del kept
     return {"seconds": seconds, "megabytes": peak_megabytes()}
 
 
 def peak_megabytes(who: int = resource.RUSAGE_SELF) -> float:
-    """Largest resident size of this process, or of the largest of its children that have ended."""
+    """Return the peak resident size of this process, or of its largest ended child."""
     return resource.getrusage(who).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
 
 
 def in_child(task: str, *arguments: object) -> tuple[dict[str, Any], float]:
-    """Run `prepare` or `perform` in a new process (this one stays small: a child's peak begins with its parent's
-    size); its result, and the seconds from its start to its end."""
+    """Run `prepare` or `perform` in a new process; return its result and duration in seconds.
+
+    This process stays small, since a child's peak begins at its parent's size.
+    """
     command = [sys.executable, __file__, "--child", task, *map(str, arguments)]
     start = time.perf_counter()
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -105,7 +107,7 @@ def measure(pair: list[str], output: Path, runs: int) -> dict[str, Figure]:
 
 
 def table(figures: dict[str, list[Figure]], scales: list[str]) -> list[str]:
-    """Seconds and their ratio to orjson's, and peak memory, for each task (rows) and size (columns)."""
+    """Return seconds, their ratio to orjson's, and peak memory per task and size."""
     lines = [f"{'':33}" + "".join(f"{scale:>23}" for scale in scales)]
     lines.append(f"{'':33}" + f"{'s':>8}{'ratio':>6}{'MB':>9}" * len(scales))
     for task, meaning in TASKS.items():

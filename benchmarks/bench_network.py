@@ -42,7 +42,7 @@ FACTORS = (10, 1, 0.1, 0.01)
 
 @dataclass(frozen=True)
 class Subject:
-    """A job: its name, the traces of its ranks, and the made one that tells the truth, if it is one."""
+    """A job: its name, the traces of its ranks, and its made job if the truth is known."""
 
     name: str
     traces: list[Trace]
@@ -81,7 +81,7 @@ def rows(subject: Subject, folder: Path) -> Iterator[Row]:
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     job = converted(subject.traces, folder / "set")
-    # groups of a job are cut to the ranks at hand; a file that is alone has the groups of the job
+    # A job's groups are cut to the available ranks; a single file keeps all groups.
     world = subject.traces[0].world_size if len(subject.traces) == 1 else None
     made = subject.made
     yield Row(

@@ -42,8 +42,8 @@ TRACES = Path(__file__).parents[2] / "shared" / "traces"
 PAIRS = ("gpu-pairs", "cpu-pairs", "parallel")
 ALONE = ("gpu-kineto", "python-stacks", "serving")
 GRAPHS = {"sglang_decode_graph": "sglang_decode", "vllm_piecewise": "vllm_piecewise"}
+# Graph replays with their captures; the first is also predicted without its capture.
 CAPTURED = ".captured"
-"""Replays of graphs with their captures; of the first the replay alone is among the others."""
 CLOSE = 0.25
 DEVICES = {device.name: device for device in known_devices()}
 
@@ -84,7 +84,7 @@ def subjects() -> list[Subject]:
 
 
 class Models:
-    """Models by the job that they were fitted without; those of GPU events and of hosts do not depend on each other."""
+    """Models fitted without one job; GPU and host models are independent."""
 
     def __init__(self, known: Sequence[Subject]) -> None:
         self._known = known
@@ -151,7 +151,7 @@ def trivial_errors(subject: Subject, model: FittedModel, done: Prediction, host:
 
 
 class NameMean:
-    """Geometric mean of the events of one kernel's name, else of its class: a copy of the fitted recordings."""
+    """Geometric mean of equally named kernels, else of their class: replays the fitted recordings."""
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         logs: dict[str, list[float]] = {}
@@ -167,7 +167,7 @@ class NameMean:
 
 @dataclass(frozen=True)
 class PricedEvent:
-    """A distinct GPU event with its price."""
+    """A distinct GPU event with its estimate."""
 
     subject: Subject
     event: MeasuredTask
@@ -180,7 +180,6 @@ class PricedEvent:
 
 
 def priced(subject: Subject, model: FittedModel) -> list[PricedEvent]:
-    """The distinct GPU events of a trace."""
     pricing = Pricing(model, subject.trace)
     first = {task: event for event, task in reversed(list(enumerate(pricing.tasks)))}
     events = [event for event in subject.part.gpu if event.ns > 0]
@@ -193,7 +192,7 @@ def priced(subject: Subject, model: FittedModel) -> list[PricedEvent]:
 
 
 def bars(found: Sequence[Outcome], events: Sequence[PricedEvent]) -> list[tuple[str, bool]]:
-    """Each bar in a line, and whether it is reached."""
+    """Return a line per bar, and if it is met."""
     given = [outcome for outcome in found if outcome.outcome == "given"]
     counted = [outcome for outcome in given if outcome.counts]
     off = [outcome for outcome in counted if abs(outcome.done.error) > CLOSE]

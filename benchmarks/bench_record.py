@@ -28,8 +28,8 @@ from programs_to_record import TRAIN  # noqa: E402
 
 PROGRAMS = {"train": "train", "inference": "inference", "compiled": "compiled"}
 WARM, FIRST, LAST, STEPS = 40, 240, 249, 520
+# Steps on both sides of a window edge that belong to its start or end.
 EDGE = 3
-"""Steps on both sides of the window's edges that are counted to its start and its end."""
 
 _CLOCK = """
 import atexit, json, sys, time, torch
@@ -72,7 +72,7 @@ def step_times(python: str, kind: str, *, recorded: bool) -> list[int]:
 
 
 def phases(times: list[int]) -> dict[str, float]:
-    """ns of the median step before, in and after the window, and what its edges take more."""
+    """Return ns of the median step before, in and after the window, and the extra time at its edges."""
     parts = {
         "before": times[WARM : FIRST - EDGE], "in": times[FIRST + EDGE : LAST - EDGE], "after": times[LAST + WARM :],
     }  # fmt: skip
@@ -83,7 +83,7 @@ def phases(times: list[int]) -> dict[str, float]:
 
 
 def compare(python: str, kind: str, rounds: int) -> dict[str, tuple[float, float]]:
-    """Of each phase the median of the runs without and with the recorder, ns; the runs take turns."""
+    """Return the median per phase without and with the recorder, in ns; runs alternate."""
     runs: list[list[dict[str, float]]] = [[], []]
     for _ in range(rounds):
         for recorded in (False, True):

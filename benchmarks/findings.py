@@ -36,9 +36,10 @@ from made_gpu_steps import GPU_PAIRS, well_tuned  # noqa: E402
 from made_job_pairs import JOB_PAIRS, NETWORK, tuned_job  # noqa: E402
 
 RECORDED = ROOT / "fixtures" / "findings"
+# Largest accepted relative error of a gain.
 SIZE = 0.3
-"""Largest relative error of a gain that counts as right."""
 
+# Expected findings per pair: one must be present before the change, none after it.
 EXPECTED: dict[str, tuple[str, ...]] = {
     "item": ("host-loop",),
     "attention": ("eager-attention",),
@@ -68,15 +69,14 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "small_messages": ("small-messages",),
     "straggler": ("straggler",),
 }
-"""Of each pair the finding, or the findings of which one, that must be there before and none of it after."""
+# Expected findings of pairs recorded after the findings were done; not in the totals.
 HELD_OUT: dict[str, tuple[str, ...]] = {
     "cross_attention": ("eager-attention",),
     "gated": ("elementwise-chains",),
     "double_convolutions": ("double-precision",),
     "norms": ("small-operators",),
 }
-"""Likewise, recorded when the findings were done; they do not count in the totals."""
-# Of each folder of `--gains` the what-ifs that express its change, or the finding that suggests it.
+# Per folder of `--gains`, the what-ifs that express its change, or the matching finding.
 GAINS: dict[str, str | list[str]] = {
     "checkpointed": ["phase=recomputation cpu*0"],
     "depth_5to4": ["module~Blk_4 cpu*0"],
@@ -101,13 +101,13 @@ GAINS: dict[str, str | list[str]] = {
     "reading": "host-loop",
 }
 NARROW, NARROW_STEP, THIRD, LARGE = 0.4, 0.015, 1 / 3, 0.03
+# No finding suggests these: a trace cannot show that a bigger batch still trains.
 UNEXPECTED = ("batch",)
-"""Changes that no finding suggests: nothing in a trace says that a bigger batch would still train."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Findings of a pair, and what its change gains, as a share of the time before."""
+    """Expected findings of a pair, and the measured gain as a share of the time before."""
 
     name: str
     before: Findings
@@ -117,12 +117,11 @@ class Truth:
 
 @dataclass(frozen=True)
 class Score:
-    """How one pair came out.
+    """Result of one pair.
 
-    Attributes:
-        present, gone: the finding is there before; none of it after. first: it is on the first screen.
-        gain: measured. predicted, low, high: of the finding, None where it has no gain; all as shares of the time
-            before the change.
+    `present`: the finding exists before the change; `gone`: not after it; `first`: it is on the first screen. `gain` is
+    measured; `predicted`, `low` and `high` come from the finding, None without a gain. All are shares of the time
+    before.
     """
 
     name: str
@@ -159,7 +158,7 @@ def _mark(flag: bool) -> str:
 
 
 def score(truth: Truth, expected: tuple[str, ...]) -> Score:
-    """One pair; of several findings of the same id the gains add up, each is another place."""
+    """Score one pair; gains of findings with the same id add up, as they have different places."""
     before = [finding for finding in truth.before if finding.id in expected]
     gains = [finding.gain for finding in before if finding.gain is not None]
     whole = truth.before.makespan_ns
@@ -171,7 +170,6 @@ def score(truth: Truth, expected: tuple[str, ...]) -> Score:
 
 
 def recorded_truth(name: str, folder: Path = RECORDED) -> Truth:
-    """A pair of recordings; the time of a step by its samples."""
     measured = orjson.loads((folder / "measured.json").read_bytes())[name]
     before, after = (measured[when]["step_ns"] / measured[when]["samples"] for when in ("before", "after"))
     found = (_recorded(folder / name, when) for when in ("before", "after"))
@@ -184,14 +182,12 @@ def _recorded(folder: Path, when: str) -> Findings:
 
 
 def gpu_truth(name: str) -> Truth:
-    """A made step of one GPU."""
     machines = [GPU_PAIRS[name].played(after=after) for after in (False, True)]
     before, after = (find_findings(Case([link(None, orjson.dumps(one.document()))])) for one in machines)
     return Truth(name, before, after, 1 - machines[1].makespan_ns / machines[0].makespan_ns)
 
 
 def job_truth(name: str) -> Truth:
-    """A made job."""
     jobs = [JOB_PAIRS[name].job(after=after) for after in (False, True)]
     found = []
     for job in jobs:
@@ -203,31 +199,27 @@ def job_truth(name: str) -> Truth:
 
 
 def truth_of(name: str) -> Truth:
-    """A pair by its name."""
     if name in GPU_PAIRS:
         return gpu_truth(name)
     return job_truth(name) if name in JOB_PAIRS else recorded_truth(name)
 
 
 def scores(names: Sequence[str] = ()) -> list[Score]:
-    """Of all pairs that count, or of some."""
     return [score(truth_of(name), {**EXPECTED, **HELD_OUT}[name]) for name in names or EXPECTED]
 
 
 def tuned() -> Findings:
-    """Of the well-tuned made step, in which nothing is to be found."""
     return find_findings(Case([link(None, orjson.dumps(well_tuned().document()))]))
 
 
 def tuned_ranks() -> Findings:
-    """Of the well-tuned made job."""
     with tempfile.TemporaryDirectory() as folder:
         pairs = tuned_job().write(Path(folder), waits=True, network=NETWORK)
         return find_findings(Case([link(*pair) for pair in pairs]))
 
 
 def shared(folder: Path) -> Iterator[tuple[str, Findings]]:
-    """Findings of every trace that can be linked, each alone, and of the jobs of several ranks."""
+    """Print findings of every trace that can be linked, alone, and of jobs with several ranks."""
     for kineto in sorted(folder.glob("*/*.json.gz")):
         name = kineto.name.removesuffix(".json.gz").removesuffix(".kineto")
         if ".et." in kineto.name or kineto.parent.name == "et-only":
@@ -254,7 +246,7 @@ def _price(finding: Finding, makespan: int) -> str:
 
 
 def predicted_gain(folder: Path, change: str | list[str]) -> tuple[float, float, float] | None:
-    """Return the gain of a recorded change with its interval, as shares of the untraced step; None if not found."""
+    """Return the predicted gain of a change with its interval, as shares of the untraced step; None if absent."""
     trace = link(folder / "rank-0.et.json.gz", folder / "rank-0.kineto.json.gz")
     if isinstance(change, str):
         found = find_findings(Case([trace]))
@@ -273,7 +265,6 @@ def predicted_gain(folder: Path, change: str | list[str]) -> tuple[float, float,
 
 
 def print_gains(folders: Sequence[Path]) -> None:
-    """A line for each recorded change, then the shares that meet each bar."""
     print(f"{'change':16}{'true':>8}{'gain':>8}{'interval':>18}  within  narrow   third")
     bars: dict[str, list[bool]] = {"within": [], "narrow": [], "third": []}
     for file in sorted(file for folder in folders for file in folder.glob("*/truth.json")):
@@ -294,7 +285,6 @@ def print_gains(folders: Sequence[Path]) -> None:
 
 
 def print_scores(names: Sequence[str], *, whole: bool) -> None:
-    """A line a pair, and totals."""
     found = []
     for name in names:
         truth = truth_of(name)

@@ -30,20 +30,19 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("train", "amp", "compiled", "graphs", "ddp", "fsdp", "inference")
 FAMILIES = ("vit", "resnet", "gpt_randint", "recommender")
+# The expected finding per change.
 EXPECTED = {
     "item": "synchronizing-calls", "attention": "eager-attention", "elementwise": "elementwise-chains",
     "tf32": "float32-without-tf32", "pageable": "pageable-copies", "optimizer": "optimizer-loop",
     "launches": "launch-bound", "double": "double-precision", "recomputation": "recomputation",
     "layout": "layout-conversions", "odd": "product-dimensions",
 }  # fmt: skip
-"""Of each change the finding that asks for it."""
 STEPS = ("9-11", "13")
-"""Those recorded, and how many a program makes."""
 Facts = dict[str, Any]
 
 
 class PartError(Exception):
-    """Why a part gave nothing."""
+    """Reason of a failed part."""
 
 
 @dataclass
@@ -140,7 +139,7 @@ def untraced(trace: Any) -> Facts:
 
 
 def captured(session: Session) -> Facts:
-    """A graph recorded with its capture: which kernels of the replays have the operator that launched them there."""
+    """Record a graph with its capture; report which replayed kernels have their capturing operator."""
     from etplus.linker import link
     from gpu_truth import check_captured, events_of
 
@@ -157,7 +156,6 @@ def captured(session: Session) -> Facts:
 
 
 def measured(session: Session) -> Facts:
-    """The operators of the training program called again on this machine."""
     from etplus.planning.measure.measured import read_measured
 
     folder = session.out / "traces" / "train"
@@ -177,7 +175,7 @@ def measured(session: Session) -> Facts:
 
 
 def changed(session: Session, name: str) -> Facts:
-    """A change: measured without a profiler, and what the findings of the recordings say of it."""
+    """Measure a change without a profiler, and compare with the recordings' findings."""
     from etplus import link
 
     times = json.loads(session.program(name, "--time").stdout.splitlines()[-1])
@@ -207,7 +205,6 @@ PARTS: dict[str, Callable[[Session], Facts]] = {
 
 
 def problems(part: str, facts: Facts, *, dry: bool) -> list[str]:
-    """What a part's facts say is wrong."""
     found = []
     for what in ("ids", "modules", "kernel_modules"):
         compared, right = facts.get(what, (0, 0))
@@ -234,7 +231,7 @@ def run_part(session: Session, name: str) -> Facts:
         state = {"facts": facts, "problems": problems(name, facts, dry=session.dry)}
     except PartError as error:
         state = {"failed": str(error)}
-    except Exception as error:  # of a reader or a finding; it is a result of the session
+    except Exception as error:  # the reader or a finding failed: a result of the session
         state = {"failed": f"{type(error).__name__}: {error}"}
     return {"part": name, "seconds": round(time.monotonic() - begin, 1), "dry_run": session.dry, **state}
 
@@ -303,7 +300,7 @@ def _of(checked: tuple[int, int]) -> str:
 
 
 def make_importable(out: Path) -> str:
-    """A PYTHONPATH on which etplus and what it needs are found, here and by other Pythons of the same version."""
+    """Return a PYTHONPATH with etplus and its dependencies, also for other Pythons of this version."""
     folder = out.resolve() / ".path"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "etplus").is_symlink():  # the root of the repository is the package

@@ -28,8 +28,8 @@ import msgspec
 HISTORY = Path(__file__).with_name("history.json")
 LAYOUTS = ("indented", "minified", "gzipped")
 MEASURES = ("cpu", "memory")
+# Ratios vary by some percent; a release above this ratio to the cheapest is a regression.
 _SLACK = 1.1
-"""A release is called dearer than the cheapest one before it beyond this: ratios vary by some percent."""
 _TICK_S, _PAUSE = 0.02, 20
 _COMMAND = "import sys; from etplus.cli.main import trace_link; sys.exit(trace_link(sys.argv[1:]))"
 _LOAD = (
@@ -38,7 +38,6 @@ _LOAD = (
 )
 
 Ratios = dict[str, dict[str, float]]
-"""By layout, by measure."""
 
 
 class Cost(NamedTuple):
@@ -62,7 +61,7 @@ def lay_out(pair: list[str], folder: Path) -> dict[str, list[str]]:
 
 
 def measure(layouts: dict[str, list[str]], runs: int, package: Path | None = None) -> Ratios:
-    """The least that linking takes over the least that loading takes."""
+    """Return the ratio of the minimum costs of linking and loading."""
     environment = os.environ | ({"PYTHONPATH": str(package)} if package else {})
     ratios: Ratios = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -123,7 +122,7 @@ def record(release: str, ratios: Ratios, file: Path = HISTORY) -> None:
 
 
 def lines(history: dict[str, Ratios], current: Ratios) -> list[str]:
-    """A row a release, the current one last, and what has become dearer than ever before."""
+    """Return a row per release, the current one last, and the regressions."""
     rows = [f"{'trace-link / orjson':20}" + "".join(f"{layout:>20}" for layout in LAYOUTS)]
     rows.append(f"{'':20}" + "".join(f"{of:>10}" for _ in LAYOUTS for of in MEASURES))
     for name, ratios in [*history.items(), ("this", current)]:

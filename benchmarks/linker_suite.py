@@ -38,8 +38,8 @@ from etplus.trace.errors import EtplusError, UsageError
 from etplus.trace.kinds import CPU, GPU
 from etplus.trace.text_tables import render, terminal_width
 
+# Times are compared to 1 µs, the resolution of some linkers.
 _CLOSE_NS = 1000
-"""Times are compared to 1 µs, as coarse as some linkers write them."""
 _GAPS = 0.02
 """Share of the span that may be missing: Chakra's issue 220 loses 2 to 20%."""
 
@@ -59,7 +59,7 @@ class LinkerCase(msgspec.Struct, frozen=True):
 
 
 class DeviceTruth(NamedTuple):
-    """A device event with an operator around its launch: ns, name, and the id of the operator's node in the ET."""
+    """A device event with the operator around its launch: ns, name, node id in the ET."""
 
     ts: int
     dur: int
@@ -70,11 +70,10 @@ class DeviceTruth(NamedTuple):
 
 @dataclass(frozen=True)
 class CaseTruth:
-    """What is known of a case.
+    """Known facts of a case.
 
-    Attributes:
-        calls: node id in the ET to start, duration in ns, and thread.
-        device: the device events with an operator.
+    `calls` maps node ids in the ET to start, duration in ns, and thread. `device` has the device events with an
+    operator.
     """
 
     calls: dict[int, tuple[int, int, Any]]
@@ -97,7 +96,7 @@ class OutputNode:
 
 @dataclass
 class Output:
-    """What a linker wrote: its nodes by id, and which node each waits for; None where dependencies are not recorded."""
+    """A linker's output: nodes by id, and their dependencies; None if these are not recorded."""
 
     nodes: dict[int, OutputNode]
     needs: dict[int, set[int]] | None
@@ -199,7 +198,7 @@ def _of_etplus(path: str | os.PathLike[str]) -> Output:
             int(trace.nodes.ts[row]) + trace.base_time_ns if timed else -1, int(trace.nodes.dur[row]) if timed else -1,
             int(trace.nodes.thread[row]), int(stream[row]), {parent} if parent >= 0 else set(),
         )  # fmt: skip
-    if NO_EDGES in trace.notes or not len(trace.edges):  # those that reading inferred are not the linker's
+    if NO_EDGES in trace.notes or not len(trace.edges):  # reading inferred these; they are not the linker's
         return Output(nodes, None)
     needs: dict[int, set[int]] = defaultdict(set)
     for source, target, _ in trace.edges.tolist():
@@ -222,7 +221,7 @@ def _of_chakra(path: str | os.PathLike[str]) -> Output:
 
 
 def run_case(case: LinkerCase, output: Output) -> tuple[Verdict, ...]:
-    """Hold an output against what is known."""
+    """Compare an output with the known facts."""
     known = truth(case)
     return tuple(test(case, known, output) for test in _TESTS)
 
@@ -249,7 +248,7 @@ def _times(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def _shift(known: CaseTruth, output: Output) -> int:
-    """By how much the output's clock is ahead of the trace's: what most operators agree on."""
+    """Return the clock offset of the output from the trace that most operators agree on."""
     ahead = Counter(
         round((output.nodes[node].ts - ts) / _CLOSE_NS)
         for node, (ts, _, _) in known.calls.items()
@@ -259,7 +258,7 @@ def _shift(known: CaseTruth, output: Output) -> int:
 
 
 def _device_pairs(known: CaseTruth, output: Output) -> list[tuple[DeviceTruth, OutputNode | None]]:
-    """Each device event with an operator, and the node of the output with its name and start (else in their order)."""
+    """Pair device events that have an operator with output nodes, by name and start, else by order."""
     shift = _shift(known, output)
     left: dict[str, list[OutputNode]] = defaultdict(list)
     for node in sorted((node for node in output.nodes.values() if node.on_device), key=lambda one: (one.ts, one.id)):
@@ -292,7 +291,7 @@ def _parents(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def _callers(node: OutputNode, output: Output) -> set[int]:
-    """What a device node names as its parent, through nodes that the ET does not have (calls of the runtime)."""
+    """Return the parents that device nodes name, through runtime nodes that the ET lacks."""
     found: set[int] = set()
     for parent in node.parents:
         found.add(parent)

@@ -57,7 +57,7 @@ def ratio(files: Sequence[str]) -> None:
 
 
 def batch(small: str, large: str) -> None:
-    """The step at the larger batch, predicted from the smaller one with and without what was executed."""
+    """Predict the larger batch from the smaller one, with and without executed times."""
     size = re.search(r"__b(\d+)", large)
     if size is None:
         raise SystemExit(f"{large}: its name has no batch size, such as __b32")
@@ -128,7 +128,7 @@ def _pair(name: str) -> tuple[Trace, Trace]:
 
 
 def repro(files: Sequence[str], count: int) -> None:
-    """How many scripts of operators by chance end well, in a Python that sees nothing of this package."""
+    """Count operator scripts that end well, in a Python without this package."""
     able = [
         (Path(file).name, one)
         for file in files
@@ -143,6 +143,7 @@ def repro(files: Sequence[str], count: int) -> None:
         subprocess.run([sys.executable, "-I", "all.py"], cwd=folder, check=True)
 
 
+# Runs scripts one after the other and imports PyTorch once.
 RUN_ALL = """
 import pathlib, runpy, sys
 sys.modules["etplus"] = None
@@ -154,7 +155,6 @@ for script in scripts:
         failed.append((script.read_text().partition("\\n")[0], error))
 print(f"{len(scripts) - len(failed)} of {len(scripts)} scripts ran", *failed, sep="\\n")
 """
-"""Runs scripts one after the other; PyTorch is imported once."""
 
 
 def main() -> None:

@@ -35,7 +35,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from reshard_families_truth import differences, whole_run
 
 BATCH = 8
-"""Samples of all ranks together."""
 NO_SYNC = "accumns"
 """The family recorded with `no_sync` under DDP."""
 
@@ -46,7 +45,6 @@ def recording(folder: Path) -> Trace:
 
 
 def layout_of(name: str, family: str) -> Layout:
-    """The layout that a folder is named after: "ddp2", "fsdp4", "single1"."""
     kind, ranks = name.rstrip("0123456789"), int(name.lstrip("abcdefghijklmnopqrstuvwxyz"))
     zero = 3 if kind == "fsdp" else 0
     return Layout(dp=ranks, zero=zero, batch=BATCH, no_sync=family.startswith(NO_SYNC) and kind == "ddp")
@@ -77,7 +75,7 @@ def held_before(job: Resharded) -> int:
 
 
 def compare(folder: Path, family: str, name: str, source: str, *, verbose: bool) -> tuple[str, str]:
-    """Derive one layout; returns the verdict and a line about it."""
+    """Derive one layout; return the verdict and a line about it."""
     truth = folder / f"{family}.{name}"
     try:
         job = reshard(recording(folder / f"{family}.{source}"), layout_of(name, family))
@@ -138,7 +136,7 @@ def main() -> None:
 
 
 def itself(folder: Path) -> tuple[str, str]:
-    """Derive a recording from itself; returns the verdict and a line about it."""
+    """Derive a recording from itself; return the verdict and a line about it."""
     trace = recording(folder)
     try:
         was = recorded_layout([trace])

@@ -56,11 +56,9 @@ class Table:
 
     @property
     def met(self) -> bool:
-        """Every bar is reached."""
         return all(line.met for line in self.lines)
 
     def texts(self) -> list[list[str]]:
-        """Head and rows as text."""
         head = [*self.head, *(("bar", "met") if self.bars else ())]
         rows = [
             [*map(_text, line.cells), *((line.bar, "" if not line.bar else "yes" if line.met else "NO") * self.bars)]
@@ -71,10 +69,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Score:
-    """One pair in one variant against its true links.
+    """Score of one pair in one variant.
 
-    Attributes:
-        wrong: links that the truth does not have, whatever they are called; false_certain: those called certain.
+    `wrong` counts links that the truth lacks; `false_certain` counts the certain ones among them.
     """
 
     pair: str
@@ -90,7 +87,7 @@ class Score:
 
 
 def strip(trace: bytes, variant: str) -> bytes:
-    """A trace without what links the two sides, as tools wrote it before: no ids; and no sequence numbers either."""
+    """Remove ids, and optionally sequence numbers, as in files of older tools."""
     if variant == VARIANTS[0]:
         return trace
     numbers = variant == VARIANTS[2]

@@ -38,7 +38,7 @@ SHOWN = 5
 
 
 class Coverage(NamedTuple):
-    """Shares of the time of all kernels, and the longest ones without FLOPs or bytes with theirs."""
+    """Shares of kernel time, and the longest kernels without FLOPs or bytes."""
 
     flops: float
     flops_or_bytes: float

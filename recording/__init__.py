@@ -1,4 +1,4 @@
-"""Recording an unchanged program: start it with a recorder inside, collect what each of its processes left."""
+"""Record an unchanged program: start it with a recorder inside and collect the traces of its processes."""
 
 from .program import Recorded, RecordingWindow, record_program
 

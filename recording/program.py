@@ -32,12 +32,10 @@ _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "S
 
 @dataclass(frozen=True)
 class RecordingWindow:
-    """What to record of a program.
+    """Part of a program to record.
 
-    Attributes:
-        first, last: steps counted from 0, or seconds after PyTorch was imported.
-        by_time: they are seconds.
-        otherwise: first and last second to record of a program without a step by then; None: nothing.
+    `first` and `last` are steps counted from 0 or, if `by_time`, seconds after the import of PyTorch. `otherwise` has
+    the seconds to record if no step was seen by then.
     """
 
     first: float
@@ -53,13 +51,10 @@ class RecordingWindow:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a recorded program left.
+    """Result of a recorded program.
 
-    Attributes:
-        status: its exit status, 128 + N if signal N ended it.
-        ranks: the ranks with a pair of traces.
-        notes: a sentence for each rank or process that recorded less than it should.
-        call_lines: Python stacks have the lines of calls, not only of functions.
+    `status` is the exit status, 128 + N after signal N. `ranks` have a pair of traces. `notes` explain incomplete
+    recordings. If `call_lines`, Python stacks have the lines of calls, not only of functions.
     """
 
     status: int
@@ -69,13 +64,13 @@ class Recorded:
 
 
 def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan: RecordingWindow) -> Recorded:
-    """Run a program with a recorder inside; write `rank-N.et.json.gz` and `rank-N.kineto.json.gz` for each rank.
+    """Run a program with a recorder inside; write `rank-N.et.json.gz` and `rank-N.kineto.json.gz` per rank.
 
     The program keeps its standard streams and open files, and receives signals.
 
     Args:
         command: the program and its arguments.
-        folder: an existing folder; files of these names are replaced.
+        folder: an existing folder; files with these names are replaced.
         plan: what to record.
 
     Raises:
@@ -156,7 +151,7 @@ def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     try:
         for number in (getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)):
             if signal.getsignal(number) != signal.SIG_IGN:  # as in `nohup`; the program inherits that
-                with contextlib.suppress(ValueError):  # not the main thread, which alone can
+                with contextlib.suppress(ValueError):  # only the main thread can set handlers
                     before[number] = signal.signal(number, forward)
         yield hand_on
     finally:

@@ -75,7 +75,7 @@ class Recording:
 
     @property
     def in_fork(self) -> bool:
-        """Whether this process is a fork of the recorded one, with a copy of this object."""
+        """Return if this process is a fork of the recorded one."""
         return os.getpid() != self._pid
 
     def _mark_begin(self) -> None:

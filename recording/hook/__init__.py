@@ -1,1 +1,1 @@
-"""What runs in a recorded program, which may have no etplus: needs the standard library and PyTorch only."""
+"""Code in a recorded program that may lack etplus: imports only the standard library and PyTorch."""

@@ -22,14 +22,14 @@ _FATAL = ("SIGTERM", "SIGHUP")
 
 
 class FatalSignals:
-    """Handles the signals that the program leaves to the system, from `watch` to `unwatch`.
+    """Handles fatal signals without a handler of the program, from `watch` to `unwatch`.
 
-    Python runs a handler on the main thread between two instructions. A call that does not return (a collective whose
+    Python runs a handler on the main thread between two instructions. A call that never returns (a collective whose
     peers are gone) would block it, so a thread ends the process after `GRACE_SECONDS`.
 
     Args:
         save: writes the traces; takes the signal and runs on the main thread.
-        lost: takes the signal when the traces could not be written in time.
+        lost: takes the signal if the traces could not be written in time.
     """
 
     def __init__(self, save: Callable[[int], None], lost: Callable[[int], None]) -> None:
@@ -42,7 +42,7 @@ class FatalSignals:
         self._knows_forks = False
 
     def watch(self) -> None:
-        """Handle the signals; does nothing on another thread than the main one, which alone can."""
+        """Handle the signals; does nothing outside the main thread, as Python refuses handlers there."""
         if os.name != "posix" or threading.current_thread() is not threading.main_thread():
             return
         self._pid = os.getpid()
@@ -55,7 +55,7 @@ class FatalSignals:
 
     def unwatch(self) -> None:
         """Leave the signals to the system again, except those that the program handles by now."""
-        with contextlib.suppress(ValueError):  # not the main thread, where the signals were never taken
+        with contextlib.suppress(ValueError):  # not the main thread, so `watch` did nothing
             self._drop_handlers()
             self._drop_wakeup()
 
@@ -136,7 +136,7 @@ class FatalSignals:
             return
         self._leave_wakeup()
         with contextlib.suppress(OSError):
-            os.write(self._wakeup, b"\0")  # closing is no end as long as a fork has it open
+            os.write(self._wakeup, b"\0")  # a fork may keep the file open
         os.close(self._wakeup)
         self._wakeup = -1
 

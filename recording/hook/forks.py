@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class _AtWork(NamedTuple):
-    """The observer of this process, which can have one at a time, and the descriptors of its open file."""
+    """The only observer of this process, and the descriptors of its open file."""
 
     torch: Any
     observer: Any
@@ -25,7 +25,7 @@ _knows_forks = False
 
 
 def keep_out_of_forks(torch: Any, observer: Any, path: Path) -> None:
-    """Have forks of this process record nothing, although they inherit the observers and the open file."""
+    """Stop recording in forks, which inherit the observers and the open file."""
     global _at_work, _knows_forks
     _at_work = _AtWork(torch, observer, _descriptors(path))
     if not _knows_forks and hasattr(os, "register_at_fork"):

@@ -84,11 +84,11 @@ def knows_option(torch: Any, name: str) -> bool:
 
 
 def profile_options(torch: Any, activities: list[Any] | None = None, *, all_threads: bool = True) -> dict[str, Any]:
-    """Return the arguments of the profiler, as far as this PyTorch knows them.
+    """Return the profiler arguments that this PyTorch knows.
 
     Args:
-        activities: CPU, and CUDA if there is a GPU, if None. With CUDA synchronizations are recorded.
-        all_threads: record all threads, which the Execution Trace always has.
+        activities: None: CPU, and CUDA if there is a GPU. CUDA also records synchronizations.
+        all_threads: record all threads; the Execution Trace always does.
     """
     cpu, cuda = torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA
     if activities is None:
@@ -117,7 +117,7 @@ def make_profiler(torch: Any, observer: Any, options: dict[str, Any]) -> Any:
         return profile(execution_trace_observer=observer, **options)
 
     class ObservingProfiler(profile):  # type: ignore[misc]
-        """For versions whose own cannot."""
+        """Fallback for PyTorch versions without `execution_trace_observer`."""
 
         def start_trace(self) -> None:
             observer.start()

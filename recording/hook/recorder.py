@@ -42,7 +42,7 @@ class StepRecorder:
         self._costs = ""
         self._kind = ""
         self._hooks = StepHooks(self._step_ended)
-        self._thread: int | None = None  # whose forward passes count, and which records
+        self._thread: int | None = None  # only its forward passes count, and it records
         self._profiler: Any = None
         self._step: Any = None  # the annotation of the step, within the window
         self._observer: Any = None
@@ -170,7 +170,7 @@ class StepRecorder:
             return 0
 
         call = _CALLBACK(call_back)
-        self._callbacks.append(call)  # kept as long as it can be called
+        self._callbacks.append(call)  # must live while it can be called
 
         def later() -> None:
             time.sleep(seconds)

@@ -14,7 +14,7 @@ _OF_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on mo
 
 
 class _StepEnd(dict):  # type: ignore[type-arg]
-    """The keyword arguments of an `Optimizer.step()`, whose destructor runs when the step has returned."""
+    """Keyword arguments of `Optimizer.step()`; the destructor runs when the step has returned."""
 
     ended: Callable[[], None] | None = None
 
@@ -24,13 +24,13 @@ class _StepEnd(dict):  # type: ignore[type-arg]
 
 
 class StepHooks:
-    """PyTorch's hooks that call `step_over` with OPTIMIZER or FORWARD at the end of each step, from `add` to `drop`."""
+    """PyTorch hooks that call `step_over` with OPTIMIZER or FORWARD after every step, from `add` to `drop`."""
 
     def __init__(self, step_over: Callable[[str], None]) -> None:
         self._step_over = step_over
         self._optimizer_hooks: list[Any] = []
         self._module_hooks: list[Any] = []
-        self._optimizer: Any = None  # weak; the one whose steps count
+        self._optimizer: Any = None  # weak; only its steps count
         self._others: dict[int, int] = {}  # steps of other optimizers since its last one
         self._local = threading.local()
 
