@@ -28,6 +28,7 @@ ODD = re.compile(
     r"|, (?:which|who|of which|from which|by which) ",  # a second sentence
     re.IGNORECASE,
 )
+PAGE_TEXT = re.compile(r"\"([^\"\\\n]{8,})\"|`([^`\\]{8,})`|//\s*(.+)$", re.MULTILINE)
 PACKAGES = "trace schemas linker recording jobs converters timeline cli analysis report planning".split()
 
 
@@ -47,7 +48,7 @@ def texts() -> Iterator[tuple[str, str]]:
         if "_pb2" not in path.name:
             yield from python_texts(path.read_text("utf-8"))
     for path in sorted((ROOT / "report" / "page" / "src").rglob("*.js")):
-        for match in re.finditer(r"\"([^\"\\\n]{8,})\"|`([^`\\]{8,})`|//\s*(.+)$", path.read_text("utf-8"), re.MULTILINE):
+        for match in PAGE_TEXT.finditer(path.read_text("utf-8")):
             yield "page", next(group for group in match.groups() if group)
     for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         yield "docs", without_code(path.read_text("utf-8"))
