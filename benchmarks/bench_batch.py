@@ -68,7 +68,6 @@ def speed_of_two() -> float:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=32, help="ranks of the job (default: 32)")
     parser.add_argument("--times", type=int, default=2, help="how often each rank's traces are repeated (default: 2)")

@@ -157,7 +157,6 @@ def grow(folder: Path, sizes: list[float], runs: int) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2, help="runs; the best counts (default: 2)")
     parser.add_argument("--most", type=float, default=3.0, help="million events of the largest pair (default: 3)")

@@ -69,7 +69,6 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def prepare(pair: tuple[Path, Path], times: int, folder: Path) -> int:
-    """Write the repeated pair, also minified, and a small ET+ file; return the pair's size in bytes."""
     files = repeat_pair(*pair, times, folder)
     for file in files:
         file.with_name(f"min.{file.name}").write_bytes(msgspec.json.format(file.read_bytes(), indent=-1))
@@ -171,7 +170,6 @@ def goals(found: list[Costs], odd: dict[str, float]) -> Iterator[tuple[str, floa
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--times", default="1,5,25", help="how often the pair is repeated (default: 1,5,25)")
     parser.add_argument("--runs", type=int, default=2, help="runs per command (default: 2)")

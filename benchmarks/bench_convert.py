@@ -39,7 +39,6 @@ TASKS = {
 
 
 def prepare(nodes: str, folder: str) -> dict[str, Any]:
-    """Write the ET+ file; how large it is."""
     from etplus.linker import link
     from repeat_pair import repeat_pair
 
@@ -52,7 +51,6 @@ def prepare(nodes: str, folder: str) -> dict[str, Any]:
 
 
 def perform(task: str, folder: str) -> dict[str, Any]:
-    """Do one task in this process; what it took. Reading the input is part of it, but of "serialize"."""
     from etplus.converters.conversion import convert
     from etplus.converters.preflight import check
     from etplus.schemas.chakra.stream import read_chakra
@@ -99,7 +97,6 @@ def linked(pair: tuple[Path, Path], output: Path) -> int:
 
 
 def in_child(*arguments: object) -> dict[str, Any]:
-    """Run `prepare` or `perform` in a new process: a peak of memory is a process's own."""
     command = [sys.executable, __file__, "--child", *map(str, arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -107,7 +104,6 @@ def in_child(*arguments: object) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=NODES, help=f"nodes and calls of the ET+ (default: {NODES})")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)

@@ -60,7 +60,6 @@ def best(command: list[str]) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Print the times and their ratio; status 1 if it is below the bar."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kineto", type=Path, nargs="?")
     parser.add_argument("--times", type=int, default=5, help="how often the pair is repeated (default: 5)")

@@ -83,7 +83,6 @@ def _memory_of_tree(root: int) -> int:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=1000, help="ranks of the job (default: 1000)")
     parser.add_argument("--many", type=int, default=10_000, help="ranks of the query (default: 10000)")

@@ -44,7 +44,6 @@ class Figure:
 
 
 def prepare(et: str, kineto: str, times: str, folder: str) -> dict[str, Any]:
-    """Write a pair repeated; its files, a line on it, and how many nodes and events it has."""
     from etplus.schemas.execution_trace.read_et import read_execution_trace
     from etplus.schemas.kineto.read_kineto import read_kineto
     from repeat_pair import repeat_pair
@@ -57,7 +56,6 @@ def prepare(et: str, kineto: str, times: str, folder: str) -> dict[str, Any]:
 
 
 def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
-    """Do one task in this process; what it took."""
     import orjson
     from etplus.cli.main import trace_link
     from etplus.linker import link
@@ -88,10 +86,6 @@ def peak_megabytes(who: int = resource.RUSAGE_SELF) -> float:
 
 
 def in_child(task: str, *arguments: object) -> tuple[dict[str, Any], float]:
-    """Run `prepare` or `perform` in a new process; return its result and duration in seconds.
-
-    This process stays small, since a child's peak begins at its parent's size.
-    """
     command = [sys.executable, __file__, "--child", task, *map(str, arguments)]
     start = time.perf_counter()
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -142,7 +136,6 @@ def default_pair() -> tuple[Path, int]:
 
 
 def main() -> None:
-    """Measure and print."""
     import history
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

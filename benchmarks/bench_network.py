@@ -98,7 +98,6 @@ def rows(subject: Subject, folder: Path) -> Iterator[Row]:
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: next to the repository")
     arguments = parser.parse_args()

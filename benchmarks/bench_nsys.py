@@ -52,7 +52,6 @@ def repeat_export(source: Path, target: Path, size: int) -> int:
 
 
 def main() -> None:
-    """Print time and peak memory of reading each rank."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("export", type=Path)
     parser.add_argument("--size", type=float, default=2e9, help="bytes of the file to make (default: 2e9)")

@@ -238,7 +238,6 @@ def bars(found: Sequence[Outcome], events: Sequence[PricedEvent]) -> list[tuple[
 
 
 def main(files: Sequence[str] = ()) -> int:
-    """Print everything; 1 if a bar is missed."""
     if not TRACES.exists():
         print(f"no traces in {TRACES}: nothing to predict")
         return 0

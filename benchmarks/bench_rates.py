@@ -48,7 +48,6 @@ def networks(
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", nargs="*", type=Path, metavar="JOB")
     parser.add_argument("--networks", metavar="FILE")

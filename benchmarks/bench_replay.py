@@ -60,7 +60,6 @@ def repeated(once: Trace, nodes: int) -> Trace:
 
 
 def perform(task: str, nodes: int) -> dict[str, Any]:
-    """Do one task in this process; what it took."""
     prefix = REAL if Path(f"{REAL}.et.json.gz").exists() else FIXTURE
     once = link(f"{prefix}.et.json.gz", f"{prefix}.kineto.json.gz")
     document = repeated(once, nodes)
@@ -106,7 +105,6 @@ def _networkx(document: Trace) -> dict[str, Any]:
 
 
 def in_child(task: str, nodes: int) -> dict[str, Any]:
-    """Run `perform` in a new process: a peak of memory is a process's own."""
     command = [sys.executable, __file__, "--child", task, "--nodes", str(nodes)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -114,7 +112,6 @@ def in_child(task: str, nodes: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=NODES, metavar="N", help=f"size (default: {NODES:,})")
     parser.add_argument("--child", help=argparse.SUPPRESS)

@@ -1,9 +1,9 @@
-"""Time of `trace-link` and `etplus replay` on many threads against the same ops on one thread: part of `make bench`.
+"""Time of `trace-link` and `etplus replay` on many threads, against one thread with the same ops: `make bench`.
 
     python benchmarks/bench_threads.py [--runs N] [--shape THREADSxOPS ...]
 
-Each figure is the best of several runs of the command. Pairs carry ids that both observers wrote; pauses between
-ops are long, so that each of them is a question of which other thread it waited for.
+Each figure is the best of several runs. Both observers wrote ids into the pairs. Long pauses between ops make the
+replay search for the thread that each op waited for.
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ def measure(shape: tuple[int, int], folder: Path, runs: int) -> dict[str, float]
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="runs; the best counts (default: 3)")
     parser.add_argument("--shape", action="append", metavar="THREADSxOPS", help=f"default: {' and '.join(SHAPES)}")

@@ -219,7 +219,7 @@ def tuned_ranks() -> Findings:
 
 
 def shared(folder: Path) -> Iterator[tuple[str, Findings]]:
-    """Print findings of every trace that can be linked, alone, and of jobs with several ranks."""
+    """Yield findings of every trace that can be linked, alone, and of jobs with several ranks."""
     for kineto in sorted(folder.glob("*/*.json.gz")):
         name = kineto.name.removesuffix(".json.gz").removesuffix(".kineto")
         if ".et." in kineto.name or kineto.parent.name == "et-only":

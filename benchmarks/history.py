@@ -136,7 +136,6 @@ def lines(history: dict[str, Ratios], current: Ratios) -> list[str]:
 
 
 def main() -> None:
-    """Measure, print, and record if asked to."""
     from bench_link import MORE, default_pair, in_child
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -101,7 +101,6 @@ def time_training(graphs: Sequence[GraphArrays], nodes: int, kinds: Sequence[str
 
 
 def main() -> None:
-    """Train and predict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--by", nargs="+", choices=("graph", "structure", "family", "batch"),

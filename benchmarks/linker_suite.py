@@ -391,7 +391,6 @@ def counts_of(case: LinkerCase) -> dict[str, float]:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Write the pairs, or test outputs and print the verdicts; returns the exit status."""
     parser = argparse.ArgumentParser(description="Score a linker's output against pairs with known links.")
     parser.add_argument("files", nargs="*", metavar="OUTPUT", help="ET+ or .et that a linker wrote for a case")
     parser.add_argument("--case", metavar="NAME", help="the case of the outputs (default: by their names)")

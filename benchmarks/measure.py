@@ -1,13 +1,13 @@
-"""How far operators that are called on this machine are from their recording, and predictions that use them.
+"""Compare operators called on this machine with their recording, and predictions that use the measured times.
 
     python benchmarks/measure.py programs                            # predict a larger batch of each program
     python benchmarks/measure.py ratio TRACE…                        # ET+ files: executed over recorded, pooled
     python benchmarks/measure.py batch SMALL.json.gz LARGE.json.gz   # predict the larger batch from the smaller one
     python benchmarks/measure.py repro TRACE… --count 100            # scripts of operators by chance, run by themselves
 
-Needs PyTorch. One thread; a machine with other work on it shows in all of it. The speed of a shared one changes from
-second to second: `programs` records the two batches of a program in turn, measures in rounds between them, predicts
-each recording at the larger batch from the one just before it, and prints the medians of the errors.
+Needs PyTorch. Uses one thread; other work on the machine distorts all results. The speed of a shared machine changes
+from second to second: `programs` records the two batches of a program in turn, measures between them, predicts each
+recording at the larger batch from the preceding one, and prints the medians of the errors.
 """
 
 from __future__ import annotations
@@ -158,7 +158,6 @@ print(f"{len(scripts) - len(failed)} of {len(scripts)} scripts ran", *failed, se
 
 
 def main() -> None:
-    """Choose and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("programs", "ratio", "batch", "repro"))
     parser.add_argument("files", nargs="*")

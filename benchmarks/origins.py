@@ -1,9 +1,9 @@
-"""Where device time comes from: the share of it without an operator, phase, module and source line, of every trace.
+"""Share of GPU time without an operator, phase, module and source line, per trace.
 
     python benchmarks/origins.py ../shared/traces/*/*.json.gz
 
-Of a trace without GPU events it is the host time of operators by themselves. Traces with an ET beside them are linked.
-`neither` is the time that has neither a module nor a phase: at most 5% where modules or annotations are recorded.
+Traces without GPU events show CPU self time of operators. Traces with an ET next to them are linked. `neither` is
+the time with neither a module nor a phase: at most 5% if modules or annotations are recorded.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Counterparts by repetition: hides the launches of the first part of traces, and counts what is paired and right.
+"""Counterparts by repetition: hide the launches at the start of traces, and score the counterparts.
 
     python benchmarks/orphans.py ../shared/traces/*/*.json.gz
 
-Every event of the host that starts in the first 30% of the recording is removed, as if the recording had begun there;
-what launched the kernels is known of the whole trace. Printed are, of each trace that has kernels with an operator: its
-kernels without a launch, the share of their time that got a counterpart, how many of these have the right operator and
-shapes (and, where `same_module` says so, the right module), how many links are certain, and the error of the replay
-with and without counterparts.
+The benchmark removes every host event that starts in the first 30% of the recording, as if the recording had begun
+later; the whole trace has the true launches. It prints, for each trace that has kernels with an operator: kernels
+without a launch, the share of their time with a counterpart, counterparts with the right operator and shapes (and
+module, if `same_module` applies), certain links, and the error of the replay with and without counterparts.
 """
 
 from __future__ import annotations

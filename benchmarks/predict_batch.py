@@ -51,7 +51,6 @@ def from_others(
 
 
 def main() -> None:
-    """Predict, compare, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     folder: Path = parser.parse_args().out / "etplus"

@@ -51,7 +51,6 @@ def report(title: str, found: dict[str, list[tuple[float, float]]]) -> None:
 
 
 def main() -> None:
-    """Predict everything three times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     folder: Path = parser.parse_args().out / "etplus"

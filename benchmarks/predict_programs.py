@@ -108,7 +108,6 @@ def times(program: str, recordings: Mapping[int, Trace]) -> Iterator[tuple[float
 
 
 def main() -> None:
-    """Compare and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default="", help="take only programs with this in their name")

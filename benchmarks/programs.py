@@ -344,7 +344,6 @@ def recorded(name: str, size: Sizes, active: int) -> Trace:
 
 
 def main() -> None:
-    """Record everything that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--batch", type=int, nargs="+", default=BATCHES)

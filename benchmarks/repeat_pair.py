@@ -138,7 +138,6 @@ def _tail(data: bytes, array: RecordArray) -> bytes:
 
 
 def main() -> None:
-    """The command line."""
     parser = argparse.ArgumentParser(description="Repeat an ET + Kineto pair.")
     parser.add_argument("et", type=Path)
     parser.add_argument("kineto", type=Path)

@@ -2,9 +2,9 @@
 
     python benchmarks/replay_table.py [--traces FOLDER]
 
-Every Kineto trace is linked alone, and with its ET where it has one and ran on a device. Makespans and starts: launch
-latency, gap and queue limit fitted once a trace, host work as measured; beside them the share of the makespan in which
-something waits that nothing in the trace explains. Held-out iterations: see `etplus.timeline.iterations`.
+Links every Kineto trace alone, and with its ET if it has an ET and ran on a device. Makespans and starts: launch
+latency, gap and queue limit are fitted per trace, CPU time is measured. A further column has the share of the makespan
+in waits that nothing in the trace explains. Held-out iterations: see `etplus.timeline.iterations`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,6 @@ def held_out(graph: ReplayGraph) -> list[HeldOut]:
 
 
 def main() -> None:
-    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, default=TRACES, metavar="FOLDER", help="default: next to the repository")
     arguments = parser.parse_args()

@@ -103,7 +103,6 @@ def compare(folder: Path, family: str, name: str, source: str, *, verbose: bool)
 
 
 def main() -> None:
-    """Print the table; exit status 1 where something is wrong without a word."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recordings", type=Path)
     parser.add_argument("--families", help="with commas (default: all)")

@@ -332,7 +332,6 @@ def plain_text(tables: Sequence[Table]) -> str:
 
 
 def main() -> int:
-    """Print the tables; 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--markdown", action="store_true", help="as in docs/reference/performance.md")
     parser.add_argument("--into", type=Path, metavar="FILE", help=f"write it into a file, between {BEGIN} and {END}")

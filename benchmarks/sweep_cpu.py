@@ -129,7 +129,6 @@ def recorded(name: str, step: Step, folder: Path) -> Path:
 
 
 def main() -> None:
-    """Record, link and export everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default="", help="take only graphs with this in their name")
