@@ -1,13 +1,13 @@
-"""The host's five overheads around operators and launches, per operator and per runtime call; pooled over files.
+"""Host overheads around operators and launches, per operator and runtime call, pooled over files.
 
-Types, with c the host's cost of one profiler event and operators the topmost ones (see `hierarchy`):
+There are five types, with c the host's cost of one profiler event and only topmost operators (see `hierarchy`):
 
-- T1: gap between an operator and the next one of the same thread and the same calling operator, less c; below 200 µs.
-- T2: from an operator's start to its first launch, less c for every event before it.
-- T3: from the end of its last launch to its end, less c for every event behind it.
-- T4: the launching call itself, as measured.
-- T5: between two launches, less c for every event between them; of an operator without launches its duration, less c
-  for every event in it.
+- T1: gap between consecutive operators with the same thread and calling operator, minus c; below 200 µs.
+- T2: from an operator's start to its first launch, minus c per event before it.
+- T3: from the end of an operator's last launch to its end, minus c per event after it.
+- T4: the launching call, as measured.
+- T5: between two launches, minus c per event between them. Without launches, the operator's duration minus c per
+event.
 
 Launches are the runtime calls that started a GPU event; events are the calls inside the operator.
 """
@@ -29,8 +29,8 @@ from ..trace.columns import IntColumn, StringTable, grouped, percentiles_of, run
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
+# Host cost of one profiler event.
 DEFAULT_EVENT_NS = 2000
-"""The host's cost of one profiler event."""
 
 _T1_BELOW_NS = 200_000
 _FENCE = 1.5
@@ -38,73 +38,64 @@ _FENCE = 1.5
 
 @dataclass(frozen=True)
 class OverheadRows:
-    """Single measurements, in ns as measured, before anything is clipped or left out.
+    """Single measurements in ns, unclipped and with outliers."""
 
-    Attributes:
-        type: int8, 1 to 5.
-        key: int32 code into `keys`: the operator (T2, T3, T5), the runtime call (T4), "" (T1).
-        value: int64 ns, may be negative.
-        sequences: operator and names of the runtime calls it launched with, to the number of times.
-        too_long: number of gaps of 200 µs or more, which are no rows.
-    """
-
+    # int8, 1 to 5.
     type: npt.NDArray[np.int8]
+    # int32 code into `keys`: the operator (T2, T3, T5), the runtime call (T4), "" (T1).
     key: npt.NDArray[np.int32]
+    # int64 ns, may be negative.
     value: IntColumn
     keys: list[str]
+    # Operator and its launching runtime calls, to the number of occurrences.
     sequences: Mapping[tuple[str, tuple[str, ...]], int]
+    # Number of gaps of 200 µs or more, which are left out.
     too_long: int
 
     __repr__ = brief
 
 
 class Statistic(msgspec.Struct, frozen=True):
-    """What rows come to, in µs.
+    """Statistics of rows, in µs."""
 
-    Attributes:
-        mean, std: of the rows that are neither outliers nor, for T1, clipped.
-        n: their number.
-        clipped: rows below zero, set to zero. Of T1 they are operators without a gap between them, not in the mean.
-        outliers: rows outside 1.5 interquartile ranges, left out.
-        mean_with_outliers: as `mean` with them.
-    """
-
+    # `mean` and `std` exclude outliers and, for T1, clipped rows.
     mean: float
     std: float
+    # Number of rows in `mean`.
     n: int
+    # Negative rows, set to zero. For T1, these operators have no gap between them and are left out of `mean`.
     clipped: int
+    # Rows beyond 1.5 interquartile ranges, left out.
     outliers: int
+    # `mean` including outliers.
     mean_with_outliers: float
 
     __repr__ = brief
 
     @property
     def expected(self) -> float:
-        """µs that a gap takes on average, outliers and those clipped to zero (not among the `n` of T1) included."""
+        """Average µs of a gap, including outliers and clipped rows."""
         rows = self.n + self.outliers
         return self.mean_with_outliers * rows / (rows + self.clipped) if rows else 0.0
 
 
 class Overheads(msgspec.Struct, frozen=True):
-    """All overheads; keys are operators (T2, T3, T5, launches) or runtime calls (T4), by name.
+    """All overheads by name; keys are operators (T2, T3, T5, launches) or runtime calls (T4)."""
 
-    Attributes:
-        t1: gaps between operators.
-        all: "t2", "t3", "t4", "t5" to the statistic over all keys.
-        launches: operator to the names of the calls it launches with, those of most of its occurrences.
-        cpu_event_overhead_us: what was taken off for every event.
-        files: the traces.
-    """
-
+    # Gaps between operators.
     t1: Statistic
     t2: dict[str, Statistic]
     t3: dict[str, Statistic]
     t4: dict[str, Statistic]
     t5: dict[str, Statistic]
+    # "t2", "t3", "t4", "t5" to the statistic over all keys.
     all: dict[str, Statistic]
+    # Operator to its most frequent sequence of launching calls.
     launches: dict[str, list[str]]
+    # Subtracted per event.
     cpu_event_overhead_us: float
     too_long: int = 0
+    # The traces.
     files: tuple[str, ...] = ()
 
     __repr__ = brief
@@ -120,9 +111,9 @@ def overhead_rows(
     """Measure the overheads of one trace.
 
     Args:
-        event_ns: the host's cost of one profiler event.
-        by_shape: key operators by name and the shapes of their inputs.
-        counted: by `source`, which calls count; all if None.
+        event_ns: host cost of one profiler event.
+        by_shape: key operators by name and input shapes.
+        counted: mask by `source` of the calls to count; all if None.
     """
     runtime, top = trace.runtime, trace.hierarchy.top
     ops = np.flatnonzero(top == np.arange(len(trace.calls)))
@@ -181,7 +172,7 @@ def _of_operators(
 
 
 def pool(parts: Sequence[OverheadRows]) -> OverheadRows:
-    """The rows of several traces together."""
+    """Concatenate the rows of several traces."""
     table = StringTable()
     keys = [table.codes(part.keys)[part.key] if len(part.key) else part.key for part in parts]
     sequences: Counter[tuple[str, tuple[str, ...]]] = Counter()
@@ -194,10 +185,10 @@ def pool(parts: Sequence[OverheadRows]) -> OverheadRows:
 
 
 def summarize(rows: OverheadRows, event_ns: int = DEFAULT_EVENT_NS, files: Sequence[str] = ()) -> Overheads:
-    """Statistics of the rows, by operator or call.
+    """Summarize rows by operator or call.
 
     Args:
-        event_ns, files: what to note in the result.
+        event_ns, files: metadata of the result.
     """
     by_key: dict[int, dict[str, Statistic]] = {}
     for kind in (2, 3, 4, 5):
@@ -217,10 +208,10 @@ def summarize(rows: OverheadRows, event_ns: int = DEFAULT_EVENT_NS, files: Seque
 
 
 def read_overheads(source: Source) -> Overheads:
-    """Read what `etplus analyze --overheads` wrote.
+    """Read the output of `etplus analyze --overheads`.
 
     Raises:
-        TraceFormatError: no such file, or another one.
+        TraceFormatError: the file is missing or has another format.
     """
     return read_struct(source, Overheads, "no file of overheads", "make it with `etplus analyze --overheads`")[0]
 

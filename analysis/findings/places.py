@@ -1,4 +1,4 @@
-"""Where something happens: the line, module, operator and kernel that most of the time of some rows belongs to."""
+"""Place of rows: the line, module, operator and kernel that own most of their time."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ...trace.trace import Trace
 from .finding import Where
 
 _MOST_ROWS = 20
+# Minimum share of the time at a named place; a smaller share would mislead.
 _MOSTLY = 0.5
-"""A place is named if at least half of the time is there; of less it would mislead."""
 _T = TypeVar("_T")
 
 
 def where_of(
     trace: Trace, rows: IntColumn, *, rank: int | None = None, weights: IntColumn | None = None, **known: Any
 ) -> Where:
-    """The place of some rows.
+    """Return the place of some rows.
 
     Args:
-        rows: int64, rows of the trace (`gpu.source`, `calls.source`, `runtime.source`); −1 is left out.
-        rank: of a job.
-        weights: int64, what each row counts, in place of its duration.
-        known: fields that the caller knows better, in place of those found; None leaves one out.
+        rows: int64 rows of the trace (`gpu.source`, `calls.source`, `runtime.source`); −1 is ignored.
+        rank: rank in a job.
+        weights: int64 weight per row instead of its duration.
+        known: fields that override the detected fields; None leaves a field out.
 
     Example:
         >>> where_of(trace, trace.gpu.source[:1]).phase
@@ -101,7 +101,7 @@ def _mostly(codes: npt.NDArray[np.integer], ns: IntColumn, value_of: Callable[[i
     found, first, which = np.unique(codes, return_index=True, return_inverse=True)
     time = sums(which.reshape(-1), np.maximum(ns, 1), len(found))
     total = Counter[str | None]()
-    for at in np.argsort(first).tolist():  # of values with as much time the first one is named
+    for at in np.argsort(first).tolist():  # for equal times, name the first value
         total[value_of(int(found[at]))] += int(time[at])
     if not total:
         return None

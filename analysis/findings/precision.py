@@ -1,4 +1,4 @@
-"""Findings of dtypes that are wider than needed: float64, and float32 on a busy device."""
+"""Findings of unnecessarily wide dtypes: float64, and float32 on a busy device."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .work_items import PRODUCT_WORK, WorkItems, work_items
 if TYPE_CHECKING:
     from .case import Case
 
+# Minimum share of the trace's time; deliberate float64 sums and losses take less.
 _LEAST_SHARE = 0.05
-"""Of the time of a trace: sums and losses are often kept in float64 on purpose, and take less."""
+# float32 time over float64 time: most, usual, least. Halving the width halves bytes and doubles vector lanes.
 _FACTORS = (0.65, 0.5, 0.4)
-"""Time in float32 over that in float64, at least saved to most: half the bytes, and half the width of vectors."""
 
 
 class DoublePrecision:
-    """Operators on tensors of float64: twice the bytes and, on most devices, a fraction of the FLOP/s of float32."""
+    """Operators on float64 tensors: twice the bytes and, on most devices, a fraction of the FLOP/s of float32."""
 
     id = "double-precision"
 
@@ -76,7 +76,7 @@ class DoublePrecision:
 
 
 def _products_in_single(ratio: float | None) -> tuple[float, float]:
-    """Time of a product in float32 over that in float64: what is likely, and the most."""
+    """Return the usual and the largest float32 time of a GEMM over its float64 time."""
     if ratio is None:
         return _FACTORS[1], _FACTORS[0]
     if ratio >= 1 / _FACTORS[1]:
@@ -104,21 +104,21 @@ def _peak_ratio(case: Case, rank: int) -> float | None:
     return None
 
 
-# Factors of time in bfloat16 over float32 or TF32, of products and of other work: least saved, usual, and most.
+# bfloat16 time over float32 or TF32 time, for GEMMs and other work: most, usual, least.
 _MIXED_PRODUCTS, _MIXED_OTHERS = (0.8, 0.5, 0.3), (0.9, 0.65, 0.5)
-# Peak in bfloat16 over float32 from which on it is worth the change.
+# Minimum bfloat16 peak over the float32 peak.
 _WORTH = 2.0
-# Shares of the makespan in which the device works, and of its time in products of float32.
+# Minimum shares: busy time of the makespan, and float32 GEMMs of the busy time.
 _BUSY, _IN_FLOAT32 = 0.8, 0.3
 
 
 class MixedPrecision:
-    """A device that is busy all the time with products in float32, though it is faster in 16 bits."""
+    """A device busy with float32 GEMMs although it is faster with 16-bit dtypes."""
 
     id = "mixed-precision"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        if len(case.traces) == 1:  # the trace of any rank of a job shows it by itself
+        if len(case.traces) == 1:  # in a job, any rank's trace shows it
             yield from self._of_rank(RankOfCase(case, 0))
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:

@@ -13,16 +13,16 @@ from ...trace.errors import UsageError
 from .case import Case
 from .finding import Candidate, Finding, Gain
 
-# Candidates that are replayed, those with the most time at stake.
+# Candidates that are replayed, most time at stake first.
 MOST_REPLAYS = 18
-# The end of an interval may lie so far beyond the time at stake.
+# Maximum end of an interval relative to the time at stake.
 _BEYOND = 1.1
-# Findings from the top that are also replayed together.
+# Number of top findings that are also replayed together.
 TOGETHER = 3
 
 
 def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate, Finding]]:
-    """Return the candidates that are worth it as findings, the largest gain first, then by time at stake."""
+    """Return the worthwhile candidates as findings, sorted by gain, then by time at stake."""
     makespan = case.makespan_ns
     worth = [each for each in candidates if each.cost_ns is None or each.cost_ns >= each.least_share * makespan]
     worth.sort(key=lambda each: (-(each.cost_ns or 0), each.id, each.title))
@@ -37,16 +37,16 @@ def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate,
 
 
 def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | None:
-    """Return the gain of the first findings together; None if there are not several with a gain."""
+    """Return the joint gain of the first findings; None if fewer than two have a gain."""
     gaining = [candidate for candidate, finding in found if finding.gain is not None][:TOGETHER]
     return gain_of(case, gaining) if len(gaining) > 1 else None
 
 
 def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
-    """Return the gain of the changes of some candidates together; None if they mean nothing in the graph.
+    """Return the joint gain of some candidates' changes; None if the graph cannot apply them.
 
-    The changes are replayed on the timelines without recording (`Case.timelines`). These, the candidates' own doubt,
-    the error of the replay, and its unexplained waits make up the interval.
+    The changes are replayed on the timelines without profiler overhead (`Case.timelines`). The interval combines these
+    timelines, the uncertainty of the candidates, the replay error and unexplained waits.
     """
     try:
         changes, changed = _replayed(case, candidates)
@@ -59,7 +59,7 @@ def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
     stake = sum(each.cost_ns if each.cost_ns is not None else case.makespan_ns for each in candidates)
     limit = min(stake, case.untraced_ns)
     ns, low_ns, high_ns = (round(min(max(share * case.untraced_ns, 0), limit)) for share in (shares[0], low, high))
-    if high * case.untraced_ns > limit:  # what falls away around the work is not counted in the stake
+    if high * case.untraced_ns > limit:  # the stake excludes overhead that disappears around the work
         high_ns = round(min(high * case.untraced_ns, _BEYOND * limit, case.untraced_ns))
     return Gain(ns, low_ns, high_ns, error, unexplained, max(case.makespan_ns - changed.makespan_ns, 0))
 

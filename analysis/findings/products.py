@@ -1,4 +1,4 @@
-"""Matrix products far below what the device can do, and what about them explains it: extents, type, kernel."""
+"""GEMMs far below the device's peak, explained by size, dtype or kernel."""
 
 from __future__ import annotations
 
@@ -25,55 +25,56 @@ from .work_items import PRODUCT_WORK, WorkItems, work_items
 if TYPE_CHECKING:
     from .case import Case
 
+# Share of the bound below which a GEMM is slow. Libraries reach 60 to 80% for large aligned sizes. Power limits,
+# clocks or the tail of the last wave of tiles may explain rates in between.
 _SLOW = 0.4
-"""Share of its bound below which a product is slow. Libraries reach 60 to 80% with large aligned extents; what is in
-between may be the power limit, clocks or the tail of the last wave of tiles."""
+# Share of the bound that GEMMs with good sizes reach: low, usual, high.
 _REACHED = (0.35, 0.55, 0.8)
-"""Share of the bound that a product of good extents reaches: at least, mostly, at most."""
+# Launch and ramp-up dominate shorter GEMMs.
 _LEAST_NS = 10_000
-"""Shorter products are launches and the filling of the device more than work."""
+# Minimum time of any kernel.
 _LAUNCH_NS = 3_000
-"""What a kernel takes however little it does."""
+# Longest GEMM sizes to replay. Each costs a pass over the replay's edges.
 _REPLAYED = 16
-"""Sizes of products that are replayed, the longest: each is a pass over the replay's edges."""
+# Without a known peak, smaller GEMMs are ignored because they may be memory-bound.
 _LARGE_FLOPS = 10**9
-"""Of products of fewer FLOPs the rate says nothing where no peak is known: they may be bound by memory."""
+# Smallest dimension of tensor core tiles (mma.m16n8k16, MFMA 16×16).
 _SMALL = 16
-"""The least extent of the tiles of tensor cores (mma.m16n8k16, MFMA 16×16)."""
+# Kernels load 16 bytes at a time from aligned rows; cuBLAS runs slower kernels on unaligned rows (NVIDIA, Matrix
+# Multiplication Background User's Guide, requirements to use tensor cores).
 _ALIGNED_BYTES = 16
-"""Kernels load 16 bytes at a time from rows that begin at a multiple of 16 bytes; cuBLAS uses slower ones for others
-(NVIDIA, Matrix Multiplication Background User's Guide, requirements to use tensor cores)."""
+# Minimum share of the trace's time that justifies changing sizes.
 _LEAST_SHARE = 0.01
-"""Of the time of a trace: less is not worth changing extents for."""
 
 
 @dataclass(frozen=True)
 class ProductGroup:
-    """Products of one operator, size and type.
+    """GEMMs with the same operator, size and dtype."""
 
-    Attributes:
-        items: positions. extents: of each; None where shapes are not recorded. dtype: "tf32" where the kernel says so.
-        ns, bound_ns: together; bound_ns −1 where it is not known. flops_share: of the peak, None where not known.
-        compared: no peak is known: the bound is such that the fastest product of the trace reaches `_REACHED` of it.
-    """
-
+    # Positions.
     items: tuple[int, ...]
     op: str
+    # Size of each GEMM; None if shapes are not recorded.
     extents: Product | None
+    # "tf32" if the kernel name contains it.
     dtype: str
+    # Total time.
     ns: int
+    # Total bound; −1 if unknown.
     bound_ns: int
+    # Share of the peak FLOP/s; None if unknown.
     flops_share: float | None
+    # True without a known peak; then the trace's fastest GEMM is assumed to reach `_REACHED` of the bound.
     compared: bool = False
 
     @property
     def reached(self) -> float | None:
-        """Share of the bound."""
+        """Share of the bound that the GEMMs reach."""
         return self.bound_ns / self.ns if self.bound_ns >= 0 and self.ns else None
 
     @property
     def text(self) -> str:
-        """Operator and extents."""
+        """Operator and size."""
         if self.extents is None:
             return self.op
         batch, m, n, k = self.extents
@@ -81,7 +82,7 @@ class ProductGroup:
 
 
 def product_groups(case: Case) -> tuple[tuple[ProductGroup, ...], ...]:
-    """Of each rank its matrix products on a device by size, the longest in total first."""
+    """Return each rank's device GEMMs by size, longest total first."""
     return case.once(lambda of: tuple(_groups(of, rank) for rank in range(len(of.traces))), "products")
 
 
@@ -133,10 +134,11 @@ def _slow(group: ProductGroup) -> bool:
 
 
 def why_slow_extents(group: ProductGroup) -> str:
-    """What about the extents keeps kernels from being fast, "" where nothing does.
+    """Return why the size slows kernels down; "" if it does not.
 
-    The rows of the operands and of the result begin at multiples of `n` or `k` elements (of `m` only where an operand
-    is transposed, which is not always recorded).
+    Rows of the operands and the result begin at multiples of `n` or `k` elements. Rows of a transposed operand begin
+    at
+    multiples of `m`, but traces do not always record transposition.
 
     Example:
         >>> why_slow_extents(ProductGroup((0,), "aten::bmm", Product(96, 3137, 3137, 64), "bfloat16", 1, 1, None))
@@ -180,9 +182,9 @@ def _share_text(group: ProductGroup) -> str:
 
 
 class ProductDimensions:
-    """Slow products whose extents are no multiples of what kernels load at a time, or less than a tile.
+    """Slow GEMMs with dimensions that do not fill a kernel's aligned loads or tiles.
 
-    The gain is that of the share of the bound which products of good extents reach (`_REACHED`).
+    The gain assumes the rate of GEMMs with good sizes (`_REACHED`).
     """
 
     id = "product-dimensions"
@@ -227,20 +229,21 @@ class ProductDimensions:
         yield of.candidate(candidate, tuple(changes), low, high)
 
 
-# Kernels of an older architecture
+# Kernels for an older architecture
 
 _MADE_FOR = (
     (re.compile(r"ISA(\d\d)[0-9a-f]_"), 1), (re.compile(r"(?:^|[^a-z0-9])sm(\d{2,3})_"), 1),
     (re.compile(r"cutlass_(\d{2,3})_"), 1),
 )  # fmt: skip
 _NAMED = {"volta_": 70, "turing_": 75, "ampere_": 80}
+# Full float32 GEMMs do not use tensor cores, so every architecture runs the same kernels.
 _NO_TENSOR_CORES = re.compile(r"sgemm|scudnn|dgemm|simt|gemv|f32f32_f32f32_f32|_SB_|_DB_", re.IGNORECASE)
-"""Products of full float32 use no tensor cores: their kernels are the same on every architecture."""
 
 
 def made_for(kernel: str) -> int | None:
-    """The compute capability, tens and ones, that a kernel's name says it is made for; None where it says none, or
-    where it makes no difference.
+    """Return the compute capability in a kernel's name, as in 80 for 8.0.
+
+    None if the name has no capability or the capability does not matter.
 
     Example:
         >>> [made_for(name) for name in ("cutlass_80_tensorop_bf16_s16816gemm_bf16", "volta_sgemm_64x64_tn")]
@@ -276,8 +279,7 @@ def _older_kernels(items: WorkItems, groups: Sequence[ProductGroup]) -> list[Evi
 
 
 class OldKernels:
-    """Slow products on kernels that are made for an older generation of devices, and nothing about extents explains
-    it."""
+    """Slow GEMMs with good sizes on kernels built for an older device generation."""
 
     id = "older-architecture"
 
@@ -324,11 +326,11 @@ class OldKernels:
 # float32 without TF32
 
 _FULL_FLOAT32 = re.compile(r"sgemm|scudnn|simt_|ffma|f32f32_f32f32_f32|cudnn.*float.*fprop|fft2d_c2r", re.IGNORECASE)
+# TF32 time over float32 time: most, usual, least. The peaks differ by 8 (A100) and 7.4 (H100); NVIDIA measured
+# networks with 2 to 5 times faster GEMMs and convolutions.
 _FACTORS = (0.6, 0.3, 0.15)
-"""Time in TF32 over that in float32, at least saved to most. The peaks are 1 : 8 (A100) and 1 : 7.4 (H100); NVIDIA's
-own measurements of networks are 2 to 5 times as fast for products and convolutions."""
+# Minimum TF32 peak over the float32 peak.
 _WORTH = 2.0
-"""The peak of TF32 over that of float32 from which on it is worth while."""
 
 
 def _uses_tf32(device: Device, properties: Any) -> bool:
@@ -338,7 +340,7 @@ def _uses_tf32(device: Device, properties: Any) -> bool:
 
 
 class NoTensorFloat:
-    """Matrix products and convolutions in full float32 on a device that has TF32."""
+    """GEMMs and convolutions in full float32 on a device with TF32."""
 
     id = "float32-without-tf32"
 

@@ -1,4 +1,4 @@
-"""Evidence that SQL gives: the time of operators or kernels by name and phase."""
+"""SQL evidence: the time of operators or kernels by name and phase."""
 
 from __future__ import annotations
 
@@ -18,47 +18,49 @@ if TYPE_CHECKING:
     from ...trace.trace import Trace
     from .work_items import WorkItems
 
+# Maximum names per command, longest time first; longer lists go unread.
 _MOST_NAMES = 12
-"""Names that a command states at most: more are not read. Those with the most time."""
 
 
 def quoted(text: str) -> str:
-    """A text in SQL."""
+    """Return a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def sql(shell: str, query: str) -> str:
-    """The command of a query.
+    """Return the command that runs a query.
 
     Args:
-        shell: what names the trace in a shell; see `Case.shell`.
+        shell: shell argument that names the trace; see `Case.shell`.
     """
     return f"etplus sql {shell} {shell_word(query)}"
 
 
 def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
-    """The time of some work, where names and phases tell it from other work; else that of all of these names, and the
-    text says so."""
+    """Return the time of some work if names and phases identify it.
+
+    Otherwise return the time of all work with these names; the text says so.
+    """
     trace, events = items.trace, items.events(at)
     if not items.on_device:
         return _time_of_calls(items, text, events)
     gpu, origin = trace.gpu, trace.origin
     name = np.where(gpu.call >= 0, np.append(trace.calls.name, -1)[gpu.call], -1)
     named = name[events] >= 0
-    if named.any():  # names do not distinguish what no operator launched
+    if named.any():  # names do not identify work without a launching operator
         return _claim(items, text, events[named], "op_name", name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
     return _claim(items, text, events, "name", gpu.name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
 
 
 def time_on_host(items: WorkItems, at: Iterable[int]) -> tuple[Evidence, ...]:
-    """The time of the operators of some work on a device, on the host; () where there are none."""
+    """Return the host time of the operators of some device work; () if there are none."""
     calls = distinct(items.call[np.array(list(at), np.int64)])
     calls = calls[(calls >= 0) & (calls < len(items.trace.calls))]
     return (_time_of_calls(items, "their operators on the host", calls),) if items.on_device and len(calls) else ()
 
 
 def time_of_rows(trace: Trace, rows: IntColumn, text: str, shell: str) -> Evidence:
-    """The time of all rows that have the names of some, on the device or on the host, as these."""
+    """Return the time of all rows that share a name with some rows, on the same side (device or host)."""
     kind = CPU if (trace.nodes.kind[rows] == CPU).all() else GPU
     names = distinct(trace.nodes.name[rows])
     chosen = (trace.nodes.kind == kind) & np.isin(trace.nodes.name, names) & trace.nodes.timed

@@ -1,4 +1,4 @@
-"""What the ranks of a case communicate, what of it their own compute hides, and who waits there for whom."""
+"""Communication of the ranks of a case: transfers, overlap with compute, and waits between ranks."""
 
 from __future__ import annotations
 
@@ -24,27 +24,23 @@ from .case import Case
 if TYPE_CHECKING:
     from ...jobs.matching import Matched
 
+# Names of operators that communicate, issue a communication or wait for one.
 NO_WORK = re.compile(r"_?c10d(?:_functional)?::|(?:gloo|nccl|mpi|ucc):|record_param_comms")
-"""How operators begin that communicate, issue a communication, or wait for one."""
+# The engine runs hooks around an autograd function. Hooks may wait; their compute appears as separate operators.
 _ENGINE = re.compile(r"autograd::engine::evaluate_function")
-"""Around an autograd function the engine also runs hooks, which may wait; what they compute are operators of their
-own."""
 
 
 @dataclass(frozen=True)
 class RankTimes:
-    """One rank's communications, in program order, beside its compute. Times are int64 ns on the trace's clock.
-
-    Attributes:
-        trace: of the rank. rank: its number. comms: as `jobs.rank_communications` finds them.
-        row: int64, rows of `trace`.
-        wait: int64 ns, how long each waits for the last rank of its group; 0 where no other rank's trace tells.
-    """
+    """One rank's communications in program order, and its compute. Times are int64 ns on the trace's clock."""
 
     trace: Trace
     rank: int
+    # As `jobs.rank_communications` returns them.
     comms: RankCommunications
+    # int64 rows of `trace`.
     row: IntColumn
+    # int64 ns that each communication waits for the last rank of its group; 0 if no other trace shows it.
     wait: IntColumn
 
     @property
@@ -59,33 +55,36 @@ class RankTimes:
 
     @cached_property
     def exposed(self) -> IntColumn:
-        """int64 ns of each, while the rank computes nothing, after the last rank has come."""
+        """Exposed time per communication after the last rank arrives, int64 ns."""
         return uncovered(self.compute, np.minimum(self.start + self.wait, self.end), self.end)
 
     @property
     def transfer(self) -> IntColumn:
-        """int64 ns of each, after the last rank has come."""
+        """Time per communication after the last rank arrives, int64 ns."""
         transfer: IntColumn = np.maximum(self.end - self.start - self.wait, 0)
         return transfer
 
     def moving(self, at: IntColumn) -> Intervals:
-        """When at least one of some communications transfers."""
+        """Return the times at which some communications transfer."""
         return union(np.minimum(self.start + self.wait, self.end)[at], self.end[at])
 
     def exposed_ns(self, at: IntColumn) -> int:
-        """While some communications transfer and the rank computes nothing."""
+        """Return the time in which some communications transfer and the rank computes nothing."""
         moving = self.moving(at)
         return int(uncovered(self.compute, moving.start, moving.end).sum())
 
     @cached_property
     def free_ns(self) -> int:
-        """While the rank computes and nothing transfers."""
+        """Return the time in which the rank computes and nothing transfers."""
         return self.compute.length - intersection(self.compute, self.moving(np.arange(len(self.row)))).length
 
     @cached_property
     def compute(self) -> Intervals:
-        """When the rank computes: kernels that do not communicate; where collectives run on the host, also operators
-        in which nothing is communicated."""
+        """Times at which the rank computes.
+
+        Compute is all kernels that do not communicate. If collectives run on the host, it includes operators without
+        communication inside.
+        """
         trace, gpu = self.trace, self.trace.gpu
         kernels = trace.is_kernel & ~trace.is_comm
         start, end = gpu.ts[kernels], gpu.end[kernels]
@@ -94,7 +93,7 @@ class RankTimes:
             works = (calls.kind == OP) & ~matching(calls.name, trace.names, _ENGINE.match)
             works &= ~np.isin(calls.source, backend_rows(trace, comm_rows(trace)))
             around = np.flatnonzero(matching(calls.name, trace.names, NO_WORK.match))
-            while len(around):  # an operator around one that waits is no work, those beside that one are
+            while len(around):  # an operator around a waiting operator is not compute, but its siblings are
                 works[around] = False
                 around = distinct(calls.parent[around])
                 around = around[around >= 0]
@@ -104,21 +103,18 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class TimesOfJob:
-    """All ranks of a case.
+    """All ranks of a case."""
 
-    Attributes:
-        ranks: one a trace of the case, in order.
-        joint: the collectives that the ranks have alike and that no rank leaves before all have come.
-        offsets: by rank, ns, what its clock is ahead.
-    """
-
+    # One per trace of the case, in order.
     ranks: tuple[RankTimes, ...]
+    # Collectives that all ranks share and that no rank leaves before all ranks arrive.
     joint: tuple[Matched, ...]
+    # Clock offset per rank, ns; positive if the clock is ahead.
     offsets: dict[int, int]
 
 
 def job_times(case: Case) -> TimesOfJob:
-    """Those of a case, made once."""
+    """Return the cached times of a case."""
     return case.once(_times, "job times")
 
 
@@ -151,7 +147,7 @@ def _times(case: Case) -> TimesOfJob:
 
 
 def uncovered(busy: Intervals, start: IntColumn, end: IntColumn) -> IntColumn:
-    """int64 ns of each span that no interval covers.
+    """Return the uncovered time of each span, int64 ns.
 
     Example:
         >>> uncovered(union(np.array([2, 8]), np.array([4, 9])), np.array([0, 3]), np.array([5, 10])).tolist()
@@ -168,11 +164,12 @@ def _covered_until(busy: Intervals, ts: IntColumn) -> IntColumn:
 
 
 def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int]) -> IntColumn:
-    """int64, of each row the number of its name and of whether it runs on the device; annotations without their running
-    numbers.
+    """Return a number per row for its name and its side (host or device), int64.
+
+    Annotations lose their running numbers.
 
     Args:
-        known: the numbers so far, to which new ones are added.
+        known: existing numbers; new ones are added.
     """
     device, annotation = trace.nodes.kind[rows] == GPU, trace.nodes.scope[rows] == ANNOTATION_SCOPE
     found, of = distinct_rows(trace.nodes.name[rows], device.astype(np.int8), annotation.astype(np.int8))
@@ -184,11 +181,11 @@ def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int])
 
 
 def group_label(times: RankTimes, group: int) -> str:
-    """A process group as messages name it."""
+    """Return the display name of a process group."""
     name = times.comms.groups[group][0]
     return f"group {name}" if name else "all ranks"
 
 
 def collective_label(kind: int) -> str:
-    """A kind of communication as PyTorch writes it: "all_reduce"."""
+    """Return a kind of communication in PyTorch's spelling: "all_reduce"."""
     return kind_name(kind).lower()

@@ -1,4 +1,4 @@
-"""One rank of a case, as detectors of one rank's work look at it; and which rank of a job is reported."""
+"""A single rank of a case for detectors, and the choice of the rank to report."""
 
 from __future__ import annotations
 
@@ -18,65 +18,60 @@ from .proofs import sql
 
 @dataclass(frozen=True)
 class RankOfCase:
-    """A rank.
-
-    Attributes:
-        number: its place among the traces.
-    """
+    """A rank."""
 
     case: Case
+    # Index of its trace.
     number: int
 
     @property
     def trace(self) -> Trace:
-        """Its trace."""
+        """Trace of the rank."""
         return self.case.traces[self.number]
 
     @property
     def rank(self) -> int | None:
-        """Of a job of several, None of a trace by itself."""
+        """Rank in a job of several ranks; None for a single trace."""
         return self.case.graph.ranks[self.number] if len(self.case.traces) > 1 else None
 
     @property
     def file(self) -> str:
-        """What names it in a shell."""
+        """Shell argument that names the trace."""
         return self.case.shell(self.number)
 
     def evidence(self, text: str, value: float | None, unit: str, query: str = "") -> Evidence:
-        """A number that `etplus analyze` shows, or a query of `etplus sql`."""
+        """Return evidence from `etplus analyze` or from an `etplus sql` query."""
         command = sql(self.file, query) if query else f"etplus analyze {self.file}"
         return Evidence(text, value, unit, command)
 
     def change(self, what_if: str, rows: IntColumn | None = None) -> Intervention:
-        """A change of this rank alone.
-
-        Args:
-            rows: of its trace.
-        """
+        """Return a change of this rank only; `rows` are rows of its trace."""
         text = what_if if self.rank is None else f"rank={self.rank} {what_if}"
         if rows is None:
             return Intervention(text)
         return Intervention(text, distinct(rows[rows >= 0]) + int(self.case.graph.first_row[self.number]))
 
     def candidate(self, found: Candidate, changes: Sequence[Intervention], low: float, high: float) -> Candidate:
-        """A candidate with changes of this rank alone.
+        """Return a candidate with changes of this rank only.
 
         Args:
-            changes: with rows of its trace. low, high: see `Candidate`.
+            changes: changes with rows of this rank's trace.
+            low, high: see `Candidate`.
         """
         own = tuple(self.change(change.what_if, change.rows) for change in changes)
         return replace(found, interventions=own, low=low, high=high)
 
     def where(self, rows: IntColumn, **known: Any) -> Where:
-        """The place of some rows of its trace."""
+        """Return the place of some rows of this rank's trace."""
         return where_of(self.trace, rows, rank=self.rank, **known)
 
 
 def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) -> Iterator[Candidate]:
-    """What is found in the rank of a case in which it costs most, with the changes of all ranks that have it, too.
+    """Return the findings of the most affected rank, with the changes of all affected ranks.
 
-    Ranks have a finding alike if it has the same id; of a detector that finds several of one id in a rank, if it is
-    also of the same line and operator. Titles say how many have it.
+    Findings of several ranks match by id. If a detector returns an id more than once per rank, line and operator must
+    also
+    match. Titles state the number of affected ranks.
     """
     found = [list(find(RankOfCase(case, number))) for number in range(len(case.traces))]
     if not any(found):

@@ -1,4 +1,4 @@
-"""What a recording lacks that would let more be said of what was found in it."""
+"""Missing parts of a recording that would improve its findings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from .case import Case
 from .finding import MEASURED, Candidate, Detector, Evidence, Where
 
 INCOMPLETE = "incomplete-recording"
-"""Id of the finding."""
+# With fewer other findings this finding is a note, and without any it is left out: it never ranks first.
 AMONG = 3
-"""With fewer other findings it is a note, with none it is left out: it is never among the first ones."""
 
 
 class IncompleteRecording:

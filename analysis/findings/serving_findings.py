@@ -1,4 +1,4 @@
-"""Findings of serving: decode that waits for prefill, padded batches, gaps between graphs, decode far from the peak."""
+"""Serving findings: decode blocked by prefill, padded batches, graph gaps and slow decode."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ from .case import Case
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Detector, Evidence, Intervention
 from .places import where_of
 
+# Minimum share of decode time that waits for prefill; a tenth is usual.
 WAITS = 0.1
-"""Share of the time of decode that it must wait for prefill: prefill has to run some time, a tenth of that is usual."""
-# Share of a step, and of all steps, before the first kernel: launching alone takes a percent or two.
+# Minimum share of a step, and of all steps, before the first kernel; launching takes 1 or 2%.
 FIRST_KERNEL = 0.15
+# Minimum padding share of the tokens in padded steps. Captured sizes grow in steps of 8, so large batches always pad
+# a few tokens.
 PADDED = 0.1
-"""Share of the tokens of padded steps that are padding; sizes are captured in steps of 8, of large batches some
-tokens."""
+# Minimum idle share between the first and last device event of graph steps. Engines that schedule during device
+# work stay below.
 GAPS = 0.1
-"""Share of the time between the first and last device event of steps that replay graphs in which the device is idle:
-engines that schedule beside the device's work come below it."""
+# Minimum share of decode's device time with a known bound; otherwise a roofline is not meaningful.
 KNOWN = 0.8
-"""Share of the device time of decode whose least time must be known to speak of a roofline."""
+# Usual minimum roofline share of decode; paged attention and small kernels stay below the peak.
 FAR = 0.4
-"""Decode that reaches this share of its roofline is usual: attention over pages and small kernels do not reach the
-peak."""
+# Roofline share that engines reach in large-batch decode; the replay scales kernels to it.
 REACHED = 0.7
-"""Share of the roofline that engines reach in decode of large batches; the replay scales kernels to it."""
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
+# Longest steps per phase to replay; gains in further steps are left out.
 _MOST_STEPS = 20
-"""Of so many steps of a phase, the longest, the change is replayed: what others would gain is left out."""
 
 
 class PrefillBlocksDecode:
-    """Steps that decode are kept waiting by prefill, in steps of its own between them or in the same steps."""
+    """Decode steps that wait for prefill, either between steps or in the same step."""
 
     id = "prefill-blocks-decode"
 
@@ -97,7 +96,7 @@ class PrefillBlocksDecode:
 
 
 class WaitsForFirstKernel:
-    """Serving steps whose first kernel starts long after the step, while the device is idle."""
+    """Serving steps that leave the device idle long before their first kernel."""
 
     id = "waits-for-first-kernel"
 
@@ -113,7 +112,7 @@ class WaitsForFirstKernel:
             first = int(trace.gpu.ts[events].min())
             at = int(np.searchsorted(busy.start, first, side="right")) - 1
             begin = max(step.start_ns, int(busy.end[at - 1]) if at else step.start_ns)
-            if busy.start[at] < first:  # the device runs something else until then
+            if busy.start[at] < first:  # the device still runs earlier work
                 continue
             if first - begin >= FIRST_KERNEL * step.time_ns:
                 late.append((step, begin, first))
@@ -149,7 +148,7 @@ class WaitsForFirstKernel:
 
 
 class PaddedBatches:
-    """Steps run with a captured size that is larger than their batch."""
+    """Steps that run with a captured size above their batch size."""
 
     id = "padded-batches"
 
@@ -198,7 +197,7 @@ class PaddedBatches:
 
 
 class GraphGaps:
-    """The device is idle between the graphs that an engine replays."""
+    """The device is idle between replayed graphs."""
 
     id = "graph-gaps"
 
@@ -249,12 +248,12 @@ class GraphGaps:
         )  # fmt: skip
 
 
+# A gap needs two graphs.
 _FEWEST_GRAPHS = 2
-"""Between fewer graphs there is no gap."""
 
 
 class DecodeFarFromPeak:
-    """Kernels of decode take much longer than their bytes and FLOPs at the device's peaks."""
+    """Decode kernels that take much longer than their bytes and FLOPs need at the device's peaks."""
 
     id = "decode-roofline"
 

@@ -1,4 +1,4 @@
-"""The same small operators again and again, on one tensor after the other: a loop that one operator could do."""
+"""Loops of small operators over tensors that one operator could replace."""
 
 from __future__ import annotations
 
@@ -26,46 +26,45 @@ from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
 if TYPE_CHECKING:
     from .case import Case
 
+# Minimum rounds; fewer rounds are often the layers of a model.
 _LEAST_ROUNDS = 8
-"""So many rounds at least: fewer are as often layers of a model."""
-# Of further loops the Python time between operators stays: each window is a pass over the graph.
+# Each window costs a pass over the graph. Further loops keep the Python time between their operators.
 _MOST_WINDOWS = 16
+# Maximum operators per round.
 _MOST_PERIOD = 4
-"""Operators of a round at most."""
+# A longer CPU operator does more work than its call costs (5 to 40 µs while recording).
 _SMALL_NS = 100_000
-"""An operator of a CPU that takes longer does more than it costs to call it (5 to 40 µs while it is recorded)."""
+# A longer kernel does more work than its start costs (2 to 5 µs).
 _SMALL_KERNEL_NS = 10_000
-"""The same of a kernel: starting one takes 2 to 5 µs."""
+# Storages of single numbers are allocated and freed without a record, so their ids are unreliable.
 _NUMBER_BYTES = 64
-"""Storages of single numbers come and go unrecorded, and their ids with them."""
+# Minimum share of the makespan that the loops take on the host.
 _LEAST_SHARE = 0.02
-"""Of the makespan that the loops take on the host."""
+# Share of a loop's time that one operator on all tensors keeps as overhead: most, usual, least. 0.1 for 48 GEMMs of
+# 16 × 32 × 32 as one `bmm`, 0.3 for `_foreach_lerp_` instead of `mul_` and `add_` (PyTorch 2.13, CPU).
 _LEFT = (0.35, 0.12, 0.03)
-"""Of the time of a loop what one operator on all tensors takes, beside the work: at most, mostly, at least. 0.1 for 48
-products of 16 × 32 × 32 as one `bmm`, 0.3 for `_foreach_lerp_` in place of `mul_` and `add_` (PyTorch 2.13, CPU)."""
 
 
 @dataclass(frozen=True)
 class OperatorLoop:
-    """Rounds of the same operators.
+    """Rounds of the same operators."""
 
-    Attributes:
-        items: in order. period: operators of a round. begin, end: ns, of the calls on the host.
-    """
-
+    # Positions in order.
     items: tuple[int, ...]
+    # Operators per round.
     period: int
+    # `begin` and `end` are ns of the host calls.
     begin: int
     end: int
 
     @property
     def rounds(self) -> int:
-        """How often they run."""
+        """Number of rounds."""
         return len(self.items) // self.period
 
 
 def operator_loops(case: Case) -> tuple[tuple[OperatorLoop, ...], ...]:
-    """Of each rank the loops of small operators whose rounds do not depend on each other."""
+    """Return each rank's loops of small operators with independent rounds."""
     return case.once(lambda of: tuple(map(_loops, work_items(of), of.analyses)), "operator loops")
 
 
@@ -118,7 +117,7 @@ def _eligible(items: WorkItems) -> IntColumn:
 
 def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
     count = len(key)
-    ends = np.full(count, count)  # where an operator differs, or is of another thread, than the one a period before
+    ends = np.full(count, count)  # positions that differ from one period earlier in operator or thread
     same = (key[period:] == key[:-period]) & (thread[period:] == thread[:-period])
     ends[: len(same)] = np.where(same, count, np.arange(period, period + len(same)))
     length = np.minimum.accumulate(ends[::-1])[::-1] - np.arange(count)
@@ -126,7 +125,7 @@ def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
 
 
 class _Independence:
-    """Whether rounds need nothing of each other."""
+    """Test that rounds do not need results of each other."""
 
     def __init__(self, items: WorkItems, analysis: Analysis) -> None:
         self._items, self._analysis = items, analysis
@@ -153,7 +152,7 @@ class _Independence:
             turn, used = number // period, of_storage[first:last]
             used = used[self._held.bytes[used] > _NUMBER_BYTES]
             for storage, times in Counter(used.tolist()).items():
-                writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # given, and given back
+                writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # passed in and returned
                 if storage in made and made[storage] != turn:
                     return False
                 if writes:
@@ -162,9 +161,9 @@ class _Independence:
 
 
 class SmallOperators:
-    """A loop in Python over tensors, with small operators on each, where one operator could do all at once.
+    """A Python loop of small operators over tensors that one operator could process together.
 
-    The gain is that of the loop's time on the host, and on the device, but for what one operator takes (`_LEFT`).
+    The gain is the loop's host and device time minus the time of one operator (`_LEFT`).
     """
 
     id = "small-operators"
@@ -239,8 +238,8 @@ def _with_backward(items: WorkItems, loops: Sequence[OperatorLoop]) -> IntColumn
 
 
 _OPENS = frozenset(("aten::unbind", "aten::split", "aten::chunk", "aten::tensor_split", "aten::split_with_sizes"))
+# Operators that split tensors for a loop and join its results.
 _CLOSES = frozenset(("aten::stack", "aten::cat"))
-"""What takes tensors apart for a loop, and joins what it makes."""
 
 
 def _with_ends(items: WorkItems, loop: OperatorLoop) -> tuple[IntColumn, int, int]:

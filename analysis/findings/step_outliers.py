@@ -1,4 +1,4 @@
-"""Findings across steps: steps that take longer than the others, and what in them does."""
+"""Steps that take longer than other steps, and the causes."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from .places import where_of
 from .proofs import quoted, sql
 from .rank_times import work_keys
 
+# Minimum share of a step's extra time that its causes must explain.
 EXPLAINS = 0.5
-"""What takes longer in a step explains it if it makes up this share of what the step takes longer."""
+# Minimum steps per phase for outlier detection.
 _FEWEST = 3
-"""Of fewer steps of a phase none is unlike the others."""
+# Maximum names to inspect for causes.
 _MOST_LOOKED_AT = 100
-"""So many names at most are looked at for causes."""
+# Maximum causes per step to report and to change in the replay.
 _MOST_NAMED = 3
-"""So many causes of a step are given, and changed in the replay."""
+# Longest outlier steps to inspect for causes.
 _MOST_STEPS = 3
-"""Of so many steps, those that take longest, the causes are looked for."""
 _NAME = 60
 Flags = npt.NDArray[np.bool_]
 
 
 class _LongerInStep(NamedTuple):
-    """What takes longer in a step than in the others: its rows of one name."""
+    """Rows of one name that take longer in a step than in other steps."""
 
     key: tuple[str, bool]
     rows: IntColumn
@@ -56,7 +56,7 @@ class _LongerInStep(NamedTuple):
 
 
 class OutlierStep:
-    """A step takes longer than the others of its phase."""
+    """A step that takes longer than other steps of its phase."""
 
     id = "outlier-step"
 
@@ -137,8 +137,6 @@ def _longer(steps: MarkedIterations) -> Iterator[tuple[Outlier, float, IntColumn
 
 @dataclass(frozen=True)
 class _RowsOfSteps:
-    """The rows of a trace by step and name."""
-
     trace: Trace
     steps: MarkedIterations
     row: IntColumn

@@ -1,4 +1,4 @@
-"""Findings of ranks that others wait for: which rank, since when, and what it does longer than the others."""
+"""Stragglers: the rank that others wait for, since when, and which work takes longer."""
 
 from __future__ import annotations
 
@@ -18,29 +18,27 @@ from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Interventi
 from .places import where_of
 from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 
+# Minimum share of all waiting that a straggler causes. Ranks that are late by chance share it about equally; with
+# two ranks, each causes half.
 OF_ALL_WAITING = 0.6
-"""Share of all waiting that one rank must have caused to be called late: ranks that are late by chance share it about
-equally, of two ranks each causes half."""
+# Minimum collectives that the straggler joins last; fewer may be chance.
 FEWEST = 3
-"""Collectives to which it must have come last: fewer may be chance."""
+# Minimum share of a rank's lateness that its extra work must explain.
 EXPLAINS = 0.5
-"""What a rank does longer than the others explains its lateness if it makes up this share of it."""
+# A rank is late from the first collective with this share of the median wait for it.
 LATE_FROM = 0.5
-"""A rank is late from the first collective on at which the others wait this share of what they wait for it in the
-median."""
+# Minimum share of calls and GPU events, counted by name, that differ before a rank's work is called different.
 UNLIKE = 0.1
-"""Calls and GPU events, counted by name, that a rank has more or less than the others before its work is called
-another."""
+# Minimum share of the recording spent waiting for a rank to report it without a cause.
 UNEXPLAINED = 0.05
-"""Share of the recording that others must wait for a rank to be told of it though nothing that it does takes longer."""
+# Maximum causes to change separately in the replay.
 _MOST_NAMED = 3
-"""So many causes are changed one by one in the replay."""
 _NAME = 60
 
 
 @dataclass(frozen=True)
 class _Late:
-    """A rank that the others wait for."""
+    """A rank that other ranks wait for."""
 
     k: int
     rank: int
@@ -53,7 +51,7 @@ class _Late:
 
 
 class _LongerOnRank(NamedTuple):
-    """What a rank does longer than the others: rows of one name on it."""
+    """Rows of one name that take longer on this rank than on other ranks."""
 
     name: str
     on_device: bool
@@ -73,7 +71,7 @@ class _LongerOnRank(NamedTuple):
 
 
 class Straggler:
-    """A rank comes last to the collectives, with the same work as the others."""
+    """A rank that joins collectives last although it has the same work as other ranks."""
 
     id = "straggler"
 
@@ -85,7 +83,7 @@ class Straggler:
 
 
 class UnlikeWork:
-    """A rank comes last to the collectives, and has other or more work than the others."""
+    """A rank that joins collectives last and has different or more work than other ranks."""
 
     id = "unlike-work"
 
@@ -100,7 +98,7 @@ def _late_ranks(case: Case) -> Iterator[_Late]:
     times = job_times(case)
     if not times.joint:
         return
-    from ...jobs.lateness import caused_waits  # of several ranks only
+    from ...jobs.lateness import caused_waits  # needed only for several ranks
 
     causes = [caused_waits(rank.rank, times.joint, times.offsets) for rank in times.ranks]
     total = sum(float(cause.wait.sum()) for cause in causes)
@@ -168,7 +166,7 @@ def _compared_time(times: TimesOfJob, late: _Late) -> list[tuple[int, int]]:
             i, base = group.ranks.index(rank.rank), rank.trace.base_time_ns
             found.append((int(group.end[at, i]) - base, int(group.start[-1, i]) - base))
         else:
-            found.append((0, 0))  # nothing of it is compared
+            found.append((0, 0))  # the rank lacks compared work
     return found
 
 

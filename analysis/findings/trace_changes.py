@@ -1,4 +1,4 @@
-"""Findings of a comparison: what became slower from one trace to another, and what of that the traces explain."""
+"""Comparison findings: slowdowns from one trace to another and their causes."""
 
 from __future__ import annotations
 
@@ -25,20 +25,19 @@ from .find import NO_TIMES, Findings, find_findings
 from .finding import LIKELY, MEASURED, POSSIBLE, Evidence, Finding, Where
 from .places import where_of
 
+# Minimum change as a share of A's iteration time; runs of one program differ by about as much.
 LEAST = 0.01
-"""Share of the time of an iteration in A that a change must take: repetitions of one program differ by about as
-much."""
+# Relative difference in launch counts that counts as equal: one step more or less at the ends of a recording.
 SAME_COUNT = 0.05
-"""Numbers of launches that differ by less are the same: a step more or less at the ends of a recording."""
+# A slowdown is uniform if at least `KERNELS` kernels with `OF_TIME` of the time share one factor within `UNIFORM`.
+# A different clock causes this; a different program or library does not.
 UNIFORM, OF_TIME, KERNELS = 0.1, 0.8, 4
-"""Kernels are slower alike if those of `OF_TIME` of their time, and at least so many, are slower by one factor within
-`UNIFORM`: another clock does that, another program or library does not."""
+# Ids of comparison findings.
 LOOKED_FOR = (
     *("other-device", "other-software", "other-settings", "followed-without-gain", "slower-clock", "slower-kernel"),
     *("other-kernels", "more-launches", "less-overlap", "more-idle", "other-line", "more-calls", "slower-operator"),
 )
-"""Ids of the findings of a comparison."""
-# Share of the time that a finding must promise to be missed.
+# Minimum share of the time that a finding must promise to be missed.
 FOLLOWED = 0.03
 _TOP = 3
 _NAME = 60
@@ -46,32 +45,29 @@ _NAME = 60
 
 @dataclass(frozen=True)
 class TraceChanges(Difference):
-    """Two traces side by side, and what became slower from the first to the second.
+    """Comparison of two traces with findings on slowdowns."""
 
-    Attributes:
-        findings: those of differing devices, software and settings first, then the greatest change first; none of them
-            has a gain, since what they cost is measured.
-    """
-
+    # Differing devices, software and settings first, then the largest change first. Costs are measured, no gains.
     findings: Findings = field(default_factory=lambda: Findings((), None, LOOKED_FOR, None, 0))
 
     __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: the tables, and the findings under "findings"."""
+        """Return JSON-ready data: the tables, and the findings under "findings"."""
         return json_of_difference(self) | {"findings": self.findings.to_dict()}
 
     def to_text(self, width: int = 80) -> str:
-        """One screen of at most `width` columns."""
+        """Return one screen of at most `width` columns."""
         text: str = outer("report.diff_text").render(self, width)
         return text
 
 
 def changes(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> TraceChanges:
-    """Two traces side by side, and what became slower; an iteration of each on average, if both have iterations.
+    """Compare two traces per average iteration, if both have iterations.
 
     Args:
-        by_shape: match operators by name and shapes. total: compare the whole traces.
+        by_shape: match operators by name and shapes.
+        total: compare the whole traces.
     """
     found = difference(a, b, by_shape=by_shape, total=total)
     case = _Compared(found, a, b)
@@ -88,7 +84,7 @@ def changes(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = F
 
 @dataclass(frozen=True)
 class _Compared:
-    """Two traces, A and B. Times are of an iteration on average where iterations are compared."""
+    """Two traces, A and B. Times are averages per iteration if iterations are compared."""
 
     found: Difference
     a: Analysis

@@ -1,4 +1,4 @@
-"""What did the work of a trace, call by call: kernels with the operator that launched them, or operators of a CPU."""
+"""Work of a trace call by call: kernels with their launching operator, or CPU operators."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from ..operator_outputs import COMPARISONS, POINTWISE, REDUCTIONS, plain_name
 if TYPE_CHECKING:
     from .case import Case
 
+# Values of `WorkItems.kind`. FUSED_WORK is already fused by a compiler or library.
 (
     OTHER_WORK, POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK, SOFTMAX_BACKWARD_WORK, PRODUCT_WORK,
     FUSED_WORK, FUSED_ATTENTION_WORK,
 ) = range(10)  # fmt: skip
-"""Values of `WorkItems.kind`. What a compiler or a library has fused already is FUSED_WORK."""
 
 _SOFTMAX_TEXT = "_softmax softmax _safe_softmax _masked_softmax"
 _NORMS_TEXT = "native_layer_norm layer_norm rms_norm _fused_rms_norm native_group_norm group_norm"
@@ -53,6 +53,7 @@ _PRODUCT_NAMES = frozenset(
     ("mm", "bmm", "matmul", "addmm", "baddbmm", "linear", "addbmm", "mv", "addmv", "_scaled_mm", "_scaled_mm_v2")
 )
 _ATTENTION_NAMES = frozenset(" ".join(ATTENTION).split())
+# Operators that only return views.
 _VIEWS_TEXT = (
     "view empty empty_like empty_strided as_strided transpose t permute expand reshape _reshape_alias slice"
     " select unsqueeze squeeze detach detach_ alias split split_with_sizes chunk unbind narrow view_as"
@@ -61,16 +62,15 @@ _VIEWS_TEXT = (
     " _has_compatible_shallow_copy_type new_empty new_empty_strided swapaxes mT diagonal real"
     " _nested_tensor_size"
 )
-"""Operators that compute nothing by themselves."""
 _VIEWS = frozenset(_VIEWS_TEXT.split())
 _LONGEST_NAME = 80
+# Operators that form one piece of work with all their callees, such as `addmm` with its bias copy.
 _WHOLE = frozenset(
     [
         *("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "_softmax", "_log_softmax"),
         *("native_layer_norm", "native_batch_norm", "native_dropout", "mkldnn_convolution", "convolution_backward"),
     ]
 )
-"""Operators that are one piece of work whatever they call: `addmm` copies its bias, and multiplies then."""
 _WRAPPER = re.compile(r"autograd::engine::|torch::autograd::|\w*Backward\d*$|\w+::\w*Backward\d*$")
 _FUSED = re.compile(r"triton_|_fused_|fused_|multi_tensor_apply|graph_\d+_cpp_fused|cpp_fused", re.IGNORECASE)
 _ON_DEVICE = re.compile(r"DtoD|Device -> Device")
@@ -80,38 +80,42 @@ _BACKWARD_KERNEL = re.compile(r"backward|bwd|_bw_", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class WorkItems:
-    """The work of a trace in order of stream (or thread) and start: one entry a call of an operator that computes.
+    """Computing operator calls of a trace, sorted by stream (or thread) and start.
 
-    On a device an item is a run of GPU events that one call has launched; where there are none it is an operator of the
-    CPU with no other one inside that computes.
-
-    Attributes:
-        trace: with the GPU events that have no row. shell: what names it in a command line.
-        on_device: whether items are GPU events.
-        lane: int64, one number a stream or thread. ts, end: int64 ns. ns: int64, time of the events, or of the call.
-        kind: int8, POINTWISE_WORK and the like.
-        call: int64, position in `calls` of the operator, −1 for none.
-        calls: of the trace, then those of captured graphs.
-        first: int64, one more than items: where each begins in `event`.
-        event: int64, GPU events or calls.
-        bound_ns: int64, what it takes at the device's peaks, the data taken to come from memory; −1 for not known.
-        flops, bytes: int64, −1 for not known.
+    On a device, an item is a run of GPU events that one call launched. Otherwise it is a CPU operator without
+    computing
+    operators inside.
     """
 
+    # Includes GPU events without a row.
     trace: Trace
+    # Shell argument that names the trace.
     shell: str
+    # True if items are GPU events.
     on_device: bool
+    # int64 number per stream or thread.
     lane: IntColumn
+    # int64 ns.
     ts: IntColumn
+    # int64 ns.
     end: IntColumn
+    # int64 ns, duration of the events or the call.
     ns: IntColumn
+    # int8, such as POINTWISE_WORK.
     kind: npt.NDArray[np.int8]
+    # int64 position of the operator in `calls`; −1 for none.
     call: IntColumn
+    # Calls of the trace, then calls of captured graphs.
     calls: Calls
+    # int64 offsets of items in `event`, with one extra at the end.
     first: IntColumn
+    # int64 GPU events or calls.
     event: IntColumn
+    # int64 time at the device's peaks, with data from memory; −1 if unknown.
     bound_ns: IntColumn
+    # int64; −1 if unknown.
     flops: IntColumn
+    # int64; −1 if unknown.
     bytes: IntColumn
 
     __repr__ = brief
@@ -121,8 +125,9 @@ class WorkItems:
 
     @cached_property
     def siblings(self) -> tuple[IntColumn, IntColumn]:
-        """Operators of the trace by caller and thread, then in order, int64; and of each call its place among them, −1
-        for what is none."""
+        """Operators sorted by caller, thread and time, and the index of each call among them, int64; −1 for other
+        calls.
+        """
         calls = self.trace.calls
         ops = np.flatnonzero(calls.kind == OP)
         order = ops[np.lexsort((ops, calls.thread[ops], calls.parent[ops]))]
@@ -131,13 +136,13 @@ class WorkItems:
         return order, place
 
     def name(self, item: int) -> str:
-        """The operator's name, or else the kernel's."""
+        """Return the operator's name, else the kernel's."""
         call = int(self.call[item])
         return self.trace.name_at(int(self.calls.name[call])) if call >= 0 else self.kernel(item)
 
     @cached_property
     def kernel_name(self) -> npt.NDArray[np.int32]:
-        """Of each item the name code of its longest kernel (of equal ones the first); on a CPU the operator's."""
+        """Name code of each item's longest kernel, ties in trace order; on a CPU the operator's."""
         gpu, calls = self.trace.gpu, self.trace.calls
         ns = (gpu.dur if self.on_device else calls.end - calls.ts)[self.event]
         item = np.repeat(np.arange(len(self)), np.diff(self.first))
@@ -145,62 +150,61 @@ class WorkItems:
         return (gpu.name if self.on_device else calls.name)[self.event[longest]]
 
     def kernel(self, item: int) -> str:
-        """Name of its longest kernel; on a CPU the operator's."""
+        """Return the name of the item's longest kernel; on a CPU the operator's."""
         return self.trace.name_at(int(self.kernel_name[item]))
 
     def label(self, item: int) -> str:
-        """The operator's name, or else the kernel's short one; for a sentence."""
+        """Return the operator's name, else the kernel's short name, for a sentence."""
         name = self.name(item)
         return shortened(name if self.call[item] >= 0 else kernel_label(name), _LONGEST_NAME)
 
     def kernel_text(self, item: int) -> str:
-        """The kernel's short name, for a sentence."""
+        """Return the kernel's short name, for a sentence."""
         return shortened(kernel_label(self.kernel(item)), _LONGEST_NAME)
 
     @cached_property
     def on_numbers(self) -> npt.NDArray[np.bool_]:
-        """Of each item whether its operator was given numbers only, as tensors: what operators do with a Python
-        number."""
+        """Mask of items with only single-number tensors as inputs; PyTorch passes Python numbers like this."""
         scalar = np.append([_is_scalar(signature) for signature in self.trace.signatures], False).astype(np.bool_)
         found: npt.NDArray[np.bool_] = scalar[self.signature_code]
         return found
 
     @cached_property
     def signature_code(self) -> npt.NDArray[np.int32]:
-        """Of each item the code of what its operator was called with, −1 where that is not recorded."""
+        """Code of each item's call signature; −1 if not recorded."""
         return np.append(self.calls.signature, np.int32(-1))[self.call]
 
     def signature(self, item: int) -> Signature | None:
-        """What the operator was called with, None where that is not recorded."""
+        """Return the operator's call signature; None if not recorded."""
         code = int(self.signature_code[item])
         return self.trace.signatures[code] if code >= 0 else None
 
     def product(self, item: int) -> Product | None:
-        """Extents of the matrix product that it computes, None if it is none or they are not known."""
+        """Return the size of the item's GEMM; None if it is no GEMM or the size is unknown."""
         signature = self.signature(item)
         return None if signature is None else product(self.name(item), signature)
 
     def output(self, item: int) -> tuple[int, ...] | None:
-        """Shape of what it returns, None where that is not known."""
+        """Return the shape of the output; None if unknown."""
         signature = self.signature(item)
         found = None if signature is None else returned(self.name(item), signature)
         return found[0].shape if found else None
 
     def events(self, items: Iterable[int]) -> IntColumn:
-        """The GPU events, or calls, of some items."""
+        """Return the GPU events, or calls, of some items."""
         parts = [self.event[self.first[item] : self.first[item + 1]] for item in items]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def rows(self, items: Iterable[int]) -> IntColumn:
-        """Rows of the trace of their GPU events, or calls; those without one are left out."""
+        """Return the trace rows of some items' GPU events or calls; events without a row are left out."""
         table = self.trace.gpu if self.on_device else self.trace.calls
         found = table.source[self.events(items)]
         return found[found >= 0]
 
     def all_rows(self, items: Iterable[int]) -> IntColumn:
-        """Rows of some items with their operators and all that these call and launch; for what is to be removed.
+        """Return the rows of some items, their operators and all their callees and launches, for removal.
 
-        The operators of a captured graph, and those of several items, are left out.
+        Operators of captured graphs and operators with several items are left out.
         """
         items = list(items)
         calls, trace = self.call[np.array(items, np.int64)], self.trace
@@ -215,11 +219,11 @@ class WorkItems:
         return np.flatnonzero(inside)
 
     def time(self, items: Iterable[int]) -> int:
-        """Their time together, ns."""
+        """Return the total time of some items, ns."""
         return int(self.ns[np.array(list(items), np.int64)].sum())
 
     def host_ns(self, items: Iterable[int]) -> int:
-        """Time on the host of the operators of items on a device, 0 for those of a CPU: it is their time already."""
+        """Return the host time of device items' operators; 0 on a CPU, because `ns` already includes it."""
         if not self.on_device:
             return 0
         calls = distinct(self.call[np.array(list(items), np.int64)])
@@ -227,27 +231,27 @@ class WorkItems:
         return int((self.trace.calls.end[calls] - self.trace.calls.ts[calls]).sum())
 
     def stake_ns(self, items: Sequence[int]) -> int:
-        """What may fall away with some items: their time, and that of their operators on the host."""
+        """Return the time that removing some items may save: their time and their operators' host time."""
         return self.time(items) + self.host_ns(items)
 
     @property
     def command(self) -> str:
-        """The command that prints the tables of the trace."""
+        """Command that prints the tables of the trace."""
         return f"etplus analyze {self.shell}"
 
     @property
     def what(self) -> str:
-        """What time is called: that of the device or of operators."""
+        """Label of the time: device or operators."""
         return "device time" if self.on_device else "operator time"
 
     @property
     def total_ns(self) -> int:
-        """Time of all items."""
+        """Total time of all items."""
         return int(self.ns.sum())
 
 
 def work_items(case: Case) -> tuple[WorkItems, ...]:
-    """The work of each rank of a case.
+    """Return the work of each rank of a case.
 
     Example:
         >>> from etplus.analysis.findings import Case
@@ -258,7 +262,7 @@ def work_items(case: Case) -> tuple[WorkItems, ...]:
 
 
 def phases_of(items: WorkItems) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Of each item its phase, a code of `trace.kinds.PHASES`."""
+    """Return the phase of each item, a code of `trace.kinds.PHASES`."""
     known = items.call < len(items.trace.calls)
     found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
         known & (items.call >= 0), np.append(items.trace.origin.phase, 0)[np.where(known, items.call, -1)], 0
@@ -320,7 +324,7 @@ def _of_cpu(trace: Trace, shell: str) -> WorkItems:
     is_op = calls.kind == OP
     scalar = np.array([_is_scalar(signature) for signature in trace.signatures] + [False], np.bool_)
     works = is_op & ~views & ~scalar[calls.signature]
-    # by name: whether a single small call has most of its time itself is chance
+    # Compare by name, because the self time of a single small call is noisy.
     own_ns, ns = (np.bincount(calls.name, column)[calls.name] for column in (trace.self_ns, calls.dur))
     mostly_own = works & (2 * own_ns >= ns)
     mostly_own |= is_op & matching(calls.name, trace.names, lambda name: plain_name(name) in _WHOLE)
