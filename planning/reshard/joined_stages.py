@@ -1,8 +1,9 @@
 """Join the stages of a recorded pipeline into the program of one rank.
 
-Example: two stages with two microbatches. The joined rank runs forward of stage 0, forward of stage 1, backward of
-stage 1, backward of stage 0 for each microbatch, and one optimizer step over the parameters of both. The activation
-that stage 0 sends and the one that stage 1 receives become one tensor, so shapes are followed through the whole model.
+Example: two stages with two microbatches. For each microbatch, the joined rank runs forward of stage 0, forward of
+stage 1, backward of stage 1 and backward of stage 0. One optimizer step over the parameters of both stages follows. The
+activation that stage 0 sends and the activation that stage 1 receives become one tensor, so shapes are followed through
+the whole model.
 """
 
 from __future__ import annotations
@@ -30,18 +31,20 @@ _APART = 32  # bits of a stage's sequence numbers
 
 @dataclass(frozen=True)
 class JoinedPipeline:
-    """A pipeline as one rank; `begins`: rows where stages begin, `dropped`: rows of the schedule's calls by rank."""
+    """A pipeline as one rank."""
 
     trace: Trace
     layout: Layout
+    # rows that begin a stage
     begins: tuple[int, ...]
+    # rows of the schedule's calls, by rank
     dropped: Mapping[int, frozenset[int]]
 
     __repr__ = brief
 
 
 def join_stages(traces: Sequence[Trace], layout: Layout, step: int | None = None) -> JoinedPipeline:
-    """Make the program of one rank from traces of a pipeline, one per stage; sent tensors become received ones."""
+    """Join pipeline traces, one per stage, into one rank's program; sent and received tensors become one."""
     chosen, numbers = _chosen(traces, layout), count(1)
     first = read_stage(chosen[0], 0, layout.pp, step, numbers)
     parts = len(first.forward)
@@ -80,7 +83,7 @@ def _chosen(traces: Sequence[Trace], layout: Layout) -> list[Trace]:
 
 
 def _joined_tensors(stages: Sequence[StageStep]) -> dict[int, int]:
-    """Map numbers of tensors to other numbers of the same tensor; what is received is what was sent."""
+    """Map tensor numbers to other numbers of the same tensor; a received tensor is the sent one."""
     same = {new: old for stage in stages for new, old in stage.same.items()}
     for near, far in pairwise(stages):
         for source, target, onward in ((near, far, True), (far, near, False)):
@@ -99,7 +102,7 @@ def _joined_tensors(stages: Sequence[StageStep]) -> dict[int, int]:
 
 @dataclass(eq=False)
 class _StageCall:
-    """A call of a stage, or one on lists that several stages call; `sides` as in ETs, `own` is self time in ns."""
+    """A call of a stage, or a list call that several stages make. `sides` as in ETs, `own` is self time in ns."""
 
     call: Call
     stage: StageStep
@@ -135,16 +138,16 @@ def _calls_of(stage: StageStep) -> Callable[[Call], _StageCall]:
 
 
 def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> list[_StageCall]:
-    """Merge the optimizer calls of all stages into those of one rank.
+    """Merge the optimizer calls of all stages into one rank's calls.
 
-    Calls on lists get longer lists, calls for one parameter follow each other, and calls on single numbers or on
-    results of all parameters occur once.
+    List calls get longer lists, calls for one parameter follow each other, and calls on single numbers or on results of
+    all parameters occur once.
     """
     runs = [[(name, list(some)) for name, some in groupby(calls, lambda one: one.call.name)] for calls in stages]
     if any([name for name, _ in run] != [name for name, _ in runs[0]] for run in runs):
         return list(chain.from_iterable(stages))
     found = list[_StageCall]()
-    whole: dict[int, list[int]] = {}  # sizes of tensors that are made of lists
+    whole: dict[int, list[int]] = {}  # sizes of tensors made from lists
     made = set[int]()
     for some in zip(*runs, strict=True):
         parts = [calls for _, calls in some]
@@ -219,7 +222,7 @@ def _longer(sides: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 for side, known in zip(sides, counts, strict=True)
             )
         )
-        if not _is_list(value) and not numbers:  # `numbers`: one for each tensor
+        if not _is_list(value) and not numbers:  # `numbers`: one per tensor
             continue
         for key in ("values", "shapes", "strides"):
             if key in found and all(isinstance(side[key][place], list) for side in sides):
@@ -237,7 +240,7 @@ def _resize(call: _StageCall, whole: Mapping[int, list[int]]) -> None:
 
 
 class _StageWriter:
-    """Writes the calls of all stages in the order of one rank, one after the other."""
+    """Writes the calls of all stages one after the other, in one rank's order."""
 
     def __init__(self, source: Trace, same: dict[int, int]) -> None:
         self.source, self.same = source, same
@@ -245,7 +248,7 @@ class _StageWriter:
         self.runtime: list[Launch] = []
         self.edges: list[tuple[int, int, str]] = []
         self.begins: list[int] = []
-        self.busy: dict[int, tuple[int, int]] = {}  # by stream: when its last event ends, and its id
+        self.busy: dict[int, tuple[int, int]] = {}  # by stream: end and id of its last event
         self.ids, self.now = 2, 1_000_000
         process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
         thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id

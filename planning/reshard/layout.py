@@ -1,6 +1,4 @@
-"""A parallel layout: how many ranks each dimension has, which ranks form which groups; what the stages of its pipeline
-do in which order, and how its gradients are put into buckets.
-"""
+"""Parallel layouts: ranks per dimension, process groups, pipeline schedules and gradient buckets."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ _MICROBATCHES = 4
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The place of a rank: its index along each dimension."""
+    """A rank's index along each dimension."""
 
     tp: int
     dp: int
@@ -33,54 +31,49 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a model is laid out over ranks.
+    """A model's layout over ranks.
 
-    Ranks are numbered with tensor parallelism innermost and the pipeline outermost: rank = (pp · DP + dp) · TP + tp.
-
-    Attributes:
-        tp, dp, pp: ranks along tensor, data and pipeline parallelism.
-        zero: 0 for DDP; shard optimizer state (1), also gradients (2), also parameters (3: FSDP) over dp.
-        batch: global batch; None keeps that of a data-parallel rank (weak scaling).
-        microbatches: of a step; None for the recorded number, or in a new pipeline 4, or the number of stages if
-            larger.
-        tp_style: "dtensor" reduces the input gradient of each column layer by itself, "megatron" once per block.
-        sequence_parallel: norms and residuals on 1/tp of the sequence (megatron style only).
-        fsdp_wrap: FSDP units: None as recorded, else each repeated block; "each" part that one activation enters and
-            leaves; a number for parts with at least that many elements; a class for its modules. The rest is in the
-            root.
-        vocabulary: embeddings and output layer "whole" on each tensor-parallel rank, or divided by words, with gathered
-            logits ("gather") or the loss computed of parts of them ("loss").
-        ep: ranks of a data-parallel group that share routed experts; it divides dp.
-        routing: tokens of each expert, in proportion to the "recorded" ones, or "uniform"; None for recorded ones, with
-            a doubt if they depend on values.
-        no_sync: reduce gradients of several microbatches after the last one only.
-        find_unused_parameters, broadcast_buffers: of DDP; None as recorded with DDP, else False and True.
-        reshard_after_forward: FSDP frees a unit after its forward and gathers it again in backward; None as recorded
-            with FSDP, else True.
-        bucket_mib: size of gradient buckets (DDP's `bucket_cap_mb`); None for 25 with a first one of 1 MiB.
+    Tensor parallelism is innermost in rank numbers and the pipeline outermost: rank = (pp · DP + dp) · TP + tp.
 
     Example:
         >>> Layout(tp=2, dp=64, pp=4).ranks
         512
     """
 
+    # ranks along tensor, data and pipeline parallelism
     tp: int = 1
     dp: int = 1
     pp: int = 1
+    # 0 for DDP; shard optimizer state (1), also gradients (2), also parameters (3: FSDP) over dp
     zero: int = 0
+    # global batch; None keeps the batch of a data-parallel rank (weak scaling)
     batch: int | None = None
+    # per step; None for the recorded number; in a new pipeline, the larger of 4 and the number of stages
     microbatches: int | None = None
     schedule: Schedule = "1f1b"
+    # "dtensor" reduces the input gradient of each column layer separately, "megatron" once per block
     tp_style: TensorStyle = "dtensor"
+    # norms and residuals on 1/tp of the sequence (megatron style only)
     sequence_parallel: bool = False
+    # size of gradient buckets (DDP's `bucket_cap_mb`); None for 25 with a first bucket of 1 MiB
     bucket_mib: int | None = None
+    # FSDP units. None: as recorded, else each repeated block. "each": each part with one activation in and out. A
+    # number: parts with at least that many elements. A class: its modules. The root takes the remaining parameters.
     fsdp_wrap: str | None = None
+    # reduce gradients of several microbatches only after the last one
     no_sync: bool = False
+    # embeddings and output layer are "whole" on each tensor-parallel rank, or sharded by words, with gathered logits
+    # ("gather") or a loss from sharded logits ("loss")
     vocabulary: VocabularyStyle = "whole"
+    # ranks of a data-parallel group that share routed experts; it divides dp
     ep: int = 1
+    # tokens of each expert: "recorded" proportions or "uniform". None uses the recorded ones and adds a doubt if they
+    # depend on values.
     routing: Routing | None = None
+    # options of DDP; None as recorded with DDP, otherwise False and True
     find_unused_parameters: bool | None = None
     broadcast_buffers: bool | None = None
+    # FSDP frees a unit after forward and gathers it again in backward; None as recorded with FSDP, otherwise True
     reshard_after_forward: bool | None = None
 
     __repr__ = brief
@@ -121,13 +114,13 @@ class Layout:
         return self.tp * self.dp * self.pp
 
     def parts(self, recorded: int) -> int:
-        """Number of microbatches, given the recorded number."""
+        """Return the number of microbatches, given the recorded number."""
         if self.microbatches is not None:
             return self.microbatches
         return recorded if self.pp == 1 else max(_MICROBATCHES, self.pp, recorded)
 
     def check(self, rank: int) -> None:
-        """Raise UsageError unless there is such a rank."""
+        """Raise UsageError if the layout has no such rank."""
         if not 0 <= rank < self.ranks:
             raise UsageError(f"rank {rank}: the layout has ranks 0 to {self.ranks - 1}")
 
@@ -140,9 +133,10 @@ class Layout:
         return (pp * self.dp + dp) * self.tp + tp
 
     def group(self, dimension: str, at: Coordinates) -> tuple[int, ...]:
-        """Ranks that differ from a place along one dimension ("tp", "dp", "pp") only.
+        """Ranks that differ from a rank only along one dimension ("tp", "dp", "pp").
 
-        In a data-parallel group, consecutive ranks share experts ("ep"); every `ep`-th has the same ones ("edp").
+        In a data-parallel group, consecutive ranks share experts ("ep"); every `ep`-th rank has the same experts
+        ("edp").
         """
         if dimension == "ep":
             return tuple(self.rank(at.tp, at.dp - at.dp % self.ep + index, at.pp) for index in range(self.ep))
@@ -152,15 +146,15 @@ class Layout:
         return tuple(self.rank(**{**place, dimension: index}) for index in range(getattr(self, dimension)))
 
     def group_name(self, dimension: str, at: Coordinates) -> str:
-        """Unique name of that group: "tp_0" has rank 0."""
+        """Unique name of a group: "tp_0" contains rank 0."""
         return f"{dimension}_{self.group(dimension, at)[0]}"
 
 
 def parse_layout(text: str) -> Layout:
-    """Parse "tp=2,dp=4,pp=1"; what is left out is 1.
+    """Parse "tp=2,dp=4,pp=1"; missing dimensions are 1.
 
     Raises:
-        UsageError: another form.
+        UsageError: the text has another form.
 
     Example:
         >>> parse_layout("tp=2,dp=4").ranks
@@ -176,7 +170,7 @@ def parse_layout(text: str) -> Layout:
 
 
 class Action(NamedTuple):
-    """A step of a stage: compute, send or receive; `joined` messages are issued together with the next one."""
+    """A step of a stage: compute, send or receive. `joined` messages are issued with the next message."""
 
     what: Literal["forward", "backward", "send forward", "receive forward", "send backward", "receive backward"]
     microbatch: int
@@ -224,13 +218,14 @@ def _forward(microbatch: int, first: bool) -> Iterator[Action]:
 
 
 _FIRST = 1 << 20  # bytes of the first bucket (`_DEFAULT_FIRST_BUCKET_BYTES` in torch/csrc/distributed/c10d/reducer.hpp)
-_MIB = 25  # of later buckets, DDP's default `bucket_cap_mb`
+_MIB = 25  # size of later buckets, DDP's default `bucket_cap_mb`
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Gradients that are reduced together; `parameters` are their numbers, in order."""
+    """Gradients that are reduced together."""
 
+    # parameter numbers, in order
     parameters: tuple[int, ...]
     elements: int
     dtype: str
@@ -240,12 +235,12 @@ class Bucket:
 def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int | None = None) -> list[Bucket]:
     """Fill buckets with gradients in the order in which they are ready.
 
-    A bucket is closed when it has its size; each dtype has its own buckets (`compute_bucket_assignment_by_size` in
+    A full bucket is closed; each dtype has separate buckets (`compute_bucket_assignment_by_size` in
     torch/csrc/distributed/c10d/reducer.cpp).
 
     Args:
-        gradients: number of the parameter, elements, itemsize, and dtype.
-        cap_mib: size of a bucket; None for DDP's own, 25, with 1 for the first one of a dtype.
+        gradients: parameter number, elements, itemsize, and dtype.
+        cap_mib: bucket size; None for DDP's default of 25, with 1 for the first bucket of a dtype.
     """
     open_by_type: dict[str, list[tuple[int, int]]] = {}
     limits: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Nodes that are made, not recorded, and their records: texts that a file has, made on demand."""
+"""Derived nodes and their records, which are made on demand as the text of a file."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ...trace.node_texts import Record
 from ...trace.trace import Trace
 
-IN_MEMORY = "<bytes>"  # what a trace that is read from memory is called in messages
+IN_MEMORY = "<bytes>"  # file name of in-memory traces in messages
 LAUNCH = "cudaLaunchKernel"
+# CPU time of a launch
 LAUNCH_NS = 5_000
-"""What a launch takes on the host."""
+# list elements that are objects in memory at a time
 _ELEMENTS = 4096
-"""Elements of a list that are objects in memory at a time."""
 _NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
+# inputs or outputs of a node, as in an ET or as its JSON; None if it has none
 Arguments = dict[str, Any] | orjson.Fragment | None
-"""Inputs or outputs of a node, as in an ET, or as its JSON; None for none at all."""
 NodeTensors = tuple[Arguments, Arguments]
-"""Inputs and outputs."""
 
 
 @dataclass(slots=True)
 class MadeNode:
-    """A call, or with a category a GPU event; fields without a column are made on demand."""
+    """A call, or with a category a GPU event. Fields without a column are made on demand."""
 
     id: int
     name: str
@@ -60,7 +59,7 @@ class MadeNode:
     args: Callable[[], dict[str, Any]] = dict
 
     def close(self, begin: int, end: int, own: int) -> None:
-        """Set when it ran, ns."""
+        """Set the call's times, ns."""
         self.begin, self.dur = begin, max(end - begin, 0)
         self.own = max(min(own, self.dur), 0)
 
@@ -122,8 +121,10 @@ def rank_records(
     """Return the records of a rank's nodes and launches.
 
     Args:
-        root: members of the file's object; `nodes`, `runtime` and `edges` only mark their place.
-        rows: nodes, then runtime calls. nodes: number of nodes. edges: between ids.
+        root: members of the file's object; `nodes`, `runtime` and `edges` only mark positions.
+        rows: nodes, then runtime calls.
+        nodes: number of nodes.
+        edges: pairs of ids, with a kind.
     """
     return MadeRecords(partial(_row_texts, rows), partial(_rank_text, root, rows, nodes, edges))
 
@@ -143,8 +144,8 @@ def _rank_text(
     yield b"{" + b",".join(members) + b"}"
 
 
+# attributes of `MadeNode` that are node columns
 _COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream", "device", "correlation")
-"""Columns of nodes that are attributes of `MadeNode`."""
 
 
 def trace_of_nodes(
@@ -160,7 +161,8 @@ def trace_of_nodes(
     """Return a trace of made nodes and runtime calls, in this row order.
 
     Args:
-        edges: between ids, with kinds. file: the recording that they are derived from.
+        edges: pairs of ids, with a kind.
+        file: the recording that they are derived from.
         devices, distributed: Kineto's `deviceProperties` and `distributedInfo`.
     """
     ordered = sorted(set(edges), key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
@@ -239,7 +241,7 @@ def header_of(members: Mapping[str, Any]) -> Record:
 
 
 def edited(trace: Trace, comms: Mapping[int, dict[str, Any]], summary: dict[str, Any]) -> Trace:
-    """Return a trace with other `comm` objects (by row) and another `etplus` root, in its file as well."""
+    """Return a trace with other `comm` objects (by row) and another `etplus` root, also in its file."""
     return trace.with_(
         file=IN_MEMORY,
         summary=summary,

@@ -1,8 +1,8 @@
-"""Estimate the memory of a rank: parameters, optimizer state, and the lives of the tensors of its program.
+"""Estimate a rank's memory: parameters, optimizer state, and the lifetimes of its program's tensors.
 
-Example: AdamW on 1 GB of parameters with FSDP over 4 ranks keeps 0.25 GB of parameters and 0.5 GB of state. Then each
-call is followed in order: its results live until their last use, a unit's gathered parameters until the next gather.
-The moment at which most is alive is added.
+Example: AdamW on 1 GB of parameters with FSDP over 4 ranks keeps 0.25 GB of parameters and 0.5 GB of state. The
+estimate then follows each call in order: results live until their last use, a unit's gathered parameters until the next
+gather. The peak of live bytes is added.
 """
 
 from __future__ import annotations
@@ -20,24 +20,22 @@ from .rank_program import program
 from .resized_calls import ResizedCalls
 from .step_calls import VIEWS, Call, tensor_values, walked
 
-# Tensors of parameter size per parameter (torch.optim); momentum is seen in the calls.
+# Parameter-sized tensors per parameter (torch.optim); momentum is seen in the calls.
 _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one rank.
-
-    Attributes:
-        activations: most that other results take together. buffers: DDP's buckets, or FSDP's communication.
-        total: at the moment that takes the most: gradients come while activations go.
-    """
+    """Bytes on one rank."""
 
     parameters: int
     gradients: int
     optimizer: int
+    # peak of all other results together
     activations: int
+    # DDP's buckets, or FSDP's communication
     buffers: int
+    # at the overall peak; gradients grow while activations shrink
     total: int
 
     __repr__ = brief
@@ -93,25 +91,27 @@ def _states(derivation: Derivation) -> int:
 
 @dataclass
 class _Block:
-    """Memory that an operator allocated. `owner`: the call that accumulates a gradient; `last_use`: FSDP reduced it."""
+    """Memory that an operator allocated."""
 
     begin: int
     last: int
     size: int = 0
+    # the call that accumulates a gradient
     owner: int | None = None
+    # FSDP reduced the gradient
     last_use: int | None = None
 
 
 class _Lives:
-    """Blocks of memory by storage; addresses are reused.
+    """Memory blocks by storage; addresses are reused.
 
-    A block begins if a call that is no view returns a storage that it was not given. FSDP2's blocks follow
+    A block begins when a call that is no view returns a storage that it did not take. FSDP2's blocks follow
     `FSDPParamGroup` (torch/distributed/fsdp/_fully_shard).
     """
 
     def __init__(self, derivation: Derivation, stage: int) -> None:
         self.place, self._sizes = 0, ResizedCalls(derivation)
-        self._copies = not len(derivation.model.trace.gpu)  # Gloo copies what it gathers or reduces
+        self._copies = not len(derivation.model.trace.gpu)  # Gloo copies the inputs of gathers and reductions
         self.blocks: list[_Block] = []
         self.communicated: list[_Block] = []
         self._current: dict[tuple[int, int], _Block] = {}
@@ -177,14 +177,14 @@ class _Lives:
         return self.communicated[-1]
 
     def _communicate(self, size: int) -> _Block:
-        """Memory that a collective reads or writes; Gloo holds it twice while it runs."""
+        """Allocate a collective's memory; Gloo holds it twice while the collective runs."""
         block = self._allocate(size)
         if self._copies:
             self._allocate(size)
         return block
 
     def _copy_out(self, key: str) -> None:
-        """Copy gathered parameters out. In backward they are freed then, in forward after the next gather."""
+        """Copy gathered parameters out. Backward frees them right away, forward after the next gather."""
         outputs, (_, _, rest) = self._gathered.pop(key, []), key.partition(" ")
         again, label = rest.startswith("again "), rest.removeprefix("again ").rpartition(" ")[0]
         if outputs and not again:
@@ -194,7 +194,7 @@ class _Lives:
         self._close(outputs)
 
     def _reduce(self, item: SyntheticOp) -> None:
-        """Free the whole parameters and the copy of the unit reduced before; then copy gradients and free them."""
+        """Free the whole parameters and the previously reduced unit's copy, then copy gradients and free them."""
         self._close(self._whole.pop(item.wrap or "", []))
         self._close(self._reduced)
         if self._added:

@@ -1,8 +1,8 @@
-"""The model of one recorded training step on one device: typed data that every other module here reads.
+"""The model of one recorded training step on one device, as typed data for the other modules of this package.
 
 `structure.read_model` fills it. A `Model` has `Unit`s (a block around a residual, or a single layer) with the calls of
-their forward and backward passes, `Parameter`s numbered as the optimizer has them, `Buffer`s, and FSDP units (`Wrap`).
-Sizes are classes of equal extents (`Extents`): "the batch" is a class, and a layout gives classes new values.
+their forward and backward passes, `Parameter`s numbered as in the optimizer, `Buffer`s, and FSDP units (`Wrap`). Sizes
+are classes of equal extents (`Extents`): "the batch" is a class, and a layout gives classes new values.
 
 Example: a two-layer MLP has two units of one `aten::linear` each, four parameters (0 to 3), and `batch`, the class of
 the first extent of both activations.
@@ -33,23 +33,22 @@ Evidence = Literal["optimizer", "shapes", "use"]
 
 @dataclass(eq=False)
 class Parameter:
-    """A parameter of the model; tied weights are one parameter.
+    """A parameter of the model; tied weights are one parameter."""
 
-    Attributes:
-        number: place in the optimizer's order (that of `model.parameters()`). shape: classes of its extents.
-        unit, use, storage: its unit, place of first use, and storage in forward; −1 if unknown.
-        accumulates: it has a gradient. frozen: it has neither gradient nor update, but FSDP gathers it.
-    """
-
+    # position in the optimizer's order (`model.parameters()`)
     number: int
+    # classes of its extents
     shape: Shape
     itemsize: int
     dtype: str
+    # unit, first place of use, and storage in forward; −1 if unknown
     unit: int = -1
     use: int = -1
     storage: int = -1
     elements: int = 0
+    # it has a gradient
     accumulates: bool = True
+    # it has neither gradient nor update, but FSDP gathers it
     frozen: bool = False
 
     __repr__ = brief
@@ -57,18 +56,19 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A tensor of the model that the optimizer does not change; `written` if forward does (running statistics)."""
+    """A tensor of the model that the optimizer does not change."""
 
     sizes: tuple[int, ...]
     dtype: str
     itemsize: int
+    # forward changes it (running statistics)
     written: bool
 
     __repr__ = brief
 
 
 class GivenTensor(NamedTuple):
-    """A tensor that a call takes, with its classes of extents and its place in a storage."""
+    """A tensor that a call takes: classes of its extents and position in a storage."""
 
     number: int
     shape: Shape
@@ -79,7 +79,7 @@ class GivenTensor(NamedTuple):
 
 
 class Region(NamedTuple):
-    """Elements [begin, end) of a storage, which belong to a parameter."""
+    """Elements [begin, end) of a storage that belong to a parameter."""
 
     begin: int
     end: int
@@ -93,25 +93,25 @@ Lists = Mapping[int, Sequence[Parameter]]  # parameter of each entry, by length 
 
 @dataclass
 class Weights:
-    """The parameters of a step, and how to recognize them among tensors.
+    """The parameters of a step, and the tensors that hold them."""
 
-    Attributes:
-        parameters: in the optimizer's order. frozen: numbered after them.
-        evidence: the optimizer changes memory that forward reads ("optimizer"), weights have the shapes that it changes
-            ("shapes"), or layers take them as weights ("use").
-        by_storage, by_number: parameters by tensors of forward. by_shard: by storage of a rank's part (FSDP).
-        part: the part of each parameter that the recorded optimizer had, None for all.
-        lists: parameters of the optimizer's calls on lists, by row, if it has groups.
-    """
-
+    # in the optimizer's order
     parameters: list[Parameter] = field(default_factory=list)
     optimizer: Owned = field(default_factory=list)
+    # the optimizer changes memory that forward reads ("optimizer"), weights have the shapes that it changes ("shapes"),
+    # or layers take them as weights ("use")
     evidence: Evidence = "optimizer"
+    # parameters by storage in forward
     by_storage: dict[int, list[Region]] = field(default_factory=dict)
+    # parameters by tensor number in forward
     by_number: dict[int, Parameter] = field(default_factory=dict)
+    # by storage of a rank's part (FSDP)
     by_shard: dict[int, Parameter] = field(default_factory=dict)
+    # the part of each parameter that the recorded optimizer had, None for all
     part: Shard | None = None
+    # numbered after `parameters`
     frozen: list[Parameter] = field(default_factory=list)
+    # parameters of the optimizer's list calls, by row, if it has groups
     lists: dict[int, Lists] = field(default_factory=dict)
 
     __repr__ = brief
@@ -125,7 +125,7 @@ class Weights:
         return self.lists.get(call.row, {len(self.parameters): self.parameters})
 
     def taken(self, call: Call) -> Iterator[Parameter]:
-        """Trained parameters that a call takes, also as views."""
+        """Trained parameters that a call takes, including views."""
         return (parameter for parameter in self.read(call) if not parameter.frozen)
 
     def read(self, call: Call) -> Iterator[Parameter]:
@@ -134,7 +134,7 @@ class Weights:
             yield from self.within(value)
 
     def takes(self, call: Call) -> bool:
-        """Whether a call, or one below it, takes a trained parameter."""
+        """Return whether a call or its callees take a trained parameter."""
         return any(True for inner in call.walk() for _ in self.taken(inner))
 
     def freeze(self, found: Iterable[Parameter]) -> None:
@@ -142,7 +142,7 @@ class Weights:
         self.by_storage |= {weight.storage: [Region(0, 1 << 62, weight)] for weight in self.frozen}
 
     def within(self, value: Sequence[int]) -> Sequence[Parameter]:
-        """Parameters that a tensor of an ET ([number, storage, offset, elements, …]) is, views, or contains."""
+        """Parameters that an ET tensor ([number, storage, offset, elements, …]) equals, views or contains."""
         regions = self.by_storage.get(value[1])
         if regions is None:
             known = self.by_number.get(value[0])
@@ -158,7 +158,7 @@ class Weights:
 
 @dataclass
 class RecordedWrap:
-    """A recorded unit of FSDP2: storages of shards, of gathered parameters and of reduced gradients with their ts."""
+    """A recorded unit of FSDP2: storages of shards, gathered parameters and reduced gradients, with their ts."""
 
     label: str
     shards: tuple[int, ...] = ()
@@ -170,16 +170,14 @@ class RecordedWrap:
 
 @dataclass(eq=False)
 class Wrap:
-    """Parameters that FSDP gathers and reduces together.
+    """Parameters that FSDP gathers and reduces together."""
 
-    Attributes:
-        label: the module's name or the block's number; "" for the root. units: first and last unit that uses them.
-        again: whether the recording gathers it again in backward; None if not recorded.
-    """
-
+    # the module's name or the block's number; "" for the root
     label: str
     parameters: list[int] = field(default_factory=list)
+    # first and last unit that uses them
     units: tuple[int, int] = (-1, -1)
+    # the recording gathers it again in backward; None if not recorded
     again: bool | None = None
 
     __repr__ = brief
@@ -191,23 +189,23 @@ class Wrap:
 
 @dataclass(eq=False)
 class Unit:
-    """A part of the model with one tensor at each end: a block around a residual, or a single layer.
-
-    Attributes:
-        forward, backward: topmost calls. parameters: in order of use. ready: parameter of each AccumulateGrad, by row.
-        kind: equal for units with the same operators and parameter shapes. output: extents of the tensor that leaves.
-        alone: no other activation is alive at its end, so a pipeline can be cut there.
-    """
+    """A part of the model with one tensor at each end: a block around a residual, or a single layer."""
 
     number: int
+    # topmost calls
     forward: list[Call]
     backward: list[Call] = field(default_factory=list)
+    # in order of use
     parameters: list[Parameter] = field(default_factory=list)
+    # parameter of each AccumulateGrad, by row
     ready: dict[int, Parameter] = field(default_factory=dict)
+    # equal for units with the same operators and parameter shapes
     kind: str = ""
+    # extents of the tensor that leaves
     output: Shape = ()
     dtype: str = "float"
     itemsize: int = 4
+    # no other activation is alive at its end, so a pipeline can be cut there
     alone: bool = True
 
     __repr__ = brief
@@ -215,11 +213,12 @@ class Unit:
 
 @dataclass(eq=False)
 class Pass:
-    """One forward and backward pass, a recorded microbatch; `batch` is the class of its batch extent, −1 for none."""
+    """One forward and backward pass, a recorded microbatch."""
 
     units: list[Unit]
     loss_forward: list[Call]
     loss_backward: list[Call]
+    # class of its batch extent, −1 for none
     batch: int
 
     __repr__ = brief
@@ -227,20 +226,7 @@ class Pass:
 
 @dataclass(eq=False)
 class Model:
-    """One recorded step on one device.
-
-    Attributes:
-        before, loss_forward, loss_backward, after: calls around the units; `after` is between backward and optimizer.
-        batch: class of the batch extent, −1 for none. given: extents of all tensors from outside.
-        further: passes after the first one, whose gradients are added.
-        buffers: those that DDP broadcasts. inferred: those not recorded to be broadcast (`own_buffers`: recorded).
-        wraps: recorded FSDP units. blocks: FSDP units that follow from repeated calls (`loose_blocks`: perhaps others).
-        sink: extents of the model's output, which DDP copies with `find_unused_parameters`.
-        unreached: weights that do not reach the loss. unmatched: gradients without parameter.
-        optimizer_parts: ranks over which the recorded optimizer was sharded.
-        data: outside tensors that may have a batch. left_out: calls of the recorded layout around gradient norms.
-        step: topmost calls. window: begin and end, ns.
-    """
+    """One recorded step on one device."""
 
     trace: Trace
     extents: Extents
@@ -249,26 +235,43 @@ class Model:
     before: list[Call]
     loss_forward: list[Call]
     loss_backward: list[Call]
+    # calls between backward and the optimizer
     after: list[Call]
     optimizer: Owned
+    # class of the batch extent, −1 for none
     batch: int
+    # extents of all tensors from outside
     given: tuple[int, ...]
+    # passes after the first one; their gradients are added
     further: list[Pass] = field(default_factory=list)
     weights: Weights = field(default_factory=Weights)
+    # buffers that DDP broadcasts
     buffers: list[Buffer] = field(default_factory=list)
+    # recorded FSDP units
     wraps: list[Wrap] = field(default_factory=list)
+    # FSDP units that follow from repeated calls
     blocks: list[Wrap] = field(default_factory=list)
+    # buffers without a recorded broadcast (`own_buffers`: with one)
     inferred: list[Buffer] = field(default_factory=list)
+    # extents of the model's output, which DDP copies with `find_unused_parameters`
     sink: Shape | None = None
     finds_unused: bool = False
+    # other blocks are equally likely
     loose_blocks: bool = False
     own_buffers: bool = False
+    # weights that do not reach the loss
     unreached: int = 0
+    # ranks that share the recorded optimizer's state
     optimizer_parts: int = 1
+    # gradients without parameter
     unmatched: int = 0
+    # outside tensors that may have a batch
     data: list[Shape] = field(default_factory=list)
+    # calls of the recorded layout around gradient norms
     left_out: list[Call] = field(default_factory=list)
+    # topmost calls
     step: list[Call] = field(default_factory=list)
+    # begin and end, ns
     window: tuple[int, int] = (0, 0)
 
     __repr__ = brief
@@ -374,7 +377,7 @@ def given_tensors(call: Call) -> list[GivenTensor]:
 
 
 def accumulations(calls: Iterable[Call]) -> Iterator[Call]:
-    """AccumulateGrad calls, also those within reentrant checkpointing."""
+    """AccumulateGrad calls, including calls within reentrant checkpointing."""
     for call in calls:
         if ACCUMULATE in call.name:
             yield call

@@ -1,14 +1,14 @@
-"""List what a layout does not derive, and decide whether the result can be relied upon.
+"""List the gaps of a derived layout, and decide if the result is reliable.
 
 Three kinds of gaps are listed, with their share of the time or of the parameters:
 
-- operators with extents that follow from divided ones in an unknown way, depend on values, or stay whole;
+- operators with extents that follow from sharded ones in an unknown way, depend on values, or stay whole;
 - parameters that every tensor-parallel rank has whole;
 - communication that the recording does not show. Each rule of `_RULES` looks for one such gap.
 
-`doubts` turns the list into reasons to distrust the result; with any reason the command's exit status is 3.
+`doubts` turns the list into reasons to distrust the result; with any reason the command exits with status 3.
 
-Example: no block repeats in a CNN of other sizes at each layer, so with FSDP the rule `_fsdp_units` asks for
+Example: in a CNN with other sizes at each layer no block repeats. With FSDP, the rule `_fsdp_units` then asks for
 `--fsdp-wrap` and names the classes of modules that repeat.
 """
 
@@ -27,11 +27,11 @@ from .proof import Gradients, SelfProof
 from .step_calls import BOOKKEEPING, VIEWS, Call, tensor_values, walked
 from .wraps import candidates
 
-_NAMED = 4  # operators that a doubt names; the report lists all
-# Share of time in underived operators that makes a result doubtful; recorded layouts derived from themselves stay
-# below.
+_NAMED = 4  # operators named in a doubt; the report lists all
+# Share of time in underived operators that makes a result doubtful. Recorded layouts derived from themselves stay below
+# it.
 LEAST = 0.01
-# Torch.compile hides parameters and buffers within these.
+# torch.compile hides parameters and buffers within these.
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
 _UNKNOWN = "follows from what is divided in an unknown way"
 _OF_DATA = "depends on values: in proportion"
@@ -40,11 +40,12 @@ _WHOLE = "whole on every tensor-parallel rank"
 
 @dataclass(frozen=True)
 class NotDerived:
-    """Something kept as recorded or scaled in proportion; `share` of operator self time or of parameter elements."""
+    """A part that stays as recorded or is scaled in proportion."""
 
     what: str
     reason: str
     count: int
+    # share of operator self time or of parameter elements
     share: float
     kind: Literal["operators", "parameters", "communication"] = "operators"
 
@@ -73,7 +74,7 @@ def _operators(derivation: Derivation) -> Iterator[NotDerived]:
     for call in model.calls():
         own = int(model.trace.self_ns[call.index])
         whole += own
-        if ("::" not in call.name and call.children) or call.name in VIEWS:  # autograd's nodes: their work is below
+        if ("::" not in call.name and call.children) or call.name in VIEWS:  # autograd nodes; their callees do the work
             continue
         classes = model.leaves_of(call)
         if not classes.isdisjoint(of_data):
@@ -94,7 +95,7 @@ def _loose(derivation: Derivation) -> set[int]:
     model, divided = derivation.model, derivation.plan.divided if derivation.layout.tp > 1 else set()
     extents, changed, value = model.extents, derivation.changed, model.extents.value
     loose: set[int] = set()
-    firm = set[int]()  # classes that keep their values if others do, and those do
+    firm = set[int]()  # classes that keep their values if other firm classes do
     related = {leaf for whole, parts in extents.sums for leaf in extents.leaves([whole, *parts])}
     for some, basis in extents.following:
         moved = [leaf for leaf in extents.leaves(basis) if leaf in divided]
@@ -109,7 +110,7 @@ def _loose(derivation: Derivation) -> set[int]:
 
 
 def _whole_products(derivation: Derivation) -> set[int]:
-    """Rows of GEMMs of samples, within repeated blocks, that tensor parallelism does not divide.
+    """Rows of GEMMs of samples, within repeated blocks, that tensor parallelism does not shard.
 
     GEMMs outside of blocks, such as the output layer, are whole in every implementation.
     """
@@ -146,7 +147,7 @@ def _parameters(derivation: Derivation) -> Iterator[NotDerived]:
         yield NotDerived("parameters", _WHOLE, len(kept), share, "parameters")
 
 
-# rules: what, reason and count of communication that is not known; a count of 0 means none
+# rules: subject, reason and count of unknown communication; a count of 0 means none
 
 _Gap = tuple[str, str, int]
 
@@ -192,7 +193,7 @@ def _gradients(derivation: Derivation) -> Iterator[_Gap]:
         if model.trains:
             sparse = {call.row for call in model.calls() if call.name.startswith("aten::_sparse_coo_tensor")}
             yield "gradients", "sparse ones, whose elements depend on values", len(sparse)
-        if derivation.layout.zero < 3:  # FSDP2 gathers them and does not reduce them, be they frozen or unused
+        if derivation.layout.zero < 3:  # FSDP2 gathers frozen or unused weights and does not reduce them
             reason = "their layers do not reach the loss; DDP reduces them with the others unless they are frozen"
             yield "weights without a gradient", reason, model.unreached
     divides = derivation.layout.zero == 3 or _divides_the_model(derivation)
@@ -296,7 +297,7 @@ def _reduces(call: Call) -> bool:
 
 
 def _unplaced(derivation: Derivation) -> bool:
-    """Whether a frozen weight may belong to another model, which runs without autograd."""
+    """Return whether a frozen weight may belong to another model, which runs without autograd."""
     model = derivation.model
     if derivation.layout.pp > 1 or model.weights.evidence != "optimizer":
         return True
@@ -310,7 +311,7 @@ def _forward_calls(model: Model) -> Iterator[Call]:
 
 
 def _frozen_apart(model: Model) -> set[int]:
-    """Frozen weights that are only taken without autograd: perhaps another model's, such as a teacher's."""
+    """Frozen weights that only calls without autograd take: they may belong to another model, such as a teacher."""
     differentiated = {
         weight.number for call in _forward_calls(model) if call.sequence >= 0 for weight in model.weights.read(call)
     }
@@ -318,7 +319,7 @@ def _frozen_apart(model: Model) -> set[int]:
 
 
 def _feeds_the_model(model: Model) -> bool:
-    """Whether layers with parameters take what the frozen weights without autograd make, unlike a teacher's."""
+    """Return whether layers with parameters take results of frozen weights without autograd, unlike for a teacher."""
     apart = _frozen_apart(model)
     made: dict[int, frozenset[int]] = {}  # by storage: the frozen weights that it depends on
     reached = set[int]()
@@ -355,11 +356,11 @@ def _users(model: Model, parameter: Parameter) -> Set[int]:
     }
 
 
-# what the result depends on
+# assumptions
 
 
 def assumptions(derivation: Derivation) -> list[str]:
-    """Return what data parallelism depends on and the recording does not show, a line each."""
+    """Return unrecorded facts that data parallelism depends on, one per line."""
     model, layout = derivation.model, derivation.layout
     shown = model.wraps if layout.zero == 3 else model.own_buffers  # recorded with FSDP, or DDP
     if layout.dp == 1 or shown or not model.trains:
@@ -388,7 +389,7 @@ def assumptions(derivation: Derivation) -> list[str]:
 def doubts(
     derivation: Derivation, gaps: Sequence[NotDerived], gradients: Sequence[Gradients], proof: SelfProof
 ) -> list[str]:
-    """Return reasons to distrust the result, a line each."""
+    """Return reasons to distrust the result, one per line."""
     found = []
     operators = [row for row in gaps if row.kind == "operators"]
     share = sum(row.share for row in operators)

@@ -1,4 +1,4 @@
-"""The forward and backward passes of a step: one for each microbatch whose gradients are accumulated."""
+"""The forward and backward passes of a step: one per microbatch with accumulated gradients."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from .step_calls import Call, walked
 
 @dataclass
 class RecordedStep:
-    """Topmost calls of a step by purpose; `after` is between the last backward pass and the optimizer."""
+    """Topmost calls of a step by purpose."""
 
     before: list[Call] = field(default_factory=list)
     passes: list[tuple[list[Call], list[Call]]] = field(default_factory=list)
+    # calls between the last backward pass and the optimizer
     after: list[Call] = field(default_factory=list)
     steps: list[Call] = field(default_factory=list)
 
@@ -26,15 +27,15 @@ _SEED = "aten::ones_like"  # makes the gradient of a loss, with which backward b
 
 
 def split_step(top: Sequence[Call]) -> RecordedStep:
-    """Divide the topmost calls of a step into passes.
+    """Split the topmost calls of a step into passes.
 
     Autograd's calls begin backward. Calls between them are another forward pass if later backward calls have their
-    sequence numbers; else they belong to the same backward.
+    sequence numbers; otherwise they belong to the same backward.
     """
     top = last_step(top)
     found = RecordedStep(steps=[call for call in top if call.name.startswith(_STEP)])
     places = [at for at, call in enumerate(top) if call.backward]
-    if not places:  # of inference
+    if not places:  # inference
         operators = [call for call in top if call.operator and call not in found.steps]
         found.before = [call for call in top if not call.operator]
         found.passes = [(operators, [])] if operators else []
@@ -64,7 +65,7 @@ def split_step(top: Sequence[Call]) -> RecordedStep:
 
 
 def last_step(top: Sequence[Call]) -> Sequence[Call]:
-    """Cut several training steps down to the last whole one."""
+    """Reduce several training steps to the last whole one."""
     end = max((at for at, call in enumerate(top) if call.name.startswith(_STEP)), default=len(top))
     inner = [at for at, call in enumerate(top) if call.backward and at < end]
     before_it = [at for at, call in enumerate(top[: inner[-1] + 1 if inner else 0]) if call.name.startswith(_STEP)]
@@ -72,7 +73,7 @@ def last_step(top: Sequence[Call]) -> Sequence[Call]:
 
 
 def _sequences_from(top: Sequence[Call]) -> list[frozenset[int]]:
-    """For each begin of a run of backward calls, the sequence numbers within that run."""
+    """For each run of backward calls, return the sequence numbers within the run."""
     found: list[frozenset[int]] = [frozenset()] * (len(top) + 1)
     run = set[int]()
     for at in range(len(top) - 1, -1, -1):

@@ -1,7 +1,8 @@
-"""Plan a division: which units are layers, which extents tensor parallelism divides, which results are partial.
+"""Plan the sharding: the units that are layers, the extents that tensor parallelism divides, the partial results.
 
 Example: in an MLP `(4h, h)` then `(h, 4h)` the extent 4h is first in one weight and second in the other, and no norm
-has it. So it is divided: the first weight by columns, the second by rows, whose result is partial and is all-reduced.
+has it. So the plan divides 4h: the first weight by columns, the second by rows. The second result is partial and is
+all-reduced.
 """
 
 from __future__ import annotations
@@ -23,18 +24,17 @@ _FLUSH_AT = "ViewBackward0"
 
 @dataclass(frozen=True)
 class Division:
-    """An extent that tensor parallelism divides.
-
-    Attributes:
-        columns: parameters with it in the first dimension. rows: in the second. unit: the first that has it.
-        words: it is a vocabulary, which a layout may keep whole.
-    """
+    """An extent that tensor parallelism divides."""
 
     extent: int
     size: int
+    # parameters with it in the first dimension
     columns: tuple[int, ...]
+    # parameters with it in the second dimension
     rows: tuple[int, ...]
+    # the first unit that has it
     unit: int
+    # it is a vocabulary, which a layout may keep whole
     words: bool = False
 
     __repr__ = brief
@@ -42,10 +42,12 @@ class Division:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a model is divided: by tensor parallelism, pipeline `layers`, and each unit's stage (None: layers evenly)."""
+    """The division of a model by tensor and pipeline parallelism."""
 
     divisions: tuple[Division, ...]
+    # units that the pipeline distributes evenly if `stages` is None
     layers: tuple[int, ...]
+    # stage of each unit
     stages: tuple[int, ...] | None = None
 
     __repr__ = brief
@@ -138,9 +140,9 @@ def _layers(units: Sequence[Unit]) -> list[int]:
 def _divisions(model: Model, recorded_tp: int) -> list[Division]:
     """Find extents that one weight's rows and another weight's columns share, and no norm and no residual has.
 
-    A GEMM whose first extent is divided is a column layer, one whose second is a row layer (Megatron-LM: M. Shoeybi et
-    al., 2019). A layer is one of both at most: in a chain every second extent is divided. Heads of keys and values
-    follow those of queries.
+    A GEMM with a divided first extent is a column layer, a GEMM with a divided second extent is a row layer
+    (Megatron-LM: M. Shoeybi et al., 2019). No layer is both: in a chain every second extent is divided. Heads of keys
+    and values follow the heads of queries.
     """
     leaves, biases = model.leaves, _biases(model)
     weights = [
@@ -177,14 +179,14 @@ def _divisions(model: Model, recorded_tp: int) -> list[Division]:
 
 
 def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
-    """Map heads of keys and values to those of queries; and return the classes of head dimensions."""
+    """Map heads of keys and values to heads of queries, and return the classes of head dimensions."""
     heads: dict[int, int] = {}
     dims: set[int] = set()
     for given in model.attentions():
         if len(given) == 3 and all(len(shape) == 4 for shape in given):
             of = [model.extents.leaves(shape[1:2])[0] for shape in given]
             heads |= {other: of[0] for other in of[1:] if other != of[0]}
-            dims |= {leaf for shape in given for leaf in model.leaves(shape[3:])}  # halves of rotary ones, too
+            dims |= {leaf for shape in given for leaf in model.leaves(shape[3:])}  # includes rotary halves
     return heads, dims
 
 
@@ -241,7 +243,7 @@ def _biases(model: Model) -> set[Parameter]:
 
 
 def plan_from_dict(given: Any, model: Model) -> Plan:
-    """Read a plan of `Plan.to_dict`, perhaps edited."""
+    """Read a plan from `Plan.to_dict`, which a user may have edited."""
     try:
         if given["version"] != _VERSION:
             raise UsageError(
@@ -280,7 +282,9 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
 def _found(
     model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int, words: bool, taken: Set[int]
 ) -> Division:
-    """Find the division that a plan names; of equal ones, such as heads of queries and keys in one GEMM, the next."""
+    """Find the division that a plan names. If several are equal, such as heads of queries and keys in one GEMM, take
+    the next one.
+    """
     by_number = {parameter.number: parameter for parameter in model.parameters}
     extents = [by_number[column].shape[0] for column in columns if column in by_number]
     extents += [by_number[row].shape[-1] for row in rows if row in by_number]
@@ -295,18 +299,17 @@ def _found(
 
 @dataclass(frozen=True)
 class Partial:
-    """A GEMM whose result is partial if its inner extent is divided.
-
-    Attributes:
-        after: the call after which it is reduced. forward: it is a row layer's, else an input gradient's.
-        place: among all calls of the unit's forward or backward. number: of the pass.
-    """
+    """A GEMM with a partial result if its inner extent is divided."""
 
     call: Call
+    # the call before the reduction
     after: Call
+    # it belongs to a row layer; otherwise it is an input gradient
     forward: bool
     unit: int
+    # among all calls of the unit's forward or backward
     place: int
+    # number of the pass
     number: int = 0
 
 
@@ -333,14 +336,14 @@ def _sums_over(model: Model, call: Call, divided: Iterable[int]) -> bool:
 
 
 def _after_forward(forward: Sequence[Call], place: int, call: Call) -> Call:
-    """The call that returns the result as the model sees it: the layer around it, or the view after it."""
+    """Find the call that returns the result as the model sees it: the layer around it, or the view after it."""
     top = forward[place]
     following = forward[place + 1] if top is call and place + 1 < len(forward) else top
     return following if following.name in ("aten::_unsafe_view", "aten::view") else top
 
 
 def _after_backward(flat: Sequence[tuple[Call, Call]], top: Call) -> Call:
-    """The view of the input's gradient that follows, else the autograd call around it."""
+    """Find the next view of the input's gradient, otherwise the autograd call around it."""
     passed = False
     for other, call in flat:
         if other is top:

@@ -1,4 +1,4 @@
-"""Evidence for a derived layout: the recorded layout derived from itself, gradients against parameters, scaling."""
+"""Check a derived layout: derive the recorded layout from itself, compare gradients with parameters, check scaling."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ISSUED = {
     "send": "send",
     "recv_": "recv",
 }
-_NAMED = 8  # differences that are named; all are counted
+_NAMED = 8  # differences to name; all are counted
 
 _Work = tuple[str, tuple[tuple[int, ...], ...]]
 _Comm = tuple[str, int]
@@ -41,28 +41,30 @@ _Comm = tuple[str, int]
 
 @dataclass(frozen=True)
 class Gradients:
-    """Elements of gradients that a rank of a stage communicates per step; `padding` rounds up divided parameters."""
+    """Gradient elements that a rank of a stage communicates per step."""
 
     stage: int
     communicated: int
     parameters: int
+    # rounds up sharded parameters
     padding: int
 
     __repr__ = brief
 
     @property
     def whole(self) -> bool:
-        """Whether all gradients are communicated, and nothing else."""
+        """Return whether exactly all gradients are communicated."""
         return self.communicated == self.parameters + self.padding
 
 
 @dataclass(frozen=True)
 class RecordedRank:
-    """A recorded rank to compare a derivation with; `left_out`: rows of calls that the recorded layout adds."""
+    """A recorded rank to compare a derivation with."""
 
     trace: Trace
     number: int | None = None
     known: Sequence[Call] | None = None
+    # rows of calls that the recorded layout adds
     left_out: Set[int] = frozenset()
     works_left_out: tuple[_Work, ...] = ()
 
@@ -95,7 +97,7 @@ class RecordedRank:
 
 
 def own_rank(model: Model, step: int | None = None) -> RecordedRank:
-    """The rank that a model was read from."""
+    """Return the rank that a model was read from."""
     return RecordedRank(model.trace, step, model.step, {call.row for call in model.left_out})
 
 
@@ -110,31 +112,33 @@ def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] 
 
 @dataclass(frozen=True)
 class SelfProof:
-    """The recorded layout derived from itself and compared with the recorded ranks.
+    """The recorded layout derived from itself and compared with the recorded ranks."""
 
-    Attributes:
-        operators, communications: recorded numbers. missing, extra: operators with sizes that differ.
-        share: of the step's time that missing operators take. in_order: operators come in the recorded order.
-        other_communications: differences, in words. gathers: they are all-gathers of FSDP alone.
-        different: per differing rank, operators and communications that differ.
-    """
-
+    # recorded number
     operators: int
+    # recorded number
     communications: int
+    # recorded operators that the derivation lacks, by name and sizes
     missing: Counter[_Work] = field(default_factory=Counter)
+    # derived operators that the recording lacks
     extra: Counter[_Work] = field(default_factory=Counter)
+    # share of the step's time in missing operators
     share: float = 0.0
+    # operators come in the recorded order
     in_order: bool = True
+    # differences, in words
     other_communications: tuple[str, ...] = ()
+    # the differences are only FSDP's all-gathers
     gathers: bool = False
     ranks: tuple[int, ...] = (0,)
+    # per differing rank, operators and communications that differ
     different: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     __repr__ = brief
 
     @property
     def equal(self) -> bool:
-        """Whether everything is derived as recorded."""
+        """Return whether the derivation equals the recording."""
         return not (self.missing or self.extra or self.other_communications)
 
     def to_dict(self) -> dict[str, Any]:
@@ -164,7 +168,7 @@ def _listed(found: Counter[_Work]) -> list[dict[str, Any]]:
 
 
 def prove_all(derivation: Derivation, sizes: ResizedCalls, ranks: Sequence[RecordedRank]) -> SelfProof:
-    """`prove` for several ranks; keeps the largest share."""
+    """Run `prove` for several ranks; keep the largest share."""
     found = [prove(derivation, sizes, rank) for rank in ranks]
     if len(found) == 1:
         return found[0]
@@ -195,7 +199,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     recorded = [(call.name, _recorded_sizes(call)) for call in calls]
     derived: list[_Work] = []
     comms: list[_Comm] = []
-    added = {"aten::add_"} if not model.wraps else set()  # FSDP does it within its own calls
+    added = {"aten::add_"} if not model.wraps else set()  # FSDP adds within its own calls
     added |= {"aten::clone"}
     added |= {"aten::div_"} if layout.pp > 1 else set()
     for item in program(derivation, rank):
@@ -214,7 +218,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     whole = sum(own.values())
     lost = _time_of(missing, calls, recorded, own)
     issued = _recorded_comms(recorded_rank)
-    # Older recordings have no calls that issue communication: their kernels alone do not say what was issued.
+    # Older recordings have no calls that issue communication, and kernels do not show what was issued.
     others = _compared(issued, comms) if issued or (trace.world_size or 1) == 1 or not len(trace.gpu) else ()
     same_order = [one for one in recorded if one[0] not in _ADDED] == [one for one in derived if one[0] not in _ADDED]
     gathers = not _compared(*([one for one in side if one[0] != "all_gather"] for side in (issued, comms)))
@@ -225,8 +229,8 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     )  # fmt: skip
 
 
-_ADDED = ("aten::add_",)  # operators that layouts add, perhaps at other moments
-_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")  # what a layout calls to communicate
+_ADDED = ("aten::add_",)  # operators that layouts may add at other moments
+_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")  # operators that a layout calls to communicate
 
 
 def _works(call: Call) -> bool:
@@ -276,7 +280,7 @@ def _in_words(comms: Sequence[_Comm]) -> str:
 
 
 def gradients(derivation: Derivation, stage: int) -> Gradients | None:
-    """Gradients that the first rank of a stage communicates in the last microbatch."""
+    """Return the gradients that the first rank of a stage communicates in the last microbatch."""
     layout = derivation.layout
     if layout.dp == 1:
         return None
@@ -298,7 +302,7 @@ def gradients(derivation: Derivation, stage: int) -> Gradients | None:
 
 
 def reductions(derivation: Derivation, stage: int) -> list[CommOp]:
-    """Gradient reductions that the first rank of a stage issues per microbatch."""
+    """Return the gradient reductions that the first rank of a stage issues per microbatch."""
     layout = derivation.layout
     kind = "reduce_scatter" if layout.zero >= 2 else "all_reduce"
     found = [
@@ -315,7 +319,7 @@ def reductions(derivation: Derivation, stage: int) -> list[CommOp]:
 
 
 def recorded_layout_of(derivation: Derivation, rank: RecordedRank) -> Layout:
-    """The recorded layout, with gradients communicated as often as in a recorded rank."""
+    """Return the recorded layout, with a recorded rank's number of gradient reductions."""
     recorded, model = derivation.recorded, derivation.model
     if recorded.pp > 1:
         return recorded

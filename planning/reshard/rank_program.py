@@ -1,14 +1,15 @@
 """Write the program of one rank: its recorded calls at new sizes, and the communication that the layout adds.
 
-`program` runs in the order of the rank's host: the calls before the first pass, then what the schedule of the pipeline
-says (forward, backward, messages), then reductions that are left, and the optimizer.
+`program` follows the order of the rank's host: first the calls before the first pass, then the pipeline schedule
+(forward, backward, messages), then the remaining reductions and the optimizer.
 
 Example: DDP over two ranks, two units, one bucket. The items are `broadcast` (buffers), unit 0 forward, unit 1 forward,
-loss forward and backward, unit 1 backward, unit 0 backward; after the call that makes the bucket's last gradient ready
-`all_reduce` with the key "bucket 0"; then a `CommWait` for it, and the optimizer. With FSDP, `all_gather` and a wait
-come before each FSDP unit in forward, in backward again one unit ahead, and `reduce_scatter` after each in backward.
+loss forward and backward, unit 1 backward, unit 0 backward. After the call that makes the bucket's last gradient ready
+comes `all_reduce` with the key "bucket 0", then a `CommWait` for it, and the optimizer. With FSDP, `all_gather` and a
+wait come before each FSDP unit in forward, and one unit ahead in backward. `reduce_scatter` follows each unit in
+backward.
 
-What a rank is made of is fixed first (`_rank_of`); the functions below only read it.
+`_rank_of` first fixes the rank's properties; the other functions only read them.
 """
 
 from __future__ import annotations
@@ -32,31 +33,32 @@ USED = "parameters in use"  # key of DDP's all-reduce of parameters in use
 
 @dataclass(frozen=True)
 class _Rank:
-    """A rank and its stage.
-
-    Attributes:
-        index: among the ranks that share experts. changed: new values of classes. is_last: it has the loss.
-        shard: the part of parameters that its optimizer has. fsdp: the rank keeps that part only.
-        buckets: of gradients; first the `common` ones of all ranks, then those of its experts.
-        reduced_after: buckets to reduce when a parameter's gradient is ready. waits: keys of all reductions.
-        sums: rows of gradient sums that are in place here and not in the recording, or the reverse.
-    """
+    """A rank and its stage."""
 
     derivation: Derivation
     place: Coordinates
+    # among the ranks that share experts
     index: int
+    # new values of classes
     changed: Mapping[int, int]
     units: list[Unit]
+    # it has the loss
     is_last: bool
+    # the part of parameters that its optimizer has
     shard: Shard | None
+    # the rank keeps only that part
     fsdp: bool
+    # first the `common` gradient buckets of all ranks, then the rank's expert buckets
     buckets: list[Bucket]
     common: int
+    # buckets to reduce when a parameter's gradient is ready
     reduced_after: Mapping[int, list[int]]
     in_bucket: Set[int]
+    # keys of all reductions
     waits: tuple[str, ...]
     wraps: list[Wrap]
     root: Wrap | None
+    # rows of gradient sums that are in place only here or only in the recording
     sums: Set[int]
 
     @property
@@ -107,7 +109,7 @@ def _rank_of(derivation: Derivation, rank: int) -> _Rank:
 
 
 def _launches(buckets: Sequence[Bucket], ready: Sequence[Parameter]) -> dict[int, list[int]]:
-    """Buckets to reduce when a parameter's gradient is ready, by parameter; in order, each once it is full.
+    """Map each parameter to the full buckets to reduce, in order, when its gradient is ready.
 
     See `Reducer::mark_bucket_ready` in torch/csrc/distributed/c10d/reducer.cpp.
     """
@@ -170,7 +172,7 @@ def _reductions_in(derivation: Derivation, call: Call) -> dict[int, tuple[CommOp
 
 
 def reduction(derivation: Derivation, partial: Partial) -> CommOp:
-    """All-reduce of a partial result, in the shape that the next call gives it."""
+    """All-reduce a partial result, in the shape that the next call gives it."""
     model, changed = derivation.model, derivation.changed
     own = partial.call.output_shapes[0]
     result = next((shape for call in partial.after.walk() for shape in call.output_shapes if shape), own)
@@ -188,7 +190,7 @@ def _within(rank: _Rank, items: Iterator[Item], unit: Unit | None, *, forward: b
 
 
 def _beginning(rank: _Rank, unit: Unit, side: int) -> list[Wrap]:
-    """FSDP units, without the root, whose first (0) or last (1) unit this is."""
+    """FSDP units, without the root, that begin (side 0) or end (1) with this unit."""
     return [wrap for wrap in rank.wraps if not wrap.root and wrap.units[side] == unit.number]
 
 
@@ -227,7 +229,7 @@ def _broadcast_buffers(derivation: Derivation) -> Iterator[Item]:
 
 
 def _sink(rank: _Rank) -> SyntheticOp:
-    """DDP's copy of the model's output: as recorded, else of the last result, not a view, that the loss takes."""
+    """Return DDP's copy of the model's output: as recorded, else of the last non-view result that the loss takes."""
     model, unit, shape = rank.model, rank.units[-1], rank.model.sink
     if shape is None:
         taken = {value[1] for call in walked(model.loss_forward) for value in tensor_values(call.record.get("inputs"))}
@@ -328,7 +330,7 @@ def _reduced(rank: _Rank, k: int) -> CommOp:
 
 
 def _around_optimizer(rank: _Rank, *, behind: bool) -> Iterator[Item]:
-    """Calls between backward and the optimizer, such as clipping, or after it, such as averages of weights."""
+    """Calls between backward and the optimizer, such as clipping, or after it, such as weight averaging."""
     clipping, layout = rank.derivation.clipping, rank.layout
     first = min((step.ts for step, _ in rank.model.optimizer), default=0)
     for call in rank.model.after:
@@ -368,7 +370,7 @@ def _optimizer(rank: _Rank) -> Iterator[Item]:
 
 
 def _beside_received(backward: Sequence[Call | Item]) -> Iterator[Call | Item]:
-    """Calls of backward whose first gradient the pipeline schedule holds: autograd does not add to it in place."""
+    """Adjust backward calls if the pipeline schedule holds their first gradient: autograd then does not add in place."""
     calls = [call for call in backward if isinstance(call, Call)]
     first = next((values[0] for call in walked(calls) if (values := call.tensor_ids("inputs"))), -1)
     for call in backward:

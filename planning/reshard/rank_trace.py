@@ -1,4 +1,4 @@
-"""A rank's program as a `Trace`: calls, kernels and communication with times, edges and process groups."""
+"""Build a `Trace` from a rank's program: calls, kernels and communication with times, edges and process groups."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FUNCTIONAL = {
 
 
 class _Kind(NamedTuple):
-    """A kind of communication: the call by which PyTorch issues it, Kineto's name for it, and the kernel of NCCL."""
+    """A kind of communication: PyTorch's call, Kineto's name, and NCCL's kernel."""
 
     type: int
     issue: str
@@ -93,7 +93,7 @@ def build_trace(
 
 
 class _Builder:
-    """Writes nodes in program order and keeps the clocks of the host, of streams and of communication."""
+    """Writes nodes in program order, with clocks for the host, streams and communication."""
 
     def __init__(
         self, derivation: Derivation, sizes: ResizedCalls, rank: int, network: Network, times: Mapping[int, int]
@@ -110,7 +110,7 @@ class _Builder:
         self.begin = self.now = 1_000_000
         self.ids = 2
         self.tensors = 1 << 40
-        self.busy: dict[Any, tuple[int, int]] = {}  # by lane: when its last event ends, and its id
+        self.busy: dict[Any, tuple[int, int]] = {}  # by lane: end and id of its last event
         self.pending: dict[str, tuple[int, int]] = {}
         self.waiting: list[int] = []  # communication that the next call reads
         self.joins = defaultdict[Any, list[int]](list)  # by lane: communication that its next event waits for

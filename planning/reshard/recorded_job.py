@@ -1,4 +1,4 @@
-"""The layout that a job was recorded in, recognized by what its ranks call, and how a step issues communication."""
+"""Recognize the layout of a recorded job from its ranks' calls, and list the calls that issue communication."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _ISSUE = re.compile(r"c10d::(\w+)")
 def recorded_layout(traces: Sequence[Trace]) -> Layout:
     """Recognize the layout of a recorded job.
 
-    DTensor's wrappers are tensor parallel, DDP's reducer and FSDP's calls data parallel. A job that sends messages is a
-    pipeline, over all ranks or over the groups whose ranks are farthest apart.
+    DTensor's wrappers show tensor parallelism, DDP's reducer and FSDP's calls data parallelism. A job that sends
+    messages is a pipeline, over all ranks or over the groups with the largest rank distance.
     """
     trace = traces[0]
     names = set(trace.names)
@@ -79,7 +79,7 @@ def _refused(trace: Trace, what: str) -> UsageError:
 
 
 def _gathered_from(trace: Trace) -> int:
-    """Number of ranks from which FSDP2 gathers parameters; 0 if not recorded."""
+    """Number of ranks in FSDP2's gathers of parameters; 0 if not recorded."""
     calls, names = trace.calls, trace.names
     gathers = [code for code, name in enumerate(names) if name.startswith("c10d::_allgather_base_")]
     for call in np.flatnonzero(np.isin(calls.name, gathers)).tolist():

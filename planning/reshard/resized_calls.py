@@ -1,4 +1,4 @@
-"""Recorded calls at the sizes of a layout: their arguments and their work, made once for all ranks."""
+"""Resize recorded calls for a layout: their arguments and their work, computed once for all ranks."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .model import PRODUCTS
 from .step_calls import Call, is_tensor, tensor_values
 
 _TENSOR = re.compile(r"Tensor\(")
-_MOST = 1 << 15  # kept calls, about 1 kB each
+_MOST = 1 << 15  # calls to keep, about 1 kB each
 
 
 class ResizedCalls:
-    """Calls of a recording at the sizes that they have in a derived layout."""
+    """Recorded calls at the sizes of a derived layout."""
 
     def __init__(self, derivation: Derivation) -> None:
         self._model = derivation.model
-        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # by id of what changed: of extents
+        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # by id of the change: sizes by extent
         self._tensors: dict[tuple[Call, int, int], NodeTensors] = {}
         self._factors: dict[tuple[Call, int], float] = {}
 
@@ -61,7 +61,7 @@ class ResizedCalls:
         return known
 
     def factor(self, item: RecordedOp, call: Call) -> float:
-        """Factor by which the work of a call changes."""
+        """Return the factor between a call's new and recorded work."""
         if item.shard is not None and call.shapes and item.divided is None:
             return self._model.optimizer_parts / item.shard.count
         if not item.changed:
@@ -75,7 +75,7 @@ class ResizedCalls:
         return self._factors[key]
 
     def _resized(self, item: RecordedOp, call: Call) -> RecordedCall | None:
-        """Resize the arguments of a call; None if some are not known."""
+        """Resize the arguments of a call; None if some are unknown."""
         recorded = self._recorded.get(call.index)
         given, made = (self._new_sizes(item, call, side) for side in ("inputs", "outputs"))
         if recorded is None or (len(given), len(made)) != (len(recorded.tensors), len(recorded.results)):
@@ -127,7 +127,9 @@ class ResizedCalls:
         return [tuple(sizes) for sizes in self._new_sizes(item, call, side)]
 
     def _shape(self, shape: Sequence[int], changed: Mapping[int, int]) -> list[int]:
-        _, known = self._sizes.setdefault(id(changed), (changed, {}))  # kept, so that no other one gets its id
+        _, known = self._sizes.setdefault(
+            id(changed), (changed, {})
+        )  # the cache keeps the object, so its id is not reused
         for extent in shape:
             if extent not in known:
                 known[extent] = self._model.size(extent, changed)
@@ -135,7 +137,7 @@ class ResizedCalls:
 
 
 def _work(call: Call) -> Sequence[Sequence[int]]:
-    """Extents whose summed products grow with the work of a call: multiplications, else elements."""
+    """Extents with summed products in proportion to the call's work: multiplications, otherwise elements."""
     shapes = call.shapes
     if call.name in PRODUCTS and len(call.inputs) > max(PRODUCTS[call.name]):
         first, second = (call.inputs[at] for at in PRODUCTS[call.name])
@@ -152,7 +154,7 @@ def _with_sizes(
     if not isinstance(value, list):
         return value, shape, steps
     if not is_tensor(value):
-        if not isinstance(shape, list) or len(shape) != len(value):  # of another form than PyTorch writes
+        if not isinstance(shape, list) or len(shape) != len(value):  # not in PyTorch's form
             return value, shape, steps
         each = steps if isinstance(steps, list) and len(steps) == len(value) else [None] * len(value)
         parts = [_with_sizes(*part, tensors, apart) for part in zip(value, shape, each, strict=True)]

@@ -1,4 +1,4 @@
-"""A data-parallel job on another number of ranks: recorded traces with larger or smaller process groups.
+"""Scale a data-parallel job to another number of ranks: recorded traces with larger or smaller process groups.
 
 Example: rank 5 of a job of 1,024 ranks, recorded on 4, is the recorded rank 1 with `dp_0` of ranks 0 to 1,023.
 """
@@ -18,7 +18,7 @@ from .made_records import comms_of, edited
 
 
 def is_only_scaled(trace: Trace, layout: Layout, was: Layout) -> bool:
-    """Whether a data-parallel job is only put on more ranks, without FSDP."""
+    """Return whether only the number of data-parallel ranks changes, without FSDP."""
     fsdp = any(name.startswith("FSDP::") for name in trace.names)
     only_dp = layout.tp == layout.pp == layout.ep == was.tp == was.pp == 1 and not layout.zero
     same_batch = layout.batch is None and layout.microbatches is None
@@ -29,8 +29,8 @@ def is_only_scaled(trace: Trace, layout: Layout, was: Layout) -> bool:
 class Scaled:
     """A recorded data-parallel job on another number of ranks.
 
-    Rank r runs what the recorded rank r mod k does. Groups of all recorded ranks become groups of all new ranks; the
-    rows of an all-to-all are divided over them.
+    Rank r runs the calls of the recorded rank r mod k. Groups of all recorded ranks become groups of all new ranks, and
+    the rows of an all-to-all are split over them.
     """
 
     traces: Sequence[Trace]

@@ -1,4 +1,4 @@
-"""Sequence parallelism: where a rank has a part of the sequence, and what it gathers and scatters between."""
+"""Sequence parallelism: the calls that work on a part of the sequence, and the gathers and scatters between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SequenceRegions:
     """Sequence parallelism.
 
     Around each pair of column and row layers an all-gather and a reduce-scatter replace the all-reduce, in forward and
-    backward; backward gathers the input again. Norms, residuals and losses have a part of the sequence; gradients of
+    backward; backward gathers the input again. Norms, residuals and losses have a part of the sequence. Gradients of
     their parameters are summed over tensor-parallel ranks once a step. (V. Korthikanti et al., "Reducing Activation
     Recomputation in Large Transformer Models", 2022.)
     """

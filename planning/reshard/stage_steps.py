@@ -1,4 +1,4 @@
-"""One rank of a recorded pipeline: its step divided into microbatches by the tensors that it sends and receives."""
+"""Split one pipeline rank's step into microbatches by the tensors that the rank sends and receives."""
 
 from __future__ import annotations
 
@@ -25,36 +25,38 @@ _MESSAGES = {"c10d::send": True, "c10d::recv_": False}
 
 
 class StageMessage(NamedTuple):
-    """A tensor that a stage sends or receives: an activation if `onward`, else a gradient; `tensor` as in ETs."""
+    """A tensor that a stage sends or receives; `tensor` as in ETs."""
 
     ts: int
     sent: bool
+    # an activation, otherwise a gradient
     onward: bool
     tensor: list[Any]
 
 
 @dataclass(eq=False)
 class StageStep:
-    """The step of one rank of a pipeline. Tensors have unique numbers, so the calls may be reordered.
-
-    Attributes:
-        before, after: calls around the passes. forward, backward: of each microbatch. steps: the optimizer's.
-        same: numbers of tensors and storages that stand for others.
-        sent, received: activations (True) and gradients (False), by microbatch. dropped: rows of the schedule's calls.
-        interleaved: a backward pass begins before the last forward pass has ended.
-    """
+    """The step of one pipeline rank. Tensor numbers are unique, so the calls may be reordered."""
 
     trace: Trace
     stage: int
+    # calls before the passes
     before: list[Call] = field(default_factory=list)
+    # calls of each microbatch
     forward: list[list[Call]] = field(default_factory=list)
     backward: list[list[Call]] = field(default_factory=list)
+    # calls after the passes
     after: list[Call] = field(default_factory=list)
+    # the optimizer's steps
     steps: list[Call] = field(default_factory=list)
+    # replacements for tensor and storage numbers
     same: dict[int, int] = field(default_factory=dict)
+    # activations (True) and gradients (False), by microbatch
     sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
+    # rows of the schedule's calls
     dropped: set[int] = field(default_factory=set)
+    # a backward pass begins before the last forward pass has ended
     interleaved: bool = False
 
     __repr__ = brief
@@ -63,14 +65,14 @@ class StageStep:
 def read_stage(
     trace: Trace, stage: int, stages: int, step: int | None, numbers: count[int], parts: int | None = None
 ) -> StageStep:
-    """Divide the step of a rank into microbatches.
+    """Split the step of a rank into microbatches.
 
-    A forward microbatch ends with the call that makes the sent activation; in the last stage it begins where one
-    arrives. Backward calls belong to it by PyTorch's sequence numbers.
+    A forward microbatch ends with the call that makes the sent activation. In the last stage it begins when an
+    activation arrives. Backward calls belong to it by PyTorch's sequence numbers.
 
     Args:
-        numbers: for tensors, unique over ranks.
-        parts: microbatches; None for as many as the stage sends activations.
+        numbers: source of tensor numbers, unique over ranks.
+        parts: microbatches; None for the number of activations that the stage sends.
     """
     top = last_step(read_step(trace, Shapes(), step))
     found = StageStep(trace, stage)
@@ -100,7 +102,7 @@ def read_stage(
 
 
 def _moments(messages: Sequence[StageMessage], calls: Sequence[Call]) -> int:
-    """Count how often messages are sent; messages without a call between them count once."""
+    """Count the moments at which messages are sent; messages without a call between them count once."""
     starts = np.array([call.ts for call in calls], np.int64)
     return len(distinct(np.searchsorted(starts, [message.ts for message in messages])))
 
@@ -116,7 +118,7 @@ def _by_microbatch(messages: Sequence[StageMessage], parts: int, trace: Trace) -
 
 
 def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[StageMessage]:
-    """Return what a step sends and receives, in order; peers are numbered in their group or in the job."""
+    """Return the messages of a step, in order. Peers are numbered in their group or in the job."""
     calls = trace.calls
     issues = list(recorded_issues(trace, *step_window(trace, step)))
     issued = [call for call in issues if trace.names[calls.name[call]] in _MESSAGES]
@@ -148,9 +150,10 @@ def _renumber(top: Sequence[Call], messages: Sequence[StageMessage], numbers: co
 
 
 class _Naming:
-    """Unique numbers for tensors and storages, whose recorded numbers are addresses and reused.
+    """Unique numbers for tensors and storages. The recorded numbers are addresses, which are reused.
 
-    A tensor begins where a call returns one that it was not given; memory where a call that is not a view returns it.
+    A tensor begins when a call returns a tensor that it did not take; memory begins when a call that is not a view
+    returns it.
     """
 
     def __init__(self, numbers: count[int]) -> None:
@@ -210,7 +213,7 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
             continue
         k = place.get(call.row, current if behind else min(ahead, parts - 1))
         of = {made_in[number] for number in call.tensor_ids("inputs") if number in made_in}
-        k = max(of) if of and k not in of else k  # such as the first gradient of a loss, made when that is needed
+        k = max(of) if of and k not in of else k  # such as the first gradient of a loss, made on demand
         if found.backward[k]:
             found.backward[k].append(call)
             continue
@@ -247,7 +250,7 @@ def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tupl
         found_at.append(at)
     begins: list[int] = []
     for k, at in enumerate(found_at):
-        behind = int(np.searchsorted(backward, at))  # calls of backward before it
+        behind = int(np.searchsorted(backward, at))  # number of earlier backward calls
         after = int(backward[behind - 1]) + 1 if behind else 0
         arrived = found.received[True][k][-1].ts if found.received[True] else 0
         arrived_at = int(np.searchsorted(starts, arrived))
@@ -262,10 +265,10 @@ def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tupl
 
 
 def _drop_schedule(found: StageStep) -> None:
-    """Drop what the schedule of the pipeline calls.
+    """Drop the calls of the pipeline schedule.
 
-    It divides the batch, allocates memory for what arrives, detaches what it sends and returns, scales gradients and
-    joins outputs.
+    The schedule splits the batch, allocates memory for arriving tensors, detaches sent and returned tensors, scales
+    gradients and joins outputs.
     """
     used = [_taken(calls) for calls in found.forward]
     everything = set[int]().union(*used, *map(_taken, found.backward), _taken(found.after))
@@ -296,7 +299,7 @@ _DETACHES = ("detach", "aten::detach", "aten::detach_")
 
 
 def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
-    """Whether a backward call accumulates a gradient to send, detaches the output, or allocates memory to receive."""
+    """Return whether a backward call accumulates a gradient to send, detaches the output, or allocates receive memory."""
     if ACCUMULATE in call.name:
         return any(value[1] in back for one in call.walk() for value in tensor_values(one.record.get("outputs")))
     allocates = call.name.startswith("aten::empty") and everything.isdisjoint(call.tensor_ids("outputs"))
@@ -304,7 +307,7 @@ def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
 
 
 def _add_in_place(call: Call, arrived: set[int], same: dict[int, int]) -> None:
-    """Restore in-place sums: autograd adds in place unless others, such as the schedule, hold the gradient."""
+    """Restore in-place sums: autograd adds in place unless another holder, such as the schedule, has the gradient."""
     for child in call.children:
         values = list(tensor_values(child.record.get("inputs")))
         if child.name == SUM.name and values and values[0][0] in arrived:
@@ -337,7 +340,7 @@ def _without(calls: Sequence[Call], leaves: Callable[[Call], bool], found: Stage
 
 
 def identify(tensor: list[Any], other: list[Any], same: dict[int, int]) -> None:
-    """Let number and storage of a tensor stand for those of another."""
+    """Replace number and storage of another tensor by a tensor's own."""
     same |= {new: old for new, old in zip(tensor[:2], other[:2], strict=True) if new != old}
 
 

@@ -1,4 +1,4 @@
-"""The calls of one recorded step as a tree, without communication and without the wrappers of distributed tensors."""
+"""Read the calls of one recorded step as a tree, without communication and wrappers of distributed tensors."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from ...trace.trace import Trace
 from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
 
-_MOST_REPLAYED = 0.1  # share of GPU time; what is not replayed can be derived
+_MOST_REPLAYED = 0.1  # maximum share of GPU time in replayed graphs
 _BACKWARD = "autograd::engine::evaluate_function: "
-# Calls that communicate or prepare it, as the layout asks.
+# Calls that communicate or prepare communication for the layout.
 COMMUNICATES = re.compile(
     r"(?:c10d|_c10d_functional|torch::distributed::reducer|torch\.distributed\.ddp\.reducer|fsdp)::?.*"
     r"|(?:gloo|mpi|ucc|nccl):.*|record_param_comms|FSDP::.*|torch::distributed::reducer.*"
 )
 _SUBCLASS = "PythonSubclass"
-# Convert between distributed and local tensors; what they call is kept.
+# Convert between distributed and local tensors; their callees are kept.
 _WRAPPERS = re.compile(
     rf"{_SUBCLASS}|(?:{_BACKWARD})?(?:_FromTorchTensor|_ToTorchTensor|(?:Nested)?Redistribute"
     r"|RegisterPostBackwardFunction)(?:Backward)?"
@@ -42,8 +42,10 @@ _VIEWS = (
     " resolve_conj resolve_neg view_as squeeze unsqueeze slice select narrow split chunk unbind split_with_sizes"
     " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
 )
-VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # no work on data: views and allocations
-# Copies and scalars; layouts have their own.
+VIEWS = frozenset(
+    {"detach", *(f"aten::{name}" for name in _VIEWS.split())}
+)  # views and allocations, which do no work on data
+# Copies and scalars; each layout adds its own.
 BOOKKEEPING = frozenset({
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
     "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
@@ -58,7 +60,7 @@ class NamedSchema(NamedTuple):
 
 
 SUM = NamedSchema("aten::add", "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
-# Autograd adds gradients in place, unless others hold one.
+# Autograd adds gradients in place unless another holder has the gradient.
 SUM_IN_PLACE = NamedSchema(
     "aten::add_", "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
 )
@@ -68,27 +70,29 @@ _Tensors = tuple[tuple[Shape | None, ...], ...]
 
 @dataclass(eq=False)
 class Call:
-    """One recorded call.
+    """One recorded call."""
 
-    Attributes:
-        row: of the trace. index: in `Trace.calls`. operator: not an annotation. ts, end: ns, as recorded.
-        sequence: PyTorch's number that joins forward and backward, −1 for none. lead: ns since the call before ended.
-        inputs, results: extents of the tensors, by argument. record: "inputs" and "outputs" in the ET's layout.
-    """
-
+    # row of the trace
     row: int
+    # in `Trace.calls`
     index: CallIndex
     name: str
+    # not an annotation
     operator: bool
+    # ns, as recorded
     ts: int
     end: int
+    # PyTorch's number that joins forward and backward, −1 for none
     sequence: int
+    # extents of the tensors, by argument
     inputs: _Tensors
     results: _Tensors
     signature: Signature | None
+    # "inputs" and "outputs" in the ET's layout
     record: dict[str, Any]
     schema: str
     children: list[Call] = field(default_factory=list)
+    # ns since the end of the call before
     lead: int = 0
 
     __repr__ = brief
@@ -119,12 +123,12 @@ class Call:
 
 
 def walked(calls: Iterable[Call]) -> Iterator[Call]:
-    """Calls and all below them, callers first."""
+    """Calls with all their callees, callers first."""
     return chain.from_iterable(call.walk() for call in calls)
 
 
 def is_tensor(value: list[Any]) -> bool:
-    """Whether a list in an ET is a tensor: [tensor, storage, offset, numel, itemsize, device]."""
+    """Return whether an ET list is a tensor: [tensor, storage, offset, numel, itemsize, device]."""
     return len(value) == 6 and isinstance(value[5], str) and all(type(number) is int for number in value[:5])
 
 
@@ -165,7 +169,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
 
 
 def check_eager(trace: Trace) -> None:
-    """Check that little of the GPU time is in replayed graphs, whose tensors cannot be followed."""
+    """Check that replayed graphs, whose tensors cannot be followed, take little of the GPU time."""
     gpu, runtime = trace.gpu, trace.runtime
     named = matching(runtime.name, trace.names, lambda name: "GraphLaunch" in name)
     replayed = (gpu.captured_by >= 0) | np.append(named, False)[gpu.runtime]
@@ -178,7 +182,7 @@ def check_eager(trace: Trace) -> None:
 
 
 def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Whether each call is on a thread of the program; Gloo's threads compute for collectives."""
+    """Per call, whether a program thread makes it. Gloo's threads compute for collectives."""
     calls, names = trace.calls, trace.names
     if not any(name.startswith("gloo:") for name in names):
         return np.ones(len(calls), np.bool_)
@@ -198,7 +202,7 @@ def _set_leads(calls: Sequence[Call], begin: int) -> None:
 
 
 def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
-    """Innermost call around a call by time, for calls that the ET puts below a collective of Gloo or an ended call."""
+    """Find callers by time for calls that the ET puts below a Gloo collective or an ended call."""
     calls, names = trace.calls, trace.names
     gloo = {code for code, name in enumerate(names) if name.startswith("gloo:")}
     if not gloo:
@@ -220,7 +224,7 @@ def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
 
 
 def _around(trace: Trace, call: int) -> int:
-    """Innermost caller whose time contains a call, −1 for none; collectives on the host confuse ETs."""
+    """Innermost caller that contains a call by time, −1 for none; CPU collectives confuse ETs."""
     calls = trace.calls
     above = int(calls.parent[call])
     while above >= 0 and not (calls.ts[above] <= calls.ts[call] and calls.end[call] <= calls.end[above]):
@@ -255,7 +259,7 @@ def _sides(record: CallRecord) -> dict[str, Any]:
 def _kept(calls: Sequence[Call]) -> list[Call]:
     found: list[Call] = []
     for call in calls:
-        if COMMUNICATES.fullmatch(call.name):  # the ET places calls of other threads below a collective on the host
+        if COMMUNICATES.fullmatch(call.name):  # the ET places calls of other threads below a CPU collective
             found += [child for child in _kept(call.children) if child.backward or not child.operator]
             continue
         wraps = _WRAPPERS.fullmatch(call.name) is not None or (call.name.startswith("aten::") and _dispatches(call))
@@ -267,12 +271,12 @@ def _kept(calls: Sequence[Call]) -> list[Call]:
 
 
 def _dispatches(call: Call) -> bool:
-    """Whether a tensor subclass calls the operator again on the tensors within."""
+    """Return whether a tensor subclass calls the operator again on its inner tensors."""
     return any(child.name == _SUBCLASS or _dispatches(child) for child in call.children)
 
 
 def _opened(calls: Sequence[Call]) -> Iterator[Call]:
-    """Replace annotations, except the optimizer's, by the calls below them."""
+    """Replace annotations, except the optimizer's, by their callees."""
     for call in calls:
         if call.operator or call.name.startswith("Optimizer."):
             yield call
@@ -281,7 +285,7 @@ def _opened(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def pruned(call: Call, places: Sequence[int], count: int) -> Call:
-    """Cut a call on lists of `count` entries, and what it calls for each entry, down to some places."""
+    """Reduce a call on lists of `count` entries, and its per-entry callees, to some places."""
     if len(places) == count:
         return call
 

@@ -1,16 +1,16 @@
 """Read the model of a recorded step: `read_model` runs these steps in order.
 
 1. `_Recorded`: follow the shapes of the whole trace (`Shapes`), take the calls of one step, and split them into passes
-   (`passes.py`). Calls that DDP or FSDP adds are set aside; the layout to derive adds its own.
+(`passes.py`). Set aside calls that DDP or FSDP adds; the new layout adds its own.
 2. Parameters (`weights.py`), then the batch: the class that most layers have first in their data (`find_batches`).
 3. Buffers and frozen weights (`buffers.py`), blocks (`blocks.py`), FSDP units (`wraps.py`).
 4. Units of the first pass, their backward, and the same units of further passes (`units.py`).
 5. The parameter of each gradient (`assign_gradients`).
 
-Each step relates extents: two classes that turn out to be the same are merged. So their order matters.
+The order matters, because each step merges classes that turn out to be the same.
 
 Example: a step of a GPT with two blocks has four units (embeddings, block, block, head), each with its calls of forward
-and backward; the classes of the batch and of the sequence are among the extents of each unit's output.
+and backward. The classes of the batch and of the sequence are among the extents of each unit's output.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Recorded:
 def read_model(
     trace: Trace, step: int | None = None, layout: Layout | None = None, begins: Sequence[int] = ()
 ) -> Model:
-    """Recognize the structure of a recorded training step, or of a step of inference, which has forward passes alone.
+    """Recognize the structure of a recorded step of training, or of inference with forward passes only.
 
     Args:
         layout: layout of the recorded job; None for data parallelism over all ranks.
@@ -113,7 +113,7 @@ def _read_step(trace: Trace, step: int | None, layout: Layout | None) -> _Record
     split = split_step(top)
     if not split.passes:
         raise UsageError(f"{trace.file}: the step has no operators; give the trace of a step")
-    if not any(backward for _, backward in split.passes):  # of inference
+    if not any(backward for _, backward in split.passes):  # inference
         check_eager(trace)
     window = step_window(trace, step)
     gathered, buffers = recorded_wraps(trace, *window), recorded_buffers(trace, *window)
@@ -220,10 +220,10 @@ def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int
 
 
 def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
-    """Return the likely batch extent of each pass: what most operators with weights have first in their data.
+    """Return the likely batch dimension of each pass: the most frequent first extent in data of operators with weights.
 
-    Extents along which operators mix elements win only without others, since a sequence may come first. −1 if most data
-    has one sample: the next extent is then a sequence.
+    Extents along which operators mix elements win only without competition, because a sequence may come first. −1 if
+    most data has one sample: the next extent is then a sequence.
     """
     pass_of = {call.row: k for k, part in enumerate(passes) for call in walked(part)}
     fixed, leaves = shapes.extents.fixed(), shapes.extents.leaves
@@ -251,7 +251,7 @@ def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
 
 
 def _part_of_batch(batch: int, shapes: Shapes, firsts: Set[int]) -> int:
-    """Find the samples of each of several equal batches that were concatenated, such as pairs; else the batch.
+    """Return the samples of one batch if several equal batches were concatenated, such as pairs; otherwise the batch.
 
     If the concatenated batch is split again into equal parts, the parts have the same class. `firsts` has the first
     extents of given tensors.

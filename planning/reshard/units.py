@@ -1,13 +1,14 @@
 """Cut the forward pass of a model into units, and give each unit its calls of backward.
 
-`alive` counts the activations that are alive after each topmost call: results that later calls take. A unit ends where
-one activation is alive. Example: in `x → linear → gelu → linear → add(x)` the input x stays alive until `add`, so the
-block around the residual is one unit; in `linear → relu → linear` each call with its views ends with one activation,
-and since a segment without parameters joins the unit before it, there are two units.
+`alive_after` counts the live activations after each topmost call: results that later calls take. A unit ends when one
+activation is alive. Example: in `x → linear → gelu → linear → add(x)` the input x stays alive until `add`, so the block
+around the residual is one unit. In `linear → relu → linear` each call ends with one activation. A segment without
+parameters joins the unit before it, so there are two units.
 
 Backward needs no search: autograd's calls carry the sequence number of the forward call whose gradient they compute. A
-call without such a number belongs to the same unit as the one before it. What follows the last unit's output without
-parameters, from the first scalar on, is the loss. `assign_gradients` finds the parameter of each AccumulateGrad call.
+call without such a number belongs to the same unit as the call before it. The loss is all calls without parameters
+after the last unit's output, from the first scalar on. `assign_gradients` finds the parameter of each AccumulateGrad
+call.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from .weights import gradients_of
 
 
 def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list[int]:
-    """Count activations alive after each call of forward: results that later calls take, and the model's input.
+    """Count live activations after each forward call: results that later calls take, and the model's input.
 
-    Results before the first call with parameters are data. A number that is given again is another tensor. A number
-    that no call has returned, in the memory of an activation, is that activation (FSDP's hooks make such numbers).
+    Results before the first call with parameters are data. A reused number is another tensor. A number that no call has
+    returned, in the memory of an activation, is that activation (FSDP's hooks make such numbers).
     """
     alias = _aliases(trace)
     lives: dict[int, list[int]] = {}  # by number: the first and last place of its use
-    made_in: dict[int, list[int]] = {}  # by storage: number, offset and elements of the last activation made there
+    made_in: dict[int, list[int]] = {}  # by storage: number, offset and elements of its last activation
     memory: dict[int, int] = {}  # by number: its storage
     ended: list[list[int]] = []
     begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)
     given = (list(tensor_values(call.record.get("inputs"))) for call in forward[begin:])
     data = next((values for values in given if any(weights.of(value) is None for value in values)), [])
-    for value in data[:1]:  # the first call that takes not only parameters, as their norms do
+    for value in data[:1]:  # the first call that takes more than parameters, unlike their norms
         if weights.of(value) is None:
             lives[alias.get(value[0], value[0])] = [0, 0]
     outside = set[int]()
@@ -83,7 +84,7 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
 
 
 def _aliases(trace: Trace) -> dict[int, int]:
-    """Map results of communication to the tensors that they were made of, by number."""
+    """Map results of communication to their input tensors, by number."""
     alias: dict[int, int] = {}
     codes = [code for code, name in enumerate(trace.names) if COMMUNICATES.fullmatch(name)]
     for record in call_records(trace, np.flatnonzero(np.isin(trace.nodes.name, codes))):
@@ -105,8 +106,9 @@ def cut_units(
     """Cut the forward pass into units and the loss.
 
     Args:
-        alive: activations alive after each call. cuts: places where a unit begins whatever is alive.
-        joined: places where no unit begins.
+        alive: activations alive after each call.
+        cuts: places that always begin a unit.
+        joined: places that never begin a unit.
     """
     units: list[Unit] = []
     segment: list[Call] = []
@@ -140,7 +142,7 @@ def _reads(calls: Iterable[Call], weights: Weights) -> bool:
 
 
 def _in_model(call: Call, weights: Weights) -> bool:
-    """Whether a call takes a parameter, or a frozen weight while autograd records."""
+    """Return whether a call takes a parameter, or a frozen weight while autograd records."""
     return any(not p.frozen or inner.sequence >= 0 for inner in call.walk() for p in weights.read(inner))
 
 
@@ -182,7 +184,7 @@ def _describe(unit: Unit, shapes: Shapes) -> None:
 
 
 def assign_backward(units: Sequence[Unit], loss: Sequence[Call], backward: Sequence[Call]) -> list[Call]:
-    """Give each unit its calls of backward; return those of the loss."""
+    """Give each unit its calls of backward; return the calls of the loss."""
     parts = [*((unit.number, unit.forward) for unit in units), (len(units), loss)]
     unit_of = {call.sequence: number for number, calls in parts for call in walked(calls) if call.sequence >= 0}
     of_loss: list[Call] = []
@@ -227,7 +229,7 @@ def _first_use(calls: Sequence[Call], weights: Weights) -> int:
 
 
 def relate_loss(model: Model) -> None:
-    """Merge extents of tensors made within a loss with those of an input of the same sizes."""
+    """Merge extents of tensors made within a loss with the extents of an input of the same sizes."""
     extents = model.extents
     loose = {root for some, _ in extents.following for root in some}
 
@@ -250,14 +252,14 @@ def relate_loss(model: Model) -> None:
 
 
 def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int:
-    """Match each AccumulateGrad with its parameter (`Unit.ready`); return how many stay unmatched.
+    """Match each AccumulateGrad with its parameter (`Unit.ready`); return the number of unmatched calls.
 
-    By the memory that the optimizer takes or FSDP reduces; else by shape within a unit, last used first.
+    Match by the memory that the optimizer takes or FSDP reduces; otherwise by shape within a unit, last used first.
     """
     known = {} if gathered else gradients_of(model.weights)  # FSDP's optimizer takes parts, in other memory
     unmatched, batches = 0, set(model.batches)
 
-    def of_samples(call: Call) -> bool:  # of an input that requires a gradient, as of a checkpointed part
+    def of_samples(call: Call) -> bool:  # of an input that requires a gradient, as in a checkpointed part
         shape = next((shape for inner in call.walk() for shape in inner.input_shapes), ())
         return not batches.isdisjoint(model.extents.leaves(shape))
 
@@ -293,7 +295,7 @@ def _by_memory(call: Call, known: Mapping[tuple[int, int], Parameter], extents: 
 
 
 def _reduced(call: Call, gathered: Sequence[RecordedWrap], model: Model) -> Parameter | None:
-    """The parameter whose gradient FSDP reduces next out of the memory that the call is given."""
+    """Find the parameter whose gradient FSDP reduces next from the call's memory."""
     storages = {value[1] for inner in call.walk() for value in tensor_values(inner.record.get("inputs"))}
     best: tuple[int, Parameter] | None = None
     for unit in gathered:
@@ -324,7 +326,7 @@ def _by_shape(unit: Unit, calls: Sequence[Call], model: Model, taken: set[int]) 
             unmatched.pop()
     ranks = [{len(shape) for one in call.walk() for shape in one.input_shapes} for call in unmatched]
     whole = all(not known or len(of.shape) in known for known, of in zip(ranks, left, strict=False))
-    if len(unmatched) == len(left) and whole:  # of distributed tensors, which have other sizes there
+    if len(unmatched) == len(left) and whole:  # distributed tensors have other sizes there
         unit.ready |= {call.row: parameter for call, parameter in zip(unmatched, left, strict=True)}
         return 0
     return len(unmatched)

@@ -1,4 +1,4 @@
-"""Vocabulary parallelism: embeddings and the output layer divided by words, in the way of PyTorch's DTensor."""
+"""Vocabulary parallelism: shard embeddings and the output layer by words, as PyTorch's DTensor does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PRODUCTS = ("aten::mm", "aten::addmm")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of a language model: number, classes, the output layer's weight, and weights that are looked up."""
+    """The words of a language model: number, classes, the output layer's weight, and embedding weights."""
 
     size: int
     extents: tuple[int, ...]
@@ -39,7 +39,7 @@ class Vocabulary:
 
 
 def find_vocabulary(model: Model) -> Vocabulary | None:
-    """Find the output layer: the last GEMM with a weight, if an embedding of samples has as many rows."""
+    """Find the output layer: the last GEMM with a weight, if an embedding of samples has equally many rows."""
     _, head = _output_layer(model, model.passes[0])
     words = model.leaves(head.shape[:1]) if head is not None else []
     if head is None or len(words) != 1:
@@ -74,11 +74,11 @@ def _looked_up(model: Model, call: Call) -> Parameter | None:
 
 
 class VocabularyRegions:
-    """Changes of a rank's program by a divided vocabulary.
+    """Changes to a rank's program under a sharded vocabulary.
 
-    A rank looks up its words, zero for others, and the results are summed. The output layer gives logits of its words.
-    They are gathered ("gather"), or the loss is computed of parts of them with three all-reduces of one number per
-    token ("loss": `loss_parallel` of torch.distributed.tensor.parallel).
+    A rank looks up its words, zero for others, and the results are summed. The output layer computes logits of the
+    rank's words. Either the logits are gathered ("gather"), or the loss is computed from sharded logits with three
+    all-reduces of one number per token ("loss": `loss_parallel` of torch.distributed.tensor.parallel).
     """
 
     def __init__(self, model: Model, layout: Layout, vocabulary: Vocabulary, changed: Mapping[int, int]) -> None:
@@ -96,7 +96,7 @@ class VocabularyRegions:
                 self._divide_loss(one, vocabulary)
 
     def apply(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield items with lookups masked, logits gathered, or the loss divided."""
+        """Yield items with lookups masked, logits gathered, or the loss sharded."""
         for item in items:
             if not isinstance(item, RecordedOp):
                 yield item

@@ -1,18 +1,18 @@
-"""Parameters of a recorded step, found by the memory that the optimizer changes.
+"""Find the parameters of a recorded step by the memory that the optimizer changes.
 
-A parameter is memory that comes from outside of the step, that forward reads, and that the optimizer changes in place.
-An ET gives each tensor as [number, storage, offset, elements, …]; storages are addresses.
+A parameter is memory from outside the step that forward reads and the optimizer changes in place. An ET gives each
+tensor as [number, storage, offset, elements, …]; storages are addresses.
 
 Example: forward calls `aten::linear([7, 100, 0, 32, …], [8, 200, 0, 16, …])` and the optimizer `aten::add_([9, 200, 0,
 16, …], …)`. Storage 200 comes from outside and is changed, so it is parameter 0; storage 100 is data.
 
-`find_weights` takes the first of these ways that finds parameters; `Weights.evidence` tells which:
+`find_weights` uses the first method that finds parameters; `Weights.evidence` names it:
 
-1. With FSDP2 the optimizer changes a rank's parts (shards). Forward reads memory that was gathered out of the shards
-   shortly before, and the all-gather's calls tell which shard is where (`_of_shards`).
+1. With FSDP2 the optimizer changes a rank's parts (shards). Forward reads memory that was gathered from the shards
+shortly before. The all-gather's calls locate each shard (`_of_shards`).
 2. By memory, as in the example (`_by_memory`).
 3. If the optimizer changes other memory, as with distributed tensors: the weights of layers whose shapes it changes.
-   Without an optimizer in the recording, all that layers take as weights (`_by_shapes`).
+Without a recorded optimizer: all weights of layers (`_by_shapes`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .items import Shard
 from .model import GivenTensor, Lists, Owned, Parameter, RecordedWrap, Region, Weights, given_tensors
 from .step_calls import Call, tensor_values, walked
 
-OwnerOf = Callable[[Sequence[int]], Parameter | None]  # the parameter of a tensor of an ET
+OwnerOf = Callable[[Sequence[int]], Parameter | None]  # the parameter of an ET tensor
 
 
 def find_weights(
@@ -39,10 +39,11 @@ def find_weights(
 ) -> Weights:
     """Find the parameters of a step.
 
-    Tied weights are one storage, so they count once; views of packed weights belong to these.
+    Tied weights share a storage, so they count once. Views of packed weights belong to the packed weights.
 
     Args:
-        steps: calls of the optimizer's steps. gathered: FSDP units of the recording.
+        steps: calls of the optimizer's steps.
+        gathered: FSDP units of the recording.
         part: the part of each parameter that the recorded rank had, with FSDP.
     """
     if gathered:
@@ -107,7 +108,7 @@ def _of_shards(
 
 
 def _gathered_reads(forward: Sequence[Call], gathered: Sequence[RecordedWrap]) -> dict[int, GivenTensor]:
-    """The first tensor that forward takes in the memory of each shard's gathered parameter, by shard."""
+    """Find the first tensor that forward takes from each shard's gathered parameter, by shard."""
     made = {number for call in walked(forward) for number in call.tensor_ids("outputs")}
     events = [(ts, storages, unit) for unit in gathered for ts, storages in unit.gathered]
     events.sort(key=lambda event: event[0])
@@ -136,7 +137,7 @@ def relate_gathered(weights: Weights, calls: Iterable[Call], shapes: Shapes) -> 
 
 
 def make_whole(call: Call, owner: Parameter | Lists, weights: Weights, shapes: Shapes) -> None:
-    """Give a call on parts of parameters, and those below it, the extents of whole parameters.
+    """Give a call on parts of parameters, and its callees, the extents of whole parameters.
 
     `owner` is the parameter of the call, or of each entry of its lists.
     """
@@ -177,10 +178,10 @@ def lists_in(call: Call, side: str = "inputs") -> Iterator[list[list[int]]]:
 
 
 def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Parameter]) -> dict[int, Lists]:
-    """Map calls on lists, by row, to the parameters of their entries.
+    """Map list calls, by row, to the parameters of their entries.
 
-    A call that takes parameters tells them; a call on gradients has those of the next call that does, since an
-    optimizer works through its groups one after the other.
+    A call that takes parameters shows them. A call on gradients belongs to the parameters of the next call that takes
+    parameters, because an optimizer works through its groups in order.
     """
     found, current = dict[int, Lists](), {len(parameters): parameters}
     for call in reversed(calls):
@@ -193,7 +194,7 @@ def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Para
 
 
 def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
-    """Tensors that forward takes and does not make, by storage: the largest, then those with other elements."""
+    """Tensors that forward takes and does not make, by storage: the largest, then tensors with other elements."""
     found: dict[int, dict[int, tuple[int, GivenTensor]]] = {}  # by storage and offset, with the number of elements
     made, views = set[int](), set[int]()
 
@@ -238,7 +239,7 @@ def _changed(children: Iterable[Call]) -> Iterator[GivenTensor]:
 
 
 def _owners(step: Call, owner_of: OwnerOf) -> Iterator[tuple[Call, Parameter | None]]:
-    """Assign calls to the parameter that the next changing call changes; calls on lists to all (None)."""
+    """Assign calls to the parameter that the next changing call changes; list calls to all (None)."""
     waiting: list[Call] = []
     for child in step.children:
         waiting.append(child)
@@ -273,7 +274,7 @@ def _by_shapes(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]) -
 def _matched_shapes(
     children: Sequence[Call], candidates: Sequence[int], used: dict[int, GivenTensor], shapes: Shapes
 ) -> tuple[dict[int, Parameter], dict[int, Parameter]]:
-    """Match what the optimizer takes with weights of forward of the same sizes, each once.
+    """Match the optimizer's tensors with forward weights of the same sizes, each once.
 
     Returns:
         The parameters by number of their tensor in forward, and by number of their tensor in the optimizer.
@@ -336,9 +337,9 @@ def weights_of_layers(calls: Iterable[Call]) -> set[int]:
 
 
 def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
-    """Tensors that the optimizer takes with each parameter, by storage and offset: among them its gradient."""
+    """Tensors that the optimizer takes with each parameter, including its gradient, by storage and offset."""
     found: dict[tuple[int, int], Parameter] = {}
-    made = set[int]()  # storages that the optimizer allocates: others may have had them before
+    made = set[int]()  # storages that the optimizer allocates; other tensors may have had them before
     for _, owned in weights.optimizer:
         for call, owner in owned:
             if owner is not None:

@@ -1,14 +1,14 @@
-"""FSDP units: which parameters FSDP gathers together, as recorded, by repeated blocks, or as the user says.
+"""FSDP units, the parameters that FSDP gathers together: as recorded, by repeated blocks, or as the user requests.
 
 A recording with FSDP2 has calls such as `fsdp::all_gather_copy_in`, within annotations `FSDP::all_gather (layers.0)`
 that name the module. `recorded_wraps` reads these. Without FSDP in the recording, each repeated block (`blocks.py`) is
-a unit and the rest is the root's. `chosen_wraps` applies `--fsdp-wrap`.
+a unit and the root takes the remaining parameters. `chosen_wraps` applies `--fsdp-wrap`.
 
-Example: of two blocks with parameters 1 to 4 and 5 to 8 and an embedding 0, the units are `Wrap("", [0])` (the root),
-`Wrap("block 0", [1, 2, 3, 4])` and `Wrap("block 1", [5, 6, 7, 8])`.
+Example: two blocks have parameters 1 to 4 and 5 to 8, an embedding has parameter 0. The units are `Wrap("", [0])` (the
+root), `Wrap("block 0", [1, 2, 3, 4])` and `Wrap("block 1", [5, 6, 7, 8])`.
 
 `start_gather`, `gathered` and `scattered` are the communication of a unit. With two parameters of 6 and 4 rows over 4
-ranks, ranks keep 2 and 1 rows; the unit is padded to 4 × (2 rows + 1 row) to be gathered and reduced.
+ranks, ranks keep 2 and 1 rows; the unit is padded to 4 × (2 rows + 1 row) for the gather and the reduction.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _label(trace: Trace, call: int) -> str:
 
 
 def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int, str]) -> set[int]:
-    """Places of topmost calls with which another FSDP unit begins, or the root's parameters are used again.
+    """Places of topmost calls that begin another FSDP unit or use the root's parameters again.
 
     `label_of`: the unit's label by parameter, "" for the root.
     """
@@ -90,8 +90,8 @@ def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int,
 def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
     """Rows of gradient sums that autograd does in place only with FSDP, or only without it.
 
-    If several units take one activation, each FSDP unit first sums the gradients of its own calls. These sums are then
-    added up, and the first such sum is not in place.
+    If several units take one activation, each FSDP unit first sums the gradients of its own calls. Then the unit sums
+    are added, and the first addition is not in place.
     """
     label_of = {k: wrap.label for wrap in wraps if not wrap.root for k in range(wrap.units[0], wrap.units[1] + 1)}
     found = set[int]()
@@ -119,7 +119,7 @@ def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
 
 
 def chosen_wraps(model: Model, wanted: str | None, sizes: Callable[[Parameter], Sequence[int]]) -> list[Wrap]:
-    """Return the FSDP units that a layout asks for (`Layout.fsdp_wrap`)."""
+    """Return the FSDP units that a layout requests (`Layout.fsdp_wrap`)."""
     if wanted is None:
         everything = [parameter.number for parameter in model.every_parameter]
         return model.wraps or model.blocks or [Wrap("", everything, (0, len(model.units) - 1))]
@@ -227,7 +227,7 @@ def gathered(derivation: Derivation, wrap: Wrap, what: str) -> Iterator[Item]:
 
 
 def scattered(derivation: Derivation, wrap: Wrap, shard: Shard | None, *, added: bool) -> Iterator[Item]:
-    """Reduce-scatter the gradients of a unit, and add them to those of earlier microbatches."""
+    """Reduce-scatter the gradients of a unit, and add them to the gradients of earlier microbatches."""
     assert shard is not None
     count = derivation.layout.dp
     for dtype, size, own, parts in _by_dtype(derivation, wrap, reduced=True):
@@ -240,7 +240,7 @@ def scattered(derivation: Derivation, wrap: Wrap, shard: Shard | None, *, added:
 
 
 def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, recorded: Layout) -> list[Wrap]:
-    """FSDP units that take data alone, which has no gradient.
+    """FSDP units that take only data, which has no gradient.
 
     FSDP ends their backward after the root's, in the order of modules (`_root_post_backward_final_callback` in
     torch/distributed/fsdp/_fully_shard/_fsdp_state.py).
@@ -254,7 +254,7 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
     for wrap in wraps:
         uses = [place for place, numbers in enumerate(read) if not numbers.isdisjoint(wrap.parameters)]
         wrap_of |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)
-    made: dict[int, Wrap | None] = {}  # by storage of what depends on parameters: the unit that made it
+    made: dict[int, Wrap | None] = {}  # by storage of results that depend on parameters: the unit that made it
     takes = set[Wrap | None]()
     for place, call in enumerate(calls):
         wrap_here = wrap_of.get(place)
@@ -268,6 +268,6 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
         else:
             made = {storage: by for storage, by in made.items() if storage not in new}
     found = [wrap for wrap in wraps if not wrap.root]
-    if recorded.tp > 1:  # what ranks have reduced is another tensor
+    if recorded.tp > 1:  # reduced results are other tensors
         found = found[:1]
     return sorted((wrap for wrap in found if wrap not in takes), key=lambda wrap: wrap.parameters)
