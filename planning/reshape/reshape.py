@@ -1,7 +1,7 @@
-"""Derive the shapes of a linked trace's operators at other sizes of its inputs.
+"""Derive the shapes of a linked trace's operators at other input sizes.
 
 Example: `batch=64` on a recording with 32 samples. `seeds.find` decides which extents of 32 are the batch,
-`Extents.solve` carries 64 through all operators, and `reshaped` writes the new shapes; operators without a solution are
+`Extents.solve` carries 64 through all operators, and `reshaped` writes the new shapes. Operators without a solution are
 listed.
 """
 
@@ -33,37 +33,32 @@ from .shapes.terms import Shape
 
 @dataclass(frozen=True)
 class Underived:
-    """Calls of an operator whose extents were not derived: kept as recorded, or scaled in proportion.
-
-    Attributes:
-        first: calls of known shapes with which the gap begins.
-        share: of the GPU time, or of operator self time if the trace has no GPU events.
-    """
+    """Calls of an operator with underived extents: kept as recorded, or scaled in proportion."""
 
     op: str
     count: int
+    # calls of known shapes that begin the gap
     first: int
+    # share of the GPU time, or of operator self time if the trace has no GPU events
     share: float
 
 
 @dataclass(frozen=True)
 class Reshaped:
-    """A trace with other shapes and its recorded times.
-
-    Attributes:
-        unknown: bool per call: some of its extents could not be derived.
-        repeats: float64 per call: how often it runs per recorded call, since a data loader calls once per sample.
-        calls, changed: numbers of operator calls, and of changed ones.
-        dtype: of floating-point tensors for estimates, None for their own. Calls with several dtypes are then unknown.
-    """
+    """A trace with other shapes and its recorded times."""
 
     trace: Trace
+    # bool per call: some of its extents could not be derived
     unknown: npt.NDArray[np.bool_]
+    # float64 per call: new calls per recorded call, because a data loader calls once per sample
     repeats: npt.NDArray[np.float64]
     sizes: tuple[SizeChange, ...]
+    # number of operator calls
     calls: int
+    # number of changed operator calls
     changed: int
     underived: tuple[Underived, ...]
+    # floating-point dtype for estimates, None for the recorded ones; calls with several dtypes are then unknown
     dtype: str | None = None
 
     __repr__ = brief
@@ -75,7 +70,7 @@ class Reshaped:
 
     @property
     def new_size(self) -> int:
-        """New size of that dimension."""
+        """New size of the first changed dimension."""
         return self.sizes[0].new_size if self.sizes else 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,10 +90,9 @@ class Reshaped:
 
 
 def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
-    """Re-derive the shapes of a trace's operators for other sizes.
+    """Derive the shapes of a trace's operators for other sizes.
 
-    Changes are followed through all calls by the identity of tensors and by what the operators do. Equal numbers mean
-    nothing.
+    The changes follow tensor identity and operator rules through all calls. Equal numbers are no evidence.
 
     Raises:
         UsageError: a recorded size is ambiguous, or no tensor has it.
@@ -156,7 +150,9 @@ _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
 
 
 def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float64]:
-    """Return how often each call is made. A data loader calls once per sample, except for what joins the samples."""
+    """Return the new number of calls per recorded call. A data loader calls once per sample, except to join the
+    samples.
+    """
     ratio = next(
         (size.new_size / size.recorded_size for size in sizes if size.dimension == "batch" and size.recorded_size), 1.0
     )
@@ -190,10 +186,11 @@ def in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
 
 
 class _Signatures:
-    """Signatures with new extents, equal ones once.
+    """Distinct signatures with new extents.
 
     Args:
-        new: derived value of each extent, None if there is none. likely: values for classes without one.
+        new: derived value of each extent, None if underived.
+        likely: values for underived classes.
     """
 
     def __init__(self, trace: Trace, shapes: Shapes, new: Sequence[int | None], likely: Mapping[int, int]) -> None:
@@ -258,7 +255,7 @@ class _Signatures:
 
 
 def _casts(signature: Signature) -> bool:
-    """Whether inputs of several floating-point types would have one type."""
+    """Return whether inputs of several floating-point dtypes would get one dtype."""
     return len({tensor.dtype for tensor in (*signature.tensors, *(signature.outputs or ()))} & FLOATING.keys()) > 1
 
 
@@ -267,7 +264,7 @@ def _adds_up(signature: Signature) -> bool:
 
 
 def _scaled(trace: Trace, before: Trace) -> Trace:
-    """Scale copies and collectives in proportion to the first tensor of the calls around them."""
+    """Scale copies and collectives in proportion to the first tensor of their callers."""
     sizes, comm = trace.gpu.bytes.copy(), dict(trace.gpu.comm)
     for event in np.flatnonzero((sizes > 0) | np.isin(np.arange(len(sizes)), list(comm))).tolist():
         call = _above(trace, trace.gpu.call[event])
@@ -343,7 +340,7 @@ def _callees(trace: Trace, call: int) -> Sequence[int]:
 
 
 class SecondRecording:
-    """Extents of inputs, and of tensors made of numbers alone, in a second recording (`also`)."""
+    """Extents of inputs, and of tensors made only from numbers, in a second recording (`also`)."""
 
     def __init__(self, trace: Trace, shapes: Shapes, also: Trace) -> None:
         self._file, self._extents, self._other = trace.file, shapes.extents, also.file

@@ -1,4 +1,4 @@
-"""What is to change about the shapes of a recording: sizes of dimensions, the element type."""
+"""Requested changes to a recording's shapes: sizes of dimensions, the dtype."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...trace.errors import UsageError
 from ...trace.trace import Trace
 
 DIMENSIONS = ("batch", "seq", "hidden")
-# Bytes of dtypes that replace each other; float64 is chosen on purpose, so it stays.
+# Bytes of dtypes that replace each other. float64 stays, because users choose it on purpose.
 FLOATING = {"float32": 4, "bfloat16": 2, "float16": 2}
 _CHANGE = re.compile(r"([^=]*)=(?:(\d+):)?(\d+)", re.ASCII)
 _MOST = 2**31
@@ -18,7 +18,7 @@ _MOST = 2**31
 
 @dataclass(frozen=True)
 class SizeChange:
-    """Another size of a dimension (one of DIMENSIONS); a `recorded_size` of None is to be found."""
+    """A new size of a dimension (one of DIMENSIONS); a `recorded_size` of None is searched for."""
 
     dimension: str
     new_size: int
@@ -27,10 +27,11 @@ class SizeChange:
 
 @dataclass(frozen=True)
 class ShapeChange:
-    """Wanted sizes and floating-point dtype; `also` is a recording at other sizes, which shows what changes."""
+    """Requested sizes and floating-point dtype."""
 
     sizes: tuple[SizeChange, ...] = ()
     dtype: str | None = None
+    # a recording at other sizes, which shows the changing extents
     also: Trace | None = None
 
 
@@ -43,7 +44,7 @@ def parse_changes(texts: Sequence[str]) -> ShapeChange:
     """Parse texts such as "batch=128", "seq=512:2048" (recorded and new) and "dtype=bfloat16".
 
     Raises:
-        UsageError: another form, an unknown name or type, or no positive number.
+        UsageError: another form, an unknown name or dtype, or a size that is not positive.
 
     Example:
         >>> parse_changes(["batch=32:128", "dtype=bfloat16"])

@@ -370,7 +370,7 @@ def _optimizer(rank: _Rank) -> Iterator[Item]:
 
 
 def _beside_received(backward: Sequence[Call | Item]) -> Iterator[Call | Item]:
-    """Adjust backward calls if the pipeline schedule holds their first gradient: autograd then does not add in place."""
+    """Adjust backward if the pipeline schedule holds its first gradient: autograd then does not add in place."""
     calls = [call for call in backward if isinstance(call, Call)]
     first = next((values[0] for call in walked(calls) if (values := call.tensor_ids("inputs"))), -1)
     for call in backward:

@@ -299,7 +299,7 @@ _DETACHES = ("detach", "aten::detach", "aten::detach_")
 
 
 def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
-    """Return whether a backward call accumulates a gradient to send, detaches the output, or allocates receive memory."""
+    """Return whether a backward call accumulates a gradient to send, detaches the output, or allocates memory."""
     if ACCUMULATE in call.name:
         return any(value[1] in back for one in call.walk() for value in tensor_values(one.record.get("outputs")))
     allocates = call.name.startswith("aten::empty") and everything.isdisjoint(call.tensor_ids("outputs"))

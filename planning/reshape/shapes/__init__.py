@@ -1,1 +1,1 @@
-"""The shapes of a recorded graph as unknowns, solved for another batch size."""
+"""Solve the shapes of a recorded graph for another batch size."""

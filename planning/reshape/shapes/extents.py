@@ -1,4 +1,4 @@
-"""Solve for extents of tensors: which are equal, products or sums of others, and which follow if some change.
+"""Solve for extents of tensors: equal extents, products, sums, and the extents that follow a change.
 
 Example: a tensor of (a, b) = (32, 50) goes through `view(1600)` and a `cat` with itself. The view makes 1600 the
 product a · b, `cat` makes 3200 the sum of two such extents. With a = 8 they become 400 and 800.
@@ -18,9 +18,6 @@ class Extents:
 
     A class may be a product of others in row-major order (`view`), a sum of others (`cat`), or follow others: it keeps
     its value if they keep theirs.
-
-    Attributes:
-        value: of each extent, as recorded. numbers: extents that calls were given as numbers.
     """
 
     def __init__(self) -> None:
@@ -56,7 +53,7 @@ class Extents:
         self._fixed += extents
 
     def fixed(self) -> set[int]:
-        """Classes of fixed extents, and factors of products among them."""
+        """Classes of fixed extents, and factors of fixed products."""
         return set(self.leaves(self._fixed))
 
     def same(self, left: int, right: int) -> None:
@@ -83,11 +80,11 @@ class Extents:
         self._follows.append((tuple(extents), tuple(dict.fromkeys(others))))
 
     def beside(self, extents: Sequence[int]) -> None:
-        """State that at most one of these extents of a tensor changes, unless shown otherwise."""
+        """State that at most one of a tensor's extents changes, unless shown otherwise."""
         self._beside.append(extents)
 
     def number(self, extents: Iterable[int]) -> None:
-        """State that these were given as numbers: they change only if they are multiples of what changes."""
+        """State that extents were given as numbers: they change only as multiples of a changing extent."""
         self.numbers += extents
 
     def view(self, before: Sequence[int], after: Sequence[int]) -> None:
@@ -111,7 +108,7 @@ class Extents:
         return found
 
     def _align(self, left: Sequence[int], right: Sequence[int]) -> None:
-        """Relate two rows of extents with equal products: they are the same elements in order."""
+        """Relate two rows of extents that count the same elements in order."""
         for group in self._groups(self.leaves(left), self.leaves(right)):
             mine, other = (self.leaves(side) for side in group)  # again: earlier groups may have determined these
             if len(mine) == len(other) == 1:
@@ -174,15 +171,17 @@ class Extents:
     ) -> dict[int, int]:
         """Derive new values of the classes, as far as possible.
 
-        An underived class keeps its value only if it is no multiple of a changing class and follows nothing.
+        An underived class keeps its value only if it is no multiple of a changing class and follows no class.
 
         Args:
-            changed: new values. beside: extents of outside tensors, at most one of which changes unless shown.
-            kept: classes that keep their values. parameters: fixed classes may change as well.
+            changed: new values.
+            beside: extents of outside tensors, at most one per tensor changes unless shown otherwise.
+            kept: classes that keep their values.
+            parameters: fixed classes may also change.
         """
         kept = {*kept, *(() if parameters else self.fixed())}
         tensors, dead = [*beside, *self._beside], frozenset[int]()
-        for _ in range(_ATTEMPTS):  # again without what came out of contradictions
+        for _ in range(_ATTEMPTS):  # again without the classes from contradictions
             solver = self._solved(changed, kept, tensors, dead)
             if solver.dead <= dead:
                 return solver.known
@@ -242,7 +241,7 @@ class Extents:
 
 
 class _Solver:
-    """Carries values along the relations until nothing more follows; `dead` classes have no value or two."""
+    """Carries values along the relations until no more follow; `dead` classes have no value or two."""
 
     def __init__(self, extents: Extents, changed: Mapping[int, int], kept: set[int], dead: frozenset[int]) -> None:
         self._extents, self._value = extents, extents.value
@@ -255,7 +254,7 @@ class _Solver:
         }
         for root, value in changed.items():
             self.known[root] = value
-            if root in self._products:  # what changes is split: it is unknown where
+            if root in self._products:  # a changing extent is split at an unknown position
                 self.dead.update(set(extents.leaves([root])) - changed.keys() - kept)
         for root in kept:
             if root in changed:
@@ -279,7 +278,7 @@ class _Solver:
                 self.known.setdefault(root, self._value[root])
 
     def keep_beside(self) -> None:
-        """If nothing else is known of a product, one factor changes and another keeps its value."""
+        """If a product has no other relation, let one factor change and another keep its value."""
         for whole, parts in self._products.items():
             missing = [part for part in parts if part not in self.known]
             if whole not in self.known and len(missing) == 1 and any(self.changes(part) for part in parts):
@@ -294,7 +293,7 @@ class _Solver:
             for whole, parts in self._sums:
                 self._sum(whole, parts)
             if before == len(self.known) + len(self.dead):
-                for whole, parts in self._sums:  # of samples that were put together there may be more, not larger ones
+                for whole, parts in self._sums:  # concatenation may have more samples, not larger ones
                     if all(self.known.get(part) == self._value[part] for part in parts):
                         self.keep([whole])
                 for some, basis in self._follows:
@@ -323,7 +322,7 @@ class _Solver:
             if any(self.changes(part) for part in parts):
                 self._set(whole, known)
         elif self._one_way and whole in self.known and not self.changes(whole):
-            self.keep(missing)  # all grow, or none does
+            self.keep(missing)  # either all grow or none
         elif whole in self.known and self.known[whole] >= known:
             rest, alike = self.known[whole] - known, {tuple(self._extents.leaves([part])) for part in missing}
             if len(alike) == 1 and rest % len(missing) == 0:

@@ -1,4 +1,4 @@
-"""The operator calls of an ET+ trace with the extents of their tensors, which are followed from call to call."""
+"""Follow the extents of tensors from call to call through an ET+ trace."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _RULES = TENSOR_RULES | LAYER_RULES
 _ELEMENT = re.compile(r"Tensor\([^()]*(?:\([^()]*\))?[^()]*\)|\w+")
 _BACKWARD = "autograd::engine::evaluate_function"
 _ACCUMULATION = f"{_BACKWARD}: torch::autograd::AccumulateGrad"
-# Calls within which all tensors belong to parameters.
+# Calls whose tensors all belong to parameters.
 _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed.ddp.reducer"
-# Data-parallel collectives, if gradients are accumulated there.
+# Data-parallel collectives, if they accumulate gradients.
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 _DIVIDES = "FSDP::"  # FSDP2's annotations
-_TRANSPOSES = "transpose_"  # reorders the extents of the same tensor, perhaps with equal values
+_TRANSPOSES = "transpose_"  # reorders the extents of the same tensor, possibly with equal values
 LOADER = "DataLoader"  # PyTorch's annotation of making a batch
 
 
 class _Tensor(NamedTuple):
-    """A tensor as a node names it: numbers of the object and its storage, which are given again when they are free."""
+    """A tensor as a node names it: numbers of the object and its storage, which are reused when freed."""
 
     id: int
     storage: int
@@ -44,43 +44,39 @@ class _Tensor(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A tensor whose extents follow from no other tensor: it comes from outside or is made of numbers.
-
-    Attributes:
-        use: operator, position and sizes of its first use; for a tensor made within, its operator and −1.
-        forward: used in forward, by operators with tensors. data: from outside or random, so it may have a batch.
-    """
+    """A tensor with extents that follow from no other tensor: it comes from outside or is made from numbers."""
 
     shape: Shape
+    # operator, position and sizes of its first use; for a tensor made within, its operator and −1
     use: tuple[str, int, tuple[int, ...]]
+    # used in forward, by operators with tensors
     forward: bool
+    # from outside or random, so it may have a batch
     data: bool = True
 
 
 @dataclass
 class Shapes:
-    """The extents of all tensors, by row of the trace.
-
-    Attributes:
-        inputs, results: tensors of each call by argument; None for undefined ones.
-        sources: tensors whose extents follow from no other's, in order of use.
-        votes: candidates for the batch, per call of an operator with weights in forward. voters: rows of these calls.
-        mixed: extents along which operators mix elements in forward, as along sequences.
-        loaded: extents that count the samples which a data loader stacked.
-    """
+    """The extents of all tensors, by row of the trace."""
 
     extents: Extents = field(default_factory=Extents)
+    # tensors per call by argument; None for undefined ones
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
+    # tensors with independent extents, in order of use
     sources: list[Source] = field(default_factory=list)
+    # candidates for the batch, per call of an operator with weights in forward
     votes: list[Shape] = field(default_factory=list)
+    # rows of the calls in `votes`
     voters: list[int] = field(default_factory=list)
+    # extents along which operators mix elements in forward, such as sequences
     mixed: list[int] = field(default_factory=list)
+    # extents that count the samples which a data loader stacked
     loaded: list[int] = field(default_factory=list)
 
 
 def shapes_of(trace: Trace) -> Shapes:
-    """Follow the tensors of a trace through its calls and relate their extents by what the operators do."""
+    """Follow the tensors of a trace through its calls and relate their extents by the operators' rules."""
     callers = _callers(trace)
     walk = _Walk(trace, callers.tolist())
     rows = np.flatnonzero(trace.nodes.kind == CPU)
@@ -97,7 +93,7 @@ def shapes_of(trace: Trace) -> Shapes:
 
 
 def _callers(trace: Trace) -> npt.NDArray[np.int64]:
-    """Return each row's caller; if an ET puts a call below one that had ended before, the caller's caller."""
+    """Return each row's caller; if an ET puts a call below an ended call, the ended call's caller."""
     calls, above = trace.calls, trace.nodes.parent_row
     begin, end = np.zeros(len(trace) + 1, np.int64), np.full(len(trace) + 1, np.iinfo(np.int64).max)
     begin[calls.source], end[calls.source] = calls.ts, calls.end
@@ -129,7 +125,7 @@ def _events(callers: npt.NDArray[np.int64], rows: Positions[int, Row]) -> Iterat
 
 @dataclass
 class _Held:
-    """Extents under which a tensor was last seen, and when."""
+    """Extents of a tensor at its last use, and the time of that use."""
 
     shape: Shape
     tensor: _Tensor
@@ -138,30 +134,30 @@ class _Held:
 
 @dataclass
 class _Open:
-    """A call that has begun.
-
-    Attributes:
-        basis: input extents of the nearest call around that decides sizes.
-        gathers: it accumulates gradients. parameters: all tensors belong to parameters. loads: it makes a batch.
-        divides: FSDP gathers or reduces here; its division over ranks is no extent of the model.
-        taken: numbers of input tensors. temporaries: tensors of free sizes that were made within.
-    """
+    """A call that has begun."""
 
     name: str
     arguments: tuple[Operand, ...]
     time: int
+    # input extents of the nearest outer call that decides sizes
     basis: Shape
     backward: bool
+    # it accumulates gradients
     gathers: bool
+    # all tensors belong to parameters
     parameters: bool
+    # it makes a batch
     loads: bool
+    # numbers of input tensors
     taken: frozenset[int]
+    # FSDP gathers or reduces here; its division over ranks is no extent of the model
     divides: bool = False
+    # tensors of free sizes that were made within
     temporaries: list[Shape] = field(default_factory=list)
 
 
 class _Walk:
-    """Tensors by identity. A storage alone does not identify one, since memory is reused."""
+    """Tensors by identity. A storage alone does not identify a tensor, because memory is reused."""
 
     def __init__(self, trace: Trace, callers: Sequence[int]) -> None:
         self.shapes = Shapes()
@@ -176,7 +172,7 @@ class _Walk:
         name = self._trace.name_of(row).removeprefix("aten::")
         above = self._open.get(Row(self._callers[row]))
         backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
-        if above is None or name.startswith(_BACKWARD):  # backward nests in hooks, and where it computes again
+        if above is None or name.startswith(_BACKWARD):  # backward nests in hooks and in recomputation
             gathers, parameters = name == _ACCUMULATION, False
         else:
             gathers, parameters = above.gathers, above.parameters
@@ -222,7 +218,7 @@ class _Walk:
             above.temporaries += [*made, *(flat if call.name in FREE_SIZED else ())]
         if call.parameters:
             self._extents.fix(extent for shape in flat for extent in shape)
-        with contextlib.suppress(IndexError, TypeError, ValueError):  # arguments of another form than the schema's
+        with contextlib.suppress(IndexError, TypeError, ValueError):  # arguments may not match the schema
             self._relate(row, OpCall(call.name, call.arguments, flat, tuple(made)), call)
 
     def _relate(self, row: int, made: OpCall, call: _Open) -> None:
@@ -250,7 +246,7 @@ class _Walk:
         if held is None or held.tensor != tensor:
             shape = self._new(tensor)
             self.shapes.sources.append(Source(shape, (*use, tensor.sizes), forward))
-            if within is not None:  # made within a call that was not given it
+            if within is not None:  # made within a call that did not take it
                 within.append(shape)
         else:
             shape = held.shape
@@ -317,22 +313,22 @@ def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
 
 Roles = tuple[Shape, Shape]
 _NONE: Roles = (), ()
-# Tell nothing if other operators call them: `index_select` selects rows one by one.
+# No evidence if other operators call them: `index_select` selects rows one by one.
 IN_OTHERS = frozenset(("select", "unbind", "sum", "mean", "amax", "max"))
 
 
 def roles(call: OpCall) -> Roles:
-    """Return extents of a forward call that may be the batch, and extents that are mixed, so hardly the batch.
+    """Return extents of a forward call that may be the batch, and mixed extents, which are hardly the batch.
 
     Elements of a batch do not meet before the loss. Elements of a sequence meet in attention, recurrent layers,
-    selections and means over some dimensions; features meet in every layer.
+    selections and means over some dimensions. Features meet in every layer.
     """
     find = _ROLES.get(call.name)
     return _NONE if find is None else find(call)
 
 
 def _data(position: int, outer: slice, mixed: slice = slice(0)) -> Callable[[OpCall], Roles]:
-    """Return the roles of the extents of one argument."""
+    """Return the roles of one argument's extents."""
 
     def find(call: OpCall) -> Roles:
         shape = call.tensor(position) or ()

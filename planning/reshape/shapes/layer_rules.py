@@ -13,7 +13,7 @@ _CONVOLVES |= {name: gradient.arguments for names, gradient in GRADIENTS.items()
 def _norm(call: OpCall, extents: Extents) -> None:
     """Tensors of the data's shape are data; tensors with fewer dimensions are per channel."""
     batched = "batch_norm" in call.name or "group_norm" in call.name or "instance_norm" in call.name
-    if call.name == "native_layer_norm_backward":  # (2, threads, channels): sums of each thread
+    if call.name == "native_layer_norm_backward":  # (2, threads, channels): sums per thread
         extents.fix(
             extent for shape in call.temporaries if len(shape) == 3 and extents.value[shape[0]] == 2 for extent in shape
         )
@@ -27,7 +27,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
     for shape in call.temporaries if call.name.startswith("native_batch_norm") else ():
         sizes = extents.sizes(shape)
         if len(shape) > 1 and sizes[-1] == extents.value[channels] and sizes != extents.sizes(data[0]):
-            extents.same(shape[-1], channels)  # sums of each thread
+            extents.same(shape[-1], channels)  # sums per thread
             extents.fix(shape)
     for shape in tensors:
         if len(shape) == 1 and extents.value[shape[0]] == extents.value[channels]:
@@ -36,7 +36,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
         elif len(shape) < rank and not batched:
             extents.fix(shape)
             broadcast([data[0], shape], extents)
-        elif len(shape) == 1:  # a reserve that the backward takes
+        elif len(shape) == 1:  # a reserve for backward
             extents.follow(shape, data[0])
     if "group_norm" in call.name:
         for shape in (*call.inputs, *call.results, *call.temporaries):
@@ -175,7 +175,7 @@ def _attention(call: OpCall, extents: Extents) -> None:
     query, key, value = (call.tensor(first + place) for place in range(3))
     if not query or not key or not value or not len(query) == len(key) == len(value) == 4:
         return
-    if "_for_cpu" in call.name:  # a block of the scores for each thread, whatever the batch
+    if "_for_cpu" in call.name:  # a block of the scores per thread, for any batch
         scratch = (shape for shape in call.temporaries if len(shape) < 3 or 0 in extents.sizes(shape))
         extents.follow((extent for shape in scratch for extent in shape), (*query[2:], *key[2:], value[3]))
     if extents.value[query[1]] == extents.value[key[1]] and len(extents.leaves(key[1:2])) > 1:  # repeated
@@ -205,7 +205,7 @@ def _encoder_layer(call: OpCall, extents: Extents) -> None:
 
 
 def _recurrent(call: OpCall, extents: Extents) -> None:
-    """`lstm`, `gru` and similar (input, states, parameters, …, batch_first), and a layer of them in oneDNN."""
+    """`lstm`, `gru` and similar (input, states, parameters, …, batch_first), and their oneDNN layers."""
     data = call.tensor(0)
     if not data or len(data) != 3:
         return

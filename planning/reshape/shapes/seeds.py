@@ -1,4 +1,4 @@
-"""Which extents of a recording are its batch size, the length of its sequences, the width of its layers."""
+"""Find the extents that are a recording's batch size, sequence length or layer width."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from .followed_calls import Shapes
 
 @dataclass(frozen=True)
 class _Claim:
-    """Evidence that a class of input extents is the batch.
-
-    Attributes:
-        votes: weighted operators whose data has it. mixed: operators mix elements along it. place: least position.
-    """
+    """Evidence that a class of input extents is the batch."""
 
     root: int
     size: int
+    # weighted operators with the class in their data
     votes: int
+    # operators mix elements along it
     mixed: bool
+    # least position
     place: int
 
 
 class SizeEvidence:
-    """What the calls of a recording say of its dimensions.
+    """Evidence for a recording's dimensions, from its calls.
 
     Args:
         file: name of the recording, for errors.
@@ -49,7 +48,8 @@ class SizeEvidence:
         """Return the classes of extents that are a dimension, and its size.
 
         Args:
-            dimension: "batch", "seq" or "hidden". was: the recorded size, None to find it.
+            dimension: "batch", "seq" or "hidden".
+            recorded_size: None to find it.
         """
         size, tiers = {"batch": self._batch, "seq": self._seq, "hidden": self._hidden}[dimension](recorded_size)
         found = set[int]()
@@ -63,7 +63,9 @@ class SizeEvidence:
         return found, size
 
     def _batch(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Return what a data loader stacks; else the input extents that layers have in their data and do not mix."""
+        """Return the extents that a data loader stacks; otherwise the input extents in layers' data that no layer
+        mixes.
+        """
         value, apart = self._extents.value, [claim for claim in self.claims if not claim.mixed]
         loaded = [root for root in self._extents.leaves(self._shapes.loaded) if value[root] > 1]
         if recorded_size is None:
@@ -107,7 +109,7 @@ class SizeEvidence:
 
     @cached_property
     def claims(self) -> list[_Claim]:
-        """Input extents of the forward pass that are no parameters', the most voted for first."""
+        """Input extents of the forward pass outside parameters, most votes first."""
         place = dict[int, int]()
         for source in self._shapes.sources:
             for at, extent in enumerate(source.shape if source.forward else ()):
@@ -159,7 +161,7 @@ class SizeEvidence:
         return [set(self._origins(source.shape)) for source in self._shapes.sources if source.forward]
 
     def _one_each(self, roots: Iterable[int], dimension: str) -> set[int]:
-        """Keep one class per input, the first: a layer may be as wide as its input."""
+        """Keep the first class per input: a layer may be as wide as its input."""
         if dimension == "hidden":
             return set(roots)
         chosen, taken = set[int](), [False] * len(self._inputs)

@@ -1,4 +1,4 @@
-"""An operator call as rules see it, and what rules are made of."""
+"""Operator calls as shape rules see them, and the parts of shape rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Shape = tuple[int, ...]  # extents of a tensor, numbers of an `Extents`
 
 @dataclass(frozen=True)
 class Operand:
-    """An argument: its tensors, its value if it is no tensor, and which tensors are boolean masks."""
+    """An argument: its tensors, its value if it is no tensor, and its boolean masks."""
 
     tensors: tuple[Shape | None, ...] = ()
     value: Any = None
@@ -22,15 +22,17 @@ class Operand:
 
 @dataclass(frozen=True)
 class OpCall:
-    """A call with the extents of its tensors; `name` lacks "aten::", `temporaries` are made within."""
+    """A call with the extents of its tensors."""
 
+    # without "aten::"
     name: str
     arguments: tuple[Operand, ...]
     results: tuple[Shape, ...]
+    # tensors made within the call
     temporaries: tuple[Shape, ...] = ()
 
     def tensor(self, position: int) -> Shape | None:
-        """Tensor at a position; None if there is none or a list."""
+        """Tensor at a position; None for a list or no tensor."""
         tensors = self.arguments[position].tensors if position < len(self.arguments) else ()
         return tensors[0] if len(tensors) == 1 else None
 
@@ -61,7 +63,7 @@ def equal(left: Sequence[int], right: Sequence[int], extents: Extents) -> None:
 
 
 def match(left: Shape, right: Shape, extents: Extents) -> None:
-    """Merge the extents of two tensors of one shape, if they have equally many."""
+    """Merge the extents of two tensors with the same number of dimensions."""
     if extents.sizes(left) == extents.sizes(right):
         equal(left, right, extents)
 
@@ -85,7 +87,7 @@ def part(whole: int, part: int, extents: Extents) -> None:
 
 
 def each(many: int, few: int, extents: Extents) -> None:
-    """State that there is a fixed number of one extent per element of another."""
+    """State a fixed number of elements of one extent per element of another."""
     if extents.value[few] and extents.value[many] % extents.value[few] == 0:
         times = extents.new(extents.value[many] // extents.value[few])
         extents.fix([times])
@@ -93,10 +95,10 @@ def each(many: int, few: int, extents: Extents) -> None:
 
 
 def product(pattern: str) -> Rule:
-    """Make a rule from letters for extents: "mk,kn->mn" for inputs and results, one group a tensor.
+    """Make a rule from letters for extents: "mk,kn->mn" for inputs and results, one group per tensor.
 
-    "*" is any number of extents, "!" after a group marks a parameter, "&" a tensor that is broadcast to the first
-    result; an empty group says nothing.
+    "*" is any number of extents. "!" after a group marks a parameter, "&" a tensor that is broadcast to the first
+    result. An empty group adds no relation.
     """
     left, _, right = pattern.partition("->")
 
@@ -119,7 +121,7 @@ def product(pattern: str) -> Rule:
 
 
 def _bind(group: str, shape: Shape, extents: Extents, bound: dict[str, int], many: dict[int, int]) -> None:
-    """Bind the letters of a group to extents; those of "*" by position from the left."""
+    """Bind the letters of a group to extents; "*" extents by position from the left."""
     head, star, tail = group.partition("*")
     if len(shape) < len(head) + len(tail) or (not star and len(shape) != len(head)):
         return
