@@ -27,7 +27,16 @@ from ..trace.frames import library
 from ..trace.library import MOST_IN_FULL
 from ..trace.text_tables import Cell, terminal_width
 from .inputs import TraceInput, add_inputs, find_inputs, job_of, read_parts, shell_of
-from .options import add_analysis, add_device_spec, add_engine, add_graph_captures, add_top, options_of, own_devices
+from .options import (
+    add_analysis,
+    add_device_spec,
+    add_engine,
+    add_graph_captures,
+    add_top,
+    asks_for_tables,
+    options_of,
+    own_devices,
+)
 from .outputs import add_tables_and_switch, write_csv, write_json, write_tables
 from .terminal import print_warnings
 
@@ -80,6 +89,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyze, write files and print."""
+    arguments.full = asks_for_tables(arguments, "by_shape", "batch_size")
     csv_folder, plots_folder = (
         None if name is None else make_folder(name) for name in (arguments.csv, arguments.plots)
     )  # first: other outputs may be in these folders

@@ -26,6 +26,7 @@ from .options import (
     add_own,
     add_selection,
     add_top,
+    asks_for_tables,
     options_of,
     own_devices,
 )
@@ -77,6 +78,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print."""
+    arguments.full = asks_for_tables(arguments)
     sides = _sides(arguments)
     if any(len(side) > 1 for side in sides):
         return _compare_jobs(arguments, *sides)

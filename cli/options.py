@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..analysis.devices import Device
     from ..jobs.engines import Engine
 
+_ROWS = 15  # of a table
 _MANY = 16  # more processes pay off from this number of traces
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
@@ -176,7 +177,13 @@ def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_top(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--top", type=_at_least_one, default=15, metavar="N", help="rows per table (default: 15)")
+    about = f"rows per table (default: {_ROWS})"
+    parser.add_argument("--top", type=_at_least_one, default=_ROWS, metavar="N", help=about)
+
+
+def asks_for_tables(arguments: argparse.Namespace, *names: str) -> bool:
+    """Return True with --full, and with --top or another option that only tables show."""
+    return arguments.full or arguments.top != _ROWS or any(getattr(arguments, name) for name in names)
 
 
 def add_device_spec(parser: argparse.ArgumentParser) -> None:

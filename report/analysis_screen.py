@@ -15,6 +15,7 @@ from .findings_text import gain_range, is_note, recorded_text
 from .top_text import graph_hint, serving_lines
 
 _SHOWN = 5  # kernels and lines on the screen
+_SIZES = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
 _RANKS = 18  # traces on a screen about several traces
 _FULL = "--full adds streams, launches, memcpys, modules, operators, roofline, overheads, memory"
 
@@ -49,7 +50,9 @@ def table_of_rows(rows: Sequence[Sequence[Cell]], width: int) -> str:
     """Return the table of several traces, cut to one screen."""
     heads = [f"{len(rows)} traces", "step ms", "GPU busy", "idle ms", "exposed ms", "first problem"]
     more = [f"and {len(rows) - _RANKS} more with --full"] if len(rows) > _RANKS else []
-    text = table("", heads, [list(row) for row in rows[:_RANKS]], width).strip("\n")
+    known = [at for at in range(len(heads)) if any(row[at] is not None for row in rows)]
+    cells = [[row[at] for at in known] for row in rows[:_RANKS]]
+    text = table("", [heads[at] for at in known], cells, width).strip("\n")
     return "\n".join([text, *more, "etplus analyze FILE shows one of them; --summary shows them as one job"])
 
 
@@ -74,8 +77,9 @@ def _idle(analysis: Analysis, width: int) -> list[str]:
         "after the last event": first.after_last_ns,
     }
     parts = [f"{name} {in_short(ns)}" for name, ns in sorted(times.items(), key=lambda item: -item[1]) if ns]
-    where = f" of stream {first.stream}" if len(causes) > 1 else ""
-    return textwrap.wrap(f"idle{where} {in_short(first.idle_ns)}: {', '.join(parts)}", width)[:2] if parts else []
+    where = f"stream {first.stream} " if len(causes) > 1 else ""
+    idle = f"{where}idle {in_short(first.idle_ns)} of {in_short(analysis.trace.span.length)}"
+    return textwrap.wrap(f"{idle}: {', '.join(parts)}", width)[:2] if parts else []
 
 
 def _top(analysis: Analysis, by: str, width: int) -> list[str]:
@@ -100,11 +104,13 @@ def _communication(analysis: Analysis) -> list[str]:
 
 
 def _memory(analysis: Analysis) -> list[str]:
-    held = max(analysis.memory, key=lambda row: row.peak_bytes, default=None)
+    held = max(analysis.memory, key=lambda row: (row.device != "cpu", row.peak_bytes), default=None)
     if held is None:
         return []
     after = in_short(held.peak_ns - analysis.trace.span.start)
-    return [f"memory peak {held.peak_bytes / 1e6:,.0f} MB on {held.device}, {after} after the start"]
+    unit, scale = next((pair for pair in _SIZES if held.peak_bytes >= pair[1]), ("B", 1))
+    size = held.peak_bytes / scale
+    return [f"memory peak {size:{'.0f' if size >= 100 else '.3g'}} {unit} on {held.device}, {after} after the start"]
 
 
 def _problems(findings: Findings, width: int) -> Iterator[str]:

@@ -38,19 +38,19 @@ def render(found: TraceChanges, width: int = 80, *, shell: str = "") -> str:
     lines += [shortened(f"{_ms_change(finding.cost_ns or 0)}  {finding.title}", width) for finding in causes[:_SHOWN]]
     changed = _changed_lines(found.lines)
     key = "GPU ms" if found.total_a or found.total_b else "CPU ms"
-    lines += _changes("source line", key, changed, found.latency_a, width)
-    lines += _changes("operator", key, _operators(found), found.latency_a, width)
-    if not changed and not causes and abs(found.latency_b - found.latency_a) <= 0.01 * found.latency_a:
+    tables = _changes("source line", key, changed, found.latency_a, width)
+    tables += _changes("operator", key, _operators(found), found.latency_a, width)
+    lines += tables
+    times = (found.latency_a, found.latency_b), (found.total_a, found.total_b)
+    if not tables and not changed and not causes and all(abs(b - a) <= 0.01 * a for a, b in times):
         lines.append("nothing changed by more than 1%")
     return "\n".join([*lines, *([fitting("evidence  etplus diff {} --full", shell, width, "A B")] if shell else [])])
 
 
 def render_job(found: JobDifference, width: int = 80, *, shell: str = "") -> str:
     """Return one screen about two jobs: the slowest rank, the ranks, operators and kernels that changed most."""
-    numbers = sorted(row.rank for row in found.ranks)
-    what = "step" if found.per_iteration else "trace"
     lines = [
-        f"{what} of the slowest rank {_from_to(found.latency_a, found.latency_b)}; {len(numbers):,} ranks compared",
+        *_times(found, width),
         *_about(found, width),
         *_left_out(found),
         *table_text(found.ranks, width, _SHOWN).split("\n"),
@@ -92,10 +92,15 @@ def _times(found: Difference, width: int) -> list[str]:
         pairs = [(row.phase, row.a.mean_latency_ns, row.b.mean_latency_ns) for row in served if row.a and row.b]
         texts = [f"{phase} step {_from_to(a, b)}" for phase, a, b in pairs if phase != "all" or len(pairs) == 1]
         return textwrap.wrap("; ".join(texts), width)
-    what = "step" if found.per_iteration else "trace"
+    what, ranks = "step" if found.per_iteration else "trace", ""
+    if isinstance(found, JobDifference):
+        what += " of the slowest rank"
+        ranks = f"; {len(found.ranks):,} ranks compared ({ranges(sorted(row.rank for row in found.ranks))})"
     if not found.latency_a or not found.latency_b:
-        return [f"GPU time {_from_to(found.total_a, found.total_b)}; no start times are recorded"]
-    return [f"{what} {_from_to(found.latency_a, found.latency_b)}"]
+        text = f"GPU time {_from_to(found.total_a, found.total_b)}; no start times are recorded{ranks}"
+    else:
+        text = f"{what} {_from_to(found.latency_a, found.latency_b)}{ranks}"
+    return textwrap.wrap(text, width)
 
 
 def _from_to(a: float, b: float) -> str:

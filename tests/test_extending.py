@@ -38,7 +38,7 @@ def test_the_page_has_the_files_as_they_are() -> None:
 
 def test_reader_table_finding_and_page(site: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(LINES)
-    done = run("etplus", "analyze", "in.txt", "--json", "n.json", cwd=tmp_path, env=site)
+    done = run("etplus", "analyze", "in.txt", "--full", "--json", "n.json", cwd=tmp_path, env=site)
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
     assert re.search(r"time by stream\nstream +kernels +total ms\n7 +3 +0\.010", text)

@@ -216,6 +216,7 @@ def test_the_command_writes_text_json_and_csv(tmp_path: Path) -> None:
     done = call("analyze", path, "--csv", tmp_path / "tables", "--json", tmp_path / "x.json", "--top", "3")
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
+    assert call("analyze", path).stdout.count(b"memory peak ") == 1
     assert "memory allocated, from allocator events" in text and "memory held at the peak of cuda:0" in text
     assert max(map(len, text.splitlines())) <= 80
     (numbers,) = read_json(tmp_path / "x.json")["traces"]

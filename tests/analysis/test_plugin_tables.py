@@ -61,7 +61,7 @@ def install(folder: Path, **points: str) -> dict[str, str]:
 def test_a_table_of_another_package_is_in_all_outputs(tmp_path: Path) -> None:
     env = install(tmp_path / "site", stream_times="tiny:times", streams="tiny:failing", file="tiny:failing")
     linked(GPU_SHAPED).write(tmp_path / "in.json")
-    done = run("etplus", "analyze", "in.json", "--csv", "tables", "--json", "n.json", cwd=tmp_path, env=env)
+    done = run("etplus", "analyze", "in.json", "--full", "--csv", "tables", "--json", "n.json", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count(b"analysis table streams of tiny 1.5 is ignored: another one has this name") == 1
     expected = [

@@ -55,7 +55,9 @@ def test_the_command_names_the_line_first(tmp_path: Path) -> None:
     after = {17: ("aten::mm", 60.0), 18: ("aten::gelu", 21.0), 19: ("aten::add", 10.0), 20: ("aten::mm", 30.0)}
     (tmp_path / "a.json").write_bytes(kineto_of(program(BEFORE)))
     (tmp_path / "b.json").write_bytes(kineto_of(program(after, first=13)))
-    done = call("diff", "a.json", "b.json", "--json", "diff.json", cwd=tmp_path)
+    screen = call("diff", "a.json", "b.json", cwd=tmp_path).stdout.decode()
+    assert 0 < screen.index("train.py:8 → 18 (step)") < screen.index("operator")
+    done = call("diff", "a.json", "b.json", "--full", "--json", "diff.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     tables = done.stdout.decode().split("\n\n")
     text = next(table for table in tables if table.startswith("source lines")).splitlines()

@@ -15,7 +15,7 @@ def width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_texts(tmp_path: Path) -> None:
     cases = [
-        "analyze plus.json --top 4",
+        "analyze plus.json",
         "analyze kineto.json --by-shape --top 2 --steps 0",
         "analyze plus.json --window 1-2.5ms --top 1 --batch-size 8",
         "analyze kineto.json plus.json --top 1 --overheads shared.json",

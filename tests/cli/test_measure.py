@@ -59,11 +59,11 @@ def test_options_of_measure() -> None:
 
 def test_what_was_not_executed() -> None:
     missing = [NotExecuted(f"op{number}", "no schema", number, 0.25) for number in range(16)]
-    shown = _missing_table(missing[:15], 80)
+    shown = _missing_table(missing[:10], 80)
     assert len(shown) == 1 and [line.split()[:3] for line in shown[0].splitlines()[2:4]] == [
         ["op0", "0", "25.0%"], ["op1", "1", "25.0%"]
     ]  # fmt: skip
-    assert _missing_table(missing, 80)[1:] == ["and 1 more"] and "op15" not in _missing_table(missing, 80)[0]
+    assert _missing_table(missing, 80)[1:] == ["and 6 more"] and "op10" not in _missing_table(missing, 80)[0]
 
 
 def test_the_conditions_of_a_measurement() -> None:
