@@ -20,8 +20,7 @@ from .finding import LIKELY, MEASURED, Candidate
 from .proofs import quoted
 from .ranks_of_case import RankOfCase, worst_rank
 
-# Minimum share of the makespan before the first GPU event; every recording starts with some launching.
-LATE_START = 0.02
+LATE_START = 0.02  # minimum share of the makespan before the first GPU event
 # A shorter delay is the launch of the first operator, in a recording of any length.
 LEAST_LATE_NS = 1_000_000
 # Minimum share of the makespan after the last GPU event; step ends (metrics, profiler) take some time.
