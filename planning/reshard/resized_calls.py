@@ -127,9 +127,7 @@ class ResizedCalls:
         return [tuple(sizes) for sizes in self._new_sizes(item, call, side)]
 
     def _shape(self, shape: Sequence[int], changed: Mapping[int, int]) -> list[int]:
-        _, known = self._sizes.setdefault(
-            id(changed), (changed, {})
-        )  # the cache keeps the object, so its id is not reused
+        _, known = self._sizes.setdefault(id(changed), (changed, {}))  # kept, so its id is not reused
         for extent in shape:
             if extent not in known:
                 known[extent] = self._model.size(extent, changed)

@@ -42,9 +42,7 @@ _VIEWS = (
     " resolve_conj resolve_neg view_as squeeze unsqueeze slice select narrow split chunk unbind split_with_sizes"
     " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
 )
-VIEWS = frozenset(
-    {"detach", *(f"aten::{name}" for name in _VIEWS.split())}
-)  # views and allocations, which do no work on data
+VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # views and allocations
 # Copies and scalars; each layout adds its own.
 BOOKKEEPING = frozenset({
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
