@@ -63,7 +63,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "two, A and B")
     add_tables_and_switch(parser)
-    add("--versus", nargs="+", metavar="FILE", help="the traces of job B; then all FILEs are those of A")
+    add("--versus", nargs="+", metavar="FILE", help="the traces of job B; then every FILE belongs to A")
     add("--by-shape", action="store_true", help="match operators by name and shapes")
     add("--total", action="store_true", help="compare whole traces, not means per iteration")
     add_selection(parser, "compare only")

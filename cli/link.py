@@ -115,7 +115,7 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
         "--rank",
         type=int,
         metavar="N",
-        help="rank of both files, which proves nothing; part of the default output name",
+        help="rank of both files, without proof; part of the default output name",
     )
     add_file_ranks(parser, rank=False)
     add("--jobs", type=int, metavar="N", help="processes for large files and many ranks (default: one per core)")

@@ -72,7 +72,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--timeout", type=float, default=30.0, metavar="SECONDS", help="limit for one operator (default: 30)")
     about = "skip operators whose tensors take more memory (default: %(default)s)"
     add("--max-bytes", default=f"{MAX_BYTES >> 30}G", metavar="SIZE", help=about)
-    add("--ops", metavar="PATTERN", help="only operators whose names match a regular expression, such as 'mm|conv'")
+    add("--ops", metavar="PATTERN", help="only operators with names that match a regular expression, such as 'mm|conv'")
     add(
         "--min-share",
         default="0",

@@ -58,7 +58,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", required=True, metavar="MODEL", help="model to write, JSON; gzipped if it ends in .gz")
     add_steps(parser, "fit on")
     add_selection(parser, "fit on", steps=False)
-    add("--keep-outliers", action="store_true", help="also fit on iterations that are unlike the others")
+    add("--keep-outliers", action="store_true", help="also fit on iterations that differ from the others")
     add("--measured", metavar="MEASURED", help="output of `etplus measure`; its times take precedence over all others")
     add_device_spec(parser)
     add_json(parser, "the errors on held-out traces")

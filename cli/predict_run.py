@@ -68,9 +68,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME", help=about)
     about = "predict for another size of batch, seq or hidden (batch=128, batch=32:128), or dtype=bfloat16; repeatable"
     add("--set", dest="changes", action="append", metavar="NAME=VALUE", help=about)
-    add("--also", metavar="FILE", help="with --set: a recording at another size, which shows what changes")
+    add("--also", metavar="FILE", help="with --set: a recording at another size, to show the changes")
     add("--measured", metavar="MEASURED", help="output of `etplus measure`; its times take precedence over the model's")
-    add("--keep-outliers", action="store_true", help="also predict chosen steps that are unlike the others")
+    add("--keep-outliers", action="store_true", help="also predict chosen steps that differ from the others")
     about = "CPU times: those of the trace, or of the host that the model was fitted on (default: trace)"
     add("--host", choices=get_args(Host), default="trace", help=about)
     add("--force", action="store_true", help="predict even if the interval or the replay error is too large")

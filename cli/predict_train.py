@@ -37,7 +37,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--hidden", type=int, default=64, metavar="N", help="width of a node's state (default: 64)")
     add("--epochs", type=int, metavar="N", help="at most (default: sage 150, gru 25)")
     add("--seed", type=int, default=0, metavar="N", help="of weights and order (default: 0)")
-    add("--resume", action="store_true", help="go on from MODEL.checkpoint, which is written every tenth epoch")
+    add("--resume", action="store_true", help="continue from MODEL.checkpoint (written every tenth epoch)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -75,7 +75,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     about = "predict steps, each from the others: all (default), or such as 3, 2-5 or decode"
     add("--cross-validate", nargs="?", const="all", metavar="STEPS", help=about)
     add_selection(parser, "replay only")
-    add("--keep-outliers", action="store_true", help="also predict from iterations that are unlike the others")
+    add("--keep-outliers", action="store_true", help="also predict from iterations that differ from the others")
     add("--force", action="store_true", help="show what-ifs even if the unchanged replay is off by over 5%%")
     add("--chrome", metavar="FILE", help="write measured and predicted timelines for ui.perfetto.dev")
 

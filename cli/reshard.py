@@ -65,9 +65,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which ranks")
     which = group.add_mutually_exclusive_group()
     which.add_argument("--ranks", metavar="LIST", help=f"write these, such as 0,1,60-63 (default: all up to {_MOST})")
-    which.add_argument("--representative", action="store_true", help="write one rank of each kind")
+    which.add_argument("--representative", action="store_true", help="write one rank per kind")
     parser.add_argument("--full", action="store_true", help="print every table")
-    group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces in place of ET+")
+    group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces instead of ET+")
     add = parser.add_argument_group("plan").add_argument
     add("--plan", metavar="FILE", help="write the symbolic plan as JSON, to be edited; - for standard output")
     add("--use", metavar="FILE", help="follow an edited plan")
