@@ -20,7 +20,7 @@ from ..trace.trace import Trace
 _LONGEST_NAME = 400
 # Replaces the names of the profiler's iterations.
 STEP = 2**31
-# Values of `kind`; `_THREAD` nodes hold the outermost calls of a thread.
+# Values of `kind`; `THREAD` nodes hold the outermost calls of a thread.
 OPERATOR, REGION, RUNTIME, THREAD, PYTHON = range(5)
 
 
