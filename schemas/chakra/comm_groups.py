@@ -81,14 +81,6 @@ def with_groups(trace: Trace, groups: Groups) -> Trace:
     return trace.with_(comm={**trace.comm, **found}) if found else trace
 
 
-def read_group_names(prefix: str) -> list[str]:
-    """Return the names of a set's groups; [] if their file is missing or not valid."""
-    try:
-        return list(read_struct(f"{prefix}{_NAMES_SUFFIX}", dict[str, str], "", "")[0].values())
-    except TraceFormatError:
-        return []
-
-
 def write_groups(prefix: str, groups: Groups, names: Mapping[int, str]) -> list[str]:
     """Write `<prefix>.comm_groups.json` and `<prefix>.comm_group_names.json`, and return the files' names.
 
