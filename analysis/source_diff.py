@@ -63,11 +63,15 @@ class LineRow(Row):
         return "other operators" if self.changed else ""
 
     @property
+    def lines(self) -> str:
+        """The line, as "8 → 18" if it moved."""
+        numbers = [side.line for side in (self.a, self.b) if side is not None]
+        return " → ".join(map(str, dict.fromkeys(numbers)))
+
+    @property
     def place(self) -> str:
         """File, lines in both traces, and function."""
-        numbers = [side.line for side in (self.a, self.b) if side is not None]
-        moved = f"{numbers[0]} → {numbers[1]}" if len(set(numbers)) > 1 else str(numbers[0])
-        return place_text(self.file, moved, self.function, self.exact)
+        return place_text(self.file, self.lines, self.function, self.exact)
 
 
 class _Lines(NamedTuple):

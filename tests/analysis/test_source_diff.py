@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import etplus
+import pytest
 from etplus import link
 from etplus.analysis.source_diff import line_rows
 from stack_events import frame, program
@@ -67,6 +69,19 @@ def test_the_command_names_the_line_first(tmp_path: Path) -> None:
     assert first["a"]["operators"] == [["aten::relu", 1]]
     done = call("diff", "a.json", "b.json", "-o", "page.html", cwd=tmp_path)
     assert done.returncode == 0 and b"train.py:8" in (tmp_path / "page.html").read_bytes()
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_finding_of_a_changed_line_has_its_file_and_line(exact: bool) -> None:
+    """PyTorch before 2.14 records no call lines; the place is then the line of the function."""
+    traces = []
+    for first, name in ((3, "aten::relu"), (5, "aten::gelu")):
+        events = program({7: (name, 20.0 + first)}, first=first)
+        for event in [] if exact else events:
+            event.get("args", {}).pop("CallFrom", None)
+        traces.append(link(None, kineto_of(events)))
+    (finding,) = (found for found in etplus.diff(*traces).findings.all if found.id == "other-line")
+    assert finding.where.source == ("train.py:7" if exact else "train.py:3 → 5")
 
 
 def test_lines_without_own_code_are_left_out() -> None:
