@@ -14,7 +14,7 @@ from ..planning.costs.model_file import read_model
 from ..planning.measure.measured import read_measured
 from ..planning.reshard.explain import explain
 from ..planning.reshard.job import Resharded, reshard
-from ..planning.reshard.layout import Layout, Routing, Schedule, TensorStyle, VocabularyStyle, parse_layout
+from ..planning.reshard.layout import Layout, Routing, Schedule, TensorStyle, parse_layout
 from ..planning.reshard.scaled import Scaled
 from ..schemas.text.files import open_output, read_struct
 from ..schemas.text.gc_control import gc_disabled
@@ -111,11 +111,6 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
     add("--schedule", choices=get_args(Schedule), default="1f1b", help="of the pipeline (default: 1f1b)")
     about = "reduce the input gradient of each column layer, or once a block (default: dtensor)"
     add("--tp-style", choices=get_args(TensorStyle), default="dtensor", help=about)
-    choices, about = (
-        get_args(VocabularyStyle)[1:],
-        "shard embeddings and output layer by words; gather logits or shard the loss",
-    )
-    add("--vocab-parallel", dest="vocabulary", choices=choices, default="whole", help=about)
     about = "shard norms and residuals by the sequence; with --tp-style megatron"
     add("--sequence-parallel", action="store_true", help=about)
     add("--bucket-cap-mb", type=int, metavar="MIB", help="size of DDP's buckets (default: 25, after a first one of 1)")
@@ -128,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Derive, write and print."""
     sizes = options_of(
         arguments,
-        "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync vocabulary ep routing "
+        "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync ep routing "
         "find_unused_parameters broadcast_buffers reshard_after_forward",
     )
     layout = Layout(**sizes, bucket_mib=arguments.bucket_cap_mb)

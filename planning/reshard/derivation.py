@@ -4,7 +4,7 @@
 2. New extents: tensor parallelism divides the extents of the plan, the batch changes, and dependent extents follow
 (`new_extents`). Extents with an unknown dependency are scaled in proportion and reported.
 3. Routed experts (`expert_regions.py`), the pipeline stage of each unit, FSDP units (`wraps.py`).
-4. Partial results and their reductions, the sharded sequence, the sharded vocabulary.
+4. Partial results and their reductions, the sharded sequence.
 5. DDP and FSDP options, as requested or as recorded.
 6. Ranks that run the same calls with other peers.
 
@@ -30,7 +30,6 @@ from .model import Buffer, Model, Parameter, Unit, Wrap, accumulations
 from .plan import Partial, Plan, partial_results, single_heads
 from .sequence_regions import SequenceRegions, divide_sequence
 from .step_calls import SUM_IN_PLACE, Call, pruned, walked
-from .vocabulary import VocabularyRegions, find_vocabulary
 from .wraps import chosen_wraps
 
 # The result sizes of these operators depend on values.
@@ -75,7 +74,6 @@ class Derivation:
     # partial results by the row of the call before their reduction
     reductions: Mapping[int, list[Partial]]
     regions: SequenceRegions | None
-    vocabulary: VocabularyRegions | None
     clipping: Clipping
     buffers: list[Buffer]
     # the optimizer sets gradients to zero, not to None, so the first pass adds to them
@@ -167,8 +165,6 @@ def _of_lists(call: Call, owned: Set[int], model: Model) -> Iterator[Call]:
 
 
 def derive(model: Model, plan: Plan, layout: Layout, recorded: Layout) -> Derivation:
-    if layout.vocabulary == "whole":
-        plan = plan.without_words()
     divided = _divided_extents(model, plan, layout, recorded)
     microbatches = _microbatches(model, layout, recorded)
     rank_batch = _rank_batch(model, layout, microbatches)
@@ -190,7 +186,7 @@ def derive(model: Model, plan: Plan, layout: Layout, recorded: Layout) -> Deriva
     given = layout.find_unused_parameters
     derivation = Derivation(
         model, plan, layout, recorded, microbatches, rank_batch, extents, experts, changed, stages, wraps, reductions,
-        regions, _vocabulary(model, plan, layout, recorded, changed), find_clipping(model), _buffers(model, layout),
+        regions, find_clipping(model), _buffers(model, layout),
         _keeps_gradients(model), layout.zero == 0 and (model.finds_unused if given is None else given),
     )  # fmt: skip
     return replace(derivation, alike=[_alike(derivation, stage) for stage in range(layout.pp)])
@@ -222,9 +218,7 @@ def _divided_extents(model: Model, plan: Plan, layout: Layout, recorded: Layout)
             f"{model.trace.file}: no pair of products is found that tensor parallelism can divide; choose tp=1"
         )
     for division in plan.divisions:
-        whole = division.size * (1 if division.words else recorded.tp)
-        if division.words and whole % layout.tp:
-            raise UsageError(f"a vocabulary of {whole} words does not divide over tp={layout.tp} ranks")
+        whole = division.size * recorded.tp
         if whole % layout.tp:
             heads = [shape[1:2] for given in model.attentions() for shape in given if len(shape) == 4]
             of_heads = any(division.extent in model.extents.leaves(extents) for extents in heads)
@@ -315,22 +309,6 @@ def _of_other_input(model: Model, plan: Plan, result: Partial, following: Partia
         for shape in call.output_shapes
     )
     return any(not divided.isdisjoint(leaves(s[-1:])) and one.batch in leaves(s[:1]) for s in shapes)
-
-
-def _vocabulary(
-    model: Model, plan: Plan, layout: Layout, recorded: Layout, changed: Mapping[int, int]
-) -> VocabularyRegions | None:
-    if layout.vocabulary == "whole":
-        return None
-    found = find_vocabulary(model)
-    if found is not None and recorded.tp == 1 and plan.words:
-        return VocabularyRegions(model, layout, found, changed)
-    why = "divided from recordings of one tensor-parallel rank"
-    if found is None:
-        why = "in it: no output layer has as many rows as an embedding"
-    elif recorded.tp == 1:
-        why = "whole in the plan"
-    raise UsageError(f"{model.trace.file}: no vocabulary is {why}; leave --vocab-parallel out")
 
 
 def _buffers(model: Model, layout: Layout) -> list[Buffer]:

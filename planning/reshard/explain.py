@@ -45,17 +45,6 @@ def _model(derivation: Derivation) -> Iterator[str]:
     sizes = [str(model.extents.value[batch]) for batch in model.batches]
     batch = "unknown" if not sizes else " + ".join(sizes)
     yield f"batch: {batch} samples in {passes} recorded pass{'es' if passes > 1 else ''}: what most layers have first"
-    vocabulary = derivation.plan.words
-    if vocabulary:
-        how = (
-            "the logits are gathered"
-            if derivation.layout.vocabulary == "gather"
-            else ("the loss is computed of parts of the logits")
-        )
-        yield (
-            f"vocabulary: {vocabulary[0].size:,} words over {derivation.layout.tp} ranks, {how}: the rows of the last "
-            "product's weight, as many as an embedding of samples has"
-        )
     yield from _experts(derivation)
     unknown = derivation.extents.unknown
     if unknown:
@@ -150,9 +139,6 @@ def _taken(derivation: Derivation, unit: Unit) -> Iterator[Parameter]:
 def _divided(derivation: Derivation, unit: Unit, partial: Counter[tuple[int, bool]]) -> Iterator[str]:
     for division in derivation.plan.divisions:
         if division.unit == unit.number and (division.columns or division.rows):
-            if division.words:
-                yield f"  {division.size:,} words are divided; lookups are masked, and their results summed over tp"
-                continue
             columns, rows = (", ".join(map(str, side)) or "none" for side in (division.columns, division.rows))
             yield (
                 f"  an extent of {division.size} is divided: first of parameters {columns}, second of {rows}; no norm "

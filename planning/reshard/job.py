@@ -225,7 +225,7 @@ class Resharded:
                 "sequence_parallel": layout.sequence_parallel, "fsdp_wrap": layout.fsdp_wrap,
                 "find_unused_parameters": layout.find_unused_parameters,
                 "broadcast_buffers": layout.broadcast_buffers, "reshard_after_forward": layout.reshard_after_forward,
-                "no_sync": layout.no_sync, "vocabulary": layout.vocabulary, "ranks": layout.ranks,
+                "no_sync": layout.no_sync, "ranks": layout.ranks,
             },
             "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
             "step_ns": self.step_ns,

@@ -13,7 +13,6 @@ from ...trace.errors import UsageError
 
 TensorStyle = Literal["dtensor", "megatron"]
 Schedule = Literal["1f1b", "gpipe"]
-VocabularyStyle = Literal["whole", "gather", "loss"]
 Routing = Literal["recorded", "uniform"]
 
 _PART = re.compile(r"(tp|dp|pp)=(\d+)", re.ASCII)
@@ -62,9 +61,6 @@ class Layout:
     fsdp_wrap: str | None = None
     # reduce gradients of several microbatches only after the last one
     no_sync: bool = False
-    # embeddings and output layer are "whole" on each tensor-parallel rank, or sharded by words, with gathered logits
-    # ("gather") or a loss from sharded logits ("loss")
-    vocabulary: VocabularyStyle = "whole"
     # ranks of a data-parallel group that share routed experts; it divides dp
     ep: int = 1
     # tokens of each expert: "recorded" proportions or "uniform". None uses the recorded ones and adds a doubt if they
@@ -96,10 +92,6 @@ class Layout:
             raise UsageError("the schedule is 1f1b or gpipe, the style of tensor parallelism dtensor or megatron")
         if self.fsdp_wrap is not None and self.zero != 3:
             raise UsageError("fsdp_wrap is of FSDP: add zero=3 (--zero 3)")
-        if self.vocabulary not in get_args(VocabularyStyle):
-            raise UsageError("the vocabulary is whole, or divided with gather or loss")
-        if self.vocabulary != "whole" and (self.tp == 1 or self.sequence_parallel):
-            raise UsageError("a vocabulary is divided over tensor-parallel ranks, without sequence parallelism")
         if self.routing not in (None, *get_args(Routing)):
             raise UsageError("tokens are routed as recorded or uniform")
         if self.dp % self.ep:

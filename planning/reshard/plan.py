@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...trace.brief import brief
 from ...trace.errors import UsageError
 from .model import PRODUCTS, Model, Parameter, Unit, contracted
 from .step_calls import VIEWS, Call, walked
-from .vocabulary import find_vocabulary
 
-_VERSION = 1
+_VERSION = 2
 _FLUSH_AT = "ViewBackward0"
 
 
@@ -34,8 +33,6 @@ class Division:
     rows: tuple[int, ...]
     # the first unit that has it
     unit: int
-    # it is a vocabulary, which a layout may keep whole
-    words: bool = False
 
     __repr__ = brief
 
@@ -51,13 +48,6 @@ class Plan:
     stages: tuple[int, ...] | None = None
 
     __repr__ = brief
-
-    def without_words(self) -> Plan:
-        return replace(self, divisions=tuple(division for division in self.divisions if not division.words))
-
-    @property
-    def words(self) -> list[Division]:
-        return [division for division in self.divisions if division.words]
 
     @property
     def divided(self) -> set[int]:
@@ -89,7 +79,6 @@ class Plan:
                     "unit": division.unit,
                     "columns": list(division.columns),
                     "rows": list(division.rows),
-                    "words": division.words,
                 }
                 for division in self.divisions
             ],
@@ -122,12 +111,7 @@ def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
 
     If each of the `recorded_tp` recorded ranks has one head, tensor parallelism divides the head's width.
     """
-    divisions = _divisions(model, recorded_tp)
-    vocabulary = find_vocabulary(model)
-    known = {division.extent for division in divisions}
-    if vocabulary is not None and known.isdisjoint(vocabulary.extents):
-        divisions += [replace(_division(model, extent), words=True) for extent in vocabulary.extents]
-    return Plan(tuple(divisions), tuple(_layers(model.units)))
+    return Plan(tuple(_divisions(model, recorded_tp)), tuple(_layers(model.units)))
 
 
 def _layers(units: Sequence[Unit]) -> list[int]:
@@ -254,12 +238,7 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         layers = tuple(unit["number"] for unit in units if unit["layer"])
         stages = tuple(unit["stage"] for unit in units)
         divided = [
-            (
-                tuple(map(int, division["columns"])),
-                tuple(map(int, division["rows"])),
-                int(division["size"]),
-                bool(division.get("words")),
-            )
+            (tuple(map(int, division["columns"])), tuple(map(int, division["rows"])), int(division["size"]))
             for division in given["tensor_parallel"]
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -279,9 +258,7 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
     return Plan(tuple(found), layers, chosen or None)
 
 
-def _found(
-    model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int, words: bool, taken: Set[int]
-) -> Division:
+def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int, taken: Set[int]) -> Division:
     """Find the division that a plan names. If several are equal, such as heads of queries and keys in one GEMM, take
     the next one.
     """
@@ -290,7 +267,7 @@ def _found(
     extents += [by_number[row].shape[-1] for row in rows if row in by_number]
     value = model.extents.value
     leaves = dict.fromkeys(leaf for leaf in model.leaves(extents) if value[leaf] == size and leaf not in taken)
-    alike = [replace(_division(model, leaf), words=words) for leaf in leaves]
+    alike = [_division(model, leaf) for leaf in leaves]
     exact = [division for division in alike if (division.columns, division.rows) == (columns, rows)]
     if alike:
         return (exact or alike)[0]

@@ -155,14 +155,12 @@ def _items(rank: _Rank) -> Iterator[Item]:
 
 
 def _recorded(rank: _Rank, calls: Iterable[Call | Item], microbatch: int) -> Iterator[Item]:
-    items = (
+    yield from (
         RecordedOp(call, rank.changed, microbatch, _reductions_in(rank.derivation, call))
         if isinstance(call, Call)
         else call
         for call in calls
     )
-    vocabulary = rank.derivation.vocabulary
-    yield from items if vocabulary is None else vocabulary.apply(items)
 
 
 def _reductions_in(derivation: Derivation, call: Call) -> dict[int, tuple[CommOp, ...]]:

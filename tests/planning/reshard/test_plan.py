@@ -59,7 +59,7 @@ def edited(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
 
 
 REFUSED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
-    (lambda plan: plan.update(version=2), "the plan has version 2, expected 1"),
+    (lambda plan: plan.update(version=1), "the plan has version 1, expected 2"),
     (lambda plan: plan.pop("units"), r"cannot be read \(KeyError"),
     (lambda plan: plan.update(units=3), r"cannot be read \(TypeError"),
     (lambda plan: plan["tensor_parallel"][0].update(size="x"), r"cannot be read \(ValueError"),
