@@ -13,7 +13,7 @@ import numpy as np
 
 from ..trace.columns import IntColumn, distinct_rows, grouped, mask_at, run_starts
 from ..trace.intervals import Span
-from ..trace.kinds import GPU, OPTIMIZER
+from ..trace.kinds import BACKWARD, GPU, OPTIMIZER, RECOMPUTATION
 from ..trace.origin import origin_of_rows
 from .constants import Constants, of_ranks
 from .meant_rows import Rows, step_of_row
@@ -41,6 +41,7 @@ def scale(
         before = of_their_ranks(graph, rows) if gaps is True else gaps
         loose = (edges.owner < 0) & ((kind == HOST) | (kind == HANDOFF))
         which |= loose & np.append(before, False)[graph.row[edges.target]]
+    which[_around_recomputed(graph, host)] = True
     if during is not None:
         when = graph.measured[edges.target]
         which &= (kind != HOST) & (kind != HANDOFF) | ((when > during.start) & (when <= during.end))
@@ -58,8 +59,17 @@ def remove(graph: ReplayGraph, rows: Rows) -> Change:
     owned = np.flatnonzero(np.append(rows, False)[graph.edges.owner])
     before = _edges_before(graph, rows, LAUNCH, STREAM)
     waits = _edges_before(graph, rows, SYNC, QUEUE, UNKNOWN)
-    timeless = np.append(owned, before)
+    timeless = np.concatenate([owned, before, _around_recomputed(graph, rows)])
     return lambda graph: graph.scaled(timeless, 0.0).without(waits)
+
+
+def _around_recomputed(graph: ReplayGraph, rows: Rows) -> IntColumn:
+    """Return edges of a backward call's own time next to recomputed rows: the Python of a checkpoint."""
+    edges, phase = graph.edges, np.append(_phases(graph), -1)
+    recomputed = np.append(rows & (phase[:-1] == RECOMPUTATION), False)
+    touches = recomputed[graph.row[edges.source]] | recomputed[graph.row[edges.target]]
+    around: IntColumn = np.flatnonzero((edges.kind == HOST) & (phase[edges.owner] == BACKWARD) & touches)
+    return around
 
 
 def _edges_before(graph: ReplayGraph, rows: Rows, *kinds: int) -> IntColumn:
@@ -201,7 +211,7 @@ def overlapped(rows: Rows) -> Change:
 def _overlapped(rows: Rows, graph: ReplayGraph) -> ReplayGraph:
     edges = graph.edges.take(graph.edges.kind != GONE)
     target, source = graph.row[edges.target], graph.row[edges.source]
-    step, needs = _steps(graph), np.concatenate([origin_of_rows(trace).phase == OPTIMIZER for trace in graph.traces])
+    step, needs = _steps(graph), _phases(graph) == OPTIMIZER
     on_device = graph.column("kind") == GPU
     leaves = (source >= 0) & (target >= 0) & on_device[source] & ~rows[target]
     later = ~on_device[target] | (step[source] != step[target]) | (needs[target] & ~needs[source])
@@ -230,6 +240,10 @@ def _last_on_stream(graph: ReplayGraph, which: Rows) -> IntColumn:
     last_event = np.full(len(graph.start), -1, np.int64)
     last_event[gpu] = np.where(same, event, -1)
     return last_event
+
+
+def _phases(graph: ReplayGraph) -> IntColumn:
+    return np.concatenate([origin_of_rows(trace).phase for trace in graph.traces])
 
 
 def _steps(graph: ReplayGraph) -> IntColumn:

@@ -52,7 +52,7 @@ _LITTLE = 0.02
 _LEAST_SCALE, _MOST_SCALE = 0.25, 2.0
 _ROUNDS = 3
 # Work on a CPU differs by so much from run to run, as a share of a gain and of the step; work of a device does not.
-_UNEVEN, _UNEVEN_STEP = 0.2, 0.005
+_UNEVEN, _UNEVEN_STEP = 0.25, 0.005
 _COSTS = re.compile(r"etplus\.costs operator_ns=(\d{1,9}) annotation_ns=(\d{1,9}) frame_ns=(\d{1,9})", re.ASCII)
 
 

@@ -117,7 +117,8 @@ def origin_of(trace: Trace) -> Origin:
     as_call = has & ((gpu_behind >= 0) | ~_has_own(table, gpu_own)) & ~stated
     paths, gpu_module = _with_annotated(trace, gpu_own, paths, gpu_module)
     gpu_entry = np.where(as_call, scatter(len(gpu), has, entry[gpu_call[has]]), gpu_own)
-    through_all = np.where(behind >= 0, _nearest_value(trace, through), 0).astype(np.int8)
+    passed = nearest(np.arange(len(through)), trace.calls.parent, through > 0)
+    through_all = np.where((behind >= 0) & (passed >= 0), np.append(through, 0)[passed], 0).astype(np.int8)
     return Origin(
         phase=as_column(phase),
         forward=as_positions(behind),
@@ -289,7 +290,18 @@ def _phases(
     phase[communicates & np.isin(phase, (BACKWARD, ACCUMULATION))] = GRADIENT_COMMUNICATION
     inside = nearest(np.arange(len(calls)), calls.parent, communicates) >= 0
     phase[inside & (phase == UNKNOWN)] = COMMUNICATION
+    if RECOMPUTATION in phase:
+        _mark_detaches(trace, phase)
     return phase
+
+
+def _mark_detaches(trace: Trace, phase: npt.NDArray[np.int8]) -> None:
+    """Mark the calls of detach by which a checkpoint hands recomputed tensors to backward."""
+    calls = trace.calls
+    order = np.lexsort((-calls.end, calls.ts, calls.thread))
+    detaches = (matching(calls.name, trace.names, ("aten::detach", "detach").__contains__) & (phase == BACKWARD))[order]
+    previous = np.maximum.accumulate(np.where(detaches, 0, np.arange(len(order))))
+    phase[order[detaches & (phase[order[previous]] == RECOMPUTATION)]] = RECOMPUTATION
 
 
 def _in_grad_mode(
@@ -346,20 +358,13 @@ def _inherited_modules(
     again = np.flatnonzero((checkpoint >= 0) & (module >= 0) & (module[checkpoint] >= 0))
     known = {path: code for code, path in enumerate(paths)}
     pairs, pair = distinct_rows(module[again], module[checkpoint[again]])
-    whole = [known.setdefault(_rooted(paths[inner], paths[outer]), len(known)) for inner, outer in pairs.tolist()]
+    whole = []
+    for inner, outer in ((paths[inner], paths[outer]) for inner, outer in pairs.tolist()):
+        above = outer[: outer.index(inner[0])] if inner[0] in outer else outer  # the modules around it in forward
+        whole.append(known.setdefault(above + inner, len(known)))
     module = np.where((module < 0) & (checkpoint >= 0), module[checkpoint], module)
     module[again] = np.array(whole, np.int64)[pair]
     return list(known), np.where((module < 0) & (behind >= 0), module[behind], module)
-
-
-def _rooted(path: tuple[str, ...], outer: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the path of a module that is called again below the modules around it in forward."""
-    return (outer[: outer.index(path[0])] if path[0] in outer else outer) + path
-
-
-def _nearest_value(trace: Trace, values: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-    at = nearest(np.arange(len(values)), trace.calls.parent, values > 0)
-    return np.where(at >= 0, values[np.maximum(at, 0)], 0).astype(np.int8) if len(values) else values
 
 
 def _has_own(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:

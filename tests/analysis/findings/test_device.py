@@ -388,3 +388,21 @@ def test_an_optimizer_that_loops_gains_what_the_fused_one_takes_less() -> None:
     brought = spent["loop"] - spent["fused"]
     assert gain is not None and abs(gain.replayed_ns - brought) < 0.3 * brought  # of the timeline with recording
     assert gain.ns < brought / 3  # recording made the loop longer, which no change saves
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [("f32", True), ("bf16", False)])
+def test_a_busy_device_without_16_bit_products_gains_from_mixed_precision(dtype: str, expected: bool) -> None:
+    def program(dtype: str) -> MadeDevice:
+        device, name = MadeDevice(), "sm90_xmma_gemm_tf32f32_f32" if dtype == "f32" else "nvjet_hsh_128x256"
+        for _ in range(6):
+            took = of_product(1, 4096, 4096, 4096, 0.6, TF32 if dtype == "f32" else FLOPS, dtype)
+            device.op("aten::mm", [(4096, 4096)] * 2, (name, took), dtype=dtype)
+        return device
+
+    device = program(dtype)
+    findings = [finding for finding in find_findings(Case([device.trace()])) if finding.id == "mixed-precision"]
+    assert bool(findings) == expected
+    for finding in findings:
+        law = device.span_ns - program("bf16").span_ns
+        assert finding.gain is not None and finding.certainty == "possible"
+        assert finding.gain.low_ns <= law <= finding.gain.high_ns

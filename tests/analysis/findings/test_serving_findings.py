@@ -145,3 +145,25 @@ def test_decode_far_from_its_roofline_gains_what_kernels_near_it_take() -> None:
 
 def test_engines_without_problems_raise_nothing() -> None:
     assert not ids(found(job(of_batches([DECODE] * 20)))) & {detector.id for detector in SERVING}
+
+
+def late(steps: int, wait: int, rank: Rank) -> Play:
+    """Steps of decode in which the host works for `wait` ns before it launches."""
+    for _ in range(steps):
+        with rank.op(DECODE.name("vllm"), annotation=True):
+            rank.now += wait
+            for _ in range(10):
+                rank.compute("aten::mm", 20_000)
+        rank.synchronize()
+    yield from ()
+
+
+def test_a_step_that_waits_before_its_first_kernel_gains_the_wait() -> None:
+    slow, fast = (Job(partial(late, 8, wait), 1) for wait in (400_000, 0))
+    law = slow.makespan_ns(RECORDED) - fast.makespan_ns(RECORDED)
+    findings = found(slow)
+    finding = only(findings, "waits-for-first-kernel")
+    assert finding.cost_ns == pytest.approx(law, rel=0.15)
+    share = law / slow.makespan_ns(RECORDED)  # gains are of the time without recording
+    assert finding.gain.low_ns <= share * findings.makespan_ns <= finding.gain.high_ns
+    assert "waits-for-first-kernel" not in ids(found(fast))

@@ -143,3 +143,21 @@ def test_recorded_devices_side_by_side() -> None:
     files = [shared_trace(f"gpu-kineto/{name}.json.gz") for name in ("h100_bert", "mi300_bert")]
     numbers = json.loads(call("diff", *files, "--json", "-").stdout)
     assert [finding["id"] for finding in numbers["findings"]["found"]] == ["other-device", "other-kernels"]
+
+
+def test_advice_that_was_followed_without_gain_is_reported() -> None:
+    def steps(late_ns: int, kernel_ns: int, rank: Rank) -> Play:
+        for number in range(STEPS):
+            with rank.op(f"ProfilerStep#{number}", annotation=True):
+                for name in NAMES:
+                    rank.compute(name, kernel_ns)
+                    rank.synchronize()
+                    rank.now += late_ns
+        yield from ()
+
+    reads, slow, fast = (
+        link(*Job(partial(steps, *times), 1).texts()[0]) for times in ((200_000, 200_000), (0, 400_000), (0, 200_000))
+    )
+    (finding,) = [each for each in etplus.diff(reads, slow).findings if each.id == "followed-without-gain"]
+    assert "is gone in B, without the gain of" in finding.title
+    assert "followed-without-gain" not in {each.id for each in etplus.diff(reads, fast).findings}
