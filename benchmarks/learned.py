@@ -1,7 +1,7 @@
 """Learned predictors and baselines on a CPU sweep, with graphs, structures or families held out.
 
     python benchmarks/learned.py OUT                    # what sweep_cpu.py recorded there; all three
-    python benchmarks/learned.py OUT --by family --kinds sage
+    python benchmarks/learned.py OUT --by family
     python benchmarks/learned.py OUT --time 200000      # what a training takes on so many nodes
 
 Graphs are those of the dataset OUT/npz, which `etplus convert RECORDINGS --to npz --split graph -o OUT/npz` makes of
@@ -84,7 +84,7 @@ def report(title: str, found: dict[str, list[tuple[npt.NDArray[np.float64], npt.
         print(f"  {name:24}{one.count:>7}{errors}{tau:>8.3f}{ordered:>7.1%}")
 
 
-def time_training(graphs: Sequence[GraphArrays], nodes: int, kinds: Sequence[str]) -> None:
+def time_training(graphs: Sequence[GraphArrays], nodes: int) -> None:
     chosen, held = list[GraphArrays](), 0
     while held < nodes:
         chosen.append(graphs[len(chosen) % len(graphs)])
@@ -93,11 +93,10 @@ def time_training(graphs: Sequence[GraphArrays], nodes: int, kinds: Sequence[str
     rng = np.random.default_rng(0)
     unlike = [replace(graph, node_feat=graph.node_feat + rng.random((len(graph), 1), np.float32)) for graph in chosen]
     for title, some in (("as recorded", chosen), ("no nodes alike", unlike)):
-        for kind in kinds:
-            cpu, begin = time.process_time(), time.perf_counter()
-            done = train(some, some[::FOLDS], kind=kind)
-            took = f"{time.process_time() - cpu:.0f} s of CPU time, {time.perf_counter() - begin:.0f} s"
-            print(f"  {kind:6}{title:16}{done.epochs:>4} epochs: {took} (bar: 300 s)", flush=True)
+        cpu, begin = time.process_time(), time.perf_counter()
+        done = train(some, some[::FOLDS])
+        took = f"{time.process_time() - cpu:.0f} s of CPU time, {time.perf_counter() - begin:.0f} s"
+        print(f"  {title:16}{done.epochs:>4} epochs: {took} (bar: 300 s)", flush=True)
 
 
 def main() -> None:
@@ -105,30 +104,28 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--by", nargs="+", choices=("graph", "structure", "family", "batch"),
                         default=("graph", "structure", "family"))  # fmt: skip
-    parser.add_argument("--kinds", nargs="*", choices=("sage", "gru"), default=("sage", "gru"))
     parser.add_argument("--time", type=int, metavar="NODES", help="time the training on this number of nodes instead")
     arguments = parser.parse_args()
     graphs = [graph for split in SPLITS for graph in read_dataset(arguments.out / "npz", split)]
     graphs.sort(key=lambda graph: graph.name)
     if arguments.time is not None:
-        time_training(graphs, arguments.time, arguments.kinds)
+        time_training(graphs, arguments.time)
         return
     for by in arguments.by:
         found: dict[str, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]] = defaultdict(list)
-        took: dict[str, float] = defaultdict(float)
+        longest = 0.0
         for name, (known, stop, held) in folds(graphs, by):
             measured = np.exp(log_times(held))
             predicted = baselines([*known, *stop], held)
-            for kind in arguments.kinds:
-                begin = time.perf_counter()
-                predicted[kind] = predict_graphs(train(known, stop, kind=kind), held)
-                took[kind] = max(took[kind], time.perf_counter() - begin)
+            begin = time.perf_counter()
+            predicted["sage"] = predict_graphs(train(known, stop), held)
+            longest = max(longest, time.perf_counter() - begin)
             for kind, ns in predicted.items():
                 found[kind].append((ns, measured))
             if by == "family":
                 report(f"family {name} held out", {kind: [pairs[-1]] for kind, pairs in found.items()})
         report(f"by {by}, {len(next(iter(found.values())))} folds", found)
-        print("  longest training: " + ", ".join(f"{kind} {seconds:.0f} s" for kind, seconds in took.items()))
+        print(f"  longest training: {longest:.0f} s")
 
 
 if __name__ == "__main__":

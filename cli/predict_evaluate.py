@@ -19,12 +19,12 @@ from .outputs import add_tables, write_tables
 COMMON = "folder model split full json"
 _EPILOG = """\
 example:
-  etplus predict evaluate dataset --model gru.safetensors
+  etplus predict evaluate dataset --model model.safetensors
 
-Baselines are fitted on train/: mean of all graphs, a roofline, ridge regression,
-and ExtraTrees if scikit-learn is installed. geomean, median, mean: of
-|predicted/measured - 1|; tau: Kendall's; pairs: in the right order; top 1, top 5:
-what the best of the K variants predicted fastest loses on a model's best.
+Baselines are fitted on train/: mean of all graphs, ridge regression. geomean,
+median, mean: of |predicted/measured - 1|; tau: Kendall's; pairs: in the right
+order; top 1, top 5: what the best of the K variants predicted fastest loses on a
+model's best.
 """
 
 

@@ -15,7 +15,7 @@ from ..trace.errors import UsageError
 from .options import MISSING_LEARN, options_of
 from .outputs import add_json, write_json
 
-COMMON = "folder output kind epochs resume"
+COMMON = "folder output epochs resume"
 _EPILOG = """\
 example:
   etplus convert runs/*.json.gz --to npz -o dataset
@@ -33,9 +33,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("folder", metavar="DIR", help="a dataset, see etplus convert --to npz")
     add("-o", "--output", required=True, metavar="MODEL", help="network to write (.safetensors)")
     add_json(parser, "what was trained, and its error on valid/")
-    add("--kind", choices=("gru", "sage"), default="sage", help="network (default: sage)")
     add("--hidden", type=int, default=64, metavar="N", help="width of a node's state (default: 64)")
-    add("--epochs", type=int, metavar="N", help="at most (default: sage 150, gru 25)")
+    add("--epochs", type=int, metavar="N", help="at most (default: 150)")
     add("--seed", type=int, default=0, metavar="N", help="of weights and order (default: 0)")
     add("--resume", action="store_true", help="continue from MODEL.checkpoint (written every tenth epoch)")
 
@@ -47,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         from ..planning.learned.training import EPOCHS, train, write_trained
     except ImportError as error:
         raise UsageError("etplus predict train " + MISSING_LEARN.format(error=error)) from None
-    most = EPOCHS[arguments.kind] if arguments.epochs is None else arguments.epochs
+    most = EPOCHS if arguments.epochs is None else arguments.epochs
     if arguments.hidden < 1 or most < 1:
         raise UsageError("--hidden and --epochs must be at least 1")
     checkpoint = Path(f"{arguments.output}.checkpoint")
@@ -59,12 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
             bar.update(epoch - bar.n)
             bar.set_postfix_str(f"validation {error:.3f}")
 
-        chosen = options_of(arguments, "kind hidden epochs seed resume")
+        chosen = options_of(arguments, "hidden epochs seed resume")
         trained = train(graphs, valid, checkpoint=checkpoint, report=report, **chosen)
     write_trained(trained, arguments.output)
-    numbers = {"kind": arguments.kind, "graphs": len(graphs), "epochs": trained.epochs, "valid": trained.valid}
+    numbers = {"graphs": len(graphs), "epochs": trained.epochs, "valid": trained.valid}
     write_json(arguments.json, numbers)
     quality = f"mean |log ratio| on valid/ {trained.valid:.3f}"
-    print(f"{arguments.kind}: {len(graphs)} graphs, {trained.epochs} epochs, {quality}", file=sys.stderr)
+    print(f"{len(graphs)} graphs, {trained.epochs} epochs, {quality}", file=sys.stderr)
     print(f"wrote {arguments.output}", file=sys.stderr)
     return 0

@@ -12,10 +12,8 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
 from etplus import __version__
 from support import call, fixture_pair, linked, plain
 
@@ -45,11 +43,8 @@ def check_texts(name: str, cases: Sequence[str], folder: Path, *, masked: bool =
 
     Args:
         name: of the file with the texts.
-        masked: numbers are left out, as for those that depend on the versions of libraries; with scikit-learn there are
-            further rows, and nothing is compared.
+        masked: numbers are left out, as for those that depend on the versions of libraries.
     """
-    if masked and find_spec("sklearn") is not None:
-        pytest.skip("scikit-learn adds rows")
     shutil.copytree(_sources(), folder, dirs_exist_ok=True)
     parts = []
     for line in cases:

@@ -1,1 +1,1 @@
-"""Learned predictors of the time of a graph; need the extra `learn` (PyTorch, safetensors, scikit-learn)."""
+"""Learned predictors of the time of a graph; need the extra `learn` (PyTorch, safetensors)."""

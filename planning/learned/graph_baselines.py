@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from ...schemas.graph_arrays import GraphArrays, opcodes
 from ..costs.crossval import Floats, Score, score
 
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
-_TREES, _PENALTY = 200, 1.0
+_PENALTY = 1.0
 
 
 def runs(graphs: Sequence[GraphArrays]) -> list[tuple[GraphArrays, int]]:
@@ -28,22 +27,15 @@ def log_times(graphs: Sequence[GraphArrays]) -> Floats:
 def baselines(train: Sequence[GraphArrays], held: Sequence[GraphArrays]) -> dict[str, Floats]:
     """Return times of the runs of `held` by predictors fitted on `train`.
 
-    The global mean; a roofline (sum over nodes of max(FLOPs/peak, bytes/bandwidth), the two fitted); ridge regression
-    and, if scikit-learn is installed, ExtraTrees on sums over the graph, counts of opcodes and the configuration.
+    The global mean, and ridge regression on sums over the graph, counts of opcodes and the configuration.
     """
     y = log_times(train)
     x, z = _features(train), _features(held)
-    found = {"mean": np.full(len(z), float(np.exp(y.mean()))), "roofline": _roofline(train, held, y)}
     center, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
     a, b = (x - center) / scale, (z - center) / scale
     weights = np.linalg.solve(a.T @ a + _PENALTY * np.eye(a.shape[1]), a.T @ (y - y.mean()))
-    found["ridge"] = np.exp(np.clip(y.mean() + b @ weights, 0, 60))
-    if find_spec("sklearn") is not None:
-        from sklearn.ensemble import ExtraTreesRegressor
-
-        trees = ExtraTreesRegressor(_TREES, random_state=0).fit(x, y)
-        found["ExtraTrees"] = np.exp(trees.predict(z))
-    return found
+    ridge = np.exp(np.clip(y.mean() + b @ weights, 0, 60))
+    return {"mean": np.full(len(z), float(np.exp(y.mean()))), "ridge": ridge}
 
 
 def _features(graphs: Sequence[GraphArrays]) -> Floats:
@@ -58,26 +50,6 @@ def _features(graphs: Sequence[GraphArrays]) -> Floats:
         codes = np.bincount(np.where(graph.node_opcode < count, graph.node_opcode, 0), minlength=count)
         rows.append(np.concatenate([sums, config, tile, np.log1p(codes)]))
     return np.array(rows, np.float64)
-
-
-def _roofline(train: Sequence[GraphArrays], held: Sequence[GraphArrays], y: Floats) -> Floats:
-    best: tuple[float, float, float] | None = None
-    for peak in np.logspace(-1, 4, 21).tolist():  # FLOPs and bytes per ns
-        for bandwidth in np.logspace(-2, 3, 21).tolist():
-            wrong = float(np.abs(np.log(_bound(train, peak, bandwidth)) - y).mean())
-            if best is None or wrong < best[0]:
-                best = wrong, peak, bandwidth
-    assert best is not None
-    return _bound(held, best[1], best[2])
-
-
-def _bound(graphs: Sequence[GraphArrays], peak: float, bandwidth: float) -> Floats:
-    times = []
-    for graph in graphs:
-        leaf = graph.node_feat[:, _CALLS] == 0
-        flops, moved = (np.exp2(graph.node_feat[leaf, i].astype(np.float64)) - 1 for i in (_FLOPS, _BYTES))
-        times += [max(float(np.maximum(flops / peak, moved / bandwidth).sum()), 1.0)] * len(graph.config_runtime)
-    return np.array(times)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from ...trace.columns import IntColumn
 
 # A graph and the number of its configuration.
 Run = tuple[GraphArrays, int]
-# By kind of network, how often states are aggregated over the edges.
-LAYERS = {"gru": 0, "sage": 2}
+# How often states are aggregated over the edges.
+LAYERS = 2
 _TILE = 24
 # Node features, the node's own configuration, the mean one of the graph, the tile configuration.
 INPUTS = NODE_FEATURES + 2 * CONFIG_FEATURES + _TILE
@@ -50,7 +50,7 @@ class GraphBatch:
     feat: Tensor  # (u, INPUTS), scaled
     opcode: Tensor  # (u)
     layers: tuple[Layer, ...]  # aggregations, each on the rows of the one before
-    row: Tensor  # (n), by node its row of the last layer; nodes of a graph are adjacent in topological order
+    row: Tensor  # (n), by node its row of the last layer; nodes of a graph are adjacent
     graph: Tensor  # (n), by node its graph
     rows: Tensor  # numbers of u and of the layers' rows, per graph
     node_log: Tensor  # (n), log of self times in ns, NaN if unknown
@@ -59,32 +59,28 @@ class GraphBatch:
     @property
     def work(self) -> int:
         """Rows that a network computes a state for; its time is proportional to them."""
-        return int(self.rows[:, -1].sum()) if self.layers else len(self.row)
+        return int(self.rows[:, -1].sum())
 
 
-def single(run: Run, kind: str, center: Tensor, scale: Tensor) -> GraphBatch:
-    """Return one run for a kind of network, made once and joined again for every step; center and scale are
-    (INPUTS)."""
+def single(run: Run, center: Tensor, scale: Tensor) -> GraphBatch:
+    """Return one run, made once and joined again for every step; center and scale are (INPUTS)."""
     graph, c = run
-    order = _topological(graph)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
     known, own = len(opcodes()), graph.node_runtime
-    codes = np.where(graph.node_opcode > known, 0, np.maximum(graph.node_opcode, 0))[order]
-    raw = raw_features(graph, c)[order]
+    codes = np.where(graph.node_opcode > known, 0, np.maximum(graph.node_opcode, 0))
+    raw = raw_features(graph, c)
     first, row = _distinct(np.concatenate([raw, codes[:, None].astype(np.float32)], axis=1))
-    layers, sizes, edges = list[Layer](), [len(first)], place[graph.edge_index]
-    for _ in range(LAYERS[kind]):
+    layers, sizes, edges = list[Layer](), [len(first)], graph.edge_index.astype(np.int64)
+    for _ in range(LAYERS):
         layer, row = _aggregated(row, edges)
         layers.append(layer)
         sizes.append(len(layer.own))
-    node_log = np.full(len(order), np.nan) if own is None else np.log(own[order] + 1.0)
+    node_log = np.full(len(graph), np.nan) if own is None else np.log(own + 1.0)
     return GraphBatch(
         (torch.from_numpy(raw[first]) - center) / scale,
         torch.from_numpy(codes[first]).long(),
         tuple(layers),
         torch.from_numpy(row),
-        torch.zeros(len(order), dtype=torch.long),
+        torch.zeros(len(graph), dtype=torch.long),
         torch.tensor([sizes]),
         torch.from_numpy(node_log).float(),
         torch.tensor([np.log(max(int(graph.config_runtime[c]), 1))]).float(),
@@ -142,22 +138,6 @@ def raw_features(graph: GraphArrays, c: int) -> npt.NDArray[np.float32]:
     if graph.config_feat is not None:
         out[:, -_TILE:] = graph.config_feat[c]
     return out
-
-
-def _topological(graph: GraphArrays) -> npt.NDArray[np.int64]:
-    """Return producers before consumers if there are no cycles, else the order of the file."""
-    consumer, producer = graph.edge_index[:, 0], graph.edge_index[:, 1]
-    if (producer < consumer).all():
-        return np.arange(len(graph))
-    level: npt.NDArray[np.int64] = np.zeros(len(graph), np.int64)
-    for _ in range(len(graph)):
-        deeper = level.copy()
-        np.maximum.at(deeper, consumer, level[producer] + 1)
-        deeper = np.minimum(deeper, len(graph))
-        if (deeper == level).all():
-            break
-        level = deeper
-    return np.argsort(level, kind="stable")
 
 
 def _distinct(rows: npt.NDArray[np.float32] | npt.NDArray[np.uint64]) -> tuple[IntColumn, IntColumn]:

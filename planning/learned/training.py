@@ -23,20 +23,16 @@ from ...trace.errors import TraceFormatError, UsageError
 from .graph_baselines import runs
 from .graph_batches import INPUTS, LAYERS, GraphBatch, Run, dealt, raw_features, single
 
-KINDS = tuple(LAYERS)
-# Nodes after which the GRU starts again: ten times as fast as one state through hundreds of nodes.
-PIECE = 64
-_GRAPHS = {"gru": 64, "sage": 16}
-# Nodes after which a step takes no further graph.
-_NODES = 32_000
+# Graphs of a step, and of a batch without gradients; nodes after which either takes no further graph.
+_GRAPHS, _HELD, _NODES = 16, 64, 32_000
 # Default limit; fewer for more work than `_WORK` allows.
-EPOCHS = {"gru": 25, "sage": 150}
+EPOCHS = 150
 # Rows (`GraphBatch.work`) in all epochs together after which a training ends by default: five minutes of CPU time.
 _WORK = 14_000_000
 _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25
 _RISING, _HALVING = 5, 50
-_VERSION = 1
+_VERSION, _KIND = 1, "sage"
 _CHECKPOINT_EVERY = 10
 
 
@@ -52,7 +48,6 @@ def train(
     graphs: Sequence[GraphArrays],
     valid: Sequence[GraphArrays],
     *,
-    kind: str = "sage",
     hidden: int = 64,
     epochs: int | None = None,
     seed: int = 0,
@@ -72,28 +67,27 @@ def train(
         report: called with each epoch and its validation error.
 
     Raises:
-        UsageError: no graphs, an unknown kind, or nothing to continue from.
+        UsageError: no graphs, or nothing to continue from.
     """
-    if kind not in KINDS:
-        raise UsageError(f"kind {kind!r}: one of {', '.join(KINDS)}")
     if not graphs or not valid:
         raise UsageError("training takes graphs in train/ and in valid/; give a dataset with more of them")
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True)
-    state = _TrainingState(kind, hidden, graphs)
+    state = _TrainingState(hidden, graphs)
     if resume:
         if checkpoint is None or not checkpoint.exists():
             raise UsageError(f"{checkpoint}: no checkpoint to go on from; train without --resume")
         with transaction(nested=True):  # it is written again
             state.restore(checkpoint)
-    singles = [single(run, kind, state.center, state.scale) for run in runs(graphs)]
-    held = _batches(runs(valid), kind, state.center, state.scale)
-    epochs = _usual_epochs(kind, singles) if epochs is None else epochs
+    singles = [single(run, state.center, state.scale) for run in runs(graphs)]
+    held = _batches(runs(valid), state.center, state.scale)
+    if epochs is None:  # enough to see whether it still improves
+        epochs = min(EPOCHS, max(_PATIENCE, _WORK // sum(run.work for run in singles)))
     while state.epoch < epochs and state.epoch - state.best_epoch < _PATIENCE:
         for group in state.optimizer.param_groups:
             group["lr"] = _RATE * min((state.epoch + 1) / _RISING, 1.0) * 0.5 ** (state.epoch / _HALVING)
         order = np.random.default_rng((seed, state.epoch)).permutation(len(singles))
-        for batch in dealt([singles[i] for i in order.tolist()], _GRAPHS[kind], _NODES):
+        for batch in dealt([singles[i] for i in order.tolist()], _GRAPHS, _NODES):
             _descend(state, batch)
         state.epoch += 1
         state.judge(_error(state.net, held))
@@ -104,12 +98,6 @@ def train(
                 state.save(checkpoint)
     state.net.load_state_dict(state.best)
     return Trained(state.net, state.center, state.scale, state.best_error, state.epoch)
-
-
-def _usual_epochs(kind: str, singles: Sequence[GraphBatch]) -> int:
-    """Return the default number of epochs: enough to see whether it still improves, and no more than `_WORK` allows."""
-    work = sum(run.work for run in singles)
-    return min(EPOCHS[kind], max(_PATIENCE, _WORK // work))
 
 
 def _descend(state: _TrainingState, batch: GraphBatch) -> None:
@@ -125,11 +113,11 @@ def _descend(state: _TrainingState, batch: GraphBatch) -> None:
 
 
 class _TrainingState:
-    def __init__(self, kind: str, hidden: int, graphs: Sequence[GraphArrays]) -> None:
+    def __init__(self, hidden: int, graphs: Sequence[GraphArrays]) -> None:
         rows = np.concatenate([raw_features(graph, 0) for graph in graphs])
         self.center = torch.from_numpy(rows.mean(axis=0))
         self.scale = torch.from_numpy(np.maximum(rows.std(axis=0), 0.1))
-        self.net = GraphNet(kind, hidden)
+        self.net = GraphNet(hidden)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=_RATE, weight_decay=_DECAY)
         self.epoch = self.best_epoch = 0
         self.best_error = self.last = float("inf")
@@ -151,8 +139,8 @@ class _TrainingState:
 
     def restore(self, path: Path) -> None:
         tensors, meta = _read(path)
-        if (meta["kind"], meta["hidden"]) != (self.net.kind, self.net.hidden):
-            raise UsageError(f"{path}: is of {meta['kind']} with {meta['hidden']} hidden; give the same options")
+        if meta["hidden"] != self.net.hidden:
+            raise UsageError(f"{path}: the network has --hidden {meta['hidden']}; give the same options")
         self.net.load_state_dict(_part(tensors, "net."))
         self.best = _part(tensors, "best.")
         whole = self.optimizer.state_dict()
@@ -164,8 +152,8 @@ class _TrainingState:
         self.epoch, self.best_epoch, self.best_error = meta["epoch"], meta["best_epoch"], meta["best_error"]
 
 
-def _batches(of: Sequence[Run], kind: str, center: Tensor, scale: Tensor) -> list[GraphBatch]:
-    return list(dealt([single(run, kind, center, scale) for run in of], _GRAPHS["gru"], _NODES))
+def _batches(runs: Sequence[Run], center: Tensor, scale: Tensor) -> list[GraphBatch]:
+    return list(dealt([single(run, center, scale) for run in runs], _HELD, _NODES))
 
 
 def _error(net: GraphNet, held: Sequence[GraphBatch]) -> float:
@@ -177,7 +165,7 @@ def _error(net: GraphNet, held: Sequence[GraphBatch]) -> float:
 def predict_graphs(trained: Trained, graphs: Sequence[GraphArrays]) -> npt.NDArray[np.float64]:
     """Return times of all runs of the graphs, in the unit of the training set."""
     with torch.no_grad():
-        held = _batches(runs(graphs), trained.net.kind, trained.center, trained.scale)
+        held = _batches(runs(graphs), trained.center, trained.scale)
         found = [trained.net(batch)[1] for batch in held]
     return np.exp(torch.cat(found).double().numpy()) if found else np.zeros(0)
 
@@ -197,7 +185,7 @@ def read_trained(path: str | os.PathLike[str]) -> Trained:
     """
     tensors, meta = _read(path)
     try:
-        net = GraphNet(meta["kind"], meta["hidden"])
+        net = GraphNet(meta["hidden"])
         net.load_state_dict(_part(tensors, "net."))
         center, scale = tensors["center"], tensors["scale"]
         if center.shape != (INPUTS,) or scale.shape != (INPUTS,):
@@ -209,7 +197,7 @@ def read_trained(path: str | os.PathLike[str]) -> Trained:
 
 
 def _write(path: str | os.PathLike[str], tensors: dict[str, Tensor], net: GraphNet, meta: dict[str, Any]) -> None:
-    meta = {"version": _VERSION, "kind": net.kind, "hidden": net.hidden, **meta}
+    meta = {"version": _VERSION, "kind": _KIND, "hidden": net.hidden, **meta}
     with open_output(path) as out:
         out.write(save_tensors({k: v.contiguous() for k, v in tensors.items()}, {"etplus": json.dumps(meta)}))
 
@@ -221,7 +209,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, An
         # safetensors gives no metadata of bytes in memory: its header, JSON, follows 8 bytes of length and holds ours.
         size = int.from_bytes(blob.data[:8], "little")
         meta = json.loads(json.loads(blob.data[8 : 8 + size])["__metadata__"]["etplus"])
-        if meta["version"] != _VERSION or meta["kind"] not in KINDS or not 0 < meta["hidden"] <= 4096:
+        if meta["version"] != _VERSION or meta["kind"] != _KIND or not 0 < meta["hidden"] <= 4096:
             raise ValueError("another version")
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise TraceFormatError(blob.name, "", f"no network ({error})", "make it with `etplus predict train`") from None
@@ -235,20 +223,15 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 class GraphNet(nn.Module):
     """Log times of nodes, and of graphs as the log of the sum of their nodes' times, corrected by the pooled state.
 
-    Args:
-        kind: one of KINDS.
-        hidden: width of the state of a node.
+    `hidden` is the width of the state of a node.
     """
 
-    def __init__(self, kind: str, hidden: int) -> None:
+    def __init__(self, hidden: int) -> None:
         super().__init__()
-        self.kind, self.hidden = kind, hidden
+        self.hidden = hidden
         self.opcode = nn.Embedding(len(opcodes()) + 1, 16)
         self.encode = nn.Sequential(nn.Linear(INPUTS + 16, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
-        if kind == "gru":
-            self.gru = nn.GRU(hidden, hidden, batch_first=True)
-        else:
-            self.layers = nn.ModuleList(nn.Linear(3 * hidden, hidden) for _ in range(LAYERS[kind]))
+        self.layers = nn.ModuleList(nn.Linear(3 * hidden, hidden) for _ in range(LAYERS))
         self.head = nn.Linear(2 * hidden, 1)
         self.pooled = nn.Linear(hidden, 1)
         nn.init.zeros_(self.pooled.weight)
@@ -258,36 +241,20 @@ class GraphNet(nn.Module):
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Return log ns of nodes, (n), and of graphs, (g)."""
         first = self.encode(torch.cat([batch.feat, self.opcode(batch.opcode)], dim=1))
-        first, state = (self._recurrent if self.kind == "gru" else self._aggregated)(first, batch)
-        node = self.head(torch.cat([first, state], dim=1)).squeeze(1) + self.offset
-        pooled = self.pooled(state).squeeze(1)  # linear, so of means what its means are
-        if self.kind != "gru":
-            node, pooled = (states.index_select(0, batch.row) for states in (node, pooled))
-        count, graph = len(batch.graph_log), batch.graph
-        top = torch.full((count,), -1e9).scatter_reduce(0, graph, node.detach(), "amax")
-        total = torch.zeros(count).index_add_(0, graph, torch.exp(node - top.index_select(0, graph)))
-        correction = torch.zeros(count).index_add_(0, graph, pooled) / torch.bincount(graph, minlength=count)
-        return node, top + torch.log(total) + correction
-
-    def _recurrent(self, first: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Return states of nodes before and after the GRU. Padding at the end of pieces changes no state."""
-        sizes = torch.bincount(batch.graph, minlength=len(batch.graph_log))
-        pieces = (sizes + PIECE - 1).div(PIECE, rounding_mode="floor") * PIECE
-        place = torch.arange(len(batch.row)) + torch.repeat_interleave(
-            torch.cumsum(pieces, 0) - pieces - torch.cumsum(sizes, 0) + sizes, sizes
-        )
-        padded = torch.zeros(int(pieces.sum()), dtype=torch.long).index_copy_(0, place, batch.row)
-        after, _ = self.gru(first.index_select(0, padded).view(-1, PIECE, self.hidden))
-        return first.index_select(0, batch.row), after.reshape(-1, self.hidden).index_select(0, place)
-
-    def _aggregated(self, first: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         state = first
         for linear, layer in zip(self.layers, batch.layers, strict=True):
             own = state.index_select(0, layer.own)
             inputs, outputs = (_mean(state, edges, len(own)) for edges in (layer.inputs, layer.outputs))
             first = first.index_select(0, layer.own)
             state = own + torch.relu(linear(torch.cat([own, inputs, outputs], dim=1)))
-        return first, state
+        node = self.head(torch.cat([first, state], dim=1)).squeeze(1) + self.offset
+        pooled = self.pooled(state).squeeze(1)  # linear, so of means what its means are
+        node, pooled = (states.index_select(0, batch.row) for states in (node, pooled))
+        count, graph = len(batch.graph_log), batch.graph
+        top = torch.full((count,), -1e9).scatter_reduce(0, graph, node.detach(), "amax")
+        total = torch.zeros(count).index_add_(0, graph, torch.exp(node - top.index_select(0, graph)))
+        correction = torch.zeros(count).index_add_(0, graph, pooled) / torch.bincount(graph, minlength=count)
+        return node, top + torch.log(total) + correction
 
 
 def _mean(state: Tensor, edges: Tensor, count: int) -> Tensor:

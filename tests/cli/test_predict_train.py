@@ -28,9 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return SimpleNamespace(epochs=2, valid=0.125)
 
     fake = ModuleType("etplus.planning.learned.training")
-    vars(fake).update(
-        EPOCHS={"sage": 7, "gru": 4}, train=train, write_trained=lambda trained, path: Path(path).write_text("network")
-    )
+    vars(fake).update(EPOCHS=7, train=train, write_trained=lambda trained, path: Path(path).write_text("network"))
     monkeypatch.setitem(sys.modules, fake.__name__, fake)
     return found
 
@@ -73,12 +71,10 @@ def dataset(tmp_path: Path) -> Path:
 def test_a_training(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
     done = call("predict", "train", "set", "-o", "net", "--json", "n.json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert asked == [
-        (2, 1, "net.checkpoint", {"kind": "sage", "hidden": 64, "epochs": None, "seed": 0, "resume": False})
-    ]
+    assert asked == [(2, 1, "net.checkpoint", {"hidden": 64, "epochs": None, "seed": 0, "resume": False})]
     assert bars == [7, (3, "validation 0.500"), (5, "validation 0.250")]
-    assert done.stderr.decode() == "sage: 2 graphs, 2 epochs, mean |log ratio| on valid/ 0.125\nwrote net\n"
-    assert read_json(tmp_path / "n.json") == {"kind": "sage", "graphs": 2, "epochs": 2, "valid": 0.125}
+    assert done.stderr.decode() == "2 graphs, 2 epochs, mean |log ratio| on valid/ 0.125\nwrote net\n"
+    assert read_json(tmp_path / "n.json") == {"graphs": 2, "epochs": 2, "valid": 0.125}
     assert (tmp_path / "net").read_text() == "network"
 
 
@@ -94,9 +90,9 @@ def test_waiting_threads_sleep_unless_the_environment_says_otherwise(
 
 
 def test_its_options(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
-    words = ["--kind", "gru", "--hidden", "1", "--epochs", "1", "--seed", "5", "--resume"]
+    words = ["--hidden", "1", "--epochs", "1", "--seed", "5", "--resume"]
     assert call("predict", "train", dataset, "-o", tmp_path / "net", *words).returncode == 0
-    assert asked[0][3] == {"kind": "gru", "hidden": 1, "epochs": 1, "seed": 5, "resume": True} and bars[0] == 1
+    assert asked[0][3] == {"hidden": 1, "epochs": 1, "seed": 5, "resume": True} and bars[0] == 1
 
 
 @pytest.mark.parametrize("wrong", [["--hidden", "0"], ["--epochs", "0"]])
