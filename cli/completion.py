@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from ..trace.errors import UsageError
-
 _SHELLS = ("bash", "zsh", "fish")
 _FILES = {"FILE", "IN", "OUT", "OUTPUT", "MODEL", "MEASURED", "PAGE", "PREFIX"}
 _EPILOG = """\
@@ -14,22 +12,20 @@ examples:
   etplus completion zsh > ~/.zfunc/_etplus          # a folder of $fpath
   etplus completion fish > ~/.config/fish/completions/etplus.fish
 
-Exit status: 0 printed, 2 shtab is not installed.
+Exit status: 0 printed, 2 wrong usage.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Print a completion script for a shell (needs shtab: pip install 'etplus[completion]')."
+    parser.description = "Print a completion script for a shell."
     parser.epilog = _EPILOG
     parser.add_argument("shell", choices=_SHELLS, help="the shell that is to complete")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the script; returns the exit status."""
-    try:
-        import shtab
-    except ImportError:
-        raise UsageError("completion needs shtab; install it with: pip install 'etplus[completion]'") from None
+    import shtab  # only here: other commands start without it
+
     from .parser import etplus_parser  # imports every command's module
 
     root, commands = etplus_parser()

@@ -37,6 +37,8 @@ STYLE = (
     "text{font-family:system-ui,sans-serif;fill:#1b1f24}.name{font-weight:600;font-size:15px}"
     ".what{font-size:12px;fill:#454c54}.box{fill:#f3f6fa;stroke:#5b7fa6;stroke-width:1.2}"
     ".base{fill:#e4efe4;stroke:#5c8a5c;stroke-width:1.2}.arrow{stroke:#7a828a;stroke-width:1.6;marker-end:url(#tip)}"
+    ".back{fill:#fff}@media(prefers-color-scheme:dark){.back{fill:#1e2129}text{fill:#e6e9ee}.what{fill:#b9c0c9}"
+    ".box{fill:#2a3038}.base{fill:#26352a}}"
 )
 TIP = (
     '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -98,7 +100,7 @@ def kernel() -> str:
 def svg(width: float, height: float, title: str, parts: list[str]) -> str:
     """A drawing with its title for readers of screens."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img">'
-    body = "\n".join(parts)
+    body = "\n".join(['<rect class="back" width="100%" height="100%" rx="6"/>', *parts])
     return f"{head}\n<title>{escape(title)}</title>\n<style>{STYLE}</style>\n<defs>{TIP}</defs>\n{body}\n</svg>\n"
 
 

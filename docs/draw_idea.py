@@ -1,47 +1,40 @@
-"""Draws the picture of the idea, docs/pictures/idea.svg: two traces are joined, and what drives from the result.
+"""Draws docs/pictures/idea.svg: two traces are joined into ET+, and what uses it. Narrow enough for a phone.
 
 python docs/draw_idea.py
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from draw_house import HERE, box, svg
 
-from draw_house import STYLE, TIP, box
-
-WIDTH, HEIGHT = 900, 330
+SIDE, GAP, EDGE = 200, 20, 10
 USES = (
-    ("Analysis", "where the time goes, by line, module, kernel"),
-    ("Replay", "critical path, what if, another network"),
-    ("Prediction", "other sizes, devices, layouts"),
-    ("Simulators", "ASTRA-sim and others, from Chakra traces"),
+    ("Analysis", ("time by line, module, kernel",)),
+    ("Replay", ("critical path, what if, networks",)),
+    ("Prediction", ("other sizes, devices, layouts",)),
+    ("Simulators", ("ASTRA-sim, from Chakra traces",)),
 )
-TITLE = (
-    "PyTorch's Execution Trace and Kineto trace are joined into ET+, "
-    "which drives analysis, replay, prediction and simulators"
-)
-
-
-def line(x1: float, y1: float, x2: float, y2: float) -> str:
-    """An arrow."""
-    return f'<line class="arrow" x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"/>'
+TITLE = "An Execution Trace and a Kineto trace become ET+, which analysis, replay, prediction and simulators use"
 
 
 def picture() -> str:
-    """The drawing: inputs on the left, ET+ in the middle, uses on the right."""
+    right = EDGE + SIDE + GAP
     parts = [
-        *box(10, 50, 240, 90, "Execution Trace", ("operators, tensors, callers", "no times, no GPU")),
-        *box(10, 190, 240, 90, "Kineto trace", ("times, GPU kernels, Python stacks", "no tensors, no dependencies")),
-        *box(330, 115, 190, 100, "ET+", ("one timed operator graph,", "each link proved or marked")),
-        line(250, 95, 328, 148), line(250, 235, 328, 182),
-    ]  # fmt: skip
-    for number, (name, what) in enumerate(USES):
-        top = 12 + 80 * number
-        parts += [*box(600, top, 290, 62, name, (what,)), line(520, 165, 598, top + 31)]
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" role="img">'
-    body = "\n".join(parts)
-    return f"{head}\n<title>{TITLE}</title>\n<style>{STYLE}</style>\n<defs>{TIP}</defs>\n{body}\n</svg>\n"
+        *box(EDGE, 10, SIDE, 84, "Execution Trace", ("operators, tensors, callers", "no times, no GPU")),
+        *box(right, 10, SIDE, 84, "Kineto trace", ("times, GPU kernels, stacks", "no tensors or dependencies")),
+        *box(EDGE + 90, 134, 240, 84, "ET+", ("one timed operator graph,", "each link certain or marked")),
+    ]
+    parts += [arrow(EDGE + 100, 94, 190, 132), arrow(right + 100, 94, 250, 132)]
+    for number, (name, lines) in enumerate(USES):
+        left, top = (EDGE, right)[number % 2], 258 + 78 * (number // 2)
+        parts += box(left, top, SIDE, 62, name, lines)
+    parts += [arrow(190, 218, EDGE + 100, 256), arrow(250, 218, right + 100, 256)]
+    return svg(2 * SIDE + GAP + 2 * EDGE, 408, TITLE, parts)
+
+
+def arrow(x1: int, y1: int, x2: int, y2: int) -> str:
+    return f'<line class="arrow" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>'
 
 
 if __name__ == "__main__":
-    (Path(__file__).parent / "pictures" / "idea.svg").write_text(picture(), encoding="utf-8")
+    (HERE / "pictures" / "idea.svg").write_text(picture(), encoding="utf-8")

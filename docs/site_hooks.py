@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from etplus.cli.parser import COMMANDS, TASKS, etplus_parser
+from etplus.cli.parser import COMMANDS, GROUPS, TASKS, etplus_parser
 
 sys.path.insert(0, str(Path(__file__).parent))
 from site_messages import messages_page
@@ -22,15 +22,28 @@ from site_messages import messages_page
 ROOT = Path(__file__).parent.parent
 _SCHEMAS = {"etplus.schema.json": "ET+", "network.schema.json": "Networks"}
 _USAGE_WIDTH = 98
+_SUMMARIES = {name: text for name, text in (COMMANDS | TASKS).items() if name != "predict"}
+COMMAND_PAGES = {name: f"reference/commands_{name.replace(' ', '_')}.md" for name in _SUMMARIES}
 _OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(schemas|examples|fixtures|CONTRIBUTING\.md)([^)\s]*)\)")
+
+
+def on_config(config: Any) -> Any:
+    """Put the commands' pages into the navigation, below their list."""
+    pages = [{name: path} for name, path in COMMAND_PAGES.items()]
+    (reference,) = (part["Reference"] for part in config.nav if "Reference" in part)
+    (commands,) = (part for part in reference if "Commands" in part)
+    commands["Commands"] = [commands["Commands"], *pages]
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages, and the schemas as files."""
     from mkdocs.structure.files import File
 
+    parsers = etplus_parser()[1]
     pages = {
         "reference/commands.md": commands_page(),
+        **{path: command_page(name, parsers[name]) for name, path in COMMAND_PAGES.items()},
         "reference/schemas.md": schemas_page(),
         "messages.md": messages_page(),
     }
@@ -54,24 +67,28 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def commands_page() -> str:
-    """Each command with its options, as its parser has them."""
-    _, parsers = etplus_parser()
-    summaries = {name: text for name, text in (COMMANDS | TASKS).items() if name != "predict"}
+    """The list of the commands."""
+    groups = {group: [name for name in COMMAND_PAGES if name.split()[0] in names] for group, names in GROUPS.items()}
+    groups["Other"].append("completion")
     parts = [
         "# Commands\n",
-        "Each command has `--help` with an example; this page is made of the same texts. Wrong usage and bad input "
+        "Each command has `--help` with an example, and `--help-all` with every option. Wrong usage and bad input "
         "print one line and exit with status 2.\n",
-        "| command | what it does |\n|---|---|",
-        *(f"| [`etplus {name}`](#etplus-{name.replace(' ', '-')}) | {text} |" for name, text in summaries.items()),
-        "",
     ]
-    for name in summaries:
-        parts += _command(name, parsers[name])
+    for group, names in groups.items():
+        parts += [f"## {group}\n", "| command | what it does |\n|---|---|"]
+        parts += [f"| [`etplus {name}`]({Path(COMMAND_PAGES[name]).name}) | {_SUMMARIES[name]} |" for name in names]
+        parts.append("")
     return "\n".join(parts)
 
 
+def command_page(name: str, parser: argparse.ArgumentParser) -> str:
+    """A command with its options, from its parser."""
+    return "\n".join(_command(name, parser))
+
+
 def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
-    yield f"## etplus {name}\n"
+    yield f"# etplus {name}\n"
     yield (parser.description or "") + "\n"
     formatter = argparse.HelpFormatter(parser.prog, width=_USAGE_WIDTH)  # whatever the terminal's is
     formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups)
@@ -84,7 +101,6 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
             yield f"| {_cell(_names(action, formatter), code=True)} | {_cell(text)} |"
     if parser.epilog:
         yield f"\n```text\n{parser.epilog.strip()}\n```\n"
-    yield ""
 
 
 def _names(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:

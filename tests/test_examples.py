@@ -120,7 +120,7 @@ def test_the_code_of_the_tour(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=tmp_path, timeout=300, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert "540 unverified" in done.stdout.decode()
-    assert {path.name for path in tmp_path.iterdir()} == {"tour.etplus.json.gz", "tour.0.et", "tour.html"}
+    assert "tour.0.et" in done.stdout.decode() and not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
@@ -132,4 +132,4 @@ def test_the_tour_in_jupyter(tmp_path: Path) -> None:
     nbformat.validate(notebook)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     printed = "".join(one.get("text", "") for cell in notebook.cells for one in cell.get("outputs", []))
-    assert "540 unverified" in printed and (tmp_path / "tour.html").exists()
+    assert "540 unverified" in printed

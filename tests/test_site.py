@@ -34,13 +34,13 @@ def texts() -> Any:
     return module_of("site_messages")
 
 
-def test_the_page_of_commands_has_every_option(hooks: Any) -> None:
-    page = hooks.commands_page()
-    _, parsers = etplus_parser()
+def test_every_command_has_a_page_with_every_option(hooks: Any) -> None:
+    page, parsers = hooks.commands_page(), etplus_parser()[1]
     for name in {*COMMANDS, *TASKS} - {"predict"}:
-        part = page.partition(f"\n## etplus {name}\n")[2].partition("\n## ")[0]
-        options = re.findall(r"^ +(--[a-z-]+)", parsers[name].format_help(), re.MULTILINE)
-        assert part and all(f"{option}" in part for option in options), name
+        assert f"[`etplus {name}`]({hooks.COMMAND_PAGES[name].rpartition('/')[2]})" in page
+        part = hooks.command_page(name, parsers[name])
+        shown = [action for action in parsers[name]._actions if action.help != "==SUPPRESS=="]
+        assert all(option in part for action in shown for option in action.option_strings), name
 
 
 def test_the_page_of_schemas_has_every_key(hooks: Any) -> None:

@@ -1,4 +1,4 @@
-"""Which arguments a shell completes with names of files or folders; shtab is not needed."""
+"""Which arguments a shell completes with names of files or folders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from etplus.cli.completion import run
 from etplus.cli.parser import etplus_parser
-from support import call
 
 
 def completed(parser: argparse.ArgumentParser) -> list[tuple[str, Any]]:
@@ -41,10 +40,3 @@ def test_files_and_folders_are_completed(monkeypatch: pytest.MonkeyPatch, capsys
     }
     files = {metavar for metavar, kind in how.items() if kind == "a file"}
     assert {"FILE", "OUT", "MODEL", "PAGE", "PREFIX"} <= files and how["DIR"] == "a folder" and how["N"] is None
-
-
-def test_without_shtab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    done = call("completion", "bash")
-    assert done.returncode == 2 and b"completion needs shtab; install it with: pip install" in done.stderr
-    assert call("completion", "powershell").returncode == 2

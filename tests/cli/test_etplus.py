@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -127,7 +126,6 @@ def test_levels_in_any_case(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_every_command_and_its_options(shell: str) -> None:
-    pytest.importorskip("shtab", reason="shtab is not installed")
     done = call("completion", shell)
     script = done.stdout.decode()
     assert done.returncode == 0 and all(name in script for name in COMMANDS)
@@ -135,10 +133,3 @@ def test_completion_knows_every_command_and_its_options(shell: str) -> None:
     if shutil.which(shell):
         checked = subprocess.run([shell, "-n"], input=done.stdout, capture_output=True, check=False, timeout=60)
         assert checked.returncode == 0, checked.stderr
-
-
-def test_completion_without_shtab(tmp_path: Path) -> None:
-    (tmp_path / "shtab.py").write_text("raise ImportError('not here')\n")
-    done = run("etplus", "completion", "bash", env={**os.environ, "PYTHONPATH": str(tmp_path)})
-    assert done.returncode == 2 and done.stdout == b""
-    assert done.stderr == b"etplus: error: completion needs shtab; install it with: pip install 'etplus[completion]'\n"
