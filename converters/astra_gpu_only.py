@@ -171,9 +171,7 @@ class _Folding:
 
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
         """Yield the host's time until it has submitted a computation, or a communication before it.
-
-        The host goes on while the GPU waits: its delays follow each other and its own waits, not the computations.
-        """
+        The host goes on while the GPU waits: its delays follow each other and its own waits, not the computations."""
         through = self.waits.through_host.get(row, [])
         comms = [comm for comm in through if comm in self.comm_end]
         if not self.beside:
@@ -322,9 +320,7 @@ class GpuWaits:
 def _through_host(
     trace: Trace, rows: IntColumn, communicates: _Flags, computes: _Flags
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return communications and GPU events, the first computation submitted after the host waited for each, and when it
-    began to wait, ns.
-    """
+    """Return communications and GPU events, the first computation after the host waited for each, and when."""
     nodes = trace.nodes
     source, target, _ = trace.edges_of("data", "sync").T
     waited = communicates | (computes & (nodes.kind == GPU))
@@ -352,8 +348,7 @@ def _through_host(
 
 def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Return communications on the host that ended in a long pause of the thread that reads their results, and the
-    computation after the pause; `edges` are communications and their readers, (n, 2).
-    """
+    computation after the pause; `edges` are communications and their readers, (n, 2)."""
     nodes = trace.nodes
     pauses = long_pauses(trace) if len(edges) else tuple(rows[:0] for _ in range(3))
     rows = rows[np.lexsort((nodes.ts[rows], nodes.thread[rows]))]
@@ -383,10 +378,7 @@ def _by_target(source: IntColumn, target: IntColumn) -> dict[int, list[int]]:
 
 def submitted(trace: Trace) -> IntColumn:
     """Return when the host let each row begin, ns: its start if the GPU was idle until then, else launch and usual
-    latency.
-
-    GPU events without a launch in the trace were submitted before it.
-    """
+    latency. GPU events without a launch in the trace were submitted before it."""
     nodes = trace.nodes
     result: IntColumn = np.where(nodes.kind == GPU, trace.span[0], nodes.ts)
     call, gpu, _ = trace.edges_of("launch").T

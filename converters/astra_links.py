@@ -73,9 +73,7 @@ class AstraLinks:
         return rounds * sum(steps) + max(sum((steps * 2)[step : step + left]) for step in range(count))
 
     def size_of(self, kind: int, ranks: Sequence[int], ns: float) -> int:
-        """Return the bytes with which a communication takes this long in ASTRA-sim, at least the smallest possible
-        size.
-        """
+        """Return the bytes with which a communication takes this long in ASTRA-sim, at least the smallest possible."""
         fixed = self.transfer_ns(kind, 0, ranks)
         slope = (self.transfer_ns(kind, _PROBE, ranks) - fixed) / _PROBE
         return int(min(max(round((ns - fixed) / slope), 1 if kind < 0 else _LEAST_BYTES), _MOST_BYTES))

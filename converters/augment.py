@@ -40,9 +40,7 @@ _WHOLE = "record it again; all other commands read the undamaged part"
 
 @dataclass(frozen=True)
 class Augmented:
-    """Numbers of GPU events (all, with FLOPs, with bytes) and of counter values; `damage` of the traces behind an ET+
-    file.
-    """
+    """Numbers of GPU events (all, with FLOPs, with bytes) and counter values; `damage` of traces behind an ET+."""
 
     events: int
     with_flops: int

@@ -50,10 +50,8 @@ def named_by(pattern: str) -> list[str]:
 
 
 def traces_in(folder: str) -> Found:
-    """Return the traces in a folder and below, of one kind: ET+, else .et, else pairs and Kineto traces.
-
-    The notes count the other kinds. Raises UsageError if there is none.
-    """
+    """Return the traces in a folder and below, of one kind: ET+, else .et, else pairs and Kineto traces; else
+    UsageError. The notes count the other kinds."""
     if (Path(folder) / _JOB_REPORT).is_file():
         return _of_batch(Path(folder))
     from ..linker.naming import KINETO, look_at

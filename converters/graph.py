@@ -57,10 +57,8 @@ def write_graph(
     max_nodes: int | None = None,
 ) -> tuple[int, list[int]]:
     """Write traces as one graph; ids of several ranks are prefixed with the rank ("3:17").
-
     Return the number of nodes, and each rank's number without `max_nodes`. With `to` "dot" and a name that ends in
-    .svg, .pdf, or .png, Graphviz draws the graph.
-    """
+    .svg, .pdf, or .png, Graphviz draws the graph."""
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
     if max_nodes is not None and max_nodes < 1:

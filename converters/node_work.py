@@ -71,10 +71,8 @@ def stretches(trace: Trace, rows: IntColumn) -> Stretches:
 
 def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
     """Return begin and end of rows' waits for the GPU (`sync` edges), ns; (0, 0) for no wait.
-
-    A synchronizing call waits from its start to the end of the last GPU event that it waits for. A blocking copy waits
-    during its own event; the edge leads to the next call.
-    """
+    A synchronizing call waits from its start to the end of the last GPU event that it waits for. A blocking copy
+    waits during its own event; the edge leads to the next call."""
     nodes = trace.nodes
     begin, end = np.zeros(len(trace), np.int64), np.zeros(len(trace), np.int64)
     sync = trace.edges_of("sync")
@@ -94,9 +92,7 @@ def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
     """Return each host row's own work, ns, without callees, waits for the GPU, and waits for collectives on the host.
-
-    Annotations also exclude the time in which another thread is in an operator, because their thread waits for it.
-    """
+    Annotations also exclude the time in which another thread is in an operator, because their thread waits for it."""
     nodes = trace.nodes
     parts = stretches(trace, host_rows(trace, communicating))
     wait_begin, wait_end = (column[parts.row] for column in waits(trace))
@@ -135,9 +131,7 @@ _MAX_BYTES = 2.0**62
 
 def work_columns(trace: Trace) -> dict[str, IntColumn]:
     """Return `num_ops` (FLOPs) and `tensor_size` (bytes moved) per row, −1 if unknown (always without `analysis/`).
-
-    Unknown values get no attribute: 0 would mean a kernel that does nothing.
-    """
+    Unknown values get no attribute: 0 would mean a kernel that does nothing."""
     columns = {"num_ops": np.full(len(trace), -1, np.int64), "tensor_size": np.full(len(trace), -1, np.int64)}
     if not installed("analysis"):
         return columns
@@ -150,10 +144,8 @@ def roofline_work(
     flops: IntColumn, size: IntColumn, micros: IntColumn, bandwidth: float
 ) -> tuple[IntColumn, IntColumn]:
     """Return `num_ops` and `tensor_size` for all nodes of a roofline simulation, which needs both for every node.
-
     A node with unknown FLOPs is bound by its bytes. Unknown bytes become the bytes that take its measured time (0 µs
-    counts as 1 ns) at the bandwidth of the device's memory, GB/s.
-    """
+    counts as 1 ns) at the bandwidth of the device's memory, GB/s."""
     measured = np.minimum(np.ceil(np.maximum(micros * 1000.0, 1) * bandwidth), _MAX_BYTES).astype(np.int64)
     known = size > 0
     return np.where(known, np.maximum(flops, 1), 1), np.where(known, size, measured)

@@ -26,9 +26,7 @@ _SHOWN_OF_A_CYCLE = 6
 
 def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: PreflightFindings) -> None:
     """Match collectives and messages between all ranks, in order; if they all match, look for deadlocks.
-
-    Without a group file, a group consists of the ranks that use it.
-    """
+    Without a group file, a group consists of the ranks that use it."""
     table = _CommRows(scans)
     pairs = _match_messages(table, findings)
     events = _match_collectives(table, scans, groups or {}, findings)
@@ -211,9 +209,7 @@ class _Merged:
     messages: tuple[IntArray, IntArray]
 
     def check_order(self, findings: PreflightFindings) -> bool:
-        """Find a deadlock of ranks that run one communication at a time, in order of issue; return whether there is
-        one.
-        """
+        """Report a deadlock of ranks that run one communication at a time, in order; return if there is one."""
         rows = np.arange(len(self.event) - 1)
         rows = rows[self.table.rank[:-1] == self.table.rank[1:]]
         before, after = self.event[rows], self.event[rows + 1]

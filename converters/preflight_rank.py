@@ -97,9 +97,7 @@ class RankScan:
 @dataclass
 class ChakraNodes:
     """Columns in file order while they grow; ``comm`` has the columns of `CommTable` from ``type`` on.
-
-    ASTRA-sim never ends an `invalid` node that waits and is waited for.
-    """
+    ASTRA-sim never ends an `invalid` node that waits and is waited for."""
 
     ids: array[int] = field(default_factory=lambda: array("Q"))
     degrees: array[int] = field(default_factory=lambda: array("q"))
@@ -116,11 +114,8 @@ class ChakraNodes:
 def scan(
     file: RankFile, findings: PreflightFindings, *, known_attributes: bool = False, dimensions: int | None = None
 ) -> RankScan:
-    """Read a file once and check it alone; `known_attributes`: etplus encoded the nodes, so only communications are
-    checked.
-
-    Raises TraceFormatError if the file cannot be opened or is not a Chakra trace.
-    """
+    """Read a file once and check it alone (with `known_attributes` only communications, because etplus encoded the
+    nodes). Raises TraceFormatError if the file cannot be opened or is not a Chakra trace."""
     columns = _read(file, findings, ChakraNodes(dimensions=dimensions), known_attributes)
     ids, graph = _graph(columns, file.rank, findings)
     order = issue_order(graph.count, graph.source, graph.target)

@@ -55,9 +55,7 @@ def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterab
 
 def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) -> str:
     """Return the format of a file's longest known suffix: "dot" for "step.svg".
-
-    For Chakra traces (.et) alone, ".json" means their JSON form. Raises UsageError for an unknown suffix.
-    """
+    For Chakra traces (.et) alone, ".json" means their JSON form. Raises UsageError for an unknown suffix."""
     name, known = Path(output).name.lower(), suffixes()
     fitting = [suffix for suffix in known if name.endswith(suffix)]
     if not fitting and name.endswith(with_gz(".json")) and _are_chakra(list(sources)):

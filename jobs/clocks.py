@@ -45,10 +45,8 @@ def synchronizing(matched: Sequence[Matched]) -> list[Matched]:
 
 
 def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) -> list[ClockOffset]:
-    """Estimate how far each rank's clock is ahead of the lowest rank that collectives (`synchronizing`) join it with.
-
-    On the host, `messages` also join ranks.
-    """
+    """Estimate how far each rank's clock is ahead of the lowest rank that collectives (`synchronizing`) and, on the
+    host, `messages` join it with."""
     matched = [group for group in matched if len(group.kind)]
     zero = min((int(group.end.min()) for group in matched), default=0)  # small numbers stay exact in doubles
     ends = [group.end - zero for group in matched]
@@ -125,12 +123,10 @@ class JobTransfers(NamedTuple):
 
 def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
     """Return when the data of matched communications moves, equally long on each rank; `offsets` in ns.
-
-    A kernel on the device runs while it waits, so its shortest duration over the ranks is the transfer. On the host a
-    rank arrives and leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the
-    first end (two ranks in an all-reduce from 10 to 50 and from 30 to 40 µs: from 30 to 40 µs). A message takes no
-    longer than its sender does.
-    """
+    A kernel on the device runs while it waits, so its shortest duration over the ranks is the transfer. On the host
+    a rank arrives and leaves when its backend's thread gets a processor, so the transfer lasts from the last start
+    to the first end (two ranks in an all-reduce from 10 to 50 and from 30 to 40 µs: from 30 to 40 µs). A message
+    takes no longer than its sender does."""
     ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     start, end = matched.start - ahead, matched.end - ahead
     last, least = start.max(axis=1), (end - start).min(axis=1)

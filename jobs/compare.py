@@ -52,11 +52,8 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
 def compare_jobs(
     a: Job, b: Job, *, by_shape: bool = False, total: bool = False, annotation: str | None = None
 ) -> JobDifference:
-    """Compare two jobs; each rank is summarized where its job is processed (`Job.on`).
-
-    Args:
-        annotation: part of the name of the annotations that mark iterations.
-    """
+    """Compare two jobs; each rank is summarized where its job is processed (`Job.on`). `annotation` is a part of the
+    name of the annotations that mark iterations."""
     comparison = outer("analysis.job_diff")
     contribution = partial(comparison.compared_rank, annotation=annotation, by_shape=by_shape)
     first, second = (dict(job.map(contribution)) for job in (a, b))

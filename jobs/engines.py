@@ -85,10 +85,8 @@ def run_all(
     engine: Engine, function: Callable[[Task], Result], tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, Result | BaseException]]:
     """Run the function on each task; yield tasks and results or exceptions, as they finish.
-
     When a process dies, all tasks that ran at that time run again, alone, after the others. A task that kills its
-    process again is yielded with its `BrokenExecutor`.
-    """
+    process again is yielded with its `BrokenExecutor`."""
     waiting, suspects = deque(tasks), deque[Task]()
     while waiting:
         with engine.open(min(engine.window or len(waiting), len(waiting))) as executor:

@@ -218,11 +218,8 @@ class Job(Suggests):
         self._found = ranks if chosen.ranks is None else None
 
     def summary(self, annotation: str | None = None) -> JobSummary:
-        """Return key numbers, outliers, kernels and stragglers of all ranks, in tables of limited size.
-
-        Args:
-            annotation: part of the name of the annotations that mark iterations.
-        """
+        """Return key numbers, outliers, kernels and stragglers of all ranks, in tables of limited size. `annotation`
+        is a part of the name of the annotations that mark iterations."""
         summaries = outer("analysis.job_summary")
         summary: JobSummary = summaries.job_summary(
             dict(self.map(partial(summaries.rank_contribution, annotation=annotation)))

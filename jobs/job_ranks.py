@@ -61,11 +61,8 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
 
 
 def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:
-    """Find traces of another job: of another size or backend than most, or recorded at another time.
-
-    Returns:
-        by key, why a trace does not belong; and notes if there is no majority.
-    """
+    """Find traces of another job: of another size or backend than most, or recorded at another time. Return, by key,
+    why a trace does not belong, and notes if there is no majority."""
     foreign: dict[int, str] = {}
     notes: list[str] = []
     for key, wording in (("world_size", "a job of {} ranks"), ("backend", "a job with backend {}")):

@@ -30,10 +30,8 @@ class Arrivals(NamedTuple):
 
 def arrivals(matched: Matched, offsets: Mapping[int, int]) -> Arrivals:
     """Return when each rank came to each collective, and how long it waited there for the last one.
-
     A rank waits from the start of its collective to the start of the last one, at most as long as its own takes.
-    `offsets`: ns, how far a rank's clock is ahead.
-    """
+    `offsets`: ns, how far a rank's clock is ahead."""
     come = matched.start - np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     wait = np.minimum(come.max(axis=1, keepdims=True) - come, matched.end - matched.start)
     return Arrivals(come, wait, np.argmax(come, axis=1))

@@ -165,9 +165,7 @@ def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
 
 def paired(sent: IntColumn, received: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Return positions of matching messages on both sides, in an order that both sides have.
-
-    If both sides number their messages uniquely (−1 for none), equal numbers match, else the n-th with the n-th.
-    """
+    If both sides number their messages uniquely (−1 for none), equal numbers match, else the n-th with the n-th."""
     if all(len(side) and side.min() >= 0 and len(distinct(side)) == len(side) for side in (sent, received)):
         _, left, right = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
         return left, right
@@ -301,9 +299,7 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
 
 
 def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
-    """Pair all of the shorter column with some of the longer one, in order; return the least sum of distances and the
-    pairs.
-    """
+    """Pair the shorter column with some of the longer, in order; return the least sum of distances and the pairs."""
     if len(a) > len(b):
         least, right, left = _nearest(b, a)
         return least, left, right

@@ -183,11 +183,9 @@ def _fits_rank(file: TraceFile, partner: TraceFile) -> bool:
 
 def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
     """Mark the pairs that the contents of all files prove, regardless of names.
-
-    An ET fits the Kineto traces that its process groups and its process id allow. If all ranks are there, a pair that
-    occurs in every complete pairing is one process. In containers all process ids are equal, so only groups tell ranks
-    apart.
-    """
+    An ET fits the Kineto traces that its process groups and its process id allow. If all ranks are there, a pair
+    that occurs in every complete pairing is one process. In containers all process ids are equal, so only groups
+    tell ranks apart."""
     rows = pairing.ranks
     if len(rows) > _MAX_UNKNOWN or [row.rank for row in rows] != [*range(len(rows))] or any(r.problem for r in rows):
         return pairing

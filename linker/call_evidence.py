@@ -49,11 +49,9 @@ def contradictions(
 
 
 def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) -> Iterator[Contradiction]:
-    """Find calls of the ET in the time of both files that Kineto lacks or names differently.
-
-    None of 123,725 calls in 77 true pairs is such a call. Without ids, communication does not count, because Kineto
-    records asynchronous collectives on another thread.
-    """
+    """Find calls of the ET in the time of both files that Kineto lacks or names differently: none of 123,725 in 77
+    pairs. Without ids, communication does not count, because Kineto records asynchronous collectives on another
+    thread."""
     (ours, theirs), nodes = pair.rf_ids, pair.nodes
     at = positions(theirs, ours)
     joined = (ours > 0) & (at >= 0)

@@ -44,10 +44,7 @@ class TracePair:
 
 
 def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
-    """Return the ET's calls by id: in order of call start over all threads.
-
-    A parent id that is not smaller than the own id is ignored: such a file claims cycles.
-    """
+    """Return the ET's calls by id, that is, in order of start. A parent id above the own id (a cycle) is ignored."""
     nodes = np.flatnonzero(~et.structural)
     nodes = nodes[np.argsort(et.id[nodes], kind="stable")]
     ids, parents = et.id[nodes], et.parent[nodes]
@@ -77,10 +74,7 @@ def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
 
 
 def exclusive_durations(calls: CpuCalls) -> IntColumn:
-    """Return the duration of calls minus their direct children on the same thread, ns.
-
-    The children of a caller do not overlap, because a later one would be nested in the earlier one.
-    """
+    """Return the duration of calls minus their direct children on the same thread (these never overlap), ns."""
     children = np.flatnonzero(calls.parent >= 0)
     parents = calls.parent[children]
     inside = np.minimum(calls.end[children], calls.end[parents]) - calls.ts[children]

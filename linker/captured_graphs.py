@@ -45,11 +45,8 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
     A link is `certain` if the names of the whole graph agree in order and no other captured graph has them. It is
     `equivalent` if other captured graphs also fit (another layer or batch size), if only the number of kernels agrees,
-    or if a replay without node ids runs on several streams: their order is unknown.
-
-    Args:
-        captures: from `read_captures`. Captures of other ranks are used only if there are no others; their links are
-            `equivalent`.
+    if a replay without node ids runs on several streams (their order is unknown), or if the captures are those of
+    another rank, which are used only if there are no others.
 
     Example:
         >>> linked = link_captured_graphs(replay, read_captures(["capture.json.gz"]))  # doctest: +SKIP
@@ -70,8 +67,7 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
 @dataclass(frozen=True)
 class _Graph:
-    """Captured graph: positions of its launches in the capture (`at`), and codes of their kernels, −1 if unknown
-    (`launches`)."""
+    """Captured graph: positions of its launches in the capture (`at`), and their kernels' codes, −1 if unknown."""
 
     capture: int
     ordinal: int
@@ -101,10 +97,7 @@ def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
 
 
 class _Fit(NamedTuple):
-    """Captured graphs that a replay fits equally well, in order of capture, and the alignment with each.
-
-    `whole` means that all names agree in order; `reason` is why nothing fits.
-    """
+    """Captured graphs that a replay fits equally well, and the alignments; `whole`: all names agree in order."""
 
     candidates: tuple[int, ...]
     aligned: tuple[IntColumn, ...]
@@ -172,9 +165,7 @@ def _launch_of(order: IntColumn) -> IntColumn:
 
 def _grids_agree(graph: _Graph, launch: IntColumn, replay: GraphLaunch) -> bool | None:
     """Return whether kernels and launches have the same grids; None if not recorded on both sides.
-
-    Some HIP calls and tracers give the grid in threads: grid times block.
-    """
+    Some HIP calls and tracers give the grid in threads: grid times block."""
     captured, ran = graph.grid[launch], replay.grid
     known = np.all(captured[:, 0] >= 0, axis=1) & np.all(ran[:, 0] >= 0, axis=1)
     if not known.any():
@@ -382,9 +373,7 @@ class GraphLaunch:
 
 
 def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
-    """Return all launches of graphs that have device events, in order of the launch calls; new names are added to
-    `names`.
-    """
+    """Return all launches of graphs with device events, in order of the calls; adds new names to `names`."""
     launching = np.array([_GRAPH_LAUNCH.fullmatch(name) is not None for name in trace.names], np.bool_)
     nodes = trace.nodes
     launches = np.flatnonzero((nodes.kind == RUNTIME) & launching[nodes.name] & (nodes.correlation > 0))

@@ -216,10 +216,8 @@ def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:
 def _launches(
     kineto: KinetoTrace, begin: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IntColumn, IntColumn, int]:
-    """Return event rows and graphs of captured launch calls, by graph and call, and how many were left out.
-
-    A launch is left out if its thread captures nothing while several other threads do.
-    """
+    """Return event rows and graphs of captured launch calls, by graph and call, and how many were left out: those on
+    threads that capture nothing while several other threads do."""
     events = kineto.events
     calls = np.flatnonzero(events.runtime_mask())
     rows = calls[_launching(events, calls)[events.name[calls]]]
@@ -260,9 +258,7 @@ def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntCol
 
 def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Return the calls around launches and the calls that describe them, the caller of each, and each launch's call.
-
-    Annotations that say when something was captured (SGLang's, vLLM's, the profiler's steps) are left out.
-    """
+    Annotations that say when something was captured (SGLang's, vLLM's, the profiler's steps) are left out."""
     names = [parse_capture(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
     wanted = np.array(names, np.bool_)[calls.name]
     every = with_callers(op, calls.parent)
@@ -273,10 +269,8 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
 
 
 def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntColumn:
-    """Return calls without launches that show the tensors of an operator around launches (`inside_matters`).
-
-    These are calls with tensors of three dimensions or more, one per form and operator.
-    """
+    """Return calls without launches that show the tensors of an operator around launches (`inside_matters`): with
+    tensors of three dimensions or more, one per form and operator."""
     of_interest = matching(calls.name, events.names, inside_matters)
     of_interest &= mask_at(len(calls), every)
     if not of_interest.any():

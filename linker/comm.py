@@ -73,8 +73,7 @@ T = TypeVar("T")
 
 
 def comm_of_kernels(join: Join) -> dict[int, Comm]:
-    """Return each communication kernel's message, by position in `join.gpu_row`; fields that neither trace records are
-    None."""
+    """Return each communication kernel's message, by position in `join.gpu_row`; fields without a record are None."""
     et, nodes, events, rows, parents = join.et, join.nodes, join.kineto.events, join.gpu_row, join.gpu_parent
     wanted, operator = _communicating(join)
     result = dict(zip(wanted.tolist(), map(kernel_comm, events.args_of(rows[wanted])), strict=True))
@@ -98,10 +97,7 @@ def comm_of_kernels(join: Join) -> dict[int, Comm]:
 
 def _communicating(join: Join) -> tuple[IntColumn, IntColumn]:
     """Return the positions in `gpu_row` of communication kernels, and the name code of every event's operator.
-
-    Evidence is the kernel's arguments, its operator or its name. Kineto writes the same arguments for all kernels of
-    one name and operator, so only the first is read.
-    """
+    Kineto writes the same arguments for all kernels of one name and operator, so only the first is read."""
     et, events, rows, parents = join.et, join.kineto.events, join.gpu_row, join.gpu_parent
     operator = et.name[join.nodes.node[parents]].astype(np.int64)
     operator[parents < 0] = -1
@@ -222,10 +218,7 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
 
 
 def peer_in_group(inputs: DecodedSide) -> dict[str, Any]:
-    """Return the peer of a message, from the inputs of its record_param_comms; {} if unknown.
-
-    Ranks are numbered within the group, so only the group of all ranks gives ranks of the job.
-    """
+    """Return the peer of a message, {} if unknown: only in the group of all ranks is its number the rank of the job."""
     at = _name_at(inputs)
     peer, group = (inputs.values[at - back] if at >= back else None for back in (1, 2))
     of_all = isinstance(group, list) and len(group) == 2 and (group[0] == "0" or group[1] == "default_pg")
@@ -258,10 +251,7 @@ _OF_GROUP = ("dtype", "group_size", "pg_name", "pg_desc", "pg_ranks", "pg_first_
 
 def with_batched_messages(join: Join, comms: dict[int, Comm]) -> dict[int, Comm]:
     """Add messages to kernels that record none, by position in `join.gpu_row`.
-
-    A kernel gets none if the batch has other communications than messages. It also gets none if several kernels end one
-    batch, because neither trace records which kernel has which message.
-    """
+    Not if the batch has other communications, or several kernels end it: no trace records which has which message."""
     launched = [i for i in comms if join.gpu_launcher[i] >= 0]
     silent = {i for i in launched if comms[i].in_nelems is None and comms[i].collective in (None, "sendrecv")}
     if not silent:

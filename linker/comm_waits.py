@@ -156,10 +156,8 @@ def _outermost(linked: Join, position: int) -> int:
 def _numbered(
     calls: Sequence[_CommCall], numbered: dict[int, list[int]], record: CommRecord, ts: int, waited: Container[int]
 ) -> int:
-    """Return the last collective of a number and group launched before a time, −1 for none.
-
-    Groups and directions of messages are counted separately; the last one without a wait is preferred.
-    """
+    """Return the last collective of a number and group launched before a time, preferably without a wait; −1 for none.
+    Groups and directions of messages are counted separately."""
     alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
     for k in reversed(alike[: bisect_left(alike, ts, key=lambda k: calls[k].launch)]):
@@ -173,10 +171,8 @@ def _numbered(
 
 def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Pair collectives with the times of waits, one each, in order, as DDP's reducer waits for its buckets.
-
-    Waits between two launches are for earlier launches. If there are fewer waits than collectives, they are for the
-    last ones, since a stream also covers what was launched before.
-    """
+    Waits between two launches are for earlier launches, and for the last ones if there are fewer: a stream also
+    covers what was launched before."""
     bursts: dict[int, list[int]] = {}
     for ts in waits:
         bursts.setdefault(bisect_left(launches, ts), []).append(ts)

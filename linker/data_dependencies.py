@@ -50,10 +50,7 @@ _PIECES_PER_ACCESS = 16
 
 
 class _Accesses(NamedTuple):
-    """Reads and writes, each of a call in `EtCalls` and of a piece of a storage.
-
-    Storages are cut wherever an access begins or ends, so two pieces are the same bytes or have none in common.
-    """
+    """Reads and writes of calls in `EtCalls`, each of a piece of a storage; an access begins or ends at each cut."""
 
     call: IntColumn
     write: _Flags
@@ -69,12 +66,8 @@ class _Tree(NamedTuple):
 
 
 def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
-    """Return writer and reader of each data dependency (edge kind `data`).
-
-    Returns:
-        Positions in `nodes`, int64, sorted, no pair twice. A writer starts before its reader, and neither calls the
-        other.
-    """
+    """Return writer and reader of each data dependency (edge kind `data`): positions in `nodes`, sorted, no pair twice.
+    A writer starts before its reader, and neither calls the other."""
     storage_only = _matching(_STORAGE_ONLY, et, nodes)
     accesses = _accesses(et, nodes, storage_only)
     tree = _tree(nodes.parent)
@@ -120,11 +113,8 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Acce
 
 
 def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
-    """Return the arguments that each call's schema marks as written, and the keyword-only ones among them (`out`).
-
-    Bit i marks argument i. A mark is a "!"; it is rare elsewhere. The string around it is a schema if it names
-    the call's operator.
-    """
+    """Return the arguments that each call's schema marks as written, and the keyword-only ones among them (`out`),
+    as bits. A mark is a "!", rare elsewhere; the string around it is a schema if it names the call's operator."""
     written, overwritten = np.zeros((2, len(nodes)), np.int64)
     call_of_node = inverse_positions(len(et), nodes.node)
     known: dict[bytes, tuple[str, int, int]] = {}
@@ -143,11 +133,8 @@ def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, In
 
 
 def _marks(schema: str) -> tuple[str, int, int]:
-    """Return the operator of a schema, and its marked positional and keyword-only arguments as bits.
-
-    A schema is a string such as "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) ->
-    Tensor(a!)".
-    """
+    """Return the operator of a schema, and its marked positional and keyword-only arguments as bits, from a string
+    such as "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"."""
     marks, keyword_only, index, depth = [0, 0], False, 0, 0
     for token in _SCHEMA_TOKEN.findall(schema):
         if token in "([":
@@ -166,11 +153,9 @@ def _marks(schema: str) -> tuple[str, int, int]:
 
 
 def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _Accesses:
-    """Cut reads and writes into pieces.
-
-    A storage that would be cut too finely (thousands of slices, each with a read of the whole) stays one piece. Its
-    writers also count as readers: its calls then form a chain, and no order is lost.
-    """
+    """Cut reads and writes into pieces. A storage that would be cut too finely (thousands of slices, each with a
+    read of the whole) stays one piece; its writers also count as readers, so its calls form a chain and no order is
+    lost."""
     which = np.concatenate((np.flatnonzero(read), np.flatnonzero(write)))
     writes = np.arange(len(which)) >= np.count_nonzero(read)
     call, storage = call[which], tensors.storage[which]
@@ -197,8 +182,7 @@ def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _
 
 
 def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Flags:
-    """Return the accesses that a caller leaves to its callees: reads of bytes that a callee touches, and writes that it
-    makes."""
+    """Return a caller's accesses that its callees make: reads of bytes that a callee touches, and writes."""
     group = accesses.piece * len(counting)
     key = group + tree.first[accesses.call]
     until = group + tree.stop[accesses.call]
@@ -212,9 +196,7 @@ def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Fla
 
 def _last_writers(accesses: _Accesses, last: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Return pairs of calls: the last writer of a piece, and a reader.
-
-    A call reads when it starts. It has written when its last callee starts, because an ET does not record ends.
-    """
+    A call reads at its start and has written when its last callee starts, because an ET does not record ends."""
     size = len(last)
     starts, ends = _moments(last)
     call_at, write_at = np.zeros(2 * size, np.int64), np.zeros(2 * size, np.bool_)

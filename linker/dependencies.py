@@ -158,10 +158,7 @@ def _add_data(linked: Join, data: tuple[IntColumn, IntColumn], edges: _Edges) ->
 
 
 def _add_host_comm(linked: Join, edges: _Edges) -> set[tuple[int, int]]:
-    """Add collectives on the host → the first operators that read their output; return these pairs of places.
-
-    The edges are of kind `data` and inferred, because only order shows the issuing call of a collective.
-    """
+    """Add inferred `data` edges from collectives on the host to the first readers of their output; return the pairs."""
     run, reader = find_host_readers(linked)
     if not len(run):
         return set()
@@ -219,10 +216,7 @@ _BUSY = 0.5
 
 
 def top_level_ops(linked: Join) -> IntColumn:
-    """Return positions in `CpuCalls` of linked ops that no other linked op calls, by thread and start.
-
-    Annotations are no ops: an op below a ProfilerStep is top-level.
-    """
+    """Return the linked ops that no other linked op calls (annotations are no ops), by thread and start."""
     events, calls = linked.kineto.events, linked.calls
     ops = events.mask(frozenset({"cpu_op"}))[calls.row] & (linked.node_of_call >= 0)
     above = np.where(calls.parent >= 0, nearest(calls.parent, calls.parent, ops), -1)
@@ -255,9 +249,7 @@ def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn
 
 def find_host_readers(linked: Join) -> tuple[IntColumn, IntColumn]:
     """Return pairs of positions in `linked.nodes`: a collective on the host, and the first reader on each thread.
-
-    A reader that starts while the collective runs is part of it: the backend copies its buffers.
-    """
+    A reader that starts while the collective runs is part of it: the backend copies its buffers."""
     if not any(map(HOST_COLLECTIVE.fullmatch, linked.et.names)):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     start, end = linked.node_times

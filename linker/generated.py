@@ -123,9 +123,7 @@ def _generated_calls(
 
 def _triton_args(events: EventTable, row: IntColumn, name: IntColumn) -> dict[int, tuple[str, ...]]:
     """Return what Kineto records about the Triton kernel that a call launches, by position in `row`.
-
-    PyTorch's operators have a namespace. For every other name, a few calls show whether it is a kernel.
-    """
+    PyTorch's operators have a namespace. For every other name, a few calls show whether it is a kernel."""
     is_op = matching(events.category[row], events.categories, "cpu_op".__eq__)
     plain = is_op & ~matching(name, events.names, lambda text: "::" in text or "#" in text)
     samples = _samples(name, plain)
@@ -261,10 +259,8 @@ def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[Compile
 
 def graph_calls(events: EventTable, calls: CpuCalls) -> list[GraphCall]:
     """Return the calls of compiled graphs in a trace, in order.
-
     A backward belongs to the region of its forward: the last call of a compiled function before it with its sequence
-    number. Autograd gives the number to the node that it makes, so earlier calls with that number made none.
-    """
+    number. Autograd gives the number to the node that it makes, so earlier calls with that number made none."""
     kinds = np.array([_kind_of(name) for name in events.names], np.int8)[calls.name]
     graphs = np.flatnonzero(kinds == 1)
     if not len(graphs):
@@ -351,11 +347,8 @@ class _Graphs:
     def _aligned(
         self, graph_call: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls
     ) -> _CompiledFit | None:
-        """Return calls and kernels in the same order, None if the sequences differ.
-
-        Kernels that never occur in the calls (C++ kernels without `cpp.enable_kernel_profile`) and operators that are
-        no kernels of the graph are left out.
-        """
+        """Return calls and kernels in the same order, None if the sequences differ. Kernels that never occur in the
+        calls (C++ without `cpp.enable_kernel_profile`) and operators that are no kernels of the graph are left out."""
         names = [called_as_event(events.names[code]) for code in calls.name[graph_call.kernels].tolist()]
         occurring = set(names)
         kernels = [(_called_as(kernel.name), kernel) for kernel in graph.kernels]
@@ -374,8 +367,7 @@ class _Graphs:
     def _own(
         self, graph: CompiledGraph, kernels: list[tuple[str, CompiledKernel]]
     ) -> list[list[tuple[str, CompiledKernel]]]:
-        """Return possible kernels of a graph: all, or for a backward also those after a shorter backward that the file
-        repeats."""
+        """Return possible kernels of a graph: all, or those after a shorter backward that its file repeats."""
         if not graph.backward:
             return [kernels]
         others = (other for (_, backward), found in self.by_region.items() if backward for other in found)

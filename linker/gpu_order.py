@@ -61,10 +61,8 @@ class GpuOrder:
 
 
 class Submissions:
-    """Launches per thread, by time: they show the stream of a recorded CUDA event if no record does.
-
-    PyTorch records an event on the stream to which it has just submitted work, and lets other streams wait for it.
-    """
+    """Launches per thread, by time: they show the stream of a CUDA event without a record, because PyTorch records
+    an event on the stream to which it has just submitted work."""
 
     def __init__(self, linked: Join, gpu: GpuOrder) -> None:
         at = np.flatnonzero(linked.gpu_launcher >= 0)
@@ -76,10 +74,8 @@ class Submissions:
         self._run = np.maximum.accumulate(np.where(changed, np.arange(len(at)), 0)) if len(at) else at
 
     def recorded_stream(self, thread: int, ts: int, waiting: int = -1) -> int:
-        """Return the code of the stream of an event that a thread recorded at a time, −1 for none.
-
-        It is the stream of the thread's last launch; if that is the stream that waits, the previous one.
-        """
+        """Return the code of the stream of an event that a thread recorded at a time, −1 for none: the stream of the
+        thread's last launch or, if that is the stream that waits, the previous one."""
         first, stop = np.searchsorted(self._thread, [thread, thread + 1])
         last = int(first + np.searchsorted(self._ts[first:stop], ts)) - 1
         if last < first:
@@ -105,11 +101,7 @@ class GraphOrder(NamedTuple):
 
 
 def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
-    """Find the dependencies between the GPU events of a graph launch.
-
-    Example:
-        If a launch's last kernel on stream 7 starts when a kernel on stream 8 has ended, `inferred` holds that join.
-    """
+    """Find the dependencies between the GPU events of a graph launch; `inferred` holds joins of streams by time."""
     arrows, unresolved = _arrows(linked)
     launches = [] if len(arrows) else _launches(linked)
     inferred = [pair for members in launches for pair in _forks_and_joins(linked, gpu, members)]
@@ -189,11 +181,8 @@ def _launches(linked: Join) -> list[IntColumn]:
 
 def _forks_and_joins(linked: Join, gpu: GpuOrder, members: IntColumn) -> list[tuple[int, int]]:
     """Return pairs of events of one launch; the second one waited for the first on another stream.
-
-    An event that starts late waited for the last event of another stream that had ended by then. That one must have
-    ended after the event's predecessor on its own stream or, for the first event of a stream, after the launch's first
-    event had begun.
-    """
+    An event that starts late waited for the last event of another stream that had ended by then, after the event's
+    predecessor on its own stream (for the first of a stream: after the launch's first event had begun)."""
     events, rows = linked.kineto.events, linked.gpu_row[members]
     stream = gpu.stream[members]
     if len(distinct(stream)) < 2:

@@ -134,11 +134,9 @@ class _Finder:
 
     def _clock_skew(self) -> int:
         """Return the most by which a waiting call returned before its event had ended, ns; 0 if none did.
-
-        Synchronous copies to the host cannot return before the copy has ended. Synchronizing calls show it if they took
-        over 20 µs and nothing launched before them ended in the 20 µs before their return, but something did in the 20
-        µs after.
-        """
+        Synchronous copies to the host cannot return before the copy has ended. Synchronizing calls show it if they
+        took over 20 µs and nothing launched before them ended in the 20 µs before their return, but something did in
+        the 20 µs after."""
         events, linked = self.linked.kineto.events, self.linked
         launcher = linked.gpu_launcher
         copies = synchronous_readback(events.names, events.name[linked.gpu_row], events.name[launcher])
@@ -190,8 +188,7 @@ class _Finder:
                 yield call, args
 
     def _recorded(self, device: int, stream: Any, ts: int) -> list[int]:
-        """Return the events that have ended when an event recorded on a stream is reached: the last one launched there,
-        and everything that the stream was made to wait for since."""
+        """Return what precedes an event recorded on a stream: the last event launched, and what the stream awaits."""
         return [*(last := self._on_stream(device, stream, ts)), *self._waited_for(device, stream, ts, last).values()]
 
     def _waited_for(self, device: int, stream: Any, ts: int, last: list[int]) -> dict[int, int]:
@@ -289,11 +286,8 @@ class _Finder:
         return self.by_end[a:b][::-1]
 
     def _infer_pending(self, call: int, on_event: bool) -> None:
-        """Infer what a call waited for, if its stream or event is not recorded.
-
-        It is the event that ended last during the call. If none did, it is the work submitted before, because such a
-        wait holds even if it cost no time.
-        """
+        """Infer what a call waited for, if its stream or event is not recorded: the event that ended last during the
+        call, else the work submitted before, because such a wait holds even if it cost no time."""
         for i in self._ended(self._ts(call), int(self.runtime_end[call]) + self.tolerance).tolist():
             if self.gpu.launch[i] < self._ts(call):
                 self._wait_for(call, [i], inferred=True)
@@ -328,11 +322,9 @@ class _Finder:
 
     def _infer_stream_waits(self, waits: IntColumn) -> None:
         """Infer which event each late GPU event waited for.
-
-        Between its launch and the previous launch on its stream, some call (`waits`: ns, ascending) made a stream wait.
-        The event starts over 5 µs later than its launch and its stream allow, and at most 30 µs before its start an
-        event of another stream ended.
-        """
+        Between its launch and the previous one on its stream, some call (`waits`: ns, ascending) made a stream wait.
+        It starts over 5 µs later than its launch and stream allow, at most 30 µs after an event of another stream
+        ended."""
         launched = self.linked.gpu_launcher >= 0
         returned = self.linked.kineto.events.end[self.linked.gpu_launcher]
         submitted = np.where(launched & ~self.copies, np.minimum(returned, self.start), self.gpu.launch)

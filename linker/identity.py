@@ -140,11 +140,7 @@ def modified(et: Source, kineto: Source) -> tuple[float, float] | None:
 
 
 def read_claims(et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | None, **facts: Any) -> Claims:
-    """Return the `Claims`; `facts` are its last four fields.
-
-    Raises:
-        TraceFormatError: a file contradicts the rank of the option.
-    """
+    """Return the `Claims`; `facts` are its last four fields. TraceFormatError if a file contradicts `stated`."""
     pids = kineto.machine_pids
     machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
     of_et, of_kineto = rank_of_et(et), rank_of_kineto(kineto)
@@ -273,10 +269,8 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
 
 
 def _were_written(claims: Claims, et: ExecutionTrace, zone: int, end_s: float) -> bool:
-    """Return whether both files were last written when they were recorded, if local time is `zone` s ahead of UTC.
-
-    A copy is newer, so a file that was written this early belongs to this run.
-    """
+    """Return whether both files were last written when they were recorded, if local time is `zone` s ahead of UTC. A
+    copy is newer, so a file that was written this early belongs to this run."""
     if claims.modified_s is None:
         return False
     after_et = claims.modified_s[0] - (et.started_s - zone + et.duration_s)

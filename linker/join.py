@@ -141,9 +141,7 @@ def _launching_ops(
 @dataclass(frozen=True)
 class Join(TracePair):
     """A matched pair with its attachments, as positions in the tables of both traces.
-
-    A row of the trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls.
-    """
+    A row of the trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
 
     match: Match  # the call that each of `nodes` is linked to
     node_of_call: IntColumn  # position in `nodes` of the node linked to each of `calls`, −1 for none
@@ -187,11 +185,8 @@ class Join(TracePair):
 
 
 def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
-    """Attach GPU events and runtime calls to the nodes of linked calls.
-
-    Args:
-        alone: there is no ET. The process then adopts events without an operator, and no runtime call is left out.
-    """
+    """Attach GPU events and runtime calls to the nodes of linked calls. If there is no ET (`alone`), the process
+    adopts events without an operator, and no runtime call is left out."""
     calls, at = pair.calls, np.flatnonzero(match.call >= 0)
     node_of_call = scatter(len(calls), match.call[at], at)
     attachment = attach_gpu_events(pair.kineto, calls, node_of_call >= 0)

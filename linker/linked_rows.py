@@ -48,10 +48,8 @@ class Numbering:
 
     @staticmethod
     def of(join: Join, *, renumber: bool) -> Numbering:
-        """Number GPU nodes by start and then runtime calls, after the largest ET id.
-
-        With `renumber`, ET nodes get new ids in the order of their old ones, each followed by its GPU nodes.
-        """
+        """Number GPU nodes by start and then runtime calls, after the largest ET id. With `renumber`, ET nodes get
+        new ids in the order of their old ones, each followed by its GPU nodes."""
         et, gpu_parent = join.et, join.nodes.node[join.gpu_parent]
         nodes, gpu_count, runtime_count = len(et), len(gpu_parent), len(join.runtime_row)
         by_id = _parents_first(et)
@@ -110,12 +108,7 @@ def linked_trace(
     *,
     renumber: bool,
 ) -> Trace:
-    """Return the trace; its columns are built when more than its file is needed.
-
-    Args:
-        comm: by position in `join.gpu_row`.
-        summary: the root's `etplus`, without its edges.
-    """
+    """Return the trace (`comm` by position in `join.gpu_row`); its columns are built when they are needed."""
     et, numbers = join.et, Numbering.of(join, renumber=renumber)
     rows, kernels = LinkedRows.of(join, dependencies, code, numbers), sorted(comm)
     at = numbers.rows(join.gpu_places[kernels]).tolist() if kernels else []
@@ -332,10 +325,8 @@ _EVENT_COLUMN = {"kineto_event": "index", "tid": "thread"}
 
 
 def _memory(join: Join, numbers: Numbering) -> MemoryEvents:
-    """Return memory events in order of time, each with the innermost linked call around it.
-
-    All of the trace is kept: memory that is held in the ET's window may have been allocated before.
-    """
+    """Return all memory events in order of time, each with the innermost linked call around it: memory that is held
+    in the ET's window may have been allocated before."""
     memory = join.kineto.memory
     order = np.argsort(memory.ts, kind="stable")
     memory = MemoryTable(*(getattr(memory, field.name)[order] for field in fields(memory)))

@@ -44,8 +44,7 @@ _Tensor = tuple[Any, Any, str]
 
 
 class _Lost(NamedTuple):
-    """Collective without a node: name and position in `CpuCalls` of its event, position in `EtCalls` of its issuing
-    call, id of the new node, and whether that call is known for certain."""
+    """Collective without a node: event, issuing call (in `EtCalls`), id of the new node, certainty of the call."""
 
     name: str
     run: int
@@ -64,9 +63,7 @@ class _Issued(NamedTuple):
 
 def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Match]:
     """Return the pair with a node for every collective on the host if the ET has its issuing call.
-
-    The node has the link of the call, but at most EQUIVALENT if order alone identifies the call.
-    """
+    The node has the link of the call, but at most EQUIVALENT if order alone identifies the call."""
     lost = list(_lost(pair, found))
     if not lost:
         return pair, found
@@ -116,10 +113,8 @@ def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
 
 def _issued(pair: TracePair, runs: IntColumn) -> list[_Issued]:
     """Return collectives and their issuing calls, in the order of the collectives.
-
-    Kineto numbers calls as they begin (`Record function id`), and a collective gets its number when it is issued: the
-    last call before it issued it. Without numbers, the order of times must do.
-    """
+    Kineto numbers calls as they begin (`Record function id`), and a collective when it is issued: by the last call
+    before it. Without numbers, the order of times must do."""
     calls, names = pair.calls, pair.kineto.events.names
     issuing = outermost_calls(calls.parent, calls.name, names, np.ones(len(calls), np.bool_))
     numbers = pair.rf_ids[1]
@@ -171,10 +166,7 @@ def _ids_in(et: ExecutionTrace) -> set[int]:
 
 def _free(used: Container[int], low: int, high: int, least: int) -> int:
     """Return the first unused number between two, else the first after `least`.
-
-    The recorder gave the collective a number, so there is one between its neighbors' unless these began in another
-    order than they were issued.
-    """
+    There is one between the neighbors' numbers unless these began in another order than they were issued."""
     number = next(id for id in count(low + 1) if id not in used)
     return number if number < high else next(id for id in count(least + 1) if id not in used)
 
@@ -214,11 +206,8 @@ def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> Execution
 
 
 def _inputs(call: bytes, shapes: Sequence[Any]) -> list[_Tensor]:
-    """Return the tensors of the issuing call that have the shapes in Kineto's event.
-
-    Without shapes, return all that the call reads: its second input, `(outputs, inputs, ...)`, or its first if the
-    second has no tensors.
-    """
+    """Return the tensors of the issuing call that have the shapes in Kineto's event; without shapes, all that the
+    call reads: its second input, `(outputs, inputs, ...)`, or its first if the second has no tensors."""
     values, extents, types, *_ = decode_call(call).inputs
     each = [list(_tensors(*argument)) for argument in zip(values, extents, types, strict=False)]
     read = each[1] if len(each) > 1 and each[1] else each[0] if each else []

@@ -196,9 +196,7 @@ def begins_with(folder: Folder, name: str, kind: Kind) -> TraceFile:
 
 
 def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[Kind, Claim, int]:
-    """Return kind, claim and process id from the beginning of a file; with `search`, look for `distributedInfo` in all
-    of it.
-    """
+    """Return kind, claim and process id from a file's beginning; `search` looks for `distributedInfo` in all of it."""
     seen, first, pid = b"", True, -1
     try:
         with folder.open(name) as file:

@@ -200,10 +200,7 @@ def _link(
 def trace_of_kineto(
     kineto: KinetoTrace, annotation: str | None = None, provenance: Sequence[Source] | None = None
 ) -> Trace:
-    """Build a trace from a Kineto trace alone: its calls become the nodes; see `kineto_only`.
-
-    Args:
-        kineto: read with `modules=True` if it was recorded with_stack and module paths are wanted.
+    """Build a trace from a Kineto trace alone (read with `modules=True` for module paths): its calls become the nodes.
 
     Example:
         >>> from etplus.schemas.kineto.read_kineto import read_kineto
@@ -241,15 +238,8 @@ _LOG = logging.getLogger("etplus")
 def read_timeline(
     source: Source | Blob[Text], *, modules: bool = True, strict: bool = False, progress: bool = False, **process: Any
 ) -> KinetoTrace:
-    """Read a Kineto trace or an export of Nsight Systems.
-
-    Args:
-        modules: also read module paths.
-        process: the rank to read if there are several: `rank`, or `et_pid` and `et_rank`.
-
-    Raises:
-        UsageError: the file has several ranks and none is chosen.
-    """
+    """Read a Kineto trace or an export of Nsight Systems, with `modules` also module paths. If it has several ranks,
+    `process` (`rank`, or `et_pid` and `et_rank`) chooses one, else UsageError."""
     if isinstance(source, ProcessRank):
         if source.timeline is not None:
             return source.timeline
@@ -266,9 +256,7 @@ def read_pair(
     et: Source, kineto: Source, *, rank: int | None = None, strict: bool, progress: bool
 ) -> tuple[ExecutionTrace, KinetoTrace]:
     """Read an ET and the timeline of its process, or of `rank` if the timeline has several.
-
-    Two gzipped files are unpacked at the same time. Parsing forks processes, so no thread may still run then.
-    """
+    Two gzipped files are unpacked at the same time. Parsing forks processes, so no thread may still run then."""
     opened: Source | Blob[Text] = kineto
     if isinstance(kineto, ProcessRank) or nsys.is_nsys(kineto):
         et_text = open_text(et, progress=progress)
@@ -289,9 +277,7 @@ def _is_gzipped(source: Source) -> bool:
 
 
 def compile_files(kineto: KinetoTrace, given: Sequence[Source] | None) -> CompileFiles:
-    """Read the given files of PyTorch's compiler, or those named after the trace; an unreadable one is then only a
-    warning.
-    """
+    """Read the given files of PyTorch's compiler, else those named after the trace (a broken one is a warning)."""
     if given is not None:
         return read_compile_files(given)
     readable = list[str]()

@@ -143,10 +143,8 @@ def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:
 
 def _rank_of_collective(node: CallRecord) -> tuple[int, int | None] | None:
     """Return rank and number of ranks from a `record_param_comms` node of schema 1.0.2 or later.
-
-    Its inputs have in a row: group name and description, rank in the group, name of the collective. In older schemas a
-    number that does not identify the group replaces the name.
-    """
+    Its inputs have in a row: group name and description, rank in the group, name of the collective. In older schemas
+    a number that does not identify the group replaces the name."""
     values = node.inputs.values
     for group, rank, name in zip(values, values[1:], values[2:], strict=False):
         if isinstance(group, list) and len(group) == 2 and _is_rank(rank) and isinstance(name, str):

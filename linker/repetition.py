@@ -64,8 +64,7 @@ _TIMES, _NEAR_NS = 4, 10_000
 
 
 def find_repetition(trace: Trace) -> Trace:
-    """Return the trace with counterparts of the GPU events that were launched before it, also in its file
-    and report."""
+    """Return the trace with counterparts of the GPU events launched before it, also in its file and report."""
     events = _sequences(trace)
     if not events.unknown.any():
         return trace
@@ -138,9 +137,7 @@ def _operators(trace: Trace, call: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
     """Return codes of the launch arguments that all unknown events of a kind have.
-
-    On ROCm the grid and block of a kernel come from its launch call, so kernels without a launch lack them.
-    """
+    On ROCm the grid and block of a kernel come from its launch call, so kernels without a launch lack them."""
     table = StringTable()
     code = table.codes([work_args(text) for text in args]).astype(np.int64)
     variants, variant = distinct_rows(kind, code, unknown.astype(np.int64))
@@ -253,11 +250,8 @@ def _repeated_runs(
 def _pair_by_runs(
     events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: IntColumn, surroundings: _Surroundings
 ) -> None:
-    """Pair unknown events that lie in repeated runs of a length.
-
-    An event can lie in several such runs. The nearest runs on either side of the run that has the event in its middle
-    must agree.
-    """
+    """Pair unknown events that lie in repeated runs of a length. An event can lie in several such runs: the nearest
+    runs on either side of the run that has the event in its middle must agree."""
     size = len(runs.matched)
     places = np.arange(size)
     earlier = np.maximum.accumulate(np.where(runs.matched, places, -1))
@@ -288,9 +282,7 @@ def _pair_in_run(events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: 
 
 class _Trial(NamedTuple):
     """Result of pairing events with known launches, as if the launches were unknown.
-
-    The earlier half of the pairs shows which symbols vary; only the later half, without these, is counted.
-    """
+    The earlier half of the pairs shows which symbols vary; only the later half, without these, is counted."""
 
     length: IntColumn  # by later pair its run length
     right: Mask  # its operator is right

@@ -108,9 +108,7 @@ def _nonzero(names: list[str] | tuple[str, ...], counts: npt.NDArray[np.integer]
 
 def summary_of(join: Join, report: LinkReport, compiled: dict[str, Any] | None) -> dict[str, Any]:
     """Return the root's `etplus` object without its inferred edges: their ids are not known yet.
-
-    File names have no folders, so the place of the inputs does not change the output.
-    """
+    File names have no folders, so the place of the inputs does not change the output."""
     kineto, events, attachment = join.kineto, join.kineto.events, join.attachment
     unattached = {
         reason: events.index[attachment.row[attachment.reason == code]].tolist()

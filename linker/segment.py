@@ -44,11 +44,9 @@ class Iterations:
 
 
 def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None = None) -> Iterations:
-    """Find iterations: by the requested annotation, else as `trace.steps` does.
-
-    Any event with the requested annotation in its name ends an iteration, as in the original trace_link.py.
-    Otherwise iterations run from start to start. An annotation that does not occur is ignored with a note.
-    """
+    """Find iterations: by the requested annotation, else as `trace.steps` does, from start to start.
+    Any event with the requested annotation in its name ends an iteration, as in the original trace_link.py. An
+    annotation that does not occur is ignored with a note."""
     events = kineto.events
     annotations = calls.row[events.mask(frozenset({"user_annotation"}))[calls.row]]
     annotations = annotations[np.argsort(events.ts[annotations], kind="stable")]

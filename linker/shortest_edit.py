@@ -35,12 +35,8 @@ class CallOrder:
 
 def shortest_edit(pattern: CallOrder, text: CallOrder, *, whole: bool = False) -> tuple[IntColumn, IntColumn]:
     """Return the positions matched by a shortest edit script from the start of both sides (Myers 1986, greedy).
-
-    O(length · differences). Everything after more than 500 insertions and deletions is left out.
-
-    Args:
-        whole: both sides must be used up; otherwise the script ends when either side does.
-    """
+    O(length · differences). Everything after more than 500 insertions and deletions is left out. With `whole` both
+    sides must be used up; otherwise the script ends when either side does."""
     n, m = len(pattern), len(text)
     a, sa, b, sb = pattern.name.tolist(), pattern.seq.tolist(), text.name.tolist(), text.seq.tolist()
     furthest = {1: 0}

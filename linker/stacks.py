@@ -21,9 +21,7 @@ _STRICT_NS = 1 << 20
 
 def find_stacks(join: Join, row: IntColumn) -> Stacks:
     """Return the stacks of linked ET nodes, GPU events and runtime calls; `row` maps places to rows (see `Join`).
-
-    A frame is open at a time if it began at or before it, on the same thread, and ends after it.
-    """
+    A frame is open at a time if it began at or before it, on the same thread, and ends after it."""
     if not len(join.kineto.frames):
         return Stacks.none()
     place, thread, ts = _moments(join)
@@ -102,10 +100,8 @@ def _call_from(text: bytes) -> str:
 
 def _called_from(records: EventRecords, frames: FrameTable, at: IntColumn, name: Codes, parent: IntColumn) -> Codes:
     """Return the line in its caller from which each frame was called, −1 if not recorded.
-
-    PyTorch 2.14 and later write the line of the innermost Python frame (`CallFrom`). It belongs to the caller only if
-    it is in the caller's file, because built-in functions and modules have no lines.
-    """
+    PyTorch 2.14 and later write the line of the innermost Python frame (`CallFrom`). It belongs to the caller only
+    if it is in the caller's file, because built-in functions and modules have no lines."""
     none = np.full(len(at), -1, np.int32)
     index = frames.index[at]
     if index.min(initial=0) < 0 or not any(records.read(index[:_LOOKED_AT], _call_from)):

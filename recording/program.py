@@ -32,11 +32,8 @@ _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "S
 
 @dataclass(frozen=True)
 class RecordingWindow:
-    """Part of a program to record.
-
-    `first` and `last` are steps counted from 0 or, if `by_time`, seconds after the import of PyTorch. `otherwise` has
-    the seconds to record if no step was seen by then.
-    """
+    """Part of a program to record: steps `first` to `last` counted from 0 or, if `by_time`, seconds after the import
+    of PyTorch. `otherwise` has the seconds to record if no step was seen by then."""
 
     first: float
     last: float
@@ -51,11 +48,9 @@ class RecordingWindow:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Result of a recorded program.
-
-    `status` is the exit status, 128 + N after signal N. `ranks` have a pair of traces. `notes` explain incomplete
-    recordings. If `call_lines`, Python stacks have the lines of calls, not only of functions.
-    """
+    """Result of a recorded program. `status` is the exit status, 128 + N after signal N. `ranks` have a pair of traces.
+    `notes` explain incomplete recordings. If `call_lines`, Python stacks have the lines of calls, not only of
+    functions."""
 
     status: int
     ranks: tuple[int, ...]

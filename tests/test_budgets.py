@@ -11,11 +11,11 @@ from support import ROOT
 BUDGETS = {
     "trace": 7_410,  # plan: 6,500
     "schemas": 14_240,  # plan: 12,500
-    "linker": 7_310,  # plan: 6,500
-    "recording": 1_620,  # plan: 1,400
-    "jobs": 2_670,  # plan: 3,000
-    "converters": 7_460,  # plan: 7,500
-    "timeline": 5_730,  # plan: 5,500
+    "linker": 7_130,  # plan: 6,500
+    "recording": 1_600,  # plan: 1,400
+    "jobs": 2_650,  # plan: 3,000
+    "converters": 7_420,  # plan: 7,500
+    "timeline": 5_660,  # plan: 5,500
     "cli": 4_650,  # plan: 3,600
     "analysis": 14_510,  # plan: 14,000
     "report": 3_110,  # plan: 2,000

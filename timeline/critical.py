@@ -74,10 +74,7 @@ class CriticalPath(Suggests):
 
 
 def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
-    """Return the edges of a longest path, traced back from a point (default: the last end).
-
-    If several edges bind, the path takes the edge from the lowest point.
-    """
+    """Return the edges of a longest path, traced back from a point (default: the last end) by the lowest points."""
     edges = replay.graph.edges
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
     into = np.full(len(replay.graph), -1, np.int64)
@@ -99,10 +96,8 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
 
 def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> CriticalPath:
     """Return the longest path of a replay; see `binding_edges`.
-
-    With `between` (an annotation as in `call_between`) the path leads from its start to the last end of the work that
-    it calls and launches. An edge across the start counts from there.
-    """
+    With `between` (an annotation as in `call_between`) the path leads from its start to the last end of the work
+    that it calls and launches. An edge across the start counts from there."""
     edges, first, last = replay.graph.edges, 0, None
     if between is not None:
         first, last = _ends_between(replay, between)
@@ -161,9 +156,7 @@ def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
 
 def resource_bounds(replay: Replay) -> dict[str, int]:
     """Return ns of GPU work on the busiest stream and of host work on the busiest thread: no makespan is shorter.
-
-    Host work counts with its duration without transfers; waits for collectives do not count.
-    """
+    Host work counts with its duration without transfers; waits for collectives do not count."""
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)
     rank = graph.rank_of_row[row]

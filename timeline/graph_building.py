@@ -71,9 +71,7 @@ class LaunchQueue:
 
 def find_queue(points: GraphEvents) -> LaunchQueue:
     """Find the limit: a number of outstanding launches at which many calls return late, and which is never exceeded.
-
-    Counts launches per stream and per device and takes the sharper limit. Work leaves the queue when it starts.
-    """
+    Counts launches per stream and per device and takes the sharper limit. Work leaves the queue when it starts."""
     trace, gpu = points.trace, points.gpu
     launched = gpu[points.launcher[gpu] >= 0]
     call, first = first_places(points.launcher[launched])  # of a graph launch the first event
@@ -135,9 +133,7 @@ def _limit_of(
 def with_submissions(
     points: GraphEvents, chains: Edges, queue: LaunchQueue, waits: Edges
 ) -> tuple[GraphEvents, Edges, IntColumn]:
-    """Add to each slow launching call a point at which it submits its work; also return the point from which launches
-    count.
-    """
+    """Add to each slow launching call a point at which it submits its work; also return where launches count from."""
     trace = points.trace
     nodes = trace.nodes
     submitted = points.start.copy()
@@ -168,9 +164,7 @@ def with_submissions(
 
 def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edges:
     """Return edges from launches to the start of their work; for a graph launch only to the first event.
-
-    A stream's first event keeps its own latency: modules are loaded, clocks rise.
-    """
+    A stream's first event keeps its own latency: modules are loaded, clocks rise."""
     launched = points.launcher[points.gpu] >= 0
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
     edges = points.edges(LAUNCH, submitted[points.launcher[gpu]], points.start[gpu])
@@ -180,9 +174,7 @@ def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edg
 
 def stream_edges(points: GraphEvents) -> Edges:
     """Return edges from each GPU event to the next one on its stream.
-
-    An event without a launch in the trace keeps its own gap. If it is its stream's first, it is pinned to its start.
-    """
+    An event without a launch in the trace keeps its own gap. If it is its stream's first, it is pinned to its start."""
     gpu, before = points.gpu, points.before
     first, launched = before < 0, points.launcher[gpu] >= 0
     edges = points.edges(STREAM, points.end[np.maximum(before, 0)], points.start[gpu])
@@ -197,9 +189,7 @@ def stream_edges(points: GraphEvents) -> Edges:
 
 def sync_waits(points: GraphEvents, *, assumed: bool = True) -> Edges:
     """Return edges from the end of GPU events to the calls that wait for them, except copies (see `blocking_copies`).
-
-    They lead to the end of a synchronizing call, else to the start of the call after the wait.
-    """
+    They lead to the end of a synchronizing call, else to the start of the call after the wait."""
     trace = points.trace
     nodes = trace.nodes
     source, target = points.timed_edges("sync")
@@ -294,10 +284,8 @@ _IDLE_SYNC_NS = 100_000
 
 def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
     """Add an edge for each wait that the other edges, with fitted constants, do not explain.
-
     The edge starts at the latest predecessor and keeps the measured lag. At such a wait, the latency of a stream's
-    first event and the time of a synchronizing call that found nothing are capped by their constants.
-    """
+    first event and the time of a synchronizing call that found nothing are capped by their constants."""
     constants = fit_constants(graph)
     if not constants.launch_latency_ns and np.any(graph.edges.kind == LAUNCH):
         note = "no launch latency is fitted: no launch to an idle stream began its work within 1 ms"

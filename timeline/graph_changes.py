@@ -103,9 +103,7 @@ def without_queue(graph: ReplayGraph, on: Rows) -> Change:
 
 
 def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) -> Change:
-    """Let GPU events take `bounds` (ns per row at the device's peaks, −1 if unknown) over a share, but not longer than
-    before.
-    """
+    """Let GPU events take `bounds` (ns per row at the device's peaks, −1 if unknown) over a share, if shorter."""
     known = np.append(rows & (bounds >= 0), False)
     edge = np.flatnonzero((graph.edges.kind == DURATION) & known[graph.edges.owner])
     least = np.rint(bounds[graph.edges.owner[edge]] / share)
@@ -201,10 +199,8 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
 
 def overlapped(rows: Rows) -> Change:
     """Let GPU events run in parallel with all others of their step, until the optimizer.
-
-    The optimizer, later steps, and calls that wait for the stream still wait for them: a best case, because others may
-    need the results sooner.
-    """
+    The optimizer, later steps, and calls that wait for the stream still wait for them: a best case, because others
+    may need the results sooner."""
     return partial(_overlapped, rows)
 
 

@@ -47,10 +47,8 @@ _COMPUTES = re.compile(r"(?!_?c10d)\w+::(?!engine)|.*Backward\d+$|.*AccumulateGr
 
 def with_settled_ends(trace: Trace) -> Trace:
     """End each collective where its caller resumed, if that is before the recorded end.
-
     The longest pause that ends up to 5 ms before the collective is the wait for it, unless another collective ended
-    just before the pause did, or the collective's end lies in a longer pause.
-    """
+    just before the pause did, or the collective's end lies in a longer pause."""
     points = GraphEvents.of(trace)
     rows = points.host_comm
     if not len(rows):
@@ -92,12 +90,9 @@ def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 
 def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) -> IntColumn:
-    """Return chain edges in which a thread pauses for long: outside operators, in `wait_tensor`, or in an operator that
-    waits for a collective of its thread.
-
-    An operator waits if collectives of its thread cover most of the time between two of its callees, and if it issues
-    collectives or does not compute: an `autograd.Function` ("_AllReduce"), "c10d::…".
-    """
+    """Return chain edges in which a thread pauses for long: outside operators, in `wait_tensor`, or in an operator
+    that waits for a collective of its thread: one that issues collectives or does not compute (an
+    `autograd.Function`, "c10d::…"), if they cover most of the time between two of its callees."""
     trace, owner = points.trace, np.maximum(chains.owner, 0)
     waits = matching(trace.nodes.name[owner], trace.names, WAIT.fullmatch)
     long = (chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS)

@@ -60,9 +60,7 @@ class MarkedIterations:
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
-        """Return the ns of each iteration; it begins when the host has begun it and the device has finished the
-        previous ones.
-        """
+        """Return the ns of each iteration since the host had begun it and the device had finished those before."""
         last = self.of_row == len(self) - 1
         over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
         bound = np.append(start[self.mark], over)
@@ -129,9 +127,7 @@ def predict_iteration(
     graph: ReplayGraph, index: int, constants: Constants | None = None, *, keep_outliers: bool = False
 ) -> HeldOut:
     """Predict iteration `index` (from 0; negative from the last) of a graph of one rank from the other iterations.
-
-    The iterations before it are replayed as measured, so streams and launch queue are as full as they were.
-    """
+    The iterations before it are replayed as measured, so streams and launch queue are as full as they were."""
     iterations = find_iterations(graph.trace)
     count = len(iterations)
     if not -count <= index < count:
@@ -153,11 +149,9 @@ def held_out_graph(
     graph: ReplayGraph, iterations: MarkedIterations, index: int, unused: Sequence[int]
 ) -> tuple[ReplayGraph, float]:
     """Replace the lags of one iteration by medians of the same edges in the others; also return the share without one.
-
     Edges are the same if they lead to the same point of the same call: equal names from the thread down and equal
     ordinal. Without a counterpart the median of the kind and name counts, else 0. Sums of medians are less than the
-    median of sums (by 8% on a real trace), so host and device times are scaled by this ratio.
-    """
+    median of sums (by 8% on a real trace), so host and device times are scaled by this ratio."""
     edges = graph.edges
     row = graph.row[edges.target]
     iteration = np.where(row >= 0, iterations.of_row[np.maximum(row, 0)], -1)
@@ -185,9 +179,7 @@ def held_out_graph(
 
 
 def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> float:
-    """Return the median over iterations of their lags over their usual lags, given (lags, usual lags, iterations) per
-    edge.
-    """
+    """Return the median over iterations of their lags over their usual lags, given both and the iteration per edge."""
     ratios = [np.zeros(0)]
     for lag, usual, iteration in parts:
         lags, sums = (np.bincount(iteration, weights=ns) for ns in (lag, usual))
@@ -267,11 +259,9 @@ def outlier_lines(set_apart: Sequence[Outlier]) -> list[str]:
 
 
 def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Sequence[str]) -> tuple[Outlier, ...]:
-    """Return the iterations that predict nothing about the others.
-
-    Their counts of calls and GPU events by name differ by over 10% from the medians, or they differ from the median
-    time by over 20% and 3.5 normal deviations. If that is half of the iterations, there are no outliers.
-    """
+    """Return the iterations that predict nothing about the others: their counts of calls and GPU events by name
+    differ by over 10% from the medians, or their time by over 20% and 3.5 normal deviations. If that is half of
+    them, there are none."""
     other_work = _other_work(trace, of_row, len(times))
     is_similar = other_work <= _OTHER_WORK
     if 2 * np.count_nonzero(is_similar) <= len(times):
@@ -330,9 +320,7 @@ class Percentiles(msgspec.Struct, frozen=True):
     p90: float
 
     def times(self, factor: float) -> Percentiles:
-        """Return the ns of each iteration; it begins when the host has begun it and the device has finished the
-        previous ones.
-        """
+        """Return the percentiles times a factor, rounded."""
         return Percentiles(round(self.p10 * factor), round(self.p50 * factor), round(self.p90 * factor))
 
 

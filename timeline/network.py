@@ -30,10 +30,8 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
 
     A communication of coupled ranks begins when its last rank is ready. A graph of one rank assumes that the other
     ranks are ready. Communications of an unknown kind, size, or group keep their measured time, and so do groups of
-    which only one rank is given, and messages with ranks that are not given; notes count them.
-
-    Raises:
-        UsageError: no communication has a known kind, size, and group, or the timeline gets longer than 146 years.
+    which only one rank is given, and messages with ranks that are not given; notes count them. UsageError if no
+    communication is known, or the timeline gets longer than 146 years.
     """
     network = as_recorded(graph, network)
     network = network if at == "times" else network.at(at)

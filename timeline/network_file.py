@@ -93,9 +93,7 @@ class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sample(NamedTuple):
-    """A measured communication: a CollectiveCommType or SEND, bytes as in `message_bytes`, and ns until the last rank
-    is done.
-    """
+    """A measured communication: CollectiveCommType or SEND, bytes as in `message_bytes`, ns to its last end."""
 
     kind: int
     size: int
@@ -207,9 +205,7 @@ def write_networks(networks: Mapping[str, DescribedNetwork], path: str | os.Path
 
 def read_calibration(path: Source) -> dict[str, list[Sample]] | None:
     """Return the times of collectives by network name; None if the file is not a calibration.
-
-    The file is `{"settings": {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`.
-    """
+    The file is `{"settings": {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`."""
     try:
         calibration, _ = read_struct(path, _Calibration, "no calibration", "")
         return {name: list(_samples(kinds, calibration.settings["ranks"])) for name, kinds in calibration.rates.items()}
@@ -240,9 +236,7 @@ def _samples(kinds: Mapping[str, Mapping[str, _Measured]], ranks: int) -> Iterab
 
 
 def fit_network(samples: list[Sample], library: Library | None = "gloo") -> DescribedNetwork:
-    """Fit bandwidth and latency to all-reduces (else the kind with the most bytes), and each kind's time over the
-    formula.
-    """
+    """Fit bandwidth and latency to all-reduces (else the kind with most bytes), and each kind's efficiency."""
     sent: dict[int, int] = defaultdict(int)
     for sample in samples:
         sent[sample.kind] += sample.size
@@ -317,10 +311,8 @@ def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
 
 def job_samples(traces: Sequence[Trace]) -> list[Sample]:
     """Return one sample per communication of known kind, size, and group.
-
     A sample lasts until its last rank is done, without waits for ranks and, on the host, without the shares of other
-    transfers. In the trace of a single rank, waiting cannot be told from transferring.
-    """
+    transfers. In the trace of a single rank, waiting cannot be told from transferring."""
     graphs = [build_graph(trace) for trace in traces]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     edges, shared = graph.edges, graph.shared

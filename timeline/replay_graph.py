@@ -105,10 +105,8 @@ _SHORT_SPAN = 24
 
 class Runs:
     """The order of a graph's points, for longest paths with any lags. Sources have lower numbers than targets.
-
     Most points only follow the previous point: such a run is a sum, represented by its first point, the head. A head
-    with one edge follows another run; of a chain of these only the first head, the base, is visited.
-    """
+    with one edge follows another run; of a chain of these only the first head, the base, is visited."""
 
     def __init__(self, edges: Edges, points: int) -> None:
         source, target = edges.source, edges.target
@@ -155,11 +153,9 @@ class Runs:
 
 class _Joins:
     """Heads with several edges.
-
-    The edge from the highest head is a head's main edge. Heads that follow each other by main edges form a span, if all
-    their other edges come from heads before the span, like events of a stream between two waits of the host for it.
-    Times in a span are then a running maximum, minus the sum of the main edges.
-    """
+    The edge from the highest head is a head's main edge. Heads that follow each other by main edges form a span, if
+    all their other edges come from heads before the span, like events of a stream between two waits of the host for
+    it. Times in a span are then a running maximum, minus the sum of the main edges."""
 
     def __init__(self, source: IntColumn, target: IntColumn, heads: int) -> None:
         # edges are sorted by target; heads without an edge are at 0
@@ -345,9 +341,7 @@ class ReplayGraph:
         return other
 
     def with_durations(self, durations: IntColumn) -> ReplayGraph:
-        """Replace the times of rows (int64 ns as in `durations`; negative entries keep them); host work keeps its
-        proportions.
-        """
+        """Replace the times of rows (int64 ns; negative ones stay); host work keeps its proportions."""
         edges, own = self.edges, self.durations
         owner = np.maximum(edges.owner, 0)
         wanted = np.where(edges.owner >= 0, np.asarray(durations, np.int64)[owner], -1)

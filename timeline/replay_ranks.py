@@ -96,10 +96,8 @@ def replay_changed(
     before: Replay | None = None,
 ) -> Replay:
     """Replay a graph with changes; `before` is the replay without changes, if known.
-
-    `answer_range` and `untraced` of the result are computed when first asked for. Untraced steps on another network are
-    not estimated: estimates held for 3 of 12 recorded jobs.
-    """
+    `answer_range` and `untraced` of the result are computed when first asked for. Untraced steps on another network
+    are not estimated: estimates held for 3 of 12 recorded jobs."""
 
     def changed(graph: ReplayGraph) -> ReplayGraph:
         return apply_what_ifs(graph, changes, constants, bounds)

@@ -50,10 +50,9 @@ def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
     """Return HOST edges: each boundary of a thread's calls after the previous boundary.
-
     The lag is host work of the innermost call open between the two, its `owner`. Calls that overlap without nesting
-    (times rounded to µs, asynchronous work) end in order of their nesting; the returned points have the effective end.
-    """
+    (times rounded to µs, asynchronous work) end in order of their nesting; the returned points have the effective
+    end."""
     trace = points.trace
     rows = without(np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU)), points.host_comm)
     order, before = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
@@ -87,10 +86,8 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
 
 def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     """Return edges for waits of a thread for another thread, and the chains without these pauses as host work.
-
-    Handoffs come from the trace and from bursts in long pauses; else a late thread follows the last point of another
-    thread.
-    """
+    Handoffs come from the trace and from bursts in long pauses; else a late thread follows another thread's last
+    point."""
     pauses, sources = _recorded(points, chains)
     kind = chains.kind.copy()
     kind[pauses] = ORDER

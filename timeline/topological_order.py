@@ -16,15 +16,11 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_first: bool = True) -> IntArray:
-    """Return nodes in an order in which each comes after all that it waits for (Kahn's algorithm).
+    """Return nodes, each after all that it waits for (Kahn's algorithm), without those on or behind a cycle.
 
     Args:
-        count: number of nodes.
         source, target: one entry per edge; ``target`` waits for ``source``. Edges may be repeated.
         lowest_first: take the lowest ready node next, as simulators do; else the node that became ready last.
-
-    Returns:
-        the nodes, without those on or behind a cycle.
     """
     if lowest_first and bool(np.all(source < target)):  # ids rise along all dependencies, as they are to be numbered
         return np.arange(count)
@@ -49,9 +45,7 @@ def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_fi
 
 
 def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArray) -> list[int]:
-    """Return one cycle, given the result of `issue_order`; each node waits for the previous one, the first for the
-    last.
-    """
+    """Return one cycle, given the result of `issue_order`; each node waits for the previous one."""
     left = ~mask_at(count, order)
     if not left.any():
         return []

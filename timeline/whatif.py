@@ -163,9 +163,8 @@ def find_change(
     rows: IntColumn | None = None,
 ) -> Change:
     """Return a function that makes a change in a graph, and in any graph with the same edges and other lags.
-
-    `rows` replaces those that target, rank, and restrictions select. Raises UsageError if the change touches nothing.
-    """
+    `rows` replaces those that target, rank, and restrictions select. Raises UsageError if the change touches
+    nothing."""
     if rows is None:
         meant = _on_rank(graph, what_if)
         for part in what_if.within:

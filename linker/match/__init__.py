@@ -31,11 +31,8 @@ _ENOUGH = 0.5
 def match_calls(
     pair: TracePair, claims: Claims, *, method: str, exact: bool, strict: bool, iteration: str
 ) -> tuple[Match, Identity, list[str]]:
-    """Match by one method, or by the best that works ("auto").
-
-    Returns:
-        the match, whether both files are from one process, and a sentence about each method that was tried.
-    """
+    """Match by one method, or by the best that works ("auto"). Also return whether both files are from one process,
+    and a sentence about each method that was tried."""
     considered: list[str] = []
     found = unmatched(len(pair.nodes))
     for attempt in _attempts(pair, method, exact, iteration):
@@ -100,9 +97,7 @@ def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
 
 def match_ids(pair: TracePair) -> Match:
     """Join calls by ids that are not 0 and unique on both sides; the names must be equal.
-
-    Every link is `CERTAIN` here; `identity` judges whether both files are from one process.
-    """
+    Every link is `CERTAIN` here; `identity` judges whether both files are from one process."""
     (rf_id, event_id), nodes, calls = pair.rf_ids, pair.nodes, pair.calls
     if not (rf_id > 0).any() or not (event_id > 0).any():
         side = "the Kineto trace" if (rf_id > 0).any() else "the ET"

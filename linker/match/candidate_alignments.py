@@ -378,10 +378,8 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
 
 
 def _undecided(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:
-    """Return the placed calls without numbers if both sides have calls left over.
-
-    The two sides may then be of different iterations, and only numbers tell them apart.
-    """
+    """Return the placed calls without numbers if both sides have calls left over: the sides may then be of different
+    iterations, and only numbers tell them apart."""
     ours = np.arange(stretch.begin, stretch.end)
     placed = ours[at[ours] >= 0]
     left_over = len(placed) < stretch.high - stretch.low and np.any((at[ours] < 0) & (pattern.name[ours] >= 0))

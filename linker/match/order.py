@@ -54,11 +54,9 @@ def _noted(found: Match) -> Match:
 
 
 def match_remaining(pair: TracePair, found: Match) -> Match:
-    """Pair calls that a method left over in the linked window, if both sides have equally many with a name.
-
-    The ET records asynchronous collectives on their caller's thread, Kineto on their worker's. The k-th in call order
-    is paired with the k-th in time; such a link is never certain.
-    """
+    """Pair calls that a method left over in the linked window, if both sides have equally many with a name: the k-th
+    in call order with the k-th in time, never certain. The ET records asynchronous collectives on their caller's
+    thread, Kineto on their worker's."""
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     if not len(linked):
         return found
@@ -236,11 +234,9 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
 
 def _has_double(threads: _CallThreads, state: _Search, t: int) -> bool:
     """Return whether another ET thread with the same program could be the profiled one.
-
     Sequence numbers are counted per thread, so they do not tell such threads apart. The other thread is ruled out if
-    its own numbers prove another Kineto thread. It is also ruled out if it has no place and most of this ET thread uses
-    up its Kineto thread whole.
-    """
+    its own numbers prove another Kineto thread. It is also ruled out if it has no place and most of this ET thread
+    uses up its Kineto thread whole."""
     taken = state.chosen[t][0]
     whole = taken.gapless and taken.place.matched == taken.size >= _MOST * len(taken.call)
     names = threads.nodes.name[threads.ours[t]]
@@ -280,11 +276,9 @@ def _choose(candidates: list[_Candidate], iteration: str) -> _Candidate:
 
 def _is_proof(taken: _Candidate, whole: bool) -> bool:
     """Return whether a place is proved.
-
     Sequence numbers prove it if several agree; one number can recur in every iteration, because inference does not
     count. Names recur in every iteration, so they prove it only if both traces are used up whole and contain the
-    profiler's numbered step.
-    """
+    profiler's numbered step."""
     if taken.place.evidence == NUMBERS and taken.place.distinct > 1:
         return True
     return taken.place.evidence >= NAMES and whole

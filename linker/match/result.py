@@ -84,11 +84,8 @@ def _demote_other_ids(pair: TracePair, found: Match) -> Match:
 
 
 def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
-    """Demote links of calls that have a sequence number on one side only, if both traces have numbers.
-
-    None of 88,120 recorded calls has one in the ET alone, and only autograd's evaluate_function has one in Kineto
-    alone.
-    """
+    """Demote links of calls with a sequence number on one side only, if both traces have numbers.
+    None of 88,120 recorded calls has one in the ET alone, only autograd's evaluate_function has one in Kineto alone."""
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     ours, theirs = nodes.seq[linked], calls.seq[found.call[linked]]
     if not (nodes.seq >= 0).any() or not (calls.seq >= 0).any():
@@ -98,11 +95,9 @@ def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
 
 
 def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
-    """Demote links of a call and a caller if only one trace says that one calls the other.
-
-    Either link may be wrong. Of 88,120 recorded calls 273 are such, all of asynchronous communication or below calls
-    that raised: the ET's caller is the last node begun and not yet ended, on any thread.
-    """
+    """Demote links of a call and a caller if only one trace says that one calls the other: either link may be wrong.
+    Of 88,120 recorded calls 273 are such, all of asynchronous communication or below calls that raised: the ET's
+    caller is the last node begun and not yet ended, on any thread."""
     is_linked = found.call >= 0
     linked = np.flatnonzero(is_linked)
     node_of_call = scatter(len(calls), found.call[linked], linked)

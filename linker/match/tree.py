@@ -38,10 +38,8 @@ class _Forest:
 
 
 def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
-    """Pair the calls of ET threads with the Kineto threads that have most call trees in common.
-
-    Trees are the same in every iteration, so every link is `EQUIVALENT`. Linear in practice.
-    """
+    """Pair the calls of ET threads with the Kineto threads that have most call trees in common. Trees are the same
+    in every iteration, so every link is `EQUIVALENT`. Linear in practice."""
     common = np.intersect1d(nodes.name[nodes.name >= 0], calls.name)
     shapes: dict[tuple[int, tuple[int, ...]], int] = {}
     ours, theirs = _forests(nodes, common, shapes), _forests(calls, common, shapes)

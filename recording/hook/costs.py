@@ -14,11 +14,8 @@ _OPERATORS = 3  # of Tensor.t(): aten::t, aten::transpose, aten::as_strided
 
 
 def measured_costs(torch: Any, path: Path) -> str:
-    """Return ``etplus.costs operator_ns=… annotation_ns=… frame_ns=…``, as `timeline.untraced` reads it.
-
-    Args:
-        path: file for an Execution Trace that is not kept.
-    """
+    """Return ``etplus.costs operator_ns=… annotation_ns=… frame_ns=…``, as `timeline.untraced` reads it. `path` is a
+    file for an Execution Trace that is not kept."""
     tensor = torch.zeros(2, 2)
 
     def annotation() -> None:

@@ -84,12 +84,8 @@ def knows_option(torch: Any, name: str) -> bool:
 
 
 def profile_options(torch: Any, activities: list[Any] | None = None, *, all_threads: bool = True) -> dict[str, Any]:
-    """Return the profiler arguments that this PyTorch knows.
-
-    Args:
-        activities: None: CPU, and CUDA if there is a GPU. CUDA also records synchronizations.
-        all_threads: record all threads; the Execution Trace always does.
-    """
+    """Return the profiler arguments that this PyTorch knows. `activities` None: CPU, and CUDA (with
+    synchronizations) if there is a GPU. `all_threads`: record all threads; the Execution Trace always does."""
     cpu, cuda = torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA
     if activities is None:
         activities = [cpu, cuda] if torch.cuda.is_available() else [cpu]

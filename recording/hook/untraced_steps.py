@@ -26,10 +26,7 @@ class UntracedSteps:
     """
 
     def __init__(self, window: int) -> None:
-        """
-        Args:
-            window: steps that are done when the observers start.
-        """
+        """`window`: steps that are done when the observers start."""
         self._first, self._window = max(window - MOST, 1), window
         self._ends: list[int] = []
         self._drained = 0
@@ -46,11 +43,8 @@ class UntracedSteps:
                 self._drained = time.perf_counter_ns()
 
     def annotation(self) -> str:
-        """Return ``etplus.untraced steps=N step_ns=… host_ns=…``, as `trace.untraced_step` reads it; "" if too few were
-        timed.
-
-        `step_ns` is the mean with the device work after the last step, `host_ns` the median of the host.
-        """
+        """Return ``etplus.untraced steps=N step_ns=… host_ns=…``, as `trace.untraced_step` reads it; "" if too few
+        were timed. `step_ns` is the mean with the device work after the last step, `host_ns` the median of the host."""
         took = [end - begin for begin, end in itertools.pairwise(self._ends)]
         if len(took) < _FEWEST or not self._drained or (len(took) > _FEWEST and max(took) > _ONE_STEP * sum(took)):
             return ""
