@@ -29,7 +29,7 @@ from etplus.planning.measure.measured import Measured
 from etplus.planning.measure.reader import recorded_calls
 from etplus.planning.measure.recorded_calls import RecordedCall
 from etplus.planning.measure.run_program import op_script
-from etplus.planning.measure.timing import Checkpoint, Options, measure
+from etplus.planning.measure.timing import Options, measure
 from etplus.planning.reshape.reshape import reshaped
 from etplus.planning.reshape.shape_change import ShapeChange, batch_change
 from etplus.trace.trace import Trace
@@ -102,20 +102,16 @@ def _program(name: str, rounds: int, pairs: int) -> tuple[float, float, Measured
     """Errors without and with measured times, medians over the pairs; and these times, of both batches."""
     change, recordings = batch_change(LARGE), [_pair(name)]
     derived = reshaped(recordings[0][0], change).trace
-    with tempfile.TemporaryDirectory() as scratch:
-        kept = Checkpoint(f"{scratch}/times", resume=True)
+    recordings += [_pair(name) for _ in range(rounds * pairs)]
 
-        def measured(*traces: Trace, done: int) -> Measured:
-            return measure(traces, reshaped=[derived], options=Options(threads=1, rounds=done), checkpoint=kept)
+    def measured(*traces: Trace, rounds: int) -> Measured:
+        return measure(traces, reshaped=[derived], options=Options(threads=1, rounds=rounds))
 
-        for done in range(1, rounds + 1):
-            recordings += [_pair(name) for _ in range(pairs)]
-            measured(recordings[0][0], done=done)
-        errors = [
-            [_error(small, large, change, known)[0] for known in (None, measured(small, done=rounds))]
-            for small, large in recordings
-        ]
-        both = measured(*(trace for pair in recordings[-POOLED:] for trace in pair), done=1)
+    errors = [
+        [_error(small, large, change, known)[0] for known in (None, measured(small, rounds=rounds))]
+        for small, large in recordings
+    ]
+    both = measured(*(trace for pair in recordings[-POOLED:] for trace in pair), rounds=1)
     without, given = np.median(errors, axis=0)
     return without, given, both
 

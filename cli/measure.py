@@ -14,15 +14,14 @@ from ..planning.measure.measured import Conditions, Measured, NotExecuted, write
 from ..planning.measure.process import MAX_BYTES, check_device
 from ..planning.measure.reader import recorded_calls
 from ..planning.measure.recorded_calls import RecordedCall
-from ..planning.measure.run_program import op_script, outermost, program_of, sequence_script
-from ..planning.measure.timing import Checkpoint, Options, measure
+from ..planning.measure.run_program import op_script
+from ..planning.measure.timing import Options, measure
 from ..planning.reshape.reshape import reshaped
 from ..planning.reshape.shape_change import parse_changes
 from ..schemas.text.files import open_output
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex
-from ..trace.printable import shortened
 from ..trace.text_tables import Cell, number, render, rewrap, share, shorten, terminal_width
 from ..trace.trace import Trace
 from .inputs import add_inputs, find_inputs, input_files, read_all
@@ -33,19 +32,17 @@ from .terminal import print_text, say
 _ROWS, _LABEL, _MOST_ROUNDS = 10, 24, 1000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_NO_OPERATOR = "it is not an operator with a schema; give --subtree for the operators in it"
-COMMON = "files output device ops budget changes script resume"
+_NO_OPERATOR = "it is not an operator with a schema; `etplus analyze` lists operators"
+COMMON = "files output device ops budget changes script"
 _EPILOG = """\
 examples:
   etplus measure et_plus.json -o measured.json --threads 1
   etplus measure et_plus.json --set batch=128 -o measured.json
   etplus measure et_plus.json -o conv.json --ops conv --budget 60
   etplus measure et_plus.json --script aten::addmm -o addmm.py
-  etplus measure et_plus.json --script 'nn.Module: L_0' --subtree -o l.py
 
 Needs PyTorch: pip install 'etplus[torch]'. Operators run in a process of their
-own. Until the command is done, its times are in OUTPUT.checkpoint, from which
---resume continues.
+own.
 
 --script writes a script that calls one operator with its recorded arguments and
 prints its time next to the recorded one. Writing it needs no PyTorch; running it
@@ -84,10 +81,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--rounds", type=int, default=Options.rounds, metavar="N", help=about)
     about = "also time the shapes of another batch size and so on, as in `etplus predict run`"
     add("--set", dest="changes", action="append", metavar="NAME=VALUE", help=about)
-    add("--resume", action="store_true", help="continue an interrupted run from OUTPUT.checkpoint")
-    about = "write a script in place of measuring; OP: id of a node, or name of an operator, annotation or module"
+    about = "write a script in place of measuring; OP: name of an operator, or id of its node"
     add("--script", metavar="OP", help=about)
-    add("--subtree", action="store_true", help="with --script: call all operators in OP in order, passing tensors on")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -95,22 +90,17 @@ def run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     if arguments.script is not None:
         return _write_script(arguments, options)
-    if arguments.subtree:
-        raise UsageError("--subtree needs --script OP")
     change = None if arguments.changes is None else parse_changes(arguments.changes)
     inputs = find_inputs(arguments)
-    kept = f"{arguments.output}.checkpoint"
-    check_outputs([arguments.output, kept], input_files(inputs))
+    check_outputs([arguments.output], input_files(inputs))
     traces = [selected(trace, arguments) for trace in read_all(inputs)]
     others = [] if change is None else [reshaped(trace, change).trace for trace in traces]
-    checkpoint = Checkpoint(kept, resume=arguments.resume)
-    found = measure(traces, arguments.device, reshaped=others, options=options, checkpoint=checkpoint, progress=True)
+    found = measure(traces, arguments.device, reshaped=others, options=options, progress=True)
     if not found.timings and not found.not_executed:
         raise UsageError(f"{', '.join(found.files)}: no operators with a schema; give a trace with its Execution Trace")
     write_measured(found, arguments.output)
     text = "\n".join(measured_lines(found, terminal_width()))
     print_text(text if arguments.full else first_screen(text))
-    checkpoint.remove()
     return 0
 
 
@@ -188,38 +178,22 @@ def _write_script(arguments: argparse.Namespace, options: Options) -> int:
         raise UsageError(f"{len(traces)} traces are given; give the one that has the operator")
     trace = traces[0]
     found = dict(recorded_calls(trace))
-    call = _chosen(trace, arguments.script, found, subtree=arguments.subtree)
-    where = {"device": arguments.device, "threads": max(options.threads, 1)}
+    call = _chosen(trace, arguments.script, found)
+    recorded = found.get(call)
+    if not isinstance(recorded, RecordedCall):
+        raise UsageError(f"{trace.file}: {arguments.script!r} cannot be called: {recorded or _NO_OPERATOR}")
+    if recorded.needed_bytes > options.max_bytes:
+        raise UsageError(f"{trace.file}: {arguments.script!r} takes {recorded.needed_bytes:,} bytes, over --max-bytes")
+    took = float((trace.calls.end - trace.calls.ts)[call]) / 1000
     source, name = Path(trace.file).name, Path(arguments.output).name
-    took = (trace.calls.end - trace.calls.ts) / 1000
-    if arguments.subtree:
-        below = sorted({int(call), *trace.call_tree.below(call).tolist()})
-        among = [CallIndex(at) for at in below]
-        chosen = outermost(trace, found, among, lambda call: _takes(found, call) > options.max_bytes)
-        if not chosen:
-            reason = next((why for call in among if isinstance(why := found.get(call), str)), "")
-            because = f" ({reason})" if reason else ""
-            raise UsageError(f"{trace.file}: {arguments.script!r}: no operator in it can be called{because}")
-        plan = program_of(chosen, options.max_bytes)
-        title = f"{trace.name_at(trace.calls.name[call])}: its {len(chosen)} operators"
-        text = sequence_script(plan, [float(took[made.index]) for made in chosen], title, source, name, **where)
-        done = f"{len(chosen)} operators of {shortened(trace.name_at(trace.calls.name[call]), 40)}"
-    else:
-        recorded = found.get(call)
-        if not isinstance(recorded, RecordedCall):
-            raise UsageError(f"{trace.file}: {arguments.script!r} cannot be called: {recorded or _NO_OPERATOR}")
-        if recorded.needed_bytes > options.max_bytes:
-            raise UsageError(
-                f"{trace.file}: {arguments.script!r} takes {recorded.needed_bytes:,} bytes, over --max-bytes"
-            )
-        text, done = op_script(recorded, float(took[call]), source, name, **where), recorded.schema.op
+    text = op_script(recorded, took, source, name, device=arguments.device, threads=max(options.threads, 1))
     with open_output(arguments.output) as out:
         out.write(text.encode())
-    say(f"wrote {arguments.output}: {done}")
+    say(f"wrote {arguments.output}: {recorded.schema.op}")
     return 0
 
 
-def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | str], *, subtree: bool) -> CallIndex:
+def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | str]) -> CallIndex:
     """Return the call with an id, or the longest callable call with a name."""
     calls = trace.calls
     if wanted.isdecimal():
@@ -230,10 +204,5 @@ def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | 
     if not len(at):
         raise UsageError(f"{trace.file}: no call with the id or name {wanted!r}; `etplus analyze` lists operators")
     able = [call for call in at.tolist() if isinstance(found.get(CallIndex(call)), RecordedCall)]
-    among = np.array(able if able and not subtree else at.tolist())
+    among = np.array(able or at.tolist())
     return CallIndex(int(among[np.argmax((calls.end - calls.ts)[among])]))
-
-
-def _takes(found: Mapping[CallIndex, RecordedCall | str], call: CallIndex) -> int:
-    recorded = found[call]
-    return recorded.storage_bytes if isinstance(recorded, RecordedCall) else 0

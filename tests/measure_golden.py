@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 
 import etplus
 from etplus.planning.measure.reader import recorded_calls
-from etplus.planning.measure.recorded_calls import RecordedCall
-from etplus.planning.measure.run_program import program_of
 from etplus.planning.reshape.reshape import reshaped
 from etplus.planning.reshape.shape_change import batch_change
 from support import FIXTURES, ROOT
@@ -32,26 +29,17 @@ def golden_lines(name: str) -> list[str]:
 
 
 def made_lines(name: str) -> list[str]:
-    """The lines of a case as the code makes them now: calls, at twelve samples too, and the program of them."""
+    """The lines of a case as the code makes them now: calls, at twelve samples too."""
     trace = etplus.load(FIXTURES / f"{CASES[name]}.json.gz")
-    calls = dict(recorded_calls(trace))
     lines, seen = list[str](), set[str]()
-    for some in (calls, dict(recorded_calls(reshaped(trace, batch_change(12)).trace))):
-        for index, call in some.items():
+    for some in (trace, reshaped(trace, batch_change(12)).trace):
+        for index, call in recorded_calls(some):
             if isinstance(call, str):
                 lines.append(f"{index} {call}")
             elif call.key not in seen:
                 seen.add(call.key)
-                sizes = call.needed_bytes, call.storage_bytes
-                lines.append(
-                    f"{index} {call.key} {sizes} {json.dumps(call.call)} {[one.shape for one in call.results]}"
-                )
-    plan = program_of([one for one in calls.values() if isinstance(one, RecordedCall)], 1 << 40)
-    lines.append(f"peak {plan.peak_bytes}")
-    lines += [f"storage {key} {json.dumps(of)}" for key, of in plan.program["storages"].items()]
-    for made in plan.program["calls"]:
-        digest = hashlib.blake2b(json.dumps(made).encode(), digest_size=6).hexdigest()
-        lines.append(f"{made['op']} {made['free']} {made['free_storages']} {digest}")
+                results = [one.shape for one in call.results]
+                lines.append(f"{index} {call.key} {call.needed_bytes} {json.dumps(call.call)} {results}")
     return lines
 
 

@@ -154,7 +154,6 @@ def test_every_module_can_be_imported(scripts: Path, elsewhere: Path) -> None:
         "report.plots",
         "predict.learned.networks",
         "predict.learned.training",
-        "measuring.sequence",
         "measuring.standalone",
     )
     code = (

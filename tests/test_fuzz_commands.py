@@ -163,7 +163,6 @@ COMMANDS = {
     "link folder captures": Command("link job -o out --graph-capture capture.json --jobs 1 --no-progress",
                               ("capture.json", "job/rank0.et.json", "job/rank0.kineto.json"), (3,)),
     "repro an operator": Command("measure plus.json --script aten::addmm -o out/x.py", ("plus.json",)),
-    "repro": Command("measure plus.json --script ProfilerStep#3 --subtree -o out/x.py", ("plus.json",)),
     "train": Command("predict train set -o out/net.safetensors --epochs 1 --hidden 4 --json out/n.json",
                      ("set/train/a.npz", "set/valid/b.npz"), (), ("torch", "safetensors")),
     "evaluate a network": Command("predict evaluate set --split valid --model net.safetensors --json out/n.json",

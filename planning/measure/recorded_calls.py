@@ -68,13 +68,11 @@ class RecordedCall:
         first, tensors = dict[int, int](), (*self.tensors, *self.results)
         for tensor in tensors:
             first[tensor.storage] = min(first.get(tensor.storage, tensor.offset), tensor.offset)
-        near = [tensor._replace(offset=tensor.offset - first[tensor.storage]) for tensor in tensors]
-        return bytes_of(near) + _asked_bytes(self)
-
-    @property
-    def storage_bytes(self) -> int:
-        """Bytes to call it among others: its storages from their beginning."""
-        return bytes_of([*self.tensors, *self.results]) + _asked_bytes(self)
+        most: dict[int, int] = {}  # the largest tensor of a storage counts
+        for tensor in tensors:
+            near = tensor._replace(offset=tensor.offset - first[tensor.storage])
+            most[tensor.storage] = max(most.get(tensor.storage, 0), near.nbytes)
+        return sum(most.values()) + _asked_bytes(self)
 
     @cached_property
     def call(self) -> dict[str, Any]:
@@ -127,14 +125,6 @@ class RecordedCall:
             else:
                 numbers[name] = value
         return Given(self.schema.name.removesuffix("_"), shapes, numbers, [result.shape for result in self.results])
-
-
-def bytes_of(tensors: Sequence[TensorArg]) -> int:
-    """Return the bytes of tensors together; the largest tensor of a storage counts."""
-    most: dict[int, int] = {}
-    for tensor in tensors:
-        most[tensor.storage] = max(most.get(tensor.storage, 0), tensor.nbytes)
-    return sum(most.values())
 
 
 def _asked_bytes(call: RecordedCall) -> int:

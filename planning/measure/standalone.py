@@ -151,17 +151,6 @@ def _value(value: Any, tensors: list[torch.Tensor], device: str) -> Any:
     return value
 
 
-def within_storage(result: Any) -> bool:
-    """Return whether tensors refer only to memory of their own storages."""
-    if isinstance(result, (list, tuple)):
-        return all(map(within_storage, result))
-    if not isinstance(result, torch.Tensor) or result.layout != torch.strided or not result.numel():
-        return True
-    steps = zip(result.shape, result.stride(), strict=True)
-    last = result.storage_offset() + sum((extent - 1) * step for extent, step in steps)
-    return bool((last + 1) * result.element_size() <= result.untyped_storage().nbytes())
-
-
 def measure(call: Call, device: str = "cpu", threads: int = 1, min_time: float = 0.05) -> dict[str, Any]:
     """Call an operator repeatedly; return median and interquartile range of a call in ns, and the number of calls.
 

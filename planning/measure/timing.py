@@ -1,8 +1,7 @@
-"""Time the distinct operator calls of traces on this machine, and keep finished times."""
+"""Time the distinct operator calls of traces on this machine."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -10,11 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from re import Pattern
 
-import msgspec
 import numpy as np
 
 from ...schemas.text.files import progress_bar
-from ...trace.errors import UNREADABLE
 from ...trace.index import CallIndex
 from ...trace.intervals import sums
 from ...trace.tables import OP
@@ -26,50 +23,6 @@ from .recorded_calls import RecordedCall
 
 # Median and interquartile range in ns, and the number of runs.
 Timed = tuple[float, float, int]
-
-
-class _Line(msgspec.Struct):
-    key: str
-    timed: Timed
-    conditions: Conditions
-
-
-class Checkpoint:
-    """A file to which each time is appended. A last line that was cut short is ignored.
-
-    Args:
-        resume: read the file; else start a new one.
-    """
-
-    def __init__(self, path: str, *, resume: bool) -> None:
-        self._path, self._resume = Path(path), resume
-        self._conditions = Conditions("", 0, "")
-
-    def read(self, conditions: Conditions) -> dict[str, list[Timed]]:
-        """Return times of earlier rounds by key, taken under the same conditions."""
-        self._conditions = conditions
-        if not self._resume:
-            self.remove()
-            return {}
-        found: dict[str, list[Timed]] = {}
-        with contextlib.suppress(FileNotFoundError):
-            # Decoded here, line by line, as no reader does: the last line of an interrupted run is ignored.
-            for line in self._path.read_bytes().splitlines():
-                with contextlib.suppress(*UNREADABLE):
-                    kept = msgspec.json.decode(line, type=_Line)
-                    if kept.conditions == conditions:
-                        found.setdefault(kept.key, []).append(kept.timed)
-        return found
-
-    def add(self, key: str, timed: Timed) -> None:
-        """Append a time."""
-        with self._path.open("ab") as file:
-            file.write(b"\n" + msgspec.json.encode(_Line(key, timed, self._conditions)))
-
-    def remove(self) -> None:
-        """Delete the file; it has served."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
 
 
 _ROUND_S = 0.004
@@ -153,7 +106,6 @@ def measure(
     *,
     reshaped: Iterable[Trace] = (),
     options: Options | None = None,
-    checkpoint: Checkpoint | None = None,
     progress: bool = False,
 ) -> Measured:
     """Call each distinct operator call of traces repeatedly on this machine, in a separate process.
@@ -161,7 +113,6 @@ def measure(
     Args:
         device: "cpu" or "cuda:N".
         reshaped: traces with other shapes (`reshaped`); their recorded times do not count.
-        checkpoint: rounds that were timed before, and those that are timed now.
         progress: show a bar on standard error if it takes over two seconds.
 
     Raises:
@@ -183,7 +134,7 @@ def measure(
     ) as process:
         about = process.about()
         conditions = Conditions(about["device"], about["threads"], about["torch"])
-        done, failed = _execute(work, process, conditions, options, checkpoint, progress)
+        done, failed = _execute(work, process, conditions, options, progress)
     return _measured(work, conditions, done, failed)
 
 
@@ -233,17 +184,16 @@ def _execute(
     process: WorkerProcess,
     conditions: Conditions,
     options: Options,
-    checkpoint: Checkpoint | None,
     bar: bool,
 ) -> tuple[dict[str, Timed], dict[str, str]]:
     wanted, failed = _wanted(work, options)
-    times = checkpoint.read(conditions) if checkpoint is not None else {}
+    times: dict[str, list[Timed]] = {}
     begin, empty, long = time.monotonic(), process.about()["empty_call_ns"], set[str]()
     with progress_bar(len(wanted) * options.rounds, "measure", bar) as shown:
-        for number, call in itertools.product(range(options.rounds), wanted):
+        for _, call in itertools.product(range(options.rounds), wanted):
             key, began = call.key, time.monotonic()
             shown.update(1)
-            if key in failed or key in long or len(times.get(key, ())) > number:
+            if key in failed or key in long:
                 continue
             if options.budget_s is not None and began - begin > options.budget_s:
                 failed[key] = _NO_TIME
@@ -259,8 +209,6 @@ def _execute(
             times.setdefault(key, []).append(timed)
             if time.monotonic() - began > _LONG_S:
                 long.add(key)
-            if checkpoint is not None:
-                checkpoint.add(key, timed)
     done = {call.key: _together(times[call.key]) for call in wanted if call.key in times}
     return done, {key: why for key, why in failed.items() if key not in done}
 

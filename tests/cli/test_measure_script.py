@@ -44,16 +44,6 @@ def test_of_a_name_the_longest_call(folder: Path) -> None:
     assert repro(folder, "--script", str(longest("aten::addmm"))) == (0, said, script)
 
 
-def test_what_a_call_contains(folder: Path) -> None:
-    for words, said in (
-        (("--script", "## forward ##"), "4 operators of ## forward ##"),
-        (("--script", "3"), "34 operators of ProfilerStep#2"),
-        (("--script", "aten::mm"), "1 operators of aten::mm"),
-    ):  # fmt: skip
-        status, told, script = repro(folder, *words, "--subtree")
-        assert (status, told) == (0, f"wrote r.py: {said}\n") and f"its {said.split()[0]} operators" in script
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -62,11 +52,9 @@ def test_what_a_call_contains(folder: Path) -> None:
          "p.json: no call with the id or name '999999999'; `etplus analyze` lists operators"),
         (("--script", "9" * 18), f"p.json: no call with the id or name '{'9' * 18}'; `etplus analyze` lists operators"),
         (("--script", "9" * 19), f"p.json: no call with the id or name '{'9' * 19}'; `etplus analyze` lists operators"),
-        (("--script", "3"), "p.json: '3' cannot be called: it is not an operator with a schema; give --subtree for the "
-                        "operators in it"),
+        (("--script", "3"), "p.json: '3' cannot be called: it is not an operator with a schema; `etplus analyze` lists "
+                        "operators"),
         (("--script", "aten::mm", "--max-bytes", "271"), "p.json: 'aten::mm' takes 272 bytes, over --max-bytes"),
-        (("--script", "## forward ##", "--subtree", "--max-bytes", "1"),
-         "p.json: '## forward ##': no operator in it can be called"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_called(words: tuple[str, ...], said: str, folder: Path) -> None:

@@ -38,9 +38,3 @@ def _imported(module: str) -> Iterator[Any]:
         setattr(etplus.planning.measure, module, before)
     elif hasattr(etplus.planning.measure, module):
         delattr(etplus.planning.measure, module)
-
-
-@pytest.fixture
-def sequence(standalone: Any) -> Iterator[Any]:
-    """`sequence`, imported with the made torch."""
-    yield from _imported("sequence")

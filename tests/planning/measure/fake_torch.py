@@ -1,4 +1,4 @@
-"""As much of torch as `standalone` and `sequence` use, on numpy: tensors are views of storages, operators functions."""
+"""As much of torch as `standalone` uses, on numpy: tensors are views of storages, operators functions."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from etplus.planning.measure.recorded_calls import (
     TensorArg,
     _moved,
     _with_shape,
-    bytes_of,
     dense,
     resized,
 )
@@ -26,7 +25,6 @@ def test_spans() -> None:
     assert dense((2, 3, 4)) == (12, 4, 1) and dense((2, 0, 4)) == (4, 4, 1) and dense(()) == ()
     assert arg((2, 3), (5, 2), 7).span == 7 + 5 + 4 + 1 and arg((2, 0), offset=7).span == 7 and arg(()).span == 1
     assert arg((2, 3)).nbytes == 24 and arg((2, 3))._replace(dtype="other").nbytes == 96
-    assert bytes_of([arg((4,)), arg((2,), offset=3), arg((1,), storage=2)]) == 20 + 4
 
 
 SHAPES = [
@@ -126,13 +124,13 @@ def test_the_same_shapes_are_the_same_call() -> None:
     call = only(mm())
     assert resized(call, [(4, 8), (8, 2)], [(4, 2)]) is call and resized(call, [(4, 8)], [(4, 2)]) is call
     assert resized(call, [(6, 8), (8, 2)], [(6, 2)]).key == only(mm(6)).key
-    assert call.needed_bytes == 4 * (32 + 16 + 8) == call.storage_bytes
+    assert call.needed_bytes == 4 * (32 + 16 + 8)
 
 
 def test_numbers_ask_for_memory() -> None:
     """Of factories and repetitions; not of views."""
     assert only(op("aten::zeros", "aten::zeros(int[] size) -> Tensor", ints(10, 0, -3))).needed_bytes == 8 * 30
-    assert only(op("aten::arange", "aten::arange(int end) -> Tensor", number(-50))).storage_bytes == 400
+    assert only(op("aten::arange", "aten::arange(int end) -> Tensor", number(-50))).needed_bytes == 400
     view = op("aten::view", "aten::view(Tensor self, int[] size) -> Tensor", X, ints(4, 8))
     assert only(view).needed_bytes == 128
 
@@ -141,7 +139,6 @@ def test_numbers_that_do_not_ask_for_memory() -> None:
     def asked(name: str, kind: str, value: Any, op_name: str = "x") -> int:
         schema = f"aten::{op_name}({kind} {name}) -> Tensor"
         call = only(op(f"aten::{op_name}", schema, value))
-        assert call.needed_bytes == call.storage_bytes
         return call.needed_bytes
 
     assert asked("size", "int[]", ints(5, 5)) == 200 and asked("other", "int[]", ints(5, 5)) == 0
@@ -176,9 +173,9 @@ def test_a_call_as_it_is_made_again() -> None:
         "args": [{"tensor": 0}, {"tensor": 1}, {"tensor": 2}, 50], "tensors": made,
     }  # fmt: skip
     assert call.places == [("indices", 0), ("g", 0), ("h", 0)]
-    assert call.storage_bytes == 8 * 104 + 4 * 8 and call.needed_bytes == 8 * 104 + 4 * 3
+    assert call.needed_bytes == 8 * 104 + 4 * 3
     apart = only(op("aten::add", "aten::add(Tensor a, Tensor b) -> Tensor", given[0], given[2]))
-    assert apart.needed_bytes == 4 * 12 and apart.storage_bytes == 8 * 104
+    assert apart.needed_bytes == 4 * 12
 
 
 def listed(*shapes: tuple[int, ...], more: tuple[Any, ...] = ()) -> RecordedCall:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,6 @@ from etplus.planning.measure import timing
 from etplus.planning.measure.measured import Conditions, Measured, NotExecuted
 from etplus.planning.measure.reader import recorded_calls
 from etplus.planning.measure.timing import (
-    Checkpoint,
     Options,
     TimedShare,
     _callees,
@@ -144,17 +142,6 @@ def test_a_time_below_that_of_an_empty_call_is_none(worker: FakeWorker, monkeypa
     assert measure(trace_of(mm()), options=Options(rounds=1)).timings[0].ns == 0.0
 
 
-def test_rounds_of_a_checkpoint_are_not_taken_again(worker: FakeWorker, tmp_path: Path) -> None:
-    path = str(tmp_path / "c")
-    whole = measure(trace_of(mm(), mm(16)), options=Options(rounds=2), checkpoint=Checkpoint(path, resume=False))
-    assert len(worker.asked) == 4 and len(Path(path).read_bytes().splitlines()) == 5
-    worker.asked.clear()
-    again = measure(trace_of(mm(), mm(16)), options=Options(rounds=2), checkpoint=Checkpoint(path, resume=True))
-    assert not worker.asked and again == whole
-    measure(trace_of(mm(), mm(16)), options=Options(rounds=3), checkpoint=Checkpoint(path, resume=True))
-    assert len(worker.asked) == 2
-
-
 def test_shapes_that_were_not_recorded(worker: FakeWorker) -> None:
     """Their own times do not count, but that they are called does."""
     found: Measured = measure(trace_of(mm()), reshaped=[trace_of(mm(16))], options=Options(rounds=1))
@@ -220,17 +207,3 @@ def test_exactly_at_the_limits_of_time(worker: FakeWorker, monkeypatch: pytest.M
 
     assert (runs(0.25, None), runs(0.24, None)) == (35, 7)
     assert (runs(9.0, 0.75), runs(9.0, 0.74), runs(9.0, 1.25)) == (14, 7, 21)
-
-
-def test_lines_of_a_checkpoint(tmp_path: Path) -> None:
-    """Those of the same conditions, none before they are known; what is no line is left out."""
-    path = tmp_path / "c"
-    first = Checkpoint(str(path), resume=True)
-    first.add("early", (1.0, 2.0, 3))
-    assert first.read(HERE) == {}
-    first.add("k", (1.0, 2.0, 3))
-    first.add("k", (4.0, 5.0, 6))
-    path.write_bytes(path.read_bytes() + b"\n{\xff\n" + path.read_bytes()[:9])
-    assert Checkpoint(str(path), resume=True).read(HERE) == {"k": [(1.0, 2.0, 3), (4.0, 5.0, 6)]}
-    assert Checkpoint(str(path), resume=True).read(Conditions("", 0, "")) == {"early": [(1.0, 2.0, 3)]}
-    assert Checkpoint(str(path), resume=False).read(HERE) == {} and not path.exists()
