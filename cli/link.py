@@ -25,7 +25,7 @@ from .terminal import say, say_error
 
 COMMON = "files output exact_match min_match min_certain graph_capture full json quiet"
 LINK_OPTIONS = "annotation match exact_match strict renumber data_dependencies timezone"
-_FOLDER_OPTIONS = "manifest et kineto ranks dry_run engine scheduler apply_clock_offsets"
+_FOLDER_OPTIONS = "manifest et kineto ranks dry_run engine scheduler"
 _PAIR_OPTIONS = "et_file kineto_file rank pid gpu"
 _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
 # Hidden options of the original trace_link.py and of Chakra's linker.
@@ -135,8 +135,6 @@ def _add_folder_options(group: argparse._ArgumentGroup) -> None:
     add("--ranks", type=rank_list, metavar="LIST", help="link only these ranks, such as 0-7,12")
     add("--engine", choices=("processes", "dask"), help="where to link (default: processes, with --scheduler dask)")
     add("--scheduler", metavar="ADDRESS", help="the Dask scheduler: tcp://host:8786, or its scheduler file")
-    about = "write the estimated clock offsets into the ET+ files, by which converters align the ranks"
-    add("--apply-clock-offsets", action="store_true", default=None, help=about)
 
 
 def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:

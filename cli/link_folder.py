@@ -36,7 +36,6 @@ def link_folder(arguments: argparse.Namespace) -> int:
             "graph_captures": arguments.graph_capture,
             "engine": arguments.engine or ("processes" if arguments.scheduler is None else "dask"),
             "iteration": arguments.iteration or "first",  # the same iteration of every rank
-            "apply_clock_offsets": bool(arguments.apply_clock_offsets),
         }
         has_bars = not (arguments.no_progress or arguments.quiet)
         batch = link_many(folder, arguments.output, progress=has_bars, **where, **options)

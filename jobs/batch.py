@@ -19,7 +19,7 @@ from ..schemas.parquet import check_place
 from ..schemas.text.storage import Folder, open_folder
 from ..schemas.text.transaction import check_outputs, is_url, make_folder
 from ..trace.brief import Record
-from ..trace.errors import EtplusError, UsageError
+from ..trace.errors import UsageError
 from .clocks import clock_offsets, synchronizing
 from .engines import Engine, engine_of, failure_reason, run_all, with_progress
 from .job_ranks import ONE_RANK, RankFacts, foreign_traces
@@ -28,7 +28,7 @@ from .job_text import report_text
 from .lateness import longest_waits, stragglers
 from .matching import match_collectives, match_messages
 from .pairing import Pairing, RankFiles, find_pairs, from_manifest, proved_by_all
-from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, set_clock_offset, write_bytes
+from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, write_bytes
 
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
@@ -61,7 +61,6 @@ def link_many(
     engine: str | Executor = "processes",
     jobs: int | None = None,
     scheduler: str | None = None,
-    apply_clock_offsets: bool = False,
     min_match: float = 0.95,
     min_certain: float = 0.0,
     iteration: str = "first",
@@ -82,7 +81,6 @@ def link_many(
         manifest, et, kineto, ranks: which files to link, see `find_job`.
         engine, jobs, scheduler: where to link: "processes" (one per core by default), "dask" at an address or a
             scheduler file, or a `concurrent.futures.Executor` with workers that reach the same files.
-        apply_clock_offsets: write the estimated offsets into the ET+ files (`clock_offset_ns`).
         min_match, min_certain: a rank fails if a smaller share of its ET's ops is linked, or has a certain link.
         iteration, progress, graph_captures, provenance, options: as in `link`; all ranks take the "first" iteration.
 
@@ -99,14 +97,11 @@ def link_many(
     target = open_folder(_output_folder(folder, output))
     pairing = find_job(source, output, manifest=manifest, et=et, kineto=kineto, ranks=ranks)
     given = _other_than_default({**options, "iteration": iteration}) | _absolute(graph_captures, provenance)
-    first = RankTask(-1, "", "", folder, target, min_match, min_certain, given, apply_clock_offsets)
+    first = RankTask(-1, "", "", folder, target, min_match, min_certain, given)
     tasks = list(_tasks(pairing, first))
     _keep_inputs(tasks, target, manifest)
     states, failures, before = _link_all(runner, tasks, progress)
-    report, offsets = _report(pairing, states, failures)
-    if apply_clock_offsets:
-        report = msgspec.structs.replace(report, offsets_applied=True)
-        _set_offsets(runner, tasks, states, offsets, progress)
+    report = _report(pairing, states, failures)
     target.write(REPORT, partial(write_bytes, data=report.to_json()))
     target.write(REPORT_TEXT, partial(write_bytes, data=report_text(report).encode()))
     return Batch(report, target.root, len(states) - before, before)
@@ -222,24 +217,7 @@ def _link_all(
     return states, failures, before
 
 
-def _set_offsets(
-    engine: Engine, tasks: Sequence[RankTask], states: dict[int, RankState], offsets: Mapping[int, int], progress: bool
-) -> None:
-    given = [
-        (task, states[task.rank], offsets.get(task.rank))
-        for task in tasks
-        if task.rank in states and states[task.rank].clock_offset_ns != offsets.get(task.rank)
-    ]
-    for (task, _, _), result in with_progress(run_all(engine, set_clock_offset, given), len(given), "clocks", progress):
-        if isinstance(result, BaseException):
-            problem = f"the clock offset could not be written: {failure_reason(result)}"
-            raise EtplusError(f"{task.output}: {problem}; run again")
-
-
-def _report(
-    pairing: Pairing, states: Mapping[int, RankState], failures: Mapping[int, str]
-) -> tuple[JobReport, dict[int, int]]:
-    """Return the report, and clock offsets by rank."""
+def _report(pairing: Pairing, states: Mapping[int, RankState], failures: Mapping[int, str]) -> JobReport:
     linked = {rank: state for rank, state in sorted(states.items()) if state.result.status == "linked"}
     facts = {}
     for rank, state in linked.items():
@@ -254,7 +232,7 @@ def _report(
     sizes = [state.info.get("world_size") for rank, state in linked.items() if rank not in foreign]
     world = max((size for size in sizes if type(size) is int and 0 < size <= 10**7), default=None)
     highest = max((*(rank.rank for rank in pairing.ranks), *pairing.missing), default=-1)
-    report = JobReport(
+    return JobReport(
         __version__,
         tuple(_result(rank, states, {**failures, **foreign}) for rank in pairing.ranks),
         world_size=world,
@@ -273,7 +251,6 @@ def _report(
             *_more_notes(linked, foreign, offsets),
         ),
     )
-    return report, by_rank
 
 
 def _result(files: RankFiles, states: Mapping[int, RankState], failures: Mapping[int, str]) -> RankResult:

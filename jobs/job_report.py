@@ -113,7 +113,6 @@ class JobReport(RecordStruct, frozen=True):
     missing: str = ""  # ranks without files, as ranges ("4-7, 9")
     not_given: str = ""  # ranks of the world beyond the highest given one, as ranges
     clock_offsets: tuple[ClockOffset, ...] = ()  # see `ClockOffset`
-    offsets_applied: bool = False  # whether the ET+ files have them
     groups: tuple[GroupCounts, ...] = ()  # groups, mismatches, stragglers, longest_waits, messages: see their classes
     mismatches: tuple[Mismatch, ...] = ()
     stragglers: tuple[Lateness, ...] = ()

@@ -86,7 +86,7 @@ def _lines(report: JobReport) -> Iterator[str]:
     yield from _cut("groups", [_group(group) for group in report.groups], "groups")
     yield from _cut("differ", [_mismatch(mismatch) for mismatch in report.mismatches], "collectives")
     yield from _messages(report)
-    yield from _clocks(report.clock_offsets, report.offsets_applied)
+    yield from _clocks(report.clock_offsets)
     yield from _late(report)
     yield from _cut("waits", [_wait(wait) for wait in report.longest_waits[:_WAITS]], "waits")
     yield from _cut("warning", warnings_of(report.ranks), "warnings")
@@ -165,17 +165,16 @@ def _messages(report: JobReport) -> Iterator[str]:
     yield from _cut("differ", odd, "pairs")
 
 
-def _clocks(offsets: Sequence[ClockOffset], applied: bool) -> Iterator[str]:
+def _clocks(offsets: Sequence[ClockOffset]) -> Iterator[str]:
     if not offsets:
         return
-    state = "written into the ET+ files" if applied else "not applied; --apply-clock-offsets does"
     others = [offset for offset in offsets if offset.rank != offset.reference]
     worst = sorted(others, key=lambda offset: (-abs(offset.offset_ns), offset.rank))[:_CLOCKS]
     worst.sort(key=lambda offset: offset.rank)
     parts = [f"rank {offset.rank} {_us(offset.offset_ns)} ±{_us(offset.spread_ns)} µs" for offset in worst]
     more = f", {len(others) - len(worst):,} more are smaller" if len(others) > len(worst) else ""
     base = ", ".join(map(str, sorted({offset.reference for offset in offsets})))
-    yield from _wrapped("clocks", f"ahead of rank {base} ({state}): {', '.join(parts)}{more}")
+    yield from _wrapped("clocks", f"ahead of rank {base}: {', '.join(parts)}{more}")
 
 
 def _late(report: JobReport) -> Iterator[str]:

@@ -21,11 +21,9 @@ from .. import __version__
 from ..linker.captures import capture_files
 from ..linker.pipeline import link
 from ..schemas.comm_types import Group
-from ..schemas.etplus.read_etplus import parse_etplus
-from ..schemas.etplus.record_store import with_clock_offset
 from ..schemas.inductor import find_compile_files
-from ..schemas.parquet import SUFFIXES, StoredRank, files_of, read_parquet, write_rank
-from ..schemas.text.files import Blob, load, open_output
+from ..schemas.parquet import SUFFIXES, files_of, write_rank
+from ..schemas.text.files import open_output
 from ..schemas.text.storage import Folder, at, open_folder
 from ..schemas.text.transaction import is_url, transaction
 from ..trace.errors import UNREADABLE, EtplusError, UsageError
@@ -52,7 +50,6 @@ class RankTask:
     min_match: float
     min_certain: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)  # arguments of `link`
-    may_have_offset: bool = False  # an output that already has a clock offset need not be made again
 
     @property
     def columns(self) -> bool:
@@ -118,7 +115,6 @@ class RankState(msgspec.Struct):
     # groups, table: its `RankCommunications`, the columns one after the other as little-endian int64
     groups: list[Group]
     table: bytes
-    clock_offset_ns: int | None = None  # the offset in the output, None for none
     # Options that made no difference, because the contents of both files say the same.
     unused: list[str] = msgspec.field(default_factory=list)
 
@@ -136,10 +132,9 @@ def link_rank(task: RankTask) -> tuple[RankState, bool]:
     """Link a rank, unless that is done; return its state, and whether it was done. An EtplusError if that fails."""
     wanted = (__version__, _options(task), _mark(task.source, task.et), _mark(task.source, task.kineto))
     before = _read_state(task)
-    if before is not None and before.is_made_of(*wanted) and None not in (*wanted, before.output):
-        as_wanted = task.may_have_offset or before.clock_offset_ns is None
-        if as_wanted and before.output == task.mark():
-            return before, True
+    known = before is not None and before.is_made_of(*wanted) and None not in (*wanted, before.output)
+    if before is not None and known and before.output == task.mark():
+        return before, True
     result = _link(task)
     task.write(result)
     comms = communications(result)
@@ -152,7 +147,7 @@ def link_rank(task: RankTask) -> tuple[RankState, bool]:
         table=np.concatenate([getattr(comms, name) for name in COLUMNS]).astype("<i8").tobytes(),
         unused=_unused_options(task, result),
     )
-    _write_state(task, state)
+    task.target.write(task.state, partial(write_bytes, data=msgspec.json.encode(state)))
     return state, False
 
 
@@ -233,39 +228,7 @@ def _read_state(task: RankTask) -> RankState | None:
     return state
 
 
-def _write_state(task: RankTask, state: RankState) -> None:
-    task.target.write(task.state, partial(write_bytes, data=msgspec.json.encode(state)))
-
-
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file atomically, gzipped if its name ends in ".gz"."""
     with open_output(path) as file:
         file.write(data)
-
-
-def _fetched(task: RankTask, scratch: Path) -> str:
-    if not is_url(task.target.root):
-        return task.target.root
-    for name in task.outputs:
-        place = (scratch / name).parent
-        place.mkdir(parents=True, exist_ok=True)
-        task.target.fetch(name, place)
-    return str(scratch)
-
-
-def set_clock_offset(given: tuple[RankTask, RankState, int | None]) -> RankState:
-    """Write `etplus.kineto.clock_offset_ns` into a rank's ET+ file, or remove it (None)."""
-    task, state, offset = given
-    with TemporaryDirectory(prefix="etplus-") as scratch, transaction(nested=True):  # it replaces what it reads
-        if task.columns:
-            data = b"".join(read_parquet(StoredRank(_fetched(task, Path(scratch)), task.rank)).chunks())
-        else:
-            data = load(task.target.fetch(task.output, Path(scratch))).data
-        data = with_clock_offset(task.output, data, offset)
-    if task.columns:
-        task.write(parse_etplus(Blob(task.output, data)))
-    else:
-        task.target.write(task.output, partial(write_bytes, data=data))
-    state = msgspec.structs.replace(state, clock_offset_ns=offset, output=task.mark())
-    _write_state(task, state)
-    return state

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,7 +22,7 @@ from ..schemas.kineto.input_args import NO_TENSORS
 from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from ..schemas.kineto.processes import one_process
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
-from ..schemas.text.files import Source, read_struct
+from ..schemas.text.files import Source
 from ..schemas.text.storage import open_folder
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct, mask_at, matching, positions, scatter
@@ -45,7 +44,6 @@ CaptureSource = Source | tuple[Source, Source]
 # `etplus.link`, passed in because it reads captures itself.
 PairLink = Callable[[Source, Source], Trace]
 
-_DETAILS = "execution_details.json"
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
 # Calls that become a graph node with device work; during capture they have no device event.
 _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|Memset)\w*")
@@ -96,7 +94,7 @@ def kernel_key(name: str, category: str = "kernel") -> str:
 
 def captures_of(source: CaptureSource, link: PairLink, progress: bool) -> list[Capture]:
     """Read the captures of a file or folder; `notes` of the first one name files without any."""
-    found = [(str(name), _read_capture(et, name, details, link, progress)) for et, name, details in _files(source)]
+    found = [(str(name), _read_capture(et, name, link, progress)) for et, name in _files(source)]
     captures = [capture for _, capture in found if capture is not None]
     if not captures:
         where = found[0][0] if isinstance(source, (str, os.PathLike)) else "the capture"
@@ -113,48 +111,23 @@ def capture_files(name: str) -> list[str]:
     return sorted(str(file) for file in path.rglob("*") if file.is_file()) if path.is_dir() else [name]
 
 
-# An ET, a Kineto trace, and its entry of `execution_details.json`.
-_Listed = tuple[Source | None, Source, dict[str, Any]]
-
-
-def _files(source: CaptureSource) -> list[_Listed]:
+def _files(source: CaptureSource) -> list[tuple[Source | None, Source]]:
+    """Return pairs of an ET, if there is one, and a Kineto trace."""
     if isinstance(source, tuple):
-        return [(*source, {})]
+        return [source]
     if not isinstance(source, (str, os.PathLike)) or not Path(source).is_dir():
-        return [(None, source, {})]
+        return [(None, source)]
     folder = Path(source)
-    if (folder / _DETAILS).is_file():
-        return _listed(folder)
     place = open_folder(str(folder))
     files = [look_at(place, name) for name in sorted(place.files()) if not name.startswith(".")]
     recorded = [file for file in files if file.kind == KINETO]
     if not recorded:
         raise UsageError(f"{folder}: no Kineto trace among {len(files)} files; {_FORWARD}")
     ets = {file.stem: folder / file.name for file in files if file.kind == ET}
-    return [(ets.get(file.stem), folder / file.name, {}) for file in recorded]
+    return [(ets.get(file.stem), folder / file.name) for file in recorded]
 
 
-def _listed(folder: Path) -> list[_Listed]:
-    path = folder / _DETAILS
-    remedy = 'it is a list of objects with "file", "batch_size" and "mode"'
-    entries, _ = read_struct(str(path), list[dict[str, Any]], "cannot be read", remedy)
-    found: list[_Listed] = []
-    for i, entry in enumerate(entries):
-        name, size = entry.get("file"), entry.get("batch_size")
-        if not isinstance(name, str) or not (size is None or (type(size) is int and size > 0)):
-            raise TraceFormatError(str(path), f"entry {i}", "no file name, or an invalid batch size", remedy)
-        file = folder / Path(name).name
-        if not file.is_file():
-            raise TraceFormatError(str(path), f"entry {i}", f"there is no file {file.name} next to it", "copy it there")
-        found.append((None, file, entry))
-    if not found:
-        raise TraceFormatError(str(path), "", "lists no file", remedy)
-    return found
-
-
-def _read_capture(
-    et: Source | None, source: Source, details: dict[str, Any], link: PairLink, progress: bool
-) -> Capture | None:
+def _read_capture(et: Source | None, source: Source, link: PairLink, progress: bool) -> Capture | None:
     kineto = one_process(read_kineto(source, progress=progress, modules=True))
     begin, end, thread = _windows(kineto)
     if not len(begin):
@@ -167,7 +140,7 @@ def _read_capture(
     kept, parent, op = _around(events, calls, op)
     args = [launch_args(text) for text in events.args_of(rows)]
     names = [events.names[code] for code in events.name[rows].tolist()]
-    sizes, modes = _captured_for(kineto, calls, begin, thread, details)
+    sizes, modes = _captured_for(kineto, calls, begin, thread)
     rank = kineto.distributed_info.get("rank")
     kinds = np.array([_CATEGORY_KIND.get(category, OP) for category in events.categories], np.int8)
     inside = np.maximum(_graph_at(events, calls.row[kept], begin, end, thread), _OUTSIDE)
@@ -298,13 +271,12 @@ def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
 
 
 def _captured_for(
-    kineto: KinetoTrace, calls: CpuCalls, begin: IntColumn, thread: IntColumn, details: dict[str, Any]
+    kineto: KinetoTrace, calls: CpuCalls, begin: IntColumn, thread: IntColumn
 ) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
-    """Return batch size and mode per graph: from `execution_details.json`, else from the annotation around it."""
-    sizes, modes = [], []
-    around = enclosing_call(calls, thread, begin, begin)
-    for call in around.tolist():
-        size, mode = details.get("batch_size"), str(details.get("mode") or "")
+    """Return batch size and mode per graph, from the annotation around it."""
+    sizes, modes = list[int | None](), list[str]()
+    for call in enclosing_call(calls, thread, begin, begin).tolist():
+        size, mode = None, ""
         while call >= 0 and size is None:
             if found := parse_capture(kineto.events.names[calls.name[call]]):
                 size, mode = found.size, found.mode

@@ -162,7 +162,6 @@ def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -
 
     Args:
         sources: Kineto traces; tuples of an ET (for inputs and outputs) and a Kineto trace; or folders of these.
-            If a folder has an `execution_details.json`, only the files that it lists are read.
 
     Raises:
         TraceFormatError: a file cannot be read, or no graph is captured in it.
@@ -230,9 +229,6 @@ def _finished(join: Join, findings: _Findings, options: LinkOptions, provenance:
     from .repetition import SHORTEST_RUN, find_repetition  # few traces have work that was launched before them
 
     return find_repetition(trace) if launched_before >= SHORTEST_RUN else trace
-
-
-_LOG = logging.getLogger("etplus")
 
 
 def read_timeline(

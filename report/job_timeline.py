@@ -81,9 +81,9 @@ def _events(trace: Trace) -> tuple[tuple[IntColumn, ...], IntColumn, IntColumn, 
 def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any]:
     """Return all ranks on the clock of the lowest rank: `JobTimeline` of `page/src/types.d.ts`.
 
-    Two corrections align the clocks: `clock_offset_ns` in the file (`etplus link --apply-clock-offsets`), and
-    collectives. No rank can leave a synchronizing collective before all have arrived, so its ends are simultaneous. If
-    there are too many collectives, those with the longest waits stay.
+    Two corrections align the clocks: `clock_offset_ns` in the file, and collectives. No rank can leave a synchronizing
+    collective before all have arrived, so its ends are simultaneous. If there are too many collectives, those with the
+    longest waits stay.
 
     Args:
         ranks: in drawing order; collectives are matched if all ranks are known and differ.

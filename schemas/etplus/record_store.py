@@ -14,7 +14,7 @@ import orjson
 
 from ...trace.build import GIVEN_COLUMNS
 from ...trace.columns import IntColumn, StringTable
-from ...trace.errors import UNREADABLE, TraceFormatError
+from ...trace.errors import UNREADABLE
 from ...trace.generated import GeneratedKernels
 from ...trace.node_texts import Record, RecordStore
 from ...trace.stacks import Stacks
@@ -216,17 +216,3 @@ def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
         return msgspec.Raw(b"%d" % ids.get(msgspec.json.decode(raw, type=int), 0))
     except UNREADABLE:
         return raw
-
-
-def with_clock_offset(name: str, data: bytes, offset: int | None) -> bytes:
-    """Return an ET+ text with another `etplus.kineto.clock_offset_ns`; None removes it."""
-    try:
-        raw = bytes(msgspec.json.decode(data, type=Record)["etplus"])
-        summary = orjson.loads(raw)
-        summary["kineto"].pop("clock_offset_ns", None)
-    except (KeyError, TypeError, *UNREADABLE):
-        raise TraceFormatError(name, "", "no ET+ file of this version", "remove it and run again") from None
-    if offset is not None:
-        summary["kineto"]["clock_offset_ns"] = offset
-    at = data.rfind(raw)
-    return data[:at] + orjson.dumps(summary) + data[at + len(raw) :]

@@ -115,22 +115,6 @@ def test_batch_keeps_what_is_done_until_a_capture_changes(tmp_path: Path) -> Non
     assert document["captured_graphs"]["ops"][1]["name"] == "aten::addmm"
 
 
-def test_a_folder_with_execution_details(files: tuple[Path, Path], tmp_path: Path) -> None:
-    """The batch size of a capture is that of the list, and only listed files are read."""
-    replay, _ = files
-    folder = tmp_path / "captures"
-    folder.mkdir()
-    for size, op in ((4, "of_4"), (8, "of_8"), (1, "not_listed")):
-        (folder / f"graph_{size}.json").write_bytes(encode(capture_events([[("gemm", op), ("relu", op)]])))
-    details = [{"file": f"graph_{size}.json", "batch_size": size, "mode": "FULL"} for size in (4, 8)]
-    (folder / "execution_details.json").write_text(json.dumps(details))
-    done = call("link", "--kineto-file", replay, "--graph-capture", folder, "-o", tmp_path / "out.json")
-    assert done.returncode == 0, done.stderr
-    captured = read_json(tmp_path / "out.json")["captured_graphs"]
-    assert [(one["batch_size"], one["mode"]) for one in captured["graphs"]] == [(4, "FULL")]
-    assert {one["name"] for one in captured["ops"] if one["kind"] == "operator"} == {"of_4"}
-
-
 def test_an_et_beside_a_capture_gives_outputs(files: tuple[Path, Path], tmp_path: Path) -> None:
     replay, _ = files
     folder = tmp_path / "captures"
@@ -155,10 +139,6 @@ def test_an_et_beside_a_capture_gives_outputs(files: tuple[Path, Path], tmp_path
         ("x.json", encode(capture_events([LAUNCHES]))[:-400], ""),
         ("x.json", b"nothing", "x.json"),
         ("missing.json", None, "missing.json"),
-        ("d/execution_details.json", b"{}", "cannot be read"),
-        ("d/execution_details.json", b'[{"file": "a.json", "batch_size": 3}]', "entry 0: there is no file a.json"),
-        ("d/execution_details.json", b'[{"file": "a.json", "batch_size": -3}]', "entry 0: no file name, or an invalid"),
-        ("d/execution_details.json", b"[]", "lists no file"),
         ("d/notes.txt", b"nothing", "no Kineto trace among 1 files"),
         ("x.json", json.dumps(et_document([{"id": 3, "name": "run"}])).encode(), "x.json"),
     ],

@@ -72,7 +72,7 @@ def test_a_job_at_a_url(tmp_path: Path) -> None:
     """One process: outputs are whole before they are copied to their place."""
     pytest.importorskip("fsspec", reason="fsspec is not installed")
     job = write_job(tmp_path / "job", 1)
-    done = call("link", f"file://{job}", "--jobs", "1", "--apply-clock-offsets")
+    done = call("link", f"file://{job}", "--jobs", "1")
     assert done.returncode == 0, done.stderr
     written = {name: (job / "etplus" / name).read_bytes() for name in ("rank_0.etplus.json.gz", "job_report.json")}
     manifest = tmp_path / "list.csv"

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from etplus import __version__
-from etplus.jobs.rank_link import RankTask, _rank_result, link_rank, set_clock_offset
-from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.jobs.rank_link import RankTask, _rank_result, link_rank
 from etplus.schemas.text.storage import open_folder
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.link_report import LinkReport
@@ -75,7 +74,7 @@ def test_a_rank_is_linked_once(tmp_path: Path) -> None:
     task = task_of(tmp_path, tmp_path / "out", et=str(et), kineto=str(kineto))
     (tmp_path / "out").mkdir()
     state, before = link_rank(task)
-    assert not before and state.tool_version == __version__ and state.clock_offset_ns is None
+    assert not before and state.tool_version == __version__
     assert state.options == {"min_match": 0.5, "min_certain": 0.0}
     assert state.result.status == "linked" and state.result.output == "rank_3.etplus.json.gz" == task.output
     assert len(state.communications()) == 0 and state.info == {}
@@ -83,11 +82,7 @@ def test_a_rank_is_linked_once(tmp_path: Path) -> None:
     assert not link_rank(replace(task, min_match=0.6))[1] and not link_rank(task)[1], (
         "with other options it is another one"
     )
-    shifted = set_clock_offset((task, state, 77))
     output = tmp_path / "out" / task.output
-    assert shifted.clock_offset_ns == 77 and read_etplus(output).summary["kineto"]["clock_offset_ns"] == 77
-    assert link_rank(replace(task, may_have_offset=True)) == (shifted, True)
-    assert not link_rank(task)[1], "an offset that is not asked for"
     output.write_bytes(output.read_bytes() + b"\0")
     assert not link_rank(task)[1], "another output than that which was written"
     remembered = tmp_path / "out" / task.state

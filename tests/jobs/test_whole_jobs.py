@@ -22,10 +22,9 @@ from etplus.jobs.batch import Batch, find_job, link_many
 from etplus.jobs.job_report import read_job_report
 from etplus.jobs.job_text import report_text
 from etplus.linker import link
-from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import ConvertError, UsageError
 from job_files import outputs, write_job
-from support import assert_valid, command, read_json, shared_trace
+from support import command, read_json, shared_trace
 
 
 def dlrm(folder: Path) -> Path:
@@ -97,7 +96,7 @@ def test_a_collective_removed_by_hand(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_clock_offsets_are_written_and_taken_back(tmp_path: Path) -> None:
+def test_clock_offsets_of_the_report_align_the_ranks(tmp_path: Path) -> None:
     job = dlrm(tmp_path / "job")
     trace = read_json(job / "rank-1.kineto.json.gz")
     for event in trace["traceEvents"]:
@@ -105,23 +104,11 @@ def test_clock_offsets_are_written_and_taken_back(tmp_path: Path) -> None:
             event["ts"] += 2_000_000  # its clock two seconds ahead
     (job / "rank-1.kineto.json.gz").write_bytes(gzip.compress(orjson.dumps(trace), 1))
     shown = link_many(job, jobs=2)
-    plain = outputs(Path(shown.output))
-    assert not shown.report.offsets_applied
     assert abs(shown.report.offset_of(1) - 2_000_000_000) < 3000
-    applied = link_many(job, jobs=2, apply_clock_offsets=True)
-    assert (applied.now, applied.before) == (0, 4)
-    assert applied.report.clock_offsets == shown.report.clock_offsets
-    files = [Path(applied.output) / f"rank_{rank}.etplus.json.gz" for rank in range(4)]
-    assert_valid(read_json(files[1]))
-    assert read_etplus(files[1]).base_time_ns == -shown.report.offset_of(1)
-    convert(files, tmp_path / "aligned.json", to="chrome")
+    files = [Path(shown.output) / f"rank_{rank}.etplus.json.gz" for rank in range(4)]
+    convert(files, tmp_path / "aligned.json", to="chrome", job=Path(shown.output) / "job_report.json")
     times = [event["ts"] for event in read_json(tmp_path / "aligned.json")["traceEvents"] if event["ph"] == "X"]
     assert max(times) < 1e5, "within a tenth of a second, not two"
-    again = link_many(job, jobs=2, apply_clock_offsets=True)
-    assert again.before == 4 and again.report == applied.report
-    assert link_many(job, jobs=2).report == shown.report and outputs(Path(shown.output)) == plain
-    convert(files, tmp_path / "by_report.json", to="chrome", job=Path(applied.output) / "job_report.json")
-    assert (tmp_path / "by_report.json").read_bytes() == (tmp_path / "aligned.json").read_bytes()
 
 
 def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
@@ -261,13 +248,13 @@ def test_urls(tmp_path: Path) -> None:
     memory = fsspec.filesystem("memory")
     memory.put(str(job), "/etplus-job", recursive=True)
     with ThreadPoolExecutor(1) as pool:
-        batch = link_many("memory://etplus-job", engine=pool, apply_clock_offsets=True)
+        batch = link_many("memory://etplus-job", engine=pool)
         assert batch.output == "memory://etplus-job/etplus" and batch.now == 2
-        link_many(job, tmp_path / "out", jobs=1, apply_clock_offsets=True)
+        link_many(job, tmp_path / "out", jobs=1)
         for name, data in outputs(tmp_path / "out").items():
             assert memory.cat(f"/etplus-job/etplus/{name}") == data
         memory.rm("/etplus-job/etplus/rank_1.etplus.json.gz")
-        again = link_many("memory://etplus-job", engine=pool, apply_clock_offsets=True)
+        again = link_many("memory://etplus-job", engine=pool)
         assert (again.now, again.before) == (1, 1)
         memory.pipe("/etplus-job/rank-0.et.json.gz", b"")
         broken = link_many("memory://etplus-job", engine=pool)

@@ -118,32 +118,15 @@ def test_a_trace_without_a_capture_is_refused(tmp_path: Path) -> None:
         captures_of(tmp_path, None, False)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ("[]", "lists no file"), ('[{"batch_size": 1}]', "entry 0: no file name, or an invalid batch size"),
-        ('[{"file": "k", "batch_size": 0}]', "invalid batch size"), ('[{"file": "k", "batch_size": true}]', "invalid"),
-        ('[{"file": "none", "batch_size": 1}]', "there is no file none next to it"), ("{}", "cannot be read"),
-    ],
-)  # fmt: skip
-def test_lists_of_captures_that_make_no_sense(tmp_path: Path, entries: str, message: str) -> None:
-    (tmp_path / "k").write_bytes(b"")
-    (tmp_path / "execution_details.json").write_text(entries)
-    with pytest.raises(TraceFormatError, match=message):
-        captures_of(tmp_path, None, False)  # type: ignore[arg-type]
-
-
-def test_a_list_of_captures_says_batch_size_and_mode(tmp_path: Path) -> None:
+def test_a_folder_of_captures(tmp_path: Path) -> None:
     document = kineto_document([
         {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": tid, "args": {}}
         for cat, name, ts, dur, tid in [*capture(10, 20), run("cudaLaunchKernel", 12)]
     ])  # fmt: skip
     (tmp_path / "k.json").write_bytes(orjson.dumps(document))
     (tmp_path / "empty.json").write_bytes(orjson.dumps(kineto_document([{**document["traceEvents"][0], "name": "x"}])))
-    listed = [{"file": "a/b/k.json", "batch_size": 8, "mode": "DECODE"}, {"file": "empty.json"}]
-    (tmp_path / "execution_details.json").write_text(orjson.dumps(listed).decode())
     (found,) = captures_of(tmp_path, None, False)  # type: ignore[arg-type]
-    assert (found.file, found.batch_size, found.mode) == ("k.json", (8,), ("DECODE",))
+    assert (found.file, found.batch_size, found.mode) == ("k.json", (None,), ("",))
     assert found.notes == ("empty.json: no graph is captured in it, left out",)
 
 
